@@ -1,4 +1,4 @@
-// Writes GNMT: sequences are time first, [sequence, batch, width], inside.
+// Writes GNMT. Internally sequences are time first: [sequence, batch, width].
 #include "frontend/zoo/gnmt.h"
 
 #include <cmath>
@@ -9,17 +9,18 @@ namespace rannc::frontend::zoo {
 
 namespace {
 
-constexpr float kDeviation = 0.05F;
+constexpr float kDeviationOfGnmt = 0.05F;
 
 std::string transpose(OnnxWriter& writer, const std::string& x, const std::vector<int64_t>& order) {
   return writer.node("Transpose", {x}, {{"perm", order}});
 }
 
-// Embedded tokens of a side, time first.
+// Embedded tokens of one side, time first.
 std::string embedded(OnnxWriter& writer, std::string_view side, const GnmtConfig& config) {
   const std::string tokens = writer.integer_input(std::string(side), {std::string("batch"), config.sequence});
   const auto scope = writer.scope(side);
-  const std::string table = writer.weight("embedding.weight", {config.vocabulary, config.width}, normal(kDeviation));
+  const std::string table =
+      writer.weight("embedding.weight", {config.vocabulary, config.width}, normal(kDeviationOfGnmt));
   return transpose(writer, writer.node("Gather", {table, tokens}), {1, 0, 2});
 }
 
@@ -28,8 +29,8 @@ std::string lstm(OnnxWriter& writer, std::string_view name, const std::string& x
                  int64_t directions) {
   const auto scope = writer.scope(name);
   const int64_t width = config.width;
-  const std::string w = writer.weight("w", {directions, 4 * width, in}, normal(kDeviation));
-  const std::string r = writer.weight("r", {directions, 4 * width, width}, normal(kDeviation));
+  const std::string w = writer.weight("w", {directions, 4 * width, in}, normal(kDeviationOfGnmt));
+  const std::string r = writer.weight("r", {directions, 4 * width, width}, normal(kDeviationOfGnmt));
   const std::string b = writer.weight("b", {directions, 8 * width}, constant(0));
   const std::string direction = directions == 2 ? "bidirectional" : "forward";
   const std::string y = writer.node("LSTM", {x, w, r, b}, {{"hidden_size", width}, {"direction", direction}});
@@ -47,9 +48,9 @@ std::string encoder(OnnxWriter& writer, std::string x, const GnmtConfig& config)
   return x;
 }
 
-// The vector of scores' weights at norm one times a trained factor.
+// The weight vector of the scores, normalized and multiplied by a trained factor.
 std::string normalized_vector(OnnxWriter& writer, int64_t width) {
-  const std::string vector = writer.weight("score.weight", {width}, normal(kDeviation));
+  const std::string vector = writer.weight("score.weight", {width}, normal(kDeviationOfGnmt));
   const std::string factor = writer.weight("score.scale", {1}, constant(1.0F / std::sqrt(static_cast<float>(width))));
   const std::string squares = writer.node("ReduceSum", {writer.node("Mul", {vector, vector})});
   const std::string direction = writer.node("Div", {vector, writer.node("Sqrt", {squares})});
@@ -57,14 +58,14 @@ std::string normalized_vector(OnnxWriter& writer, int64_t width) {
   return writer.node("Reshape", {scaled, writer.integers("score.shape", {width, 1})});
 }
 
-// What the queries see of the memory: [sequence, batch, width]. Batch first in between.
+// Attention context of the queries: [sequence, batch, width]. Batch first in between.
 std::string attention(OnnxWriter& writer, const std::string& queries, const std::string& memory,
                       const GnmtConfig& config) {
   const auto scope = writer.scope("attention");
   const int64_t width = config.width;
   const std::string values = transpose(writer, memory, {1, 0, 2});
-  const std::string query_weight = writer.weight("query.weight", {width, width}, normal(kDeviation));
-  const std::string key_weight = writer.weight("key.weight", {width, width}, normal(kDeviation));
+  const std::string query_weight = writer.weight("query.weight", {width, width}, normal(kDeviationOfGnmt));
+  const std::string key_weight = writer.weight("key.weight", {width, width}, normal(kDeviationOfGnmt));
   const std::string query = writer.node("MatMul", {transpose(writer, queries, {1, 0, 2}), query_weight});
   const std::string key = writer.node("MatMul", {values, key_weight});
   const std::string pairs = writer.node("Add", {writer.node("Unsqueeze", {query, writer.integers("query.axes", {2})}),
@@ -97,7 +98,8 @@ Result<void> write_gnmt(OnnxWriter& writer, const GnmtConfig& config) {
   const std::string memory = encoder(writer, embedded(writer, "source", config), config);
   const std::string decoded = decoder(writer, embedded(writer, "target", config), memory, config);
   const std::string states = transpose(writer, decoded, {1, 0, 2});
-  const std::string logits = projection(writer, "classifier", states, config.width, config.vocabulary, kDeviation);
+  const std::string logits =
+      projection(writer, "classifier", states, config.width, config.vocabulary, kDeviationOfGnmt);
   writer.float_output(logits, "logits", {std::string("batch"), config.sequence, config.vocabulary});
   return {};
 }

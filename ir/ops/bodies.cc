@@ -1,4 +1,4 @@
-// What operators that run bodies share.
+// Helpers of operators that run bodies.
 #include "ir/ops/bodies.h"
 
 #include <algorithm>
@@ -19,11 +19,7 @@ std::string describe(const ValueType& type) {
   return text;
 }
 
-Dim bytes_of(const ValueType& type) {
-  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
-}
-
-// The calls of tasks, one lowering after another, under the numbers of all.
+// Concatenates the lowerings of tasks and renumbers their calls.
 class BodyLowering {
  public:
   explicit BodyLowering(const Graph& graph) : graph_(graph), values_(graph.value_count()) {
@@ -61,7 +57,7 @@ class BodyLowering {
     return {};
   }
 
-  // A value of the task's own lowering, as one of the body's.
+  // Maps a value of the task's lowering to one of the body's.
   aten::Value outside(aten::Value value, TaskId task, uint32_t first) const {
     if (auto* made = std::get_if<aten::Made>(&value)) {
       made->call += first;
@@ -78,7 +74,7 @@ class BodyLowering {
   aten::Lowering made_;
 };
 
-// Values through which a gradient of an output may flow: of the others the tape is dropped with them.
+// Values through which a gradient of an output may flow. The tape of other values is dropped with them.
 std::vector<bool> leading_out(const Graph& graph) {
   std::vector<bool> leads(graph.value_count());
   const auto mark = [&](ValueId value) {
@@ -98,8 +94,8 @@ std::vector<bool> leading_out(const Graph& graph) {
 Result<void> check_operands(const Body& body, std::span<const ValueType* const> given) {
   const Graph& graph = body.graph();
   if (graph.inputs().size() != given.size()) {
-    return error("its body takes " + std::to_string(graph.inputs().size()) + " operands, " +
-                 std::to_string(given.size()) + " are handed to it");
+    return error("its body takes " + std::to_string(graph.inputs().size()) + " operands, found " +
+                 std::to_string(given.size()));
   }
   for (size_t i = 0; i < given.size(); ++i) {
     const ValueId input = graph.inputs()[i];

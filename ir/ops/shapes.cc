@@ -1,4 +1,4 @@
-// Shapes, dtypes and traffic, as the type and work rules of all families need them.
+// Helpers of type and work rules: shapes, element types, memory traffic.
 #include <algorithm>
 #include <tuple>
 
@@ -99,7 +99,7 @@ namespace {
 
 bool computed(const Dim& dim) { return dim.str().find('(') != std::string::npos; }
 
-// Of two sizes that are taken for equal the one that says more.
+// The simpler of two sizes that are assumed to be equal.
 const Dim& simpler(const Dim& a, const Dim& b) {
   const auto effort = [](const Dim& dim) {
     return std::tuple(!dim.is_constant(), computed(dim), dim.str().size(), dim.str());
@@ -161,20 +161,23 @@ Result<Shape> list_argument(const OpCall& call, std::string_view name, size_t op
   return *call.in(operand).contents;
 }
 
+Dim bytes_of(const ValueType& type) {
+  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
+}
+
 Dim traffic(const OpCall& call, std::span<const ValueType> outputs) {
   Dim bytes = 0;
-  auto add = [&bytes](const ValueType& type) {
-    if (type.shape) bytes = bytes + element_count(*type.shape) * Dim(byte_size(type.dtype));
-  };
   for (const ValueType* type : call.inputs) {
-    if (type) add(*type);
+    if (type) bytes = bytes + bytes_of(*type);
   }
-  for (const ValueType& type : outputs) add(type);
+  for (const ValueType& type : outputs) bytes = bytes + bytes_of(type);
   return bytes;
 }
 
 Work work(Dim flops, const OpCall& call, std::span<const ValueType> outputs) {
   return {std::move(flops), traffic(call, outputs)};
 }
+
+Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 }  // namespace rannc::ir::ops

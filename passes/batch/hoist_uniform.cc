@@ -45,7 +45,7 @@ class OneSample {
   }
 
  private:
-  /// What tasks of samples read, themselves or by tasks without.
+  /// Marks values that tasks with samples read, directly or through tasks without samples.
   void mark(TaskId task, std::vector<bool>& wanted) const {
     const auto outputs = graph_.outputs(task);
     const bool read = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return wanted[v.index()]; });
@@ -116,7 +116,7 @@ class OneSample {
   std::map<ValueId, StoredTensor> tensors_;
 };
 
-/// Writes a graph in which tasks of uniform values are those of one sample.
+/// Builds a graph in which tasks of uniform values compute one sample.
 class Hoist {
  public:
   Hoist(const Graph& graph, const Evaluator* evaluator)
@@ -128,7 +128,7 @@ class Hoist {
         parts_(graph.value_count()),
         rewriter_(graph) {}
 
-  /// How many tasks of samples go.
+  /// Returns the number of replaced tasks.
   size_t plan() {
     size_t gone = 0;
     for (uint32_t i = graph_.task_count(); i-- > 0;) {
@@ -202,7 +202,7 @@ class Hoist {
       if (!in[i].valid() || uniformity_.of(in[i]) != Uniformity::Kind::kUniform) continue;
       for (const ValueId part : {unexpanded(in[i]), in[i]}) {
         const ValueType* const whole = std::exchange(types[i], &uniformity_.one_sample(part));
-        const auto found = types_of({op, types, graph_.attributes(task), graph_.batch_symbol()});
+        const auto found = ir::types_of({op, types, graph_.attributes(task), graph_.batch_symbol()});
         if (found.ok() && found->size() == 1 && (*found)[0] == graph_.type(graph_.outputs(task)[0])) {
           parts[i] = part;
           break;
@@ -265,7 +265,7 @@ class Hoist {
     return made;
   }
 
-  /// Of a task that is not computed.
+  /// The part of a task that is not computed here.
   void make_parts(TaskId task) {
     std::vector<ValueId> operands;
     for (const ValueId operand : graph_.inputs(task)) operands.push_back(operand.valid() ? part(operand) : operand);
@@ -316,7 +316,8 @@ Result<Outcome> HoistUniform::run(Graph& graph, PassContext& context) const {
   if (gone == 0) return Outcome{};
   graph = std::move(hoist).build();
   remove_dead(graph);
-  context.remarks.emplace_back().message = fmt::format("{} tasks make for one sample what is the same for each", gone);
+  context.remarks.emplace_back().message =
+      fmt::format("{} tasks compute for one sample what is the same for all", gone);
   return Outcome{true};
 }
 

@@ -29,6 +29,8 @@ bool is_generated(std::string_view name) {
          name.find_first_not_of(kDigits) == std::string_view::npos;
 }
 
+std::string quoted_name(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
+
 std::string first_names(const std::vector<std::string>& names, size_t most) {
   const size_t shown = std::min(names.size(), most);
   const auto end = names.begin() + static_cast<ptrdiff_t>(shown);

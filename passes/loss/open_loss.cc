@@ -19,7 +19,7 @@ using ir::Graph;
 using ir::LossTerm;
 
 constexpr ir::Capture kTerm{0}, kOther{1}, kNumber{2};
-constexpr ir::Capture kSum{3}, kLabels{4}, kIgnored{5};
+constexpr ir::Capture kSum{3}, kLossLabels{4}, kIgnored{5};
 constexpr ir::Capture kDifference{6}, kPrediction{7}, kTarget{8};
 
 // Labels may be cast where their values are compared, never where they are counted.
@@ -31,8 +31,8 @@ bool counts_what_is_summed(const ir::Match& found) {
 // cross_entropy_sum(logits, labels) / sum(cast(labels != ignored)).
 ir::Pattern mean_of_cross_entropies() {
   using namespace ir;
-  const Pattern labels = through({"identity", "cast"}, input(kTarget)).as(kLabels);
-  const Pattern counted = through("cast", op("ne", same(kLabels), constant(kIgnored)));
+  const Pattern labels = through({"identity", "cast"}, input(kTarget)).as(kLossLabels);
+  const Pattern counted = through("cast", op("ne", same(kLossLabels), constant(kIgnored)));
   return op("div", op("cross_entropy_sum", any(), labels).as(kSum), op("sum", counted).without("axes"))
       .where(counts_what_is_summed);
 }
@@ -56,7 +56,7 @@ ir::Pattern mean_of_squares() {
   return op("mean", square).where(folds_all);
 }
 
-/// What values follow from.
+/// Origins of values.
 class Origins {
  public:
   explicit Origins(const Graph& graph) : fed_(graph.value_count()), stored_(graph.value_count()) {
@@ -135,12 +135,12 @@ class Opener {
     RANNC_TRY(open(found[kTerm], weight));
     return open(found[kOther], -weight);
   }
-  // Where no symbol counts samples, one side that is the same whatever is fed in: 1 - dice.
+  // If no symbol counts samples, one side may be independent of the inputs: 1 - dice.
   bool has_number(const ir::Match& found) const {
     return graph_.batch_symbol().empty() &&
            !(origins_.from_inputs(found[kTerm]) && origins_.from_inputs(found[kOther]));
   }
-  // A mini-batch that nothing divides needs no sums.
+  // A mini-batch that is never split needs no sums.
   Result<void> add_whole(ValueId value, double weight) {
     auto whole = partial_sum(graph_, value);
     if (!whole) return closed(value);
@@ -177,8 +177,8 @@ class Opener {
     if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
     return error(
         graph_.location(found.producer),
-        fmt::format("the loss needs %{}, made by {}, which cannot be taken apart into sums over samples; the model "
-                    "may give out predictions instead, with the loss asked for by name",
+        fmt::format("the loss needs %{}, made by {}, which cannot be rewritten as sums over samples; the model "
+                    "may output predictions instead, with the loss specified by name",
                     found.name, graph_.op(found.producer).name));
   }
 

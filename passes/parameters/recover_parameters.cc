@@ -33,18 +33,18 @@ bool is_stored(ValueKind kind) {
   return kind == ValueKind::kConstant || kind == ValueKind::kParameter || kind == ValueKind::kBuffer;
 }
 
-/// Whether a single number has the name of a parameter, where no program lists them.
+/// Returns whether a single number has the name of a parameter, for files without a list.
 bool is_named(std::string_view name, const Roles& roles) {
   return !is_generated(name) && (roles.shaped || name.find('.') != std::string_view::npos);
 }
 
-/// What is known of all stored tensors of a graph before each of them is judged.
+/// Facts about all stored tensors of a graph, used to judge each of them.
 struct Evidence {
   const StoredFacts& known;
   TensorOrigins origins;
 };
 
-/// Where the file says what a tensor is, its uses do not count.
+/// Returns the kind that the file specifies for a tensor. Its uses then do not count.
 std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const Roles& roles,
                                    const Evidence& evidence) {
   const auto& found = graph.value(value);
@@ -54,7 +54,7 @@ std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const 
     const bool trained = own->second == ValueKind::kParameter && roles.role != Role::kNone;
     return trained ? ValueKind::kParameter : untrained;
   }
-  // PyTorch's own files list all of their state: what is not listed is a number of the code.
+  // PyTorch's own files list all of their state: an unlisted tensor is a number of the code.
   if (!listed.empty() && evidence.known.file.readings.empty()) return ValueKind::kConstant;
   if (!evidence.origins.lists_parameters()) return std::nullopt;
   switch (evidence.origins.of(value)) {
@@ -67,7 +67,7 @@ std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const 
     case Origin::kUnknown:
       break;
   }
-  // Nothing is missing that it could have been made of.
+  // The file lacks no parameter that it could have been computed from.
   return evidence.origins.lost().empty() ? std::optional(untrained) : std::nullopt;
 }
 
@@ -115,10 +115,8 @@ std::set<std::string> names_of(const std::map<std::string, ValueKind>& kinds) {
   return names;
 }
 
-std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
-
 /// `a, b, c and 4 more`.
-std::string listed(const std::set<std::string>& names) {
+std::string listed_modules(const std::set<std::string>& names) {
   constexpr size_t kMost = 3;
   std::vector<std::string> all(names.begin(), names.end());
   if (!all.empty() && all.front().empty()) all.front() = "the model itself";
@@ -129,8 +127,9 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
                            StoredFacts::Merged allowed, PassContext& context) {
   std::vector<Note> merged;
   for (const SharedByModules& shared : shared_by_modules(graph, parameters, file.readings)) {
-    const std::string what = fmt::format("parameter {} is read by {} modules ({})", quoted(graph, shared.parameter),
-                                         shared.modules.size(), listed(shared.modules));
+    const std::string what =
+        fmt::format("parameter {} is read by {} modules ({})", quoted_name(graph, shared.parameter),
+                    shared.modules.size(), listed_modules(shared.modules));
     if (shared.merged) {
       merged.push_back(
           {{},
@@ -143,7 +142,7 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
   const size_t count = merged.size();
   return warn_or_refuse(
       std::move(merged), allowed,
-      fmt::format("{} parameters of the file stand for several of the model each, and nothing tells which reader has "
+      fmt::format("{} parameters of the file each represent several of the model, and nothing shows which reader has "
                   "which: --allow-merged trains them as one",
                   count),
       context);
@@ -155,19 +154,18 @@ void report_computed(const ir::Graph& graph, const StoredFacts& known, PassConte
   context.open.push_back(
       {{},
        fmt::format(
-           "parameters of the exported program that are no tensors of the file ({}): the exporter seems to have "
-           "computed on them, and what it made is not trained ({}); torch.onnx.export(optimize=False) keeps them",
-           listed(found.parameters), listed(found.made))});
+           "parameters of the exported program are not in the file ({}): the exporter probably "
+           "computed tensors from them, which are not trained ({}); torch.onnx.export(optimize=False) keeps them",
+           listed_modules(found.parameters), listed_modules(found.made))});
 }
 
 void report_apart(size_t parted, size_t restored, PassContext& context) {
   if (parted > 0) {
     context.remarks.push_back(
-        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", parted)});
+        {{}, fmt::format("separated {} tensors that the exporter had merged with equal ones", parted)});
   }
   if (restored > 0) {
-    context.remarks.push_back(
-        {{}, fmt::format("{} biases of zeros that the exporter left out are there again", restored)});
+    context.remarks.push_back({{}, fmt::format("restored {} zero biases that the exporter had omitted", restored)});
   }
 }
 
@@ -180,9 +178,9 @@ bool is_of_state(const ir::StoredNotes& file, const std::string& name) {
   return found != file.readings.end() && std::any_of(found->second.begin(), found->second.end(), says_so);
 }
 
-/// What the program keeps though it is not trained is of its state, too; a tensor with other names besides has its own.
-/// Tensors of state that are all of a value of their name need no line; those of numbers that nobody trains and the
-/// exporter named are none.
+/// Untrained tensors that the program keeps belong to its state, too; a tensor that also has other names has its own. A
+/// tensor of state that is a whole value of the same name needs no entry. Untrained numbers that the exporter named are
+/// not state.
 bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
   std::vector<ir::StateTensor> state = graph.state();
   std::erase_if(state, [&](const ir::StateTensor& tensor) {
@@ -231,7 +229,7 @@ Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
 
 namespace {
 
-/// Whether the graph said something else before.
+/// Returns whether the graph had another entry before.
 bool find_statistics(ir::Graph& graph) {
   std::vector<ir::Statistics> found;
   for (const TaskId task : graph.tasks()) {
@@ -257,7 +255,7 @@ Result<void> RecoverParameters::check_patterns(const ir::Graph& graph, const std
       found = found || (is_stored(each.kind) && ir::is_float(each.type.dtype) && names.match_any(pattern, value));
     }
     if (!found)
-      return error(fmt::format("recover-parameters: no stored tensor of floats has a name like '{}'", pattern));
+      return error(fmt::format("recover-parameters: no stored float tensor has a name that matches '{}'", pattern));
   }
   return {};
 }
@@ -277,7 +275,7 @@ bool means(const KindPattern& asked, std::string_view name, const ir::ValueType&
 
 }  // namespace
 
-/// The kinds that the user says, by value.
+/// Returns the kinds that the user specified, by value.
 std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph, const std::vector<Roles>& roles) const {
   std::map<ValueId, ValueKind> kinds;
   for (const auto& [name, kind] : known_.kinds) kinds[graph.find(name)] = kind;
@@ -321,8 +319,8 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
     if (!decided && kind == ValueKind::kParameter && untrained.contains(value)) kind = ValueKind::kBuffer;
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
-                                 fmt::format("{} is used as a weight and as running statistics: taken for a {}",
-                                             quoted(graph, value), ir::str(kind))});
+                                 fmt::format("{} is used as a weight and as running statistics: treated as a {}",
+                                             quoted_name(graph, value), ir::str(kind))});
     }
     if (kind != found.kind) {
       graph.set_kind(value, kind);
@@ -338,7 +336,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
   return parameters;
 }
 
-/// What the exporter computed stays a tensor of its own also where a user unties it.
+/// A tensor that the exporter computed stays separate even if a user unties it.
 std::set<std::string> RecoverParameters::stay_computed(std::set<std::string> kept) const {
   for (const auto& [name, unused] : known_.made_of) {
     const auto unties = [&](const std::string& pattern) { return fits_any({name}, pattern); };

@@ -1,4 +1,5 @@
-# What makes a build from nothing short: precompiled headers, less optimization of cold code, ccache where it is found.
+# What makes a build from nothing short: precompiled headers, several sources per compilation, less optimization of cold code,
+# ccache where it is found.
 #
 # Almost half of a compilation was spent on the headers of the standard library, {fmt}, GoogleTest and LibTorch. Each kind of
 # target below includes a precompiled header of what its sources mostly use. Sources still include what they need: presets
@@ -8,6 +9,11 @@ if(RANNC_WERROR)
   set(rannc_pch_default OFF)
 endif()
 option(RANNC_PCH "Precompile the headers of third parties" ${rannc_pch_default})
+
+# Sources of a library are compiled eight at once: headers are most of what a source costs. Helpers in unnamed namespaces must then
+# differ by name within a library; where tables of equal names are the design, the sources stay apart.
+option(RANNC_UNITY "Compile several sources of a library at once" ${rannc_pch_default})
+set(RANNC_APART "^passes/fusions/")
 
 find_program(RANNC_CCACHE ccache)
 mark_as_advanced(RANNC_CCACHE)
@@ -83,6 +89,17 @@ function(rannc_kind_of target folder result)
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
 
+# Compiles the sources of a library several at once.
+function(rannc_unite target folder)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    if("${folder}/${source}" MATCHES "${RANNC_APART}")
+      set_source_files_properties(${CMAKE_SOURCE_DIR}/${folder}/${source} DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
 # Applies all of this to every target below a folder of the source tree, `.` for all.
 function(rannc_shorten_compilation folder)
   get_property(targets DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -98,6 +115,9 @@ function(rannc_shorten_compilation folder)
       continue()
     endif()
     rannc_optimize(${target} ${hot})
+    if(RANNC_UNITY AND NOT type STREQUAL EXECUTABLE)
+      rannc_unite(${target} ${folder})
+    endif()
     if(RANNC_PCH)
       rannc_kind_of(${target} ${folder} kind)
       rannc_precompiled(${kind} ${hot} header)

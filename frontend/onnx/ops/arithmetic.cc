@@ -183,24 +183,25 @@ void clip(Node& node) {
   node.result(high ? "minimum" : "maximum", {y, given[high ? 1 : 0]});
 }
 
-constexpr Translator kTable[] = {
-    {"Add", 7, 27, binary<kAdd, Keeps::kSums>},
-    {"Clip", 7, 27, clip},
-    {"Div", 7, 27, div},
-    {"Greater", 7, 27, binary<kGreater, Keeps::kOrder>},
-    {"GreaterOrEqual", 12, 27, binary<kGreaterOrEqual, Keeps::kOrder>},
-    {"Less", 7, 27, binary<kLess, Keeps::kOrder>},
-    {"LessOrEqual", 12, 27, binary<kLessOrEqual, Keeps::kOrder>},
-    {"Max", 7, 27, variadic<kMaximum, Keeps::kOrder>},
-    {"Min", 7, 27, variadic<kMinimum, Keeps::kOrder>},
-    {"Mod", 10, 27, mod},
-    {"Mul", 7, 27, binary<kMul, Keeps::kSums>},
-    {"Sub", 7, 27, binary<kSub, Keeps::kSums>},
-    {"Sum", 7, 27, variadic<kAdd, Keeps::kSums>},
-};
-
 }  // namespace
 
-std::span<const Translator> arithmetic_translators() { return kTable; }
+std::span<const Translator> arithmetic_translators() {
+  static constexpr Translator kTable[] = {
+      {"Add", 7, 27, binary<kAdd, Keeps::kSums>},
+      {"Clip", 7, 27, clip},
+      {"Div", 7, 27, div},
+      {"Greater", 7, 27, binary<kGreater, Keeps::kOrder>},
+      {"GreaterOrEqual", 12, 27, binary<kGreaterOrEqual, Keeps::kOrder>},
+      {"Less", 7, 27, binary<kLess, Keeps::kOrder>},
+      {"LessOrEqual", 12, 27, binary<kLessOrEqual, Keeps::kOrder>},
+      {"Max", 7, 27, variadic<kMaximum, Keeps::kOrder>},
+      {"Min", 7, 27, variadic<kMinimum, Keeps::kOrder>},
+      {"Mod", 10, 27, mod},
+      {"Mul", 7, 27, binary<kMul, Keeps::kSums>},
+      {"Sub", 7, 27, binary<kSub, Keeps::kSums>},
+      {"Sum", 7, 27, variadic<kAdd, Keeps::kSums>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -62,13 +62,14 @@ void constant_of_shape(Node& node) {
   node.result("full", {sizes}, {{"value", value}, {"dtype", dtype}});
 }
 
-constexpr Translator kTable[] = {
-    {"Constant", 7, 27, constant},
-    {"ConstantOfShape", 9, 27, constant_of_shape},
-};
-
 }  // namespace
 
-std::span<const Translator> constant_translators() { return kTable; }
+std::span<const Translator> constant_translators() {
+  static constexpr Translator kTable[] = {
+      {"Constant", 7, 27, constant},
+      {"ConstantOfShape", 9, 27, constant_of_shape},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -137,14 +137,15 @@ void col2im(Node& node) {
   spread_columns(node, x, columns);
 }
 
-constexpr Translator kTable[] = {
-    {"Col2Im", 18, 27, col2im},
-    {"Conv", 7, 27, conv},
-    {"ConvTranspose", 7, 27, conv_transpose},
-};
-
 }  // namespace
 
-std::span<const Translator> convolution_translators() { return kTable; }
+std::span<const Translator> convolution_translators() {
+  static constexpr Translator kTable[] = {
+      {"Col2Im", 18, 27, col2im},
+      {"Conv", 7, 27, conv},
+      {"ConvTranspose", 7, 27, conv_transpose},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -15,12 +15,13 @@ void einsum_of_node(Node& node) {
   if (last) node.result(last->op, {last->operand}, last->attributes);
 }
 
-constexpr Translator kTable[] = {
-    {"Einsum", 12, 27, einsum_of_node},
-};
-
 }  // namespace
 
-std::span<const Translator> einsum_translators() { return kTable; }
+std::span<const Translator> einsum_translators() {
+  static constexpr Translator kTable[] = {
+      {"Einsum", 12, 27, einsum_of_node},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

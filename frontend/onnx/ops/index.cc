@@ -237,17 +237,18 @@ void compress(Node& node) {
   node.result("gather", {x, indices}, {{"axis", ir::Dim(axis)}});
 }
 
-constexpr Translator kTable[] = {
-    {"Compress", 9, 27, compress},   {"CumProd", 26, 27, cumprod},
-    {"CumSum", 11, 27, cumsum},      {"EyeLike", 9, 27, eye_like},
-    {"Gather", 7, 27, gather},       {"GatherElements", 11, 27, gather_elements},
-    {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot},
-    {"Range", 11, 27, range},        {"ReverseSequence", 10, 27, reverse_sequence},
-    {"Trilu", 14, 27, trilu},
-};
-
 }  // namespace
 
-std::span<const Translator> index_translators() { return kTable; }
+std::span<const Translator> index_translators() {
+  static constexpr Translator kTable[] = {
+      {"Compress", 9, 27, compress},   {"CumProd", 26, 27, cumprod},
+      {"CumSum", 11, 27, cumsum},      {"EyeLike", 9, 27, eye_like},
+      {"Gather", 7, 27, gather},       {"GatherElements", 11, 27, gather_elements},
+      {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot},
+      {"Range", 11, 27, range},        {"ReverseSequence", 10, 27, reverse_sequence},
+      {"Trilu", 14, 27, trilu},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -39,14 +39,15 @@ void gemm(Node& node) {
 
 void det(Node& node) { node.result("det", {node.in(0)}); }
 
-constexpr Translator kTable[] = {
-    {"Det", 11, 27, det},
-    {"Gemm", 7, 27, gemm},
-    {"MatMul", 7, 27, matmul},
-};
-
 }  // namespace
 
-std::span<const Translator> linear_translators() { return kTable; }
+std::span<const Translator> linear_translators() {
+  static constexpr Translator kTable[] = {
+      {"Det", 11, 27, det},
+      {"Gemm", 7, 27, gemm},
+      {"MatMul", 7, 27, matmul},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -169,14 +169,15 @@ void lp_normalization(Node& node) {
   node.result("div", {x, node.emit("where", {none, node.scalar(1, node.dtype(x)), norm})});
 }
 
-constexpr Translator kTable[] = {
-    {"BatchNormalization", 7, 27, batch_norm},       {"GroupNormalization", 18, 27, group_norm},
-    {"InstanceNormalization", 7, 27, instance_norm}, {"LayerNormalization", 17, 27, layer_norm},
-    {"LpNormalization", 7, 27, lp_normalization},    {"RMSNormalization", 23, 27, rms_norm},
-};
-
 }  // namespace
 
-std::span<const Translator> normalize_translators() { return kTable; }
+std::span<const Translator> normalize_translators() {
+  static constexpr Translator kTable[] = {
+      {"BatchNormalization", 7, 27, batch_norm},       {"GroupNormalization", 18, 27, group_norm},
+      {"InstanceNormalization", 7, 27, instance_norm}, {"LayerNormalization", 17, 27, layer_norm},
+      {"LpNormalization", 7, 27, lp_normalization},    {"RMSNormalization", 23, 27, rms_norm},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -130,15 +130,16 @@ void non_max_suppression(Node& node) {
   node.fail("NonMaxSuppression is not supported: how many boxes are left depends on data");
 }
 
-constexpr Translator kTable[] = {
-    {"NonMaxSuppression", 10, 27, non_max_suppression},
-    {"NonZero", 9, 27, non_zero},
-    {"TopK", 7, 27, top_k},
-    {"Unique", 11, 27, unique},
-};
-
 }  // namespace
 
-std::span<const Translator> order_translators() { return kTable; }
+std::span<const Translator> order_translators() {
+  static constexpr Translator kTable[] = {
+      {"NonMaxSuppression", 10, 27, non_max_suppression},
+      {"NonZero", 9, 27, non_zero},
+      {"TopK", 7, 27, top_k},
+      {"Unique", 11, 27, unique},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

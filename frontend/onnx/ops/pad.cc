@@ -91,12 +91,13 @@ void pad(Node& node) {
   node.result("pad", {x}, {{"pads", *pads}, {"value", *given}, {"mode", mode}});
 }
 
-constexpr Translator kTable[] = {
-    {"Pad", 7, 27, pad},
-};
-
 }  // namespace
 
-std::span<const Translator> pad_translators() { return kTable; }
+std::span<const Translator> pad_translators() {
+  static constexpr Translator kTable[] = {
+      {"Pad", 7, 27, pad},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -332,19 +332,20 @@ void lrn(Node& node) {
   node.result("div", {x, node.emit("pow", {base, scalar("beta", 0.75)})});
 }
 
-constexpr Translator kTable[] = {
-    {"AveragePool", 7, 27, average_pool},
-    {"GlobalAveragePool", 7, 27, global_average_pool},
-    {"GlobalLpPool", 7, 27, global_lp_pool},
-    {"GlobalMaxPool", 7, 27, global_max_pool},
-    {"LRN", 7, 27, lrn},
-    {"LpPool", 7, 27, lp_pool},
-    {"MaxPool", 7, 27, max_pool},
-    {"MaxUnpool", 9, 27, max_unpool},
-};
-
 }  // namespace
 
-std::span<const Translator> pooling_translators() { return kTable; }
+std::span<const Translator> pooling_translators() {
+  static constexpr Translator kTable[] = {
+      {"AveragePool", 7, 27, average_pool},
+      {"GlobalAveragePool", 7, 27, global_average_pool},
+      {"GlobalLpPool", 7, 27, global_lp_pool},
+      {"GlobalMaxPool", 7, 27, global_max_pool},
+      {"LRN", 7, 27, lrn},
+      {"LpPool", 7, 27, lp_pool},
+      {"MaxPool", 7, 27, max_pool},
+      {"MaxUnpool", 9, 27, max_unpool},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

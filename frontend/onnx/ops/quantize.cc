@@ -343,14 +343,15 @@ void qlinear_conv(Node& node) {
   requantized(node, sums, factors, node.in(6), node.in(7));
 }
 
-constexpr Translator kTable[] = {
-    {"ConvInteger", 10, 27, conv_integer},     {"DequantizeLinear", 10, 27, dequantize_linear},
-    {"MatMulInteger", 10, 27, matmul_integer}, {"QLinearConv", 10, 27, qlinear_conv},
-    {"QLinearMatMul", 10, 27, qlinear_matmul}, {"QuantizeLinear", 10, 27, quantize_linear},
-};
-
 }  // namespace
 
-std::span<const Translator> quantize_translators() { return kTable; }
+std::span<const Translator> quantize_translators() {
+  static constexpr Translator kTable[] = {
+      {"ConvInteger", 10, 27, conv_integer},     {"DequantizeLinear", 10, 27, dequantize_linear},
+      {"MatMulInteger", 10, 27, matmul_integer}, {"QLinearConv", 10, 27, qlinear_conv},
+      {"QLinearMatMul", 10, 27, qlinear_matmul}, {"QuantizeLinear", 10, 27, quantize_linear},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

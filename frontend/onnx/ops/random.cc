@@ -160,18 +160,19 @@ void multinomial(Node& node) {
   node.result("cast", {number}, {{"dtype", *element_type(wanted)}});
 }
 
-constexpr Translator kTable[] = {
-    {"Bernoulli", 15, 27, bernoulli},
-    {"Dropout", 7, 27, dropout},
-    {"Multinomial", 7, 27, multinomial},
-    {"RandomNormal", 7, 27, random_normal<as_said>},
-    {"RandomNormalLike", 7, 27, random_normal<like>},
-    {"RandomUniform", 7, 27, random_uniform<as_said>},
-    {"RandomUniformLike", 7, 27, random_uniform<like>},
-};
-
 }  // namespace
 
-std::span<const Translator> random_translators() { return kTable; }
+std::span<const Translator> random_translators() {
+  static constexpr Translator kTable[] = {
+      {"Bernoulli", 15, 27, bernoulli},
+      {"Dropout", 7, 27, dropout},
+      {"Multinomial", 7, 27, multinomial},
+      {"RandomNormal", 7, 27, random_normal<as_said>},
+      {"RandomNormalLike", 7, 27, random_normal<like>},
+      {"RandomUniform", 7, 27, random_uniform<as_said>},
+      {"RandomUniformLike", 7, 27, random_uniform<like>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -190,14 +190,15 @@ void recurrent(Node& node) {
   }
 }
 
-constexpr Translator kTable[] = {
-    {"LSTM", 7, 27, recurrent<CellKind::kLstm>},
-    {"GRU", 7, 27, recurrent<CellKind::kGru>},
-    {"RNN", 7, 27, recurrent<CellKind::kRnn>},
-};
-
 }  // namespace
 
-std::span<const Translator> recurrent_translators() { return kTable; }
+std::span<const Translator> recurrent_translators() {
+  static constexpr Translator kTable[] = {
+      {"LSTM", 7, 27, recurrent<CellKind::kLstm>},
+      {"GRU", 7, 27, recurrent<CellKind::kGru>},
+      {"RNN", 7, 27, recurrent<CellKind::kRnn>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -239,28 +239,29 @@ void hardmax(Node& node) {
 
 constexpr char kSoftmax[] = "softmax", kLogSoftmax[] = "log_softmax";
 
-constexpr Translator kTable[] = {
-    {"ArgMax", 7, 27, arg_max},
-    {"ArgMin", 7, 27, arg_min},
-    {"Hardmax", 7, 27, hardmax},
-    {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
-    {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
-    {"ReduceL1", 7, 27, reduce_l1},
-    {"ReduceL2", 7, 27, reduce_l2},
-    {"ReduceLogSum", 7, 27, reduce_log_sum},
-    {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
-    {"ReduceMax", 7, 27, extreme<kMax, true>},
-    {"ReduceMean", 7, 27, reduce<kMean, 18>},
-    {"ReduceMin", 7, 27, extreme<kMin, false>},
-    {"ReduceProd", 7, 27, reduce<kProd, 18>},
-    {"ReduceSum", 7, 27, reduce<kSum, 13>},
-    {"ReduceSumSquare", 7, 27, reduce_sum_square},
-    {"Softmax", 13, 27, normalized_exponential<kSoftmax>},
-    {"Softmax", 7, 12, flattened_exponential<kSoftmax>},
-};
-
 }  // namespace
 
-std::span<const Translator> reduce_translators() { return kTable; }
+std::span<const Translator> reduce_translators() {
+  static constexpr Translator kTable[] = {
+      {"ArgMax", 7, 27, arg_max},
+      {"ArgMin", 7, 27, arg_min},
+      {"Hardmax", 7, 27, hardmax},
+      {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
+      {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
+      {"ReduceL1", 7, 27, reduce_l1},
+      {"ReduceL2", 7, 27, reduce_l2},
+      {"ReduceLogSum", 7, 27, reduce_log_sum},
+      {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
+      {"ReduceMax", 7, 27, extreme<kMax, true>},
+      {"ReduceMean", 7, 27, reduce<kMean, 18>},
+      {"ReduceMin", 7, 27, extreme<kMin, false>},
+      {"ReduceProd", 7, 27, reduce<kProd, 18>},
+      {"ReduceSum", 7, 27, reduce<kSum, 13>},
+      {"ReduceSumSquare", 7, 27, reduce_sum_square},
+      {"Softmax", 13, 27, normalized_exponential<kSoftmax>},
+      {"Softmax", 7, 12, flattened_exponential<kSoftmax>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -395,13 +395,14 @@ void resize(Node& node) {
   if (!by_kernel(node, x, rule, axes)) axis_by_axis(node, x, rule, axes);
 }
 
-constexpr Translator kTable[] = {
-    {"Resize", 10, 27, resize},
-    {"Upsample", 7, 9, resize},
-};
-
 }  // namespace
 
-std::span<const Translator> resize_translators() { return kTable; }
+std::span<const Translator> resize_translators() {
+  static constexpr Translator kTable[] = {
+      {"Resize", 10, 27, resize},
+      {"Upsample", 7, 9, resize},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

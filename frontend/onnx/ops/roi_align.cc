@@ -200,12 +200,13 @@ void roi_align(Node& node) {
   node.result("matmul", {rows, at.of("matmul", x, columns)});
 }
 
-constexpr Translator kTable[] = {
-    {"RoiAlign", 10, 27, roi_align},
-};
-
 }  // namespace
 
-std::span<const Translator> roi_align_translators() { return kTable; }
+std::span<const Translator> roi_align_translators() {
+  static constexpr Translator kTable[] = {
+      {"RoiAlign", 10, 27, roi_align},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

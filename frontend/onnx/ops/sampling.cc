@@ -11,7 +11,7 @@ namespace rannc::frontend {
 namespace {
 
 /// Of a constant that a translator writes down: what a file says must not exhaust memory here.
-constexpr int64_t kMostElements = 1 << 20;
+constexpr int64_t kMostSampled = 1 << 20;
 
 // --- GridSample, AffineGrid
 
@@ -61,7 +61,7 @@ void affine_grid(Node& node) {
   int64_t count = 1;
   for (size_t i = 2; i < size->size(); ++i) {
     extents.push_back((*size)[i].constant());
-    if (extents.back() < 1 || extents.back() > kMostElements / count)
+    if (extents.back() < 1 || extents.back() > kMostSampled / count)
       return node.fail("AffineGrid of size " + str(*size));
     count *= extents.back();
   }
@@ -116,7 +116,7 @@ std::optional<Deformed> read_deformed(Node& node) {
   }
   const auto from = known_extents(node, *x, "x"), to = known_extents(node, *offset, "offset");
   if (!from || !to) return std::nullopt;
-  if (window->kernel[0] > kMostElements || window->kernel[1] > kMostElements) {
+  if (window->kernel[0] > kMostSampled || window->kernel[1] > kMostSampled) {
     node.fail("DeformConv: a kernel of " + std::to_string(window->kernel[0]) + " x " +
               std::to_string(window->kernel[1]));
     return std::nullopt;
@@ -129,8 +129,8 @@ std::optional<Deformed> read_deformed(Node& node) {
                       node.integer("group", 1),
                       node.integer("offset_group", 1),
                       window->kernel[0] * window->kernel[1]};
-  if (made.rows > kMostElements / made.columns || made.taps > kMostElements / (made.rows * made.columns)) {
-    node.fail("DeformConv samples more than " + std::to_string(kMostElements) + " places of an image");
+  if (made.rows > kMostSampled / made.columns || made.taps > kMostSampled / (made.rows * made.columns)) {
+    node.fail("DeformConv samples more than " + std::to_string(kMostSampled) + " places of an image");
     return std::nullopt;
   }
   if (made.groups < 1 || made.offset_groups < 1) {
@@ -193,14 +193,15 @@ void deform_conv(Node& node) {
   node.result("add", {node.emit("reshape", {made}, to), bias});
 }
 
-constexpr Translator kTable[] = {
-    {"AffineGrid", 20, 27, affine_grid},
-    {"DeformConv", 19, 27, deform_conv},
-    {"GridSample", 16, 27, grid_sample},
-};
-
 }  // namespace
 
-std::span<const Translator> sampling_translators() { return kTable; }
+std::span<const Translator> sampling_translators() {
+  static constexpr Translator kTable[] = {
+      {"AffineGrid", 20, 27, affine_grid},
+      {"DeformConv", 19, 27, deform_conv},
+      {"GridSample", 16, 27, grid_sample},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

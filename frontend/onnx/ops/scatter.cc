@@ -56,15 +56,16 @@ void tensor_scatter(Node& node) {
   node.result("scatter_elements", {cache, indices, update}, {{"axis", ir::Dim(axis)}});
 }
 
-constexpr Translator kTable[] = {
-    {"Scatter", 9, 27, scatter_elements},
-    {"ScatterElements", 11, 27, scatter_elements},
-    {"ScatterND", 11, 27, scatter_nd},
-    {"TensorScatter", 24, 27, tensor_scatter},
-};
-
 }  // namespace
 
-std::span<const Translator> scatter_translators() { return kTable; }
+std::span<const Translator> scatter_translators() {
+  static constexpr Translator kTable[] = {
+      {"Scatter", 9, 27, scatter_elements},
+      {"ScatterElements", 11, 27, scatter_elements},
+      {"ScatterND", 11, 27, scatter_nd},
+      {"TensorScatter", 24, 27, tensor_scatter},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -155,27 +155,28 @@ void optional_has(Node& node) {
   node.integers(std::array{int64_t{has ? 1 : 0}}, ir::DType::kBool, {});
 }
 
-constexpr Translator kTable[] = {
-    {"ConcatFromSequence", 11, 27, concat_from_sequence},
-    {"Optional", 15, 27, optional},
-    {"OptionalGetElement", 15, 27, optional_get},
-    {"OptionalHasElement", 15, 27, optional_has},
-    {"SequenceAt", 11, 27, element_at},
-    {"SequenceConstruct", 11, 27, construct},
-    {"SequenceEmpty", 11, 27, empty},
-    {"SequenceErase", 11, 27, erase},
-    {"SequenceInsert", 11, 27, insert},
-    {"SequenceLength", 11, 27, length},
-    {"SplitToSequence", 11, 27, split_to_sequence},
-};
-
 }  // namespace
 
-std::span<const Translator> sequence_translators() { return kTable; }
+std::span<const Translator> sequence_translators() {
+  static constexpr Translator kTable[] = {
+      {"ConcatFromSequence", 11, 27, concat_from_sequence},
+      {"Optional", 15, 27, optional},
+      {"OptionalGetElement", 15, 27, optional_get},
+      {"OptionalHasElement", 15, 27, optional_has},
+      {"SequenceAt", 11, 27, element_at},
+      {"SequenceConstruct", 11, 27, construct},
+      {"SequenceEmpty", 11, 27, empty},
+      {"SequenceErase", 11, 27, erase},
+      {"SequenceInsert", 11, 27, insert},
+      {"SequenceLength", 11, 27, length},
+      {"SplitToSequence", 11, 27, split_to_sequence},
+  };
+  return kTable;
+}
 
 bool takes_lists(std::string_view op) {
-  const auto is = [&](const Translator& entry) { return entry.op == op; };
-  return op == "Identity" || std::any_of(std::begin(kTable), std::end(kTable), is);
+  const std::span<const Translator> table = sequence_translators();
+  return op == "Identity" || std::any_of(table.begin(), table.end(), [&](const auto& entry) { return entry.op == op; });
 }
 
 }  // namespace rannc::frontend

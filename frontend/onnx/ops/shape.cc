@@ -253,25 +253,26 @@ void space_to_depth(Node& node) {
   node.result("reshape", {moved}, {{"shape", ir::Shape{s[0], s[1] * b * b, h, w}}});
 }
 
-constexpr Translator kTable[] = {
-    {"Concat", 7, 27, concat},
-    {"DepthToSpace", 7, 27, depth_to_space},
-    {"Expand", 8, 27, expand},
-    {"Flatten", 7, 27, flatten},
-    {"Reshape", 7, 27, reshape},
-    {"Shape", 7, 27, shape},
-    {"Size", 7, 27, size},
-    {"Slice", 7, 27, slice},
-    {"SpaceToDepth", 7, 27, space_to_depth},
-    {"Split", 7, 27, split},
-    {"Squeeze", 7, 27, squeeze},
-    {"Tile", 7, 27, tile},
-    {"Transpose", 7, 27, transpose},
-    {"Unsqueeze", 7, 27, unsqueeze},
-};
-
 }  // namespace
 
-std::span<const Translator> shape_translators() { return kTable; }
+std::span<const Translator> shape_translators() {
+  static constexpr Translator kTable[] = {
+      {"Concat", 7, 27, concat},
+      {"DepthToSpace", 7, 27, depth_to_space},
+      {"Expand", 8, 27, expand},
+      {"Flatten", 7, 27, flatten},
+      {"Reshape", 7, 27, reshape},
+      {"Shape", 7, 27, shape},
+      {"Size", 7, 27, size},
+      {"Slice", 7, 27, slice},
+      {"SpaceToDepth", 7, 27, space_to_depth},
+      {"Split", 7, 27, split},
+      {"Squeeze", 7, 27, squeeze},
+      {"Tile", 7, 27, tile},
+      {"Transpose", 7, 27, transpose},
+      {"Unsqueeze", 7, 27, unsqueeze},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

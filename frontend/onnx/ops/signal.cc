@@ -293,14 +293,15 @@ void mel_weight_matrix(Node& node) {
   node.constant(std::move(tensor));
 }
 
-constexpr Translator kTable[] = {
-    {"DFT", 17, 27, dft},
-    {"MelWeightMatrix", 17, 27, mel_weight_matrix},
-    {"STFT", 17, 27, stft},
-};
-
 }  // namespace
 
-std::span<const Translator> signal_translators() { return kTable; }
+std::span<const Translator> signal_translators() {
+  static constexpr Translator kTable[] = {
+      {"DFT", 17, 27, dft},
+      {"MelWeightMatrix", 17, 27, mel_weight_matrix},
+      {"STFT", 17, 27, stft},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

@@ -168,31 +168,32 @@ constexpr Maker kZeros{false, false, false, 0}, kOnes{false, false, false, 1}, k
 constexpr Maker kZerosLike{true, false, false, 0}, kOnesLike{true, false, false, 1}, kFullLike{true, false, true, 0};
 constexpr Maker kNewZeros{false, true, false, 0}, kNewOnes{false, true, false, 1}, kNewFull{false, true, true, 0};
 
-constexpr Translator kTable[] = {
-    {"zeros", made<kZeros>},
-    {"ones", made<kOnes>},
-    {"full", made<kFull>},
-    {"empty", made<kZeros>},
-    {"zeros_like", made<kZerosLike>},
-    {"ones_like", made<kOnesLike>},
-    {"full_like", made<kFullLike>},
-    {"empty_like", made<kZerosLike>},
-    {"new_zeros", made<kNewZeros>},
-    {"new_ones", made<kNewOnes>},
-    {"new_full", made<kNewFull>},
-    {"new_empty", made<kNewZeros>},
-    {"scalar_tensor", scalar_tensor},
-    {"tensor", tensor},
-    {"as_tensor", tensor},
-    {"arange", arange},
-    {"linspace", linspace},
-    {"eye", eye},
-    {"rand", drawn<ir::RandomInput::Of::kUniform>},
-    {"randn", drawn<ir::RandomInput::Of::kNormal>},
-};
-
 }  // namespace
 
-std::span<const Translator> create_translators() { return kTable; }
+std::span<const Translator> create_translators() {
+  static constexpr Translator kTable[] = {
+      {"zeros", made<kZeros>},
+      {"ones", made<kOnes>},
+      {"full", made<kFull>},
+      {"empty", made<kZeros>},
+      {"zeros_like", made<kZerosLike>},
+      {"ones_like", made<kOnesLike>},
+      {"full_like", made<kFullLike>},
+      {"empty_like", made<kZerosLike>},
+      {"new_zeros", made<kNewZeros>},
+      {"new_ones", made<kNewOnes>},
+      {"new_full", made<kNewFull>},
+      {"new_empty", made<kNewZeros>},
+      {"scalar_tensor", scalar_tensor},
+      {"tensor", tensor},
+      {"as_tensor", tensor},
+      {"arange", arange},
+      {"linspace", linspace},
+      {"eye", eye},
+      {"rand", drawn<ir::RandomInput::Of::kUniform>},
+      {"randn", drawn<ir::RandomInput::Of::kNormal>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

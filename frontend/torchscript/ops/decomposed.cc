@@ -47,28 +47,29 @@ void scatter_into(Call& call) {
   if (call.good()) call.give(Item(whole));
 }
 
-constexpr Translator kTable[] = {
-    {"native_layer_norm", native_layer_norm},
-    {"_fused_rms_norm", fused_rms_norm},
-    {"native_group_norm", native_group_norm},
-    {"native_batch_norm", native_batch_norm},
-    {"_native_batch_norm_legit", native_batch_norm},
-    {"_native_batch_norm_legit_no_training", native_batch_norm},
-    {"_native_batch_norm_legit_functional", functional_batch_norm},
-    {"native_dropout", native_dropout},
-    {"_scaled_dot_product_flash_attention_for_cpu", attention_for_cpu},
-    {"nll_loss_forward", nll_loss_forward},
-    {"nll_loss2d_forward", nll_loss_forward},
-    {"_adaptive_avg_pool2d", adaptive_pool},
-    {"_adaptive_avg_pool3d", adaptive_pool},
-    {"_to_copy", to_copy},
-    {"_unsafe_index", unsafe_index},
-    {"slice_scatter", scatter_into},
-    {"select_scatter", scatter_into},
-};
-
 }  // namespace
 
-std::span<const Translator> decomposed_translators() { return kTable; }
+std::span<const Translator> decomposed_translators() {
+  static constexpr Translator kTable[] = {
+      {"native_layer_norm", native_layer_norm},
+      {"_fused_rms_norm", fused_rms_norm},
+      {"native_group_norm", native_group_norm},
+      {"native_batch_norm", native_batch_norm},
+      {"_native_batch_norm_legit", native_batch_norm},
+      {"_native_batch_norm_legit_no_training", native_batch_norm},
+      {"_native_batch_norm_legit_functional", functional_batch_norm},
+      {"native_dropout", native_dropout},
+      {"_scaled_dot_product_flash_attention_for_cpu", attention_for_cpu},
+      {"nll_loss_forward", nll_loss_forward},
+      {"nll_loss2d_forward", nll_loss_forward},
+      {"_adaptive_avg_pool2d", adaptive_pool},
+      {"_adaptive_avg_pool3d", adaptive_pool},
+      {"_to_copy", to_copy},
+      {"_unsafe_index", unsafe_index},
+      {"slice_scatter", scatter_into},
+      {"select_scatter", scatter_into},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

@@ -293,27 +293,28 @@ void scatter(Call& call) {
 }
 constexpr char kNone[] = "none", kAdd[] = "add";
 
-constexpr Translator kTable[] = {
-    {"embedding", embedding},
-    {"embedding_bag", embedding_bag},
-    {"_embedding_bag", embedding_bag},
-    {"_embedding_bag_forward_only", embedding_bag},
-    {"index_select", index_select},
-    {"gather", gather},
-    {"index", index},
-    {"triu", triangle},
-    {"tril", triangle},
-    {"cumsum", cumsum},
-    {"one_hot", one_hot},
-    {"topk", topk},
-    {"sort", sort},
-    {"argsort", sort},
-    {"scatter", scatter<kNone>},
-    {"scatter_add", scatter<kAdd>},
-};
-
 }  // namespace
 
-std::span<const Translator> index_translators() { return kTable; }
+std::span<const Translator> index_translators() {
+  static constexpr Translator kTable[] = {
+      {"embedding", embedding},
+      {"embedding_bag", embedding_bag},
+      {"_embedding_bag", embedding_bag},
+      {"_embedding_bag_forward_only", embedding_bag},
+      {"index_select", index_select},
+      {"gather", gather},
+      {"index", index},
+      {"triu", triangle},
+      {"tril", triangle},
+      {"cumsum", cumsum},
+      {"one_hot", one_hot},
+      {"topk", topk},
+      {"sort", sort},
+      {"argsort", sort},
+      {"scatter", scatter<kNone>},
+      {"scatter_add", scatter<kAdd>},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

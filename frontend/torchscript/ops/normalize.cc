@@ -84,13 +84,14 @@ void instance_norm(Call& call) {
   if (call.good()) call.result("group_norm", operands, {{"groups", channels}, {"epsilon", epsilon(call, 1e-5)}});
 }
 
-constexpr Translator kTable[] = {
-    {"layer_norm", layer_norm}, {"rms_norm", rms_norm},           {"group_norm", group_norm},
-    {"batch_norm", batch_norm}, {"instance_norm", instance_norm},
-};
-
 }  // namespace
 
-std::span<const Translator> normalize_translators() { return kTable; }
+std::span<const Translator> normalize_translators() {
+  static constexpr Translator kTable[] = {
+      {"layer_norm", layer_norm}, {"rms_norm", rms_norm},           {"group_norm", group_norm},
+      {"batch_norm", batch_norm}, {"instance_norm", instance_norm},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

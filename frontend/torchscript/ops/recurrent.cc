@@ -97,15 +97,16 @@ void rnn(Call& call) {
   run(call, "rnn", {call.tensor("hx")});
 }
 
-constexpr Translator kTable[] = {
-    {"lstm", lstm},
-    {"gru", gru},
-    {"rnn_tanh", rnn},
-    {"rnn_relu", rnn},
-};
-
 }  // namespace
 
-std::span<const Translator> recurrent_translators() { return kTable; }
+std::span<const Translator> recurrent_translators() {
+  static constexpr Translator kTable[] = {
+      {"lstm", lstm},
+      {"gru", gru},
+      {"rnn_tanh", rnn},
+      {"rnn_relu", rnn},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

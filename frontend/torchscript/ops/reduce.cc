@@ -181,34 +181,35 @@ void softmax(Call& call) {
   const bool logarithm = call.op().find("log") != std::string::npos;
   if (call.good()) call.result(logarithm ? "log_softmax" : "softmax", {x}, {{"axis", Dim(axis)}});
 }
-constexpr Translator kTable[] = {
-    {"sum", sum},
-    {"prod", sum},
-    {"mean", mean},
-    {"amax", extreme},
-    {"amin", extreme},
-    {"max", extreme_of_all<kAmax>},
-    {"min", extreme_of_all<kAmin>},
-    {"max.dim", extreme_and_place<true>},
-    {"min.dim", extreme_and_place<false>},
-    {"argmax", place<true>},
-    {"argmin", place<false>},
-    {"all", truth<true>},
-    {"any", truth<false>},
-    {"var", var},
-    {"std", deviation},
-    {"var_mean", var_mean},
-    {"norm", norm},
-    {"linalg_vector_norm", norm},
-    {"logsumexp", logsumexp},
-    {"softmax", softmax},
-    {"_softmax", softmax},
-    {"log_softmax", softmax},
-    {"_log_softmax", softmax},
-};
-
 }  // namespace
 
-std::span<const Translator> reduce_translators() { return kTable; }
+std::span<const Translator> reduce_translators() {
+  static constexpr Translator kTable[] = {
+      {"sum", sum},
+      {"prod", sum},
+      {"mean", mean},
+      {"amax", extreme},
+      {"amin", extreme},
+      {"max", extreme_of_all<kAmax>},
+      {"min", extreme_of_all<kAmin>},
+      {"max.dim", extreme_and_place<true>},
+      {"min.dim", extreme_and_place<false>},
+      {"argmax", place<true>},
+      {"argmin", place<false>},
+      {"all", truth<true>},
+      {"any", truth<false>},
+      {"var", var},
+      {"std", deviation},
+      {"var_mean", var_mean},
+      {"norm", norm},
+      {"linalg_vector_norm", norm},
+      {"logsumexp", logsumexp},
+      {"softmax", softmax},
+      {"_softmax", softmax},
+      {"log_softmax", softmax},
+      {"_log_softmax", softmax},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

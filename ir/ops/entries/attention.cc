@@ -6,12 +6,12 @@
 namespace rannc::ir::ops {
 namespace {
 
-// [samples, heads, places, features]; the mask may be without the first two. The result's axes stand in the order that
-// `order` says: where it is that of q in memory the result lies in one piece, as the processor's kernel lays it out.
+// Operands are [samples, heads, positions, features]; the mask may omit the first two axes. `order` is the axis order
+// of the result. If it equals the memory order of q, the result is contiguous, as the CPU kernel creates it.
 constexpr size_t kQ = 0, kK = 1, kV = 2, kMask = 3;
 constexpr size_t kRank = 4, kHeads = 1, kPlaces = 2, kFeatures = 3;
 
-// Heads may stand where samples do, but places and features are contracted over.
+// Samples may be on the axis of samples or of heads. Positions and features are contracted.
 Result<BatchLayout> attention_layout(const OpCall& call) {
   BatchLayout layout;
   for (const size_t operand : {kQ, kK, kV, kMask}) {
@@ -97,11 +97,9 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
   return std::move(calls).with({calls("aten::permute", {by_heads, call.attributes.integers("order")})});
 }
 
-// --- tape: of the processor's kernels
+// --- tape of the CPU kernels
 
-Dim bytes_of(const ValueType& type) { return element_count(shape_of(type)) * Dim(byte_size(type.dtype)); }
-
-// Written out, with the weights of all places: the kernel gives a mask no gradient.
+// Decomposed attention, which keeps the weights of all positions. Used because the kernel has no gradient for a mask.
 TapeUse written_out_tape(const TapeCall& call) {
   TapeUse use{.keeps = {kept_operand(kV)}};
   use.own_bytes = scores(call.inputs) * Dim(byte_size(call.inputs[kQ]->dtype));
@@ -110,7 +108,7 @@ TapeUse written_out_tape(const TapeCall& call) {
   return use;
 }
 
-// Keeps the logarithm of each row's sum, and a mask of bool as numbers.
+// Keeps the log-sum-exp of each row, and a bool mask converted to floats.
 TapeUse attention_tape(const TapeCall& call) {
   if (call.wants(kMask)) return written_out_tape(call);
   const Shape& q = shape_of(*call.inputs[kQ]);

@@ -8,7 +8,7 @@ namespace rannc::ir::ops {
 namespace {
 
 // Operands: x [T, B, I], weight [D, G * H, I], recurrence [D, G * H, H], two biases [D, G * H], states [D, B, H].
-constexpr uint32_t kX = 0, kWeight = 1, kRecurrence = 2, kBias = 3, kRecurrentBias = 4, kHidden = 5, kCell = 6,
+constexpr uint32_t kSequence = 0, kWeight = 1, kRecurrence = 2, kBias = 3, kRecurrentBias = 4, kHidden = 5, kCell = 6,
                    kOperands = 7;
 
 struct Sizes {
@@ -17,7 +17,7 @@ struct Sizes {
 };
 
 Sizes sizes_of(std::span<const ValueType* const> operands) {
-  const Shape &x = shape_of(*operands[kX]), &recurrence = shape_of(*operands[kRecurrence]);
+  const Shape &x = shape_of(*operands[kSequence]), &recurrence = shape_of(*operands[kRecurrence]);
   return {x[0], x[1], x[2], recurrence[1], recurrence[2], recurrence[0].constant()};
 }
 
@@ -28,7 +28,7 @@ bool has(std::span<const ValueType* const> operands, size_t index) {
 // --- type rule
 
 Result<void> ranks_fit(const OpCall& call, int64_t gates) {
-  for (const size_t operand : {kX, kWeight, kRecurrence}) {
+  for (const size_t operand : {kSequence, kWeight, kRecurrence}) {
     RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
     if (shape.size() != 3)
       return error("operand " + std::to_string(operand) + " is " + str(shape) + "; it needs rank 3");
@@ -54,7 +54,7 @@ Result<void> weights_fit(const OpCall& call, const Sizes& sizes) {
     const bool fits = operand == kRecurrence || shape == (operand == kWeight ? weight : bias);
     if (!fits) {
       return error("operand " + std::to_string(operand) + " of shape " + str(shape) + " does not fit: x is " +
-                   str(*call.in(kX).shape) + " and the recurrence " + str(*call.in(kRecurrence).shape) +
+                   str(*call.in(kSequence).shape) + " and the recurrence " + str(*call.in(kRecurrence).shape) +
                    ", which needs " + str(operand == kWeight ? weight : bias));
     }
     if (call.in(operand).batch.has_batch())
@@ -71,9 +71,10 @@ Result<void> states_fit(const OpCall& call, const Sizes& sizes) {
     const bool fits =
         shape.size() == 3 && shape[0] == state[0] && taken_for_equal(call, shape[1], state[1]) && shape[2] == state[2];
     if (!fits)
-      return error("state " + str(shape) + " does not fit x " + str(*call.in(kX).shape) + ": it needs " + str(state));
+      return error("state " + str(shape) + " does not fit x " + str(*call.in(kSequence).shape) + ": it needs " +
+                   str(state));
   }
-  for (const size_t operand : {kX, kHidden, kCell}) {
+  for (const size_t operand : {kSequence, kHidden, kCell}) {
     for (const int64_t axis : {0, 2}) {
       if (call.has(operand)) RANNC_TRY(keep_samples_apart(call, operand, axis));
     }
@@ -85,21 +86,21 @@ Result<void> states_fit(const OpCall& call, const Sizes& sizes) {
 template <int64_t gates>
 Result<Types> infer_recurrent(const OpCall& call) {
   RANNC_ASSIGN(const DType dtype,
-               common_dtype(call, {kX, kWeight, kRecurrence, kBias, kRecurrentBias, kHidden, kCell}));
+               common_dtype(call, {kSequence, kWeight, kRecurrence, kBias, kRecurrentBias, kHidden, kCell}));
   if (!is_float(dtype)) return error("operand 0 is " + std::string(str(dtype)) + "; it must be a float type");
   RANNC_TRY(ranks_fit(call, gates));
   const Sizes sizes = sizes_of(call.inputs);
   RANNC_TRY(weights_fit(call, sizes));
   RANNC_TRY(states_fit(call, sizes));
-  RANNC_ASSIGN(const BatchLayout layout, broadcast_layout(call, 3, std::array<size_t, 3>{kX, kHidden, kCell}));
+  RANNC_ASSIGN(const BatchLayout layout, broadcast_layout(call, 3, std::array<size_t, 3>{kSequence, kHidden, kCell}));
   Types types = {make_type(dtype, {sizes.steps, sizes.samples, Dim(sizes.directions) * sizes.hidden}, layout)};
   types.resize(call.output_count, make_type(dtype, {sizes.directions, sizes.samples, sizes.hidden}, layout));
   return types;
 }
 
-// Products, then some ten operations for each row of the gates.
+// Products, then about ten operations per row of the gates.
 Work recurrent_work(const OpCall& call, std::span<const ValueType> outputs) {
-  if (!call.in(kX).shape || !call.in(kRecurrence).shape) return {};
+  if (!call.in(kSequence).shape || !call.in(kRecurrence).shape) return {};
   const Sizes sizes = sizes_of(call.inputs);
   const Dim rows = sizes.steps * sizes.samples * Dim(sizes.directions) * sizes.rows;
   return work(rows * (Dim(2) * (sizes.features + sizes.hidden) + Dim(10)), call, outputs);
@@ -107,17 +108,17 @@ Work recurrent_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // --- lowering
 
-// Takes down the one call of ATen, whose weights are a list: of each direction weight, recurrence, and their biases.
+// Builds the one ATen call. Its weights are a list of weight, recurrence and their biases per direction.
 class RecurrentLowering {
  public:
   explicit RecurrentLowering(const LowerCall& call) : call_(call), sizes_(sizes_of(call.inputs)) {}
 
-  // `states`: as ATen takes them, a list of two for an LSTM. Derivatives need what ATen keeps when it trains; where
-  // none is taken that goes at once, so whether the run trains is not asked.
+  // `states` are ATen's arguments, a list of two for an LSTM. ATen always runs in training mode, because derivatives
+  // need the values that it keeps. Without a derivative they are freed immediately.
   aten::Lowering by(const std::string& schema, aten::Argument states, uint32_t results) && {
     const bool biases = has(call_.inputs, kBias);
     const aten::Made y = calls_(schema,
-                                {aten::Operand{kX}, std::move(states), weights(), biases, 1, 0.0, /*train=*/true,
+                                {aten::Operand{kSequence}, std::move(states), weights(), biases, 1, 0.0, /*train=*/true,
                                  /*bidirectional=*/sizes_.directions == 2, /*batch_first=*/false},
                                 results);
     std::vector<aten::Value> made;
@@ -126,7 +127,7 @@ class RecurrentLowering {
   }
   aten::Value state(size_t operand) {
     if (has(call_.inputs, operand)) return aten::Operand{static_cast<uint32_t>(operand)};
-    if (!zeros_) zeros_ = calls_("aten::new_zeros", {aten::Operand{kX}, zeros_shape()});
+    if (!zeros_) zeros_ = calls_("aten::new_zeros", {aten::Operand{kSequence}, zeros_shape()});
     return *zeros_;
   }
 
@@ -173,18 +174,18 @@ Result<aten::Lowering> lower_rnn(const LowerCall& call) {
 
 Dim state_bytes(const TapeCall& call) {
   const Sizes sizes = sizes_of(call.inputs);
-  return Dim(sizes.directions) * sizes.samples * sizes.hidden * Dim(byte_size(call.inputs[kX]->dtype));
+  return Dim(sizes.directions) * sizes.samples * sizes.hidden * Dim(byte_size(call.inputs[kSequence]->dtype));
 }
 
 Kept whole_x(uint32_t where_wanted) {
-  return {.of = Kept::Of::kOperand, .index = kX, .where_wanted = where_wanted, .in_one_piece = true};
+  return {.of = Kept::Of::kOperand, .index = kSequence, .where_wanted = where_wanted, .in_one_piece = true};
 }
 
-// Step by step: `each` values of a state's size a step. The state before a step is read for the recurrence's gradient,
-// and is one of these values where `state_is_kept`; before the first step it is an operand or zeros.
+// Keeps `each` values of a state's size per step. The gradient of the recurrence reads the state before each step. With
+// `state_is_kept` it is one of these values. Before the first step it is an operand or zeros.
 TapeUse stepwise_tape(const TapeCall& call, int64_t each, bool state_is_kept) {
   const Dim steps = sizes_of(call.inputs).steps, state = state_bytes(call);
-  TapeUse use{.keeps = {whole_x(kWeight), operand_where(kWeight, kX)}};
+  TapeUse use{.keeps = {whole_x(kWeight), operand_where(kWeight, kSequence)}};
   if (!(steps == Dim(1)) || call.wants(kHidden)) use.keeps.push_back(kept_operand(kRecurrence));
   use.own_bytes = steps * Dim(each) * state;
   if (!call.wants(kRecurrence)) return use;
@@ -194,7 +195,7 @@ TapeUse stepwise_tape(const TapeCall& call, int64_t each, bool state_is_kept) {
   return use;
 }
 
-// Four gates, the new cell and its tangent; the last step's cell is read by nobody.
+// Four gates, the new cell and its tanh. The cell of the last step is not read.
 TapeUse stepwise_lstm_tape(const TapeCall& call) {
   TapeUse use = stepwise_tape(call, 6, false);
   use.own_bytes = use.own_bytes - state_bytes(call);
@@ -208,21 +209,21 @@ TapeUse stepwise_lstm_tape(const TapeCall& call) {
   return use;
 }
 
-// oneDNN lays rows out in whole cache lines, and never a multiple of 256 numbers apart.
+// oneDNN pads rows to whole cache lines and avoids row strides that are multiples of 256 numbers.
 Dim one_dnn_row(const Dim& width) {
   if (!width.is_constant()) return width;
   const int64_t lines = (width.constant() + 15) / 16 * 16;
   return lines % 256 == 0 ? lines + 16 : lines;
 }
 
-// A part of a workspace, which begins a page: of symbolic size half a page more, as in the mean.
+// Bytes of a page-aligned part of a workspace. A symbolic size gets half a page of padding, the mean.
 Dim whole_pages(const Dim& bytes) {
   constexpr int64_t kPage = 4096;
   return bytes.is_constant() ? Dim((bytes.constant() + kPage - 1) / kPage * kPage) : bytes + Dim(kPage / 2);
 }
 
-// What one direction keeps for itself: gates and hidden states by step; then, for two layers and one step more, states
-// with their gradients, which are as wide as x or they, and cells with theirs.
+// Workspace of one direction: gates and hidden states per step. Then, for two layers and one additional step, states
+// and cells with their gradients; a state row is as wide as the wider of x and the state.
 Dim one_dnn_workspace(const Sizes& sizes) {
   const Dim number = Dim(4) * sizes.samples, states = Dim(2) * (sizes.steps + Dim(1)) * number;
   const Dim state = whole_pages(states * one_dnn_row(max(sizes.features, sizes.hidden)));
@@ -231,8 +232,8 @@ Dim one_dnn_workspace(const Sizes& sizes) {
          Dim(2) * whole_pages(states * sizes.hidden);
 }
 
-// For a while, one direction after the other: the weights in oneDNN's order, once more where their rows are too narrow
-// for it, the gradients of the gates, and some states. Its kernels' own buffers are as measured.
+// Temporary memory, one direction after the other: the weights in oneDNN's layout (twice if their rows are too narrow
+// for it), the gradients of the gates, and some states. The sizes of the kernels' own buffers were measured.
 Dim one_dnn_scratch(const Sizes& sizes) {
   Dim rows = sizes.features + sizes.hidden + sizes.steps * sizes.samples;
   for (const Dim& width : {sizes.features, sizes.hidden}) {
@@ -241,7 +242,7 @@ Dim one_dnn_scratch(const Sizes& sizes) {
   return Dim(4) * (rows * sizes.rows + Dim(7) * sizes.samples * sizes.hidden) + Dim(152) * sizes.hidden + Dim(9000);
 }
 
-// All operands and results of each direction, and the workspace.
+// Keeps all operands and results of each direction, and the workspace.
 TapeUse one_dnn_lstm_tape(const TapeCall& call) {
   const Sizes sizes = sizes_of(call.inputs);
   TapeUse use{.keeps = {whole_x(Kept::kAlways)}};
@@ -256,15 +257,15 @@ TapeUse one_dnn_lstm_tape(const TapeCall& call) {
   }
   if (!has(call.inputs, kHidden) || !has(call.inputs, kCell)) use.own_bytes = use.own_bytes + state_bytes(call);
   const Dim weights = directions * sizes.rows * (sizes.features + sizes.hidden) * Dim(4);
-  if (!has(call.inputs, kBias)) use.own_bytes = use.own_bytes + weights;  // zeros in their stead
+  if (!has(call.inputs, kBias)) use.own_bytes = use.own_bytes + weights;  // zeros are kept instead
   use.workspace_bytes = one_dnn_scratch(sizes);
   return use;
 }
 
 TapeUse lstm_tape(const TapeCall& call) {
-  return call.inputs[kX]->dtype == DType::kF32 ? one_dnn_lstm_tape(call) : stepwise_lstm_tape(call);
+  return call.inputs[kSequence]->dtype == DType::kF32 ? one_dnn_lstm_tape(call) : stepwise_lstm_tape(call);
 }
-// Three gates, a copy of the last one's recurrent part, the new state, and its distance from the old one.
+// Three gates, a copy of the last one's recurrent part, the new state, and its difference to the old one.
 TapeUse gru_tape(const TapeCall& call) { return stepwise_tape(call, 6, false); }
 TapeUse rnn_tape(const TapeCall& call) { return stepwise_tape(call, 1, true); }
 
@@ -281,7 +282,8 @@ std::vector<OperandInfo> operands(size_t count) {
 
 }  // namespace
 
-// Of the gradient: LibTorch derives it step by step, by oneDNN or by cuDNN, each from what it kept for itself.
+// There is no gradient rule: LibTorch differentiates step by step, by oneDNN or by cuDNN, each from its own kept
+// values.
 std::vector<OpInfo> recurrent_ops() {
   return {
       {.name = "core.lstm",

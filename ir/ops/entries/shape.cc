@@ -11,7 +11,7 @@ namespace {
 
 // --- reshape
 
-// Replaces the one -1 of `target` by what is left of `from`.
+// Replaces the single -1 of `target` by the remaining extent of `from`.
 Result<Shape> resolve(const OpCall& call, const Shape& from, Shape target) {
   const Dim count = element_count(from);
   Dim rest = 1;
@@ -120,7 +120,7 @@ Result<Types> infer_tile(const OpCall& call) {
   BatchLayout layout = call.in(0).batch;
   if (!layout.has_batch()) {
     RANNC_ASSIGN(layout, layout_from_sizes(call, to));
-    // Copies follow each other as wholes: with samples counted by the repeats, the copied extent varies fastest.
+    // Copies are concatenated. If the repeats count samples, the copied extent varies fastest.
   } else {
     layout.outer = layout.outer * repeats[layout.axis];
     Shape others = to;
@@ -200,7 +200,7 @@ Result<Types> infer_shape(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-// Sizes are known expressions wherever the operator occurs; the operand's data is not read.
+// Sizes are known expressions, so the operand's data is not read.
 Result<aten::Lowering> lower_shape(const LowerCall& call) {
   if (!call.outputs[0]->contents) return error("the sizes of the operand are not known");
   Calls calls;
@@ -215,8 +215,6 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 }
 
 // --- work: nothing is computed; views move nothing
-
-Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer, View view,
            FoldRule fold, IntervalRule interval, GradientRule gradient) {

@@ -1,4 +1,4 @@
-// Operators that cut values along axes or put them together.
+// Operators that split, slice, pad or concatenate values along axes.
 #include <algorithm>
 
 #include "ir/ops/cuts.h"
@@ -12,8 +12,8 @@ namespace {
 
 // --- concat
 
-// The layout of operands along whose samples they are put: mini-batches one after another. Nothing where one has its
-// samples elsewhere, or none.
+// Layout of a concatenation along the batch axis: mini-batches one after another. Nothing if an operand has no samples
+// or has them on another axis.
 std::optional<BatchLayout> layout_along_samples(const OpCall& call, int64_t axis) {
   BatchLayout all = call.in(0).batch;
   if (all.axis != axis) return std::nullopt;
@@ -66,7 +66,7 @@ Result<aten::Lowering> lower_concat(const LowerCall& call) {
 
 // --- split
 
-// The samples of a part of so many places; an error where it would have some samples and not others.
+// Layout of a part of `size` positions. Fails if the part would contain only some of the samples.
 Result<BatchLayout> layout_of_part(const OpCall& call, int64_t axis, const Dim& size) {
   BatchLayout layout = call.in(0).batch;
   if (layout.axis != axis) return layout;
@@ -125,7 +125,7 @@ Result<aten::Lowering> lower_split(const LowerCall& call) {
 
 // --- slice
 
-// The lists that say the cuts, as `list` finds them: those of attributes, or of operands of known contents.
+// The operands of a slice as found by `list`: attributes, or operands with known contents.
 template <class Has, class List>
 Result<SliceLists> slice_lists(Has&& has, List&& list) {
   SliceLists lists;
@@ -169,7 +169,7 @@ Result<Types> infer_slice(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-// ATen has no negative steps: the range is taken forwards and flipped.
+// ATen has no negative steps, so the range is sliced forwards and flipped.
 Result<aten::Lowering> lower_slice(const LowerCall& call) {
   const auto has = [&](std::string_view name, size_t operand) {
     return call.attributes.has(name) || call.has(operand);
@@ -188,7 +188,7 @@ Result<aten::Lowering> lower_slice(const LowerCall& call) {
 
 // --- pad
 
-// An axis has no more to mirror than what lies beside its end.
+// A mirrored pad must be smaller than the axis.
 Result<void> require_mirrored(const Shape& from, const Shape& pads) {
   for (size_t i = 0; i < pads.size(); ++i) {
     const Dim& extent = from[i % from.size()];
@@ -202,7 +202,7 @@ Result<void> require_mirrored(const Shape& from, const Shape& pads) {
   return {};
 }
 
-// Mini-batches along the samples' axis once whole ones of a constant are put around them, or some are cut away.
+// Number of mini-batches along the batch axis after padding with whole constant mini-batches or cutting some away.
 std::optional<Dim> padded_samples(const OpCall& call, const BatchLayout& layout, const Dim& before, const Dim& after) {
   const auto first = mini_batches(call, layout, before), last = mini_batches(call, layout, after);
   if (!first || !last || call.attributes.text("mode") != "constant") return std::nullopt;
@@ -231,7 +231,7 @@ Result<Types> infer_pad(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, std::move(to), std::move(layout))};
 }
 
-// Where one call of ATen does not list the axes: each as the third of four.
+// Pads axis by axis, each as the third of four, if one ATen call does not support the axes.
 aten::Lowering pad_one_by_one(const LowerCall& call, const Shape& pads, const aten::Text& mode) {
   Shape now = shape_of(*call.inputs[0]);
   Calls calls;
@@ -260,8 +260,6 @@ Result<aten::Lowering> lower_pad(const LowerCall& call) {
   return pad_one_by_one(call, pads, name);
 }
 
-Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
-
 Linear linear_pad(const OpCall& call) {
   const Attribute* value = call.attributes.find("value");
   const bool zero = value == nullptr || number_attribute(*value, DType::kF64) == aten::Scalar{0.0};
@@ -275,7 +273,7 @@ TapeUse pad_tape(const TapeCall& call) {
   use.keeps = {kept_operand(0)};
   const Shape* pads = call.attributes.list("pads");
   if (pads == nullptr || first_listed(*pads)) return use;
-  // One after the other: what is padded along all axes but the last stays too.
+  // The axes are padded one after the other, so the intermediate values stay in memory too.
   Shape now = shape_of(*call.inputs[0]);
   const std::vector<size_t> axes = padded_axes(*pads);
   for (size_t i = 0; i + 1 < axes.size(); ++i) {

@@ -20,7 +20,7 @@ using ir::ValueType;
 
 namespace {
 
-constexpr int kMostTasks = 256;  // one behind another
+constexpr int kMostSampleTasks = 256;  // one behind another
 
 std::string text(const BatchLayout& layout) {
   return fmt::format("axis {}{}", layout.axis,
@@ -94,7 +94,7 @@ Result<ValueId> MadeSamples::of(ValueId old, const BatchLayout& wanted) {
   const Key key{old.index(), fmt::format("{}:{}:{}", wanted.axis, wanted.outer.str(), wanted.inner.str())};
   const auto found = made_.find(key);
   if (found != made_.end()) return found->second;
-  if (depth_ >= kMostTasks) return error("too many tasks follow each other that no input reaches");
+  if (depth_ >= kMostSampleTasks) return error("the chain of tasks that depend on no input is too long");
   ++depth_;
   auto made = make(old, wanted);
   --depth_;
@@ -118,7 +118,7 @@ Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
     ++drawn_for_each_;
     return rewriter_.graph().add_random_input(fmt::format("{}.samples", value.name), std::move(type), *draw);
   }
-  return error(fmt::format("%{} has no samples, and would need some on {}", value.name, text(wanted)));
+  return error(fmt::format("%{} has no samples, but needs them on {}", value.name, text(wanted)));
 }
 
 Result<ValueId> MadeSamples::add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes,
@@ -142,11 +142,11 @@ Result<ValueId> MadeSamples::from_stored(ValueId old, const BatchLayout& wanted)
   const Graph::Value value = from_.value(old);
   const std::string what = fmt::format("%{} of {}", value.name, ir::str(*value.type.shape));
   if (!is_static(value.type, wanted)) return error(what + " has sizes that are not known");
-  if (!value.data.present()) return error(what + " was left out of the file");
+  if (!value.data.present()) return error(what + " is not stored in the file");
   RANNC_ASSIGN(const std::vector<std::byte> bytes, value.data.read());
   if (!are_alike(value.type, bytes, wanted, samples_.baked)) {
-    return error(
-        fmt::format("{} holds other numbers for each of the {} samples along {}", what, samples_.baked, text(wanted)));
+    return error(fmt::format("{} has different numbers for each of the {} samples along {}", what, samples_.baked,
+                             text(wanted)));
   }
   if (!parameters_.contains(std::string(value.name))) return stretched(old, wanted, bytes);
   return error(what + " is a parameter with a row for each sample");
@@ -203,7 +203,8 @@ Result<ValueId> MadeSamples::numbered(ValueId old, const BatchLayout& wanted, co
   const Graph::Value value = from_.value(old);
   const Shape& shape = *value.type.shape;
   if (!(wanted.outer == Dim(1) && wanted.inner == Dim(1))) {
-    return error(fmt::format("%{} numbers samples inside of {}", value.name, text(wanted)));
+    return error(
+        fmt::format("%{} counts samples along {}, which is not an axis of samples alone", value.name, text(wanted)));
   }
   RANNC_ASSIGN(const std::vector<int64_t> elements,
                ir::decode_integers(table.type, table.data, ir::kMostFoldedIntegers));
@@ -237,7 +238,7 @@ Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& w
   const Dim last = component < 0 ? Dim(1) : shape.back();
   if (!inner.is_constant() || !last.is_constant() || !(wanted.outer == Dim(1))) {
     return error(
-        fmt::format("%{} of {} does not say which of its numbers are of which sample", value.name, ir::str(shape)));
+        fmt::format("%{} of {} does not show which of its numbers belong to which sample", value.name, ir::str(shape)));
   }
   ValueId base = rewriter_.map(old);
   const bool merged = !(wanted.inner == Dim(1));  // the samples' axis has several numbers of each
@@ -326,8 +327,9 @@ Result<ValueId> MadeSamples::from_task(ValueId old, const BatchLayout& wanted) {
     }
   }
   if (why) return *why;
-  return error(fmt::format("%{} of {}, which no input reaches, cannot be made for any number of samples on {}",
-                           from_.value(old).name, ir::str(*from_.type(old).shape), text(wanted)));
+  return error(
+      fmt::format("%{} of {}, which depends on no input, cannot be computed for a symbolic number of samples on {}",
+                  from_.value(old).name, ir::str(*from_.type(old).shape), text(wanted)));
 }
 
 }  // namespace rannc::passes

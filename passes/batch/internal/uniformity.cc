@@ -19,7 +19,7 @@ bool uses(const Attribute& attribute, std::string_view symbol) {
 
 bool is_wide_integer(DType dtype) { return is_integer(dtype) && byte_size(dtype) >= 4; }
 
-/// Whose results have each sample's part made of that sample's parts, with no regard to where the sample stands.
+/// Operators that compute each sample's part from that sample's parts, regardless of the sample's index.
 bool keeps_samples_alike(const OpInfo& op) {
   static const Ops kOthers{"reshape", "permute", "expand", "tile",    "unsqueeze", "squeeze",   "slice",  "concat",
                            "split",   "cumsum",  "trilu",  "one_hot", "gather",    "gather_nd", "matmul", "mean",
@@ -27,7 +27,7 @@ bool keeps_samples_alike(const OpInfo& op) {
   return op.family == "elementwise" || op.family == "functions" || op.family == "bits" || kOthers.contains(op);
 }
 
-/// Whose elements are elements of the operands.
+/// Operators whose result elements are elements of the operands.
 bool moves_elements(const OpInfo& op) {
   static const Ops kMoving{"reshape", "permute", "expand", "unsqueeze", "squeeze",
                            "slice",   "concat",  "split",  "identity"};
@@ -75,7 +75,7 @@ Attributes Uniformity::one_sample(TaskId task) const {
   return one;
 }
 
-/// Whether nothing of a type but the axis of samples depends on their number.
+/// Returns whether only the batch axis of a type depends on the number of samples.
 bool Uniformity::has_clean_type(ValueId value) const {
   const ValueType& type = graph_.type(value);
   const std::string& batch = graph_.batch_symbol();
@@ -124,7 +124,7 @@ Uniformity::Kind Uniformity::kind_of_result(TaskId task) {
   return std::none_of(outputs.begin(), outputs.end(), sampled) && most == Kind::kFixed ? most : Kind::kVaries;
 }
 
-/// Whether a task puts mini-batches one after another.
+/// Returns whether a task concatenates mini-batches.
 bool Uniformity::joins_samples(TaskId task) const {
   static const Ops kConcat{"concat"};
   const BatchLayout& made = graph_.type(graph_.outputs(task)[0]).batch;
@@ -206,8 +206,8 @@ bool Uniformity::find_types(TaskId task) {
     operands.push_back(operand.valid() ? &one_sample(operand) : nullptr);
   const auto outputs = graph_.outputs(task);
   const Attributes attributes = one_sample(task);
-  const auto types =
-      types_of({graph_.op(task), operands, attributes, graph_.batch_symbol(), static_cast<uint32_t>(outputs.size())});
+  const auto types = ir::types_of(
+      {graph_.op(task), operands, attributes, graph_.batch_symbol(), static_cast<uint32_t>(outputs.size())});
   if (!types.ok()) return false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueType &type = (*types)[i], &all = graph_.type(outputs[i]);

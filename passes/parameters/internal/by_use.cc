@@ -24,7 +24,7 @@ int rank_of(std::string_view name) {
 }
 
 /// `a, b, c and 4 more`: all that may be buffers, as far as a line goes.
-std::string listed(const std::set<std::string>& names) {
+std::string listed_by_rank(const std::set<std::string>& names) {
   constexpr size_t kFewest = 3, kMost = 8;
   std::vector<std::string> all(names.begin(), names.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
@@ -58,13 +58,13 @@ void report_by_use(const ByUse& found, PassContext& context) {
     context.remarks.push_back(
         {{},
          fmt::format("{} {} trained because of {} use alone ({})", found.trained.size(),
-                     one ? "tensor is" : "tensors are", one ? "its" : "their", listed(found.trained))});
+                     one ? "tensor is" : "tensors are", one ? "its" : "their", listed_by_rank(found.trained))});
   }
   if (!found.left.empty()) {
     context.open.push_back({{},
                             fmt::format("{} tensors with names of the program are not trained because of their use "
-                                        "alone ({}): --train says otherwise",
-                                        found.left.size(), listed(found.left))});
+                                        "alone ({}): --train trains them",
+                                        found.left.size(), listed_by_rank(found.left))});
   }
 }
 
@@ -85,8 +85,8 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
   if (!weights) return;
   context.open.push_back(
       {{},
-       fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --train says "
-                   "otherwise",
+       fmt::format("{} numbers of the model's code are in places of weights and are not trained ({}): --train trains "
+                   "them",
                    found.size(), fmt::join(found, ", "))});
 }
 

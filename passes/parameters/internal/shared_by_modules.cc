@@ -12,13 +12,13 @@ namespace rannc::passes {
 namespace {
 
 /// How a parameter and its renamings are used.
-struct Uses {
+struct ModuleUses {
   std::set<std::string> modules;
   bool looked_up = false;  ///< as an embedding
   bool otherwise = false;
 };
 
-void collect(const ir::Graph& graph, ValueId value, const Readings& readings, Uses& uses) {
+void collect(const ir::Graph& graph, ValueId value, const Readings& readings, ModuleUses& uses) {
   const auto found = readings.find(std::string(graph.value(value).name));
   if (found != readings.end()) {
     for (const ir::Reading& reading : found->second) uses.modules.insert(module_of_reading(reading));
@@ -55,7 +55,7 @@ std::vector<SharedByModules> shared_by_modules(const ir::Graph& graph, const std
                                                const Readings& readings) {
   std::vector<SharedByModules> found;
   for (const ValueId parameter : parameters) {
-    Uses uses;
+    ModuleUses uses;
     collect(graph, parameter, readings, uses);
     if (uses.modules.size() < 2) continue;
     const bool alike = !(uses.looked_up && uses.otherwise) && any_alike(uses.modules);

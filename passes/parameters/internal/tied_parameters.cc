@@ -21,8 +21,6 @@ namespace {
 
 using ir::Graph;
 
-std::string quoted(const Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
-
 struct Uses {
   bool looked_up = false;  ///< rows of it
   bool multiplies = false;
@@ -68,13 +66,14 @@ class Ties {
       if (is_one(tie)) {
         add(ties, tie);
         context.remarks.push_back({{},
-                                   fmt::format("parameters {} and {} are one, as their values and places say",
-                                               quoted(graph_, tie.first), quoted(graph_, tie.second))});
+                                   fmt::format("parameters {} and {} are one, according to their values and uses",
+                                               quoted_name(graph_, tie.first), quoted_name(graph_, tie.second))});
       } else {
         context.open.push_back(
             {{},
-             fmt::format("parameters {} and {} have the same values{}: trained apart, --tie makes them one",
-                         quoted(graph_, tie.first), quoted(graph_, tie.second), tie.transposed ? ", transposed" : "")});
+             fmt::format("parameters {} and {} have the same values{}: they are trained separately; --tie merges them",
+                         quoted_name(graph_, tie.first), quoted_name(graph_, tie.second),
+                         tie.transposed ? ", transposed" : "")});
       }
     }
     return ties;
@@ -131,9 +130,9 @@ class Ties {
       }
       if (ties.size() > before || !first.valid()) continue;
       return error(
-          fmt::format("recover-parameters: of the parameters like '{}' none has the values of {}, so that they "
-                      "cannot be one",
-                      pattern, quoted(graph_, first)));
+          fmt::format("recover-parameters: no other parameter that matches '{}' has the values of {}, so they "
+                      "cannot be tied",
+                      pattern, quoted_name(graph_, first)));
     }
     return ties;
   }

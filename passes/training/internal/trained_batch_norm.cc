@@ -17,30 +17,30 @@ namespace {
 
 using ir::ValueKind;
 
-constexpr size_t kMean = 3;  // operand, before that of the variance
+constexpr size_t kMeanOperand = 3;  // operand, before that of the variance
 constexpr std::array<std::string_view, 2> kSays = {"running mean", "running variance"};
 
 bool is_stored(ValueKind kind) {
   return kind == ValueKind::kConstant || kind == ValueKind::kParameter || kind == ValueKind::kBuffer;
 }
 
-/// Who reads statistics beside the task that makes them would read what trains.
+/// Checks that no other task reads the statistics, because it would read values that training changes.
 Result<void> check_statistics(const ir::Graph& graph, TaskId task, size_t which) {
-  const ValueId value = graph.inputs(task)[kMean + which];
+  const ValueId value = graph.inputs(task)[kMeanOperand + which];
   const std::string what =
       fmt::format("a batch normalisation cannot train whose {} %{}", kSays[which], graph.value(value).name);
   if (!is_stored(graph.kind(value))) {
-    return error(graph.location(task), what + " is computed, or an input; it has to be a stored tensor");
+    return error(graph.location(task), what + " is computed or an input; it must be a stored tensor");
   }
   for (const ir::Graph::Use use : graph.uses(value)) {
-    if (use.task == task && use.operand == kMean + which) continue;
-    return error(graph.location(task), what + " others read as well")
+    if (use.task == task && use.operand == kMeanOperand + which) continue;
+    return error(graph.location(task), what + " has other readers")
         .note(
-            fmt::format("task #{} {} (node '{}') reads it as operand {}; of a module that is called twice no file says "
-                        "which call makes its running statistics",
+            fmt::format("task #{} {} (node '{}') reads it as operand {}; if a module is called twice, no file records "
+                        "which call updates its running statistics",
                         use.task.index(), graph.op(use.task).name, graph.location(use.task).node, use.operand),
             graph.location(use.task))
-        .note("--train-batch-norm=PATTERN leaves alone what it does not name");
+        .note("--train-batch-norm=PATTERN changes only what PATTERN matches");
   }
   bool given = false;
   ir::for_each_result(graph, [&](ValueId result) { given = given || result == value; });
@@ -61,12 +61,12 @@ Result<ir::Statistics> train(ir::Rewriter& rewriter, const ir::Graph& from, Task
   const TaskId made = to.add_task(*task.op, operands, std::move(attributes), names, task.location);
   RANNC_TRY(ir::infer_types(to, made));
   rewriter.replace(task.outputs[0], to.outputs(made)[0]);
-  return ir::Statistics{to.outputs(made)[1], to.outputs(made)[2], operands[kMean], operands[kMean + 1]};
+  return ir::Statistics{to.outputs(made)[1], to.outputs(made)[2], operands[kMeanOperand], operands[kMeanOperand + 1]};
 }
 
 void tell(const ir::Graph& graph, TaskId task, double momentum, PassContext& context) {
   const std::string name(graph.value(graph.outputs(task)[0]).name);
-  const auto statistic = [&](size_t which) { return graph.value(graph.inputs(task)[kMean + which]).name; };
+  const auto statistic = [&](size_t which) { return graph.value(graph.inputs(task)[kMeanOperand + which]).name; };
   context.remarks.push_back(
       {graph.location(task), fmt::format("batch normalisation '{}' trains: its running statistics '{}' and '{}' follow "
                                          "those of the mini-batches with momentum {:.6g}",
@@ -75,7 +75,7 @@ void tell(const ir::Graph& graph, TaskId task, double momentum, PassContext& con
   context.open.push_back(
       {graph.location(task), fmt::format("running statistics of '{}' have momentum 0 and stay as they "
                                          "are, as PyTorch exports momentum=None: "
-                                         "--batch-norm-momentum gives another",
+                                         "--batch-norm-momentum sets another",
                                          name)});
 }
 

@@ -17,13 +17,13 @@ using ONNX_NAMESPACE::TensorProto;
 
 namespace {
 
-/// Chains of nodes that are followed, and nodes in all: more are no counting.
-constexpr int kDeepest = 64, kMostNodes = 4096;
-/// Numbers beyond it, and factors, may overflow where they are added and multiplied.
+/// Limits on the depth and number of nodes to follow.
+constexpr int kDeepestSum = 64, kMostNodesOfSums = 4096;
+/// Larger numbers and factors might overflow in sums and products.
 constexpr int64_t kLargest = int64_t{1} << 40, kLargestFactor = 1024;
 constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
-/// `start` and so many times each state, as it is before the trip, and the number of the trip.
+/// The sum of `start`, multiples of states before the trip, and `trips` times the trip number.
 struct Sum {
   ir::Dim start = 0;
   std::map<size_t, int64_t> states = {};
@@ -32,7 +32,7 @@ struct Sum {
 
 bool is_number(const Sum& sum) { return sum.states.empty() && sum.trips == 0 && sum.start.is_constant(); }
 
-/// A factor that overflows nothing.
+/// Whether a sum is a factor that cannot cause overflow.
 bool is_factor(const Sum& sum) { return is_number(sum) && std::abs(sum.start.constant()) <= kLargestFactor; }
 
 bool is_small(const Sum& sum) {
@@ -52,10 +52,10 @@ Sum added(const Sum& a, const Sum& b, int64_t times) {
   return sum;
 }
 
-/// Sums that are all above zero.
+/// Sums that must all be positive.
 using AllPositive = std::vector<Sum>;
 
-/// The least value where every symbol is 1 or more, of a sum that no symbol makes smaller.
+/// Returns the minimum over symbols of at least 1. Nothing unless the sum is nondecreasing in every symbol.
 std::optional<int64_t> least(const ir::Dim& dim) {
   std::set<std::string> symbols;
   dim.collect_symbols(symbols);
@@ -97,7 +97,7 @@ class Counting {
   static bool is_above(const NodeProto& node) { return node.op_type().starts_with("Greater"); }
 
   std::optional<Sum> sum(const std::string& name, int depth) {
-    if (depth > kDeepest || ++nodes_ > kMostNodes) return std::nullopt;
+    if (depth > kDeepestSum || ++nodes_ > kMostNodesOfSums) return std::nullopt;
     if (const auto formal = formals_.find(name); formal != formals_.end()) {
       if (formal->second == 0) return Sum{0, {}, 1};
       if (formal->second == 1) return std::nullopt;
@@ -119,7 +119,7 @@ class Counting {
     if (node.input_size() < 1) return std::nullopt;
     if (op == "Identity" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || (op == "Cast" && keeps(node)))
       return sum(node.input(0), depth);
-    // To the type of another count, which is an integer.
+    // A cast to the type of another count, which is an integer.
     if (op == "CastLike" && node.input_size() == 2 && sum(node.input(1), depth)) return sum(node.input(0), depth);
     if (node.input_size() != 2 || (op != "Add" && op != "Sub" && op != "Mul")) return std::nullopt;
     const auto a = sum(node.input(0), depth), b = sum(node.input(1), depth);
@@ -140,7 +140,7 @@ class Counting {
     return std::nullopt;
   }
 
-  /// Whether a cast is to wide integers.
+  /// Whether a cast is to i32 or i64.
   static bool keeps(const NodeProto& node) {
     return std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& attribute) {
       return attribute.name() == "to" && (attribute.i() == TensorProto::INT64 || attribute.i() == TensorProto::INT32);
@@ -148,7 +148,7 @@ class Counting {
   }
 
   std::optional<AllPositive> condition(const std::string& name, int depth) {
-    if (depth > kDeepest || ++nodes_ > kMostNodes) return std::nullopt;
+    if (depth > kDeepestSum || ++nodes_ > kMostNodesOfSums) return std::nullopt;
     if (const auto formal = formals_.find(name); formal != formals_.end()) {
       return formal->second == 1 ? std::optional(AllPositive{}) : std::nullopt;
     }
@@ -163,14 +163,14 @@ class Counting {
     if (op == "And") {
       auto all = condition(node.input(0), depth + 1);
       const auto more = condition(node.input(1), depth + 1);
-      if (!all || !more || all->size() + more->size() > kDeepest) return std::nullopt;
+      if (!all || !more || all->size() + more->size() > kDeepestSum) return std::nullopt;
       all->insert(all->end(), more->begin(), more->end());
       return all;
     }
     return compared(node, depth + 1);
   }
 
-  /// a < b, a <= b, a > b, a >= b as a difference above zero.
+  /// Converts a < b, a <= b, a > b or a >= b to a positive difference.
   std::optional<AllPositive> compared(const NodeProto& node, int depth) {
     const std::string_view op = node.op_type();
     if (op != "Less" && op != "LessOrEqual" && op != "Greater" && op != "GreaterOrEqual") return std::nullopt;
@@ -181,7 +181,7 @@ class Counting {
     return AllPositive{above};
   }
 
-  /// Of one comparison. Numbers that come nearer by 1 are unequal until they are equal.
+  /// Converts a negated comparison. Numbers that approach each other by 1 per trip are unequal until they meet.
   std::optional<AllPositive> negated(const std::string& name, int depth) {
     const auto found = made_.find(name);
     if (found == made_.end() || found->second->input_size() != 2) return std::nullopt;
@@ -202,7 +202,7 @@ class Counting {
     return AllPositive{falls ? apart : added({}, apart, -1)};
   }
 
-  /// What each trip adds to a state, where that is one number.
+  /// Increment of a state per trip, if it is a constant.
   std::optional<int64_t> step(size_t state) {
     const auto known = steps_.find(state);
     if (known != steps_.end()) return known->second;
@@ -218,7 +218,7 @@ class Counting {
     return steps_[state] = step;
   }
 
-  /// A sum as `first + second * trip`.
+  /// Rewrites a sum as `first + second * trip`.
   std::optional<std::pair<ir::Dim, int64_t>> by_trip(const Sum& sum) {
     std::pair<ir::Dim, int64_t> rate{sum.start, sum.trips};
     for (const auto& [state, times] : sum.states) {
@@ -230,7 +230,7 @@ class Counting {
     return rate;
   }
 
-  /// Trips up to the first at whose end `start + rate * trip` is not above zero; nothing: that is not known.
+  /// Number of trips through the first at whose end `start + rate * trip` is not positive. Nothing: unknown.
   static std::optional<ir::Dim> trips_above_zero(const ir::Dim& start, int64_t rate) {
     const auto lowest = least(start);
     if (rate >= 0 && lowest && *lowest > 0) return ir::Dim(kEndless);

@@ -17,10 +17,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-bool is_stored(ir::ValueKind kind) {
-  return kind == ir::ValueKind::kParameter || kind == ir::ValueKind::kBuffer || kind == ir::ValueKind::kConstant;
-}
-
 bool same_type(const ir::ValueType& a, const ir::ValueType& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 
 Result<bool> same_bytes(const ir::TensorData& a, const ir::TensorData& b) {
@@ -31,11 +27,11 @@ Result<bool> same_bytes(const ir::TensorData& a, const ir::TensorData& b) {
   return left == right;
 }
 
-/// A stored value as a node's operand has it.
+/// A stored value as an operand of a node.
 struct Source {
   ValueId value;
   bool transposed = false;
-  ValueId view = {};  ///< of the value; invalid: all of it, as it lies or transposed
+  ValueId view = {};  ///< view of the value; invalid: the whole value, possibly transposed
   auto operator<=>(const Source&) const = default;
 };
 
@@ -72,7 +68,8 @@ class Changes {
     Source source;
   };
 
-  /// What passes put a transposed copy's place: core.permute of no node.
+  /// Resolves an operand to its stored value. Passes replace a transposed copy by a core.permute that comes from no
+  /// node.
   std::optional<Source> source_of(ValueId operand) const {
     static const ir::Pattern kTurned = ir::op("permute");
     if (!operand.valid()) return std::nullopt;
@@ -115,7 +112,7 @@ class Changes {
     return !same;
   }
 
-  /// The stored value of an initializer's name.
+  /// The stored value with the name of an initializer.
   std::optional<Source> named(const std::string& initializer, const Tensor& tensor) const {
     const ValueId value = graph_.find(initializer);
     if (!value.valid() || !is_stored(graph_.kind(value)) || !same_type(graph_.type(value), tensor.type))
@@ -123,7 +120,7 @@ class Changes {
     return Source{value, false};
   }
 
-  /// Finds what an operand of a node is now.
+  /// Finds the current stored value of a node's operand.
   Result<void> read(size_t node, int operand) {
     const NodePlace& place = places_.nodes[node];
     const std::string& name = places_.origin(place.inputs[static_cast<size_t>(operand)]);
@@ -149,7 +146,7 @@ class Changes {
     return {};
   }
 
-  /// Sees to it that a value is found wherever it is read, if that matters.
+  /// Checks that a changed value was found at every task that reads it.
   Result<void> place(ValueId value) {
     const std::string name(graph_.value(value).name);
     RANNC_ASSIGN(const bool changed, is_changed(value));
@@ -179,7 +176,7 @@ class Changes {
     return {};
   }
 
-  /// Whether it is a translator's, as ones for an absent scale: the node is there and reads nothing that was the value.
+  /// Whether a translator created the value, such as ones for an absent scale: no operand of the existing node was it.
   Result<bool> is_of_node(ValueId value, const std::string& reader) const {
     bool there = false;
     for (const NodePlace& node : places_.nodes) {
@@ -195,7 +192,7 @@ class Changes {
     return there;
   }
 
-  /// A bias of zeros that the exporter left out.
+  /// Restores a zero bias that the exporter omitted.
   bool add_bias(ValueId value, const std::string& reader) {
     for (size_t node = 0; node < places_.nodes.size(); ++node) {
       if (places_.nodes[node].name != reader || !places_.nodes[node].takes_bias) continue;
@@ -205,7 +202,7 @@ class Changes {
     return false;
   }
 
-  /// Whether an initializer was the value and is something else now.
+  /// Whether an initializer was equal to the value and is no longer.
   Result<bool> copied_of_changed(ValueId value) const {
     for (const auto& [initializer, tensor] : places_.initializers) {
       const auto own = named(initializer, tensor);
@@ -217,7 +214,7 @@ class Changes {
     return false;
   }
 
-  /// Decides what an initializer has, and which of its readers have another.
+  /// Determines the new data of an initializer and which of its readers need another initializer.
   Result<void> settle(const std::string& name, const Tensor& tensor) {
     const auto readings = readings_.find(name);
     std::optional<Source> own = named(name, tensor);
@@ -235,7 +232,7 @@ class Changes {
     return {};
   }
 
-  /// One that no value of the graph is found for: all is well unless it is a copy of one that changed.
+  /// Checks an initializer without a value in the graph. It must not be a copy of a changed one.
   Result<void> check_unread(const std::string& name, const Tensor& tensor) {
     if (!ir::is_float(tensor.type.dtype)) return {};
     for (const ValueId value : graph_.values()) {
@@ -265,9 +262,9 @@ class Changes {
     return added_.emplace(source, std::move(found)).first->second;
   }
 
-  /// A name that an Identity gave goes to the initializer that all of its readers have instead.
+  /// Gives the name of an Identity's result to the initializer that all of its readers now use.
   void drop_renamings() {
-    std::map<std::string, std::set<std::string>> instead;  // by the name that is read; "": that itself
+    std::map<std::string, std::set<std::string>> instead;  // by the name that is read; "": unchanged
     for (size_t node = 0; node < places_.nodes.size(); ++node) {
       for (size_t i = 0; i < places_.nodes[node].inputs.size(); ++i) {
         const auto moved = changes_.operands.find({node, static_cast<int>(i)});
@@ -297,9 +294,9 @@ class Changes {
   const ir::TensorData none_;
   StoredPlaces places_;
   const std::string& file_;
-  std::map<std::string, std::set<Source>> sources_;       ///< that tasks read, by their node
-  std::map<std::string, std::vector<Reading>> readings_;  ///< that are not of the initializer's name
-  std::set<std::pair<ValueId, std::string>> found_;       ///< values by a node of which they are an operand
+  std::map<std::string, std::set<Source>> sources_;       ///< stored values read by tasks, by node
+  std::map<std::string, std::vector<Reading>> readings_;  ///< readings of values not named after the initializer
+  std::set<std::pair<ValueId, std::string>> found_;       ///< values with a node that has them as operand
   std::map<Source, std::string> added_;
   std::vector<std::string> lost_;
   StoredChanges changes_;

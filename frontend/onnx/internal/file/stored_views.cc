@@ -13,10 +13,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-bool is_stored(ir::ValueKind kind) {
-  return kind == ir::ValueKind::kParameter || kind == ir::ValueKind::kBuffer || kind == ir::ValueKind::kConstant;
-}
-
 bool is_view(const ir::Graph& graph, TaskId task) {
   static const ir::Pattern kView = ir::op({"slice", "permute", "reshape"});
   return graph.location(task).node.empty() && ir::match(graph, task, kView).has_value();
@@ -28,7 +24,7 @@ std::vector<int64_t> sizes_of(const ir::Graph& graph, ValueId value) {
   return sizes;
 }
 
-/// Where the elements of a box lie, in elements, and how far apart.
+/// Offset and strides of a box, in elements.
 struct Layout {
   int64_t first = 0;
   std::vector<int64_t> strides;
@@ -69,6 +65,10 @@ Bytes picked(const Bytes& from, const std::vector<int64_t>& extents, const Layou
 }
 
 }  // namespace
+
+bool is_stored(ir::ValueKind kind) {
+  return kind == ir::ValueKind::kParameter || kind == ir::ValueKind::kBuffer || kind == ir::ValueKind::kConstant;
+}
 
 std::optional<ValueId> stored_behind(const ir::Graph& graph, ValueId view) {
   while (view.valid() && !is_stored(graph.kind(view))) {

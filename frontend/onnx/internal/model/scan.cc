@@ -17,7 +17,7 @@ using ONNX_NAMESPACE::NodeProto;
 
 namespace {
 
-constexpr int kOldest = 7, kNewest = 27;
+constexpr int kOldestTranslated = 7, kNewest = 27;
 constexpr int kDeepest = 100;
 
 std::string identity(const std::string& domain, const std::string& name, const std::string& overload) {
@@ -35,7 +35,7 @@ class Scan {
   Scan(const Functions& functions, uint64_t max_nodes, const std::string& file)
       : functions_(functions), max_nodes_(max_nodes), file_(file) {}
 
-  /// Adds the number of nodes that `node` becomes by inlining; collects unknown operators on the way.
+  /// Adds the number of nodes that `node` becomes by inlining, and collects unknown operators.
   Result<void> count(const NodeProto& node, const Opsets& opsets, const std::string& prefix, uint64_t& nodes) {
     uint64_t made = 1;
     if (const FunctionProto* const function = functions_.find(node)) {
@@ -76,7 +76,7 @@ class Scan {
       return error(Location{file_, 0, 0, name}, fmt::format("function '{}' calls itself", function.name()));
     }
     RANNC_ASSIGN(const Opsets opsets, read_opsets(function, Location{file_, 0, 0, name}));
-    uint64_t nodes = 1;  // a call of a function without nodes takes time too
+    uint64_t nodes = 1;  // a call of an empty function takes time too
     for (const NodeProto& node : function.node()) RANNC_TRY(count(node, opsets, name + "/", nodes));
     open_.erase(&function);
     sizes_.emplace(&function, nodes);
@@ -125,9 +125,9 @@ Result<Opsets> read_opsets(const Proto& proto, const Location& where) {
   Opsets opsets;
   for (const auto& entry : proto.opset_import()) {
     const std::string domain = domain_of(entry.domain());
-    if (domain.empty() && (entry.version() < kOldest || entry.version() > kNewest)) {
+    if (domain.empty() && (entry.version() < kOldestTranslated || entry.version() > kNewest)) {
       return error(where, fmt::format("the model uses operator set {}, supported are {} to {}", entry.version(),
-                                      kOldest, kNewest));
+                                      kOldestTranslated, kNewest));
     }
     const int version = entry.version() > INT32_MAX || entry.version() < 0 ? 0 : static_cast<int>(entry.version());
     opsets[domain] = version;

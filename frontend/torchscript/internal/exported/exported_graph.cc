@@ -16,9 +16,9 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kDeepestGraph = 100;
 
-/// Python's operators on sizes, as the operators of ATen on integers that they are.
+/// Maps Python's operators on sizes to ATen's operators on integers.
 const std::map<std::string_view, std::string_view>& operators_of_sizes() {
   static const std::map<std::string_view, std::string_view> kOperators = {
       {"_operator.add", "aten::add.int"},
@@ -71,7 +71,7 @@ const c10::FunctionSchema* find_schema(const std::string& spelled) {
   return found ? &found->schema() : nullptr;
 }
 
-/// The author's line among those of a trace, the innermost last: PyTorch's own only where there is no other.
+/// Returns the innermost line of a stack trace, which lists it last, that is not in PyTorch, or else one in PyTorch.
 void locate(std::string_view trace, Location& where) {
   bool is_own = false;
   constexpr std::string_view kFile = "File \"", kLine = "\", line ";
@@ -90,7 +90,7 @@ void locate(std::string_view trace, Location& where) {
 
 /// The path of the innermost module of `key,path,type;key,path,type`.
 std::string module_of(const std::string& stack) {
-  const size_t last = stack.rfind(';') + 1;  // of none 0
+  const size_t last = stack.rfind(';') + 1;  // 0 if there is none
   const size_t comma = stack.find(',', last);
   if (comma == std::string::npos) return {};
   const size_t end = std::min(stack.find(',', comma + 1), stack.size());
@@ -99,7 +99,7 @@ std::string module_of(const std::string& stack) {
   return has_none ? std::string() : path;
 }
 
-/// All arguments of a schema, in its order: those that the file leaves out have their defaults.
+/// Returns all arguments of a schema in order. Arguments that the file omits have their defaults.
 Result<std::vector<Call::Argument>> completed(const c10::FunctionSchema& formal, std::vector<Call::Argument> given,
                                               const std::string& schema) {
   std::vector<Call::Argument> all;
@@ -116,7 +116,8 @@ Result<std::vector<Call::Argument>> completed(const c10::FunctionSchema& formal,
     if (!standard) return error(fmt::format("{} is called without its argument {}", schema, each.name()));
     all.push_back({each.name(), *standard});
   }
-  if (used != given.size()) return error(fmt::format("{} is called with an argument that it does not have", schema));
+  if (used != given.size())
+    return error(fmt::format("{} is called with an argument that is not in its schema", schema));
   return all;
 }
 
@@ -129,7 +130,7 @@ std::string stem_of(const Json& node) {
   return names.empty() || names[0].empty() ? "control" : names[0];
 }
 
-/// Items as they are seen from inside of a body.
+/// Returns the counterparts of items inside a body.
 Result<std::vector<Item>> all_taken(const Site& site, Region& inside, const std::vector<Item>& items) {
   std::vector<Item> seen;
   for (const Item& each : items) {
@@ -142,7 +143,7 @@ Result<std::vector<Item>> all_taken(const Site& site, Region& inside, const std:
 }  // namespace
 
 Result<ExportedGraph::Items> ExportedGraph::run(Frame frame, Region& into, const Json& graph) {
-  if (frame.depth > kDeepest) return error({file_, 0, 0, {}}, "graphs are nested too deep");
+  if (frame.depth > kDeepestGraph) return error({file_, 0, 0, {}}, "graphs are nested too deep");
   for (const Json& node : graph.at("nodes")) RANNC_TRY(run_node(frame, into, node));
   Items made;
   for (const Json& output : graph.at("outputs")) {
@@ -189,7 +190,7 @@ Result<void> ExportedGraph::run_node(Frame& frame, Region& into, const Json& nod
     if (failure.where.file.empty()) failure.where = place;
     return failure;
   } catch (const nlohmann::json::exception& broken) {
-    return error(place, fmt::format("the node is not as the schema of exported programs has it: {}", broken.what()));
+    return error(place, fmt::format("the node does not match the schema of exported programs: {}", broken.what()));
   }
 }
 
@@ -234,7 +235,7 @@ Result<ExportedGraph::Items> ExportedGraph::call_of_graphs(const Frame& frame, R
   }
   auto made = called(frame, into, name, of, node, place);
   if (!made.ok()) return made;
-  // One output that names a list has all of them.
+  // A single output that names a list contains all results.
   const Json& outputs = node.at("outputs");
   const bool as_list = outputs.size() == 1 && alternative_of(outputs[0]).second.is_array();
   return as_list ? Items{list_of(std::move(*made))} : std::move(*made);
@@ -251,7 +252,7 @@ Result<ExportedGraph::Items> ExportedGraph::called(const Frame& frame, Region& i
     calls_.set_no_grad(before);
     return made;
   }
-  // Device, element type, whether it is on, whether casts are kept.
+  // Device, element type, enabled, whether casts are cached.
   constexpr size_t kAutocast = 4;
   if (name == "wrap_with_autocast" && graphs == 1 && flag(2) && !*flag(2))
     return run_in_place(frame, into, *of.graphs[0], from(of.items, kAutocast));

@@ -15,9 +15,9 @@ namespace {
 
 using ir::Dim;
 
-/// Products of sums multiply out: an expression of so many numbers and symbols is still short.
+/// Limit on numbers and symbols that keeps an expression short although products of sums are expanded.
 constexpr int kMostLeaves = 16;
-constexpr int kDeepest = 100;
+constexpr int kDeepestSize = 100;
 constexpr size_t kLongest = size_t{1} << 12;
 
 class Parser {
@@ -64,7 +64,7 @@ class Parser {
     return Dim(value);
   }
 
-  /// `'s13', positive=True, integer=True)`: what is said of it besides is true of every size.
+  /// `'s13', positive=True, integer=True)`. The properties hold for every size and are ignored.
   Result<Dim> symbol() {
     if (!eat('\'')) return unexpected();
     const size_t end = rest_.find('\'');
@@ -78,7 +78,7 @@ class Parser {
   }
 
   Result<Dim> expression(int depth) {
-    if (depth > kDeepest) return error("a size is nested too deep");
+    if (depth > kDeepestSize) return error("a size is nested too deep");
     const std::string_view name = word();
     if (name.empty() || !eat('(')) return unexpected();
     if (name == "Integer" || name == "Symbol") {
