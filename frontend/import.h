@@ -1,4 +1,4 @@
-/// What a frontend is told and what it hands out, whatever the file's format.
+/// Options and result of an import, common to all file formats.
 #pragma once
 
 #include <cstdint>
@@ -15,52 +15,57 @@
 
 namespace rannc::frontend {
 
-/// How a model that mixes its samples is read: no symbol counts them, and no input has an axis of them.
+/// Import mode of a model that mixes its samples: the graph has no batch symbol and no input has a batch axis.
 struct WholeBatch {
-  /// What the symbol that would count samples becomes, and other names of it. Absent: each stays a symbol, as of any
-  /// size that data bind, and no two are taken for one.
+  /// Number that replaces the symbol that would count samples, under all its names. Absent: each name stays a separate
+  /// symbol that the data bind, like any other size.
   std::optional<uint32_t> samples = {};
 };
 
-/// What a user may say about a model file, and how much of it is read at most.
+/// A user's statements about a model file, with the limits on what is read.
 struct ImportOptions {
-  /// The symbol that counts samples. Absent: the only one with `batch` in its name, on whichever axis; else the one on
-  /// axis 0 of the first input that has one.
+  /// The symbol that counts samples. Absent: the only symbol with `batch` in its name, on whichever axis, or else the
+  /// symbol on axis 0 of the first input that has one there.
   std::optional<std::string> batch_symbol;
-  /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that
-  /// name only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.
+  /// Symbols of the file that are equal although their names differ: `{"s53", "s70"}` reads s53 as s70. A symbol that
+  /// occurs only on axis 0 of inputs of rank 2 or more is read as the batch symbol without being listed.
   std::map<std::string, std::string> same_symbol;
-  /// Present: the graph is left without a batch symbol.
+  /// Present: the graph gets no batch symbol.
   std::optional<WholeBatch> whole = {};
-  /// Whether an external file may be absent: its tensors have a type and no data, enough to plan a model with.
+  /// Whether an external file may be absent. Its tensors then have a type but no data, which is enough for planning.
   bool missing_weights = false;
-  /// Types of inputs of a file that has none, in order: `tokens=i64[batch,128]`. Of TorchScript; a program of
-  /// torch.export has types, whose inputs and symbols are called so.
+  /// Input types, in order: `tokens=i64[batch,128]`. TorchScript files need them. Files of torch.export contain types;
+  /// there they rename inputs and symbols.
   std::vector<std::string> inputs;
-  /// Names of outputs, in order. Of PyTorch's files alone.
+  /// Names of outputs, in order. Only for PyTorch files.
   std::vector<std::string> outputs;
-  /// Names of outputs that are needed, as those that a loss reads; empty, or where the model has none of them: all.
-  /// Another one is left out, with a note, where it cannot be translated.
-  std::vector<std::string> asked = {};
-  uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
+  /// Names of required outputs, such as those that a loss reads. All outputs are required if the list is empty or the
+  /// model has none of them. Any other output that cannot be translated is omitted with a note.
+  std::vector<std::string> required = {};
+  /// One-element inputs with a fixed number: `{"use_cache_branch", 0}`. They become constants and decide branches.
+  /// Inputs that only the other branches read are omitted from the graph. Only for ONNX files.
+  std::map<std::string, double> input_values = {};
+  uint64_t max_file_bytes = uint64_t{2} << 30;  ///< the limit of Protocol Buffers
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
-  /// Trips that a loop may make at most where their number depends on data; absent: such a loop is an error.
+  /// Maximum number of trips of a loop whose trip count depends on data. Absent: such a loop is an error.
   std::optional<int64_t> max_trips;
 };
 
-/// What a file says that the graph has no place for.
+/// Facts of a file that the graph cannot represent.
 struct ImportNotes {
-  uint64_t nodes = 0;  ///< of the file's graph; those of functions and bodies do not count
+  uint64_t nodes = 0;  ///< nodes of the file's graph, without those of functions and bodies
   ir::StoredNotes stored;
   ir::TrainingNotes training;
-  /// What nodes' metadata say of gradients and ONNX does not, recovered.
+  /// Gradient behavior that ONNX cannot express, recovered from the metadata of nodes.
   std::vector<Note> remarks;
-  /// The same where it is lost though the metadata speak of it.
+  /// Gradient behavior that the metadata mention but that could not be recovered.
   std::vector<Note> open;
-  /// What users should know of nodes, and of how many it is so.
+  /// Remarks about nodes, each with the number of nodes that it applies to.
   std::map<std::string, size_t> counted_remarks;
-  /// The same of what is probably not what users mean.
+  /// Likewise warnings about what the user probably did not intend.
   std::map<std::string, size_t> counted_warnings;
+  /// Per value that the exporter folded, the names of the stored tensors and intermediate values it was computed from.
+  std::map<std::string, std::vector<std::string>> folded;
 };
 
 struct Imported {

@@ -19,13 +19,13 @@ constexpr const char* kRenewed = "model of an operator set before 7 was brought 
 
 }  // namespace
 
-Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options, const InputValues& values) {
+Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options) {
   RANNC_ASSIGN(const MappedFile file, MappedFile::open(path, options.max_file_bytes));
-  return read_onnx_bytes(file.bytes(), path, options, values);
+  return read_onnx_bytes(file.bytes(), path, options);
 }
 
 Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
-                                 const ImportOptions& options, const InputValues& values) {
+                                 const ImportOptions& options) {
   const std::string file = path.string();
   if (bytes.size() > options.max_file_bytes) {
     return error(Location{file},
@@ -33,12 +33,12 @@ Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::
   }
   RANNC_ASSIGN(ModelFile model, ModelFile::read(bytes, file));
   RANNC_ASSIGN(const bool renewed, renew_old_opset(model, file));
-  auto imported = import_model(model, {file, bytes.size()}, options, values);
+  auto imported = import_model(model, {file, bytes.size()}, options);
   if (imported.ok() && renewed) ++imported->notes.counted_remarks[kRenewed];
   if (imported.ok()) return imported;
   RANNC_ASSIGN(const size_t unsorted, model.sort_nodes());
   if (unsorted == 0) return imported;
-  auto sorted = import_model(model, {file, bytes.size()}, options, values);
+  auto sorted = import_model(model, {file, bytes.size()}, options);
   if (sorted.ok()) sorted->notes.counted_remarks[kUnsorted] += unsorted;
   return sorted;
 }

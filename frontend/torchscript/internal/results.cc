@@ -13,7 +13,7 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-/// The graph with other names for some of its activations.
+/// Returns the graph with some of its activations renamed.
 ir::Graph renamed(const ir::Graph& graph, const std::map<ValueId, std::string>& names) {
   ir::Rewriter to(graph);
   for (const TaskId task : graph.tasks()) {
@@ -41,10 +41,10 @@ ir::Graph renamed(const ir::Graph& graph, const std::map<ValueId, std::string>& 
 
 struct Output {
   std::string name;
-  Item item;  ///< a tensor, or what is lost
+  Item item;  ///< a tensor or an untranslated result
 };
 
-/// Tensors of what the program gives, in order.
+/// Collects the tensors of the program's result, in order.
 Result<void> collect(const Item& item, const std::string& name, const std::string& file, std::vector<Output>& into) {
   if (item.get<TensorRef>() || item.get<Undecided>()) {
     into.push_back({name, item});
@@ -62,14 +62,14 @@ Result<void> collect(const Item& item, const std::string& name, const std::strin
   return {};
 }
 
-/// Adds the outputs one by one, under their names.
+/// Adds named outputs one by one.
 class Results {
  public:
   Results(ir::Graph& graph, ImportNotes& notes, const Wanted& wanted, const std::string& file)
       : graph_(graph), notes_(notes), wanted_(wanted), file_(file) {}
 
   Result<void> add(std::vector<Output> outputs) {
-    const auto is_named = [&](const Output& output) { return contains(wanted_.asked, output.name); };
+    const auto is_named = [&](const Output& output) { return contains(wanted_.required, output.name); };
     all_ = std::none_of(outputs.begin(), outputs.end(), is_named);
     for (const Output& output : outputs) RANNC_TRY(add(output));
     if (values_.empty()) return error(Location{file_}, "forward gives no tensor");
@@ -100,7 +100,7 @@ class Results {
   }
 
   Result<void> leave_out(const std::string& name, const Diagnostic& why) {
-    if (all_ || contains(wanted_.asked, name)) return why;
+    if (all_ || contains(wanted_.required, name)) return why;
     notes_.open.push_back(
         {why.where, fmt::format("output {} is left out, as the loss does not read it: {}", name, why.message)});
     return {};
@@ -110,7 +110,7 @@ class Results {
   ImportNotes& notes_;
   const Wanted& wanted_;
   const std::string& file_;
-  bool all_ = true;  ///< outputs are asked for
+  bool all_ = true;  ///< whether all outputs are required
   std::map<ValueId, std::string> named_;
   std::vector<ValueId> values_;
 };

@@ -1,4 +1,4 @@
-/// What a program gives becomes the outputs of the graph.
+/// Turns the results of a program into outputs of the graph.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,16 @@
 
 namespace rannc::frontend::torchscript {
 
-/// What users and the loss say of outputs.
+/// Requests for outputs by the user and the loss.
 struct Wanted {
-  const std::vector<std::string>& names;   ///< in order
-  const std::vector<std::string>& asked;   ///< as in `ImportOptions`
-  const std::optional<Diagnostic>& fault;  ///< why some calls could not be translated
+  const std::vector<std::string>& names;     ///< names in order
+  const std::vector<std::string>& required;  ///< as in `ImportOptions`
+  const std::optional<Diagnostic>& fault;    ///< reason why some calls could not be translated
 };
 
-/// Makes all tensors of `made` the outputs of `graph`, in order. They are called as `names` says, else as the
-/// dictionaries among `made` do, else `output`, with their places in lists. One that is no tensor, as nobody could
-/// translate it, is left out with a note where others are asked for. Errors: something else than tensors, or more names
-/// than outputs.
+/// Makes all tensors of `made` the outputs of `graph`, in order. Their names come from `names`, or else from the keys
+/// of dictionaries in `made`, or else are `output`, with list indices appended. An untranslated output is omitted with
+/// a note if only others are requested. Errors: results other than tensors, more names than outputs.
 Result<void> add_outputs(ir::Graph& graph, ImportNotes& notes, const Item& made, const Wanted& wanted,
                          const std::string& file);
 

@@ -30,8 +30,10 @@ std::vector<std::string> inputs(const ir::Graph& graph) {
   return found;
 }
 
-Result<Imported> with_values(std::string_view graph, const InputValues& values) {
-  return read_onnx_bytes(test::onnx_bytes(test::onnx_model(graph, 17)), "model.onnx", {}, values);
+Result<Imported> with_values(std::string_view graph, const std::map<std::string, double>& values) {
+  ImportOptions options;
+  options.input_values = values;
+  return read_onnx_bytes(test::onnx_bytes(test::onnx_model(graph, 17)), "model.onnx", options);
 }
 
 /// A decoder in miniature: with a past it reads the past, without one it does not.
@@ -136,7 +138,7 @@ TEST(Unsorted, ACircleIsRefused) {
   })",
                                         17);
   ASSERT_FALSE(graph.ok());
-  EXPECT_THAT(graph.diagnostic().str(), HasSubstr("nothing before makes it"));
+  EXPECT_THAT(graph.diagnostic().str(), HasSubstr("nothing before defines it"));
 }
 
 /// Operands that ONNX gives a size and elementwise tasks would stretch.
@@ -146,10 +148,10 @@ TEST(FixedSizes, AreNotStretched) {
   };
   const Case cases[] = {
       {"agraph (float[batch, 1] x, float[4] s) => (float[batch, 4] y) { y = PRelu (x, s) }",
-       "slope 's' of PRelu has the shape [4]; it needs one that stretches to [batch,1]"},
+       "slope 's' of PRelu has the shape [4]; it needs one that broadcasts to [batch,1]"},
       {"agraph (float[batch, 2] x, float[1, 1, 2] s) => (float[1, batch, 2] y) { y = PRelu (x, s) }", "slope 's'"},
       {"agraph (float[1, 2] x, float[2, 3] w, float[4, 3] c) => (float[4, 3] y) { y = Gemm (x, w, c) }",
-       "C 'c' of Gemm has the shape [4,3]; it needs one that stretches to [1,3]"},
+       "C 'c' of Gemm has the shape [4,3]; it needs one that broadcasts to [1,3]"},
       {"agraph (float[batch, 2] x, float[2, 1] w, float[3] c) => (float[batch, 3] y) { y = Gemm (x, w, c) }", "C 'c'"},
       {"agraph (float[batch, 4] x, float[4] low) => (float[batch, 4] y) { y = Clip (x, low) }",
        "min 'low' of Clip has the shape [4]; it needs one element"},

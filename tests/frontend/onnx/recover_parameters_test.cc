@@ -6,7 +6,6 @@
 
 #include <numeric>
 
-#include "frontend/onnx/folded_values.h"
 #include "ir/op/op.h"
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
@@ -96,10 +95,9 @@ Recovered recover_made_of(std::string_view text, const std::string& list,
   }
   const std::string bytes = model.SerializeAsString();
   auto imported = frontend::read_onnx_bytes(bytes, "test.onnx");
-  auto folded = frontend::read_folded_values_of(bytes, "test.onnx");
-  RANNC_CHECK(imported.ok() && folded.ok() && folded->size() == made.size());
+  RANNC_CHECK(imported.ok() && imported->notes.folded.size() == made.size());
   Recovered result{std::move(imported->graph), {}};
-  const StoredFacts known{.file = std::move(imported->notes.stored), .made_of = *std::move(folded)};
+  const StoredFacts known{.file = std::move(imported->notes.stored), .made_of = std::move(imported->notes.folded)};
   EXPECT_TRUE(RecoverParameters(known).run(result.graph, result.context).ok());
   EXPECT_TRUE(ir::verify(result.graph).empty());
   return result;
@@ -327,7 +325,7 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   expect_kinds(told, {{"w", "parameter"}, {"gain", "constant"}});
   EXPECT_THAT(
       numbers.context.open,
-      Contains(Field(&Note::message, AllOf(HasSubstr("numbers of the model's code stand where weights stand and are "
+      Contains(Field(&Note::message, AllOf(HasSubstr("numbers of the model's code are in places of weights and are "
                                                      "not trained ("),
                                            HasSubstr("shift"), HasSubstr("w)")))));
 }

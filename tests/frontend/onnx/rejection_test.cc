@@ -49,9 +49,9 @@ TEST(Rejection, AnOutputThatNobodyAsksForIsLeftOut) {
       test::onnx_model("agraph (float[N, 4] x) => (float[N, 4] y, float[N, 4] label) {\n"
                        "  shared = Relu (x)\n  [unknown] label = StringNormalizer (shared)\n  y = Exp (shared)\n}",
                        17));
-  const auto read = [&](std::vector<std::string> asked) {
+  const auto read = [&](std::vector<std::string> required) {
     frontend::ImportOptions options;
-    options.asked = std::move(asked);
+    options.required = std::move(required);
     return frontend::read_onnx_bytes(model, "model.onnx", options);
   };
   const auto found = read({"y"});
@@ -82,9 +82,9 @@ TEST(Rejection, InputsOfUnknownRankAreNamed) {
 TEST(Rejection, InputsThatAreNoTensorsAreNamed) {
   expect_message(
       import_graph("agraph (seq(float[N]) x, int64 i) => (float[N] y) { y = SequenceAt (x, i) }", 18), "x",
-      "input 'x' is a sequence, where only tensors can be fed: export the model with an input for each tensor");
+      "input 'x' is a sequence, but only tensors are supported: export the model with an input for each tensor");
   expect_message(import_graph("agraph (optional(float[N]) x) => (float[N] y) { y = OptionalGetElement (x) }", 18), "x",
-                 "input 'x' is an optional, where only tensors can be fed");
+                 "input 'x' is an optional, but only tensors are supported");
 }
 
 TEST(Rejection, OffsetsOfBagsAreToldOf) {
@@ -204,9 +204,9 @@ TEST(Rejection, OperatorSetsOutOfRange) {
 
 TEST(Rejection, ValuesReadBeforeTheyAreMade) {
   expect_message(import_graph("agraph (float[N] x) => (float[N] y) { [late] y = Relu (z)\n z = Relu (y) }", 17), "late",
-                 "'z' is read, but nothing before makes it");
+                 "'z' is read, but nothing before defines it");
   expect_message(import_graph("agraph (float[N] x) => (float[N] y, float[N] q) { y = Relu (x) }", 17), "q",
-                 "nothing before makes it");
+                 "nothing before defines it");
 }
 
 TEST(Rejection, ValuesMadeTwice) {

@@ -14,16 +14,16 @@ bool Needed::leaves_out() const {
   return !all(outputs) || !all(nodes);
 }
 
-Result<Needed> needed_for(const ModelFile& model, const std::vector<std::string>& asked) {
+Result<Needed> needed_for(const ModelFile& model, const std::vector<std::string>& required) {
   const auto& outputs = model.head().graph().output();
-  const auto is_asked = [&](const auto& output) {
-    return std::find(asked.begin(), asked.end(), output.name()) != asked.end();
+  const auto is_required = [&](const auto& output) {
+    return std::find(required.begin(), required.end(), output.name()) != required.end();
   };
-  const bool all = std::none_of(outputs.begin(), outputs.end(), is_asked);
+  const bool all = std::none_of(outputs.begin(), outputs.end(), is_required);
   Needed needed;
   std::vector<std::string_view> names;
   for (const auto& output : outputs) {
-    needed.outputs.push_back(all || is_asked(output));
+    needed.outputs.push_back(all || is_required(output));
     if (needed.outputs.back()) names.push_back(output.name());
   }
   RANNC_ASSIGN(const NodeReads reads, NodeReads::of(model));

@@ -1,4 +1,4 @@
-/// Which nodes of a model its outputs need.
+/// Finds the nodes of a model that its required outputs depend on.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace rannc::frontend {
 
-/// What is imported of a model, by place in the file.
+/// The imported part of a model, by position in the file.
 struct Needed {
   std::vector<bool> outputs, nodes;
-  /// Whether there is something else.
+  /// Whether anything is not imported.
   bool leaves_out() const;
 };
 
-/// The outputs with these names, all where there are none or where the model has none of them, and the nodes on which
-/// they depend. Linear in the model.
-Result<Needed> needed_for(const ModelFile& model, const std::vector<std::string>& asked);
+/// Returns the outputs with the names in `required` and the nodes that they depend on. Returns all outputs if
+/// `required` is empty or the model has none of them. Linear in the model.
+Result<Needed> needed_for(const ModelFile& model, const std::vector<std::string>& required);
 
 }  // namespace rannc::frontend

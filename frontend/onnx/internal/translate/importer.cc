@@ -13,6 +13,7 @@
 #include "frontend/onnx/internal/model/input_types.h"
 #include "frontend/onnx/internal/model/live_inputs.h"
 #include "frontend/onnx/internal/model/needed.h"
+#include "frontend/onnx/internal/state/folded_values.h"
 #include "frontend/onnx/internal/translate/translation.h"
 #include "frontend/symbols.h"
 #include "ir/graph/constant.h"
@@ -27,8 +28,8 @@ using ONNX_NAMESPACE::ValueInfoProto;
 
 namespace {
 
-/// Whether torch.onnx.export wrote the file with dynamo=False: the other exporter of PyTorch leaves metadata in the
-/// graph, or imports domains of its own.
+/// Whether torch.onnx.export wrote the file with dynamo=False. PyTorch's other exporter writes metadata into the graph
+/// or imports its own domains.
 bool is_traced(const ModelProto& head) {
   const auto own = [](const auto& entry) { return entry.key().starts_with("pkg.torch"); };
   const auto foreign = [](const auto& opset) { return opset.domain().starts_with("pkg."); };
@@ -37,8 +38,8 @@ bool is_traced(const ModelProto& head) {
          std::none_of(head.opset_import().begin(), head.opset_import().end(), foreign);
 }
 
-/// Whether an initializer of such a file is a single number of the program's state: the exporter writes numbers of the
-/// code as nodes, and calls what it computed `onnx::Mul_12` or, in old versions, `12`.
+/// Whether a one-element initializer of such a file is state of the program. The exporter writes numbers in the code as
+/// nodes, and names computed tensors `onnx::Mul_12` or, in old versions, `12`.
 bool is_number_of_state(const TensorProto& tensor) {
   const std::string_view name = tensor.name();
   const bool single = std::all_of(tensor.dims().begin(), tensor.dims().end(), [](int64_t size) { return size == 1; });
@@ -48,15 +49,13 @@ bool is_number_of_state(const TensorProto& tensor) {
 
 class Importer {
  public:
-  /// `needed` is null where all is.
-  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const InputValues& values,
-           const Needed* needed)
+  /// `needed` is null if everything is needed.
+  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const Needed* needed)
       : model_(model),
         needed_(needed),
         head_(model.head()),
         file_(file.path),
         options_(options),
-        values_(values),
         external_(file.path, options.missing_weights),
         growth_(file.bytes),
         source_{file.path, &external_, &growth_},
@@ -67,10 +66,11 @@ class Importer {
     nodes_.finish(graph_);
     recognise_written_out(graph_);
     notes_.nodes = model_.node_count();
+    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     return Imported{std::move(graph_), std::move(notes_)};
   }
 
-  /// Where `run` failed: symbols that would have to be equal.
+  /// Symbols that would have to be equal, if `run` failed for that reason.
   const std::optional<SymbolPair>& unequal_symbols() const { return nodes_.unequal_symbols(); }
 
  private:
@@ -82,7 +82,7 @@ class Importer {
     }
     RANNC_ASSIGN(const Opsets opsets, read_opsets(head_, Location{file_}));
     RANNC_ASSIGN(functions_, Functions::read(head_, file_));
-    // Without functions a look at all operators is needed only where one of them is not translated.
+    // Without functions, all operators need to be checked only if one of them has no translation.
     if (functions_.empty() && model_.node_count() <= options_.max_nodes) {
       const auto translated = translate(opsets);
       if (!translated.ok()) {
@@ -117,12 +117,12 @@ class Importer {
     return add_outputs(scope);
   }
 
-  /// Where values are given, what no output depends on may read inputs that go.
-  bool is_live(const std::string& name) const { return values_.empty() || live_.contains(name); }
+  /// With fixed input values, nodes that no output depends on may read removed inputs.
+  bool is_live(const std::string& name) const { return options_.input_values.empty() || live_.contains(name); }
 
   Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
 
-  /// Up to version 3 of the format initializers are inputs too, with a default nobody overrides.
+  /// Up to format version 3, initializers are inputs too, whose defaults nobody overrides.
   Result<void> add_inputs(Scope& scope) {
     std::unordered_set<std::string_view> listed, initialized;
     for (const ValueInfoProto& input : head_.graph().input()) listed.insert(input.name());
@@ -133,13 +133,13 @@ class Importer {
       }));
     }
     RANNC_TRY(check_given(listed, initialized));
-    if (!values_.empty()) {
-      RANNC_ASSIGN(live_, live_names(model_, values_));
+    if (!options_.input_values.empty()) {
+      RANNC_ASSIGN(live_, live_names(model_, options_.input_values));
     }
     std::vector<const ValueInfoProto*> inputs;
     for (const ValueInfoProto& input : head_.graph().input()) {
       if (initialized.contains(input.name())) continue;
-      if (values_.contains(input.name())) {
+      if (options_.input_values.contains(input.name())) {
         RANNC_TRY(add_given(scope, input));
       } else if (is_live(input.name())) {
         inputs.push_back(&input);
@@ -157,18 +157,19 @@ class Importer {
     return {};
   }
 
-  /// An input that always has one value is a number of the program's code.
+  /// An input with a fixed value becomes a literal of the program's code.
   Result<void> add_given(Scope& scope, const ValueInfoProto& input) {
     const std::string& name = input.name();
     RANNC_ASSIGN(InputTypes types, read_input_types({&input}, ImportOptions{}, file_));
     ir::ValueType& type = types.types[0];
-    const double number = values_.at(name);
+    const double number = options_.input_values.at(name);
     const bool one = ir::static_count(type) == 1;
     const bool whole = ir::is_float(type.dtype) || std::floor(number) == number;
     const bool fits = type.dtype != ir::DType::kBool || number == 0 || number == 1;
     if (!one || !whole || !fits) {
-      return error(at(name), fmt::format("input '{}' is {} {}; the value {} needs one element that can have it", name,
-                                         ir::str(type.dtype), ir::str(*type.shape), number));
+      return error(at(name),
+                   fmt::format("input '{}' is {} {}; the value {} needs one element of a type that can represent it",
+                               name, ir::str(type.dtype), ir::str(*type.shape), number));
     }
     const auto integer = static_cast<int64_t>(number);
     ir::TensorData data = ir::is_float(type.dtype) ? ir::encode_numbers(type.dtype, {&number, 1})
@@ -181,7 +182,7 @@ class Importer {
 
   Result<void> check_given(const std::unordered_set<std::string_view>& listed,
                            const std::unordered_set<std::string_view>& initialized) const {
-    for (const auto& [name, number] : values_) {
+    for (const auto& [name, number] : options_.input_values) {
       if (listed.contains(name) && !initialized.contains(name)) continue;
       std::vector<std::string> names;
       for (const ValueInfoProto& input : head_.graph().input()) names.push_back(fmt::format("'{}'", input.name()));
@@ -204,7 +205,7 @@ class Importer {
     return {};
   }
 
-  /// What passes a tensor on, as sequences, optionals and branches do, leaves it the name that it had before.
+  /// Sequences, optionals and branches forward a tensor under its earlier name.
   Result<ValueId> named_as(ValueId value, const std::string& name) {
     if (graph_.value(value).name == name) return value;
     const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
@@ -217,8 +218,7 @@ class Importer {
   const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
-  const InputValues& values_;
-  std::set<std::string> live_;  ///< names that outputs depend on, where values are given
+  std::set<std::string> live_;  ///< names that outputs depend on, if there are fixed input values
   ExternalData external_;
   Growth growth_;
   Node::Source source_;
@@ -234,11 +234,11 @@ class Importer {
 namespace {
 
 Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
-                               const InputValues& values, const Needed* needed) {
+                               const Needed* needed) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, file, tried, values, needed);
+    Importer importer(model, file, tried, needed);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;
@@ -248,7 +248,7 @@ Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, c
   }
 }
 
-/// What was left out, since the whole model failed so.
+/// Notes the omitted outputs, with the error of the whole model as reason.
 void note_left_out(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
   const auto& outputs = model.head().graph().output();
   for (int i = 0; i < outputs.size(); ++i) {
@@ -264,13 +264,12 @@ void note_left_out(const ModelFile& model, const Needed& needed, const Diagnosti
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
-                              const InputValues& values) {
-  auto imported = import_needed(model, file, options, values, nullptr);
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options) {
+  auto imported = import_needed(model, file, options, nullptr);
   if (imported.ok()) return imported;
-  const auto needed = needed_for(model, options.asked);
+  const auto needed = needed_for(model, options.required);
   if (!needed.ok() || !needed->leaves_out()) return imported;
-  auto without = import_needed(model, file, options, values, &*needed);
+  auto without = import_needed(model, file, options, &*needed);
   if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
   return without;
 }

@@ -1,4 +1,4 @@
-/// Turns a model into a task graph.
+/// Translates a model into a task graph.
 #pragma once
 
 #include <string>
@@ -13,10 +13,8 @@ struct FileOnDisk {
   uint64_t bytes = 0;
 };
 
-/// The graph of a model of `ModelFile`, some of whose inputs have always the same of `values`. Where an elementwise
-/// task can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must
-/// have meant.
-Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
-                              const InputValues& values);
+/// Imports a model whose inputs in `options.input_values` have fixed numbers. If an elementwise task can run only if
+/// two symbols of inputs are equal, they are read as one symbol, which the model's author must have meant.
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options);
 
 }  // namespace rannc::frontend

@@ -33,7 +33,7 @@ class Importer {
     const auto fault = interpreter_.fault();
     if (fault && (!made.ok() || interpreter_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
-    RANNC_TRY(add_outputs(graph_, notes_, *made, {options_.outputs, options_.asked, fault}, archive_.path()));
+    RANNC_TRY(add_outputs(graph_, notes_, *made, {options_.outputs, options_.required, fault}, archive_.path()));
     if (state_.has_no_parameters())
       notes_.counted_remarks
           ["module without parameters, as frozen ones are: the names of state_dict are lost, and what is trained "
@@ -44,7 +44,7 @@ class Importer {
  private:
   Location where(std::string node = {}) const { return {archive_.path(), 0, 0, std::move(node)}; }
 
-  // Arguments that are tensors are inputs, as long as types are given; the rest has to have a value of its own.
+  // Tensor arguments are inputs while there are types for them. The rest must have defaults.
   Result<std::vector<Item>> add_inputs(const c10::FunctionSchema& schema) {
     std::vector<const c10::Argument*> tensors;
     std::vector<std::string> names;
@@ -53,11 +53,10 @@ class Importer {
       const bool is_tensor = argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor());
       if (is_tensor) tensors.push_back(&argument), names.push_back(argument.name());
       if (!is_tensor && !argument.default_value())
-        return error(
-            where(argument.name()),
-            fmt::format("argument '{}' of forward is of type {}; only tensors can be fed: trace or script a module "
-                        "whose forward takes each tensor by itself",
-                        argument.name(), argument.type()->str()));
+        return error(where(argument.name()),
+                     fmt::format("argument '{}' of forward is of type {}; only tensors are supported: trace or script "
+                                 "a module whose forward takes each tensor separately",
+                                 argument.name(), argument.type()->str()));
     }
     std::vector<InputSpec> given;
     for (const std::string& text : options_.inputs) {
@@ -68,7 +67,7 @@ class Importer {
       return argument->type()->kind() == c10::TypeKind::TensorType && !argument->default_value();
     }));
     if (given.size() < needed || given.size() > tensors.size()) {
-      return error(where(), fmt::format("forward takes {}, whose types the file does not say: give --input "
+      return error(where(), fmt::format("forward takes {}, whose types are not in the file: specify --input "
                                         "{}=TYPE[batch,...] for each, as in x=f32[batch,3,64,64]",
                                         fmt::join(names, ", "), names.empty() ? "name" : names[0]));
     }
@@ -83,7 +82,7 @@ class Importer {
     RANNC_ASSIGN(const std::string batch, settle_batch(types, options_, archive_.path()));
     graph_.set_batch_symbol(batch);
     std::vector<Item> arguments;
-    // Types given by the arguments' own names may leave out optional ones between.
+    // Types with argument names may skip optional arguments in between.
     size_t next = 0;
     const bool named = std::all_of(given.begin(), given.end(), [&](const InputSpec& spec) {
       return std::any_of(tensors.begin(), tensors.end(),

@@ -38,7 +38,7 @@ class Program {
     if (fault && (!made.ok() || run_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
     RANNC_ASSIGN(const Item results, user_results(module, *made));
-    RANNC_TRY(add_outputs(graph_, notes_, results, {options_.outputs, options_.asked, fault}, file_.path()));
+    RANNC_TRY(add_outputs(graph_, notes_, results, {options_.outputs, options_.required, fault}, file_.path()));
     notes_.nodes = run_.nodes();
     return Imported{std::move(graph_), std::move(notes_)};
   }
@@ -46,12 +46,12 @@ class Program {
  private:
   using Place = decltype(std::declval<ExportedArchive::Entry>().place());
 
-  /// A tensor of the archive, as the graph reads it.
+  /// A tensor of the archive that the graph reads.
   struct Bound {
-    std::string name;  ///< in the graph
+    std::string name;  ///< name in the graph
     ExportedArchive::Entry entry;
     std::string kind;       ///< parameter, buffer, tensor_constant
-    bool persists = false;  ///< in `state_dict`
+    bool persists = false;  ///< whether `state_dict` contains it
   };
 
   Location where(std::string node = {}) const { return {file_.path(), 0, 0, std::move(node)}; }
@@ -140,7 +140,7 @@ class Program {
     return type;
   }
 
-  // Tensors that are fed, in the order of the signature; what is no tensor is fixed in the program.
+  // Input tensors in the order of the signature. Other inputs are fixed in the program.
   Result<void> add_user_inputs(Names& values, const Json& specs, const Json& metas) {
     std::vector<InputSpec> inputs, given;
     std::vector<std::string> own;
@@ -172,7 +172,7 @@ class Program {
     return {};
   }
 
-  // A symbol has to be the size of an axis somewhere, else no input says what it is.
+  // Every symbol must be the size of some axis, or else no input determines it.
   Result<void> check_symbols(const std::vector<InputSpec>& inputs) const {
     std::set<std::string> known, used;
     for (const InputSpec& input : inputs) {
@@ -185,17 +185,17 @@ class Program {
         used.clear();
         size.collect_symbols(used);
         if (std::includes(known.begin(), known.end(), used.begin(), used.end())) continue;
-        return error(where(input.name), fmt::format("has an axis of {} elements, and no axis is a symbol of it alone: "
-                                                    "export the model with a Dim that stands for the axis itself",
+        return error(where(input.name), fmt::format("has an axis of {} elements, but no axis is a symbol of it alone: "
+                                                    "export the model with a Dim for the axis itself",
                                                     size.str()));
       }
     }
     return {};
   }
 
-  // What the author of the program said of sizes, or what PyTorch found.
+  // Size ranges that the author declared or PyTorch derived.
   void note_ranges(const std::vector<InputSpec>& inputs) {
-    constexpr int64_t kTold = 2;  // up to here PyTorch itself sets the lower end
+    constexpr int64_t kTold = 2;  // PyTorch itself sets lower bounds up to this
     const Json ranges = archive_.program().value("range_constraints", Json::object());
     for (const InputSpec& input : inputs) {
       for (size_t axis = 0; axis < input.type.shape->size(); ++axis) {
@@ -215,11 +215,12 @@ class Program {
 
   // --- outputs
 
-  /// What the user gets, in the shape in which the program gives it. What else it makes are effects.
+  /// The user's outputs, in the structure that the program returns. All other outputs are side effects.
   Result<Item> user_results(const Json& module, const std::vector<Item>& made) {
     const Json& specs = module.at("signature").at("output_specs");
     if (specs.size() != made.size())
-      return error(where(), fmt::format("the signature says {} outputs of {}", specs.size(), made.size()));
+      return error(where(),
+                   fmt::format("the signature has {} outputs, but the program has {}", specs.size(), made.size()));
     std::vector<Item> results;
     for (size_t i = 0; i < specs.size(); ++i) {
       const auto [kind, said] = alternative_of(specs[i]);
@@ -238,11 +239,12 @@ class Program {
     if (!tree.is_array() || tree.size() != 2) return list_of(std::move(results));
     size_t next = 0;
     RANNC_ASSIGN(Item shaped, shape_of(tree[1], results, next, 0));
-    if (next != results.size()) return error(where(), "the signature says another number of outputs than the program");
+    if (next != results.size())
+      return error(where(), "the signature has a different number of outputs than the program");
     return shaped;
   }
 
-  // Statistics of normalisations are kept by the task that makes them, counters by nobody.
+  // Statistics of normalizations are updated by the task that computes them. Counters are not updated.
   Result<void> check_effect(const Item& made, const std::string& buffer) {
     if (is_lost(made)) return *run_.fault();
     const auto* const tensor = made.get<TensorRef>();
@@ -253,15 +255,15 @@ class Program {
       return {};
     }
     return error(where(buffer),
-                 "the program writes into it, which is state of the model: training keeps the statistics "
-                 "of batch normalisations alone");
+                 "the program writes into it, which is state of the model: training updates only the statistics of "
+                 "batch normalization");
   }
 
   Result<Item> shape_of(const Json& tree, const std::vector<Item>& results, size_t& next, int depth) const {
     if (depth > kDeepest) return error(where(), "outputs are nested too deep");
     const Json& children = tree.at("children_spec");
     if (tree.at("type").is_null()) {
-      if (next == results.size()) return error(where(), "the signature says more outputs than the program has");
+      if (next == results.size()) return error(where(), "the signature has more outputs than the program");
       return results[next++];
     }
     std::vector<Item> parts;
@@ -269,7 +271,7 @@ class Program {
       RANNC_ASSIGN(Item part, shape_of(child, results, next, depth + 1));
       parts.push_back(std::move(part));
     }
-    // Dictionaries, and classes that are like them, have their keys in the context.
+    // Dictionaries and similar classes have their keys in the context.
     const Json& context = tree.at("context");
     const Json keys = context.is_string() ? parse_json(text_of(context)) : Json();
     const bool has_keys = keys.is_array() && keys.size() == parts.size() &&
@@ -295,7 +297,7 @@ bool is_exported(const ArchiveFile& file) {
     caffe2::serialize::PyTorchStreamReader reader(file.reader());
     return reader.hasRecord("archive_format") || reader.hasRecord("serialized_exported_program.json");
   } catch (const std::exception&) {
-    return false;  // the other reader says what is wrong
+    return false;  // the other reader reports the error
   }
 }
 
@@ -305,7 +307,7 @@ Result<Imported> read_exported(const ArchiveFile& file, const ImportOptions& opt
     RANNC_ASSIGN(const ExportedArchive archive, ExportedArchive::open(file));
     return Program(file, archive, options).run();
   } catch (const nlohmann::json::exception& broken) {
-    return error(where, fmt::format("is not as the schema of exported programs has it: {}", broken.what()));
+    return error(where, fmt::format("does not match the schema of exported programs: {}", broken.what()));
   } catch (const c10::Error& failure) {
     return error(where, fmt::format("cannot be read: {}", failure.what_without_backtrace()));
   } catch (const std::exception& failure) {

@@ -1,0 +1,76 @@
+#include "frontend/read_model.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "frontend/onnx/import.h"
+#include "frontend/torchscript/import.h"
+#include "ir/text/text.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+constexpr std::string_view kZip("PK\3\4", 4);
+
+bool is_archive(const std::filesystem::path& path) {
+  std::array<char, kZip.size()> first{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(first.data(), first.size());
+  return file.gcount() == static_cast<std::streamsize>(first.size()) &&
+         std::equal(first.begin(), first.end(), kZip.begin());
+}
+
+Result<Imported> read_text(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) return error(Location{path.string()}, "cannot be opened");
+  std::ostringstream text;
+  text << file.rdbuf();
+  RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text.str(), path.string()));
+  return Imported{std::move(graph), {}};
+}
+
+/// Returns what the options contain that files of this format do not take; empty: nothing.
+const char* misplaced(const ImportOptions& options, ModelFormat format) {
+  if (!is_torch(format) && !options.inputs.empty())
+    return "types of inputs can be given for PyTorch files (.pt, .pt2) only; this file has them";
+  if (!is_torch(format) && !options.outputs.empty())
+    return "names of outputs can be given for PyTorch files (.pt, .pt2) only; this file has them";
+  if (is_torch(format) && !options.input_values.empty())
+    return "fixed values of inputs can be given for ONNX files only; export this module with those values instead";
+  return "";
+}
+
+}  // namespace
+
+ModelFormat model_format(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".rir") return ModelFormat::kText;
+  if (extension == ".pt2") return ModelFormat::kExported;
+  const bool named = extension == ".pt" || extension == ".pth" || extension == ".ts";
+  return named || is_archive(path) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
+}
+
+bool is_torch(ModelFormat format) { return format == ModelFormat::kTorchScript || format == ModelFormat::kExported; }
+
+Result<Imported> read_model(const std::filesystem::path& path, const ImportOptions& options) {
+  const ModelFormat format = model_format(path);
+  if (const std::string_view fault = misplaced(options, format); !fault.empty())
+    return error(Location{path.string()}, std::string(fault));
+  if (format == ModelFormat::kText) return read_text(path);
+  if (!is_torch(format)) return read_onnx(path, options);
+  auto imported = read_torch(path, options);
+  if (imported.ok() || imported.diagnostic().where.file == path.string()) return imported;
+  // The place is an option, or a line of the Python program that wrote the file.
+  Diagnostic failure = imported.diagnostic();
+  if (failure.where.file.empty()) {
+    failure.where.file = path.string();
+    return failure;
+  }
+  return std::move(failure).note("in this file", Location{path.string()});
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,78 @@
+// One function reads every format, and refuses options that a format does not take.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "frontend/read_model.h"
+#include "tests/frontend/support/onnx_text.h"
+
+namespace rannc::frontend {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReadModel : public ::testing::Test {
+ protected:
+  ReadModel() : folder_(fs::temp_directory_path() / ("rannc-read-model-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~ReadModel() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& bytes) const {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  std::string onnx(const std::string& name) const {
+    return write(name, test::onnx_bytes(test::onnx_model("agraph (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }", 17)));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ReadModel, DetectsTheFormat) {
+  EXPECT_EQ(model_format(write("a.rir", "")), ModelFormat::kText);
+  EXPECT_EQ(model_format(write("a.pt2", "")), ModelFormat::kExported);
+  EXPECT_EQ(model_format(write("a.pt", "")), ModelFormat::kTorchScript);
+  EXPECT_EQ(model_format(write("a.model", "PK\3\4...")), ModelFormat::kTorchScript);
+  EXPECT_EQ(model_format(onnx("a.model2")), ModelFormat::kOnnx);
+  EXPECT_EQ(model_format(folder_ / "absent.onnx"), ModelFormat::kOnnx);
+  EXPECT_TRUE(is_torch(ModelFormat::kExported));
+  EXPECT_FALSE(is_torch(ModelFormat::kText));
+}
+
+TEST_F(ReadModel, ReadsEachFormat) {
+  const auto model = read_model(onnx("relu.onnx"));
+  ASSERT_TRUE(model.ok()) << model.diagnostic().str();
+  EXPECT_EQ(model->graph.task_count(), 1U);
+  EXPECT_EQ(model->notes.nodes, 1U);
+  const auto exported = read_model(std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2");
+  ASSERT_TRUE(exported.ok()) << exported.diagnostic().str();
+  EXPECT_GT(exported->graph.task_count(), 1U);
+}
+
+TEST_F(ReadModel, NamesTheFile) {
+  for (const char* name : {"absent.onnx", "absent.pt", "absent.pt2", "absent.rir"}) {
+    const std::string path = (folder_ / name).string();
+    const auto read = read_model(path);
+    ASSERT_FALSE(read.ok()) << name;
+    EXPECT_EQ(read.diagnostic().where.file, path);
+  }
+}
+
+TEST_F(ReadModel, RefusesOptionsOfOtherFormats) {
+  ImportOptions inputs, outputs, values;
+  inputs.inputs = {"x=f32[batch,2]"};
+  outputs.outputs = {"y"};
+  values.input_values = {{"x", 1}};
+  const std::string model = onnx("relu.onnx");
+  EXPECT_NE(read_model(model, inputs).diagnostic().message.find("types of inputs"), std::string::npos);
+  EXPECT_NE(read_model(model, outputs).diagnostic().message.find("names of outputs"), std::string::npos);
+  const auto module = read_model(std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2", values);
+  ASSERT_FALSE(module.ok());
+  EXPECT_NE(module.diagnostic().message.find("ONNX files only"), std::string::npos) << module.diagnostic().message;
+}
+
+}  // namespace
+}  // namespace rannc::frontend
