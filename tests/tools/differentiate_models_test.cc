@@ -15,7 +15,7 @@
 #include "runtime/train/numbers.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 
 namespace rannc::test {
 namespace {
@@ -35,7 +35,7 @@ struct Model {
 Result<Model> read(const fs::path& path) {
   Model model;
   RANNC_ASSIGN(model.folder, tools::read_check_folder(path.string()));
-  tools::CompileOptions options;
+  tools::CompileFlags options;
   options.model = model.folder.model;
   options.loss = model.folder.loss;
   options.dtype = "float64";

@@ -16,7 +16,7 @@
 #include "runtime/train/trainer.h"
 #include "tests/frontend/support/onnx_text.h"
 #include "tools/common/scratch.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 
 namespace rannc::test {
 namespace {
@@ -137,7 +137,7 @@ class Draws : public testing::TestWithParam<Drawing> {
   }
 
   std::string compiled(const tools::PreparedModel& model, const Cut& cut) const {
-    tools::CompileOptions options = options_;
+    tools::CompileFlags options = options_;
     const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
     options.cluster = fmt::format("local:{}", devices);
     options.stages = static_cast<uint32_t>(cut.replicas.size());
@@ -168,7 +168,7 @@ class Draws : public testing::TestWithParam<Drawing> {
   }
 
   tools::Scratch scratch_;
-  tools::CompileOptions options_;
+  tools::CompileFlags options_;
 };
 
 // Its gradient is 1 or -1, and all that the models do besides is multiplied or added once: LibTorch's kernels round

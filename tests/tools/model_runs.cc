@@ -15,7 +15,7 @@
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_gloo.h"
 #include "tools/check/reference.h"
-#include "tools/run/launcher.h"
+#include "tools/common/launcher.h"
 
 namespace rannc::test {
 
@@ -64,7 +64,7 @@ ModelRuns::ModelRuns(RunModel model) : model_(std::move(model)) {
 }
 
 std::string ModelRuns::compile(const RunCut& cut) const {
-  tools::CompileOptions options = options_;
+  tools::CompileFlags options = options_;
   const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
   options.cluster = fmt::format("local:{}", devices);
   options.stages = static_cast<uint32_t>(cut.replicas.size());

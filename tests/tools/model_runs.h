@@ -8,7 +8,7 @@
 
 #include "runtime/train/batch.h"
 #include "tools/common/scratch.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 
 namespace rannc::test {
 
@@ -53,7 +53,7 @@ class ModelRuns {
   runtime::Batch batch_of(const ir::Plan& plan) const;
 
   RunModel model_;
-  tools::CompileOptions options_;
+  tools::CompileFlags options_;
   tools::PreparedModel prepared_;
   tools::Scratch scratch_;
 };

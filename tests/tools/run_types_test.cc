@@ -17,7 +17,7 @@
 #include "runtime/train/dataset.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 
 namespace rannc::test {
 namespace {
@@ -196,7 +196,7 @@ TEST_P(RunTypes, OfTheImportedGraph) {
 TEST_P(RunTypes, OfThePreparedGraphAndItsBackwardPass) {
   const auto folder = tools::read_model_folder(GetParam().string());
   ASSERT_TRUE(folder.ok()) << folder.diagnostic().str();
-  tools::CompileOptions options;
+  tools::CompileFlags options;
   options.model = folder->model;
   options.loss = folder->loss;
   const auto prepared = tools::prepare_model(options);

@@ -1,4 +1,4 @@
-// rannc-check: one step of a model against reference numbers, under any cut and schedule.
+// rannc-check: compares one step of a model with reference numbers under any cut and schedule.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -29,6 +29,7 @@
 #include "tools/check/check_report.h"
 #include "tools/check/reference.h"
 #include "tools/common/driver.h"
+#include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
 #include "tools/common/programs.h"
 #include "tools/common/scratch.h"
@@ -36,7 +37,6 @@
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/model_report.h"
 #include "tools/compiler/undivided_batch.h"
-#include "tools/run/launcher.h"
 #include "tools/run/output_parts.h"
 #include "tools/run/run_worker.h"
 
@@ -50,7 +50,7 @@ using nlohmann::json;
 using rannc::Result;
 using Variant = tools::CheckVariant;
 
-/// Devices of every stage.
+/// Number of devices of each stage.
 using Cut = std::vector<uint32_t>;
 
 uint32_t devices_of(const Cut& cut) { return std::accumulate(cut.begin(), cut.end(), 0U); }
@@ -63,8 +63,8 @@ struct Flags {
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
-  tools::CompileOptions compile;  ///< what the flags that rannc-compile has too say of the model
-  bool snapped = false;           ///< numbers that the file rounds to float32 are what operators mean by them
+  tools::CompileFlags compile;  ///< from the flags shared with rannc-compile
+  bool snapped = false;         ///< restore constants that the file rounds to float32
   std::string dtype = "float64";
   bool fp64() const { return dtype == "float64"; }
   /// Whether the file's own numbers are the reference.
@@ -75,11 +75,11 @@ struct Flags {
   std::string workers;  ///< scratch folder of the process that started this one
 };
 
-/// A folder, and what its model's file says.
+/// A folder and the findings about its model.
 struct Case {
   tools::CheckFolder folder;
   bool fixed_batch = false;                     ///< no symbol counts its samples
-  std::vector<std::string> warnings, not_done;  ///< as rannc-compile says them
+  std::vector<std::string> warnings, not_done;  ///< as reported by rannc-compile
 };
 
 std::vector<Variant> variants(const Flags& flags, const Case& checked, const Cut& cut) {
@@ -99,7 +99,7 @@ std::string bundle_path(const std::string& scratch, size_t folder, const Cut& cu
   return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, fmt::join(cut, "x"))).string();
 }
 
-// Workers do not compile: a file beside the bundles tells them what the compiler found.
+// Workers do not compile. They read the compiler's findings from a file beside the bundles.
 fs::path findings_file(const std::string& scratch, size_t folder) {
   return fs::path(scratch) / fmt::format("{}-findings.json", folder);
 }
@@ -121,7 +121,7 @@ void read_findings(const fs::path& path, Case& checked) {
   checked.folder.recomputed = found.at("recomputed");
 }
 
-// The smallest part of all work that a stage has, by the plan's own times.
+// Smallest share of the total work in one stage, by the plan's times.
 double least_share(const rannc::ir::Plan& plan) {
   std::vector<double> work(plan.stages.size(), 0);
   for (const auto& time : plan.stage_times) {
@@ -133,8 +133,8 @@ double least_share(const rannc::ir::Plan& plan) {
   return total > 0 ? *std::min_element(work.begin(), work.end()) / total : 0;
 }
 
-tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFolder& folder) {
-  tools::CompileOptions options = flags.compile;
+tools::CompileFlags compile_flags(const Flags& flags, const tools::CheckFolder& folder) {
+  tools::CompileFlags options = flags.compile;
   options.model = folder.model;
   if (options.inputs.empty()) options.inputs = folder.inputs;
   if (options.output_names.empty()) options.output_names = folder.output_names;
@@ -144,7 +144,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
   if (flags.as_it_stands()) {
-    // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
+    // The float64 reference evaluates the unmodified file, with separate copies of each parameter.
     const std::vector<std::string> copies = tools::tied_copies(folder);
     options.untied.insert(options.untied.end(), copies.begin(), copies.end());
     options.left_out.emplace_back("snap-constants");
@@ -156,7 +156,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   return options;
 }
 
-/// Samples of the folder's mini-batch, along the axes that the model says.
+/// Counts the samples of the folder's mini-batch along the model's batch axes.
 Result<uint32_t> samples_of(const rannc::ir::Graph& graph, const tools::CheckFolder& folder) {
   RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder.batch));
   std::map<std::string, runtime::TensorSpec> tensors;
@@ -176,8 +176,8 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
     RANNC_TRY(tools::check_undivided(model, demanded));
     rannc::Diagnostic failure =
         rannc::error({checked.folder.model, 0, 0, {}},
-                     fmt::format("no symbol counts its samples: the mini-batch of {} is in the file and cannot be "
-                                 "split, but --micro-batches {} is asked for",
+                     fmt::format("the file has a static batch size: the mini-batch of {} cannot be divided, but "
+                                 "--micro-batches {} is requested",
                                  samples, count),
                      "P15");
     for (const std::string& line : checked.not_done) failure.notes.push_back({{}, line});
@@ -188,7 +188,7 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
 
 Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
-  tools::CompileOptions options = compile_options(flags, folder);
+  tools::CompileFlags options = compile_flags(flags, folder);
   options.mini_batch = folder.samples;
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
@@ -209,22 +209,22 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
   for (const Cut& cut : flags.cuts) {
     options.cluster = fmt::format("local:{}", devices_of(cut));
     options.stages = static_cast<uint32_t>(cut.size());
-    // Even stages where one can: every one has something to get wrong.
+    // Prefer even stages, so that each one has work to test.
     options.planner = devices_of(cut) == cut.size() ? "gpipe" : "auto";
     RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
     plan.constraints.replicas = cut;
     RANNC_ASSIGN(const partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
-      return rannc::error(
-          {folder.path, 0, 0, {}},
-          fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", cut.size(), share * 100));
+      return rannc::error({folder.path, 0, 0, {}},
+                          fmt::format("with {} stages, one has only {:.1f} % of the work, below --least-share",
+                                      cut.size(), share * 100));
     }
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
   }
   return {};
 }
 
-// A check computes in float64 or float32.
+// T is double or float, the types that a check computes in.
 template <class T>
 std::vector<std::byte> bytes_as(const std::vector<double>& numbers) {
   const std::vector<T> as(numbers.begin(), numbers.end());
@@ -241,13 +241,13 @@ std::vector<double> numbers_from(const std::vector<std::byte>& bytes) {
 
 tools::OwnTensor own_tensor(const runtime::Value& value) { return {value->spec().shape, runtime::to_doubles(value)}; }
 
-/// Runs all variants of one folder in this process, or this process's device of them.
+/// Runs all variants of one folder, on all devices or on this process's device.
 class FolderRun {
  public:
   FolderRun(const Flags& flags, const Case& checked, std::string scratch, size_t index)
       : flags_(flags), case_(checked), folder_(checked.folder), scratch_(std::move(scratch)), index_(index) {}
 
-  /// A result per variant, in the order of stages and then `variants`; null transport: all devices here.
+  /// Returns a result per variant, ordered by cut and then as `variants`. A null transport runs all devices here.
   Result<std::vector<tools::CheckResult>> run(const std::shared_ptr<runtime::Transport>& transport) {
     RANNC_ASSIGN(const runtime::Batch raw, runtime::read_batch(folder_.batch));
     std::vector<tools::CheckResult> results;
@@ -281,7 +281,7 @@ class FolderRun {
     return {};
   }
 
-  // A folder's batch has all inputs of its file, of which those are none of the graph that a value decides against.
+  // Removes inputs that the graph does not have, because a fixed input value made them unused.
   static void leave_out_unread(const rannc::ir::Graph& graph, runtime::Batch& batch) {
     std::set<std::string> read;
     for (const rannc::ValueId input : graph.inputs()) read.emplace(graph.value(input).name);
@@ -289,7 +289,8 @@ class FolderRun {
         batch, [&](const auto& entry) { return !entry.first.starts_with("labels/") && !read.contains(entry.first); });
   }
 
-  // Replicas have parts of a tensor, and the reference may keep but some of its entries: worker 0 compares the outputs.
+  // Worker 0 compares the outputs, since replicas have only parts of a tensor and references may have only some
+  // entries.
   Result<std::map<std::string, runtime::Value>> whole_outputs(runtime::Trainer& trainer,
                                                               const runtime::StepResult& step,
                                                               const runtime::Batch& batch,
@@ -323,7 +324,7 @@ class FolderRun {
     return own;
   }
 
-  // Gradients of tensors of the program's state all parts of which are trained here.
+  // Adds gradients of the program's state tensors whose parts are all trained in this process.
   Result<void> add_state(const rannc::ir::Graph& graph, const std::map<std::string, runtime::Value>& gradients,
                          tools::OwnNumbers& own) const {
     const auto name_of = [&](rannc::ValueId value) { return std::string(graph.value(value).name); };
@@ -355,10 +356,10 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
   return fs::path(scratch) / fmt::format("part-{}.json", rank);
 }
 
-// The only one that a worker is given.
+// A worker gets exactly one transport.
 const runtime::TransportKind& transport_of(const Flags& flags) { return *runtime::find_transport(flags.transports[0]); }
 
-// A worker's whole life: every folder, every variant, then its results as a file.
+// Runs a worker: every folder and variant, then writes its results to a file.
 Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tools::WorkerEnvironment& worker) {
   RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
                transport_of(flags).join({.host = worker.master_address,
@@ -379,12 +380,12 @@ Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tool
   return {};
 }
 
-// Names that no worker had are found when their numbers are put together.
+// Merges the workers' results. A name that no worker had shows in the number of compared gradients.
 Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::string& transport,
                                                       const std::vector<Case>& cases, const std::string& scratch) {
   uint32_t workers = 0;
   for (const Cut& cut : flags.cuts) workers = std::max(workers, devices_of(cut));
-  std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
+  std::vector<std::string> arguments;  // folders first: a flag with a list would consume them
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype, "--transport", transport});
   if (!flags.model.empty()) arguments.insert(arguments.end(), {"--model", flags.model});
@@ -430,7 +431,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   return merged;
 }
 
-// The results of one transport, in the order in which they are printed.
+// Returns the results of one transport in the order of printing.
 Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const std::string& transport,
                                                 const std::vector<Case>& cases, const std::string& scratch) {
   if (runtime::find_transport(transport)->between_processes()) return run_processes(flags, transport, cases, scratch);
@@ -449,7 +450,7 @@ Result<void> check(const Flags& flags) {
   }
   if (!flags.workers.empty()) {
     RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
-    if (!worker) return rannc::error("--workers is for the processes that rannc-check starts itself");
+    if (!worker) return rannc::error("--workers is only for processes that rannc-check starts itself");
     tools::run_as_worker(*worker, [&] { return run_worker(flags, cases, *worker); });
     return {};
   }
@@ -512,21 +513,23 @@ int rannc::tools::check_main(int argc, char** argv) {
                  "folders with model.onnx, model.pt or model.pt2, batch.safetensors, reference.safetensors, card.json")
       ->required();
   app.add_option("--model", flags.model,
-                 "file of the folders that is checked (default: model.onnx, else model.pt, else model.pt2); of "
-                 "TorchScript, inputs and outputs are those of the card, and the original module is the reference");
+                 "file to check in each folder (default: model.onnx, else model.pt, else model.pt2); for "
+                 "TorchScript, the card specifies inputs and outputs and the original module is the reference");
   tools::add_signature_flags(app, flags.compile.inputs, flags.compile.output_names);
   tools::add_input_value_flag(app, flags.compile.input_values);
   std::vector<uint32_t> stages;
   std::vector<std::string> replicas;
-  auto* const by_stages = app.add_option("--stages", stages, "numbers of stages, each on one device (default: 2)")
-                              ->delimiter(',')
-                              ->check(CLI::Range(1U, 64U));
-  app.add_option("--replicas", replicas, "2,1: devices of every stage; once for each cut")
+  auto* const by_stages =
+      app.add_option("--stages", stages, "numbers of stages to check, with one device per stage (default: 2)")
+          ->delimiter(',')
+          ->check(CLI::Range(1U, 64U));
+  app.add_option("--replicas", replicas,
+                 "number of devices of each stage, such as 2,1; may be repeated for several cuts")
       ->allow_extra_args(false)
       ->check(wrong_cut)
       ->excludes(by_stages);
   app.add_option("--micro-batches", flags.micro_batches,
-                 "numbers of micro-batches (default: 4, or 1 where no symbol counts a model's samples)")
+                 "numbers of micro-batches (default: 4, or 1 if the model's batch size is static)")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
@@ -550,9 +553,9 @@ int rannc::tools::check_main(int argc, char** argv) {
   tools::add_left_out_flag(app, flags.compile.left_out);
   app.add_flag(
       "--snap-constants", flags.snapped,
-      "in float64, take numbers that the file rounds to float32 for what their operators mean, and compare with "
-      "the original module instead of the file as it stands");
-  app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
+      "in float64, restore the exact values of constants that the file rounds to float32, and compare with the "
+      "original module instead of the unmodified file");
+  app.add_option("--least-share", flags.least_share, "fail if a stage has less than this share of the work")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
   tools::add_library_flag(app, flags.libraries);

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <filesystem>
 
+#include "frontend/read_model.h"
 #include "ir/match/match.h"
 #include "runtime/bundle/safetensors.h"
 #include "tools/check/check_card.h"
 #include "tools/check/module_reference.h"
-#include "tools/compiler/model_format.h"
 
 namespace rannc::tools {
 
@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// fp64: 1e-10 of the tensor, but no less than 1e-15 of all gradients, what float64 leaves of a sum that cancels.
+// fp64: 1e-10 of the tensor, but at least 1e-15 of all gradients, the rounding error of a sum that cancels.
 constexpr double kFp64 = 1e-10, kFp64Floor = 1e-5;
-// fp32: twice what fp32 itself is off, and 1e-6 of the tensor, or of a thousandth of all gradients.
+// fp32: twice the error of fp32 itself, plus 1e-6 of the tensor or of a thousandth of all gradients.
 constexpr double kFp32Scale = 2, kFp32 = 1e-6, kFp32Floor = 1e-3;
-// Where fp64 is held against the module itself: what the constants in the file make it differ, whatever the batch.
+// For fp64 compared with the module: the deviation caused by the file's constants, for any batch.
 constexpr double kOfFile = 4;
 
 Result<std::vector<double>> read_numbers(const runtime::SafetensorsFile& file,
@@ -115,7 +115,7 @@ Result<void> read_sample_count(CheckFolder& folder) {
   return error({folder.batch, 0, 0, {}}, "has no tensor x/<graph input>");
 }
 
-/// Which file is the model, whether it is there or not.
+/// Returns the path of the model file, whether it exists or not.
 std::string model_in(const std::string& folder, const std::string& asked) {
   if (!asked.empty()) return (fs::path(folder) / asked).string();
   for (const char* name : {"model.onnx", "model.pt", "model.pt2"}) {
@@ -137,7 +137,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 /// The transpose of a matrix.
-OwnTensor transposed(const OwnTensor& matrix) {
+OwnTensor transposed_tensor(const OwnTensor& matrix) {
   const auto rows = static_cast<size_t>(matrix.shape[0]), columns = static_cast<size_t>(matrix.shape[1]);
   OwnTensor result{{matrix.shape[1], matrix.shape[0]}, std::vector<double>(matrix.values.size())};
   for (size_t r = 0; r < rows; ++r) {
@@ -146,8 +146,9 @@ OwnTensor transposed(const OwnTensor& matrix) {
   return result;
 }
 
-/// The gradient of the parameter that `name` is a copy of, in the layout of `name`: the sum of all copies' shares;
-/// those that we do not have were tied to the others. Nothing where a copy cannot be brought into that layout.
+/// Returns the gradient of the parameter that `name` is a copy of, in the layout of `name`: the sum of all copies'
+/// shares. Copies that we do not have were tied to the others. Returns nothing if a copy cannot be converted to that
+/// layout.
 std::optional<OwnTensor> whole_gradient(const TiedCopies& copies, const std::string& name, const OwnNumbers& own) {
   OwnTensor sum = own.gradients.at(name);
   for (const auto& [other, turned] : copies) {
@@ -155,14 +156,14 @@ std::optional<OwnTensor> whole_gradient(const TiedCopies& copies, const std::str
     if (other == name || found == own.gradients.end()) continue;
     const bool turn = turned != copies.at(name);
     if (turn && found->second.shape.size() != 2) return std::nullopt;
-    const OwnTensor share = turn ? transposed(found->second) : found->second;
+    const OwnTensor share = turn ? transposed_tensor(found->second) : found->second;
     if (share.shape != sum.shape) return std::nullopt;
     for (size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += share.values[i];
   }
   return sum;
 }
 
-/// Our gradient of each initializer of the file: the sum of the copies that were taken out of it.
+/// Returns our gradient of each initializer of the file: the sum over the tensors that were extracted from it.
 std::map<std::string, OwnTensor> by_initializer(const CheckFolder& folder, const OwnNumbers& own) {
   std::map<std::string, OwnTensor> sums;
   for (const auto& [name, tensor] : own.gradients) {
@@ -175,7 +176,7 @@ std::map<std::string, OwnTensor> by_initializer(const CheckFolder& folder, const
   return sums;
 }
 
-// The entries that the reference keeps of a tensor of ours; nothing where the sizes do not fit.
+// Selects the entries of our tensor that the reference has, or nothing if the sizes differ.
 std::optional<std::vector<double>> kept_entries(const std::vector<double>& own, const ReferenceTensor& reference) {
   if (reference.whole()) return own.size() == reference.values.size() ? std::optional(own) : std::nullopt;
   const size_t kept = std::min<size_t>(64, own.size());
@@ -185,7 +186,7 @@ std::optional<std::vector<double>> kept_entries(const std::vector<double>& own, 
   return entries;
 }
 
-/// Judges the tensors of one kind against one tag.
+/// Compares tensors with the references of one tag.
 class Judge {
  public:
   Judge(const CheckFolder& folder, const Comparison& how, Tag tag, CheckResult& result)
@@ -233,7 +234,7 @@ class Judge {
     return *all_gradients_;
   }
 
-  /// The module computes in double precision what stands in the file rounded to float32.
+  /// The module computes in double precision what the file has rounded to float32.
   double file_off() const {
     constexpr double kRounded = 0x1p-24;
     const bool rounded = folder_.recomputed && !folder_.stand_ins.empty();
@@ -296,9 +297,9 @@ Result<CheckFolder> read_model_folder(const std::string& path, const std::string
   if (const fs::path loss = fs::path(path) / "loss.onnx"; fs::exists(loss)) folder.loss_graph = loss.string();
   if (!fs::exists(folder.model))
     return error({folder.model, 0, 0, {}},
-                 "there is no such file: a folder to check holds model.onnx, model.pt or model.pt2, "
+                 "there is no such file: a check folder contains model.onnx, model.pt or model.pt2, "
                  "batch.safetensors, reference.safetensors and card.json");
-  folder.torchscript = is_of_torch(model_format(folder.model));
+  folder.torchscript = frontend::is_torch(frontend::model_format(folder.model));
   RANNC_TRY(read_card(folder));
   if (folder.torchscript) RANNC_TRY(read_signature(folder));
   RANNC_TRY(read_sample_count(folder));
@@ -371,7 +372,7 @@ void CheckResult::merge(const CheckResult& other) {
 
 namespace {
 
-/// Whose numbers a run is held against.
+/// Returns the tag of the references to compare with.
 Tag tag_of(const CheckFolder& folder, const Comparison& how) {
   constexpr uint32_t kChunks = 4;
   constexpr const char* kInChunks = "f64.chunks4";
@@ -404,22 +405,22 @@ void compare_outputs(const CheckFolder& folder, const OwnNumbers& own, const Tag
   for (const auto& [name, tensor] : own.outputs) {
     const auto reference = outputs->second.find(name);
     if (reference != outputs->second.end()) judge.output(name, tensor.values, reference->second);
-    // What is left are graph outputs that nobody named.
+    // Outputs without a reference are graph outputs that nobody named.
   }
-  // The compiler may leave out what a loss does not read, and says so; a name that the folder lacks is another case.
+  // The compiler may omit outputs that no loss reads and reports them. An output that the folder lacks is a failure.
   const bool all_known = std::all_of(own.outputs.begin(), own.outputs.end(),
                                      [&](const auto& entry) { return outputs->second.contains(entry.first); });
   if (!complete || (own.loss && all_known)) return;
   for (const auto& [name, reference] : outputs->second) {
     const bool missing = !own.outputs.contains(name) && !(own.loss && folder.loss_outputs.contains(name));
-    if (missing) result.failures.push_back("output " + name + ": the model has none of that name");
+    if (missing) result.failures.push_back("output " + name + ": the model has no output of that name");
   }
 }
 
 using References = std::map<std::string, ReferenceTensor>;
 
-/// Judges a gradient of which the reference has none as zero, where its parameter is read by branches alone: the branch
-/// was not taken. False for other parameters.
+/// Requires a gradient without a reference to be zero if only branches read its parameter, since the branch was not
+/// taken. Returns false for other parameters.
 bool judge_untaken(const OwnNumbers& own, const std::string& name, const OwnTensor& tensor, bool known, Judge& judge) {
   const auto is_zero = [](double value) { return value == 0; };
   if (!own.in_branches.contains(name)) return false;
@@ -428,7 +429,7 @@ bool judge_untaken(const OwnNumbers& own, const std::string& name, const OwnTens
   return true;
 }
 
-/// Against the file as it stands: by initializer.
+/// Compares with the unmodified file, by initializer.
 void compare_with_file(const CheckFolder& folder, const OwnNumbers& own, const std::set<std::string>& expected,
                        const References& references, const Comparison& how, Judge& judge, CheckResult& result) {
   std::set<std::string> in_parts;
@@ -448,7 +449,8 @@ void compare_with_file(const CheckFolder& folder, const OwnNumbers& own, const s
     if (!expected.contains(name) && !known && reference == references.end() && unnamed++ < folder.unreferenced)
       continue;
     if (!expected.contains(name) && !known) {
-      result.failures.push_back("gradient of " + name + ": it is trained, but is no parameter of the original model");
+      result.failures.push_back("gradient of " + name +
+                                ": it is trained, but is not a parameter of the original model");
     } else if (reference != references.end()) {
       judge.gradient(name, tensor.values, reference->second);
     } else if (!known) {
@@ -457,9 +459,9 @@ void compare_with_file(const CheckFolder& folder, const OwnNumbers& own, const s
   }
 }
 
-/// Parameters that were compared with those of the original module.
+/// Parameters that were already compared with the original module.
 struct Compared {
-  std::set<std::string> names;    ///< of references
+  std::set<std::string> names;    ///< names of references
   std::set<std::string> tensors;  ///< trained tensors, each whole
 };
 
@@ -468,7 +470,8 @@ bool is_tied(const CheckFolder& folder, const std::string& initializer) {
                      [&](const TiedCopies& copies) { return copies.contains(initializer); });
 }
 
-/// By the names of `state_dict`. Copies of a tied parameter are left to their initializers, over which they are summed.
+/// Compares by `state_dict` name. Copies of a tied parameter are skipped, since they are summed over their
+/// initializers.
 Compared compare_by_state(const CheckFolder& folder, const OwnNumbers& own, const References& references,
                           Judge& judge) {
   Compared compared;
@@ -495,8 +498,8 @@ Compared compare_by_state(const CheckFolder& folder, const OwnNumbers& own, cons
   return compared;
 }
 
-/// Against the original module: by the names of its state, then by those of initializers. Returns the names that were
-/// compared, of initializers also where all that lies in them was.
+/// Compares with the original module by `state_dict` name, then by initializer. Returns the compared names, including
+/// initializers whose contents were all compared.
 std::set<std::string> compare_with_module(const CheckFolder& folder, const OwnNumbers& own,
                                           const std::set<std::string>& expected, const References& references,
                                           Judge& judge, CheckResult& result) {
@@ -515,7 +518,7 @@ std::set<std::string> compare_with_module(const CheckFolder& folder, const OwnNu
     if (!known || reference == references.end()) {
       result.failures.push_back(
           "gradient of " + name +
-          (known ? ": the reference has none" : ": it is trained, but is no parameter of the original model"));
+          (known ? ": the reference has none" : ": it is trained, but is not a parameter of the original model"));
       continue;
     }
     const auto copies = std::find_if(folder.tied.begin(), folder.tied.end(),
@@ -529,7 +532,7 @@ std::set<std::string> compare_with_module(const CheckFolder& folder, const OwnNu
   return compared.names;
 }
 
-/// Whether another initializer that holds the same parameter was compared: then this one was tied to it.
+/// Whether another initializer of the same parameter was compared, so that this one was tied to it.
 bool has_compared_copy(const CheckFolder& folder, const std::string& name, const std::set<std::string>& compared) {
   return std::any_of(folder.tied.begin(), folder.tied.end(), [&](const TiedCopies& copies) {
     return copies.contains(name) &&

@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
 
+#include "frontend/symbols.h"
 #include "passes/fusions/fuse.h"
 
 namespace rannc::tools {
@@ -79,33 +83,33 @@ void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::v
       ->allow_extra_args(false);
 }
 
-void add_symbol_flags(CLI::App& app, CompileOptions& options) {
-  app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
+void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
+  app.add_option("--batch-symbol", flags.batch_symbol, "the dimension that counts samples, where it is not found");
   app.add_option(
-         "--batch-size-in-file", options.samples_in_file,
+         "--batch-size-in-file", flags.samples_in_file,
          "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
          "if the model cannot take another number of them")
       ->check(CLI::PositiveNumber);
-  app.add_option("--same-symbol", options.same_symbol,
+  app.add_option("--same-symbol", flags.same_symbol,
                  "A=B: dimension A of the file is dimension B; given again, more of them are one")
       ->allow_extra_args(false);
-  app.add_option("--max-trips", options.max_trips,
+  app.add_option("--max-trips", flags.max_trips,
                  "trips that a loop makes at most where their number depends on data; one more is an error of the run")
       ->check(CLI::PositiveNumber);
 }
 
-void add_stored_flags(CLI::App& app, CompileOptions& options) {
-  app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
+void add_stored_flags(CLI::App& app, CompileFlags& flags) {
+  app.add_option("--kind", flags.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
   const char* const kNames = "PATTERN: names of the file or of PyTorch's state_dict, with * and ?; several by commas";
-  app.add_option("--freeze", options.frozen, "do not train these parameters (" + std::string(kNames) + ")")
+  app.add_option("--freeze", flags.frozen, "do not train these parameters (" + std::string(kNames) + ")")
       ->allow_extra_args(false);
-  app.add_option("--buffer", options.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
-  app.add_option("--train", options.trained, "PATTERN: train these, also of what --freeze names")
+  app.add_option("--buffer", flags.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
+  app.add_option("--train", flags.trained, "PATTERN: train these, also of what --freeze names")
       ->allow_extra_args(false);
-  app.add_option("--tie", options.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
-  app.add_option("--untie", options.untied, "PATTERN: each module that reads this parameter has its own")
+  app.add_option("--tie", flags.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
+  app.add_option("--untie", flags.untied, "PATTERN: each module that reads this parameter has its own")
       ->allow_extra_args(false);
-  app.add_flag("--allow-merged", options.merged_allowed,
+  app.add_flag("--allow-merged", flags.merged_allowed,
                "train parameters as one that the exporter merged and that nothing in the file tells apart");
 }
 
@@ -116,66 +120,245 @@ void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
       ->allow_extra_args(false);
 }
 
-void add_model_flags(CLI::App& app, CompileOptions& options) {
+void add_model_flags(CLI::App& app, CompileFlags& flags) {
   app.option_defaults()->group("Model");
-  add_signature_flags(app, options.inputs, options.output_names);
+  add_signature_flags(app, flags.inputs, flags.output_names);
   app.add_option(
-      "--loss", options.loss,
+      "--loss", flags.loss,
       "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "
       "options, as cross_entropy(output=logits,labels=y); terms joined by +; without it: a plan for inference");
-  app.add_option("--loss-graph", options.loss_graph,
+  app.add_option("--loss-graph", flags.loss_graph,
                  "file of a loss (ONNX, or .pt2): inputs are the model's outputs by name, the others labels; its "
                  "outputs are added");
-  app.add_option("--loss-input", options.loss_inputs, "INPUT=OUTPUT: an input of --loss-graph is that output");
-  app.add_option("--loss-weight", options.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
-  app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
+  app.add_option("--loss-input", flags.loss_inputs, "INPUT=OUTPUT: an input of --loss-graph is that output");
+  app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
+  app.add_option("--dtype", flags.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
-  add_symbol_flags(app, options);
-  add_input_value_flag(app, options.input_values);
-  app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
-  add_stored_flags(app, options);
-  app.add_option("--padding-index", options.padding,
+  add_symbol_flags(app, flags);
+  add_input_value_flag(app, flags.input_values);
+  app.add_option("--assume", flags.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
+  add_stored_flags(app, flags);
+  app.add_option("--padding-index", flags.padding,
                  "TABLE=ROW: a row of an embedding that takes no gradient, where the file's metadata do not say it");
-  app.add_option("--stop-gradient", options.stopped, "VALUE: no gradient flows through it: it was detached");
-  app.add_option("--strict-bounds", options.strict,
+  app.add_option("--stop-gradient", flags.stopped, "VALUE: no gradient flows through it: it was detached");
+  app.add_option("--strict-bounds", flags.strict,
                  "VALUE: a Clip that makes it passes no gradient at its bounds, as relu6 and hardtanh do not");
   auto* weights = app.add_option(
-      "--weights", options.weights,
+      "--weights", flags.weights,
       ".safetensors file whose tensors, under the names of state_dict, replace the numbers of the model's file; of the "
       "model's types, or of any float type where --dtype says one");
-  app.add_flag("--partial-weights", options.partial_weights,
+  app.add_flag("--partial-weights", flags.partial_weights,
                "--weights may lack names of the model, which stay as they are, and have others, which are left out "
                "(strict=False)")
       ->needs(weights);
-  add_sync_flag(app, options.sync_batch_norm);
-  add_training_flags(app, options.training);
+  add_sync_flag(app, flags.sync_batch_norm);
+  add_training_flags(app, flags.training);
   app.option_defaults()->group("Model");
-  app.add_flag("--without-weights", options.without_weights,
+  app.add_flag("--without-weights", flags.without_weights,
                "the files of the model's weights may be absent: to plan only");
   app.option_defaults()->group("Passes");
-  add_left_out_flag(app, options.left_out);
-  app.add_option("--print-after", options.passes.print_after, "print the graph after these passes")->delimiter(',');
-  app.add_flag("--print-changed", options.passes.print_changed, "print the graph after each pass that changes it");
-  app.add_flag("--time-passes", options.time_passes, "say how long each pass takes");
+  add_left_out_flag(app, flags.left_out);
+  app.add_option("--print-after", flags.passes.print_after, "print the graph after these passes")->delimiter(',');
+  app.add_flag("--print-changed", flags.passes.print_changed, "print the graph after each pass that changes it");
+  app.add_flag("--time-passes", flags.time_passes, "say how long each pass takes");
 }
 
-void add_plan_flags(CLI::App& app, CompileOptions& options) {
-  add_demand_flags(app, options);
+void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
+  add_plan_flags(app, flags);
   app.option_defaults()->group("Costs and blocks");
-  app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")
+  app.add_option("--costs", flags.costs, "measured (on this machine), analytic, or a profile database")
       ->capture_default_str();
   app.add_option(
-         "--kernels", options.kernels,
+         "--kernels", flags.kernels,
          "measured: convolutions, pooling and batch normalisation get the kernels and orders in memory that are "
          "fastest by --costs, where these are times; default: LibTorch chooses")
       ->check(CLI::IsMember({"measured", "default"}))
       ->capture_default_str();
-  app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")
+  app.add_option("--blocks", flags.blocks, "number of blocks between coarsening and stages")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--block-partitioner", options.block_partitioner, "rannc, multilevel, order-dp, metis …")
+  app.add_option("--block-partitioner", flags.block_partitioner, "rannc, multilevel, order-dp, metis …")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "seed of random operators")->capture_default_str();
+  app.add_option("--seed", flags.seed, "seed of random operators")->capture_default_str();
+}
+
+namespace {
+
+/// Splits the `a=b` texts of a flag.
+Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag) {
+  std::map<std::string, std::string> found;
+  for (const std::string& text : texts) {
+    const size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
+      return error(fmt::format("{} {}: expected NAME=VALUE", flag, text));
+    }
+    found[text.substr(0, at)] = text.substr(at + 1);
+  }
+  return found;
+}
+
+Result<double> number_of(const std::string& given, const std::string& text, const std::string& flag) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+  return error(fmt::format("{} {}: expected a number", flag, given));
+}
+
+Result<std::map<std::string, double>> numbers(const std::vector<std::string>& texts, const std::string& flag) {
+  RANNC_ASSIGN(const auto given, pairs(texts, flag));
+  std::map<std::string, double> found;
+  for (const auto& [name, text] : given) {
+    RANNC_ASSIGN(found[name], number_of(name + "=" + text, text, flag));
+  }
+  return found;
+}
+
+// What a user knows of gradients that the file lost.
+Result<passes::LostGradients> lost_gradients(const CompileFlags& flags) {
+  passes::LostGradients lost;
+  RANNC_ASSIGN(const auto padding, numbers(flags.padding, "--padding-index"));
+  for (const auto& [table, row] : padding) {
+    if (std::floor(row) != row) return error(fmt::format("--padding-index {}={}: expected an integer", table, row));
+    lost.padding[table] = static_cast<int64_t>(row);
+  }
+  lost.stopped.insert(flags.stopped.begin(), flags.stopped.end());
+  lost.strict.insert(flags.strict.begin(), flags.strict.end());
+  return lost;
+}
+
+Result<passes::TrainingRequest> training_request(const TrainingFlags& flags) {
+  passes::TrainingRequest request;
+  for (const std::string& pattern : flags.batch_norms) {
+    if (pattern == kEveryBatchNorm) {
+      request.batch_norm = true;
+    } else {
+      request.batch_norms.insert(pattern);
+    }
+  }
+  request.momentum = flags.batch_norm_momentum;
+  RANNC_ASSIGN(request.dropout, numbers(flags.dropout, "--dropout"));
+  request.lost_dropout = flags.lost_dropout;
+  if (const auto fault = passes::fault_of(request)) return error(*fault);
+  return request;
+}
+
+Result<passes::PipelineOptions> pipeline_options(const CompileFlags& flags) {
+  passes::PipelineOptions pipeline;
+  if (!flags.loss.empty()) {
+    RANNC_ASSIGN(pipeline.losses, passes::parse_losses(flags.loss));
+  }
+  if (flags.dtype == "float32") pipeline.precision = ir::DType::kF32;
+  if (flags.dtype == "float64") pipeline.precision = ir::DType::kF64;
+  if (!flags.dtype.empty() && !pipeline.precision) {
+    return error(fmt::format("--dtype {}: expected float32 or float64", flags.dtype));
+  }
+  RANNC_ASSIGN(pipeline.lost, lost_gradients(flags));
+  RANNC_ASSIGN(pipeline.training, training_request(flags.training));
+  pipeline.sync_batch_norm = flags.sync_batch_norm;
+  pipeline.left_out.insert(flags.left_out.begin(), flags.left_out.end());
+  for (const auto& [patterns, kind] :
+       {std::pair(&flags.frozen, ir::ValueKind::kBuffer), std::pair(&flags.buffers, ir::ValueKind::kBuffer),
+        std::pair(&flags.trained, ir::ValueKind::kParameter)}) {
+    for (const std::string& pattern : *patterns) pipeline.stored.patterns.push_back({pattern, kind});
+  }
+  pipeline.stored.tied = flags.tied;
+  pipeline.stored.untied = flags.untied;
+  const bool trains = !flags.loss.empty() || !flags.loss_graph.empty();
+  using Merged = passes::StoredFacts::Merged;
+  pipeline.stored.merged = trains && !flags.merged_allowed ? Merged::kRefused : Merged::kAllowed;
+  RANNC_ASSIGN(const auto kinds, pairs(flags.kinds, "--kind"));
+  for (const auto& [name, kind] : kinds) {
+    if (kind == "parameter") {
+      pipeline.stored.kinds[name] = ir::ValueKind::kParameter;
+    } else if (kind == "buffer") {
+      pipeline.stored.kinds[name] = ir::ValueKind::kBuffer;
+    } else if (kind == "constant") {
+      pipeline.stored.kinds[name] = ir::ValueKind::kConstant;
+    } else {
+      return error(fmt::format("--kind {}={}: expected parameter, buffer or constant", name, kind));
+    }
+  }
+  return pipeline;
+}
+
+Result<frontend::ImportOptions> import_options(const CompileFlags& flags) {
+  frontend::ImportOptions import;
+  if (!flags.batch_symbol.empty()) import.batch_symbol = flags.batch_symbol;
+  for (const std::string& text : flags.same_symbol) {
+    RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
+    frontend::unite_symbols(import.same_symbol, symbols.begin()->first, symbols.begin()->second);
+  }
+  import.missing_weights = flags.without_weights;
+  import.inputs = flags.inputs;
+  import.outputs = flags.output_names;
+  import.max_trips = flags.max_trips;
+  RANNC_ASSIGN(const auto given, pairs(flags.input_values, "--input-value"));
+  for (const auto& [name, text] : given) {
+    const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;
+    RANNC_ASSIGN(import.input_values[name], number_of(name + "=" + text, number, "--input-value"));
+  }
+  return import;
+}
+
+}  // namespace
+
+Result<ir::Bindings> assumptions(const CompileFlags& flags) {
+  ir::Bindings bindings;
+  RANNC_ASSIGN(const auto given, pairs(flags.assume, "--assume"));
+  for (const auto& [symbol, text] : given) {
+    int64_t value = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status != std::errc() || end != text.data() + text.size() || value < 1) {
+      return error(fmt::format("--assume {}={}: expected a positive integer", symbol, text));
+    }
+    bindings[symbol] = value;
+  }
+  return bindings;
+}
+
+Result<ModelOptions> model_options(const CompileFlags& flags) {
+  ModelOptions options;
+  options.path = flags.model;
+  RANNC_ASSIGN(options.import, import_options(flags));
+  RANNC_ASSIGN(options.pipeline, pipeline_options(flags));
+  if (!flags.loss_graph.empty()) {
+    options.loss.emplace().file = flags.loss_graph;
+    RANNC_ASSIGN(options.loss->inputs, pairs(flags.loss_inputs, "--loss-input"));
+    RANNC_ASSIGN(options.loss->weights, numbers(flags.loss_weights, "--loss-weight"));
+  }
+  options.samples_in_file = flags.samples_in_file;
+  RANNC_ASSIGN(options.assume, assumptions(flags));
+  options.whole_mini_batch = flags.mini_batch.value_or(kMiniBatch);
+  options.weights = flags.weights;
+  options.partial_weights = flags.partial_weights;
+  options.passes = flags.passes;
+  return options;
+}
+
+Result<PlanRequest> model_plan_request(const CompileFlags& flags) {
+  RANNC_ASSIGN(PlanRequest request, plan_request(flags));
+  RANNC_ASSIGN(request.options.assume, assumptions(flags));
+  request.options.blocks = flags.blocks;
+  request.options.block_partitioner = flags.block_partitioner;
+  request.options.seed = flags.seed;
+  using Costs = PlanRequest::Costs;
+  request.costs = flags.costs == "measured"   ? Costs::kMeasured
+                  : flags.costs == "analytic" ? Costs::kAnalytic
+                                              : Costs::kDatabase;
+  request.database = flags.costs;
+  request.choose_kernels = flags.kernels == "measured";
+  return request;
+}
+
+Result<PreparedModel> prepare_model(const CompileFlags& flags, const CompileProgress& progress) {
+  RANNC_ASSIGN(const ModelOptions options, model_options(flags));
+  return prepare_model(options, progress);
+}
+
+Result<partition::PlanOptions> plan_options(const CompileFlags& flags, const PreparedModel& model,
+                                            const CompileProgress& progress) {
+  RANNC_ASSIGN(const PlanRequest request, model_plan_request(flags));
+  return plan_options(request, model, progress);
 }
 
 }  // namespace rannc::tools

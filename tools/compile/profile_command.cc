@@ -17,6 +17,7 @@
 #include "partition/stages/judge/judge.h"
 #include "tools/common/stop.h"
 #include "tools/compile/placement_split.h"
+#include "tools/compile/profile_plan.h"
 #include "tools/compile/stage_report.h"
 
 namespace rannc::tools {
@@ -36,11 +37,11 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Result<void> write_output(const std::string& path, const std::string& text, bool replace) {
-  if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; --replace writes over it");
+  if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; use --replace to overwrite it");
   return write_file(path, text);
 }
 
-bool is_placement(const ProfileCommand& command) { return fs::path(command.request.file).extension() == ".json"; }
+bool is_placement(const ProfileCommand& command) { return fs::path(command.file).extension() == ".json"; }
 
 std::string print_blocks(const ProfileTask& task, const StagePlan& plan) {
   const partition::StageProblem& problem = task.problem;
@@ -73,13 +74,14 @@ Result<std::string> print_rows(const ProfileTask& task, const StagePlan& plan) {
   return text + ir::print_schedule(rows);
 }
 
-/// One clear answer where there is no plan; with --explain the remedies too.
-Diagnostic refused(const ProfileCommand& command, const ProfileTask& task, const partition::Infeasible& none) {
+/// Returns the error if there is no plan; with --explain, adds remedies.
+Diagnostic refused(const ProfileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
+                   const partition::Infeasible& none) {
   Diagnostic failure = no_plan(none);
-  failure.where.file = command.request.file;
-  for (std::string& cause : causes(task, command.request.demands)) failure.notes.push_back({{}, std::move(cause)});
+  failure.where.file = command.file;
+  for (std::string& cause : causes(task, options)) failure.notes.push_back({{}, std::move(cause)});
   if (!command.explain) return failure;
-  const auto planner = demanded_planner(command.request.demands);
+  const auto planner = requested_planner(options);
   const std::string_view objective = partition::objective_name(task.problem.objective);
   for (const partition::Remedy& remedy : partition::try_remedies(*planner, task.problem)) {
     failure.notes.push_back({{},
@@ -90,9 +92,8 @@ Diagnostic refused(const ProfileCommand& command, const ProfileTask& task, const
   return failure;
 }
 
-Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, const StagePlan& plan,
-                       const SearchReport& report) {
-  const ProfileRequest& request = command.request;
+Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
+                       const StagePlan& plan, const SearchReport& report) {
   if (!command.output.empty()) {
     const bool graph = fs::path(command.output).extension() == ".txt";
     RANNC_TRY(write_output(command.output,
@@ -108,15 +109,15 @@ Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, c
   }
   if (command.summary == "json") {
     auto json = stage_plan_json(task.problem, plan, report);
-    json["file"] = request.file;
+    json["file"] = command.file;
     json["cluster"] = task.problem.cluster.name;
     json["devices"] = task.problem.cluster.size();
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else if (command.emit.empty()) {
-    fmt::print("{}: {}", request.file, stage_plan_text(task.problem, plan, task.block_names));
+    fmt::print("{}: {}", command.file, stage_plan_text(task.problem, plan, task.block_names));
   }
   if (command.explain) {
-    const auto planner = demanded_planner(request.demands);
+    const auto planner = requested_planner(options);
     const auto remedies =
         report.stopped ? std::vector<partition::Remedy>{} : partition::try_remedies(*planner, task.problem);
     fmt::print("{}", partition::explain(plan, remedies, task.block_names));
@@ -128,46 +129,47 @@ Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, c
 }
 
 Result<void> run_pipedream(const ProfileCommand& command, const std::string& text) {
-  const ProfileRequest& request = command.request;
+  ProfileRequest request{command.file, command.profile_batch, {}};
+  RANNC_ASSIGN(request.plan, plan_request(command.plan));
+  const partition::PlanOptions& options = request.plan.options;
   RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
-  SearchStop stop(request.demands.time_limit_ns);
-  auto outcome = plan_profile(task, request.demands, stop.token());
+  SearchStop stop(command.plan.time_limit_ns);
+  auto outcome = plan_profile(task, options, stop.token());
   SearchReport report{stop.seconds(), task.warnings, stop.stopped()};
   const std::string ended = stop.end();
   if (!outcome.ok()) {
     Diagnostic failure = outcome.diagnostic();
-    if (failure.where.file.empty()) failure.where.file = request.file;
+    if (failure.where.file.empty()) failure.where.file = command.file;
     return failure;
   }
-  if (const auto* none = std::get_if<partition::Infeasible>(&*outcome)) return refused(command, task, *none);
+  if (const auto* none = std::get_if<partition::Infeasible>(&*outcome)) return refused(command, options, task, *none);
   const StagePlan& plan = std::get<StagePlan>(*outcome);
   for (std::string& warning : warnings_of(plan)) report.warnings.push_back(std::move(warning));
   if (!ended.empty()) report.warnings.push_back(ended);
   print_warnings(report.warnings);
-  return show_plan(command, task, plan, report);
+  return show_plan(command, options, task, plan, report);
 }
 
 Result<void> run_placement(const ProfileCommand& command, const std::string& text) {
-  const PlanDemands& demands = command.request.demands;
-  const SplitRequest request{command.request.file, demands.devices, demands.memory_bytes, command.exact};
-  SearchStop stop(demands.time_limit_ns);
+  const SplitRequest request{command.file, command.plan.devices, command.plan.memory_bytes, command.exact};
+  SearchStop stop(command.plan.time_limit_ns);
   auto found = split_placement(text, request, stop.token());
   const std::string ended = stop.end();
   if (!found.ok()) return found.diagnostic();
   SplitAnswer& answer = *found;
   if (!ended.empty()) answer.warnings.push_back(ended);
   if (!answer.result.device_of) {
-    return error({request.file, 0, 0, {}}, "there is no split: " + answer.result.reason);
+    return error({command.file, 0, 0, {}}, "there is no split: " + answer.result.reason);
   }
   print_warnings(answer.warnings);
   if (!command.output.empty()) RANNC_TRY(write_output(command.output, split_file(answer), command.replace));
   if (command.emit == "plan") fmt::print("{}", split_file(answer));
   if (command.summary == "json") {
     auto json = split_summary(answer);
-    json["file"] = request.file;
+    json["file"] = command.file;
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else if (command.emit.empty()) {
-    fmt::print("{}: {}", request.file, split_text(answer));
+    fmt::print("{}: {}", command.file, split_text(answer));
   }
   if (command.explain) fmt::print("{}", explain_split(answer, request));
   return {};
@@ -192,20 +194,20 @@ Result<void> check_profile_command(const ProfileCommand& command) {
       placement ? std::set<std::string>{"", "plan"} : std::set<std::string>{"", "blocks", "plan", "schedule"};
   if (!forms.contains(command.emit)) {
     return error(fmt::format("--emit {}: a profile has {}", command.emit,
-                             placement ? "a plan alone" : "blocks, plan and schedule, but no model and no bundle"));
+                             placement ? "only a plan" : "blocks, plan and schedule, but no model and no bundle"));
   }
   if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
-  for (const std::string& schedule : command.request.demands.schedules) {
+  for (const std::string& schedule : command.plan.schedules) {
     const partition::ScheduleFamily* family = partition::find_schedule(schedule);
     if (family != nullptr && family->chosen_by_auto) continue;
-    return error(fmt::format("--schedule {}: profiles are planned under {}", schedule,
+    return error(fmt::format("--schedule {}: profiles support only {}", schedule,
                              fmt::join(partition::schedules_of_auto(), ", ")));
   }
   return {};
 }
 
 Result<void> run_profile_command(const ProfileCommand& command) {
-  RANNC_ASSIGN(const std::string text, read_file(command.request.file));
+  RANNC_ASSIGN(const std::string text, read_file(command.file));
   return is_placement(command) ? run_placement(command, text) : run_pipedream(command, text);
 }
 

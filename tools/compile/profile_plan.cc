@@ -8,7 +8,6 @@
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/problem/profile_problem.h"
-#include "partition/stages/registry.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
@@ -19,13 +18,13 @@ using partition::PipedreamProfile;
 using partition::StagePlan;
 using partition::StageProblem;
 
-/// Says of which file something is, where the library did not know.
+/// Adds the file to a diagnostic that lacks it.
 Diagnostic in_file(Diagnostic failure, const std::string& file) {
   if (failure.where.file.empty()) failure.where.file = file;
   return failure;
 }
 
-/// A warning where edges do not join all nodes; such a graph can be planned, but seldom is what was meant.
+/// Warns if the graph is not connected. Such a graph can be planned, but is rarely intended.
 std::vector<std::string> parts_of(const PipedreamProfile& profile) {
   std::vector<uint32_t> root(profile.nodes.size());
   std::iota(root.begin(), root.end(), 0);
@@ -44,15 +43,15 @@ std::vector<std::string> parts_of(const PipedreamProfile& profile) {
     if (++parts == 2) second = profile.nodes[node].name;
   }
   if (parts < 2) return {};
-  return {fmt::format("the graph falls into {} parts that no edge joins; node '{}' begins the second", parts, second)};
+  return {fmt::format("the graph has {} unconnected parts; the second one begins at node '{}'", parts, second)};
 }
 
-partition::InFlight discipline_of(const PlanDemands& demands) {
-  const auto* family = demands.schedules.size() == 1 ? partition::find_schedule(demands.schedules.front()) : nullptr;
+partition::InFlight discipline_of(const partition::PlanOptions& options) {
+  const partition::ScheduleFamily* family = partition::find_schedule(options.schedule);
   return family == nullptr ? partition::InFlight::kOneFOneB : family->assumed;
 }
 
-Result<void> add_demands_to(ProfileTask& task, const PlanDemands& demands) {
+Result<void> add_named_tasks(ProfileTask& task, const PlanRequest& request) {
   std::vector<AtomName> names;
   std::vector<uint32_t> itself(task.problem.blocks);
   std::iota(itself.begin(), itself.end(), 0);
@@ -61,93 +60,75 @@ Result<void> add_demands_to(ProfileTask& task, const PlanDemands& demands) {
     names.push_back({node.name, block});
     names.push_back({node.description, block});
   }
-  RANNC_ASSIGN(const partition::AtomDemands named, named_demands(demands, names));
-  task.problem.constraints = demanded_constraints(demands);
+  RANNC_ASSIGN(const partition::AtomDemands named, named_demands(request, names));
   return partition::add_demands(
       named, itself, [&](uint32_t block) { return task.block_names[block]; }, task.problem.constraints);
 }
 
-/// The plan under the schedule that is demanded, with its simulated step, and what stages then take and hold.
+/// Returns the plan under the requested schedule, with its simulated step and the resulting times and memory of stages.
 void simulate_plan(const StageProblem& problem, const std::string& schedule, StagePlan& plan) {
   StagePlan judged = plan;
   judged.schedule = schedule;
   judged.warm_up.clear();
   partition::PlanJudge judge(problem);
-  std::string why;
-  if (!judge.judge(judged, &why) || !judge.finish(judged, &why)) {
-    plan.notes.push_back(fmt::format("under schedule {} the plan does not hold: {}", schedule, why));
+  partition::JudgedPlan found = judge.judge(std::move(judged));
+  if (found) found = judge.judge_by_device(*std::move(found));
+  if (!found) {
+    plan.notes.push_back(fmt::format("under schedule {} the plan does not hold: {}", schedule, found.why()));
     return;
   }
-  if (plan.objective_name == judged.objective_name) plan.objective = judged.objective;
-  plan.schedule = judged.schedule;
+  if (plan.objective_name == found->objective_name) plan.objective = found->objective;
+  plan.schedule = found->schedule;
   plan.warm_up.clear();
-  plan.step_ns = judged.step_ns;
-  plan.stages = std::move(judged.stages);
+  plan.step_ns = found->step_ns;
+  plan.stages = found->stages;
 }
 
 }  // namespace
 
-std::unique_ptr<partition::StagePlanner> demanded_planner(const PlanDemands& demands) {
-  return demands.planner == "auto" ? partition::auto_planner(demanded_search(demands))
-                                   : partition::make_planner(demands.planner);
-}
-
 Result<ProfileTask> read_profile_task(std::string_view text, const ProfileRequest& request) {
-  const PlanDemands& demands = request.demands;
+  const partition::PlanOptions& plan = request.plan.options;
+  const uint32_t mini_batch = request.plan.mini_batch.value_or(kMiniBatch);
   ProfileTask task;
   RANNC_ASSIGN(task.profile, partition::read_pipedream(text, request.file));
-  RANNC_ASSIGN(const partition::Cluster cluster, demanded_cluster(demands));
   const std::optional<uint64_t> samples =
       request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
-  const partition::ProfileProblemOptions options{samples.value_or(1), demands.mini_batch.value_or(kMiniBatch),
-                                                 static_cast<double>(demanded_optimizer(demands).states()), false};
+  const partition::ProfileProblemOptions options{samples.value_or(1), mini_batch,
+                                                 static_cast<double>(plan.optimizer_states), false};
   auto order = partition::profile_order(task.profile, options.keep_input);
   if (!order.ok()) return in_file(order.diagnostic(), request.file);
   task.node_of_block = *std::move(order);
-  auto problem = partition::profile_problem(task.profile, cluster, options);
+  auto problem = partition::profile_problem(task.profile, plan.cluster, options);
   if (!problem.ok()) return in_file(problem.diagnostic(), request.file);
   task.problem = *std::move(problem);
-  task.problem.micro_batches = demands.micro_batches;
-  task.problem.objective = demanded_objective(demands);
-  task.problem.time_limit_ns = demands.step_limit_ns;
-  task.problem.recompute = demanded_recompute(demands);
-  task.problem.in_flight = discipline_of(demands);
+  static_cast<partition::PlanDemands&>(task.problem) = plan;
+  task.problem.mini_batch = mini_batch;
+  task.problem.in_flight = discipline_of(plan);
   for (const uint32_t node : task.node_of_block) {
     task.block_names.push_back(task.profile.nodes[node].name + " " + task.profile.nodes[node].description);
   }
-  if (const auto added = add_demands_to(task, demands); !added.ok()) return in_file(added.diagnostic(), request.file);
+  if (const auto added = add_named_tasks(task, request.plan); !added.ok())
+    return in_file(added.diagnostic(), request.file);
   task.warnings = parts_of(task.profile);
-  if (!samples && demands.mini_batch.value_or(kMiniBatch) > 1 &&
-      task.problem.objective != partition::Objective::kLargestLoad) {
+  if (!samples && mini_batch > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
     task.warnings.push_back(
-        "the file's name does not say at how many samples it was measured (pbs-N): its times are taken as those of "
-        "one; "
-        "--profile-batch says otherwise");
+        "the file's name does not contain its number of samples (pbs-N): times are assumed to be for one sample; use "
+        "--profile-batch to specify it");
   }
   return task;
 }
 
-Result<partition::StageOutcome> plan_profile(const ProfileTask& task, const PlanDemands& demands,
+Result<partition::StageOutcome> plan_profile(const ProfileTask& task, const partition::PlanOptions& options,
                                              std::stop_token stop) {
-  RANNC_ASSIGN(partition::StageOutcome outcome, demanded_planner(demands)->plan(task.problem, std::move(stop)));
+  RANNC_ASSIGN(partition::StageOutcome outcome, requested_planner(options)->plan(task.problem, std::move(stop)));
   auto* plan = std::get_if<StagePlan>(&outcome);
-  if (plan == nullptr || demands.planner == "auto") return outcome;
-  const std::string schedule = demands.schedules.empty() ? plan->schedule : demands.schedules.front();
+  if (plan == nullptr || options.planner == "auto") return outcome;
+  const std::string schedule = options.schedule.empty() ? plan->schedule : options.schedule;
   if (plan->step_ns == 0 || plan->schedule != schedule) simulate_plan(task.problem, schedule, *plan);
   return outcome;
 }
 
-Diagnostic no_plan(const partition::Infeasible& none) {
-  Diagnostic failure = error("there is no plan: " + none.reason);
-  if (none.missing_bytes > 0) {
-    failure.notes.push_back(
-        {{}, fmt::format("the best that was found misses the memory limit by {}", bytes(none.missing_bytes))});
-  }
-  if (!none.help.empty()) failure.notes.push_back({{}, "what would help: " + none.help});
-  return failure;
-}
-
-std::vector<std::string> causes(const ProfileTask& task, const PlanDemands& demands) {
+std::vector<std::string> causes(const ProfileTask& task, const partition::PlanOptions& options) {
   const StageProblem& problem = task.problem;
   std::vector<std::string> found;
   double most = 0;
@@ -159,7 +140,7 @@ std::vector<std::string> causes(const ProfileTask& task, const PlanDemands& dema
     const double held = partition::trained_bytes(problem, b);
     if (held <= most) continue;
     found.push_back(
-        fmt::format("task '{}' alone holds {} of parameters, gradients and optimizer state, {} more than any "
+        fmt::format("task '{}' alone needs {} for parameters, gradients and optimizer state, {} more than any "
                     "device offers",
                     task.block_names[b], bytes(held), bytes(held - most)));
     break;
@@ -168,11 +149,11 @@ std::vector<std::string> causes(const ProfileTask& task, const PlanDemands& dema
   StageProblem unhurried = problem;
   unhurried.time_limit_ns.reset();
   unhurried.objective = partition::Objective::kStepTime;
-  const auto outcome = demanded_planner(demands)->plan(unhurried);
+  const auto outcome = requested_planner(options)->plan(unhurried);
   const auto* plan = outcome.ok() ? std::get_if<StagePlan>(&*outcome) : nullptr;
   if (plan != nullptr) {
-    found.push_back(fmt::format("the fastest plan that was found takes {}, --step-limit allows {}",
-                                duration(plan->step_ns), duration(*problem.time_limit_ns)));
+    found.push_back(fmt::format("the fastest plan found takes {}, but --step-limit allows {}", duration(plan->step_ns),
+                                duration(*problem.time_limit_ns)));
   }
   return found;
 }

@@ -1,4 +1,4 @@
-// rannc-compile: plans a model for a cluster and writes a bundle; plans published profiles.
+// rannc-compile: plans models and published profiles for a cluster.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using rannc::partition::PlannedModel;
 namespace tools = rannc::tools;
 
 struct Flags {
-  tools::CompileOptions compile;
+  tools::CompileFlags compile;
   std::string output;
   std::string emit = "bundle";
   std::string summary;
@@ -46,18 +46,20 @@ struct Flags {
   std::vector<std::string> libraries;
 };
 
-// Flags that apply to a published profile, besides what is required of its plan (`add_demand_flags`). All others are of
+// Flags that apply to a published profile, besides what is required of its plan (`add_plan_flags`). All others are of
 // models.
 constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",        "--emit",  "--summary", "--explain",
                                             "--replace", "--profile-batch", "--exact", "--help",    "--list"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
-// All that a placement graph uses; the file says the rest.
+// Flags that apply to a placement graph; the file specifies the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
                                        "--devices", "--memory", "--time-limit", "--exact",   "--help"};
 
 tools::ProfileCommand profile_command(const Flags& flags) {
   tools::ProfileCommand command;
-  command.request = {flags.compile.model, flags.profile_batch, flags.compile};
+  command.file = flags.compile.model;
+  command.profile_batch = flags.profile_batch;
+  command.plan = flags.compile;
   command.exact = flags.exact;
   command.emit = flags.emit == "bundle" ? "" : flags.emit;
   command.summary = flags.summary;
@@ -71,7 +73,7 @@ void refuse_without(const CLI::App& app, const std::string& flag, const char* wh
   if (app.get_option(flag)->count() == 0) throw CLI::ValidationError(fmt::format("{} is missing: {}", flag, why));
 }
 
-// What the flags contradict, without a look at any file. [usage]
+// Rejects contradictory flags without reading any file. [usage]
 void check(const CLI::App& app, Flags& flags) {
   const bool profile = tools::is_profile(flags.compile.model);
   const bool split = profile && std::filesystem::path(flags.compile.model).extension() == ".json";
@@ -81,31 +83,31 @@ void check(const CLI::App& app, Flags& flags) {
   };
   if (profile) {
     CLI::App demands;
-    tools::PlanDemands unused;
-    tools::add_demand_flags(demands, unused);
+    tools::PlanFlags unused;
+    tools::add_plan_flags(demands, unused);
     for (const CLI::Option* option : app.get_options()) {
       const bool applies = std::any_of(std::begin(kFlagsOfProfiles), std::end(kFlagsOfProfiles),
                                        [&](const char* flag) { return option->check_name(flag); });
       if (!applies && demands.get_option_no_throw(option->get_name()) == nullptr) {
-        refuse(option->get_name(), "a profile, no model");
+        refuse(option->get_name(), "a profile, not a model");
       }
     }
     if (app.get_option("--emit")->count() > 0 && flags.emit == "bundle")
-      refuse("--emit", "a profile: it has no bundle");
+      refuse("--emit", "a profile, which has no bundle");
   } else {
-    for (const char* flag : kProfileFlags) refuse(flag, "no profile");
+    for (const char* flag : kProfileFlags) refuse(flag, "not a profile");
   }
   for (const CLI::Option* option : app.get_options()) {
     const bool respected = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
                                        [&](const char* flag) { return option->check_name(flag); });
-    if (split && !respected) refuse(option->get_name(), "a placement graph, which says this itself");
+    if (split && !respected) refuse(option->get_name(), "a placement graph, which specifies this itself");
   }
   if (flags.emit == "onnx") {
-    refuse_without(app, "--weights", "--emit onnx writes the model again with other numbers");
-    refuse_without(app, "--output", "--emit onnx does not write over the model");
-    if (std::filesystem::path(flags.compile.model).extension() == ".rir") refuse("--emit", "no ONNX file");
+    refuse_without(app, "--weights", "--emit onnx writes a copy of the model with other weights");
+    refuse_without(app, "--output", "--emit onnx does not overwrite the model");
+    if (std::filesystem::path(flags.compile.model).extension() == ".rir") refuse("--emit", "not an ONNX file");
   }
-  if (const auto checked = tools::check_demands(flags.compile); !checked.ok()) {
+  if (const auto checked = tools::check_plan_flags(flags.compile); !checked.ok()) {
     throw CLI::ValidationError(checked.diagnostic().message);
   }
   if (!profile) return;
@@ -132,21 +134,21 @@ tools::CompileProgress progress(tools::StatusLine& status) {
   return progress;
 }
 
-// What a plan's objective, bound and gap hold for.
+// Describes the prices that a plan's objective, bound and gap refer to.
 std::string prices(const Flags& flags) {
   if (flags.compile.costs == "measured") return "times of tasks measured one by one";
   if (flags.compile.costs == "analytic") return "prices estimated from the cluster's rates";
   return "prices of " + flags.compile.costs;
 }
 
-// What --emit asks for: to the file of -o, else alone on standard output.
+// Writes the output of --emit to the file of -o, else to standard output without anything else.
 Result<void> emit(const Flags& flags, const std::string& text) {
   if (flags.output.empty()) {
     fmt::print("{}", text);
     return {};
   }
   if (!flags.replace && std::filesystem::exists(flags.output))
-    return rannc::error({flags.output, 0, 0, {}}, "exists already; --replace writes over it");
+    return rannc::error({flags.output, 0, 0, {}}, "exists already; use --replace to overwrite it");
   return rannc::write_file(flags.output, text);
 }
 
@@ -154,7 +156,7 @@ Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
   if (flags.emit == "backward") {
     if (model.graph.losses().empty()) {
       return rannc::error({flags.compile.model, 0, 0, {}}, "there is no loss to differentiate")
-          .note("--loss says one, as in --loss 'cross_entropy(output=NAME)'");
+          .note("specify one, such as --loss 'cross_entropy(output=NAME)'");
     }
     RANNC_ASSIGN(const rannc::ir::Joint joint, rannc::passes::differentiate(model.graph));
     return emit(flags, rannc::ir::print(joint));
@@ -163,10 +165,10 @@ Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
               flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
 }
 
-// Before any plan: of the model's file and its weights alone.
+// Needs only the model's file and its weights, no plan.
 Result<void> emit_onnx(const Flags& flags) {
-  RANNC_ASSIGN(const std::vector<std::string> lines,
-               tools::copy_with_weights(flags.compile, flags.output, flags.replace));
+  RANNC_ASSIGN(const tools::ModelOptions options, tools::model_options(flags.compile));
+  RANNC_ASSIGN(const std::vector<std::string> lines, tools::copy_with_weights(options, flags.output, flags.replace));
   for (const std::string& line : lines) fmt::print(stderr, "{}\n", line);
   fmt::print("wrote {}\n", flags.output);
   return {};
@@ -185,10 +187,11 @@ Result<void> compile(const Flags& flags) {
   fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
   RANNC_ASSIGN(const std::string calls, tools::foreign_calls(model.graph));
   fmt::print(stderr, "{}", calls);
-  auto options = tools::plan_with_kernels(flags.compile, model, watcher);
+  RANNC_ASSIGN(const tools::PlanRequest request, tools::model_plan_request(flags.compile));
+  auto options = tools::plan_with_kernels(request, model, watcher);
   status.clear();
   if (!options.ok()) return options.diagnostic();
-  status.show("searching for a plan; Ctrl-C takes the best so far");
+  status.show("searching for a plan; Ctrl-C continues with the best so far");
   tools::SearchStop stop(flags.compile.time_limit_ns);
   options->stop = stop.token();
   auto outcome = tools::plan_prepared(model, *options);
@@ -204,7 +207,7 @@ Result<void> compile(const Flags& flags) {
   PlannedModel planned = *std::move(outcome);
   report.warnings = tools::warnings_of(planned.stages);
   if (!ended.empty()) report.warnings.push_back(ended);
-  tools::print_warnings(report.warnings);  // the report of the model has the others
+  tools::print_warnings(report.warnings);  // the model report has the other warnings
   report.warnings.insert(report.warnings.begin(), model.warnings.begin(), model.warnings.end());
   for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
@@ -226,16 +229,16 @@ Result<void> compile(const Flags& flags) {
     fmt::print("{}", tools::summary_text(planned, report));
   }
   if (flags.explain) {
-    status.show("looking for what would help");
+    status.show("looking for improvements");
     const std::string text = tools::explain(planned, *options, report);
     status.clear();
-    // What machines read is alone on standard output.
+    // Machine-readable output is alone on standard output.
     fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
   }
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);
   if (!planned.plan.training) {
-    fmt::print("it has no loss: `rannc-run {} --data FILE.safetensors` evaluates it; {}\n", output,
+    fmt::print("the bundle has no loss: `rannc-run {} --data FILE.safetensors` evaluates it; {}\n", output,
                tools::how_to_train(planned.plan));
   }
   return {};
@@ -244,7 +247,7 @@ Result<void> compile(const Flags& flags) {
 }  // namespace
 
 int rannc::tools::compile_main(int argc, char** argv) {
-  CLI::App app("Plans a model for a cluster and writes a bundle that rannc-run trains, or plans a published profile.",
+  CLI::App app("Plans a model for a cluster and writes a bundle for rannc-run, or plans a published profile.",
                "rannc-compile");
   Flags flags;
   app.add_option("model", flags.compile.model,
@@ -254,21 +257,23 @@ int rannc::tools::compile_main(int argc, char** argv) {
       ->required();
   app.add_option(
       "-o,--output", flags.output,
-      "bundle to write (default: the model's name with .rannc), or the file for what --emit prints; of a profile: plan "
+      "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
       "(.json) or staged profile (.txt)");
-  app.add_option("--emit", flags.emit,
-                 "stop and print: graph, atoms, backward, blocks, plan or schedule; onnx: write the model again, with "
-                 "the numbers "
-                 "of --weights")
+  app.add_option(
+         "--emit", flags.emit,
+         "stop and print: graph, atoms, backward, blocks, plan or schedule; onnx: write a copy of the model with "
+         "the values of --weights")
       ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle", "onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
-  app.add_flag("--explain", flags.explain, "say why this plan, and why others lost");
-  app.add_flag("--verbose", flags.verbose, "say everything that was recovered or changed of a model, with its place");
-  app.add_flag("--replace", flags.replace, "write over a bundle that is there");
-  app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages for the predicted step time");
-  app.add_option("--profile-batch", flags.profile_batch, "samples at which a profile was measured (default: its pbs-N)")
+  app.add_flag("--explain", flags.explain, "explain why this plan was chosen and why others lost");
+  app.add_flag("--verbose", flags.verbose,
+               "report everything that was recovered or changed in a model, with its location");
+  app.add_flag("--replace", flags.replace, "overwrite an existing output");
+  app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages to predict the step time");
+  app.add_option("--profile-batch", flags.profile_batch,
+                 "number of samples at which a profile was measured (default: pbs-N in its name)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
   tools::add_list_flag(app);
@@ -283,7 +288,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"
       "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
-  tools::add_plan_flags(app, flags.compile);
+  tools::add_model_plan_flags(app, flags.compile);
   app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));

@@ -1,4 +1,4 @@
-/// The way of a model from file to plan, as the command-line tools walk it.
+/// Compiles a model: reads it, prepares it, plans it.
 #pragma once
 
 #include <map>
@@ -9,62 +9,28 @@
 #include <variant>
 #include <vector>
 
+#include "frontend/import.h"
 #include "ir/plan/plan.h"
 #include "partition/model/plan_model.h"
+#include "passes/loss/join_loss.h"
 #include "passes/manager.h"
 #include "passes/pipeline.h"
-#include "tools/compiler/demands.h"
+#include "tools/compiler/plan_request.h"
 
 namespace rannc::tools {
 
-/// What `--train-batch-norm` without a pattern is in `TrainingFlags`.
-constexpr std::string_view kEveryBatchNorm = "true";
-
-/// Flags about what an export for inference lost: `passes::TrainingRequest` as they are spelled.
-struct TrainingFlags {
-  std::vector<std::string> batch_norms;  ///< patterns; `kEveryBatchNorm`: all that are nodes
-  std::optional<double> batch_norm_momentum;
-  std::vector<std::string> dropout;  ///< `pattern=0.1`
-  bool lost_dropout = false;
-};
-
-/// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
-struct CompileOptions : PlanDemands {
-  std::string model;                                  ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
-  std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`: of PyTorch's files, in order
-  std::vector<std::string> output_names;              ///< of PyTorch's files, in order
-  std::string loss;                                   ///< of `passes::parse_losses`; empty: for inference
-  std::string dtype;                                  ///< `float32`, `float64`; empty: as the file has it
-  std::string batch_symbol;                           ///< empty: found by the frontend
-  std::vector<std::string> same_symbol;               ///< `s53=s70`
-  std::vector<std::string> input_values;              ///< `use_cache_branch=false`: inputs that never change
-  std::optional<int64_t> max_trips;                   ///< of loops whose number of trips depends on data
-  std::optional<int64_t> samples_in_file;             ///< for which a file without a batch symbol was made
-  std::vector<std::string> assume;                    ///< `sequence=128`
-  std::vector<std::string> kinds;                     ///< `name=parameter|buffer|constant`
-  std::vector<std::string> frozen, buffers, trained;  ///< patterns of names; what is trained counts last
-  std::vector<std::string> tied, untied;              ///< patterns of names
-  bool merged_allowed = false;                        ///< parameters that the exporter made one are trained as one
-  std::string loss_graph;                             ///< ONNX file whose outputs are added to the loss; empty: none
-  std::vector<std::string> loss_inputs;               ///< `input=output`: what of the model an input of the loss is
-  std::vector<std::string> loss_weights;              ///< `output=0.5`: of the loss's outputs
-  std::vector<std::string> padding;                   ///< `table=0`: a row that takes no gradient
-  std::vector<std::string> stopped;                   ///< values through which no gradient flows
-  std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
-  TrainingFlags training;
-  bool sync_batch_norm = false;       ///< batch normalisations are over all replicas of their stage
-  std::vector<std::string> left_out;  ///< of `passes::optional_passes`
-  std::string weights;                ///< .safetensors under the names of state_dict; empty: the file's numbers
-  bool partial_weights = false;       ///< names may be missing there, or unexpected
-  bool without_weights = false;       ///< weight files may be absent: enough to plan, not to train
+/// How a model is read and prepared.
+struct ModelOptions {
+  std::string path;                        ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
+  frontend::ImportOptions import;          ///< `whole` and `required` are set by `prepare_model`
+  passes::PipelineOptions pipeline;        ///< facts of the file are added by `prepare_model`
+  std::optional<passes::LossGraph> loss;   ///< a loss in a file of its own, whose inputs are outputs of the model
+  std::optional<int64_t> samples_in_file;  ///< static batch size that inputs do not show
+  ir::Bindings assume;                     ///< values of symbols other than the batch
+  uint32_t whole_mini_batch = kMiniBatch;  ///< samples, if mini-batches cannot be divided
+  std::string weights;                     ///< .safetensors with names of state_dict; empty: those of the model file
+  bool partial_weights = false;            ///< names may be missing or unexpected there
   passes::ManagerOptions passes;
-  bool time_passes = false;
-
-  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database's file
-  std::string kernels = "measured";  ///< chosen by `costs` where these are times, or `default`: LibTorch chooses
-  std::string block_partitioner = "rannc";
-  uint32_t blocks = 32;
-  uint64_t seed = 0;
 };
 
 /// A model as its file has it.
@@ -105,26 +71,20 @@ struct CompileProgress {
 
 /// Reads and prepares a model. On a failure that is ours the reproducer is written beside the working folder's
 /// `rannc-reproducer.rir` and named in a note.
-Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress = {});
+Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress = {});
 
 /// Writes a copy of an ONNX model with the numbers of `weights`. Of the options those about stored tensors count.
 /// Returns lines for people: what was replaced, what was warned of.
-Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace);
+Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, const std::string& to, bool replace);
 
-/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so.
-Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+/// Completes the request for a model: mini-batch, tasks by name, costs. Measures this machine for `Costs::kMeasured`.
+Result<partition::PlanOptions> plan_options(const PlanRequest& request, const PreparedModel& model,
                                             const CompileProgress& progress = {});
-/// The same, and gives the model the kernels that times speak for, unless `kernels` says otherwise.
-Result<partition::PlanOptions> plan_with_kernels(const CompileOptions& options, PreparedModel& model,
+/// Likewise; if `request.choose_kernels`, also gives the model the fastest kernels.
+Result<partition::PlanOptions> plan_with_kernels(const PlanRequest& request, PreparedModel& model,
                                                  const CompileProgress& progress = {});
 
-/// Both and the planner. An infeasible problem is a diagnostic here, with what is missing and what would help.
+/// Runs the planner. An infeasible problem is a diagnostic with the missing memory and remedies.
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options);
-
-/// The values of `--assume`.
-Result<ir::Bindings> assumptions(const CompileOptions& options);
-
-/// `a=b` pairs of a flag; an error names the flag and the text.
-Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag);
 
 }  // namespace rannc::tools

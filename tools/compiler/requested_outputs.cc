@@ -6,28 +6,23 @@
 #include <algorithm>
 #include <optional>
 
-#include "frontend/onnx/import.h"
-#include "frontend/torchscript/import.h"
+#include "frontend/read_model.h"
 #include "ir/plan/fixed_samples.h"
 #include "passes/loss/attach_loss.h"
-#include "tools/compiler/model_format.h"
 
 namespace rannc::tools {
 
-Result<std::vector<std::string>> asked_outputs(const CompileOptions& options,
-                                               const std::vector<passes::LossSpec>& losses) {
+Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options) {
   std::vector<std::string> names;
-  for (const passes::LossSpec& loss : losses) {
+  for (const passes::LossSpec& loss : options.pipeline.losses) {
     if (loss.output.empty()) return std::vector<std::string>{};
     names.push_back(loss.output);
   }
-  if (options.loss_graph.empty()) return names;
-  const bool of_torch = is_of_torch(model_format(options.loss_graph));
-  const auto loss = of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph);
-  if (!loss.ok()) return std::vector<std::string>{};  // whoever joins it to the model says why, or reads it whole
+  if (!options.loss) return names;
+  const auto loss = frontend::read_model(options.loss->file);
+  if (!loss.ok()) return std::vector<std::string>{};  // the error is reported where the loss joins the model
   for (const ValueId input : loss->graph.inputs()) names.emplace_back(loss->graph.value(input).name);
-  RANNC_ASSIGN(const auto renamed, pairs(options.loss_inputs, "--loss-input"));
-  for (const auto& [input, output] : renamed) names.push_back(output);
+  for (const auto& [input, output] : options.loss->inputs) names.push_back(output);
   return names;
 }
 

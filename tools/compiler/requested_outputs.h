@@ -12,10 +12,9 @@
 
 namespace rannc::tools {
 
-/// Names of outputs that the losses of `options` may read, for the reader of the model's file. None: all are needed, as
-/// of a model without a loss, or of a loss that names no output.
-Result<std::vector<std::string>> asked_outputs(const CompileOptions& options,
-                                               const std::vector<passes::LossSpec>& losses);
+/// Returns the names of outputs that the losses of `options` may read. Empty: all outputs are required, since there is
+/// no loss, or a loss names no output.
+Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options);
 
 /// A model's graph and what its passes say of it.
 struct Passed {

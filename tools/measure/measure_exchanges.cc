@@ -5,8 +5,8 @@
 
 #include "runtime/measure/measure_links.h"
 #include "runtime/transport/transports.h"
+#include "tools/common/launcher.h"
 #include "tools/measure/measure.h"
-#include "tools/run/launcher.h"
 
 namespace rannc::tools {
 
@@ -25,7 +25,7 @@ Times between_threads(const runtime::TransportKind& transport, const runtime::Ex
       plan, [&](uint32_t device) -> Result<std::unique_ptr<runtime::Transport>> { return std::move(ends[device]); });
 }
 
-// Each end is joined by a thread of its own, as if by a process.
+// Each end joins from its own thread, as a process would.
 Times between_processes(const runtime::TransportKind& transport, const runtime::ExchangePlan& plan) {
   runtime::Rendezvous where;
   RANNC_ASSIGN(Listener meeting, Listener::open());

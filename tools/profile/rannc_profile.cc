@@ -25,7 +25,7 @@ namespace tools = rannc::tools;
 constexpr double kSaveSeconds = 15;
 
 struct Flags {
-  tools::CompileOptions compile;
+  tools::CompileFlags compile;
   std::vector<std::string> models;
   std::string database;
   std::vector<uint64_t> sizes;
@@ -44,13 +44,13 @@ Result<ProfileDatabase> open_database(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored)) return ProfileDatabase::read(path);
   const fs::path folder = fs::absolute(path, ignored).parent_path();
-  if (!fs::is_directory(folder, ignored)) {  // found out before hours of measuring, not after
+  if (!fs::is_directory(folder, ignored)) {  // fail before hours of measuring, not after
     return rannc::error({path, 0, 0, {}}, "cannot write the profile database: there is no folder " + folder.string());
   }
   return ProfileDatabase();
 }
 
-/// Measures into a database in memory and keeps the file up to date.
+/// Measures into an in-memory database and keeps the file up to date.
 class Profiler {
  public:
   Profiler(const Flags& flags, ProfileDatabase database) : flags_(flags), read_(std::move(database)), database_(read_) {
@@ -65,7 +65,8 @@ class Profiler {
   Result<void> run() {
     const Result<void> done = measure_all();
     if (terminal_) fmt::print(stderr, "\r\033[K");
-    if (!(database_ == read_)) RANNC_TRY(database_.write(flags_.database));  // on an error too: what is there holds
+    if (!(database_ == read_))
+      RANNC_TRY(database_.write(flags_.database));  // even after an error, since finished measurements are valid
     RANNC_TRY(done);
     if (!flags_.cluster.empty()) {
       RANNC_TRY(rannc::write_file(
@@ -89,7 +90,7 @@ class Profiler {
   }
 
   Result<void> measure_model(const std::string& path) {
-    tools::CompileOptions compile = flags_.compile;
+    tools::CompileFlags compile = flags_.compile;
     compile.model = path;
     RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
     RANNC_TRY(tools::foreign_calls(model.graph));
@@ -109,7 +110,7 @@ class Profiler {
   }
 
   static std::string left_out(const tools::MeasureCount& count) {
-    return count.too_large > 0 ? fmt::format(", {} not at all sizes", count.too_large) : "";
+    return count.too_large > 0 ? fmt::format(", {} too large for some sizes", count.too_large) : "";
   }
 
   void add(const tools::MeasureCount& count) {
@@ -121,7 +122,7 @@ class Profiler {
     if (terminal_) fmt::print(stderr, "\r\033[K{}{}", name_, text);
     if (saved_.seconds() < kSaveSeconds) return;
     saved_.restart();
-    (void)database_.write(flags_.database).ok();  // the last write reports
+    (void)database_.write(flags_.database).ok();  // errors are reported by the last write
   }
 
   void print_summary() const {
@@ -147,7 +148,7 @@ class Profiler {
 
 Result<void> profile(const Flags& flags) {
   if (flags.models.empty() && !flags.exchanges.messages && !flags.exchanges.collectives) {
-    return rannc::error("nothing to measure: name a model, or give --links or --collectives");
+    return rannc::error("nothing to measure: specify a model, --links or --collectives");
   }
   RANNC_ASSIGN(ProfileDatabase database, open_database(flags.database));
   return Profiler(flags, std::move(database)).run();
@@ -162,29 +163,31 @@ int main(int argc, char** argv) {
   Flags flags;
   flags.compile.without_weights = true;
   app.add_option("models", flags.models, "ONNX, TorchScript or torch.export files, or graphs as text (.rir)");
-  app.add_option("--database", flags.database, "file to make or to add to")->required();
-  auto* sizes = app.add_option("--sizes", flags.sizes, "samples of a micro-batch to measure at")
+  app.add_option("--database", flags.database, "profile database to create or to extend")->required();
+  auto* sizes = app.add_option("--sizes", flags.sizes, "micro-batch sizes to measure, in samples")
                     ->delimiter(',')
                     ->check(CLI::Range(1U, 1U << 24));
-  app.add_option("--mini-batch", flags.compile.mini_batch, "measure at sizes up to this, as rannc-compile needs them")
+  app.add_option("--mini-batch", flags.compile.mini_batch,
+                 "measure the sizes that rannc-compile needs for this mini-batch")
       ->check(CLI::Range(1U, 1U << 24))
       ->excludes(sizes)
       ->capture_default_str();
-  app.add_option("--repeat", flags.repeat, "runs that count, at least")
+  app.add_option("--repeat", flags.repeat, "minimum number of timed runs")
       ->check(CLI::Range(1U, 1000U))
       ->capture_default_str();
-  app.add_option("--threads", flags.threads, "threads of an operator")
+  app.add_option("--threads", flags.threads, "threads per operator")
       ->check(CLI::Range(1U, 1024U))
       ->capture_default_str();
   app.add_option("--memory", flags.memory_bytes,
-                 "leave out runs that need more, such as 2GB; default: half of what is free")
+                 "skip runs that need more memory, such as 2GB (default: half of the free memory)")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--blocks", flags.blocks, "different blocks of a model to measure as one program each")
+  app.add_option("--blocks", flags.blocks, "number of distinct blocks of a model to measure as one program each")
       ->capture_default_str();
   app.add_flag("--links", flags.exchanges.messages, "measure messages between two workers of this machine");
-  app.add_flag("--collectives", flags.exchanges.collectives, "measure all-reduces and all-gathers of its workers");
-  app.add_option("--cluster", flags.cluster, "write this machine as a cluster file, with the rates and links measured");
-  app.add_option("--workers", flags.workers, "devices of that cluster")
+  app.add_flag("--collectives", flags.exchanges.collectives,
+               "measure all-reduces and all-gathers between workers of this machine");
+  app.add_option("--cluster", flags.cluster, "write a cluster file of this machine with the measured rates and links");
+  app.add_option("--workers", flags.workers, "number of devices in that cluster")
       ->check(CLI::Range(1U, 1U << 16))
       ->capture_default_str();
   tools::add_library_flag(app, flags.libraries);

@@ -17,12 +17,14 @@
 #include "runtime/transport/transports.h"
 #include "tools/common/driver.h"
 #include "tools/common/how_to_train.h"
+#include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
 #include "tools/common/programs.h"
+#include "tools/common/run_signals.h"
+#include "tools/common/worker_environment.h"
 #include "tools/measure/memory_gauge.h"
 #include "tools/measure/step_profile.h"
 #include "tools/run/evaluate_run.h"
-#include "tools/run/launcher.h"
 #include "tools/run/loss_log.h"
 #include "tools/run/profile_report.h"
 #include "tools/run/progress.h"
@@ -30,10 +32,8 @@
 #include "tools/run/run_folder.h"
 #include "tools/run/run_report.h"
 #include "tools/run/run_settings.h"
-#include "tools/run/run_signals.h"
 #include "tools/run/run_weights.h"
 #include "tools/run/run_worker.h"
-#include "tools/run/worker_environment.h"
 
 namespace {
 
@@ -48,14 +48,14 @@ struct Flags {
   std::vector<std::string> text;
   std::string data;
   uint64_t steps = 100;
-  std::string transport;  // empty: as the environment says
+  std::string transport;  // empty: determined by the environment
   std::string engine;     // empty: the default
   uint32_t threads = 1;
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
   bool profile = false;
-  bool evaluate = false;  // also what a bundle without a loss gets
+  bool evaluate = false;  // implied for a bundle without a loss
   uint32_t timeout_seconds = 60;
   std::string loss_log;
   tools::WeightFlags weights;
@@ -66,12 +66,12 @@ std::string output_folder(const Flags& flags) {
   return flags.output.empty() ? fs::path(flags.bundle).replace_extension(".run").string() : flags.output;
 }
 
-// What a worker leaves to the first one.
+// Files that a worker passes to worker 0.
 fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".records-{}", rank); }
 fs::path profile_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".profile-{}", rank); }
 fs::path memory_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".memory-{}", rank); }
 
-// What `path` says; it is then gone.
+// Reads and removes the file `path`.
 std::string take_text(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -85,7 +85,7 @@ tools::RunFolderUse use_of(const Flags& flags) {
   return flags.replace ? tools::RunFolderUse::kReplace : tools::RunFolderUse::kNew;
 }
 
-/// What is known before anything is trained.
+/// Facts that are determined before training.
 struct Start {
   std::string checkpoint;  // empty: the bundle's weights
   uint64_t step = 0;
@@ -95,7 +95,7 @@ struct Start {
   std::shared_ptr<const runtime::Bundle> bundle;
 };
 
-/// Finds what is wrong with the command line and the folder before any worker waits for another.
+/// Checks the command line and the folder before any worker waits for another.
 Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvironment>& worker) {
   Start start;
   RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle));
@@ -109,12 +109,12 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
   if (flags.profile && start.evaluates)
-    return rannc::error("--profile: nothing is trained; it says of steps of training");
+    return rannc::error("--profile: nothing is trained, but it profiles training steps");
   tools::WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(tools::check_weight_flags(weights, bundle));
   if (start.evaluates && !weights.from.empty() && !weights.to.empty())
-    return rannc::error("--export-weights: nothing is trained, and what --weights says is in a file already");
+    return rannc::error("--export-weights: nothing is trained, and the weights of --weights are in a file already");
   const fs::path folder = output_folder(flags);
   const bool runs = !flags.text.empty() || !flags.data.empty();
   if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(tools::check_run_folder(folder, use_of(flags)));
@@ -125,7 +125,7 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
     start.step = state->step;
   }
   if (flags.profile && flags.steps < start.step + tools::StepProfile::kLeastSteps) {
-    return rannc::error(fmt::format("--profile: give {} --steps or more, found {}{}; the first {} do not count",
+    return rannc::error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
                                     start.step + tools::StepProfile::kLeastSteps, flags.steps,
                                     start.step > 0 ? fmt::format(", {} of which are done", start.step) : "",
                                     tools::StepProfile::kWarmUp));
@@ -135,7 +135,7 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
   return start;
 }
 
-/// One process's part of a run.
+/// Runs one process's part of a run.
 class Run {
  public:
   Run(const Flags& flags, const runtime::TransportKind& transport, std::optional<tools::WorkerEnvironment> worker,
@@ -144,7 +144,7 @@ class Run {
 
   Result<void> run() {
     const bool leads = !worker_ || worker_->rank == 0;
-    const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher speaks, and ends us
+    const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     RANNC_ASSIGN(start_, prepare(flags_, worker_));
     if (start_.evaluates) {
       RANNC_TRY(open());
@@ -162,12 +162,12 @@ class Run {
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       if (profile_) profile_->end_step();
       losses_.push_back(result.loss);
-      if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
+      if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not representative
       progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       for (tools::LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
         RANNC_TRY(save(step + 1));
-      // One that was asked to ends all after the same step.
+      // A request to one worker ends all workers after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
       if (!goes_on) break;
     }
@@ -217,7 +217,7 @@ class Run {
   Result<void> evaluate() {
     if (flags_.data.empty()) {
       const char* why =
-          trainer_->plan().training ? "--evaluate goes over the samples of a file" : "the bundle has no loss";
+          trainer_->plan().training ? "--evaluate evaluates the samples of a file" : "the bundle has no loss";
       return rannc::error(fmt::format("{}: give --data, not --text; {}", why, tools::how_to_train(trainer_->plan())));
     }
     tools::EvaluationRun run{.bundle = flags_.bundle, .data = flags_.data, .folder = folder_};
@@ -225,7 +225,7 @@ class Run {
     return tools::evaluate_run(*trainer_, run);
   }
 
-  // A loaded checkpoint has the seed: the text that it goes on with is that of its run.
+  // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
     const uint64_t before = tools::MemoryGauge::live_bytes();
     RANNC_ASSIGN(data_, tools::open_data(flags_.data, flags_.text, trainer_->plan(), trainer_->seed()));
@@ -244,12 +244,13 @@ class Run {
 
   void say_what_begins() const {
     fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
-    fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("going on after step {} with ", start_.step),
+    fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
                tools::describe(start_.found.settings));
     for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
     const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
     if (states > planned) {
-      fmt::print(stderr, "warning: the optimizer keeps {} copies of the parameters, the plan has memory for {}\n",
+      fmt::print(stderr,
+                 "warning: the optimizer keeps {} copies of the parameters, but the plan reserves memory for {}\n",
                  states, planned);
     }
     std::fflush(stdout);
@@ -259,8 +260,8 @@ class Run {
     std::string again = command_;
     if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
     if (!flags_.resume) again += " --resume";
-    if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // of a launcher not ours
-    fmt::print("ended as asked, after step {} of {}; go on with: {}\n", trainer_->steps_done(), flags_.steps, again);
+    if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // started by another launcher
+    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), flags_.steps, again);
   }
 
   std::string checkpoint(uint64_t step) const {
@@ -268,7 +269,7 @@ class Run {
   }
   Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step)); }
 
-  // Records are on disk before the last checkpoint, which all workers make together: then the first can read them.
+  // Writes records before the last checkpoint, which synchronizes all workers, so that worker 0 can read them.
   Result<void> finish(bool leads) {
     const uint32_t rank = worker_ ? worker_->rank : 0;
     const auto held = held_memory();
@@ -328,13 +329,13 @@ class Run {
     return processes;
   }
 
-  // The first step makes what later ones reuse: it is not like them.
+  // The first step allocates what later ones reuse, so it is not representative.
   std::optional<tools::HeldMemory> held_memory() const {
     if (losses_.size() < 2) return std::nullopt;
     const rannc::ir::Plan& plan = trainer_->plan();
     const uint32_t first = worker_ ? worker_->rank : 0;
     const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
-    // A mini-batch of a file is a part of the data set's tensors.
+    // A mini-batch of a file is a view of the data set's tensors.
     const uint64_t unread = data_bytes_ - std::min(data_bytes_, tools::sample_bytes(plan, first, devices));
     return tools::HeldMemory{first, devices, tools::MemoryGauge::peak_bytes() - unread};
   }
@@ -368,18 +369,18 @@ class Run {
   std::string command_;
   Start start_;
   runtime::TraceRecorder recorder_;
-  std::unique_ptr<tools::StepProfile> profile_;  // only where asked for
+  std::unique_ptr<tools::StepProfile> profile_;  // only if requested
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
-  std::vector<double> losses_;  // of this process's own steps
+  std::vector<double> losses_;  // losses of this process's steps
   double seconds_ = 0;
-  uint64_t data_bytes_ = 0;           // of the data set's tensors
-  std::vector<tools::LossLog> logs_;  // worker 0's: the folder's, and the user's
+  uint64_t data_bytes_ = 0;           // size of the data set's tensors
+  std::vector<tools::LossLog> logs_;  // worker 0: in the folder, and --loss-log
 };
 
 Result<void> launch(const Flags& flags, const std::vector<std::string>& arguments) {
-  RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));  // errors once, not per worker
+  RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));  // reports errors once, not per worker
   RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments,
                                                      {.workers = start.devices,
                                                       .threads = flags.threads,
@@ -391,8 +392,8 @@ Result<void> launch(const Flags& flags, const std::vector<std::string>& argument
 
 // Runs nothing.
 Result<void> export_alone(const Flags& flags) {
-  if (!flags.weights.from.empty()) return rannc::error("--weights: give --text or --data; nothing is run without");
-  if (flags.profile) return rannc::error("--profile: give --text or --data; nothing is run without");
+  if (!flags.weights.from.empty()) return rannc::error("--weights: give --text or --data; without them nothing is run");
+  if (flags.profile) return rannc::error("--profile: give --text or --data; without them nothing is run");
   RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));
   return tools::give_weights(*start.bundle, start.checkpoint, flags.weights);
 }
@@ -421,9 +422,10 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "folder for checkpoints, trace and report (default: the bundle's name with .run)");
   app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
   app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
-  app.add_option("--steps", flags.steps, "steps in all, those before a resume included")->capture_default_str();
+  app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
+      ->capture_default_str();
   app.add_option("--transport", flags.transport,
-                 fmt::format("{} (default: {} where torchrun, mpirun or srun has started several processes, else {})",
+                 fmt::format("{} (default: {} if torchrun, mpirun or srun has started several processes, else {})",
                              runtime::transport_summaries(), runtime::default_transport(true).name,
                              runtime::default_transport(false).name))
       ->check(CLI::IsMember(runtime::transport_names()));
@@ -433,23 +435,22 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
       ->capture_default_str();
   auto* resume = app.add_flag("--resume", flags.resume,
-                              "go on from the latest checkpoint in the output folder, with its settings but for those "
-                              "that flags give");
-  app.add_flag("--replace", flags.replace, "remove the run that the output folder holds")->excludes(resume);
-  app.add_flag(
-      "--evaluate", flags.evaluate,
-      "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
-      "a bundle without a loss gets");
+                              "continue from the latest checkpoint in the output folder, with its settings unless "
+                              "flags override them");
+  app.add_flag("--replace", flags.replace, "remove a previous run in the output folder")->excludes(resume);
+  app.add_flag("--evaluate", flags.evaluate,
+               "compute outputs and loss of all samples of --data without training (with --resume, from the latest "
+               "checkpoint); implied for a bundle without a loss");
   app.add_flag("--profile", flags.profile,
-               "say where the time of a step goes, by kind of work and by task of the model; also in report.html and "
-               "profile.json");
+               "report where the time of a step goes, by kind of work and by task of the model; also written to "
+               "report.html and profile.json");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option(
       "--loss-log", flags.loss_log,
-      "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
-      "float");
+      "additional file with the contents of losses.txt in the output folder: a line per step with its number and its "
+      "loss as a hexadecimal float");
   tools::add_weight_flags(app, flags.weights);
   tools::add_library_flag(app, flags.libraries);
 }
@@ -457,7 +458,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 }  // namespace
 
 int tools::run_main(int argc, char** argv) {
-  CLI::App app("Trains a bundle, or evaluates it where it has no loss.", "rannc-run");
+  CLI::App app("Trains a bundle, or evaluates it if it has no loss.", "rannc-run");
   Flags flags;
   add_flags(app, flags);
   const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -16,14 +16,13 @@ constexpr uint32_t kMostBlocks = 40;  // more than a mutation of the seeds makes
 bool rannc::fuzz::feed(std::string_view text) {
   tools::ProfileRequest request;
   request.file = "fuzz-pbs-4.txt";
-  request.demands.cluster = "dapple-b";
-  request.demands.devices = 3;
-  request.demands.mini_batch = 8;
-  request.demands.search_budget = 500;
+  request.plan.options.cluster = partition::preset_cluster("dapple-b")->first(3);
+  request.plan.mini_batch = 8;
+  request.plan.options.search.simulated_actions = 500;
   const auto task = tools::read_profile_task(text, request);
   if (!task.ok()) return false;
   if (task->problem.blocks > kMostBlocks) return true;
-  const auto outcome = tools::plan_profile(*task, request.demands, {});
+  const auto outcome = tools::plan_profile(*task, request.plan.options, {});
   if (!outcome.ok()) return false;
   const auto* plan = std::get_if<partition::StagePlan>(&*outcome);
   if (plan == nullptr) return false;

@@ -11,7 +11,7 @@
 #include "passes/simplify/infer_shapes.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/common/scratch.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 #include "tools/compiler/synthetic_samples.h"
 
 namespace rannc::tools {
@@ -86,7 +86,7 @@ TEST(SampleIndependence, MixedSamplesAreFoundByTheirNumbers) {
   const Graph over_samples =
       parsed(head + "#0 %y: f32[batch,4] samples 0 = core.softmax(%x) {axis = 0} at \"m.onnx\" node \"norm\"\n" + tail);
   EXPECT_THAT(found(file, over_samples, 3), AllOf(HasSubstr("error: "), HasSubstr("m.onnx: 'norm'"),
-                                                  HasSubstr("by numbers, an element of %y of sample"),
+                                                  HasSubstr("numeric check: an element of %y of sample"),
                                                   HasSubstr("in a mini-batch of 3"), HasSubstr("alone")));
 }
 
@@ -119,7 +119,7 @@ TEST(SampleIndependence, WhatRunsForOneNumberAloneIsFound) {
   };
   EXPECT_THAT(found(graph("input %x: f32[3,4]\n", "f32[3,4]"),
                     graph("batch batch\ninput %x: f32[batch,4] samples 0\n", "f32[batch,4] samples 0"), 3),
-              HasSubstr("it does not run as its file does"));
+              HasSubstr("it does not run, but the file's own graph does"));
 }
 
 TEST(SampleIndependence, IntegersLookUpWhatIsThere) {
@@ -156,10 +156,10 @@ TEST(SampleIndependence, NothingIsSaidOfWhatIsNotRun) {
       "input %x: f32[B,1]\nconstant %w: f32[1,1]\n#0 %y: f32[*] = core.mul(%x, %w)\n"
       "inputs [%x]\noutputs [%y]\n";
   const Graph light = typed(with_samples(weighted, "3"));
-  EXPECT_THAT(found(light, rebatched(light), 3), HasSubstr("the numbers of %w are not there"));
+  EXPECT_THAT(found(light, rebatched(light), 3), HasSubstr("the weights of %w are absent"));
   const std::string flat = "input %x: f32[B,4]\n#0 %y: f32[*] = core.sub(%x, %x)\ninputs [%x]\noutputs [%y]\n";
   const Graph alike = typed(with_samples(flat, "3"));
-  EXPECT_THAT(found(alike, rebatched(alike), 3), HasSubstr("alike for all"));
+  EXPECT_THAT(found(alike, rebatched(alike), 3), HasSubstr("equal for all"));
 }
 
 std::string losses(const std::string& reduction) {
@@ -174,7 +174,7 @@ std::string losses(const std::string& reduction) {
 
 TEST(SampleIndependence, NumeratorsOfSamplesAddUp) {
   EXPECT_EQ(losses("sum"), "");
-  EXPECT_THAT(losses("mean"), AllOf(HasSubstr("by numbers, the loss %l of 3 samples is"), HasSubstr("add up to")));
+  EXPECT_THAT(losses("mean"), AllOf(HasSubstr("numeric check: the loss %l of 3 samples is"), HasSubstr("add up to")));
 }
 
 TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
@@ -200,14 +200,14 @@ TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
   };
   EXPECT_EQ(judged("elements %t"), "");
   EXPECT_THAT(judged("samples"),
-              AllOf(HasSubstr("by numbers, the loss of 3 samples is"), HasSubstr("in the file's own")));
+              AllOf(HasSubstr("numeric check: the loss of 3 samples is"), HasSubstr("in the file's own")));
 }
 
 // --- in the compiler
 
 PreparedModel prepared(const std::string& statements, const std::string& loss) {
   const Scratch scratch;
-  CompileOptions options;
+  CompileFlags options;
   options.model = scratch.path() + "/model.rir";
   std::ofstream(options.model) << "rannc.graph 1\ngraph \"small\"\n" << statements;
   options.loss = loss;
@@ -227,8 +227,8 @@ TEST(SampleIndependence, TheCompilerSaysWhatWasNotTried) {
     EXPECT_EQ(open(" = hex \"0000803f\"", loss), "");
     EXPECT_EQ(
         open("", loss),
-        "that samples computed together are those computed one by one was not tried with numbers: the numbers of %w "
-        "are not there\n")
+        "that samples computed together are those computed one by one was not tried with numbers: the weights of %w "
+        "are absent\n")
         << "once, with a loss too";
   }
 }
@@ -237,7 +237,7 @@ TEST(SampleIndependence, OfPublishedExportsAgree) {
   const auto models = test::shared_models();
   if (!models) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   for (const char* const name : {"mlp_dynamo_b8", "gpt2_legacy_ambiguous_b4", "lstm_legacy_b8"}) {
-    CompileOptions options;
+    CompileFlags options;
     options.model = (*models / name / "model.onnx").string();
     const auto model = prepare_model(options);
     ASSERT_TRUE(model.ok()) << model.diagnostic().str();

@@ -1,4 +1,4 @@
-#include "tools/run/launcher.h"
+#include "tools/common/launcher.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "runtime/execute/running_clock.h"
-#include "tools/run/run_signals.h"
-#include "tools/run/worker_environment.h"
+#include "tools/common/run_signals.h"
+#include "tools/common/worker_environment.h"
 
 namespace rannc::tools {
 
@@ -81,12 +81,12 @@ bool ended_in_order(int status) {
 
 struct Child {
   uint32_t rank = 0;
-  int report = -1;  // reading end of its pipe
+  int report = -1;  // read end of its pipe
   std::optional<std::chrono::milliseconds> stopped_at;
   int stopped_by = 0;
 };
 
-/// All that one left in its pipe.
+/// Reads everything from a worker's pipe.
 std::string read_report(int pipe) {
   std::string text;
   char buffer[4096];
@@ -95,7 +95,7 @@ std::string read_report(int pipe) {
   return text;
 }
 
-/// The children of one run, and why it fails.
+/// The children of one run and the reason of its failure.
 class Crew {
  public:
   Crew(const Fleet& fleet, const RunSignals& signals) : fleet_(fleet), signals_(signals) {}
@@ -109,7 +109,7 @@ class Crew {
 
   void add(pid_t child, uint32_t rank, int report) { alive_.emplace(child, Child{rank, report, {}, 0}); }
 
-  /// Waits until all are gone.
+  /// Waits until all children have ended.
   Result<int> watch() {
     while (!alive_.empty()) {
       now_ = clock_.now();
@@ -134,7 +134,7 @@ class Crew {
     signal_all(SIGTERM);
   }
 
-  /// Takes notice of what became of each.
+  /// Updates the state of each child.
   void look() {
     for (auto it = alive_.begin(); it != alive_.end();) {
       int status = 0;
@@ -156,7 +156,7 @@ class Crew {
     }
   }
 
-  // A killed worker is named before one that ended by itself: it fails by the other's death, and may be seen first.
+  // A killed worker takes precedence over one that failed by itself, which may fail because of the killed one.
   void gone(const Child& child, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     if (ended_in_order(status)) in_order_ = WEXITSTATUS(status);
@@ -169,22 +169,22 @@ class Crew {
                         : report);
   }
 
-  /// One that is stopped is why another has failed, or fails the run itself.
+  /// A stopped worker is the reason why another one failed, or fails the run itself.
   void judge_stopped() {
     for (const auto& [process, child] : alive_) {
       if (!child.stopped_at || (why_ && !by_itself_)) continue;
       const auto since = now_ - *child.stopped_at;
       if (since < fleet_.timeout && !why_) continue;
       by_itself_ = false;
-      fail(fmt::format("worker {} was stopped by {} and did not go on for {:.0f} s; the others were ended", child.rank,
-                       name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
+      fail(fmt::format("worker {} was stopped by {} and did not continue within {:.0f} s; the others were ended",
+                       child.rank, name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
       kill(process, SIGKILL);
     }
   }
 
   void fail(std::string why) {
     why_ = std::move(why);
-    if (!deadline_) deadline_ = now_ + kGrace;  // workers tell each other why: those that hear of it end by themselves
+    if (!deadline_) deadline_ = now_ + kGrace;  // workers notify each other of the reason and then end by themselves
   }
 
   void end_others() {
@@ -200,15 +200,15 @@ class Crew {
   std::chrono::milliseconds now_{0};
   std::optional<std::chrono::milliseconds> deadline_;
   std::optional<std::string> why_;
-  bool by_itself_ = false;  // `why_` is what a worker said that ended by itself
+  bool by_itself_ = false;  // `why_` is the report of a worker that ended by itself
   bool passed_on_ = false;
   int in_order_ = 0;
 };
 
-/// A pipe whose reading end never makes its reader wait.
+/// A pipe with a non-blocking read end.
 Result<std::pair<int, int>> make_report_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return error(fmt::format("no pipe can be made: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0) return error(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return std::pair(ends[0], ends[1]);
 }
@@ -256,7 +256,7 @@ Result<int> launch_workers(const std::string& program, const std::vector<std::st
     }
     crew.add(child, rank, report.first);
   }
-  // From here on worker 0 alone holds it: who connects to a dead worker 0 is told so.
+  // From here on only worker 0 holds the socket, so connections to a dead worker 0 are refused.
   close(meeting.release());
   return crew.watch();
 }

@@ -1,4 +1,4 @@
-#include "tools/run/worker_environment.h"
+#include "tools/common/worker_environment.h"
 
 #include <fmt/format.h>
 
@@ -11,14 +11,14 @@ namespace rannc::tools {
 
 namespace {
 
-constexpr uint32_t kFirstPort = 10000, kPorts = 20000;  // below those that systems give away by themselves
+constexpr uint32_t kFirstPort = 10000, kPorts = 20000;  // below the ephemeral ports
 
 struct Launcher {
   const char* name;
   const char* workers;
   const char* rank;
-  const char* machine;  // tells by `one_machine` that all workers run on this one
-  const char* job;      // names the run, the same for all its workers
+  const char* machine;  // used by `one_machine` to detect that all workers run here
+  const char* job;      // identifies the run, equal for all its workers
   const char* step;
 };
 constexpr Launcher kLaunchers[] = {
@@ -46,7 +46,7 @@ Result<uint64_t> integer_variable(const char* name, uint64_t limit) {
   return value;
 }
 
-/// mpirun says how many workers this machine has, srun how many machines the step has.
+/// mpirun provides the number of workers on this machine, srun the number of machines.
 bool one_machine(const Launcher& launcher, const WorkerEnvironment& worker) {
   const std::string count = variable(launcher.machine);
   return count == (std::strcmp(launcher.name, "mpirun") == 0 ? std::to_string(worker.workers) : "1");
@@ -69,7 +69,7 @@ Result<void> find_meeting_place(const Launcher& launcher, WorkerEnvironment& wor
   if (job == "." || !one_machine(launcher, worker)) {
     return error(
         {{}, 0, 0, "MASTER_ADDR"},
-        fmt::format("environment variable is not set: {} gives worker {} of {} no place to meet the others; set "
+        fmt::format("environment variable is not set: {} gives worker {} of {} no address to meet the others; set "
                     "MASTER_ADDR to worker 0's machine and MASTER_PORT to a free port there",
                     launcher.name, worker.rank, worker.workers));
   }
@@ -83,7 +83,7 @@ Result<WorkerEnvironment> read(const Launcher& launcher) {
   worker.launcher = launcher.name;
   RANNC_ASSIGN(const uint64_t workers, integer_variable(launcher.workers, UINT16_MAX));
   worker.workers = static_cast<uint32_t>(workers);
-  if (workers == 0) return error({{}, 0, 0, launcher.workers}, "environment variable is 0: a run has workers");
+  if (workers == 0) return error({{}, 0, 0, launcher.workers}, "environment variable is 0, expected at least 1 worker");
   RANNC_ASSIGN(const uint64_t rank, integer_variable(launcher.rank, workers - 1));
   worker.rank = static_cast<uint32_t>(rank);
   RANNC_TRY(find_meeting_place(launcher, worker));

@@ -1,5 +1,5 @@
 // Workers of one machine: their meeting place, who is named when one fails, and that none is left.
-#include "tools/run/launcher.h"
+#include "tools/common/launcher.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 
 #include <cerrno>
 
-#include "tools/run/run_signals.h"
+#include "tools/common/run_signals.h"
 
 namespace rannc::tools {
 namespace {

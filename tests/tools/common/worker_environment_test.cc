@@ -1,5 +1,5 @@
 // Who is a launched worker: torchrun's, Open MPI's and Slurm's variables.
-#include "tools/run/worker_environment.h"
+#include "tools/common/worker_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

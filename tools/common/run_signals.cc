@@ -1,4 +1,4 @@
-#include "tools/run/run_signals.h"
+#include "tools/common/run_signals.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -11,11 +11,11 @@ namespace rannc::tools {
 
 namespace {
 
-// One wish may come as several signals: `timeout` sends its own to the program, then to the group of both.
+// One request may arrive as several signals: `timeout` signals the program and then the group of both.
 constexpr int64_t kOneWishNs = 300'000'000;
-constexpr std::string_view kNotice = "\nending after this step; once more to end at once\n";
+constexpr std::string_view kNotice = "\nending after this step; repeat to end at once\n";
 
-// A handler sees nothing but globals.
+// A signal handler can access only globals.
 std::atomic<int> g_asked{0};
 std::atomic<int64_t> g_asked_ns{0};
 std::atomic<bool> g_announces{false}, g_second_ends{false};
@@ -64,7 +64,7 @@ RunSignals::RunSignals(Options options) {
 }
 
 RunSignals::~RunSignals() {
-  if (g_asked != 0) return;  // what is asked for twice must not cut off the end in order
+  if (g_asked != 0) return;  // a duplicate signal must not interrupt the orderly end
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_terminate_, nullptr);
 }

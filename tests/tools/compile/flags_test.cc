@@ -1,0 +1,116 @@
+// Flags become typed options: what each one sets, and what is refused.
+#include <gtest/gtest.h>
+
+#include "tools/compile/compile_flags.h"
+
+namespace rannc::tools {
+namespace {
+
+TEST(PlanFlags, BecomeARequest) {
+  PlanFlags flags;
+  flags.cluster = "local:3";
+  flags.memory_bytes = 1 << 20;
+  flags.optimizer = "sgd";
+  flags.momentum = 0.5;
+  flags.stages = 2;
+  flags.pins = {"a=b=1"};
+  flags.together = {"x,y"};
+  flags.schedules = {"gpipe"};
+  flags.objective = "memory";
+  flags.recompute = "never";
+  flags.step_limit_ns = 7;
+  flags.search_budget = 9;
+  const auto request = plan_request(flags);
+  ASSERT_TRUE(request.ok()) << request.diagnostic().str();
+  const partition::PlanOptions& options = request->options;
+  EXPECT_TRUE(request->on_this_machine);
+  EXPECT_EQ(options.cluster.size(), 3U);
+  EXPECT_EQ(options.cluster.kinds.front().memory_bytes, 1U << 20);
+  EXPECT_EQ(options.constraints.stages, 2U);
+  EXPECT_EQ(options.optimizer_states, 1U) << "momentum keeps a state";
+  EXPECT_EQ(options.schedule, "gpipe");
+  EXPECT_EQ(options.search.schedules, (std::vector<std::string>{"gpipe"}));
+  EXPECT_EQ(options.search.simulated_actions, 9U);
+  EXPECT_EQ(options.objective, partition::Objective::kPeakMemory);
+  EXPECT_EQ(options.recompute, partition::RecomputeRule::kNever);
+  EXPECT_EQ(options.time_limit_ns, 7);
+  EXPECT_FALSE(request->mini_batch);
+  ASSERT_EQ(request->pins.size(), 1U);
+  EXPECT_EQ(request->pins[0].task, "a=b");
+  EXPECT_EQ(request->pins[0].stage, 1U);
+  EXPECT_EQ(request->pins[0].source, "--pin a=b=1");
+  ASSERT_EQ(request->together.size(), 1U);
+  EXPECT_EQ(request->together[0].second, "y");
+}
+
+TEST(PlanFlags, SeveralSchedulesAreCandidates) {
+  PlanFlags flags;
+  flags.schedules = {"gpipe", "1f1b"};
+  const auto request = plan_request(flags);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->options.schedule, "");
+  EXPECT_EQ(request->options.search.schedules, flags.schedules);
+}
+
+TEST(CompileFlags, BecomeOptionsOfTheModel) {
+  CompileFlags flags;
+  flags.model = "m.onnx";
+  flags.loss = "mse(output=y,labels=t)";
+  flags.loss_graph = "loss.onnx";
+  flags.loss_inputs = {"p=y"};
+  flags.loss_weights = {"l=0.5"};
+  flags.input_values = {"use_cache=false", "n=3"};
+  flags.same_symbol = {"a=b"};
+  flags.assume = {"sequence=128"};
+  flags.dtype = "float64";
+  flags.frozen = {"a"};
+  flags.trained = {"b"};
+  flags.padding = {"table=0"};
+  flags.training.batch_norms = {std::string(kEveryBatchNorm), "bn*"};
+  flags.training.dropout = {"drop=0.25"};
+  flags.mini_batch = 6;
+  const auto options = model_options(flags);
+  ASSERT_TRUE(options.ok()) << options.diagnostic().str();
+  EXPECT_EQ(options->path, "m.onnx");
+  ASSERT_TRUE(options->loss);
+  EXPECT_EQ(options->loss->inputs.at("p"), "y");
+  EXPECT_EQ(options->loss->weights.at("l"), 0.5);
+  EXPECT_EQ(options->import.input_values, (std::map<std::string, double>{{"use_cache", 0}, {"n", 3}}));
+  EXPECT_EQ(options->import.same_symbol.size(), 1U);
+  EXPECT_EQ(options->assume.at("sequence"), 128);
+  EXPECT_EQ(options->whole_mini_batch, 6U);
+  const passes::PipelineOptions& pipeline = options->pipeline;
+  EXPECT_EQ(pipeline.losses.size(), 1U);
+  EXPECT_EQ(pipeline.precision, ir::DType::kF64);
+  ASSERT_EQ(pipeline.stored.patterns.size(), 2U);
+  EXPECT_EQ(pipeline.stored.patterns[0].kind, ir::ValueKind::kBuffer);
+  EXPECT_EQ(pipeline.stored.patterns[1].kind, ir::ValueKind::kParameter) << "what is trained counts last";
+  EXPECT_EQ(pipeline.stored.merged, passes::StoredFacts::Merged::kRefused) << "the model is trained";
+  EXPECT_EQ(pipeline.lost.padding.at("table"), 0);
+  EXPECT_TRUE(pipeline.training.batch_norm);
+  EXPECT_EQ(pipeline.training.dropout.at("drop"), 0.25);
+}
+
+TEST(CompileFlags, ErrorsNameTheFlag) {
+  const auto refuse = [](const std::string& message, auto&& set) {
+    CompileFlags flags;
+    set(flags);
+    const auto options = model_options(flags);
+    ASSERT_FALSE(options.ok()) << message;
+    EXPECT_EQ(options.diagnostic().message, message);
+  };
+  refuse("--dtype float8: expected float32 or float64", [](CompileFlags& flags) { flags.dtype = "float8"; });
+  refuse("--kind w=weight: expected parameter, buffer or constant",
+         [](CompileFlags& flags) { flags.kinds = {"w=weight"}; });
+  refuse("--assume s=0: expected a positive integer", [](CompileFlags& flags) { flags.assume = {"s=0"}; });
+  refuse("--input-value x: expected NAME=VALUE", [](CompileFlags& flags) { flags.input_values = {"x"}; });
+  refuse("--padding-index t=0.5: expected an integer", [](CompileFlags& flags) { flags.padding = {"t=0.5"}; });
+  refuse("--dropout p=much: expected a number", [](CompileFlags& flags) { flags.training.dropout = {"p=much"}; });
+  refuse("--loss-weight l=x: expected a number", [](CompileFlags& flags) {
+    flags.loss_graph = "loss.onnx";
+    flags.loss_weights = {"l=x"};
+  });
+}
+
+}  // namespace
+}  // namespace rannc::tools

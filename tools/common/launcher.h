@@ -1,0 +1,58 @@
+/// Starts and supervises the worker processes of one machine.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/diagnostic.h"
+
+namespace rannc::tools {
+
+/// Describes the workers of a run.
+struct Fleet {
+  uint32_t workers = 1;
+  uint32_t threads = 1;                      ///< threads per worker
+  std::chrono::milliseconds timeout{60000};  ///< maximum time that a worker may be stopped
+  /// True if the workers use `RunSignals` and end in order; else the first SIGTERM ends them.
+  bool ends_in_order = false;
+};
+
+/// Runs `program arguments…` `fleet.workers` times with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT as torchrun sets them, OMP_NUM_THREADS and OMP_WAIT_POLICY=passive. Each worker inherits a pipe for the
+/// reason of its failure (`report_failure`). Worker 0 also inherits a socket that listens on MASTER_PORT. See
+/// `worker_environment.h` for the variables that name them. Workers share this process's standard streams.
+///
+/// The first failure ends the other workers, which notify each other; after a few seconds the rest get SIGKILL. A
+/// stopped worker fails if it does not continue within the time-out. Returns a single error: the worker that was killed
+/// or stopped, since that causes the other failures, or else the report of the first worker that failed.
+///
+/// The first SIGINT or SIGTERM to this process is forwarded as SIGTERM, after which workers may take their time to end
+/// in order. The second ends all at once. Returns 0, or 128 plus the signal's number if workers ended in order because
+/// of a signal. No child process is left behind, even if this process is killed.
+Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet);
+
+/// A socket that listens on a port of 127.0.0.1 that the system chose. The port stays reserved until the last process
+/// that holds the socket closes it.
+class Listener {
+ public:
+  static Result<Listener> open();
+  Listener(Listener&& other) noexcept;
+  Listener& operator=(Listener&&) = delete;
+  ~Listener();
+  uint16_t port() const { return port_; }
+  int socket() const { return socket_; }
+  /// Returns the socket and transfers its ownership to the caller.
+  int release();
+
+ private:
+  Listener(int socket, uint16_t port) : socket_(socket), port_(port) {}
+  int socket_;  // -1: released
+  uint16_t port_;
+};
+
+/// Path of the running executable.
+std::string own_program();
+
+}  // namespace rannc::tools

@@ -1,0 +1,35 @@
+/// Reads a worker's identity from the environment that its launcher set.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ir/base/diagnostic.h"
+
+namespace rannc::tools {
+
+/// Variables that `launch_workers` sets in addition to those of torchrun.
+constexpr const char* kListeningSocketVariable = "RANNC_LISTENING_SOCKET";
+constexpr const char* kReportPipeVariable = "RANNC_REPORT_PIPE";
+
+struct WorkerEnvironment {
+  uint32_t rank = 0, workers = 1;
+  std::string launcher;  ///< `torchrun`, `mpirun`, `srun` or `rannc-run`, for messages
+  std::string master_address;
+  uint16_t master_port = 0;
+  bool torch_store = false;  ///< whether torchrun serves LibTorch's store on `master_port`
+  std::string torch_round;   ///< number of torchrun's restart
+  /// Set for workers that `launch_workers` started, else -1. Worker 0's socket listens on `master_port`.
+  int listening_socket = -1;
+  int report_pipe = -1;  ///< receives the reason of this worker's failure, which the launcher prints
+};
+
+/// Returns the identity of this process if a launcher started several, which it detects by WORLD_SIZE (torchrun),
+/// OMPI_COMM_WORLD_SIZE (mpirun) or SLURM_STEP_NUM_TASKS (srun) above 1. The first of these that is set wins, since the
+/// others belong to the program that started the launcher. The shell of a Slurm allocation is not a worker. On one
+/// machine mpirun and srun need no MASTER_ADDR: the port is then derived from the job's name. A missing or malformed
+/// variable is an error that names it.
+Result<std::optional<WorkerEnvironment>> read_worker_environment();
+
+}  // namespace rannc::tools

@@ -1,0 +1,270 @@
+#include "tools/compile/plan_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "partition/schedule/family.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/registry.h"
+#include "tools/common/machine.h"
+#include "tools/common/units.h"
+
+namespace rannc::tools {
+
+namespace {
+
+/// Whether `pin` reads NAME=STAGE.
+bool is_pin(const std::string& pin) {
+  const size_t at = pin.rfind('=');
+  uint32_t stage = 0;
+  if (at == std::string::npos || at == 0 || at + 1 == pin.size()) return false;
+  const auto [end, failed] = std::from_chars(pin.data() + at + 1, pin.data() + pin.size(), stage);
+  return failed == std::errc() && end == pin.data() + pin.size();
+}
+
+Result<void> check_schedules(const PlanFlags& flags) {
+  using Needs = partition::ScheduleFamily::Needs;
+  bool table = false;
+  for (const std::string& schedule : flags.schedules) {
+    if (partition::find_schedule(schedule) == nullptr) {
+      return error(fmt::format("--schedule: '{}' is no schedule; there are {}", schedule,
+                               fmt::join(partition::schedule_names(), ", ")));
+    }
+    table = table || partition::schedule_needs(schedule, Needs::kTable);
+  }
+  if (table && flags.schedules.size() > 1) return error("--schedule table stands alone: it is a schedule by hand");
+  if (table && flags.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
+  if (!table && !flags.schedule_file.empty()) return error("--schedule-file needs --schedule table");
+  for (const std::string& schedule : flags.schedules) {
+    if (table || flags.planner != "auto" || partition::find_schedule(schedule)->chosen_by_auto) continue;
+    return error(fmt::format("--schedule {}: planner auto lays out stages for {} alone", schedule,
+                             fmt::join(partition::schedules_of_auto(), ", ")));
+  }
+  if (flags.planner == "auto" && flags.schedules.size() == 1 &&
+      partition::schedule_needs(flags.schedules.front(), Needs::kWarmUp)) {
+    return error(
+        "--schedule warmup: planner auto deepens the warm-up of another schedule; name that too, as 1f1b,warmup");
+  }
+  if (flags.planner != "auto" && flags.schedules.size() > 1) {
+    return error(fmt::format("--schedule {}: planner {} chooses none; name one, or take planner auto",
+                             fmt::join(flags.schedules, ","), flags.planner));
+  }
+  return {};
+}
+
+Result<void> check_stages(PlanFlags& flags) {
+  if (!flags.replicas.empty()) {
+    if (!flags.stages) flags.stages = static_cast<uint32_t>(flags.replicas.size());
+    if (*flags.stages != flags.replicas.size()) {
+      return error(fmt::format("--replicas gives {} counts for the {} stages of --stages", flags.replicas.size(),
+                               *flags.stages));
+    }
+  }
+  if (flags.stages && flags.max_stages && *flags.stages > *flags.max_stages) {
+    return error(fmt::format("{} stages contradict --max-stages {}", *flags.stages, *flags.max_stages));
+  }
+  if (!flags.pins.empty() && !flags.stages) return error("--pin needs --stages: which stages there are to choose from");
+  for (const std::string& pin : flags.pins) {
+    if (!is_pin(pin)) return error(fmt::format("--pin {}: expected TASK=STAGE, stages counted from 0", pin));
+  }
+  for (const std::string& pair : flags.together) {
+    const size_t comma = pair.find(',');
+    if (comma == std::string::npos || comma == 0 || comma + 1 == pair.size()) {
+      return error(fmt::format("--together {}: expected TASK,TASK", pair));
+    }
+  }
+  return {};
+}
+
+template <class Number>
+CLI::Validator parsed_by(Result<Number> (*parse)(std::string_view), const char* form) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        const Result<Number> value = parse(text);
+        if (!value.ok()) return value.diagnostic().message;
+        text = fmt::format("{}", *value);
+        return std::string();
+      },
+      form);
+}
+
+}  // namespace
+
+void add_plan_flags(CLI::App& app, PlanFlags& flags) {
+  constexpr uint32_t kMost = 1U << 24;
+  const CLI::Range positive(uint64_t{1}, uint64_t{kMost});
+  app.option_defaults()->group("Cluster");
+  app.add_option("--cluster", flags.cluster, "cluster file (TOML) or preset: local:2, dapple-a, rannc-4x8 …")
+      ->capture_default_str();
+  app.add_option("--devices", flags.devices, "only the first N devices of the cluster")->check(positive);
+  app.add_option("--memory", flags.memory_bytes, "limit of every device, such as 16GiB")
+      ->transform(parsed_by(&parse_bytes, "SIZE"));
+
+  app.option_defaults()->group("Training step");
+  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw: how much state it keeps")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
+  app.add_option("--momentum", flags.momentum, "of sgd, which keeps a state for it")
+      ->check(CLI::Range(0.0, 0.999999))
+      ->capture_default_str();
+  app.add_option("--mini-batch", flags.mini_batch,
+                 fmt::format("samples of a step (default: {}, or as many as the file has if none of its dimensions is "
+                             "open)",
+                             kMiniBatch))
+      ->check(positive);
+  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches that may be chosen, such as 4,8")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(positive);
+
+  app.option_defaults()->group("Demands on the plan");
+  app.add_option("--stages", flags.stages, "exactly so many stages")->check(positive);
+  app.add_option("--max-stages", flags.max_stages, "at most so many stages")->check(positive);
+  app.add_option("--replicas", flags.replicas, "devices of each stage, such as 2,1,1")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(positive);
+  app.add_option("--pin", flags.pins, "TASK=STAGE: the task lies in that stage; a pattern pins all it matches")
+      ->allow_extra_args(false);
+  app.add_option("--together", flags.together, "TASK,TASK: no cut between the two")->allow_extra_args(false);
+  app.add_option("--recompute", flags.recompute, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_option("--schedule", flags.schedules,
+                 "those that may be chosen, such as gpipe,1f1b (--list schedule); table: one by hand")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--schedule-file", flags.schedule_file, "the schedule by hand");
+  app.add_option("--step-limit", flags.step_limit_ns, "a step may not take longer, such as 120ms")
+      ->transform(parsed_by(&parse_duration, "TIME"));
+
+  app.option_defaults()->group("Search");
+  app.add_option("--planner", flags.planner, "stage planner (--list planner)")
+      ->check(CLI::IsMember(partition::stage_planner_names()))
+      ->capture_default_str();
+  app.add_option("--objective", flags.objective, "of planner auto: step, period, load or memory")
+      ->check(CLI::IsMember({"step", "period", "load", "memory"}))
+      ->capture_default_str();
+  app.add_option("--search-budget", flags.search_budget, "simulated actions that planner auto may spend")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  app.add_option("--time-limit", flags.time_limit_ns,
+                 "wall-clock time of the search, such as 2s: the best plan until then, not the same on every run")
+      ->transform(parsed_by(&parse_duration, "TIME"));
+}
+
+Result<void> check_plan_flags(PlanFlags& flags) {
+  if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum is of --optimizer sgd");
+  RANNC_TRY(check_schedules(flags));
+  RANNC_TRY(check_stages(flags));
+  const uint32_t samples = flags.mini_batch.value_or(kMiniBatch);
+  for (const uint64_t count : flags.micro_batches) {
+    if (count <= samples) continue;
+    return error(fmt::format("--micro-batches {}: more than the {} samples of --mini-batch", count, samples));
+  }
+  const bool searches = flags.planner == "auto" || flags.planner == "exact";
+  if (searches) return {};
+  if (flags.objective != "step") {
+    return error(fmt::format("--objective {}: planner {} has an objective of its own; planner auto uses it",
+                             flags.objective, flags.planner));
+  }
+  if (flags.step_limit_ns) return error(fmt::format("--step-limit: planner {} uses none", flags.planner));
+  if (flags.search_budget) return error(fmt::format("--search-budget: planner {} has none", flags.planner));
+  return {};
+}
+
+namespace {
+
+Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
+  const std::string extension = std::filesystem::path(flags.cluster).extension();
+  const bool file = extension == ".toml" || flags.cluster.find('/') != std::string::npos;
+  RANNC_ASSIGN(partition::Cluster cluster,
+               file ? partition::read_cluster(flags.cluster) : partition::preset_cluster(flags.cluster));
+  if (!file && flags.cluster.starts_with("local:")) {
+    // The limit is part of the plan: given by hand, it is the same on every machine.
+    cluster.kinds.front().memory_bytes = flags.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
+  }
+  if (!flags.devices) return cluster;
+  if (*flags.devices > cluster.size()) {
+    return error(fmt::format("--devices {}: cluster '{}' has {}", *flags.devices, flags.cluster, cluster.size()));
+  }
+  return cluster.first(*flags.devices);
+}
+
+partition::Objective objective_of(const PlanFlags& flags) {
+  if (flags.objective == "period") return partition::Objective::kPeriod;
+  if (flags.objective == "load") return partition::Objective::kLargestLoad;
+  if (flags.objective == "memory") return partition::Objective::kPeakMemory;
+  return partition::Objective::kStepTime;
+}
+
+partition::RecomputeRule recompute_of(const PlanFlags& flags) {
+  if (flags.recompute == "always") return partition::RecomputeRule::kAlways;
+  if (flags.recompute == "never") return partition::RecomputeRule::kNever;
+  return partition::RecomputeRule::kChoose;
+}
+
+Result<std::string> schedule_table(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return error({path, 0, 0, {}}, "cannot be read");
+  return text.str();
+}
+
+Result<void> add_schedules(const PlanFlags& flags, partition::PlanOptions& options) {
+  if (flags.search_budget) options.search.simulated_actions = *flags.search_budget;
+  if (flags.schedules.size() == 1) options.schedule = flags.schedules.front();
+  if (!partition::schedule_needs(options.schedule, partition::ScheduleFamily::Needs::kTable)) {
+    if (!flags.schedules.empty()) options.search.schedules = flags.schedules;
+    return {};
+  }
+  options.schedule_file = flags.schedule_file;
+  RANNC_ASSIGN(options.schedule_table, schedule_table(flags.schedule_file));
+  return {};
+}
+
+void add_named_tasks(const PlanFlags& flags, PlanRequest& request) {
+  for (const std::string& pin : flags.pins) {
+    const size_t at = pin.rfind('=');
+    uint32_t stage = 0;
+    std::from_chars(pin.data() + at + 1, pin.data() + pin.size(), stage);
+    request.pins.push_back({pin.substr(0, at), stage, "--pin " + pin});
+  }
+  for (const std::string& pair : flags.together) {
+    const size_t comma = pair.find(',');
+    request.together.push_back({pair.substr(0, comma), pair.substr(comma + 1), "--together " + pair});
+  }
+}
+
+}  // namespace
+
+Result<PlanRequest> plan_request(const PlanFlags& flags) {
+  PlanRequest request;
+  partition::PlanOptions& options = request.options;
+  RANNC_ASSIGN(options.cluster, requested_cluster(flags));
+  request.on_this_machine = flags.cluster.starts_with("local:");
+  request.mini_batch = flags.mini_batch;
+  options.micro_batches = flags.micro_batches;
+  options.planner = flags.planner;
+  options.objective = objective_of(flags);
+  options.time_limit_ns = flags.step_limit_ns;
+  options.recompute = recompute_of(flags);
+  options.constraints.stages = flags.stages;
+  options.constraints.max_stages = flags.max_stages;
+  options.constraints.replicas = flags.replicas;
+  options.constraints.memory_bytes = flags.memory_bytes;
+  options.optimizer = {flags.optimizer, flags.momentum};
+  options.optimizer_states = options.optimizer.states();
+  RANNC_TRY(add_schedules(flags, options));
+  add_named_tasks(flags, request);
+  return request;
+}
+
+}  // namespace rannc::tools

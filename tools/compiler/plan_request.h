@@ -1,0 +1,59 @@
+/// Requests for plans of models and of published profiles.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partition/model/plan_options.h"
+
+namespace rannc::tools {
+
+/// Samples of a step if neither the user nor the model's file specifies a number.
+constexpr uint32_t kMiniBatch = 32;
+
+/// Requires tasks to lie in a stage.
+struct TaskPin {
+  std::string task;  ///< a name, or a pattern with `*` and `?`
+  uint32_t stage = 0;
+  std::string source;  ///< for messages: how the user wrote it
+};
+
+/// Forbids cuts between two tasks.
+struct TasksTogether {
+  std::string first, second;
+  std::string source;
+};
+
+/// Options of a plan in which tasks are named as the user names them.
+struct PlanRequest {
+  /// `mini_batch`, `demands`, `costs`, `training` and `model_digest` are set once the model is known.
+  partition::PlanOptions options;
+  std::optional<uint32_t> mini_batch;  ///< empty: as the model has it, or `kMiniBatch`
+  std::vector<TaskPin> pins;           ///< need `options.constraints.stages`
+  std::vector<TasksTogether> together;
+  bool on_this_machine = false;  ///< devices are workers of this machine: measured links apply
+
+  enum class Costs : uint8_t { kMeasured, kAnalytic, kDatabase };
+  Costs costs = Costs::kMeasured;  ///< of a model's tasks; profiles contain theirs
+  std::string database;            ///< file of `kDatabase`
+  bool choose_kernels = true;      ///< by measured times, if there are any
+};
+
+/// A name of an atom. Several atoms may share a name, and an atom may have several.
+struct AtomName {
+  std::string name;
+  uint32_t atom = 0;
+};
+
+/// Resolves pins and `together`: exact names first, then patterns. Fails on a name without atoms, on a stage that does
+/// not exist and on an atom that is pinned to two stages.
+Result<partition::AtomDemands> named_demands(const PlanRequest& request, const std::vector<AtomName>& names);
+
+/// Returns the planner that the options name.
+std::unique_ptr<partition::StagePlanner> requested_planner(const partition::PlanOptions& options);
+
+/// Describes an infeasible problem to the user: reason, missing bytes, remedies.
+Diagnostic no_plan(const partition::Infeasible& none);
+
+}  // namespace rannc::tools
