@@ -52,11 +52,11 @@ Interval operator*(const Interval& a, const Interval& b) {
 
 Wide lower_sum(Wide a, Wide b) { return a <= -kInfinity || b <= -kInfinity ? -kInfinity : clamped(a + b); }
 
-Wide floor_quotient(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+Wide wide_floor_quotient(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 // Quotient of an end and a positive number.
 Wide quotient(Wide a, Wide b) {
   if (b >= kInfinity) return a < 0 ? -1 : 0;
-  return a <= -kInfinity || a >= kInfinity ? a : floor_quotient(a, b);
+  return a <= -kInfinity || a >= kInfinity ? a : wide_floor_quotient(a, b);
 }
 
 // --- sums of products
@@ -298,7 +298,7 @@ class Prover {
     multiple.add(Sum::of(factor.a), scale);
     if (scale > 0) multiple.add(number(1 - divisor), scale);
     const Wide low = least(multiple, depth);
-    return low <= -kInfinity ? -kInfinity : -floor_quotient(-low, divisor);
+    return low <= -kInfinity ? -kInfinity : -wide_floor_quotient(-low, divisor);
   }
 
   std::optional<Wide> without_mod(const Sum& sum, const Factor& factor, int depth) {

@@ -145,6 +145,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   ir::Plan plan;
   plan.graph = model.graph.clone();
   plan.atoms = model.atoms;
+  RANNC_CHECK(options.mini_batch <= UINT32_MAX) << "a mini-batch of " << options.mini_batch;
   plan.mini_batch = static_cast<uint32_t>(options.mini_batch);
   plan.micro_batches = ir::split_mini_batch(plan.mini_batch, static_cast<uint32_t>(stages.micro_batches));
   plan.training = options.training;

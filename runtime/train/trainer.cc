@@ -124,7 +124,7 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) {
     return a.tasks == b.tasks && a.devices == b.devices;
   };
-  if (!ir::equal(changed.graph, plan().graph) ||
+  if (!ir::equal(changed.graph, plan().graph) || changed.devices.size() != plan().devices.size() ||
       !std::equal(changed.stages.begin(), changed.stages.end(), plan().stages.begin(), plan().stages.end(), same_cut)) {
     return error("the new plan must have the same graph, stages and devices");
   }

@@ -13,7 +13,7 @@ endif()
 add_library(rannc_flags INTERFACE)
 target_include_directories(rannc_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/rannc>)
 target_compile_features(rannc_flags INTERFACE cxx_std_20)
-set(warnings -Wall -Wextra -Wno-missing-field-initializers "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>"
+set(warnings -Wall -Wextra -Wno-missing-field-initializers "$<$<CXX_COMPILER_ID:GNU>:$<$<BOOL:${RANNC_PCH}>:-Wno-array-bounds>;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>"
              $<$<BOOL:${RANNC_WERROR}>:-Werror>)
 target_compile_options(rannc_flags INTERFACE "$<BUILD_INTERFACE:${warnings}>")
 find_package(Threads REQUIRED)

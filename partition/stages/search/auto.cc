@@ -45,7 +45,7 @@ class AutoSearch {
         options_(options),
         stop_(stop),
         counts_(micro_batch_candidates(problem)),
-        rules_(rules_of(problem, options, counts_.back())),
+        rules_(rules_of(problem, options, counts_.empty() ? 0 : counts_.back())),
         contest_(rules_.by_device),
         trials_(problem, contest_, rules_, options.simulated_actions, std::move(stop)),
         local_(problem, options.schedules, counts_, trials_, contest_) {}
@@ -100,7 +100,7 @@ class AutoSearch {
     if (contest_.best() && from == kOwnSearch && trials_.estimates(plan)) {
       const bool fits = trials_.measured(plan);
       if (fits) contest_.keep_start(plan);
-      if (!fits || plan.objective > contest_.least() * kSlack) return;
+      if (!fits || plan.objective > contest_.least() * kEstimateSlack) return;
     }
     if (!trials_.first_look(plan)) return;
     contest_.keep_runner_up(plan, from);

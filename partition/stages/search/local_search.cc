@@ -16,7 +16,7 @@ void LocalSearch::note(const StagePlan& plan) {
 }
 
 void LocalSearch::confirm(StagePlan plan) {
-  if (!trials_.estimates(plan) || plan.objective > contest_.least() * kSlack) return;
+  if (!trials_.estimates(plan) || plan.objective > contest_.least() * kEstimateSlack) return;
   if (trials_.judged(plan)) contest_.offer(plan, kOwnSearch);
 }
 
@@ -90,6 +90,7 @@ void LocalSearch::step_aside(StagePlan& current, std::mt19937_64& random) {
 
 bool LocalSearch::search_beside(StagePlan current, uint32_t steps, std::mt19937_64& random) {
   const auto first = std::find_if(schedules_.begin(), schedules_.end(), std::not_fn(deepens_warm_up));
+  RANNC_CHECK(first != schedules_.end()) << "no schedule stands without another";
   if (deepens_warm_up(current.schedule)) current.schedule = *first;
   current.warm_up.clear();
   for (uint32_t step = 0; step < steps; ++step) step_aside(current, random);

@@ -13,7 +13,7 @@
 namespace rannc::partition {
 
 constexpr const char* kOwnSearch = "own search";  ///< source of plans that no rival found
-constexpr double kSlack = 1.02;                   ///< multiple of the best that an estimate may hide
+constexpr double kEstimateSlack = 1.02;           ///< multiple of the best that an estimate may hide
 
 /// Whether the schedule is another schedule with deeper warm-ups.
 bool deepens_warm_up(const std::string& schedule);
@@ -42,7 +42,8 @@ class LocalSearch {
   void confirm(StagePlan plan);
   /// Makes one random move of any kind.
   void step_aside(StagePlan& current, std::mt19937_64& random);
-  /// Moves `steps` times at random, then searches from there. Returns false if the budget is spent.
+  /// Moves `steps` times at random, then searches from there. Returns false if the budget is spent. Needs a schedule
+  /// that is not another one with deeper warm-ups.
   bool search_beside(StagePlan current, uint32_t steps, std::mt19937_64& random);
 
  private:

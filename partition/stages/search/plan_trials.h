@@ -10,8 +10,6 @@
 
 namespace rannc::partition {
 
-constexpr uint64_t kLong = 192;  ///< micro-batches from which plans are estimated first
-
 /// How plans are judged.
 struct TrialRules {
   bool everything = false;  ///< every plan of the problem is tried: none is estimated
@@ -60,6 +58,8 @@ class PlanTrials {
   bool share_spent() const { return share_spent_; }
 
  private:
+  static constexpr uint64_t kLong = 192;  ///< micro-batches from which plans are estimated first
+
   static bool take(StagePlan& plan, JudgedPlan judged);
   /// Deducts from the budget what has been simulated since the last call.
   void settle();

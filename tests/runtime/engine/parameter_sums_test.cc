@@ -1,9 +1,10 @@
 // Sums of gradients by leaf and by parameter, over the micro-batches of steps.
+#include "runtime/engine/internal/parameter_sums.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -12,7 +13,10 @@ namespace {
 /// Two parameters, of which two tasks read the first.
 class ParameterSumsTest : public ::testing::Test {
  protected:
-  ParameterSumsTest() : sums_(leaves_, parameters_) { sums_.create(); sums_.begin_step({}); }
+  ParameterSumsTest() : sums_(leaves_, parameters_) {
+    sums_.create();
+    sums_.begin_step({});
+  }
 
   /// One micro-batch: the sum of each leaf times its factor.
   void backward(std::vector<double> factors) {

@@ -1,11 +1,12 @@
 // The devices of a process: jobs on their threads, the first failure, sums over processes.
+#include "runtime/train/internal/device_set.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "runtime/train/internal/device_set.h"
 #include "runtime/transport/transport_local.h"
 
 namespace rannc::runtime {
@@ -36,7 +37,8 @@ TEST(DeviceSet, RunsAJobOnceOnEachThread) {
   ASSERT_TRUE(set.for_each([&](TrainedDevice& device) -> Result<void> {
                    threads[device.id.index()] = std::this_thread::get_id();
                    return {};
-                 }).ok());
+                 })
+                  .ok());
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_NE(threads[i], std::thread::id());
     EXPECT_NE(threads[i], std::this_thread::get_id());

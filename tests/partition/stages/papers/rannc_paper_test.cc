@@ -35,7 +35,7 @@ TEST(RanncPaper, PrintedFirstStageSkipsBlocks) {
 // Shares are rounded down: two replicas of one sample cost nothing, so Algorithm 2 prefers a plan that cannot run.
 TEST(RanncPaper, PrintedReplicasWithoutSamplesAreRefused) {
   const auto outcome = rannc_paper_planner()->plan(chain({9, 1, 1}, {9, 1, 1}, 2));
-  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("gives 2 replicas to stage 0"), std::string::npos);
+  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("assigns 2 replicas to stage 0"), std::string::npos);
 }
 
 // Two prefixes of 2 stages on 3 devices: (4, 6) and (2, 10). The printed state keeps the smaller sum and ends at

@@ -1,9 +1,11 @@
 // The parts of the search of planner auto, each alone: trials within a budget, the contest, the local search.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "partition/schedule/family.h"
+#include "partition/stages/search/auto.h"
 #include "partition/stages/search/local_search.h"
 #include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
@@ -28,6 +30,16 @@ std::vector<StagePlan> plans_of(const StageProblem& problem, size_t most) {
   return plans;
 }
 
+/// A problem with several plans that fit.
+StageProblem roomy_problem() {
+  for (uint64_t seed = 0;; ++seed) {
+    const StageProblem problem = problem_of(seed);
+    const auto plans = plans_of(problem, 8);
+    const auto fits = [&](StagePlan plan) { return testing::judge(problem, plan).has_value(); };
+    if (plans.size() == 8 && std::all_of(plans.begin(), plans.end(), fits)) return problem;
+  }
+}
+
 TEST(PlanTrials, GiveWhatTheJudgeGives) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -45,10 +57,10 @@ TEST(PlanTrials, GiveWhatTheJudgeGives) {
 
 TEST(PlanTrials, RememberWhyAPlanWasRefused) {
   StageProblem problem = problem_of(3);
+  StagePlan plan = plans_of(problem, 1).front();
   problem.constraints.memory_bytes = 1;
   const PlanContest contest(false);
   PlanTrials trials(problem, contest, {}, kPlenty, {});
-  StagePlan plan = plans_of(problem, 1).front();
   const StagePlan before = plan;
   EXPECT_EQ(trials.last_refusal(), "");
   EXPECT_FALSE(trials.first_look(plan));
@@ -57,7 +69,7 @@ TEST(PlanTrials, RememberWhyAPlanWasRefused) {
 }
 
 TEST(PlanTrials, SpendTheirBudgetAndShareIt) {
-  const StageProblem problem = problem_of(5);
+  const StageProblem problem = roomy_problem();
   const PlanContest contest(false);
   const auto plans = plans_of(problem, 8);
   PlanTrials all(problem, contest, {}, kPlenty, {});
@@ -145,7 +157,7 @@ TEST(LocalSearch, EndsAtAPlanThatNoMoveImproves) {
 }
 
 TEST(LocalSearch, StopsWhenTheBudgetIsSpent) {
-  const StageProblem problem = problem_of(4);
+  const StageProblem problem = roomy_problem();
   const std::vector<std::string> schedules = {"1f1b"};
   const auto counts = micro_batch_candidates(problem);
   PlanContest contest(false);
@@ -157,6 +169,24 @@ TEST(LocalSearch, StopsWhenTheBudgetIsSpent) {
   EXPECT_EQ(plan, before);
   std::mt19937_64 random(1);
   EXPECT_FALSE(search.search_beside(plan, 2, random));
+}
+
+// Micro-batch counts above the mini-batch leave no candidate: a reason, whatever the objective and the size.
+TEST(AutoSearch, WithoutACandidateCountThereIsNoPlan) {
+  for (const Objective objective : {Objective::kStepTime, Objective::kPeriod}) {
+    for (const uint64_t exhaustive : {uint64_t{0}, uint64_t{100'000}}) {
+      StageProblem problem = roomy_problem();
+      problem.objective = objective;
+      problem.micro_batches = {problem.mini_batch + 1};
+      AutoOptions options;
+      options.exhaustive_plans = exhaustive;
+      const auto outcome = auto_planner(options)->plan(problem);
+      ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+      const auto* none = std::get_if<Infeasible>(&*outcome);
+      ASSERT_NE(none, nullptr);
+      EXPECT_NE(none->reason.find("micro-batch"), std::string::npos) << none->reason;
+    }
+  }
 }
 
 }  // namespace
