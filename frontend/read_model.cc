@@ -36,11 +36,11 @@ Result<Imported> read_text(const std::filesystem::path& path) {
 /// Returns what the options contain that files of this format do not take; empty: nothing.
 const char* misplaced(const ImportOptions& options, ModelFormat format) {
   if (!is_torch(format) && !options.inputs.empty())
-    return "types of inputs can be given for PyTorch files (.pt, .pt2) only; this file has them";
+    return "--input applies to PyTorch files (.pt, .pt2) only; this file declares its inputs";
   if (!is_torch(format) && !options.outputs.empty())
-    return "names of outputs can be given for PyTorch files (.pt, .pt2) only; this file has them";
+    return "--output-name applies to PyTorch files (.pt, .pt2) only; this file names its outputs";
   if (is_torch(format) && !options.input_values.empty())
-    return "fixed values of inputs can be given for ONNX files only; export this module with those values instead";
+    return "--input-value applies to ONNX files only; export this module with those values instead";
   return "";
 }
 

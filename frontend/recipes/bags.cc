@@ -1,4 +1,4 @@
-// Offsets are read from what made them: no number of a sample is.
+// Derives offsets from the tasks that compute them, never from data of a sample.
 #include "frontend/recipes/bags.h"
 
 #include "ir/dim/dim_bounds.h"
@@ -26,7 +26,7 @@ const Dim* integer(const ir::Attributes& attributes, std::string_view name) {
   return found ? std::get_if<Dim>(found) : nullptr;
 }
 
-/// Elements from `starts` on, each of them, of the one axis.
+/// Returns the start of a slice of one axis that has step 1 and a start that is never negative.
 std::optional<Dim> cut_at_front(const ir::Attributes& slice) {
   const Shape *const starts = slice.list("starts"), *const steps = slice.list("steps");
   if (!starts || starts->size() != 1 || !ir::never_negative(starts->front())) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<Dim> cut_at_front(const ir::Attributes& slice) {
   return starts->front();
 }
 
-/// The one integer that a factor is.
+/// Returns the contents of a value of one element, if known.
 std::optional<Dim> factor(const TaskWriter& writer, ValueId value) {
   const auto contents = writer.contents(value);
   return contents && contents->size() == 1 ? std::optional(contents->front()) : std::nullopt;

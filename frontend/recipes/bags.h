@@ -1,4 +1,4 @@
-/// Bags of equal length: where offsets, as embedding bags take them, follow from sizes and constants.
+/// Recognizes embedding bags of equal length by their offsets.
 #pragma once
 
 #include <optional>
@@ -7,25 +7,24 @@
 
 namespace rannc::frontend {
 
-/// first, first + step, first + 2 step …; without a step where it is one number.
+/// The integers first, first + step, first + 2 step …. A single number has no step.
 struct Progression {
   ir::Dim first;
   std::optional<ir::Dim> step;
   ir::Dim count;
 };
-/// What an integer value of rank 1 is: a range, also cut at its front or multiplied by a size, or known contents.
-/// Nothing: it is neither, or depends on data.
+/// Returns the progression that an integer value of rank 1 contains. Recognizes known contents and ranges, which may be
+/// cut at the front or multiplied by a size. Returns nullopt for other values and for values that depend on data.
 std::optional<Progression> progression(const TaskWriter& writer, ValueId value);
 
 /// `count` bags of `size` rows each.
 struct EqualBags {
   ir::Dim count, size;
 };
-/// The bags that begin at `starts`, which together are all of `rows` rows: one after another, of one length. Nothing
-/// where that is not certain.
+/// Returns the bags that begin at `starts` if they are certainly contiguous, of one length and cover all `rows` rows.
 std::optional<EqualBags> equal_bags(const Progression& starts, const ir::Dim& rows);
 
-/// A value of one axis, of `count * size` elements, with an axis for the bags and one for what is in them.
+/// Reshapes `flat`, of `count * size` elements, to [count, size].
 ValueId by_bag(TaskWriter& writer, ValueId flat, const EqualBags& bags);
 
 }  // namespace rannc::frontend

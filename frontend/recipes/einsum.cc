@@ -9,7 +9,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Letters of an equation, and one number below 0 for each axis that an ellipsis stands for, counted from the end.
+/// A letter of an equation, or a negative number for an axis of the ellipsis, counted from the end.
 using Label = int;
 using Labels = std::vector<Label>;
 
@@ -29,7 +29,7 @@ size_t place(const Labels& labels, Label label) {
   return static_cast<size_t>(std::find(labels.begin(), labels.end(), label) - labels.begin());
 }
 
-/// The labels of one side of a comma as they are written; nothing, and a failure, for what is no label.
+/// Parses the labels of one operand or of the result. Fails and returns nullopt on other characters.
 std::optional<Labels> read_labels(TaskWriter& writer, std::string_view text) {
   Labels labels;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -41,14 +41,14 @@ std::optional<Labels> read_labels(TaskWriter& writer, std::string_view text) {
     } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
       labels.push_back(c);
     } else {
-      writer.fail("Einsum: '" + std::string(text) + "' is no list of letters with one ellipsis at most");
+      writer.fail("Einsum: '" + std::string(text) + "' must consist of letters and at most one ellipsis");
       return std::nullopt;
     }
   }
   return labels;
 }
 
-/// With `axes` labels in the ellipsis's stead.
+/// Replaces the ellipsis by `axes` labels.
 Labels spread(const Labels& written, size_t axes) {
   Labels labels;
   for (const Label label : written) {
@@ -58,7 +58,7 @@ Labels spread(const Labels& written, size_t axes) {
   return labels;
 }
 
-/// The equation taken apart, and what becomes of the operands.
+/// Translates one equation.
 class Einsum {
  public:
   Einsum(TaskWriter& writer, std::string_view equation, std::span<const ValueId> operands)
@@ -96,7 +96,7 @@ class Einsum {
       if (comma == std::string_view::npos) break;
       left.remove_prefix(comma + 1);
     }
-    if (written.size() != operands_.size()) return fail("has not as many terms as there are operands");
+    if (written.size() != operands_.size()) return fail("must have one term for each operand");
     size_t most = 0;
     for (size_t i = 0; i < written.size(); ++i) {
       const ir::Shape* const from = writer_.shape(operands_[i]);
@@ -121,14 +121,14 @@ class Einsum {
       const auto names = [&](const Term& term) { return contains(term.labels, label); };
       const bool twice = std::count(output_.begin(), output_.end(), label) > 1;
       if (twice || std::none_of(terms_.begin(), terms_.end(), names)) {
-        return fail("has a result with label '" + std::string(1, static_cast<char>(label)) +
-                    (twice ? "' twice" : "', which no operand has"));
+        return fail("has a result whose label '" + std::string(1, static_cast<char>(label)) +
+                    (twice ? "' is repeated" : "' is in no operand"));
       }
     }
     return true;
   }
 
-  // What the ellipses stand for, then the letters that are written once, in alphabetical order.
+  // The result has the axes of the ellipses, then all letters that occur once, in alphabetical order.
   bool imply_output(size_t most) {
     output_ = spread({kEllipsis}, most);
     std::map<Label, int> times;
@@ -171,14 +171,14 @@ class Einsum {
     term = {writer_.emit("sum", {term.value}, {{"axes", axes}, {"keepdim", false}}), left};
   }
 
-  // Two axes of one label become one: what does not lie on the diagonal is taken for 0, and summed.
+  // Merges two axes of one label: replaces elements off the diagonal by 0 and sums over one axis.
   bool diagonal(Term& term) {
     for (size_t second = 0; second < term.labels.size(); ++second) {
       const size_t first = place(term.labels, term.labels[second]);
       if (first == second) continue;
       const ir::Dim n = shape(term)[first];
       if (!(n == shape(term)[second])) {
-        return fail("takes a diagonal of " + ir::str(shape(term)) + ", whose axes differ");
+        return fail("takes a diagonal of " + ir::str(shape(term)) + ", but the extents of the two axes differ");
       }
       const auto counted = [&](size_t axis) {
         ir::Shape column(term.labels.size() - axis, ir::Dim(1));
@@ -198,14 +198,14 @@ class Einsum {
     return false;
   }
 
-  // Whether an operand has another extent than 1 there.
+  // Whether the extent of the label is not 1 in some operand.
   bool is_stretched(Label label) {
     return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
       return contains(term.labels, label) && !(extent(term, label) == ir::Dim(1));
     });
   }
 
-  // An axis of extent 1 stretches to that of the others. Where all have 1 it stays: it may be that of one sample.
+  // Drops axes of extent 1 that are broadcast. If all extents of a label are 1, its axis stays: it may count samples.
   void drop_ones(Term& term) {
     if (!writer_.good()) return;
     ir::Shape axes;
@@ -225,7 +225,7 @@ class Einsum {
     return contains(output_, label) || std::any_of(terms_.begin() + 1, terms_.end(), names);
   }
 
-  // Without the axes that neither the other operand, a later one, nor the result has.
+  // Sums over the axes that neither the other operand, a later operand nor the result has.
   Term sum_alone(Term term, const Labels& other) {
     Labels over;
     for (const Label label : term.labels) {
@@ -235,7 +235,7 @@ class Einsum {
     return term;
   }
 
-  /// Labels of a product: of both and kept, of both and summed, of one alone.
+  /// Labels of a product: in both operands and kept, in both and summed, only in the left, only in the right.
   struct Parts {
     Labels shared, summed, left, right;
   };
@@ -265,7 +265,7 @@ class Einsum {
     return parts.summed.empty() || !floats ? elementwise(a, b, parts) : contracted(a, b, parts);
   }
 
-  // [shared, left, 1…, summed] times [shared, 1…, right, summed].
+  // Multiplies [shared, left, 1…, summed] by [shared, 1…, right, summed].
   Term elementwise(Term a, Term b, const Parts& parts) {
     Labels labels = parts.shared;
     for (const Labels* part : {&parts.left, &parts.right, &parts.summed}) {
@@ -288,8 +288,8 @@ class Einsum {
     return made;
   }
 
-  // [shared, left, summed] times [shared, summed, right], each of the last two parts seen as one axis; that of the left
-  // alone only where there are shared ones, so that samples keep their axis.
+  // Multiplies matrices [shared, left, summed] by [shared, summed, right], with the axes of each of the last two parts
+  // joined. The left axes are joined only if there are shared ones, so that samples keep their axis.
   Term contracted(Term a, Term b, const Parts& parts) {
     const auto joined = [](const Labels& x, const Labels& y, const Labels& z) {
       Labels all = x;

@@ -1,4 +1,4 @@
-/// Einsum on core operators, for all frontends.
+/// Translates einsum into core operators, for all frontends.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace rannc::frontend {
 
-/// The task whose result is the operator's: the caller emits it, under the operator's name.
+/// The task that computes the result of the operator. The caller emits it under the operator's name.
 struct LastTask {
   std::string op;
   ValueId operand;
   ir::Attributes attributes;
 };
 
-/// Translates an einsum of any number of operands into products of two operands, one after the other, so that samples
-/// keep their axis. `equation` has letters, ellipses, repeated letters and an implied result, as ONNX and PyTorch have
-/// them. An axis of extent 1 stretches to that of the others. Errors latch in `writer`, and there is no task then.
+/// Translates an einsum of any number of operands into a sequence of products of two operands. Samples keep their axis.
+/// `equation` may contain ellipses and repeated letters and may omit the result, as in ONNX and PyTorch. Axes of extent
+/// 1 are broadcast. Errors latch in `writer`, and the function returns nullopt.
 std::optional<LastTask> einsum(TaskWriter& writer, std::string_view equation, std::span<const ValueId> operands);
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// Losses of class labels on core operators.
+/// Builds losses of class labels from core operators.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace rannc::frontend {
 
-/// Class numbers, of which those equal to `ignored` do not count. Adds the tasks that several results share once.
+/// Class labels, of which those equal to `ignored` do not count. Tasks that several results share are added once.
 class ClassLabels {
  public:
   /// `classes`: i64. `ignored`: absent if every label counts. `weights`: one number per class, or invalid.
@@ -19,24 +19,24 @@ class ClassLabels {
   /// The attribute `ignore_index` of core.cross_entropy_sum.
   ir::Dim ignore_index() const { return ignored_.value_or(kNone); }
 
-  /// Divisor of a mean: the weights of the labels that count, or their number. A sum divided by it is a mean that the
-  /// pass open-loss recognizes.
+  /// Returns the divisor of a mean: the sum of the weights of the labels that count, or their number. The pass
+  /// open-loss recognizes a sum divided by it as a mean.
   ValueId divisor(ir::DType dtype);
-  /// -weight * log probability of each label, in the labels' shape; 0 for labels that do not count. `axis`: that of the
-  /// classes in `log`.
+  /// Returns -weight * log probability of each label, in the labels' shape; 0 for labels that do not count. `axis` is
+  /// the class axis of `log`.
   ValueId loss_of_each(ValueId log, int64_t axis);
 
  private:
-  static constexpr int64_t kNone = INT64_MIN;  ///< a number that is no label
+  static constexpr int64_t kNone = INT64_MIN;  ///< never a label
 
-  /// bool: whether a label counts.
+  /// Returns whether each label counts, bool.
   ValueId counted();
-  /// Labels of which each is a class.
+  /// Returns the labels with ignored ones replaced by class 0.
   ValueId picked();
-  /// Zero at labels that do not count.
+  /// Returns `value` with zeros at labels that do not count.
   ValueId where_counted(ValueId value);
-  /// Weights of the labels' classes, without gradient: they are numbers of the loss, and would be trained if they were
-  /// looked up as a table.
+  /// Returns the weights of the labels' classes. No gradient flows into the weights: otherwise the lookup would make
+  /// them a trained table.
   ValueId weights_at();
 
   TaskWriter& writer_;

@@ -240,10 +240,10 @@ void expect_p15(std::string_view named, const testing::PlanShape& shape) {
 }
 
 TEST(VerifyPlan, P15_MicroBatchesOfAFixedBatch) {
-  expect_p15("a mini-batch of 7 cannot be split into 3 micro-batches", {.micro_batches = 3});
+  expect_p15("a mini-batch of 7 samples cannot be split into 3 micro-batches", {.micro_batches = 3});
 }
 TEST(VerifyPlan, P15_AnotherMiniBatchThanTheFixedOne) {
-  expect_p15("the graph has 7, the mini-batch 32", {.mini_batch = 32, .micro_batches = 1});
+  expect_p15("it has 7 samples, the mini-batch 32", {.mini_batch = 32, .micro_batches = 1});
 }
 TEST(VerifyPlan, P15_ReplicasOfAFixedBatch) {
   expect_p15("the 2 replicas of stage @s0", {.replicas = 2, .micro_batches = 1});

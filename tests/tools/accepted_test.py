@@ -47,7 +47,7 @@ class FixedBatch(programs.ProgramTest):
     def test_what_splits_it_is_refused(self):
         for more, part in [(["--mini-batch", 32], "a mini-batch of 32"), (["--micro-batches", 3], "3 micro-batches"),
                            (["--replicas", "2,1"], "replicas 2,1"), (["--mini-batch", 16, "--costs", "measured"], "a mini-batch of 16")]:
-            self.refuse(DIAGNOSTICS, ["model.onnx", "the mini-batch of 8 cannot be divided", part, "P15"], *self.flags("--skip-pass", "rebatch", *more))
+            self.refuse(DIAGNOSTICS, ["model.onnx", "mini-batch of 8 cannot be split", part, "P15"], *self.flags("--skip-pass", "rebatch", *more))
 
 
 class MergedInitialValues(programs.ProgramTest):

@@ -315,7 +315,7 @@ class Folders(BadInputTest):
         shutil.copytree(MLP, folder)
         term = '{"loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y", %s}]}'
         for text, *parts in [
-                ("{", "card.json:1:", "no JSON"), ('{"loss": [],\n  "tied" = 1}', "card.json:2:", "no JSON"), ("[]", "expected an object, found array"),
+                ("{", "card.json:1:", "not valid JSON"), ('{"loss": [],\n  "tied" = 1}', "card.json:2:", "not valid JSON"), ("[]", "expected an object, found array"),
                 ('{"loss": [{"kind": "nonsense"}]}', "nonsense", "'loss[0]'"), ('{"loss": [7]}', "'loss[0]'", "expected an object, found number"),
                 ('{"loss": [{"output": "logits"}]}', "'loss[0]'", "'kind' is missing"), ('{"loss": 7}', "'loss'", "expected a list, found number"),
                 (term % '"weight": "1"', "'loss[0].weight'", "expected a number, found string"),

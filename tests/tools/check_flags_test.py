@@ -37,7 +37,7 @@ class Flags(programs.ProgramTest):
                              [onnx.tensor("table", [2, 2], range(4))], {"x/x": ("F32", [2, 2], struct.pack("<4f", 1, 2, 3, 4))},
                              ([2, 2], [1, 3, 5, 7]))
         said = self.succeed("rannc-check", folder, "--stages", 1).stderr
-        self.assertIn("model.onnx: not done: its number of samples is in the file and stays: ", said)
+        self.assertIn("model.onnx: not done: the static batch size of the file is kept: ", said)
         self.refuse(1, ["has different numbers for each of the 2 samples", "so its mini-batches cannot be divided", "P15"], "rannc-check", folder, "--stages", 1, "--micro-batches", 2)
 
     def test_symbols(self):

@@ -32,7 +32,7 @@ class LeftOut(EveryFolder):
 
     def test_other_passes_are_refused_by_name(self):
         for name in ("rannc-compile", "rannc-check"):
-            for left_out, said in (("infer-shapes", "infer-shapes cannot be left out"), ("fold", "fold is no pass")):
+            for left_out, said in (("infer-shapes", "infer-shapes cannot be skipped"), ("fold", "fold is not a pass")):
                 with self.subTest(program=name, left_out=left_out):
                     self.refuse(2, [said, ", ".join(OPTIONAL_PASSES[:1])], name, programs.DATA / "small_mlp", "--skip-pass", left_out)
 

@@ -55,8 +55,8 @@ PROFILES = [
 DEMANDS = [
     (["--pin", "absent=0", "--stages", 2], DIAGNOSTICS, ["--pin absent=0", "no task is called 'absent'"]),
     (["--pin", "nothing*=0", "--stages", 2], DIAGNOSTICS, ["nothing*"]),
-    (["--pin", "node3=2", "--stages", 2], DIAGNOSTICS, ["--pin node3=2", "stage 2 of 2"]),
-    (["--pin", "node3=0", "--pin", "node3=1", "--stages", 2], DIAGNOSTICS, ["--pin node3=1", "pinned to stage 0 already"]),
+    (["--pin", "node3=2", "--stages", 2], DIAGNOSTICS, ["--pin node3=2", "stage 2 does not exist"]),
+    (["--pin", "node3=0", "--pin", "node3=1", "--stages", 2], DIAGNOSTICS, ["--pin node3=1", "already pinned to stage 0"]),
     (["--pin", "node3=1", "--pin", "node8=0", "--stages", 2], DIAGNOSTICS, ["node3", "stage 1", "node8", "stage 0", "C5"]),
     (["--pin", "node3=0"], USAGE, ["--pin", "--stages"]),
     (["--pin", "node3", "--stages", 2], USAGE, ["--pin node3", "TASK=STAGE"]),

@@ -15,20 +15,19 @@ namespace rannc::tools {
 
 namespace {
 
-// Empty, or what is wrong with a pass that is to be left out.
+// Returns why a pass cannot be skipped; empty if it can.
 std::string wrong_to_leave_out(const std::string& pass) {
   const auto all = passes::pass_names(), optional = passes::optional_passes();
   if (std::find(optional.begin(), optional.end(), pass) != optional.end()) return "";
   const bool known = std::find(all.begin(), all.end(), pass) != all.end();
-  return fmt::format("{} {}; there are {}", pass, known ? "cannot be left out" : "is no pass",
+  return fmt::format("{} {}; the optional passes are {}", pass, known ? "cannot be skipped" : "is not a pass",
                      fmt::join(optional, ", "));
 }
 
 }  // namespace
 
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
-  app.add_option("--skip-pass", left_out,
-                 fmt::format("leave a pass out: {}", fmt::join(passes::optional_passes(), ", ")))
+  app.add_option("--skip-pass", left_out, fmt::format("skip a pass: {}", fmt::join(passes::optional_passes(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(wrong_to_leave_out);
@@ -44,79 +43,74 @@ void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
     }
   };
   app.add_option_function<std::vector<std::string>>(
-         "--no-fuse", leave_out,
-         fmt::format("leave operators written out as the file has them: {}", fmt::join(choices, ", ")))
+         "--no-fuse", leave_out, fmt::format("keep operators decomposed as in the file: {}", fmt::join(choices, ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(choices));
 }
 
 void add_training_flags(CLI::App& app, TrainingFlags& flags) {
-  app.option_defaults()->group("Training of a file that was exported for inference");
+  app.option_defaults()->group("Training of inference exports");
   app.add_flag("--train-batch-norm", flags.batch_norms,
-               "[=PATTERN]: batch normalisations train, all that are nodes of the file or those whose module, node or "
-               "value matches; with a pattern (*: any characters, ?: one) also those written out as arithmetic");
-  app.add_option(
-      "--batch-norm-momentum", flags.batch_norm_momentum,
-      "weight of the new statistics of these, as PyTorch counts; else as the node has it, 0.1 if it does not");
+               "[=PATTERN]: train all batch normalization nodes, or those whose module, node or value matches, also "
+               "decomposed ones (*: any characters, ?: one)");
+  app.add_option("--batch-norm-momentum", flags.batch_norm_momentum,
+                 "weight of new statistics, as in PyTorch (default: that of the node, or 0.1)");
   app.add_option("--dropout", flags.dropout,
-                 "PATTERN=RATIO: a dropout behind the results of what matches: the outermost module, else nodes, else "
-                 "values")
+                 "PATTERN=RATIO: add dropout behind the outermost modules that match, else nodes, else values")
       ->allow_extra_args(false);
   app.add_flag("--train-dropout", flags.lost_dropout,
-               "dropouts that the file has switched off, or says were left out, come back with its ratios");
+               "restore dropout that the file disables or omits, with the ratios of the file");
 }
 
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
-  app.add_flag(
-      "--sync-batch-norm", sync_batch_norm,
-      "batch normalisations of training take mean and variance over all replicas of a micro-batch, not of each");
+  app.add_flag("--sync-batch-norm", sync_batch_norm,
+               "compute batch normalization statistics over all replicas of a micro-batch");
 }
 
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names) {
   app.add_option(
          "--input", inputs,
-         "NAME=TYPE[SIZES]: an input of a file of PyTorch, as tokens=i64[batch,128], once for each that forward "
-         "takes, in its order; NAME may be another than forward has")
+         "NAME=TYPE[SIZES]: an input of a PyTorch file, such as tokens=i64[batch,128]; once per input of forward, in "
+         "order; other names rename the inputs")
       ->allow_extra_args(false);
-  app.add_option("--output-name", output_names, "NAME of an output of a file of PyTorch, once for each, in order")
+  app.add_option("--output-name", output_names, "name of an output of a PyTorch file; once per output, in order")
       ->allow_extra_args(false);
 }
 
 void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
-  app.add_option("--batch-symbol", flags.batch_symbol, "the dimension that counts samples, where it is not found");
-  app.add_option(
-         "--batch-size-in-file", flags.samples_in_file,
-         "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
-         "if the model cannot take another number of them")
+  app.add_option("--batch-symbol", flags.batch_symbol, "dimension that counts samples, if it is not recognized");
+  app.add_option("--batch-size-in-file", flags.samples_in_file,
+                 "static batch size of the file, if its inputs do not show it; an error if the model cannot be made "
+                 "batch-polymorphic")
       ->check(CLI::PositiveNumber);
-  app.add_option("--same-symbol", flags.same_symbol,
-                 "A=B: dimension A of the file is dimension B; given again, more of them are one")
+  app.add_option("--same-symbol", flags.same_symbol, "A=B: dimensions A and B of the file are equal; repeatable")
       ->allow_extra_args(false);
   app.add_option("--max-trips", flags.max_trips,
-                 "trips that a loop makes at most where their number depends on data; one more is an error of the run")
+                 "bound on the trips of loops whose trip count depends on data; more trips are a runtime error")
       ->check(CLI::PositiveNumber);
 }
 
 void add_stored_flags(CLI::App& app, CompileFlags& flags) {
-  app.add_option("--kind", flags.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
-  const char* const kNames = "PATTERN: names of the file or of PyTorch's state_dict, with * and ?; several by commas";
+  app.add_option("--kind", flags.kinds,
+                 "NAME=parameter|buffer|constant: kind of a stored tensor; overrides the recovered kind");
+  const char* const kNames = "PATTERN: names of the file or of state_dict, with * and ?; separated by commas";
   app.add_option("--freeze", flags.frozen, "do not train these parameters (" + std::string(kNames) + ")")
       ->allow_extra_args(false);
   app.add_option("--buffer", flags.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
-  app.add_option("--train", flags.trained, "PATTERN: train these, also of what --freeze names")
+  app.add_option("--train", flags.trained, "PATTERN: train these, even if --freeze matches them")
       ->allow_extra_args(false);
-  app.add_option("--tie", flags.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
-  app.add_option("--untie", flags.untied, "PATTERN: each module that reads this parameter has its own")
+  app.add_option("--tie", flags.tied, "PATTERN: treat parameters of equal values as one")->allow_extra_args(false);
+  app.add_option("--untie", flags.untied, "PATTERN: give each module that reads this parameter its own copy")
       ->allow_extra_args(false);
   app.add_flag("--allow-merged", flags.merged_allowed,
-               "train parameters as one that the exporter merged and that nothing in the file tells apart");
+               "train parameters that the exporter merged as one, if nothing in the file distinguishes them");
 }
 
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
   app.add_option("--input-value", values,
-                 "NAME=VALUE: an input of one element that is always true, false or that number, as "
-                 "use_cache_branch=false; branches that it decides against go, with the inputs that only they read")
+                 "NAME=VALUE: fix a one-element input to true, false or a number, such as use_cache_branch=false; "
+                 "removes dead branches and the inputs that only they read")
       ->allow_extra_args(false);
 }
 
@@ -126,57 +120,58 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option(
       "--loss", flags.loss,
       "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "
-      "options, as cross_entropy(output=logits,labels=y); terms joined by +; without it: a plan for inference");
-  app.add_option("--loss-graph", flags.loss_graph,
-                 "file of a loss (ONNX, or .pt2): inputs are the model's outputs by name, the others labels; its "
-                 "outputs are added");
-  app.add_option("--loss-input", flags.loss_inputs, "INPUT=OUTPUT: an input of --loss-graph is that output");
-  app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
+      "options, such as cross_entropy(output=logits,labels=y); terms joined by + (default: none, for inference)");
+  app.add_option(
+      "--loss-graph", flags.loss_graph,
+      "file of a loss (ONNX, .pt2 or .rir); inputs with names of model outputs read these, others are labels; "
+      "outputs are added to the loss");
+  app.add_option("--loss-input", flags.loss_inputs, "INPUT=OUTPUT: connect an input of --loss-graph to a model output");
+  app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=WEIGHT: weight of an output of --loss-graph");
   app.add_option("--dtype", flags.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   add_symbol_flags(app, flags);
   add_input_value_flag(app, flags.input_values);
-  app.add_option("--assume", flags.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
+  app.add_option("--assume", flags.assume, "SYMBOL=N: value of a dimension other than the batch, for planning");
   add_stored_flags(app, flags);
   app.add_option("--padding-index", flags.padding,
-                 "TABLE=ROW: a row of an embedding that takes no gradient, where the file's metadata do not say it");
-  app.add_option("--stop-gradient", flags.stopped, "VALUE: no gradient flows through it: it was detached");
+                 "TABLE=ROW: an embedding row without gradient, if the file's metadata do not specify it");
+  app.add_option("--stop-gradient", flags.stopped,
+                 "VALUE: no gradient flows through this value, because it was detached");
   app.add_option("--strict-bounds", flags.strict,
-                 "VALUE: a Clip that makes it passes no gradient at its bounds, as relu6 and hardtanh do not");
+                 "VALUE: the Clip that produces this value has no gradient at its bounds, like relu6 and hardtanh");
   auto* weights = app.add_option(
       "--weights", flags.weights,
-      ".safetensors file whose tensors, under the names of state_dict, replace the numbers of the model's file; of the "
-      "model's types, or of any float type where --dtype says one");
-  app.add_flag("--partial-weights", flags.partial_weights,
-               "--weights may lack names of the model, which stay as they are, and have others, which are left out "
-               "(strict=False)")
+      ".safetensors file with state_dict names, whose tensors replace the weights of the model file; types must match, "
+      "but --dtype accepts any float type");
+  app.add_flag(
+         "--partial-weights", flags.partial_weights,
+         "allow --weights to lack names of the model, which keep their values, and to have unexpected names, which "
+         "are ignored (strict=False)")
       ->needs(weights);
   add_sync_flag(app, flags.sync_batch_norm);
   add_training_flags(app, flags.training);
   app.option_defaults()->group("Model");
   app.add_flag("--without-weights", flags.without_weights,
-               "the files of the model's weights may be absent: to plan only");
+               "allow the model's weight files to be absent; enough for planning");
   app.option_defaults()->group("Passes");
   add_left_out_flag(app, flags.left_out);
   app.add_option("--print-after", flags.passes.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", flags.passes.print_changed, "print the graph after each pass that changes it");
-  app.add_flag("--time-passes", flags.time_passes, "say how long each pass takes");
+  app.add_flag("--time-passes", flags.time_passes, "print the time of every pass");
 }
 
 void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
   add_plan_flags(app, flags);
   app.option_defaults()->group("Costs and blocks");
-  app.add_option("--costs", flags.costs, "measured (on this machine), analytic, or a profile database")
+  app.add_option("--costs", flags.costs, "measured (on this machine), analytic, or a profile database file")
       ->capture_default_str();
   app.add_option(
          "--kernels", flags.kernels,
-         "measured: convolutions, pooling and batch normalisation get the kernels and orders in memory that are "
-         "fastest by --costs, where these are times; default: LibTorch chooses")
+         "measured: choose kernels and memory formats of convolutions, pooling and batch normalization by measured "
+         "--costs; default: LibTorch chooses")
       ->check(CLI::IsMember({"measured", "default"}))
       ->capture_default_str();
-  app.add_option("--blocks", flags.blocks, "number of blocks between coarsening and stages")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app.add_option("--blocks", flags.blocks, "number of blocks")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--block-partitioner", flags.block_partitioner, "rannc, multilevel, order-dp, metis …")
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "seed of random operators")->capture_default_str();
@@ -213,7 +208,7 @@ Result<std::map<std::string, double>> numbers(const std::vector<std::string>& te
   return found;
 }
 
-// What a user knows of gradients that the file lost.
+// Returns the flags about gradients that the file does not represent.
 Result<passes::LostGradients> lost_gradients(const CompileFlags& flags) {
   passes::LostGradients lost;
   RANNC_ASSIGN(const auto padding, numbers(flags.padding, "--padding-index"));

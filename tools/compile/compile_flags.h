@@ -1,4 +1,4 @@
-/// The flags of `rannc-compile` that other tools share.
+/// Flags of `rannc-compile` that other tools share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,9 +11,9 @@ namespace rannc::tools {
 /// Value of `--train-batch-norm` without a pattern.
 constexpr std::string_view kEveryBatchNorm = "true";
 
-/// Flags that restore training behavior which an export for inference lost (`passes::TrainingRequest`).
+/// Flags that restore training behavior lost by an export for inference (`passes::TrainingRequest`).
 struct TrainingFlags {
-  std::vector<std::string> batch_norms;  ///< patterns; `kEveryBatchNorm`: all that are nodes
+  std::vector<std::string> batch_norms;  ///< patterns; `kEveryBatchNorm`: all nodes
   std::optional<double> batch_norm_momentum;
   std::vector<std::string> dropout;  ///< `pattern=0.1`
   bool lost_dropout = false;
@@ -22,70 +22,71 @@ struct TrainingFlags {
 /// All flags about models.
 struct CompileFlags : PlanFlags {
   std::string model;                                  ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
-  std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`: of PyTorch's files, in order
-  std::vector<std::string> output_names;              ///< of PyTorch's files, in order
-  std::string loss;                                   ///< of `passes::parse_losses`; empty: for inference
-  std::string dtype;                                  ///< `float32`, `float64`; empty: as the file has it
-  std::string batch_symbol;                           ///< empty: found by the frontend
+  std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`; PyTorch files only, in order
+  std::vector<std::string> output_names;              ///< PyTorch files only, in order
+  std::string loss;                                   ///< for `passes::parse_losses`; empty: inference
+  std::string dtype;                                  ///< `float32`, `float64`; empty: types of the file
+  std::string batch_symbol;                           ///< empty: the frontend determines it
   std::vector<std::string> same_symbol;               ///< `s53=s70`
-  std::vector<std::string> input_values;              ///< `use_cache_branch=false`: inputs that never change
-  std::optional<int64_t> max_trips;                   ///< of loops whose number of trips depends on data
-  std::optional<int64_t> samples_in_file;             ///< for which a file without a batch symbol was made
+  std::vector<std::string> input_values;              ///< `use_cache_branch=false`; constant inputs
+  std::optional<int64_t> max_trips;                   ///< bound for loops with a data-dependent trip count
+  std::optional<int64_t> samples_in_file;             ///< static batch size of the file
   std::vector<std::string> assume;                    ///< `sequence=128`
   std::vector<std::string> kinds;                     ///< `name=parameter|buffer|constant`
-  std::vector<std::string> frozen, buffers, trained;  ///< patterns of names; what is trained counts last
+  std::vector<std::string> frozen, buffers, trained;  ///< patterns of names; `trained` has precedence
   std::vector<std::string> tied, untied;              ///< patterns of names
-  bool merged_allowed = false;                        ///< parameters that the exporter made one are trained as one
-  std::string loss_graph;                             ///< ONNX file whose outputs are added to the loss; empty: none
-  std::vector<std::string> loss_inputs;               ///< `input=output`: what of the model an input of the loss is
-  std::vector<std::string> loss_weights;              ///< `output=0.5`: of the loss's outputs
-  std::vector<std::string> padding;                   ///< `table=0`: a row that takes no gradient
+  bool merged_allowed = false;                        ///< train merged parameters as one
+  std::string loss_graph;                             ///< file whose outputs are added to the loss; empty: none
+  std::vector<std::string> loss_inputs;               ///< `input=output`: model output for an input of the loss
+  std::vector<std::string> loss_weights;              ///< `output=0.5`: weights of the loss's outputs
+  std::vector<std::string> padding;                   ///< `table=0`: a row without gradient
   std::vector<std::string> stopped;                   ///< values through which no gradient flows
-  std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
+  std::vector<std::string> strict;                    ///< results of clamps without gradient at their bounds
   TrainingFlags training;
-  bool sync_batch_norm = false;       ///< batch normalisations are over all replicas of their stage
-  std::vector<std::string> left_out;  ///< of `passes::optional_passes`
-  std::string weights;                ///< .safetensors under the names of state_dict; empty: the file's numbers
-  bool partial_weights = false;       ///< names may be missing there, or unexpected
-  bool without_weights = false;       ///< weight files may be absent: enough to plan, not to train
+  bool sync_batch_norm = false;       ///< batch statistics over all replicas of a stage
+  std::vector<std::string> left_out;  ///< skipped passes, of `passes::optional_passes`
+  std::string weights;                ///< .safetensors with state_dict names; empty: weights of the file
+  bool partial_weights = false;       ///< allows missing and unexpected names in `weights`
+  bool without_weights = false;       ///< weight files may be absent; enough for planning
   passes::ManagerOptions passes;
   bool time_passes = false;
 
-  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database's file
-  std::string kernels = "measured";  ///< chosen by `costs` where these are times, or `default`: LibTorch chooses
+  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database file
+  std::string kernels = "measured";  ///< `measured` by `costs`, or `default`: LibTorch chooses
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;
   uint64_t seed = 0;
 };
 
-/// Flags about the model: loss, precision, batch, kinds of stored tensors, what passes print.
+/// Adds the flags about the model: loss, precision, batch, kinds of stored tensors, printing of passes.
 void add_model_flags(CLI::App& app, CompileFlags& flags);
-/// `--input` and `--output-name`: what a TorchScript file does not say.
+/// Adds `--input` and `--output-name`, which describe the signature of a PyTorch file.
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names);
-/// Flags about the sizes of a model: `--batch-symbol`, `--same-symbol`, `--batch-size-in-file`, `--max-trips`.
+/// Adds the flags about dimensions: `--batch-symbol`, `--same-symbol`, `--batch-size-in-file`, `--max-trips`.
 void add_symbol_flags(CLI::App& app, CompileFlags& flags);
-/// Flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`, `--allow-merged`.
+/// Adds the flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`,
+/// `--allow-merged`.
 void add_stored_flags(CLI::App& app, CompileFlags& flags);
-/// `--input-value`: inputs that never change.
+/// Adds `--input-value`, which fixes inputs.
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values);
-/// `--sync-batch-norm`.
+/// Adds `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
-/// `--skip-pass`: of `passes::optional_passes`; `--no-fuse`: of `passes::fusions`, or all of these. Another name is an
-/// error that lists them.
+/// Adds `--skip-pass` for `passes::optional_passes` and `--no-fuse` for `passes::fusions`. The error for any other name
+/// lists the valid ones.
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out);
-/// Flags about what an export for inference lost.
+/// Adds the flags about training behavior lost by an export for inference.
 void add_training_flags(CLI::App& app, TrainingFlags& flags);
-/// Flags about the plan of a model: those of any plan, costs, blocks, kernels, seed.
+/// Adds the flags about the plan of a model: those of `add_plan_flags`, costs, blocks, kernels, seed.
 void add_model_plan_flags(CLI::App& app, CompileFlags& flags);
 
-/// Values of `--assume`.
+/// Parses the values of `--assume`.
 Result<ir::Bindings> assumptions(const CompileFlags& flags);
 /// Converts the flags about the model. Errors name the flag.
 Result<ModelOptions> model_options(const CompileFlags& flags);
 /// Converts the flags about the plan of a model.
 Result<PlanRequest> model_plan_request(const CompileFlags& flags);
 
-/// `prepare_model` and `plan_options` with the options that the flags specify.
+/// Call `prepare_model` and `plan_options` with the options that the flags specify.
 Result<PreparedModel> prepare_model(const CompileFlags& flags, const CompileProgress& progress = {});
 Result<partition::PlanOptions> plan_options(const CompileFlags& flags, const PreparedModel& model,
                                             const CompileProgress& progress = {});

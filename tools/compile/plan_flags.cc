@@ -21,7 +21,7 @@ namespace rannc::tools {
 
 namespace {
 
-/// Whether `pin` reads NAME=STAGE.
+/// Whether `pin` has the form NAME=STAGE.
 bool is_pin(const std::string& pin) {
   const size_t at = pin.rfind('=');
   uint32_t stage = 0;
@@ -35,26 +35,27 @@ Result<void> check_schedules(const PlanFlags& flags) {
   bool table = false;
   for (const std::string& schedule : flags.schedules) {
     if (partition::find_schedule(schedule) == nullptr) {
-      return error(fmt::format("--schedule: '{}' is no schedule; there are {}", schedule,
+      return error(fmt::format("--schedule: unknown schedule '{}'; the schedules are {}", schedule,
                                fmt::join(partition::schedule_names(), ", ")));
     }
     table = table || partition::schedule_needs(schedule, Needs::kTable);
   }
-  if (table && flags.schedules.size() > 1) return error("--schedule table stands alone: it is a schedule by hand");
+  if (table && flags.schedules.size() > 1)
+    return error("--schedule table cannot be combined with other schedules: it is a hand-written schedule");
   if (table && flags.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
   if (!table && !flags.schedule_file.empty()) return error("--schedule-file needs --schedule table");
   for (const std::string& schedule : flags.schedules) {
     if (table || flags.planner != "auto" || partition::find_schedule(schedule)->chosen_by_auto) continue;
-    return error(fmt::format("--schedule {}: planner auto lays out stages for {} alone", schedule,
+    return error(fmt::format("--schedule {}: planner auto supports only {}", schedule,
                              fmt::join(partition::schedules_of_auto(), ", ")));
   }
   if (flags.planner == "auto" && flags.schedules.size() == 1 &&
       partition::schedule_needs(flags.schedules.front(), Needs::kWarmUp)) {
     return error(
-        "--schedule warmup: planner auto deepens the warm-up of another schedule; name that too, as 1f1b,warmup");
+        "--schedule warmup: planner auto needs a second schedule whose warm-up it deepens, such as 1f1b,warmup");
   }
   if (flags.planner != "auto" && flags.schedules.size() > 1) {
-    return error(fmt::format("--schedule {}: planner {} chooses none; name one, or take planner auto",
+    return error(fmt::format("--schedule {}: planner {} does not choose a schedule; name one, or use planner auto",
                              fmt::join(flags.schedules, ","), flags.planner));
   }
   return {};
@@ -64,16 +65,15 @@ Result<void> check_stages(PlanFlags& flags) {
   if (!flags.replicas.empty()) {
     if (!flags.stages) flags.stages = static_cast<uint32_t>(flags.replicas.size());
     if (*flags.stages != flags.replicas.size()) {
-      return error(fmt::format("--replicas gives {} counts for the {} stages of --stages", flags.replicas.size(),
-                               *flags.stages));
+      return error(fmt::format("--replicas has {} counts for {} stages", flags.replicas.size(), *flags.stages));
     }
   }
   if (flags.stages && flags.max_stages && *flags.stages > *flags.max_stages) {
-    return error(fmt::format("{} stages contradict --max-stages {}", *flags.stages, *flags.max_stages));
+    return error(fmt::format("{} stages exceed --max-stages {}", *flags.stages, *flags.max_stages));
   }
-  if (!flags.pins.empty() && !flags.stages) return error("--pin needs --stages: which stages there are to choose from");
+  if (!flags.pins.empty() && !flags.stages) return error("--pin needs --stages");
   for (const std::string& pin : flags.pins) {
-    if (!is_pin(pin)) return error(fmt::format("--pin {}: expected TASK=STAGE, stages counted from 0", pin));
+    if (!is_pin(pin)) return error(fmt::format("--pin {}: expected TASK=STAGE, with stages counted from 0", pin));
   }
   for (const std::string& pair : flags.together) {
     const size_t comma = pair.find(',');
@@ -102,81 +102,81 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   constexpr uint32_t kMost = 1U << 24;
   const CLI::Range positive(uint64_t{1}, uint64_t{kMost});
   app.option_defaults()->group("Cluster");
-  app.add_option("--cluster", flags.cluster, "cluster file (TOML) or preset: local:2, dapple-a, rannc-4x8 …")
+  app.add_option("--cluster", flags.cluster, "preset (--list cluster), such as local:2, or cluster file (TOML)")
       ->capture_default_str();
-  app.add_option("--devices", flags.devices, "only the first N devices of the cluster")->check(positive);
-  app.add_option("--memory", flags.memory_bytes, "limit of every device, such as 16GiB")
+  app.add_option("--devices", flags.devices, "use only the first N devices of the cluster")->check(positive);
+  app.add_option("--memory", flags.memory_bytes, "memory limit of every device, such as 16GiB")
       ->transform(parsed_by(&parse_bytes, "SIZE"));
 
   app.option_defaults()->group("Training step");
-  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw: how much state it keeps")
+  app.add_option("--optimizer", flags.optimizer,
+                 "optimizer, which determines the memory for its state: sgd, adam or adamw")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app.add_option("--momentum", flags.momentum, "of sgd, which keeps a state for it")
+  app.add_option("--momentum", flags.momentum, "momentum of sgd, which adds one copy of the parameters")
       ->check(CLI::Range(0.0, 0.999999))
       ->capture_default_str();
   app.add_option("--mini-batch", flags.mini_batch,
-                 fmt::format("samples of a step (default: {}, or as many as the file has if none of its dimensions is "
-                             "open)",
+                 fmt::format("samples per step (default: {}, or the static batch size of the file if it is above 1)",
                              kMiniBatch))
       ->check(positive);
-  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches that may be chosen, such as 4,8")
+  app.add_option("--micro-batches", flags.micro_batches, "allowed numbers of micro-batches, such as 4,8")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(positive);
 
   app.option_defaults()->group("Demands on the plan");
-  app.add_option("--stages", flags.stages, "exactly so many stages")->check(positive);
-  app.add_option("--max-stages", flags.max_stages, "at most so many stages")->check(positive);
+  app.add_option("--stages", flags.stages, "number of stages")->check(positive);
+  app.add_option("--max-stages", flags.max_stages, "largest number of stages")->check(positive);
   app.add_option("--replicas", flags.replicas, "devices of each stage, such as 2,1,1")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(positive);
-  app.add_option("--pin", flags.pins, "TASK=STAGE: the task lies in that stage; a pattern pins all it matches")
+  app.add_option("--pin", flags.pins, "TASK=STAGE: put a task, or all tasks that match a pattern, into a stage")
       ->allow_extra_args(false);
-  app.add_option("--together", flags.together, "TASK,TASK: no cut between the two")->allow_extra_args(false);
-  app.add_option("--recompute", flags.recompute, "auto, always or never")
+  app.add_option("--together", flags.together, "TASK,TASK: no cut between the two tasks")->allow_extra_args(false);
+  app.add_option("--recompute", flags.recompute, "recompute of forward passes: auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("--schedule", flags.schedules,
-                 "those that may be chosen, such as gpipe,1f1b (--list schedule); table: one by hand")
+                 "allowed schedules (--list schedule), such as gpipe,1f1b; table: a hand-written schedule")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--schedule-file", flags.schedule_file, "the schedule by hand");
-  app.add_option("--step-limit", flags.step_limit_ns, "a step may not take longer, such as 120ms")
+  app.add_option("--schedule-file", flags.schedule_file, "file of the hand-written schedule, for --schedule table");
+  app.add_option("--step-limit", flags.step_limit_ns, "longest allowed step, such as 120ms")
       ->transform(parsed_by(&parse_duration, "TIME"));
 
   app.option_defaults()->group("Search");
   app.add_option("--planner", flags.planner, "stage planner (--list planner)")
       ->check(CLI::IsMember(partition::stage_planner_names()))
       ->capture_default_str();
-  app.add_option("--objective", flags.objective, "of planner auto: step, period, load or memory")
+  app.add_option("--objective", flags.objective, "objective of planner auto: step, period, load or memory")
       ->check(CLI::IsMember({"step", "period", "load", "memory"}))
       ->capture_default_str();
-  app.add_option("--search-budget", flags.search_budget, "simulated actions that planner auto may spend")
+  app.add_option("--search-budget", flags.search_budget, "largest number of simulated actions of planner auto")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   app.add_option("--time-limit", flags.time_limit_ns,
-                 "wall-clock time of the search, such as 2s: the best plan until then, not the same on every run")
+                 "wall-clock limit of the search, such as 2s; plans then vary between runs")
       ->transform(parsed_by(&parse_duration, "TIME"));
 }
 
 Result<void> check_plan_flags(PlanFlags& flags) {
-  if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum is of --optimizer sgd");
+  if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum needs --optimizer sgd");
   RANNC_TRY(check_schedules(flags));
   RANNC_TRY(check_stages(flags));
   const uint32_t samples = flags.mini_batch.value_or(kMiniBatch);
   for (const uint64_t count : flags.micro_batches) {
     if (count <= samples) continue;
-    return error(fmt::format("--micro-batches {}: more than the {} samples of --mini-batch", count, samples));
+    return error(fmt::format("--micro-batches {}: exceeds the {} samples of --mini-batch", count, samples));
   }
   const bool searches = flags.planner == "auto" || flags.planner == "exact";
   if (searches) return {};
   if (flags.objective != "step") {
-    return error(fmt::format("--objective {}: planner {} has an objective of its own; planner auto uses it",
-                             flags.objective, flags.planner));
+    return error(fmt::format("--objective {}: planner {} has a fixed objective; use planner auto", flags.objective,
+                             flags.planner));
   }
-  if (flags.step_limit_ns) return error(fmt::format("--step-limit: planner {} uses none", flags.planner));
-  if (flags.search_budget) return error(fmt::format("--search-budget: planner {} has none", flags.planner));
+  if (flags.step_limit_ns) return error(fmt::format("--step-limit: planner {} does not support it", flags.planner));
+  if (flags.search_budget) return error(fmt::format("--search-budget: planner {} does not support it", flags.planner));
   return {};
 }
 
@@ -188,7 +188,7 @@ Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
   RANNC_ASSIGN(partition::Cluster cluster,
                file ? partition::read_cluster(flags.cluster) : partition::preset_cluster(flags.cluster));
   if (!file && flags.cluster.starts_with("local:")) {
-    // The limit is part of the plan: given by hand, it is the same on every machine.
+    // The limit is part of the plan. With --memory it is the same on every machine.
     cluster.kinds.front().memory_bytes = flags.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
   }
   if (!flags.devices) return cluster;

@@ -1,4 +1,4 @@
-/// Flags of `rannc-compile` for any plan: of a model, or of a published profile.
+/// Flags of `rannc-compile` for plans of models and of published profiles.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,9 +13,9 @@ namespace rannc::tools {
 
 struct PlanFlags {
   std::string cluster = "local:2";  ///< preset or TOML file
-  std::optional<uint32_t> devices;  ///< uses only the first devices of the cluster
+  std::optional<uint32_t> devices;  ///< use only the first devices of the cluster
   std::string optimizer = "adam";
-  double momentum = 0;  ///< of SGD, which then keeps a state
+  double momentum = 0;  ///< of SGD; not 0: one optimizer state
   std::optional<uint32_t> mini_batch;
   std::vector<uint64_t> micro_batches;
   std::optional<uint32_t> stages, max_stages;
@@ -27,20 +27,20 @@ struct PlanFlags {
   std::optional<double> step_limit_ns;
   std::string recompute = "auto";  ///< `auto`, `always`, `never`
   std::string planner = "auto";
-  std::vector<std::string> schedules;     ///< candidates; empty: the planner's own
-  std::string schedule_file;              ///< of the schedule `table`
+  std::vector<std::string> schedules;     ///< allowed schedules; empty: those of the planner
+  std::string schedule_file;              ///< for the schedule `table`
   std::optional<uint64_t> search_budget;  ///< simulated actions
-  std::optional<double> time_limit_ns;    ///< wall-clock time of the search
+  std::optional<double> time_limit_ns;    ///< wall-clock limit of the search
 };
 
-/// Adds a flag for each of these fields.
+/// Adds one flag per field of `flags`.
 void add_plan_flags(CLI::App& app, PlanFlags& flags);
 
-/// Returns a usage error if flags contradict each other, without reading any file. Derives `stages` from `replicas`.
+/// Returns a usage error if flags contradict each other. Reads no file. Derives `stages` from `replicas`.
 Result<void> check_plan_flags(PlanFlags& flags);
 
-/// Converts the flags; reads cluster and schedule files. Workers of `local:N` have `memory_bytes` or, by default, their
-/// share of this machine's memory (`worker_memory_bytes`).
+/// Converts the flags and reads cluster and schedule files. Workers of `local:N` have `memory_bytes` or, by default,
+/// their share of this machine's memory (`worker_memory_bytes`).
 Result<PlanRequest> plan_request(const PlanFlags& flags);
 
 }  // namespace rannc::tools

@@ -32,11 +32,11 @@ namespace rannc::tools {
 
 namespace {
 
-// Joins a loss from a file of its own, whose tensors are not part of the model's state.
+// Joins a loss from a separate file. Its tensors are not part of the model's state.
 Result<void> add_loss_graph(const ModelOptions& options, bool whole, ir::Graph& graph,
                             passes::PipelineOptions& pipeline, PreparedModel& model) {
   frontend::ImportOptions import;
-  if (whole) import.whole.emplace();  // its sizes are those of the model's outputs
+  if (whole) import.whole.emplace();  // sizes come from the model's outputs
   RANNC_ASSIGN(frontend::Imported loss, frontend::read_model(options.loss->file, import));
   const size_t before = graph.value_count();
   RANNC_ASSIGN(const std::vector<passes::LossSpec> terms, passes::join_loss(graph, loss.graph, *options.loss));
@@ -50,7 +50,7 @@ Result<void> add_loss_graph(const ModelOptions& options, bool whole, ir::Graph& 
   return {};
 }
 
-// Reads the model. Facts of the file go into `pipeline`, notes for the user into `model`.
+// Reads the model. Stores facts of the file in `pipeline` and notes for the user in `model`.
 Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model,
                              const std::optional<frontend::WholeBatch>& whole = {}) {
   frontend::ImportOptions import = options.import;
@@ -72,7 +72,7 @@ Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOption
   return std::move(imported.graph);
 }
 
-// Returns the options of the passes, with the tensors of a weights file.
+// Returns the pass options, including the tensors of the weights file.
 Result<passes::PipelineOptions> pipeline_options(const ModelOptions& options) {
   passes::PipelineOptions pipeline = options.pipeline;
   if (options.weights.empty()) return pipeline;
@@ -88,10 +88,10 @@ Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report) 
   std::ofstream file(path);
   file << report.reproducer;
   if (!file.flush()) return failure;
-  return std::move(failure).note(fmt::format("this is a defect of rannc; {} repeats it", path));
+  return std::move(failure).note(fmt::format("this is a defect of rannc; {} reproduces it", path));
 }
 
-// Nodes of the model's file, and values that tasks make.
+// Returns the names of all atoms: nodes of the file and values that tasks produce.
 std::vector<AtomName> task_names(const PreparedModel& model) {
   std::vector<AtomName> names;
   for (size_t atom = 0; atom < model.atoms.tasks.size(); ++atom) {
@@ -113,13 +113,13 @@ Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, cons
   return passed;
 }
 
-/// Whether what was made for a number of samples takes any, by numbers; what that needs and what it finds out.
+/// Checks numerically that a batch-polymorphic model and its losses match the static model of the file.
 class ByNumbers {
  public:
   ByNumbers(const ModelOptions& options, const CompileProgress& progress)
       : progress_(progress), symbols_(options.assume) {}
 
-  /// Of the pass rebatch. What cannot be compared is said and taken as it is.
+  /// Checks the result of the pass rebatch. If a comparison is impossible, accepts the model and adds a note.
   Result<void> judge(const ir::Graph& file, const ir::Graph& made, int64_t samples, passes::PassContext& context) {
     begin();
     RANNC_ASSIGN(const Compared found, compare_with_file(file, made, samples, symbols_, limits()));
@@ -127,7 +127,7 @@ class ByNumbers {
     samples_ = samples;
     return {};
   }
-  /// After all passes. `asked`: the losses that were asked for.
+  /// Checks the losses after all passes. `asked` contains the requested losses.
   Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& asked, const ir::Graph& graph,
                             passes::PassContext& context) {
     if (graph.losses().empty() || left_out_) return {};
@@ -139,9 +139,9 @@ class ByNumbers {
 
  private:
   void begin() const {
-    if (progress_.step) progress_.step("running samples together and one by one");
+    if (progress_.step) progress_.step("comparing batched with per-sample execution");
   }
-  // Where the file computes all of the loss.
+  // Returns the loss in the file's graph; nullopt unless the file computes all of it.
   std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& asked) const {
     FileLoss loss{file, samples_, {}};
     for (const passes::LossSpec& spec : asked) {
@@ -156,18 +156,16 @@ class ByNumbers {
   void note(const Compared& found, passes::PassContext& context) {
     if (found.left_out.empty()) return;
     left_out_ = true;
-    context.open.push_back(
-        {{},
-         "that samples computed together are those computed one by one was not tried with numbers: " + found.left_out});
+    context.open.push_back({{}, "batched and per-sample execution were not compared numerically: " + found.left_out});
   }
 
   const CompileProgress& progress_;
   const ir::Bindings& symbols_;
-  int64_t samples_ = 0;  // in the file
+  int64_t samples_ = 0;  // of the file
   bool left_out_ = false;
 };
 
-// A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
+// Makes a model with a static batch size batch-polymorphic if possible. Otherwise keeps the batch size and notes why.
 Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const ModelOptions& options,
                         const CompileProgress& progress, std::optional<Diagnostic>& undivided) {
   ByNumbers numbers(options, progress);
@@ -185,13 +183,13 @@ Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const
   passes::ManagerOptions others = options.passes;
   std::erase(others.print_after, "rebatch");
   passed = run_passes(std::move(graph), pipeline, others, progress.show_pass);
-  const std::string what = "its number of samples is in the file and stays: ";
+  const std::string what = "the static batch size of the file is kept: ";
   if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
   undivided = why;
   return passed;
 }
 
-/// How a model is read, and whether a failure is a defect of ours.
+/// How to read a model, and whether a failure is internal.
 struct Attempt {
   std::optional<frontend::WholeBatch> whole;
   bool internal = false;
@@ -237,8 +235,8 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   return model;
 }
 
-// Of a model that cannot be divided: as one mini-batch, of a number of samples where each input has them or is shared
-// by all.
+// Prepares a model whose mini-batch cannot be divided. Uses a fixed number of samples if every input has samples or is
+// shared by all of them.
 Result<PreparedModel> prepare_whole(const ModelOptions& options, const CompileProgress& progress) {
   Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{options.whole_mini_batch}};
   auto model = prepare(options, progress, of_data);
@@ -261,10 +259,12 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, const CompilePr
   auto whole = prepare_whole(options, progress);
   if (!whole.ok()) {
     if (whole.diagnostic().message == why.message) return why;
-    return std::move(why).note("with whole mini-batches, too: " + whole.diagnostic().message, whole.diagnostic().where);
+    return std::move(why).note("also with undivided mini-batches: " + whole.diagnostic().message,
+                               whole.diagnostic().where);
   }
-  if (whole->graph.losses().empty() && gives_a_number(whole->graph)) return why;  // it may be a loss to ask for
-  whole->read.samples.reset();                                                    // those of the plan, not of the file
+  if (whole->graph.losses().empty() && gives_a_number(whole->graph))
+    return why;                 // the output may be a loss that the user can request
+  whole->read.samples.reset();  // they come from the plan, not from the file
   whole->open.push_back({why.where, why_whole(*whole, why)});
   whole->undivided = std::move(why);
   return whole;
@@ -272,15 +272,15 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, const CompilePr
 
 namespace {
 
-/// The copy keeps the types of its original.
+/// Returns an error if `--dtype` would change the type of a tensor.
 Result<void> check_precision(const ModelOptions& options, const passes::PipelineOptions& pipeline,
                              const ir::Graph& graph) {
   for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
     const ir::DType dtype = graph.type(tensor.parts[0].value).dtype;
     if (!pipeline.precision || !ir::is_float(dtype) || dtype == *pipeline.precision) continue;
     return error({options.path, 0, 0, {}},
-                 fmt::format("tensor {} is {}, and a copy keeps its types: it cannot be converted to {}", tensor.name,
-                             ir::str(dtype), ir::str(*pipeline.precision)));
+                 fmt::format("tensor {} is {} and cannot be converted to {}: a copy of the model keeps all types",
+                             tensor.name, ir::str(dtype), ir::str(*pipeline.precision)));
   }
   return {};
 }
@@ -289,7 +289,8 @@ Result<void> check_precision(const ModelOptions& options, const passes::Pipeline
 
 Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, const std::string& to, bool replace) {
   if (frontend::model_format(options.path) != frontend::ModelFormat::kOnnx) {
-    return error({options.path, 0, 0, {}}, "is no ONNX file, of which --emit onnx writes a copy with other numbers");
+    return error({options.path, 0, 0, {}},
+                 "is not an ONNX file; --emit onnx writes a copy of an ONNX model with other weights");
   }
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
   PreparedModel model;
@@ -308,20 +309,20 @@ Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, 
   RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({options.path, to, graph, before, replace}));
   std::vector<std::string> lines;
   for (const Note& warning : loaded.warnings) lines.push_back("warning: " + warning.message);
-  lines.push_back(fmt::format("{} tensors of {} have the numbers of {}", copy.replaced + copy.added.size(),
-                              options.path, options.weights));
+  lines.push_back(fmt::format("{} tensors of {} have the values of {}", copy.replaced + copy.added.size(), options.path,
+                              options.weights));
   if (!copy.added.empty()) {
-    lines.push_back(fmt::format("{} of them are initializers of their own, where {} had several in one: {}",
+    lines.push_back(fmt::format("{} of them became separate initializers, because {} had merged them: {}",
                                 copy.added.size(), options.path, fmt::join(copy.added, ", ")));
   }
-  if (!copy.data_file.empty()) lines.push_back(fmt::format("tensors outside of the model are in {}", copy.data_file));
+  if (!copy.data_file.empty()) lines.push_back(fmt::format("external tensors of the model are in {}", copy.data_file));
   return lines;
 }
 
 namespace {
 
-/// What this machine takes for the tasks, and for what could stand for them where `chooses` is not null: it then gets
-/// the kernels that are fastest at the number of samples that the plan computes at once.
+/// Measures the tasks of a model on this machine. If `chooses` is not null, also measures alternative kernels and gives
+/// `chooses` those that are fastest at the number of samples that the plan computes at once.
 Result<partition::ProfileDatabase> measured(const PreparedModel& model, PreparedModel* chooses,
                                             const partition::PlanOptions& plan, const partition::PlanOptions& searched,
                                             const CompileProgress& progress) {
@@ -349,12 +350,12 @@ uint32_t planned_samples(const PlanRequest& request, const PreparedModel& model)
   return request.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
 }
 
-/// Everything but the costs.
+/// Returns the plan options without costs.
 Result<partition::PlanOptions> unpriced(const PlanRequest& request, const PreparedModel& model,
                                         const CompileProgress& progress) {
   partition::PlanOptions plan = request.options;
   if (request.on_this_machine && plan.cluster.size() > machine_cores() && progress.remark) {
-    progress.remark(fmt::format("{} workers share the {} cores of this machine; times of tasks are of a core each",
+    progress.remark(fmt::format("{} workers share the {} cores of this machine; task times assume one core per worker",
                                 plan.cluster.size(), machine_cores()));
   }
   if (!model.extent_of_data.empty()) {
@@ -369,7 +370,7 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   return plan;
 }
 
-/// Prices the plan by a database, and gives `chooses` the kernels that are fastest by it, unless it is null.
+/// Prices the plan by a database. Unless `chooses` is null, gives it the kernels that are fastest by the database.
 Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
                                partition::PlanOptions& plan, const CompileProgress& progress) {
   RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
@@ -385,7 +386,7 @@ Result<void> price_by_database(const PlanRequest& request, const PreparedModel& 
   return {};
 }
 
-/// `chooses` is `model`, or null: its kernels stay.
+/// Returns complete plan options. `chooses` is `model`, or null to keep its kernels.
 Result<partition::PlanOptions> planned_with(const PlanRequest& request, const PreparedModel& model,
                                             PreparedModel* chooses, const CompileProgress& progress) {
   RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));

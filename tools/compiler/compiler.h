@@ -1,4 +1,4 @@
-/// Compiles a model: reads it, prepares it, plans it.
+/// Compiles a model from its file to a plan.
 #pragma once
 
 #include <map>
@@ -22,65 +22,65 @@ namespace rannc::tools {
 /// How a model is read and prepared.
 struct ModelOptions {
   std::string path;                        ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
-  frontend::ImportOptions import;          ///< `whole` and `required` are set by `prepare_model`
-  passes::PipelineOptions pipeline;        ///< facts of the file are added by `prepare_model`
+  frontend::ImportOptions import;          ///< `prepare_model` sets `whole` and `required`
+  passes::PipelineOptions pipeline;        ///< `prepare_model` adds the facts of the file
   std::optional<passes::LossGraph> loss;   ///< a loss in a file of its own, whose inputs are outputs of the model
-  std::optional<int64_t> samples_in_file;  ///< static batch size that inputs do not show
+  std::optional<int64_t> samples_in_file;  ///< static batch size, if inputs do not show it
   ir::Bindings assume;                     ///< values of symbols other than the batch
   uint32_t whole_mini_batch = kMiniBatch;  ///< samples, if mini-batches cannot be divided
-  std::string weights;                     ///< .safetensors with names of state_dict; empty: those of the model file
-  bool partial_weights = false;            ///< names may be missing or unexpected there
+  std::string weights;                     ///< .safetensors with state_dict names; empty: weights of the model file
+  bool partial_weights = false;            ///< allows missing and unexpected names in `weights`
   passes::ManagerOptions passes;
 };
 
-/// A model as its file has it.
+/// Properties of a model file.
 struct ReadModel {
-  uint64_t nodes = 0;                      ///< of the file; 0: it is text
-  uint32_t tasks = 0;                      ///< as read
-  std::map<int32_t, uint32_t> batch_axes;  ///< on which axis of how many inputs the batch symbol is
-  std::optional<uint32_t> samples;         ///< for which it was made, where no symbol counts them
+  uint64_t nodes = 0;                      ///< of the file; 0 for text
+  uint32_t tasks = 0;                      ///< before all passes
+  std::map<int32_t, uint32_t> batch_axes;  ///< by axis: number of inputs with the batch symbol on it
+  std::optional<uint32_t> samples;         ///< static batch size, if no symbol counts samples
 };
 
-/// A model after its passes.
+/// A model after all passes.
 struct PreparedModel {
   ir::Graph graph;
   ir::Atoms atoms;
   ReadModel read;
-  std::vector<Note> remarks;          ///< what was changed, or found to be so
-  std::vector<Note> open;             ///< what was left as it is though the user may mean otherwise
-  std::vector<std::string> warnings;  ///< what is probably not what the user means
+  std::vector<Note> remarks;          ///< changes and findings
+  std::vector<Note> open;             ///< limits that the user may not expect
+  std::vector<std::string> warnings;  ///< probable mistakes
   passes::RunReport report;
   std::string digest;  ///< of the model file
-  /// Stored tensors that were part of one that the exporter merged: by name, that one's.
+  /// Stored tensors that the exporter merged, by name: name of the merged tensor.
   std::map<std::string, std::string> parted;
   passes::FoldedTensors folded;
-  /// Why its mini-batches stay whole, at the task that mixes samples. Nothing: they can be divided, or no input says
-  /// where its samples lie.
+  /// Why mini-batches cannot be divided, at the task that mixes samples. Absent if they can be divided or no input has
+  /// a sample axis.
   std::optional<Diagnostic> undivided;
-  /// Of a model whose inputs, together, are one mini-batch of whatever extents the data have: the symbol that would
-  /// count samples. Empty: a number or the batch symbol counts them.
+  /// Symbol that would count samples, if the inputs together are one mini-batch of the data's extents. Empty if a
+  /// number or the batch symbol counts samples.
   std::string extent_of_data;
 };
 
-/// Where printed graphs and progress go; either may be empty.
+/// Receivers of printed graphs and progress. Each may be empty.
 struct CompileProgress {
   passes::PassManager::Show show_pass;
   std::function<void(const std::string&)> step;    ///< `measuring 23 of 41`
-  std::function<void(const std::string&)> remark;  ///< what the user should know of the costs
+  std::function<void(const std::string&)> remark;  ///< about costs and kernels
 };
 
-/// Reads and prepares a model. On a failure that is ours the reproducer is written beside the working folder's
-/// `rannc-reproducer.rir` and named in a note.
+/// Reads a model and runs the passes. An internal failure writes `rannc-reproducer.rir` to the working folder and names
+/// it in a note.
 Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress = {});
 
-/// Writes a copy of an ONNX model with the numbers of `weights`. Of the options those about stored tensors count.
-/// Returns lines for people: what was replaced, what was warned of.
+/// Writes a copy of an ONNX model to `to` with the weights of `options.weights`. Uses only the options about stored
+/// tensors. Returns a report in lines, with warnings.
 Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, const std::string& to, bool replace);
 
-/// Completes the request for a model: mini-batch, tasks by name, costs. Measures this machine for `Costs::kMeasured`.
+/// Completes a request for a model: mini-batch, named tasks, costs. Measures this machine for `Costs::kMeasured`.
 Result<partition::PlanOptions> plan_options(const PlanRequest& request, const PreparedModel& model,
                                             const CompileProgress& progress = {});
-/// Likewise; if `request.choose_kernels`, also gives the model the fastest kernels.
+/// Likewise. If `request.choose_kernels`, also chooses the fastest kernels of the model.
 Result<partition::PlanOptions> plan_with_kernels(const PlanRequest& request, PreparedModel& model,
                                                  const CompileProgress& progress = {});
 

@@ -13,7 +13,7 @@ namespace rannc::tools {
 
 namespace {
 
-/// Whether `text` is `pattern`, in which * stands for any text and ? for one character.
+/// Whether `text` matches `pattern`, in which * matches any text and ? one character.
 bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -34,7 +34,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-/// Atoms of that very name; where there is none, of the pattern. Ascending, distinct.
+/// Returns the atoms with the exact name, else those that match the pattern. Ascending, distinct.
 Result<std::vector<uint32_t>> atoms_named(const std::string& wanted, const std::string& source,
                                           const std::vector<AtomName>& names) {
   std::set<uint32_t> found;
@@ -48,7 +48,8 @@ Result<std::vector<uint32_t>> atoms_named(const std::string& wanted, const std::
   }
   if (!found.empty()) return std::vector<uint32_t>(found.begin(), found.end());
   Diagnostic none = error(fmt::format("{}: no task is called '{}'", source, wanted));
-  if (!names.empty()) none.notes.push_back({{}, fmt::format("tasks are called as '{}'", names.front().name)});
+  if (!names.empty())
+    none.notes.push_back({{}, fmt::format("an example of a task's name is '{}'", names.front().name)});
   return none;
 }
 
@@ -61,13 +62,14 @@ Result<void> add_pin(const PlanRequest& request, const TaskPin& pin, const std::
                      std::map<uint32_t, uint32_t>& stage_of) {
   const uint32_t stages = *request.options.constraints.stages;
   if (pin.stage >= stages)
-    return error(fmt::format("{}: stage {} of {}; stages are counted from 0", pin.source, pin.stage, stages));
+    return error(
+        fmt::format("{}: stage {} does not exist; the {} stages are counted from 0", pin.source, pin.stage, stages));
   RANNC_ASSIGN(const std::vector<uint32_t> atoms, atoms_named(pin.task, pin.source, names));
   for (const uint32_t atom : atoms) {
     const auto [known, fresh] = stage_of.emplace(atom, pin.stage);
     if (!fresh && known->second != pin.stage) {
       return error(
-          fmt::format("{}: '{}' is pinned to stage {} already", pin.source, name_of(atom, names), known->second));
+          fmt::format("{}: '{}' is already pinned to stage {}", pin.source, name_of(atom, names), known->second));
     }
   }
   return {};

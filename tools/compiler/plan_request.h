@@ -9,14 +9,14 @@
 
 namespace rannc::tools {
 
-/// Samples of a step if neither the user nor the model's file specifies a number.
+/// Samples per step if neither the user nor the model file specifies a number.
 constexpr uint32_t kMiniBatch = 32;
 
 /// Requires tasks to lie in a stage.
 struct TaskPin {
   std::string task;  ///< a name, or a pattern with `*` and `?`
   uint32_t stage = 0;
-  std::string source;  ///< for messages: how the user wrote it
+  std::string source;  ///< text of the user, for messages
 };
 
 /// Forbids cuts between two tasks.
@@ -25,19 +25,19 @@ struct TasksTogether {
   std::string source;
 };
 
-/// Options of a plan in which tasks are named as the user names them.
+/// Options of a plan, with tasks by the names that the user wrote.
 struct PlanRequest {
   /// `mini_batch`, `demands`, `costs`, `training` and `model_digest` are set once the model is known.
   partition::PlanOptions options;
-  std::optional<uint32_t> mini_batch;  ///< empty: as the model has it, or `kMiniBatch`
+  std::optional<uint32_t> mini_batch;  ///< empty: batch size of the model, or `kMiniBatch`
   std::vector<TaskPin> pins;           ///< need `options.constraints.stages`
   std::vector<TasksTogether> together;
   bool on_this_machine = false;  ///< devices are workers of this machine: measured links apply
 
   enum class Costs : uint8_t { kMeasured, kAnalytic, kDatabase };
-  Costs costs = Costs::kMeasured;  ///< of a model's tasks; profiles contain theirs
-  std::string database;            ///< file of `kDatabase`
-  bool choose_kernels = true;      ///< by measured times, if there are any
+  Costs costs = Costs::kMeasured;  ///< for models; profiles contain costs
+  std::string database;            ///< file for `kDatabase`
+  bool choose_kernels = true;      ///< by measured times, if available
 };
 
 /// A name of an atom. Several atoms may share a name, and an atom may have several.

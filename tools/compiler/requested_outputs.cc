@@ -28,7 +28,7 @@ Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options) 
 
 namespace {
 
-/// The outputs that are read, in order; nothing where a loss names none, or where all are.
+/// Returns the outputs that losses read, in order. Returns nullopt if a loss names no output or all outputs are read.
 std::optional<std::vector<ValueId>> read_outputs(const ir::Graph& graph, const std::vector<passes::LossSpec>& losses) {
   std::vector<ValueId> read, kept;
   for (const passes::LossSpec& loss : losses) {
@@ -45,7 +45,7 @@ std::optional<std::vector<ValueId>> read_outputs(const ir::Graph& graph, const s
 
 bool is_divided(const Passed& passed) { return passed.report.ok() && !ir::fixed_samples(passed.graph); }
 
-/// Says which outputs are left out, and why.
+/// Returns a note about the omitted outputs and the reason.
 Note left_out(const ir::Graph& graph, const std::vector<ValueId>& kept, const Passed& with_all) {
   std::vector<std::string_view> names;
   for (const ValueId output : graph.outputs()) {
@@ -56,7 +56,7 @@ Note left_out(const ir::Graph& graph, const std::vector<ValueId>& kept, const Pa
   return {failure ? failure->where : Location{},
           fmt::format("{} {} left out, as the loss does not read {}: {}", is_one ? "output" : "outputs",
                       fmt::format("{} {}", fmt::join(names, ", "), is_one ? "is" : "are"), is_one ? "it" : "them",
-                      failure ? failure->message : "otherwise no mini-batch can be divided")};
+                      failure ? failure->message : "otherwise mini-batches cannot be divided")};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Outputs that a loss reads: what computes others does not keep a model from being trained.
+/// Restricts a model to the outputs that its losses read if other outputs prevent training.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,20 @@
 
 namespace rannc::tools {
 
-/// Returns the names of outputs that the losses of `options` may read. Empty: all outputs are required, since there is
-/// no loss, or a loss names no output.
+/// Returns the names of outputs that the losses of `options` may read. Empty if all outputs are required: there is no
+/// loss, or a loss names no output.
 Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options);
 
-/// A model's graph and what its passes say of it.
+/// A model's graph after its passes.
 struct Passed {
   ir::Graph graph;
   passes::PassContext context;
   passes::RunReport report;
 };
 
-/// What `run` makes of the graph; where it fails, or leaves the mini-batch whole, what it makes of the graph with the
-/// outputs alone that `losses` read, if that is better. A note says which outputs are left out, and why.
+/// Returns the result of `run` on the graph. If that fails or does not divide the mini-batch, runs it again on the
+/// graph with only the outputs that `losses` read, and returns that result if it is better. A note names the omitted
+/// outputs and the reason.
 Passed run_for_losses(ir::Graph graph, const std::vector<passes::LossSpec>& losses,
                       const std::function<Passed(ir::Graph)>& run);
 

@@ -1,4 +1,4 @@
-/// Translates ONNX's arithmetic, with comparisons and bounds.
+/// Translates ONNX operators for arithmetic, comparisons and clipping.
 #include <array>
 
 #include "frontend/onnx/internal/translate/fixed_sizes.h"
@@ -11,19 +11,20 @@ namespace {
 
 using ir::DType;
 
-/// What a detour by i64 keeps of unsigned integers of more than one byte, with which ATen does not compute: all of
-/// those of 16 and 32 bits, and of those of 64 either sums and products, which wrap alike, or the order.
+/// Property of u64 operands that an operation preserves in i64. ATen does not compute with unsigned integers of more
+/// than one byte, so they are cast to i64. That is exact for 16 and 32 bits. For 64 bits it preserves either sums and
+/// products, which wrap alike, or the order.
 enum class Keeps { kSums, kOrder };
 
 bool is_wide_unsigned(DType dtype) { return dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64; }
 
-/// The other half of the numbers first: the order of u64 as that of i64, and back.
+/// Flips the sign bit, which maps the order of u64 to that of i64 and back.
 ValueId halves_swapped(Node& node, ValueId x) {
   const ir::Attributes lowest = {{"shape", ir::Shape{}}, {"value", ir::Dim(INT64_MIN)}, {"dtype", DType::kI64}};
   return node.emit("bitwise_xor", {x, node.emit("full", {}, lowest)});
 }
 
-/// One operation on two operands of one type.
+/// An operation on two operands of one type.
 struct Operation {
   std::string_view op;
   Keeps keeps;
@@ -35,7 +36,7 @@ bool is_direct(const Node& node, ValueId a, ValueId b) {
   return !is_wide_unsigned(dtype) || node.dtype(b) != dtype;
 }
 
-/// The result before it is brought back into the operands' type.
+/// Computes an operation in i64. The caller casts the result back to the operands' type.
 ValueId detoured(Node& node, const Operation& of, ValueId a, ValueId b) {
   const bool swaps = node.dtype(a) == DType::kU64 && of.keeps == Keeps::kOrder;
   for (ValueId* each : {&a, &b}) {
@@ -67,7 +68,7 @@ void binary(Node& node) {
   compute(node, {name, keeps}, node.in(0), node.in(1));
 }
 
-/// Any number of operands, folded from the left.
+/// Folds any number of operands from the left.
 template <const char* name, Keeps keeps>
 void variadic(Node& node) {
   ValueId made = node.in(0);
@@ -76,7 +77,7 @@ void variadic(Node& node) {
   compute(node, {name, keeps}, made, node.in(node.input_count() - 1));
 }
 
-// --- quotients of 64 bits without a sign, which ATen does not compute
+// --- division of u64, which ATen does not support
 
 ValueId wide_number(Node& node, int64_t number) {
   return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(number)}, {"dtype", DType::kI64}});
@@ -86,8 +87,8 @@ ValueId is_at_least(Node& node, ValueId a, ValueId b) {
   return node.emit("ge", {halves_swapped(node, a), halves_swapped(node, b)});
 }
 
-/// As i64 with the bits of u64. Half of a, which has no sign, over b, and twice that, is the quotient or one less; a
-/// divisor from 2^63 on goes into anything once or not at all.
+/// Quotient and remainder of u64, as i64 with the same bits. 2 * (floor(a / 2) / b) is the quotient or one less, and
+/// floor(a / 2) fits i64. For b of at least 2^63 the quotient is 0 or 1.
 struct Quotient {
   ValueId whole, rest;
 };
@@ -96,7 +97,7 @@ Quotient quotient_of_u64(Node& node, ValueId a, ValueId b) {
   b = node.emit("cast", {b}, {{"dtype", DType::kI64}});
   const ValueId zero = wide_number(node, 0), one = wide_number(node, 1), two = wide_number(node, 2);
   const ValueId is_large = node.emit("lt", {b, zero});
-  const ValueId moved = node.emit("shift_right", {a, one});  // the sign comes in from the left
+  const ValueId moved = node.emit("shift_right", {a, one});  // shifts in the sign bit
   const ValueId half = node.emit("bitwise_and", {moved, wide_number(node, INT64_MAX)});
   const ValueId divisor = node.emit("where", {is_large, one, b});
   const ValueId parts = node.emit("div", {half, divisor}, {{"rounding", std::string("trunc")}});
@@ -111,7 +112,7 @@ bool are_u64(const Node& node, ValueId a, ValueId b) {
   return node.dtype(a) == DType::kU64 && node.dtype(b) == DType::kU64;
 }
 
-/// ONNX divides integers towards zero.
+/// Integer division rounds towards zero in ONNX.
 void div(Node& node) {
   const ValueId a = node.in(0);
   if (are_u64(node, a, node.in(1))) {
@@ -122,7 +123,7 @@ void div(Node& node) {
   compute(node, {"div", Keeps::kSums, attributes}, a, node.in(1));
 }
 
-/// Sign of the divisor, or of the dividend with `fmod`.
+/// The result has the sign of the divisor, or with `fmod` that of the dividend.
 void mod(Node& node) {
   if (are_u64(node, node.in(0), node.in(1))) {
     return node.result("cast", {quotient_of_u64(node, node.in(0), node.in(1)).rest}, {{"dtype", DType::kU64}});
@@ -132,7 +133,7 @@ void mod(Node& node) {
 
 // --- bounds
 
-/// A bound that is known, as an attribute of `x`'s kind: doubles do not hold every integer.
+/// Returns a known bound as an integer or float attribute, depending on `x`. Doubles cannot represent every integer.
 std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bound) {
   if (!ir::is_float(node.dtype(x))) {
     const auto known = node.integers(bound);
@@ -143,13 +144,13 @@ std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bo
   return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
 }
 
-/// By bounds that are values.
+/// Clips by bounds that are values.
 ValueId clipped(Node& node, ValueId x, const std::array<ValueId, 2>& bounds) {
   if (bounds[0].valid()) x = computed(node, {kMaximum, Keeps::kOrder}, x, bounds[0]);
   return bounds[1].valid() ? computed(node, {kMinimum, Keeps::kOrder}, x, bounds[1]) : x;
 }
 
-/// Bounds were attributes before opset 11 and may be computed since.
+/// Bounds are attributes before opset 11, operands since.
 void clip(Node& node) {
   const ValueId x = node.in(0);
   for (const size_t bound : {1, 2}) {

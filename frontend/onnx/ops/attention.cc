@@ -1,4 +1,4 @@
-/// Translates scaled dot product attention, with what turns its queries and keys.
+/// Translates scaled dot product attention and rotary embeddings.
 #include <cmath>
 
 #include "frontend/onnx/internal/translate/node.h"
@@ -9,15 +9,14 @@ namespace rannc::frontend {
 
 namespace {
 
-/// softmax(softcap(q · kᵀ · scale) + bias) · v, with as few tasks as that takes: ONNX's definition has thirty, which
-/// add zeros where nothing is masked, scale keys as well as queries, and copy keys and values for each group of
-/// queries.
+/// Emits softmax(softcap(q · kᵀ · scale) + bias) · v with few tasks. ONNX's definition has thirty: it adds zeros where
+/// nothing is masked, scales both keys and queries, and copies keys and values for each group of queries.
 class Attention {
  public:
   explicit Attention(Node& node) : node_(node) {}
 
-  /// False, with nothing emitted, where sizes of heads or their number are not known: ONNX's definition asks for them
-  /// when it runs.
+  /// Returns false and emits nothing if number or size of heads are unknown. ONNX's definition determines them at
+  /// runtime.
   bool run() {
     const ValueId q = node_.in(0), k = node_.in(1), v = node_.in(2);
     for (const ValueId each : {q, k, v}) {
@@ -41,7 +40,7 @@ class Attention {
 
   static constexpr int64_t kHeads = 1, kLength = 2, kSize = 3;  // axes
 
-  /// Of [B, heads, length, size], or of [B, length, heads * size] with the number of heads in an attribute.
+  /// Reads the heads of a value [B, heads, length, size], or [B, length, heads * size] with the number in an attribute.
   bool read_heads(ValueId value) {
     const ir::Shape* const shape = node_.type(value).shape ? node_.shape(value) : nullptr;
     if (!shape || (shape->size() != 3 && shape->size() != 4) || !shape->back().is_constant()) return false;
@@ -53,7 +52,7 @@ class Attention {
     const bool divides = heads.count > 0 && (!flat || heads.size % heads.count == 0);
     if (!divides || (!heads_.empty() && heads_.front().count % heads.count != 0)) {
       node_.fail("Attention of " + ir::str(*shape) + " in " + std::to_string(heads.count) +
-                 " heads; heads must divide the last axis, and those of keys and values the queries'");
+                 " heads: the number of heads must divide the last axis, and that of keys and values the queries'");
       return true;
     }
     if (flat) heads.size /= heads.count;
@@ -63,10 +62,10 @@ class Attention {
   }
 
   const Heads& of_queries() const { return heads_[0]; }
-  /// Heads of queries that share one of keys.
+  /// Returns the number of query heads that share a key head.
   int64_t group() const { return of_queries().count / heads_[1].count; }
 
-  /// As [B, heads, length, size].
+  /// Returns a value as [B, heads, length, size].
   ValueId by_heads(ValueId value, size_t which) {
     if (!node_.good() || node_.shape(value)->size() == 4) return value;
     const Heads& heads = heads_[which];
@@ -82,7 +81,7 @@ class Attention {
 
   ValueId number(double value) { return node_.scalar(value, dtype_); }
 
-  /// Queries of one group of heads one below another, since they meet the same keys.
+  /// Concatenates the queries of a group of heads, because they have the same keys.
   ValueId below(ValueId value) {
     const ir::Shape* const shape = group() > 1 ? node_.shape(value) : nullptr;
     if (!shape) return value;
@@ -98,8 +97,7 @@ class Attention {
     return node_.emit("reshape", {value}, {{"shape", heads}});
   }
 
-  /// What each query takes of each key's value; the products on the way are the node's fourth output where it is asked
-  /// for.
+  /// Returns the attention weights. Also emits the fourth output if present, which is one of the intermediate products.
   ValueId weigh(ValueId queries, ValueId keys) {
     dtype_ = node_.dtype(queries);
     const double scale = node_.number("scale", 1 / std::sqrt(static_cast<double>(of_queries().size)));
@@ -123,7 +121,7 @@ class Attention {
     return weights;
   }
 
-  /// Zeros where a query sees no key, which only masks do: as PyTorch computes and ONNX has corrected its text to say.
+  /// Returns zeros for queries whose keys are all masked, as in PyTorch and in ONNX's corrected specification.
   ValueId softmax(ValueId scores) {
     const auto said = element_type(static_cast<int>(node_.integer("softmax_precision", onnx_element_type(dtype_))));
     const ir::DType precision = said && ir::is_float(*said) ? *said : dtype_;
@@ -134,8 +132,7 @@ class Attention {
     return node_.emit("cast", {wide}, {{"dtype", dtype_}});
   }
 
-  /// What is added to the products: a mask of floats, and minus infinity where a query may not see a key; invalid where
-  /// there is neither.
+  /// Returns the sum of a float mask and minus infinity at masked keys; an invalid value if there is no mask.
   ValueId bias(ValueId keys) {
     const ir::Shape* const shape = node_.shape(keys);
     if (!shape) return {};
@@ -153,7 +150,7 @@ class Attention {
     return additive_mask(node_, seen, mask, dtype_);
   }
 
-  /// Since opset 24 a mask may end before the keys do: what it does not speak of is masked out.
+  /// Extends a mask to the number of keys. Since opset 24 it may be shorter, and the remaining keys are masked out.
   ValueId as_long(ValueId mask, const ir::Dim& total) {
     const ir::Shape* const shape = node_.shape(mask);
     if (!shape || shape->empty() || node_.opset() < 24 || shape->back() == total) return mask;
@@ -164,7 +161,7 @@ class Attention {
     return node_.emit("pad", {mask}, {{"pads", pads}, {"value", value}});
   }
 
-  /// Of each sample the keys that are not padding.
+  /// Returns which keys of each sample are not padding.
   ValueId within_length(ValueId lengths, const ir::Dim& total) {
     const ValueId wide = node_.emit("cast", {lengths}, {{"dtype", ir::DType::kI64}});
     const ValueId column = node_.emit("unsqueeze", {wide}, {{"axes", ir::Shape{1, 2, 3}}});
@@ -194,13 +191,13 @@ void attention(Node& node) {
   if (!Attention(node).run() && node.good()) node.use_definition();
 }
 
-/// Halves x1, x2 of each head, or each second element of it, become x1 · cos - x2 · sin, x1 · sin + x2 · cos, without
-/// the permutations of ONNX's definition: the tables are stretched over the heads instead.
+/// Maps the halves x1, x2 of each head, or its even and odd elements, to x1 · cos - x2 · sin, x1 · sin + x2 · cos.
+/// Unlike ONNX's definition it needs no permutations, because the tables are broadcast over the heads.
 class RotaryEmbedding {
  public:
   explicit RotaryEmbedding(Node& node) : node_(node), interleaved_(node.integer("interleaved", 0) != 0) {}
 
-  /// False, with nothing emitted, where the size of heads is not known.
+  /// Returns false and emits nothing if the size of heads is unknown.
   bool run() {
     const ValueId x = node_.in(0);
     const auto& shape = node_.type(x).shape;
@@ -213,7 +210,7 @@ class RotaryEmbedding {
     const int64_t size = last / heads, said = node_.integer("rotary_embedding_dim", 0);
     turned_ = said == 0 ? size : said;
     if (turned_ < 2 || turned_ % 2 != 0 || turned_ > size) {
-      return refuse(std::to_string(turned_) + " elements of " + std::to_string(size) + " to turn");
+      return refuse(std::to_string(turned_) + " of " + std::to_string(size) + " elements to rotate");
     }
     heads_ = flat_ ? ir::Shape{whole_[0], whole_[1], heads, size} : whole_;
     turn(flat_ ? node_.emit("reshape", {x}, {{"shape", heads_}}) : x, size);
@@ -222,8 +219,9 @@ class RotaryEmbedding {
 
  private:
   bool refuse(const std::string& found) {
-    node_.fail("RotaryEmbedding of " + ir::str(whole_) + " with " + found +
-               "; heads must divide the last axis, and an even part of each is turned");
+    node_.fail(
+        "RotaryEmbedding of " + ir::str(whole_) + " with " + found +
+        "; heads must divide the last axis, and rotary_embedding_dim must be even and at most the size of a head");
     return true;
   }
 
@@ -255,14 +253,14 @@ class RotaryEmbedding {
     return {{"axis", ir::Dim(axis)}, {"sizes", ir::Shape{first, second}}};
   }
 
-  /// A task, the last of which is the node's.
+  /// Emits a task. The last one produces the node's result.
   ValueId step(bool last, std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
     if (!last) return node_.emit(op, operands, std::move(attributes));
     node_.result(op, operands, std::move(attributes));
     return {};
   }
 
-  /// Cosines or sines as they meet the halves: by place where places are given, one for all heads.
+  /// Returns cosines or sines, selected by position ids if present, with axes that broadcast over heads.
   ValueId table(size_t operand) {
     ValueId values = node_.in(operand);
     if (node_.has(3)) values = node_.emit("gather", {values, node_.in(3)}, {{"axis", ir::Dim(0)}});
@@ -281,7 +279,7 @@ class RotaryEmbedding {
   Node& node_;
   const bool interleaved_;
   bool flat_ = false;
-  int64_t turned_ = 0;  // elements of a head
+  int64_t turned_ = 0;  // rotated elements of a head
   ir::Shape whole_, heads_;
 };
 

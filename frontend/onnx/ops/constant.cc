@@ -43,7 +43,7 @@ void constant(Node& node) {
   node.fail("Constant: sparse tensors and strings are not supported");
 }
 
-/// A float32 zero where no value is given.
+/// The default value is a float32 zero.
 void constant_of_shape(Node& node) {
   const ValueId sizes = node.in(0);
   ir::Attribute value = 0.0;

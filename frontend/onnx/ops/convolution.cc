@@ -22,8 +22,8 @@ void conv(Node& node) {
                {"groups", ir::Dim(node.integer("group", 1))}});
 }
 
-/// Pads of an axis such that the result has that length. Where windows do not reach so far, elements are added at the
-/// end instead.
+/// Sets the pads of an axis so that the result has that length. If windows do not reach that far, adds elements at the
+/// end.
 void fit_length(Node& node, size_t axis, const ir::Dim& length, Window& window, int64_t& added) {
   const ir::Dim from = (*node.shape(node.in(0)))[axis + 2];
   const ir::Dim reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1 + added;
@@ -39,14 +39,14 @@ void fit_length(Node& node, size_t axis, const ir::Dim& length, Window& window, 
   window.pads[axis + window.kernel.size()] = pads - window.pads[axis];
 }
 
-/// The lengths that a node asks for: given, which makes its pads void, or strides times the operand's. Empty: none.
+/// Returns the requested lengths: `output_shape`, which overrides pads, or strides times the operand's. Empty: none.
 ir::Shape asked_lengths(Node& node, const Window& window) {
   const ir::Shape from = *node.shape(node.in(0));
   if (node.has_attribute("output_shape")) {
     const ir::Shape given = list(node.integers("output_shape"));
     const size_t n = window.kernel.size();
     if (given.size() == n) return given;
-    if (given.size() == n + 2) return ir::Shape(given.begin() + 2, given.end());  // as some exporters write it
+    if (given.size() == n + 2) return ir::Shape(given.begin() + 2, given.end());  // some exporters write all axes
     node.fail(node.op() + ": output_shape does not fit " + std::to_string(n) + " spatial axes");
     return {};
   }
@@ -77,7 +77,7 @@ void conv_transpose(Node& node) {
                {"groups", ir::Dim(node.integer("group", 1))}});
 }
 
-/// Columns [N, C * block, windows] to images [N, C, …].
+/// Geometry of a Col2Im from columns [N, C * block, windows] to images [N, C, …].
 struct Columns {
   Window window;
   ir::Shape image;  ///< extents
@@ -85,7 +85,7 @@ struct Columns {
   ir::Dim samples, channels;
 };
 
-/// Spreads columns by a weight that picks one of them for each element of a window.
+/// Sums columns into images by a transposed convolution whose weight selects one column per window element.
 void spread_columns(Node& node, ValueId x, const Columns& columns) {
   const Window& window = columns.window;
   const size_t n = window.kernel.size();
@@ -98,7 +98,7 @@ void spread_columns(Node& node, ValueId x, const Columns& columns) {
     const ir::Dim stride = window.strides[i];
     apart.push_back(floor_div(columns.image[i] - ir::Dim(reach), stride) + ir::Dim(1));
     const ir::Dim rest = columns.image[i] - (apart.back() - ir::Dim(1)) * stride - ir::Dim(reach);
-    if (!rest.is_constant()) return node.fail("Col2Im over an image of unknown sizes needs strides of 1");
+    if (!rest.is_constant()) return node.fail("Col2Im to an image of unknown size needs strides of 1");
     added.push_back(rest.constant());
     weight_shape.push_back(window.kernel[i]);
   }
@@ -120,7 +120,7 @@ void col2im(Node& node) {
   const auto kernel = node.integers(node.in(2));
   if (!from) return;
   if (!image || !kernel || from->size() != 3 || image->size() != kernel->size()) {
-    return node.fail("Col2Im needs columns of rank 3, and sizes of image and block that are known, as many as axes");
+    return node.fail("Col2Im needs columns of rank 3, and known sizes of image and block, one per axis");
   }
   const auto window = read_geometry(node, kernel->size() + 2, *kernel);
   if (!window) return;
@@ -129,8 +129,8 @@ void col2im(Node& node) {
   for (const int64_t k : *kernel) columns.taps = k > kMost / columns.taps ? kMost + 1 : columns.taps * k;
   const auto channels = exact_div((*from)[1], ir::Dim(columns.taps));
   if (columns.taps > kMost || !channels) {
-    return node.fail("Col2Im: " + (*from)[1].str() + " rows are not so many for each channel as a block has elements," +
-                     " at most " + std::to_string(kMost));
+    return node.fail("Col2Im: " + (*from)[1].str() + " rows must be a multiple of the number of elements of a block," +
+                     " which is at most " + std::to_string(kMost));
   }
   columns.samples = (*from)[0];
   columns.channels = *channels;

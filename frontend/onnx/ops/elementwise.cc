@@ -10,7 +10,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// An operator of one operand whose core operator is `name`.
+/// Translates an operator of one operand to the core operator `name`.
 template <const char* name>
 void unary(Node& node) {
   node.result(name, {node.in(0)});
@@ -30,12 +30,12 @@ void mean(Node& node) {
 void bit_shift(Node& node) {
   const std::string direction = node.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") {
-    return node.fail("BitShift goes LEFT or RIGHT, found \"" + direction + "\"");
+    return node.fail("BitShift: direction must be LEFT or RIGHT, found \"" + direction + "\"");
   }
   node.result(direction == "LEFT" ? "shift_left" : "shift_right", {node.in(0), node.in(1)});
 }
 
-/// The exponent may have another type than base and result.
+/// The type of the exponent may differ from that of base and result.
 void pow(Node& node) {
   const ValueId base = node.in(0);
   ValueId exponent = node.in(1);
@@ -45,7 +45,7 @@ void pow(Node& node) {
   node.result("pow", {base, exponent});
 }
 
-/// Sizes that floats said before they were cut: what reads them knows them again.
+/// Emits sizes that went through floats as integers again, so that their readers know them.
 void as_integers(Node& node, const ir::Shape& sizes, ir::DType dtype, bool scalar) {
   const auto filled = [&](const ir::Dim& size) {
     return ir::Attributes{{"shape", scalar ? ir::Shape{} : ir::Shape{1}}, {"value", size}, {"dtype", dtype}};
@@ -81,7 +81,8 @@ void gelu(Node& node) { node.result("gelu", {node.in(0)}, {{"approximate", node.
 void leaky_relu(Node& node) { node.result("leaky_relu", {node.in(0)}, {{"alpha", node.number("alpha", 0.01)}}); }
 void elu(Node& node) { node.result("elu", {node.in(0)}, {{"alpha", node.number("alpha", 1.0)}}); }
 
-/// max(0, min(1, alpha x + beta)); the file's alpha is not ATen's exact 1/6. Its bounds take no gradient, as PyTorch's.
+/// max(0, min(1, alpha x + beta)). The alpha of the file is not ATen's exact 1/6. The gradient is zero at
+/// the bounds, as in PyTorch.
 void hard_sigmoid(Node& node) {
   const ValueId x = node.in(0);
   const ValueId scaled = node.emit("mul", {x, node.scalar(node.number("alpha", 0.2f), node.dtype(x))});
@@ -89,7 +90,7 @@ void hard_sigmoid(Node& node) {
   node.result("clamp", {shifted}, {{"min", 0.0}, {"max", 1.0}, {"strict", true}});
 }
 
-/// Positive and negative infinity can be asked for apart.
+/// Positive and negative infinity can be tested separately.
 void is_inf(Node& node) {
   const ValueId x = node.in(0);
   const bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
@@ -208,7 +209,7 @@ CORE_NAME(sqrt);
 CORE_NAME(tanh);
 #undef CORE_NAME
 
-/// Of a sequence or optional too.
+/// Also accepts sequences and optionals.
 void identity(Node& node) {
   if (const List* const list = node.list(0)) return node.pass(0, *list);
   node.result("identity", {node.in(0)});

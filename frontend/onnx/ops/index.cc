@@ -7,7 +7,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Elements of a value by their places in its first axes, as a gather from these laid flat has them.
+/// Replaces a gather from flattened first axes by a gather_nd with positions in these axes.
 void gather_places(Node& node, const Places& places, const ir::Shape& to) {
   ir::Shape wide = *node.type(node.in(1)).shape;
   const auto last = static_cast<int64_t>(wide.size());
@@ -43,7 +43,7 @@ void gather_nd(Node& node) {
   node.result("gather_nd", {node.in(0), node.in(1)}, {{"batch_dims", ir::Dim(node.integer("batch_dims", 0))}});
 }
 
-/// From one axis alone it is Gather.
+/// For operands of rank 1 it is Gather.
 void gather_elements(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -55,7 +55,7 @@ void gather_elements(Node& node) {
   node.result("gather_elements", {x, node.in(1)}, {{"axis", ir::Dim(axis)}});
 }
 
-/// The length must follow from sizes and constants.
+/// The length of the result must follow from sizes and constants.
 void range(Node& node) {
   const ir::DType dtype = node.dtype(node.in(0));
   ir::Attributes attributes;
@@ -100,18 +100,18 @@ ValueId number_of(Node& node, const ir::Dim& size) {
   return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", size}, {"dtype", ir::DType::kI64}});
 }
 
-/// How many places OneHot has: a number or a size, and the only element.
+/// Returns the depth of OneHot, which is a number or a size.
 std::optional<ir::Dim> depth_of(Node& node, ValueId depth) {
   if (const auto known = node.contents(depth); known && known->size() == 1) return known->front();
   const auto number = node.number(depth);
   if (number && *number >= 1) return ir::Dim(whole(*number));
-  node.fail(number ? "OneHot has a depth below 1"
+  node.fail(number ? "OneHot: the depth must be at least 1"
                    : "OneHot: '" + std::string(node.name(depth)) +
                          "' must be known before the model runs: the size of the result depends on it");
   return std::nullopt;
 }
 
-/// values = [off, on]; indices count from the end where negative, those outside are hot nowhere.
+/// values = [off, on]. Negative indices count from the end. Indices out of range set no element.
 void one_hot(Node& node) {
   const ValueId indices = node.in(0), values = node.in(2);
   const auto size = depth_of(node, node.in(1));
@@ -138,13 +138,14 @@ void one_hot(Node& node) {
   node.result("where", {hot, on, off});
 }
 
-/// Ones on a diagonal of a matrix of x's shape.
+/// Ones on a diagonal of a matrix with x's shape.
 void eye_like(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);
   if (!known) return;
   if (known->size() != 2) return node.fail("EyeLike needs rank 2, found " + ir::str(*known));
-  if (node.type(x).batch.has_batch()) return node.fail("EyeLike of " + ir::str(*known) + " would number its samples");
+  if (node.type(x).batch.has_batch())
+    return node.fail("EyeLike of " + ir::str(*known) + " depends on the numbers of its samples");
   const auto dtype = node.has_attribute("dtype") ? element_type(static_cast<int>(node.integer("dtype", 0)))
                                                  : std::optional(node.dtype(x));
   if (!dtype) return node.fail("EyeLike: the element type is not supported");
@@ -160,7 +161,7 @@ void eye_like(Node& node) {
   node.result("cast", {node.emit("eq", {counted(1, 0), rows})}, {{"dtype", *dtype}});
 }
 
-/// Of each place the product of those before it, by a triangle: n² elements for an axis of n.
+/// Cumulative product by a triangular mask. Needs n² elements for an axis of extent n.
 void cumprod(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);
@@ -186,7 +187,7 @@ void cumprod(Node& node) {
   node.result("prod", {factors}, {{"axes", ir::Shape{axis + 1}}, {"keepdim", false}});
 }
 
-/// The first `lens` elements of each sequence in the other order.
+/// Reverses the first `lens` elements of each sequence.
 void reverse_sequence(Node& node) {
   ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);
@@ -195,7 +196,7 @@ void reverse_sequence(Node& node) {
   const int64_t batch = node.axis(node.integer("batch_axis", 1), rank),
                 time = node.axis(node.integer("time_axis", 0), rank);
   if (!node.good()) return;
-  if (batch + time != 1) return node.fail("ReverseSequence needs axes 0 and 1 for batch and time");
+  if (batch + time != 1) return node.fail("ReverseSequence: batch_axis and time_axis must be 0 and 1, in any order");
   const ir::Dim steps = (*known)[static_cast<size_t>(time)];
   ir::Shape swapped = {1, 0};
   for (int64_t i = 2; i < rank; ++i) swapped.emplace_back(i);
@@ -213,7 +214,7 @@ void reverse_sequence(Node& node) {
   node.result("permute", {made}, {{"dims", swapped}});
 }
 
-/// Elements, or parts along an axis, where a condition holds that is known.
+/// Selects elements, or slices along an axis, by a condition that must be known.
 void compress(Node& node) {
   ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);

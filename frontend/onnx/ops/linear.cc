@@ -13,7 +13,7 @@ ValueId scaled(Node& node, ValueId x, double factor) {
   return factor == 1 ? x : node.emit("mul", {x, node.scalar(factor, node.dtype(x))});
 }
 
-/// alpha * A' B' + beta * C. A bias of rank 1 goes into the linear operator; anything else is added.
+/// alpha * A' B' + beta * C. A bias of rank 1 becomes an operand of the linear operator. Any other C is added.
 void gemm(Node& node) {
   ValueId a = node.in(0);
   const ValueId b = node.in(1);

@@ -8,8 +8,8 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Class numbers as i64: an ignored number may lie outside of 32 bits, and would be a label if it were cast to them.
-/// ONNX ignores nothing by default.
+/// Reads class labels as i64, because an ignore index outside of 32 bits would become a valid label in i32. ONNX
+/// ignores no label by default.
 ClassLabels read_labels(Node& node) {
   const ValueId given = node.in(1);
   const bool wide = node.dtype(given) == ir::DType::kI64;
@@ -18,7 +18,7 @@ ClassLabels read_labels(Node& node) {
   return {node, wide ? given : node.emit("cast", {given}, {{"dtype", ir::DType::kI64}}), ignored, node.optional(2)};
 }
 
-/// Cross entropy summed, or averaged: sum / weight of what counts.
+/// Emits the sum of the cross entropy, or the mean, which is that sum over the weight of the labels that count.
 void reduced_cross_entropy(Node& node, ValueId logits, ClassLabels& labels, bool mean, double smoothing) {
   ir::Attributes attributes = {{"axis", ir::Dim(1)}, {"ignore_index", labels.ignore_index()}};
   if (smoothing > 0) attributes.set("label_smoothing", smoothing);
@@ -40,17 +40,17 @@ void reduced(Node& node, ValueId log, ClassLabels& labels, const std::string& re
 std::optional<std::string> checked_reduction(Node& node) {
   std::string reduction = node.text("reduction", "mean");
   if (reduction == "mean" || reduction == "sum" || reduction == "none") return reduction;
-  node.fail("reduction is `" + reduction + "`; there are none, mean and sum");
+  node.fail("reduction must be none, mean or sum; found `" + reduction + "`");
   return std::nullopt;
 }
 
-/// Over axis 1.
+/// Classes are on axis 1.
 void softmax_cross_entropy(Node& node) {
   const ValueId logits = node.in(0);
   const auto reduction = checked_reduction(node);
   if (!reduction) return;
   const double smoothing = node.traced_label_smoothing();
-  if (smoothing > 0 && *reduction == "none") return node.fail("label smoothing of losses per sample");
+  if (smoothing > 0 && *reduction == "none") return node.fail("label smoothing with reduction `none` is not supported");
   ClassLabels labels = read_labels(node);
   ValueId log;
   if (node.wants(1) || *reduction == "none") log = node.emit("log_softmax", {logits}, {{"axis", ir::Dim(1)}});
@@ -62,7 +62,7 @@ void softmax_cross_entropy(Node& node) {
   if (node.wants(1)) node.result_at(1, log);
 }
 
-/// Behind a log_softmax over the same axis it is the cross entropy of that one's operand.
+/// After a log_softmax over the same axis it is the cross entropy of the operand of that log_softmax.
 void negative_log_likelihood(Node& node) {
   constexpr ir::Capture kLogits{0};
   static const ir::Pattern kLog = ir::op("log_softmax", ir::any(kLogits)).with("axis", ir::Dim(1));

@@ -1,4 +1,4 @@
-/// Translates ONNX normalisation layers.
+/// Translates ONNX normalization layers.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -11,8 +11,8 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Which precision the statistics are computed in (`stash_type`) is the runtime's choice. Where they are outputs,
-/// ONNX's definition makes them.
+/// Ignores `stash_type`: the runtime chooses the precision of statistics. Uses ONNX's definition if statistics are
+/// outputs.
 void layer_norm(Node& node) {
   if (node.wants(1) || node.wants(2)) return node.use_definition();
   const ValueId x = node.in(0);
@@ -32,8 +32,8 @@ void rms_norm(Node& node) {
   node.result("rms_norm", {x, node.in(1)}, {{"axis", ir::Dim(axis)}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
-/// What the running statistics become, as outputs of a model without a batch symbol: elsewhere they would be statistics
-/// of a micro-batch, and buffers get those of the whole. The variance is of all elements, no estimate from them.
+/// Emits the updated running statistics as outputs, for models without a batch symbol. With one, the outputs would have
+/// statistics of a micro-batch, while buffers get those of the mini-batch. The variance is the biased one.
 void new_statistics(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -53,9 +53,9 @@ void new_statistics(Node& node) {
   node.result_at(2, mixed(4, node.emit("mean", {node.emit("mul", {centred, centred})}, flat)));
 }
 
-/// PyTorch writes an instance normalisation by running statistics as a batch normalisation of [1, samples * channels,
-/// …], whose other operands are repeated for each sample. Samples apart, it is one of [samples, channels, …]. False: it
-/// is another one.
+/// Translates an instance normalization by running statistics. PyTorch exports it as a batch normalization of shape
+/// [1, samples * channels, …], whose other operands are repeated for each sample. It becomes a batch normalization of
+/// [samples, channels, …]. Returns false if the node has another form.
 bool by_running_statistics(Node& node, std::array<ValueId, 5> operands, const ir::Attributes& attributes) {
   constexpr ir::Capture kFrom{0}, kTask{1};
   static const ir::Pattern kView = ir::op("reshape", ir::any(kFrom));
@@ -75,21 +75,21 @@ bool by_running_statistics(Node& node, std::array<ValueId, 5> operands, const ir
     operands[i] = (*repeated)[kFrom];
     if (node.type(operands[i]).shape != ir::Shape{from[1]}) return false;
   }
-  node.remark("instance normalisations go by running statistics, which nothing updates");
+  node.remark("instance normalizations use running statistics, which are not updated");
   node.result("reshape", {node.emit("batch_norm", operands, attributes)}, {{"shape", to}});
   return true;
 }
 
-/// A number for each channel where statistics stand that nobody reads.
+/// Returns a constant in place of statistics that are not read.
 ValueId instead_of(Node& node, ValueId statistics, double number) {
   const ir::Shape* const shape = node.shape(statistics);
   if (!shape) return {};
   return node.emit("full", {}, {{"shape", *shape}, {"value", number}, {"dtype", node.dtype(statistics)}});
 }
 
-/// Without running statistics exporters compute the batch's own where these would stand: in training nothing reads
-/// them, else gradients flow through them. Trains where it says so: by attribute since opset 14, by asking for the
-/// statistics before. ONNX's momentum weighs the old statistics, ATen's the new.
+/// Without running statistics, exporters write the batch's own statistics in their place. Training does not read them.
+/// In inference gradients flow through them. Training mode is an attribute since opset 14. Before, it is implied by
+/// outputs for statistics. ONNX's momentum is the weight of the old statistics, ATen's that of the new ones.
 void batch_norm(Node& node) {
   const bool training = node.opset() >= 14 ? node.integer("training_mode", 0) != 0 : node.wants(1);
   if (node.opset() < 9 && node.integer("spatial", 1) == 0) return node.fail("BatchNormalization with spatial = 0");
@@ -111,7 +111,7 @@ void batch_norm(Node& node) {
   if (training && node.opset() >= 14) new_statistics(node);
 }
 
-/// Scale and shift per channel, each stretched over its group's channels where they are per group.
+/// Returns scale or shift per channel. Values per group are repeated for the channels of the group.
 ValueId per_channel(Node& node, ValueId value, int64_t groups, const ir::Dim& channels) {
   const ir::Shape* const shape = node.shape(value);
   if (!shape || shape->size() != 1 || shape->front() == channels || !(shape->front() == ir::Dim(groups))) return value;
@@ -121,7 +121,7 @@ ValueId per_channel(Node& node, ValueId value, int64_t groups, const ir::Dim& ch
   return node.emit("reshape", {stretched}, {{"shape", ir::Shape{channels}}});
 }
 
-/// Before opset 21 a number per group scales and shifts, since then one per channel.
+/// Scale and shift are per group before opset 21, per channel since.
 void group_norm(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -130,7 +130,7 @@ void group_norm(Node& node) {
   const int64_t groups = node.integer("num_groups", 0);
   if (groups < 1 || !channels.is_constant() || channels.constant() % groups != 0) {
     return node.fail("GroupNormalization of " + channels.str() + " channels in " + std::to_string(groups) +
-                     " groups; their number must divide the channels'");
+                     " groups: the number of groups must divide the number of channels");
   }
   ValueId scale = node.in(1), bias = node.in(2);
   if (node.opset() < 21) {
@@ -141,20 +141,21 @@ void group_norm(Node& node) {
               {{"groups", ir::Dim(groups)}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
-/// Each channel of each sample by its own mean and variance: a group each.
+/// Normalizes each channel of each sample separately, as a group.
 void instance_norm(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
   if (from->size() < 3) return node.fail("InstanceNormalization needs spatial dimensions");
   if (!(*from)[1].is_constant()) {
-    return node.fail("InstanceNormalization of " + (*from)[1].str() + " channels, whose number must be known");
+    return node.fail("InstanceNormalization of " + (*from)[1].str() +
+                     " channels: the number of channels must be known");
   }
   node.result("group_norm", {x, node.in(1), node.in(2)},
               {{"groups", (*from)[1]}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
-/// x / norm over one axis; zero where the norm is.
+/// x / norm over one axis. Zero where the norm is zero.
 void lp_normalization(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);

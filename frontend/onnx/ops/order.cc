@@ -1,4 +1,4 @@
-/// Translates ONNX operators that order elements, or list those that are there.
+/// Translates ONNX operators that sort, deduplicate or list elements.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// How many elements are asked for: an attribute before opset 10, an operand since. A number or a size.
+/// Returns k, a number or a size. It is an attribute before opset 10, an operand since.
 std::optional<ir::Dim> wanted_count(Node& node) {
   if (node.opset() < 10) return ir::Dim(node.integer("k", -1));
   const auto known = node.contents(node.in(1));
@@ -20,7 +20,7 @@ std::optional<ir::Dim> wanted_count(Node& node) {
   return std::nullopt;
 }
 
-/// Sorted always, which `sorted = 0` leaves open.
+/// Always sorts, because `sorted = 0` allows any order.
 void top_k(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -30,7 +30,7 @@ void top_k(Node& node) {
   node.results("topk", {x}, {{"k", *k}, {"axis", ir::Dim(axis)}, {"largest", node.integer("largest", 1) != 0}});
 }
 
-/// The elements of an operand whose values say how large the result is.
+/// Returns the elements of operand 0, which determine the size of the result.
 std::optional<std::vector<double>> known_elements(Node& node) {
   auto known = node.elements(node.in(0));
   if (!known) {
@@ -40,7 +40,7 @@ std::optional<std::vector<double>> known_elements(Node& node) {
   return known;
 }
 
-/// The shape as numbers: a value whose elements are known has one.
+/// Returns the shape of a value whose elements are known.
 std::vector<int64_t> sizes_of(Node& node, ValueId value) {
   std::vector<int64_t> sizes;
   for (const ir::Dim& size : *node.shape(value)) sizes.push_back(size.constant());
@@ -53,7 +53,7 @@ Tensor indices_tensor(const std::vector<int64_t>& values, ir::Shape shape) {
   return tensor;
 }
 
-/// Places of elements that are not 0, one axis a row.
+/// Positions of nonzero elements, one row per axis.
 void non_zero(Node& node) {
   const auto known = known_elements(node);
   if (!known) return;
@@ -72,7 +72,7 @@ void non_zero(Node& node) {
 
 // --- Unique
 
-/// Slices of a tensor along an axis, each with its place in the order of the result.
+/// Distinct slices of a tensor along an axis.
 struct Slices {
   std::vector<std::vector<double>> distinct;  ///< in the order of the result
   std::vector<int64_t> first, inverse, counts;
@@ -96,7 +96,7 @@ Slices unique_slices(const std::vector<std::vector<double>>& all, bool sorted) {
   return slices;
 }
 
-/// Of a constant: its slices along the axis, or all elements, are compared here; what is left of x is picked from it.
+/// Compares the slices of a constant, or its elements, at compile time. Gathers the distinct ones from x.
 void unique(Node& node) {
   const auto known = known_elements(node);
   if (!known) return;
@@ -127,7 +127,7 @@ void unique(Node& node) {
 }
 
 void non_max_suppression(Node& node) {
-  node.fail("NonMaxSuppression is not supported: how many boxes are left depends on data");
+  node.fail("NonMaxSuppression is not supported: the number of selected boxes depends on data");
 }
 
 }  // namespace

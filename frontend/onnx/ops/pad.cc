@@ -8,7 +8,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Amounts before each axis, then after each: attributes before opset 11, an operand since. Numbers or sizes.
+/// Returns the pads as in the node: an attribute before opset 11, an operand since. Numbers or sizes.
 std::optional<ir::Shape> given_amounts(Node& node) {
   if (node.opset() < 11) return list(node.integers("pads"));
   auto known = node.contents(node.in(1));
@@ -19,14 +19,14 @@ std::optional<ir::Shape> given_amounts(Node& node) {
   return known;
 }
 
-/// The amounts of all axes; since opset 18 those that are padded may be listed.
+/// Returns the pads before each axis, then after each. Since opset 18 a node may list the padded axes.
 std::optional<ir::Shape> amounts(Node& node, int64_t rank) {
   const auto given = given_amounts(node);
   const auto axes = node.opset() >= 18 ? node.axes(3, 18) : std::nullopt;
   if (!given || !node.good()) return std::nullopt;
   const size_t count = axes ? axes->size() : static_cast<size_t>(rank);
   if (given->size() != 2 * count) {
-    node.fail("Pad: " + ir::str(*given) + " are not two amounts for each of " + std::to_string(count) + " axes");
+    node.fail("Pad: " + ir::str(*given) + " must have two amounts for each of " + std::to_string(count) + " axes");
     return std::nullopt;
   }
   if (!axes) return given;
@@ -40,7 +40,7 @@ std::optional<ir::Shape> amounts(Node& node, int64_t rank) {
   return all;
 }
 
-/// Negative amounts cut: first, so that what other modes copy is what is left.
+/// Slices axes with negative pads and sets these pads to 0. Comes first, because other modes copy from the rest.
 ValueId cut(Node& node, ValueId x, ir::Shape& pads) {
   const ir::Shape from = *node.shape(x);
   ir::Shape axes, starts, ends;
@@ -58,7 +58,7 @@ ValueId cut(Node& node, ValueId x, ir::Shape& pads) {
   return node.emit("slice", {x}, {{"axes", axes}, {"starts", starts}, {"ends", ends}});
 }
 
-/// A value that is known only when the model runs: where a mask that is padded alike says so.
+/// Pads by a value that is computed at runtime, with a mask that has the same pads.
 void pad_with_computed(Node& node, ValueId x, const ir::Shape& pads, ValueId value) {
   if (!node.good()) return;
   const ir::Shape from = *node.shape(x);

@@ -20,7 +20,7 @@ ir::Attributes geometry(const Window& window, bool ceil) {
 
 bool is_dilated(const Window& window) { return window.dilations != std::vector<int64_t>(window.kernel.size(), 1); }
 
-/// Whether LibTorch's pooling pads so by itself: on both sides alike, by at most half the kernel.
+/// Whether LibTorch's pooling supports these pads: equal on both sides and at most half the kernel.
 bool pads_itself(const Window& window) {
   const size_t n = window.kernel.size();
   for (size_t i = 0; i < n; ++i) {
@@ -34,7 +34,7 @@ Window without_pads(Window window) {
   return window;
 }
 
-/// How many windows there are along each axis. With `ceil` a last one may end beyond the pads, but none starts there.
+/// Returns the number of windows along each axis. With `ceil` the last one may end, but not start, beyond the pads.
 ir::Shape counts(const ir::Shape& from, const Window& window, bool ceil) {
   ir::Shape all;
   const size_t n = window.kernel.size();
@@ -49,7 +49,7 @@ ir::Shape counts(const ir::Shape& from, const Window& window, bool ceil) {
   return all;
 }
 
-/// `x` padded, or cut off at the end, such that so many windows just fit.
+/// Pads `x`, or slices its end, so that exactly `windows` windows fit.
 ValueId fitted(Node& node, ValueId x, const Window& window, const ir::Shape& windows, double value) {
   const ir::Shape from = *node.shape(x);
   const size_t n = window.kernel.size();
@@ -63,7 +63,7 @@ ValueId fitted(Node& node, ValueId x, const Window& window, const ir::Shape& win
   return node.emit("pad", {x}, {{"pads", pads}, {"value", value}});
 }
 
-/// Elements of a window; 1 after a failure, where they are too many to be written down.
+/// Returns the number of elements of a window. Fails and returns 1 if there are too many.
 int64_t elements(Node& node, const Window& window) {
   constexpr int64_t kMost = 1 << 20;
   int64_t count = 1;
@@ -72,13 +72,13 @@ int64_t elements(Node& node, const Window& window) {
       count *= k;
       continue;
     }
-    node.fail(node.op() + ": a window of more than " + std::to_string(kMost) + " elements");
+    node.fail(node.op() + ": a window may have at most " + std::to_string(kMost) + " elements");
     return 1;
   }
   return count;
 }
 
-/// Means over as many windows as there are, without pads; dilated ones are a convolution of each channel by itself.
+/// Means over all full windows, without pads. Dilated windows become a depthwise convolution.
 ValueId means(Node& node, ValueId x, const Window& window) {
   if (!is_dilated(window)) {
     ir::Attributes attributes = geometry(window, false);
@@ -102,18 +102,18 @@ ValueId means(Node& node, ValueId x, const Window& window) {
   return node.emit("reshape", {made}, {{"shape", together}});
 }
 
-/// Sums over windows, to which pads add nothing, for each element of a window.
+/// Means over windows in which pads count as zeros.
 ValueId means_with_zeros(Node& node, ValueId x, const Window& window, const ir::Shape& windows) {
   return means(node, fitted(node, x, window, windows, 0), without_pads(window));
 }
 
-// --- maxima and their places
+// --- maxima and their positions
 
 ValueId number(Node& node, const ir::Dim& value, ir::DType dtype = ir::DType::kI64) {
   return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", value}, {"dtype", dtype}});
 }
 
-/// The coordinates of places in a plane of those extents, the last axis last.
+/// Converts positions in a plane of these extents to coordinates, in the order of the axes.
 std::vector<ValueId> coordinates(Node& node, ValueId places, const ir::Shape& extents) {
   std::vector<ValueId> all(extents.size());
   for (size_t i = extents.size(); i-- > 1;) {
@@ -130,8 +130,8 @@ ValueId times_plus(Node& node, ValueId x, const ir::Dim& factor, const ir::Dim& 
   return shift == ir::Dim(0) ? x : node.emit("add", {x, number(node, shift)});
 }
 
-/// Places in planes of the extents `padded` as numbers of places in planes of `extents`, `begin` further in; the first
-/// axis varies fastest where columns lead.
+/// Converts positions in planes of extents `padded` to positions in planes of `extents`, which begin at `begin`. With
+/// `columns_lead` the first axis varies fastest.
 ValueId renumbered(Node& node, ValueId places, const ir::Shape& padded, const ir::Shape& extents,
                    const std::vector<int64_t>& begin, bool columns_lead) {
   const std::vector<ValueId> at = coordinates(node, places, padded);
@@ -146,7 +146,7 @@ ValueId renumbered(Node& node, ValueId places, const ir::Shape& padded, const ir
   return sum;
 }
 
-/// Numbers within the whole tensor: samples of a micro-batch count from its first.
+/// Converts positions in a plane to positions in the tensor, relative to the first sample of the micro-batch.
 ValueId numbered_through(Node& node, ValueId places, const ir::Shape& from) {
   const ir::Dim planes = from[0] * from[1];
   const ir::Dim plane = element_count(ir::Shape(from.begin() + 2, from.end()));
@@ -158,7 +158,7 @@ ValueId numbered_through(Node& node, ValueId places, const ir::Shape& from) {
   return node.emit("add", {places, first});
 }
 
-/// LibTorch numbers places in each plane, and in what is padded beforehand where it does not pad itself.
+/// LibTorch returns positions in each plane. If this function pads x beforehand, they are positions in padded planes.
 void max_pool_with_places(Node& node, ValueId x, const Window& window) {
   const ir::Shape from = *node.shape(x);
   const ir::Shape extents(from.begin() + 2, from.end());
@@ -194,8 +194,8 @@ void max_pool(Node& node) {
   node.result("max_pool", {x}, std::move(attributes));
 }
 
-/// Places are numbers within the whole result that the windows say, which sample and channel they repeat; a larger
-/// `output_shape` adds zeros at the ends, as ONNX's reference does.
+/// Positions refer to the result tensor that the windows imply, without `output_shape`; sample and channel in them are
+/// redundant. As in ONNX's reference, a larger `output_shape` adds zeros at the ends.
 void max_unpool(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const shape = node.shape(x);
@@ -209,7 +209,7 @@ void max_unpool(Node& node) {
     const ir::Dim reach = window->kernel[i] - window->pads[i] - window->pads[i + n];
     sizes.push_back((from[i + 2] - ir::Dim(1)) * ir::Dim(window->strides[i]) + reach);
     if (!sizes.back().is_constant() || sizes.back().constant() > 0) continue;
-    return node.fail("MaxUnpool: axis " + std::to_string(i + 2) + " of " + ir::str(from) + " becomes one of " +
+    return node.fail("MaxUnpool: axis " + std::to_string(i + 2) + " of " + ir::str(from) + " would have the extent " +
                      sizes.back().str());
   }
   const ValueId plane = number(node, ir::element_count(sizes), node.dtype(node.in(1)));
@@ -235,7 +235,7 @@ void average_pool(Node& node) {
     attributes.set("count_include_pad", with_pads);
     return node.result("avg_pool", {x}, std::move(attributes));
   }
-  // Sums by the share of each window's elements that count.
+  // Divides means by the share of elements that count in each window.
   const ir::Shape from = *node.shape(x);
   const ir::Shape windows = counts(from, *window, ceils(node));
   const ValueId sums = means_with_zeros(node, x, *window, windows);
@@ -250,7 +250,7 @@ void average_pool(Node& node) {
   node.result("div", {sums, shares});
 }
 
-/// The power and the root of a norm.
+/// Elementwise power and root for a p-norm.
 ValueId powered(Node& node, ValueId x, int64_t p) {
   if (p == 1) return node.emit("abs", {x});
   if (p == 2) return node.emit("mul", {x, x});
@@ -262,10 +262,10 @@ void rooted(Node& node, ValueId x, int64_t p) {
   node.result("pow", {x, node.scalar(1.0 / static_cast<double>(p), node.dtype(x))});
 }
 
-/// The p of a norm; 0 after a failure.
+/// Returns the p of a norm. Fails and returns 0 unless it is positive.
 int64_t norm_of(Node& node) {
   const int64_t p = node.integer("p", 2);
-  if (p < 1) node.fail(node.op() + ": p is " + std::to_string(p) + "; it must be positive");
+  if (p < 1) node.fail(node.op() + ": p must be positive, found " + std::to_string(p));
   return p < 1 ? 0 : p;
 }
 
@@ -281,7 +281,7 @@ void lp_pool(Node& node) {
   if (node.good()) rooted(node, sum, p);
 }
 
-/// The axes behind the first two; empty after a failure.
+/// Returns all axes after the first two. Fails and returns an empty list if there are none.
 ir::Shape spatial_axes(Node& node, ValueId x) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return {};
@@ -291,7 +291,7 @@ ir::Shape spatial_axes(Node& node, ValueId x) {
   return axes;
 }
 
-/// Over all spatial dimensions, which stay with extent 1.
+/// Reduces all spatial dimensions and keeps them with extent 1.
 void global(Node& node, std::string_view reduction) {
   const ValueId x = node.in(0);
   const ir::Shape axes = spatial_axes(node, x);
@@ -309,7 +309,7 @@ void global_lp_pool(Node& node) {
   if (node.good()) rooted(node, sum, p);
 }
 
-/// x by a power of the mean square of what is near in the channels: windows of them are pooled.
+/// Divides x by a power of the mean square over neighboring channels, which an average pool computes.
 void lrn(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const shape = node.shape(x);

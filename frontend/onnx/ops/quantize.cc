@@ -1,4 +1,4 @@
-/// Translates ONNX operators between numbers and quantised integers, and products of these.
+/// Translates ONNX operators for quantization and for products of quantized integers.
 #include <algorithm>
 #include <array>
 
@@ -16,22 +16,22 @@ ValueId in_type(Node& node, ValueId value, DType dtype) {
   return node.dtype(value) == dtype ? value : node.emit("cast", {value}, {{"dtype", dtype}});
 }
 
-/// A number for each block of so many elements along an axis, the last of which may be short.
+/// Scale and zero point per block of `length` elements along an axis. The last block may be shorter.
 struct Blocks {
   ValueId scale, zero;
   int64_t axis = 0, length = 0;
 };
 
-/// Scale and zero point as core operators take them: one number, one for each place on `axis`, or as many as x has.
+/// Scale and zero point for core operators: one number, one per position on `axis`, or one per element of x.
 struct Steps {
   ValueId scale, zero;
   std::optional<int64_t> axis;
-  std::optional<Blocks> blocks;  ///< of which scale and zero are made
+  std::optional<Blocks> blocks;  ///< from which `scale` and `zero` were expanded
 
   ir::Attributes attributes() const { return axis ? ir::Attributes{{"axis", ir::Dim(*axis)}} : ir::Attributes{}; }
 };
 
-/// A number for each block of an axis, repeated over its elements: up to `extent`, where the last block may end early.
+/// Repeats the number of each block over the elements of the block, up to `extent` elements.
 ValueId repeated(Node& node, ValueId value, int64_t axis, int64_t block, const ir::Dim& extent) {
   const ir::Shape* const known = node.shape(value);
   if (!known || !node.good()) return {};
@@ -47,8 +47,8 @@ ValueId repeated(Node& node, ValueId value, int64_t axis, int64_t block, const i
                    {{"axes", ir::Shape{axis}}, {"starts", ir::Shape{0}}, {"ends", ir::Shape{extent}}});
 }
 
-/// Operands 1 and 2 of a node, zeros of that type where there is no zero point; an error where the scale fits no axis.
-/// The shape is a copy: tasks that are added move those of values.
+/// Reads scale and zero point. A missing zero point becomes zeros of type `integers`. Fails if the shape of the scale
+/// does not fit. `x` is a copy, because adding tasks moves the shapes of values.
 std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
   Steps steps{node.in(1), node.optional(2), {}, {}};
   const ir::Shape* const known = node.shape(steps.scale);
@@ -71,14 +71,14 @@ std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
     return steps;
   }
   if (block <= 0 || scale.size() != x.size()) {
-    node.fail(node.op() + ": a scale of shape " + ir::str(scale) + " for " + ir::str(x) +
-              " is one number, one for each place on axis " + std::to_string(axis) +
-              ", or, with a block_size, one for each block");
+    node.fail(node.op() + ": scale has shape " + ir::str(scale) + " for " + ir::str(x) +
+              "; expected one number, one per position on axis " + std::to_string(axis) +
+              ", or, with a block_size, one per block");
     return std::nullopt;
   }
   if (const ir::Shape* const zero = node.shape(steps.zero); !zero || *zero != scale) {
     if (zero) {
-      node.fail(node.op() + ": a zero point of shape " + ir::str(*zero) + " for a scale of shape " + ir::str(scale));
+      node.fail(node.op() + ": the zero point has shape " + ir::str(*zero) + ", but the scale has " + ir::str(scale));
     }
     return std::nullopt;
   }
@@ -89,10 +89,10 @@ std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
   return steps;
 }
 
-/// Quotients of halves are computed in single precision.
+/// Quotients of half-precision numbers are computed in single precision.
 DType precision_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-/// The type that attribute `output_dtype` asks for, or `otherwise`; an error where it is not supported.
+/// Returns the type of attribute `output_dtype`, or `otherwise`. Fails on an unsupported type.
 std::optional<DType> asked_type(Node& node, DType otherwise) {
   const auto asked = static_cast<int>(node.integer("output_dtype", 0));
   const auto dtype = asked == 0 ? std::optional(otherwise) : element_type(asked);
@@ -115,11 +115,11 @@ void quantize_linear(Node& node) {
   node.result("quantize", {x, steps->scale, steps->zero}, std::move(attributes));
 }
 
-// --- a pair of both: trained through
+// --- pairs of QuantizeLinear and DequantizeLinear
 
 constexpr ir::Capture kX{0}, kScale{1}, kZero{2}, kQuantized{3}, kTask{4};
 
-/// The numbers of a constant, seen through casts and changes of shape, or the only one of a value that repeats it.
+/// Returns the elements of a constant, also through casts and reshapes, or the number that a value repeats.
 std::optional<std::vector<double>> numbers_of(const Node& node, ValueId value) {
   static const ir::Pattern kStored =
       ir::through({"cast", "reshape", "identity"}, ir::of_kind(ir::ValueKind::kConstant, kX));
@@ -140,7 +140,7 @@ bool same_numbers(const Node& node, ValueId a, ValueId b) {
   return *x == *y;
 }
 
-/// Numbers of blocks that are repeated alike.
+/// Whether two values contain the same numbers, repeated over blocks in the same way.
 bool repeat_the_same(const Node& node, ValueId a, ValueId b) {
   static const ir::Pattern kStep = ir::op({"slice", "reshape", "expand", "unsqueeze", "cast"}, ir::any(kX)).as(kTask);
   while (!same_numbers(node, a, b)) {
@@ -153,7 +153,7 @@ bool repeat_the_same(const Node& node, ValueId a, ValueId b) {
   return true;
 }
 
-/// What is read is what QuantizeLinear made by the same scale, zero point and axis.
+/// Whether `made`, a quantization, has the same scale, zero point and axis as `steps`.
 bool is_undone(const Node& node, const ir::Match& made, const Steps& steps) {
   const ir::Attributes& given = made.attributes(kQuantized);
   const ir::Attribute* const axis = given.find("axis");
@@ -170,7 +170,7 @@ std::pair<int64_t, int64_t> range_of(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kI16 ? std::pair(-half, half - 1) : std::pair(int64_t{0}, 2 * half - 1);
 }
 
-/// What QuantizeLinear made x of by the same numbers; nothing where it is not so.
+/// Returns the operand of QuantizeLinear if it produced x with the same scale, zero point and axis.
 std::optional<ValueId> quantized_by_the_same(Node& node, ValueId x, const Steps& steps) {
   static const ir::Pattern kPair = ir::op("quantize", ir::any(kX), ir::any(kScale), ir::any(kZero)).as(kQuantized);
   const auto pair = node.match(x, kPair);
@@ -179,7 +179,7 @@ std::optional<ValueId> quantized_by_the_same(Node& node, ValueId x, const Steps&
   return pair && whole && is_undone(node, *pair, steps) ? std::optional((*pair)[kX]) : std::nullopt;
 }
 
-/// Each block as a row: a row has a scale of its own.
+/// Reshapes blocks to rows, which have separate scales.
 ValueId fake_quantized_blocks(Node& node, ValueId x, const Blocks& blocks, ir::Attributes attributes) {
   const ir::Shape from = *node.shape(x);
   const ir::Shape counts = *node.shape(blocks.scale);
@@ -235,8 +235,7 @@ void dequantize_linear(Node& node) {
     const auto [low, high] = range_of(node.dtype(x));
     attributes.set("low", ir::Dim(low));
     attributes.set("high", ir::Dim(high));
-    node.remark(
-        "pairs of QuantizeLinear and DequantizeLinear are trained through: gradients pass where nothing is clipped");
+    node.remark("pairs of QuantizeLinear and DequantizeLinear pass gradients where nothing is clipped");
   }
   if (steps->blocks && op == "fake_quantize") {
     const ValueId y = fake_quantized_blocks(node, operands[0], *steps->blocks, std::move(attributes));
@@ -248,13 +247,13 @@ void dequantize_linear(Node& node) {
 
 // --- products of integers
 
-/// Floats that hold every sum of `terms` products of two integers of 8 bits, less their zero points.
+/// Returns a float type that exactly represents sums of `terms` products of 8-bit integers minus their zero points.
 DType exact_for(const ir::Dim& terms) {
   constexpr int64_t kMost = (int64_t{1} << 24) / (255 * 255);
   return terms.is_constant() && terms.constant() <= kMost ? DType::kF32 : DType::kF64;
 }
 
-/// The shape in which one number for each of `axis` (counted from the end) stretches to an operand of that rank.
+/// Reshapes one number per position of an axis, counted from the end, so that it broadcasts along that axis.
 ValueId on_axis(Node& node, ValueId value, size_t from_end) {
   const ir::Shape* const known = node.shape(value);
   if (!known || known->size() != 1 || from_end == 1) return value;
@@ -263,7 +262,7 @@ ValueId on_axis(Node& node, ValueId value, size_t from_end) {
   return node.emit("reshape", {value}, {{"shape", to}});
 }
 
-/// x less its zero point, as floats.
+/// Returns x minus its zero point, as floats.
 ValueId centred(Node& node, ValueId x, ValueId zero, DType dtype, size_t from_end) {
   const ValueId number = node.emit("cast", {x}, {{"dtype", dtype}});
   if (!zero.valid()) return number;
@@ -274,7 +273,7 @@ ValueId product(Node& node, ValueId a, ValueId a_zero, ValueId b, ValueId b_zero
   const ir::Shape *const left = node.shape(a), *const right = node.shape(b);
   if (!left || !right) return {};
   if (left->empty() || right->empty()) {
-    node.fail(node.op() + " of a scalar");
+    node.fail(node.op() + " needs operands of at least one axis");
     return {};
   }
   const DType dtype = exact_for(left->back());
@@ -288,7 +287,7 @@ void matmul_integer(Node& node) {
   node.result("cast", {sums}, {{"dtype", DType::kI32}});
 }
 
-/// Sums times the scales of both factors over that of the result.
+/// Multiplies sums by the scales of both factors and divides by the scale of the result.
 void requantized(Node& node, ValueId sums, ValueId factors, ValueId scale, ValueId zero) {
   const ValueId wide = in_type(node, sums, DType::kF32);
   const ValueId numbers = node.emit("mul", {wide, factors});

@@ -1,4 +1,4 @@
-/// Translates ONNX operators that draw random numbers.
+/// Translates ONNX operators that generate random numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// The operand as it is; the mask says that nothing was dropped.
+/// Emits the operand unchanged, with a mask that keeps all elements.
 void keep_all(Node& node) {
   const ValueId x = node.in(0);
   node.result("identity", {x});
@@ -22,7 +22,7 @@ void keep_all(Node& node) {
   node.result_at(1, node.emit("full", {}, everywhere));
 }
 
-/// Before opset 12 an inference operator. Since then off unless `training_mode` is given and true.
+/// Dropout is off before opset 12, and since then unless `training_mode` is true.
 void dropout(Node& node) {
   const ValueId x = node.in(0);
   if (node.opset() < 12 || !node.has(2)) return keep_all(node);
@@ -39,7 +39,7 @@ void dropout(Node& node) {
   }
 }
 
-/// The operand, or what `dtype` makes of it, says type and shape of the numbers.
+/// Returns a value with the type and shape of the result: the operand, cast to `dtype` if present.
 ValueId like(Node& node) {
   const ValueId x = node.in(0);
   if (!node.has_attribute("dtype")) return x;
@@ -49,7 +49,7 @@ ValueId like(Node& node) {
   return dtype && *dtype != node.dtype(x) ? node.emit("cast", {x}, {{"dtype", *dtype}}) : x;
 }
 
-/// The node's seed is not asked: numbers follow from the seed of a run.
+/// Emits scale * random + shift. Ignores the seed of the node: numbers follow from the seed of the run.
 void scaled(Node& node, ValueId like, ir::RandomInput::Of of, double scale, double shift) {
   const ValueId drawn = node.draw(like, {.of = of});
   if (!node.good()) return;
@@ -57,8 +57,8 @@ void scaled(Node& node, ValueId like, ir::RandomInput::Of of, double scale, doub
   node.result("add", {node.emit("mul", {drawn, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
 }
 
-/// The largest number of that type, or one within two steps of it, below `high`: low + u * (high - low) is rounded, to
-/// `high` itself for the largest of the numbers u below 1.
+/// Returns the largest number below `high` of that type, or one within two steps of it. Needed because rounding of
+/// low + u * (high - low) can reach `high` for the largest u below 1.
 double below(double high, ir::DType dtype) {
   const int digits = dtype == ir::DType::kF64 ? 53 : dtype == ir::DType::kF32 ? 24 : dtype == ir::DType::kF16 ? 11 : 8;
   int exponent = 0;
@@ -67,7 +67,7 @@ double below(double high, ir::DType dtype) {
   return (std::ceil(high / step) - 1) * step;
 }
 
-/// Attributes say type and shape of the numbers.
+/// Returns a value with the type and shape that attributes specify.
 ValueId as_said(Node& node) {
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kF32)));
   const auto dtype = element_type(number);
@@ -76,7 +76,8 @@ ValueId as_said(Node& node) {
   return node.emit("full", {}, {{"shape", list(node.integers("shape"))}, {"value", 0.0}, {"dtype", *dtype}});
 }
 
-/// From `low` to below `high`: what indexes a table of `high` rows must not reach it. From 0 no rounding reaches it.
+/// Numbers in [low, high). `high` is never reached, because results may index a table of `high` rows. With low = 0
+/// rounding cannot reach it.
 template <ValueId (*like)(Node&)>
 void random_uniform(Node& node) {
   const double low = node.number("low", 0.0), high = node.number("high", 1.0);
@@ -97,7 +98,7 @@ void random_normal(Node& node) {
   scaled(node, like(node), ir::RandomInput::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
 }
 
-/// 1 with the probability that the operand says.
+/// 1 with the probability given by the operand.
 void bernoulli(Node& node) {
   const ValueId p = node.in(0);
   const ValueId drawn = node.draw(p, {.of = ir::RandomInput::Of::kUniform});
@@ -108,15 +109,15 @@ void bernoulli(Node& node) {
   node.result("cast", {node.emit("lt", {drawn, p})}, {{"dtype", *dtype}});
 }
 
-/// The exported program may have drawn without replacement, for which ONNX has no word.
+/// Reports that the exported program drew without replacement, which ONNX cannot represent.
 void note_replacement(Node& node, int64_t draws) {
   const auto& call = node.traced();
   if (draws < 2 || !call || !call->is("aten.multinomial")) return;
   if (call->arguments.size() > 2 && call->arguments[2] == "True") return;
-  node.remark("draws of classes go with replacement, as ONNX's Multinomial does; the exported program drew without");
+  node.remark("Multinomial nodes draw with replacement; the exported program drew without replacement");
 }
 
-/// Whether the node says what can be drawn; a failure where not.
+/// Fails and returns false unless the node is valid.
 bool draws_classes(Node& node) {
   const ir::Shape* const shape = node.shape(node.in(0));
   if (!shape) return false;
@@ -134,9 +135,9 @@ bool draws_classes(Node& node) {
   return node.good();
 }
 
-/// Classes, each with its share of the exponentials of a row: the first up to which the shares, added up, exceed a
-/// number that is drawn below their sum. So a class of no share is never drawn, whatever the sum is rounded to: u * sum
-/// stays below it for every u below 1 of the same type.
+/// Draws classes with probabilities softmax(x): returns the first class whose cumulative sum of exponentials exceeds
+/// u * sum, with u uniform in [0, 1). A class of probability 0 is never drawn, because u * sum < sum also after
+/// rounding.
 void multinomial(Node& node) {
   if (!draws_classes(node)) return;
   ValueId x = node.in(0);

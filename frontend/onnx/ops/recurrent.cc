@@ -13,7 +13,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// What a function takes of `activation_alpha` and `activation_beta`, and where these say nothing.
+/// Default alpha and beta of an activation function; absent if it has no such parameter.
 struct Defaults {
   std::string_view name;
   std::optional<double> alpha, beta;
@@ -29,7 +29,7 @@ std::string in_lower_case(std::string text) {
   return text;
 }
 
-/// The functions of all directions; lists of numbers are used up by those that take one.
+/// Reads the activations of all directions. Each function with a parameter consumes the next element of its list.
 void read_activations(Node& node, RecurrentLayer& layer) {
   const std::vector<std::string> usual = layer.kind == CellKind::kLstm
                                              ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
@@ -40,7 +40,7 @@ void read_activations(Node& node, RecurrentLayer& layer) {
     for (size_t d = 0; d < layer.directions(); ++d) names.insert(names.end(), usual.begin(), usual.end());
   }
   if (names.size() != usual.size() * layer.directions()) {
-    return node.fail(fmt::format("{} has {} activations; {} directions have {}", node.op(), names.size(),
+    return node.fail(fmt::format("{} has {} activations; {} directions need {}", node.op(), names.size(),
                                  layer.directions(), usual.size() * layer.directions()));
   }
   const std::vector<double> alphas = node.numbers("activation_alpha"), betas = node.numbers("activation_beta");
@@ -64,11 +64,11 @@ void read_directions(Node& node, RecurrentLayer& layer) {
   } else if (direction == "forward" || direction == "reverse") {
     layer.backwards = {direction == "reverse"};
   } else {
-    node.fail(fmt::format("{} has direction '{}'; it may be forward, reverse or bidirectional", node.op(), direction));
+    node.fail(fmt::format("{} has direction '{}'; expected forward, reverse or bidirectional", node.op(), direction));
   }
 }
 
-/// [D, rows, H] of recurrences.
+/// Reads sizes from R, of shape [D, rows, H].
 void read_sizes(Node& node, RecurrentLayer& layer) {
   const ir::Shape* const x = node.shape(layer.x);
   const ir::Shape* const recurrence = node.shape(layer.recurrence);
@@ -86,13 +86,13 @@ void read_sizes(Node& node, RecurrentLayer& layer) {
   }
 }
 
-/// Sizes that ONNX fixes for an operand. Samples may be counted by something else of the same size, which operators
-/// judge, and one row of zeros stands for any number of them.
+/// Shape that ONNX requires of an operand. The extent of samples may be another expression, which operators check. One
+/// row of zeros is valid for any number of samples.
 struct FixedSizes {
   size_t operand;
   std::string_view name;
   ir::Shape sizes;
-  std::optional<size_t> samples = {};  ///< the axis that counts them
+  std::optional<size_t> samples = {};  ///< sample axis
 };
 
 bool fits(Node& node, const FixedSizes& fixed, const ir::Shape& found) {
@@ -107,7 +107,7 @@ bool fits(Node& node, const FixedSizes& fixed, const ir::Shape& found) {
   return true;
 }
 
-/// No core operator takes another size, but elementwise tasks, which some layers become, would stretch it.
+/// Checks the shapes of operands. Layers that become elementwise tasks would silently broadcast wrong extents.
 void check_sizes(Node& node, const RecurrentLayer& layer) {
   const ir::Shape* const x = node.shape(layer.x);
   if (!x) return;
@@ -137,7 +137,7 @@ ValueId time_first(Node& node, ValueId x) {
   return node.emit("permute", {x}, {{"dims", ir::Shape{1, 0, 2}}});
 }
 
-/// Absent where all samples are as long as x.
+/// Returns the sequence lengths; an invalid value if all are equal to the length of x.
 ValueId lengths(Node& node, const ir::Dim& steps) {
   const auto known = node.contents(node.optional(4));
   const bool all = known && std::all_of(known->begin(), known->end(), [&](const ir::Dim& n) { return n == steps; });
@@ -173,7 +173,7 @@ RecurrentLayer read(Node& node, CellKind kind) {
   return layer;
 }
 
-/// y [T, D, B, H] and states [D, B, H] as the node has them.
+/// Emits y [T, D, B, H] and states [D, B, H] in the layout of the node.
 template <CellKind kind>
 void recurrent(Node& node) {
   const RecurrentLayer layer = read(node, kind);

@@ -11,8 +11,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Axes and `keepdim` of a reduction; nothing where it is a no-op (or failed). `since`: opset that made axes an
-/// operand.
+/// Returns axes and `keepdim` of a reduction; nullopt for a no-op or a failure. Axes are an operand from opset `since`.
 std::optional<ir::Attributes> reduction(Node& node, int since) {
   const auto axes = node.axes(1, since);
   const ir::Shape* const from = node.shape(node.in(0));
@@ -36,7 +35,7 @@ void reduce(Node& node) {
   node.result("identity", {node.in(0)});
 }
 
-/// The shape of a reduction of no elements at all; nothing where there are some.
+/// Returns the result's shape of a reduction over an empty axis; nullopt for any other reduction.
 std::optional<ir::Shape> shape_of_nothing(Node& node, const ir::Attributes& reduction) {
   const ir::Shape* const from = node.shape(node.in(0));
   const std::vector<int64_t> axes = reduction.integers("axes");
@@ -53,7 +52,7 @@ std::optional<ir::Shape> shape_of_nothing(Node& node, const ir::Attributes& redu
   return to;
 }
 
-/// The number below all others of an integer type, or above them.
+/// Returns the lowest or highest number of an integer type.
 int64_t bound(ir::DType dtype, bool lowest) {
   const int bits = 8 * static_cast<int>(ir::byte_size(dtype));
   const bool is_unsigned = dtype == ir::DType::kU8 || dtype == ir::DType::kU16 || dtype == ir::DType::kU32;
@@ -62,8 +61,8 @@ int64_t bound(ir::DType dtype, bool lowest) {
   return lowest ? -highest - 1 : highest;
 }
 
-/// Of equal elements ONNX's extreme says nothing. Where the exported program picked the first, the gradient is that
-/// one's alone; amax shares it. Whether it did, and the node is done.
+/// ONNX does not define the gradient of equal extremes; amax distributes it over them. If the exported program selected
+/// the first one, only that one has a gradient: then emits the result and returns true.
 bool picked(Node& node, ValueId x, const ir::Attributes& reduction, bool smallest) {
   const std::vector<int64_t> axes = reduction.integers("axes");
   if (axes.size() != 1 || !ir::is_float(node.dtype(x)) || !node.traced_pick()) return false;
@@ -78,8 +77,8 @@ bool picked(Node& node, ValueId x, const ir::Attributes& reduction, bool smalles
   return true;
 }
 
-/// The largest or the smallest element; of none the lowest or the highest that there is. Of truth values as of numbers,
-/// which is what ATen compares.
+/// The largest or smallest element. Over no elements, the lowest or highest number of the type. Compares bools as
+/// numbers, because ATen only compares numbers.
 template <const char* name, bool largest>
 void extreme(Node& node) {
   const ValueId x = node.in(0);
@@ -126,16 +125,16 @@ void reduce_sum_square(Node& node) {
 
 void reduce_log_sum(Node& node) { node.result("log", {sum_or_same(node, node.in(0))}); }
 
-/// What is taken from the exponents for a maximum of m: m, which has no gradient since it cancels, and nothing where m
-/// is infinite.
+/// Returns the shift of the exponents for a maximum of m: m without gradient, because it cancels, or 0 if m is
+/// infinite.
 ValueId taken_off(Node& node, ValueId top) {
   if (!ir::is_float(node.dtype(top))) return top;
   const ValueId finite = node.emit("where", {node.emit("isinf", {top}), node.scalar(0, node.dtype(top)), top});
   return node.emit("stop_gradient", {finite});
 }
 
-/// m + log(sum(exp(x - m))), m the maximum: exp does not overflow. Where all of x are -infinity so is the result, and
-/// none of them has a gradient.
+/// m + log(sum(exp(x - m))) with the maximum m, so that exp does not overflow. If all of x are -infinity, the result is
+/// -infinity without gradient.
 void reduce_log_sum_exp(Node& node) {
   const ValueId x = node.in(0);
   auto attributes = reduction(node, 18);
@@ -156,7 +155,7 @@ void reduce_log_sum_exp(Node& node) {
   node.result("squeeze", {node.emit("where", {none, lowest, whole})}, {{"axes", axes}});
 }
 
-/// The first of equal elements, or the last, which is the first from the other end.
+/// Selects the first of equal elements, or the last by searching the reversed axis.
 void arg_extreme(Node& node, ValueId x) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
@@ -169,7 +168,7 @@ void arg_extreme(Node& node, ValueId x) {
 }
 void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
 
-/// Of the largest -x, or of the largest -1 - x among integers: that is one too, of the lowest as well.
+/// Argmax of -x for floats, of -1 - x for integers, which cannot overflow.
 void arg_min(Node& node) {
   ValueId x = node.in(0);
   if (ir::is_float(node.dtype(x))) return arg_extreme(node, node.emit("neg", {x}));
@@ -180,7 +179,7 @@ void arg_min(Node& node) {
   arg_extreme(node, node.emit("sub", {node.scalar(-1, is_unsigned ? ir::DType::kI64 : dtype), x}));
 }
 
-/// Since opset 13 over one axis, the last by default.
+/// Operates on one axis, the last by default. For opset 13 and later.
 template <const char* name>
 void normalized_exponential(Node& node) {
   const ValueId x = node.in(0);
@@ -190,7 +189,7 @@ void normalized_exponential(Node& node) {
   node.result(name, {x}, {{"axis", ir::Dim(axis)}});
 }
 
-/// Before opset 13 over all axes from `axis` (1 by default) on, as if they were one.
+/// Operates on all axes from `axis` (1 by default) on, flattened. For opsets before 13.
 template <const char* name>
 void flattened_exponential(Node& node) {
   const ValueId x = node.in(0);
@@ -222,7 +221,7 @@ void hardmax_over(Node& node, ValueId x, int64_t axis, const ir::Shape& to) {
   node.result("reshape", {node.emit("cast", {hot}, {{"dtype", node.dtype(x)}})}, {{"shape", to}});
 }
 
-/// Before opset 13 over all axes from `axis` (1 by default) on, as if they were one.
+/// Before opset 13 operates on all axes from `axis` (1 by default) on, flattened.
 void hardmax(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);

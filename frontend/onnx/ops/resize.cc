@@ -1,4 +1,4 @@
-/// Translates ONNX operators that resample over axes.
+/// Translates ONNX operators that resample axes.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -13,42 +13,42 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Along an axis that is resampled, and in a matrix that does it.
+/// Limits for the elements of a resampled axis and of a resampling matrix.
 constexpr int64_t kMostElements = 1 << 20, kMostWeights = 1 << 21;
 
-/// One axis of the operand. Where an extent is no number only the kernels know it, when they run.
+/// One axis of the operand. Symbolic extents are known only at runtime.
 struct Axis {
   ir::Dim from, to;
-  double scale = 1;       ///< 0: not known
-  bool by_scale = false;  ///< the node says the scale, which may be another than that of the extents
+  double scale = 1;       ///< 0: unknown
+  bool by_scale = false;  ///< `scale` is from the node and may differ from to / from
   double roi_start = 0, roi_end = 1;
 
   bool known() const { return from.is_constant() && to.is_constant() && from.constant() > 0; }
   bool unchanged() const { return from == to && (!by_scale || scale == 1) && roi_start == 0 && roi_end == 1; }
-  /// The scale makes the length of the result without its being cut off.
+  /// Whether from * scale is exactly `to`, without rounding.
   bool exact() const {
     if (!by_scale) return true;
     return known() ? scale * static_cast<double>(from.constant()) == static_cast<double>(to.constant())
                    : std::rint(scale) == scale;
   }
-  /// Only where the extents are known.
+  /// Requires known extents.
   ResampledAxis numbers() const { return {from.constant(), to.constant(), scale, roi_start, roi_end}; }
 };
 
-/// How many elements a size becomes: in single precision, as ONNX's shape inference counts, where it is a number.
+/// Returns the scaled extent. Rounds numbers in single precision, like ONNX's shape inference.
 ir::Dim scaled(const ir::Dim& from, const Fraction& scale) {
   if (!from.is_constant()) return floor_div(from * ir::Dim(scale.above), ir::Dim(scale.below));
   return whole(std::floor(static_cast<float>(from.constant()) * static_cast<float>(scale.value())));
 }
 
-/// What a node says of its axes.
+/// Reads sizes, scales and regions of the axes from a node.
 class AxesReader {
  public:
   AxesReader(Node& node, const ir::Shape& shape) : node_(node), shape_(shape) {
     for (const ir::Dim& extent : shape) axes_.push_back({extent, extent});
   }
 
-  /// Empty after a failure.
+  /// Returns an empty list after a failure.
   std::vector<Axis> read() {
     read_numbers_of_axes();
     const auto scales = node_.op() == "Upsample" && node_.opset() < 9 ? std::optional(node_.numbers("scales"))
@@ -64,7 +64,7 @@ class AxesReader {
     }
     for (const Axis& axis : axes_) {
       if (axis.unchanged() || !node_.good() || (resampled(axis.from) && resampled(axis.to))) continue;
-      fail("an axis of " + axis.from.str() + " elements becomes one of " + axis.to.str() + "; both must be 1 to " +
+      fail("an axis of " + axis.from.str() + " elements is resized to " + axis.to.str() + "; both must be 1 to " +
            std::to_string(kMostElements));
     }
     return node_.good() ? axes_ : std::vector<Axis>();
@@ -92,7 +92,7 @@ class AxesReader {
     if (!fits(scales.size(), 1, "scales")) return;
     for (size_t i = 0; i < scales.size() && node_.good(); ++i) {
       constexpr double kMost = 1 << 20;
-      if (!(scales[i] * kMost >= 1 && scales[i] <= kMost)) return fail("scales must lie within 2^-20 and 2^20");
+      if (!(scales[i] * kMost >= 1 && scales[i] <= kMost)) return fail("scales must be between 2^-20 and 2^20");
       Axis& axis = axes_[numbers_[i]];
       const Fraction scale = simplest_fraction(scales[i]);
       axis.scale = scale.value();
@@ -118,7 +118,7 @@ class AxesReader {
     return static_cast<double>(axis.to.constant()) / static_cast<double>(axis.from.constant());
   }
 
-  /// One scale for all, and sizes that follow from it.
+  /// Uses the smallest or largest scale for all axes and derives sizes from it.
   void keep_aspect_ratio(bool least) {
     std::vector<double> scales;
     for (const size_t number : numbers_) {
@@ -142,7 +142,7 @@ class AxesReader {
     if (!fits(regions->size(), 2, "numbers of roi")) return;
     constexpr double kMost = 1 << 20;  // extents
     const auto within = [](double number) { return std::abs(number) <= kMost; };
-    if (!std::all_of(regions->begin(), regions->end(), within)) return fail("roi must lie within -2^20 and 2^20");
+    if (!std::all_of(regions->begin(), regions->end(), within)) return fail("roi must be between -2^20 and 2^20");
     for (size_t i = 0; i < numbers_.size(); ++i) {
       axes_[numbers_[i]].roi_start = (*regions)[i];
       axes_[numbers_[i]].roi_end = (*regions)[i + numbers_.size()];
@@ -152,15 +152,16 @@ class AxesReader {
   Node& node_;
   const ir::Shape& shape_;
   std::vector<Axis> axes_;
-  std::vector<size_t> numbers_;  ///< of the axes that scales, sizes and roi speak of
+  std::vector<size_t> numbers_;  ///< axes that scales, sizes and roi refer to
 };
 
-// --- LibTorch's kernels: over all axes behind the first two at once
+// --- LibTorch's kernels, which resample all axes after the first two at once
 
 bool fits_nearest(NearestKernel kernel, const Resampling& rule, const Axis& axis) {
   if (axis.unchanged()) return true;
   if (axis.known()) return picks_the_same(kernel, axis.by_scale, rule, axis.numbers());
-  const bool larger = axis.scale >= 1 && std::rint(axis.scale) == axis.scale;  // a whole factor: no neighbour is midway
+  const bool larger =
+      axis.scale >= 1 && std::rint(axis.scale) == axis.scale;  // an integer factor: no position is midway
   const bool half_pixel = rule.place.find("half_pixel") != std::string::npos && rule.place != "tf_half_pixel_for_nn";
   const bool rounds = rule.nearest.starts_with("round");
   const bool exact = (half_pixel && axis.exact() && (rule.nearest == "round_prefer_ceil" || (rounds && larger))) ||
@@ -176,7 +177,7 @@ bool fits_interpolation(const Resampling& rule, const Axis& axis) {
   return axis.exact() && (rule.place == "half_pixel_symmetric" || (rule.place == "align_corners" && !rule.antialias));
 }
 
-/// The mode of core.upsample that is the node's over the last `axes`; empty: none.
+/// Returns the mode of core.upsample that matches the node over the last `axes`; empty if there is none.
 std::string kernel_mode(const Resampling& rule, std::span<const Axis> axes) {
   const auto all = [&](auto&& fits) { return std::all_of(axes.begin(), axes.end(), fits); };
   if (rule.mode == "nearest") {
@@ -211,7 +212,7 @@ bool by_kernel(Node& node, ValueId x, const Resampling& rule, const std::vector<
     node.result("upsample", {x}, std::move(attributes));
     return true;
   }
-  // The kernel treats the first two axes alike, and has samples on axis 0.
+  // The kernel treats the first two axes alike. Samples must be on axis 0.
   ir::Shape turned{1, 0};
   for (size_t i = 2; i < axes.size(); ++i) turned.push_back(static_cast<int64_t>(i));
   const ValueId apart = node.emit("upsample", {node.emit("permute", {x}, {{"dims", turned}})}, std::move(attributes));
@@ -219,9 +220,9 @@ bool by_kernel(Node& node, ValueId x, const Resampling& rule, const std::vector<
   return true;
 }
 
-// --- axis by axis: neighbours are looked up, weighted means are a product with a constant matrix
+// --- axis by axis: a gather for nearest neighbors, a product with a constant matrix for weighted means
 
-/// Stretches flags over the axes behind theirs.
+/// Returns flags of an axis that broadcast over the `behind` axes after it.
 ValueId flags_over(Node& node, const std::vector<bool>& flags, size_t behind) {
   std::vector<int64_t> shape = {static_cast<int64_t>(flags.size())};
   shape.resize(1 + behind, 1);
@@ -232,7 +233,7 @@ ValueId product_along(Node& node, ValueId x, size_t axis, const Resampling& rule
   const size_t rank = node.shape(x)->size();
   if (numbers.from * numbers.to > kMostWeights) {
     node.fail(node.op() + " from " + std::to_string(numbers.from) + " to " + std::to_string(numbers.to) +
-              " elements of axis " + std::to_string(axis) + ": the matrix that does it would have more than " +
+              " elements of axis " + std::to_string(axis) + ": the resampling matrix would have more than " +
               std::to_string(kMostWeights));
     return {};
   }
@@ -254,7 +255,7 @@ ValueId product_along(Node& node, ValueId x, size_t axis, const Resampling& rule
   return node.emit("permute", {made}, {{"dims", swapped}});
 }
 
-/// Whole factors need no places: elements are repeated, as many as there are when it runs.
+/// Whether nearest neighbors are repeated elements. This holds for integer factors, even of symbolic extents.
 bool repeats(const Resampling& rule, const Axis& axis) {
   return rule.mode == "nearest" && axis.by_scale && std::rint(axis.scale) == axis.scale &&
          fits_nearest(NearestKernel::kNearest, rule, axis);
@@ -289,20 +290,20 @@ ValueId size_as_value(Node& node, const ir::Dim& size) {
   return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", size}, {"dtype", ir::DType::kI64}});
 }
 
-/// factor * x + shift, of integers and sizes.
+/// Returns factor * x + shift.
 ValueId along(Node& node, ValueId x, const ir::Dim& factor, const ir::Dim& shift) {
   return node.emit("add", {node.emit("mul", {x, size_as_value(node, factor)}), size_as_value(node, shift)});
 }
 
-/// How many elements of the result there are for so many of the operand.
+/// Returns the ratio of the extents of result and operand.
 std::pair<ir::Dim, ir::Dim> ratio_of(const Axis& axis) {
   if (!axis.by_scale) return {axis.to, axis.from};
   const Fraction scale = simplest_fraction(axis.scale);
   return {scale.above, scale.below};
 }
 
-/// Nearest neighbours along an axis whose extents are known only when it runs, exactly in integers: the place of
-/// element i is (a * i + b) / c. Nothing where the rule is another one.
+/// Returns nearest neighbors along an axis of symbolic extents, computed exactly in integers: the source of element i
+/// is (a * i + b) / c. Returns nullopt for other rules.
 std::optional<ValueId> neighbours_by_sizes(Node& node, const Resampling& rule, const Axis& axis) {
   const auto& [made, given] = ratio_of(axis);
   const bool half_pixel = rule.place == "half_pixel", shifted = rule.place == "tf_half_pixel_for_nn";
@@ -336,7 +337,7 @@ std::optional<ValueId> neighbours_by_sizes(Node& node, const Resampling& rule, c
 
 void axis_by_axis(Node& node, ValueId x, const Resampling& rule, const std::vector<Axis>& axes) {
   if (rule.mode != "nearest" && !ir::is_float(node.dtype(x))) {
-    return node.fail(node.op() + " of " + std::string(ir::str(node.dtype(x))) + " is supported by nearest neighbours");
+    return node.fail(node.op() + " of " + std::string(ir::str(node.dtype(x))) + " is supported only in mode 'nearest'");
   }
   for (size_t i = 0; i < axes.size() && node.good(); ++i) {
     if (axes[i].unchanged()) continue;
@@ -348,16 +349,15 @@ void axis_by_axis(Node& node, ValueId x, const Resampling& rule, const std::vect
       x = node.emit("gather", {x, *at}, {{"axis", ir::Dim(static_cast<int64_t>(i))}});
     } else {
       return node.fail(node.op() + " over axis " + std::to_string(i) + ", from " + axes[i].from.str() + " to " +
-                       axes[i].to.str() +
-                       ": extents that are no plain integers are supported where LibTorch resamples" +
-                       " so, which it does not in mode '" + rule.mode + "' with coordinates '" + rule.place +
-                       "' over " + std::to_string(axes.size()) + " axes");
+                       axes[i].to.str() + ": symbolic extents need a resampling that LibTorch supports," +
+                       " which excludes mode '" + rule.mode + "' with coordinates '" + rule.place + "' over " +
+                       std::to_string(axes.size()) + " axes");
     }
   }
   if (node.good()) node.result_at(0, x);
 }
 
-/// Before opset 11 coordinates are those of `asymmetric`.
+/// Coordinates are `asymmetric` before opset 11.
 Resampling rule_of(const Node& node) {
   const bool old = node.opset() < 11;
   return {.mode = node.text("mode", "nearest"),
@@ -368,10 +368,10 @@ Resampling rule_of(const Node& node) {
           .antialias = node.integer("antialias", 0) != 0};
 }
 
-/// What a text of the node may be.
+/// Fails and returns false if a text attribute is not among the supported values.
 bool allowed(Node& node, const std::string& text, std::initializer_list<std::string_view> known) {
   if (std::find(known.begin(), known.end(), text) != known.end()) return true;
-  node.fail(node.op() + ": '" + text + "' is not known");
+  node.fail(node.op() + ": '" + text + "' is not supported");
   return false;
 }
 

@@ -1,4 +1,5 @@
-/// Translates ONNX's RoiAlign: interpolation is separable, so a region's mean is a product with a matrix on each side.
+/// Translates ONNX's RoiAlign. Interpolation is separable, so the means of a region are a product with one matrix per
+/// axis.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +10,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Writes the arithmetic of one node, in the element type of its regions.
+/// Emits the arithmetic of one node in the element type of its regions.
 class Arithmetic {
  public:
   Arithmetic(Node& node, ir::DType dtype) : node_(node), dtype_(dtype) {}
@@ -23,10 +24,10 @@ class Arithmetic {
   ValueId reshaped(ValueId a, const ir::Shape& shape) { return node_.emit("reshape", {a}, {{"shape", shape}}); }
   ValueId with_axis(ValueId a, int64_t axis) { return node_.emit("unsqueeze", {a}, {{"axes", ir::Shape{axis}}}); }
   ValueId mean(ValueId a, int64_t axis) { return node_.emit("mean", {a}, {{"axes", ir::Shape{axis}}}); }
-  /// 1 where a lies between both, else 0.
+  /// Returns 1 where a is in [low, high], else 0.
   ValueId between(ValueId a, double low, double high) { return both(of("ge", a, low), of("le", a, high)); }
   ValueId both(ValueId a, ValueId b) { return node_.emit("cast", {of("logical_and", a, b)}, {{"dtype", dtype_}}); }
-  /// `first`, `first` + 1 … as many as there are.
+  /// Returns the constant first, first + 1 …, with `count` elements.
   ValueId numbers(double first, int64_t count, std::vector<int64_t> shape) {
     std::vector<double> all;
     for (int64_t i = 0; i < count; ++i) all.push_back(first + static_cast<double>(i));
@@ -40,12 +41,12 @@ class Arithmetic {
   ir::DType dtype_;
 };
 
-/// What holds for one of the two axes: the extent of x, the number of bins, the column of the regions' first corner.
+/// One of the two axes: extent of x, number of bins, column of the first corner in the regions.
 struct Side {
   int64_t extent, bins, column;
 };
 
-/// Where regions begin along an axis, and the lengths of their bins: [regions].
+/// Starts of the regions along an axis and lengths of their bins, both [regions].
 struct Bins {
   ValueId start, length;
 };
@@ -66,7 +67,7 @@ Bins bins_of(Arithmetic& at, const Side& side) {
   return {start, at.of("div", length, static_cast<double>(side.bins))};
 }
 
-/// The samples of each bin, as many as the node says: [regions, bins * samples].
+/// Returns the positions of `samples` samples per bin, [regions, bins * samples].
 ValueId sample_places(Arithmetic& at, const Side& side, int64_t samples) {
   const Bins bins = bins_of(at, side);
   std::vector<double> steps;
@@ -77,7 +78,8 @@ ValueId sample_places(Arithmetic& at, const Side& side, int64_t samples) {
   return at.of("add", at.with_axis(bins.start, 1), at.of("mul", at.with_axis(bins.length, 1), within));
 }
 
-/// How much an element counts at a sample, both of a shape with it; nothing beyond an element's distance of x.
+/// Returns the weights of elements at samples, whose shapes broadcast. The weight is 0 for samples more than one
+/// element outside of x.
 ValueId shares(Arithmetic& at, const Side& side, ValueId places, ValueId elements) {
   const double extent = static_cast<double>(side.extent);
   const ValueId distance = at.of("abs", at.of("sub", at.clamped(places, 0, extent - 1), elements));
@@ -85,15 +87,15 @@ ValueId shares(Arithmetic& at, const Side& side, ValueId places, ValueId element
   return at.of("mul", near, at.between(places, -1, extent));
 }
 
-/// What each element adds to the mean of each bin: [regions, bins, elements].
+/// Returns the weight of each element in the mean of each bin, [regions, bins, elements].
 ValueId means_of_samples(Arithmetic& at, const Side& side, int64_t samples) {
   const ir::Dim regions = (*at.node().shape(at.node().in(1)))[0];
   const ValueId places = at.reshaped(sample_places(at, side, samples), {regions, side.bins, samples, 1});
   return at.mean(shares(at, side, places, at.numbers(0, side.extent, {side.extent})), 2);
 }
 
-/// The same where a bin has one sample for each element of its length that is begun. Then they lie more than half an
-/// element apart, and only 4 of them are near an element: the one before it, and its neighbours.
+/// Likewise with ceil(length) samples per bin. These are more than half an element apart, so at most 4 are near an
+/// element: the one before it and the neighbors of that one.
 ValueId means_by_length(Arithmetic& at, const Side& side) {
   const Bins bins = bins_of(at, side);
   const auto column = [&](ValueId per_region) { return at.with_axis(at.with_axis(per_region, 1), 2); };
@@ -116,7 +118,7 @@ ValueId means_by_length(Arithmetic& at, const Side& side) {
   return at.of("div", sums, at.of("maximum", count, 1));
 }
 
-/// Both neighbours of each sample times what they count, along one axis of x [regions, channels, height, width].
+/// Returns both neighbors of each sample times their weights, along one axis of x [regions, channels, height, width].
 ValueId weighted_neighbours(Arithmetic& at, ValueId x, const Side& side, int64_t axis, int64_t samples) {
   Node& node = at.node();
   if (!node.good()) return {};
@@ -126,7 +128,7 @@ ValueId weighted_neighbours(Arithmetic& at, ValueId x, const Side& side, int64_t
   const ValueId low = at.of("floor", at.clamped(places, 0, last));
   const ValueId pair = at.with_axis(low, 2);
   const ValueId rest = at.of("sub", at.with_axis(at.clamped(places, 0, last), 2), pair);
-  const ValueId upper = at.numbers(0, 2, {2});  // 0 and 1: of the lower neighbour 1 - rest counts, of the upper rest
+  const ValueId upper = at.numbers(0, 2, {2});  // 0 and 1: the weights are 1 - rest and rest
   const ValueId signs = at.node().table("signs", at.dtype(), {2}, std::array<double, 2>{-1, 1});
   const ValueId parts = at.of("add", at.of("mul", rest, signs), at.of("sub", at.node().scalar(1, at.dtype()), upper));
   const double extent = static_cast<double>(side.extent);
@@ -142,7 +144,7 @@ ValueId weighted_neighbours(Arithmetic& at, ValueId x, const Side& side, int64_t
   return at.of("mul", found, at.reshaped(counted, over));
 }
 
-/// The largest of all neighbours of a bin's samples, each as much as it counts: ONNX interpolates no further.
+/// Emits the largest weighted neighbor of a bin's samples. ONNX's mode `max` does not add the neighbors up.
 void largest(Arithmetic& at, ValueId x, const Side& rows, const Side& columns, int64_t samples) {
   Node& node = at.node();
   const ir::Shape from = *node.shape(x);
@@ -152,7 +154,7 @@ void largest(Arithmetic& at, ValueId x, const Side& rows, const Side& columns, i
   node.result("amax", {split}, {{"axes", ir::Shape{3, 5}}});
 }
 
-/// The extents of x, once the node is known to be one that can be written down.
+/// Returns both axes. Fails and returns nullopt for an unsupported node.
 std::optional<std::array<Side, 2>> read_sides(Node& node) {
   const ir::Shape *const x = node.shape(node.in(0)), *const regions = node.shape(node.in(1));
   if (!x || !regions) return std::nullopt;
@@ -162,18 +164,19 @@ std::optional<std::array<Side, 2>> read_sides(Node& node) {
     return std::nullopt;
   }
   if (node.type(node.in(0)).batch.has_batch()) {
-    node.fail("RoiAlign picks samples of x " + ir::str(*x) + " by their numbers in the mini-batch, which a " +
-              "micro-batch has not: the batch must be a plain integer");
+    node.fail("RoiAlign selects samples of x " + ir::str(*x) + " by their indices in the mini-batch, which a " +
+              "micro-batch lacks: the batch size must be a plain integer");
     return std::nullopt;
   }
   const int64_t height = node.integer("output_height", 1), width = node.integer("output_width", 1);
   const std::array sides = {Side{(*x)[2].constant(), height, 1}, Side{(*x)[3].constant(), width, 0}};
   const int64_t samples = std::max<int64_t>(node.integer("sampling_ratio", 0), 1);
   for (const Side& side : sides) {
-    constexpr int64_t kMost = 1 << 20;  // what a file says must not exhaust memory here
+    constexpr int64_t kMost = 1 << 20;  // numbers in a file must not exhaust memory
     const bool fits = side.extent > 0 && side.bins > 0 && side.extent <= kMost && samples <= kMost / side.bins;
     if (fits && side.bins <= kMost) continue;
-    node.fail("RoiAlign: heights and widths must be positive, with samples at most " + std::to_string(kMost));
+    node.fail("RoiAlign: heights and widths must be positive; they and the samples of an axis may be at most " +
+              std::to_string(kMost));
     return std::nullopt;
   }
   return sides;
@@ -184,9 +187,10 @@ void roi_align(Node& node) {
   if (!sides) return;
   const int64_t samples = node.integer("sampling_ratio", 0);
   const std::string mode = node.text("mode", "avg");
-  if (mode != "avg" && mode != "max") return node.fail("RoiAlign: mode '" + mode + "' is not known");
+  if (mode != "avg" && mode != "max") return node.fail("RoiAlign: mode '" + mode + "' is not supported");
   if (mode == "max" && samples < 1) {
-    return node.fail("RoiAlign of mode 'max' needs a sampling_ratio: without, the number of samples depends on data");
+    return node.fail(
+        "RoiAlign of mode 'max' needs a sampling_ratio, because otherwise the number of samples depends on data");
   }
   Arithmetic at(node, node.dtype(node.in(1)));
   const ValueId x = node.emit("gather", {node.in(0), node.in(2)}, {{"axis", ir::Dim(0)}});

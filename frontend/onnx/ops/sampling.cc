@@ -1,4 +1,4 @@
-/// Translates ONNX operators that sample at places which the model computes.
+/// Translates ONNX operators that sample at computed positions.
 #include <algorithm>
 #include <cmath>
 
@@ -10,12 +10,12 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Of a constant that a translator writes down: what a file says must not exhaust memory here.
+/// Limit for the elements of a constant that a translator creates. Numbers in a file must not exhaust memory.
 constexpr int64_t kMostSampled = 1 << 20;
 
 // --- GridSample, AffineGrid
 
-/// Samples of a line are those of a plane of one row: the grid gets a second coordinate, which says its middle.
+/// Treats a line as a plane of one row. The grid gets a second coordinate for the middle of that row.
 struct Lifted {
   ValueId x, grid;
 };
@@ -25,7 +25,7 @@ Lifted lifted(Node& node, ValueId x, ValueId grid) {
   return {row, node.emit("unsqueeze", {both}, {{"axes", ir::Shape{1}}})};
 }
 
-/// Modes have other names since opset 20.
+/// Modes have different names since opset 20.
 void grid_sample(Node& node) {
   ValueId x = node.in(0), grid = node.in(1);
   const ir::Shape* const from = node.shape(x);
@@ -42,27 +42,28 @@ void grid_sample(Node& node) {
   node.result("squeeze", {made}, {{"axes", ir::Shape{2}}});
 }
 
-/// The coordinate of element `i` of `extent`, from -1 to 1: at the middles of the outermost elements or at their edges.
+/// Returns the coordinate of element `i` of `extent`. -1 and 1 are the centers of the outermost elements if
+/// `align_corners`, else their edges.
 double coordinate(int64_t i, int64_t extent, bool align_corners) {
   const double at = 2 * static_cast<double>(i), all = static_cast<double>(extent);
   if (align_corners) return extent == 1 ? 0 : at / (all - 1) - 1;
   return (at + 1) / all - 1;
 }
 
-/// Coordinates of all elements and a 1, [elements, axes + 1], the last axis first: theta takes them to the grid.
+/// Multiplies theta by homogeneous coordinates of all elements, [elements, axes + 1], the last axis first.
 void affine_grid(Node& node) {
   const ValueId theta = node.in(0);
   const auto size = node.contents(node.in(1));
   if (!size || size->size() < 4 || size->size() > 5 ||
       !std::all_of(size->begin() + 2, size->end(), [](const ir::Dim& n) { return n.is_constant(); })) {
-    return node.fail("AffineGrid needs a size of 4 or 5 numbers, those of the spatial axes plain integers");
+    return node.fail("AffineGrid needs a size of 4 or 5 numbers; those of the spatial axes must be plain integers");
   }
   std::vector<int64_t> extents;
   int64_t count = 1;
   for (size_t i = 2; i < size->size(); ++i) {
     extents.push_back((*size)[i].constant());
     if (extents.back() < 1 || extents.back() > kMostSampled / count)
-      return node.fail("AffineGrid of size " + str(*size));
+      return node.fail("AffineGrid: size " + str(*size) + " is not positive or too large");
     count *= extents.back();
   }
   const bool align_corners = node.integer("align_corners", 0) != 0;
@@ -83,7 +84,7 @@ void affine_grid(Node& node) {
   node.result("reshape", {made}, {{"shape", to}});
 }
 
-// --- DeformConv: each element of each window is sampled at a place of its own, then a product with the weight
+// --- DeformConv: samples each element of each window at its own position, then multiplies by the weight
 
 struct Deformed {
   Window window;
@@ -92,7 +93,7 @@ struct Deformed {
   int64_t groups, offset_groups, taps;
 };
 
-/// Extents that are plain integers, from axis 2 on.
+/// Returns the extents from axis 2 on. Fails unless they are plain integers.
 std::optional<std::vector<int64_t>> known_extents(Node& node, const ir::Shape& shape, const char* what) {
   std::vector<int64_t> extents;
   for (size_t i = 2; i < shape.size(); ++i) {
@@ -118,7 +119,7 @@ std::optional<Deformed> read_deformed(Node& node) {
   if (!from || !to) return std::nullopt;
   if (window->kernel[0] > kMostSampled || window->kernel[1] > kMostSampled) {
     node.fail("DeformConv: a kernel of " + std::to_string(window->kernel[0]) + " x " +
-              std::to_string(window->kernel[1]));
+              std::to_string(window->kernel[1]) + " is too large");
     return std::nullopt;
   }
   const Deformed made{*window,
@@ -130,7 +131,7 @@ std::optional<Deformed> read_deformed(Node& node) {
                       node.integer("offset_group", 1),
                       window->kernel[0] * window->kernel[1]};
   if (made.rows > kMostSampled / made.columns || made.taps > kMostSampled / (made.rows * made.columns)) {
-    node.fail("DeformConv samples more than " + std::to_string(kMostSampled) + " places of an image");
+    node.fail("DeformConv: more than " + std::to_string(kMostSampled) + " positions of an image are not supported");
     return std::nullopt;
   }
   if (made.groups < 1 || made.offset_groups < 1) {
@@ -140,8 +141,8 @@ std::optional<Deformed> read_deformed(Node& node) {
   return made;
 }
 
-/// The grid of all elements of all windows, [samples * groups, taps * rows, columns, 2]: offsets, which say y before x,
-/// beside where windows stand, as coordinates from edge to edge.
+/// Returns the grid for all elements of all windows, [samples * groups, taps * rows, columns, 2]: window positions plus
+/// offsets, which have y before x, as coordinates from edge to edge.
 ValueId deformed_grid(Node& node, const Deformed& by, const ir::Dim& images) {
   const double size[] = {static_cast<double>(by.height), static_cast<double>(by.width)};
   std::vector<double> base;
@@ -176,7 +177,8 @@ void deform_conv(Node& node) {
   const ir::Shape from = *node.shape(x), filters = *node.shape(weight);
   const ir::Dim groups = by->offset_groups, images = from[0] * groups, places = by->rows * by->columns;
   const auto channels = exact_div(from[1], groups), outs = exact_div(filters[0], ir::Dim(by->groups));
-  if (!channels || !outs) return node.fail("DeformConv: channels do not divide into the groups");
+  if (!channels || !outs)
+    return node.fail("DeformConv: the numbers of channels must be divisible by the number of groups");
   const ValueId apart = node.emit("reshape", {x}, {{"shape", ir::Shape{images, *channels, by->height, by->width}}});
   ValueId sampled = node.emit("grid_sample", {apart, deformed_grid(node, *by, images)});
   if (node.has(4)) {

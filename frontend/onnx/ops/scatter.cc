@@ -6,7 +6,8 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Into one axis that has samples on it: by tuples of one number, which are shown to be each sample's own.
+/// A scatter into a value of rank 1 with samples becomes scatter_nd with index tuples of one number. That operator
+/// checks that every sample writes only to itself.
 void scatter_elements(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const into = node.shape(x);
@@ -24,7 +25,7 @@ void scatter_nd(Node& node) {
   node.result("scatter_nd", {node.in(0), node.in(1), node.in(2)}, {{"reduction", node.text("reduction", "none")}});
 }
 
-/// Each sample's first place, then those after it; round the end where the mode is "circular".
+/// Writes to consecutive positions from a start per sample. Mode "circular" wraps around at the end.
 void tensor_scatter(Node& node) {
   const ValueId cache = node.in(0), update = node.in(1);
   const ir::Shape *const into = node.shape(cache), *const written = node.shape(update);
@@ -34,7 +35,7 @@ void tensor_scatter(Node& node) {
   if (!node.good()) return;
   if (axis == 0 || into->size() != written->size()) {
     return node.fail("TensorScatter of " + ir::str(*written) + " into " + ir::str(*into) + " along axis " +
-                     std::to_string(axis) + ": ranks must be equal, and axis 0 is of the samples");
+                     std::to_string(axis) + ": ranks must be equal, and the axis must not be 0, the axis of samples");
   }
   const ir::Shape to = *written;
   const ir::Dim extent = (*into)[static_cast<size_t>(axis)], steps = to[static_cast<size_t>(axis)];

@@ -1,4 +1,4 @@
-/// Translates ONNX sequences and optionals, which are known before the model runs: nothing is left of them.
+/// Translates ONNX sequences and optionals, which are resolved at compile time.
 #include <algorithm>
 #include <array>
 
@@ -9,20 +9,19 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Each is a task, which a file of a few bytes may ask for by the million.
+/// Limit for the parts of a split. Each is a task, and a small file could request millions.
 constexpr int64_t kMostParts = 1 << 13;
 
-/// The sequence at an operand; null and an error where there is none.
+/// Returns the sequence of an operand. Fails and returns null if there is none.
 const List* sequence(Node& node, size_t index) {
   const List* const found = node.list(index);
   if (found == nullptr || found->absent) node.fail(node.op() + " needs a sequence as operand " + std::to_string(index));
   const bool joined = found != nullptr && found->joined;
-  if (joined)
-    node.fail(node.op() + " of bags of rows, one for each sample: only ConcatFromSequence on axis 0 is supported");
+  if (joined) node.fail(node.op() + " of one bag of rows per sample: only ConcatFromSequence on axis 0 is supported");
   return found == nullptr || found->absent || joined ? nullptr : found;
 }
 
-/// A place in a sequence of `size` elements, counted from the end where negative; an error outside.
+/// Returns a position in a sequence of `size` elements. Negative positions count from the end. Fails if out of range.
 std::optional<size_t> place(Node& node, size_t operand, size_t size) {
   const auto index = node.integers(node.in(operand));
   if (!index || index->size() != 1) {
@@ -32,7 +31,8 @@ std::optional<size_t> place(Node& node, size_t operand, size_t size) {
   const auto count = static_cast<int64_t>(size);
   const int64_t at = index->front() < 0 ? index->front() + count : index->front();
   if (at >= 0 && at < count) return static_cast<size_t>(at);
-  node.fail(node.op() + ": position " + std::to_string(index->front()) + " of a sequence of " + std::to_string(count));
+  node.fail(node.op() + ": position " + std::to_string(index->front()) + " is out of range for a sequence of " +
+            std::to_string(count));
   return std::nullopt;
 }
 
@@ -77,8 +77,8 @@ void length(Node& node) {
   node.integers(std::array{static_cast<int64_t>(list->elements.size())}, ir::DType::kI64, {});
 }
 
-/// Parts of axis `axis`: of one size, the last perhaps smaller, or of listed sizes; of size 1 without the axis where it
-/// is not kept.
+/// Splits an axis into parts of one size, of which the last may be smaller, or of listed sizes. Without a size,
+/// parts have size 1, without the axis unless `keepdims`.
 void split_to_sequence(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -99,7 +99,8 @@ void split_to_sequence(Node& node) {
     }
     if ((extent.constant() - 1) / each->front() >= kMostParts) {
       return node.fail("SplitToSequence of " + std::to_string(extent.constant()) + " elements into parts of " +
-                       std::to_string(each->front()) + ": at most " + std::to_string(kMostParts) + " parts are made");
+                       std::to_string(each->front()) + ": at most " + std::to_string(kMostParts) +
+                       " parts are supported");
     }
     for (int64_t at = 0; at < extent.constant(); at += each->front())
       sizes.emplace_back(std::min(each->front(), extent.constant() - at));
@@ -135,7 +136,7 @@ void concat_from_sequence(Node& node) {
   node.result("concat", parts, {{"axis", ir::Dim(axis)}});
 }
 
-/// What is in it, or an empty one.
+/// Passes the operand, or an empty optional.
 void optional(Node& node) {
   if (const List* const list = node.list(0)) return node.pass(0, *list);
   if (node.has(0)) return node.pass(0, node.in(0));
@@ -144,7 +145,7 @@ void optional(Node& node) {
 
 void optional_get(Node& node) {
   const List* const list = node.list(0);
-  if (list != nullptr && list->absent) return node.fail("OptionalGetElement of an optional that is empty");
+  if (list != nullptr && list->absent) return node.fail("OptionalGetElement of an empty optional");
   if (list != nullptr) return node.pass(0, *list);
   node.pass(0, node.in(0));
 }

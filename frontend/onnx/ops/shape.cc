@@ -11,7 +11,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// One list given by an operand: as the attribute `name` where it is known, as the operand where not.
+/// Receives a list operand of a node: as an attribute if it is known, else as an operand.
 struct ListOperand {
   ir::Attributes& attributes;
   std::vector<ValueId>& operands;
@@ -27,7 +27,7 @@ void drop_absent_tail(std::vector<ValueId>& operands) {
   while (!operands.empty() && !operands.back().valid()) operands.pop_back();
 }
 
-/// A 0 in the target keeps the operand's extent, unless `allowzero`.
+/// A 0 in the target keeps the extent of the operand, unless `allowzero`.
 void reshape(Node& node) {
   const ValueId x = node.in(0), target = node.in(1);
   auto shape = node.contents(target);
@@ -37,7 +37,8 @@ void reshape(Node& node) {
       if (!((*shape)[i] == ir::Dim(0))) continue;
       const ir::Shape* const from = node.shape(x);
       if (!from) return;
-      if (i >= from->size()) return node.fail("Reshape: 0 at position " + std::to_string(i) + " has nothing to keep");
+      if (i >= from->size())
+        return node.fail("Reshape: 0 at position " + std::to_string(i) + " has no axis of the operand to keep");
       (*shape)[i] = (*from)[i];
     }
   }
@@ -81,8 +82,8 @@ void tile(Node& node) {
   node.result("tile", operands, std::move(attributes));
 }
 
-/// A range with the number that would follow its last: offsets with their end, as an embedding bag has them. Whether it
-/// was, and the node is done.
+/// If the node appends the next number to a range, as in offsets of embedding bags with their end, emits one longer
+/// range and returns true.
 bool longer_range(Node& node, const std::vector<ValueId>& operands) {
   if (operands.size() != 2) return false;
   const auto front = progression(node, operands[0]);
@@ -108,14 +109,13 @@ void concat(Node& node) {
   if (first->size() == 1 && std::any_of(operands.begin(), operands.end(), counts_samples)) {
     if (longer_range(node, operands)) return;
     return node.fail(
-        "Concat of a number for each sample with others would mix the samples of a micro-batch; where they are "
-        "offsets, as EmbeddingBag is exported, look all rows up by an Embedding and reduce them over their axis "
-        "instead");
+        "Concat of one number per sample with other numbers mixes the samples of a micro-batch; if they are offsets of "
+        "an EmbeddingBag, use an Embedding and a reduction over the axis of the bag instead");
   }
   node.result("concat", operands, {{"axis", ir::Dim(axis)}});
 }
 
-/// Sizes of the parts: an attribute before opset 13, an operand since, equal parts where neither is given.
+/// Sizes are an attribute before opset 13, an operand since. Without them, parts are equal.
 void split(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -134,20 +134,20 @@ void split(Node& node) {
     sizes.emplace(node.output_count(), part);
     sizes->back() = (*from)[axis] - part * ir::Dim(parts - 1);
   }
-  if (sizes->size() != node.output_count()) return node.fail("Split: as many sizes as outputs are needed");
+  if (sizes->size() != node.output_count()) return node.fail("Split needs one size for each output");
   node.results("split", {x}, {{"axis", ir::Dim(axis)}, {"sizes", *sizes}});
 }
 
 void normalize_axes(Node& node, ir::Attributes& attributes, int64_t rank) {
   std::vector<int64_t> axes;
   for (const ir::Dim& axis : *attributes.list("axes")) {
-    if (!axis.is_constant()) return node.fail("Slice: an axis is not a plain integer");
+    if (!axis.is_constant()) return node.fail("Slice: axes must be plain integers");
     axes.push_back(node.axis(axis.constant(), rank));
   }
   attributes.set("axes", list(axes));
 }
 
-/// Attributes before opset 10, operands (starts, ends, axes, steps) since.
+/// Bounds are attributes before opset 10, operands (starts, ends, axes, steps) since.
 void slice(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -186,7 +186,7 @@ void unsqueeze(Node& node) {
   node.result("unsqueeze", {x}, {{"axes", list(normal)}});
 }
 
-/// Without axes: every axis of extent 1.
+/// Without axes, drops every axis of extent 1.
 void squeeze(Node& node) {
   const ValueId x = node.in(0);
   const auto axes = node.axes(1, 13);
@@ -204,7 +204,7 @@ void squeeze(Node& node) {
   node.result("squeeze", {x}, {{"axes", list(normal)}});
 }
 
-/// `start` and `end` since opset 15; they are clamped to the rank.
+/// `start` and `end` exist since opset 15 and are clamped to the rank.
 void shape(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -222,7 +222,7 @@ void size(Node& node) {
   node.result("prod", {sizes}, {{"axes", ir::Shape{0}}, {"keepdim", false}});
 }
 
-/// [N, C, H, W] by blocks of b x b.
+/// Moves blocks of b x b channels of [N, C, H, W] into space.
 void depth_to_space(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);

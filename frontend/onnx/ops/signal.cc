@@ -1,4 +1,4 @@
-/// Translates ONNX operators on signals: Fourier transforms become products with matrices of sines and cosines.
+/// Translates ONNX signal operators. Fourier transforms become products with matrices of sines and cosines.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -13,23 +13,24 @@ namespace {
 
 using ir::DType;
 
-constexpr int64_t kMostLength = 1 << 24;  // a matrix of that many squared is beyond any memory
+constexpr int64_t kMostLength = 1 << 24;  // a matrix of this size squared exceeds any memory
 
-/// A transform of `length` numbers into `bins`.
+/// Fourier transform of `length` numbers into `bins`.
 struct Transform {
   int64_t length, bins;
   bool inverse = false;
-  bool from_half = false;  ///< from the half of a spectrum whose other half mirrors it, to real numbers
+  bool from_half = false;  ///< from half of a symmetric spectrum to real numbers
 };
 
-/// `count` places from 0 on, as a column or a row.
+/// Returns 0 … count - 1 as a column or a row.
 ValueId counted(Node& node, int64_t count, bool column) {
   const ValueId places = node.emit(
       "range", {}, {{"start", ir::Dim(0)}, {"limit", ir::Dim(count)}, {"delta", ir::Dim(1)}, {"dtype", DType::kI64}});
   return column ? node.emit("unsqueeze", {places}, {{"axes", ir::Shape{1}}}) : places;
 }
 
-/// Angles of [rows, columns]: the product of both places, modulo the period first, so that no digits are lost.
+/// Returns 2 pi * row * column / period, [rows, columns]. The product is reduced modulo the period first, for
+/// precision.
 ValueId angles(Node& node, int64_t rows, int64_t columns, int64_t period, DType dtype) {
   const ValueId turns = node.emit("mul", {counted(node, rows, true), counted(node, columns, false)});
   const ValueId within = node.emit("mod", {turns, node.scalar(static_cast<double>(period), DType::kI64)});
@@ -37,7 +38,7 @@ ValueId angles(Node& node, int64_t rows, int64_t columns, int64_t period, DType 
   return node.emit("mul", {number, node.scalar(2 * std::numbers::pi / static_cast<double>(period), dtype)});
 }
 
-/// One of the two parts along the second axis from the end.
+/// Returns the real or imaginary part, which are on the second axis from the end.
 ValueId part(Node& node, ValueId x, int64_t at) {
   if (!node.good()) return {};
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
@@ -45,7 +46,7 @@ ValueId part(Node& node, ValueId x, int64_t at) {
                    {{"axes", ir::Shape{rank - 2}}, {"starts", ir::Shape{at}}, {"ends", ir::Shape{at + 1}}});
 }
 
-/// Bins of the half spectrum stand for two, but for the first and, of an even length, the last.
+/// Doubles the bins of a half spectrum that represent two bins: all but the first and, for even lengths, the last.
 ValueId doubled(Node& node, ValueId x, const Transform& of) {
   const DType dtype = node.dtype(x);
   const ValueId places = counted(node, of.length, false);
@@ -56,7 +57,8 @@ ValueId doubled(Node& node, ValueId x, const Transform& of) {
   return node.emit("mul", {x, times});
 }
 
-/// x of shape […, parts, length], parts 1 (real) or 2, as […, 2, bins], or as […, 1, bins] from half a spectrum.
+/// Transforms x of shape […, parts, length], with 1 (real) or 2 parts, to […, 2, bins], or from half a spectrum to
+/// […, 1, bins].
 ValueId transformed(Node& node, ValueId x, const Transform& of) {
   const ir::Shape* const known = node.shape(x);
   if (!known || !node.good()) return {};
@@ -74,7 +76,7 @@ ValueId transformed(Node& node, ValueId x, const Transform& of) {
   }
   const ValueId c = node.emit("matmul", {x, cosines}), s = node.emit("matmul", {x, sines});
   if (!node.good()) return {};
-  // (a + jb)(cos ∓ j sin): the upper sign forwards.
+  // (a + jb)(cos ∓ j sin), with the upper sign for the forward transform.
   const std::string_view plus = of.inverse ? "sub" : "add", minus = of.inverse ? "add" : "sub";
   ValueId real = c, imaginary = of.inverse ? s : node.emit("neg", {s});
   if (complex) {
@@ -93,7 +95,7 @@ std::optional<int64_t> known_number(Node& node, size_t operand, std::string_view
   return std::nullopt;
 }
 
-/// x with its last axis cut, or filled up with zeros, to `length`.
+/// Slices the last axis of x, or pads it with zeros, to `length`.
 ValueId fitted(Node& node, ValueId x, int64_t extent, int64_t length) {
   if (extent == length || !node.good()) return x;
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
@@ -106,7 +108,7 @@ ValueId fitted(Node& node, ValueId x, int64_t extent, int64_t length) {
   return node.emit("pad", {x}, {{"pads", pads}, {"value", 0.0}});
 }
 
-/// The axis: an attribute before opset 20, an operand since.
+/// Returns the axis, which is an attribute before opset 20, an operand since.
 std::optional<int64_t> dft_axis(Node& node, int64_t rank) {
   int64_t axis = node.integer("axis", 1);
   if (node.opset() >= 20) {
@@ -118,26 +120,27 @@ std::optional<int64_t> dft_axis(Node& node, int64_t rank) {
     }
   }
   axis = node.axis(axis, rank);
-  if (axis == rank - 1) node.fail("DFT over the last axis, which holds real and imaginary parts");
+  if (axis == rank - 1) node.fail("DFT over the last axis, which contains real and imaginary parts, is not possible");
   return node.good() ? std::optional(axis) : std::nullopt;
 }
 
-/// What the attributes and the length ask for of `extent` numbers, of which some may be cut or missing.
+/// Returns the transform that attributes and length specify for an axis of `extent` numbers.
 std::optional<Transform> dft_transform(Node& node, int64_t extent, bool complex) {
   Transform of{extent, 0, node.integer("inverse", 0) != 0};
   const bool onesided = node.integer("onesided", 0) != 0;
   of.from_half = of.inverse && onesided;
   if (extent < 1 || extent > kMostLength) {
-    node.fail("DFT over " + std::to_string(extent) + " numbers");
+    node.fail("DFT over " + std::to_string(extent) + " numbers is not supported");
     return std::nullopt;
   }
   if (of.from_half && !complex) {
-    node.fail("DFT: an inverse of half a spectrum needs complex numbers");
+    node.fail("DFT: the inverse of half a spectrum needs complex numbers");
     return std::nullopt;
   }
   const auto length =
       node.has(1) ? known_number(node, 1, "the length") : std::optional(of.from_half ? 2 * (extent - 1) : extent);
-  if (length && (*length < 1 || *length > kMostLength)) node.fail("DFT of length " + std::to_string(*length));
+  if (length && (*length < 1 || *length > kMostLength))
+    node.fail("DFT of length " + std::to_string(*length) + " is not supported");
   if (!length || !node.good()) return std::nullopt;
   const int64_t half = *length / 2 + 1;
   of.length = of.from_half ? half : *length;
@@ -145,7 +148,7 @@ std::optional<Transform> dft_transform(Node& node, int64_t extent, bool complex)
   return of;
 }
 
-/// [.., N on the axis, .., 1 or 2]: the axis is moved to the end and back.
+/// The last axis has 1 or 2 parts. Moves the transformed axis to the end and back.
 void dft(Node& node) {
   const ValueId given = node.in(0);
   const ir::Shape* const known = node.shape(given);
@@ -174,7 +177,7 @@ void dft(Node& node) {
   node.result("permute", {y}, {{"dims", list(back)}});
 }
 
-/// Frames of the signal, one after the other, times the window: [batch, frames, parts, length].
+/// Returns the frames of the signal, [batch, frames, parts, length].
 ValueId frames_of(Node& node, ValueId signal, int64_t step, int64_t length) {
   const ir::Shape* const known = node.shape(signal);
   const ir::Dim count = floor_div((*known)[1] - ir::Dim(length), ir::Dim(step)) + ir::Dim(1);
@@ -192,7 +195,7 @@ void stft(Node& node) {
   const ir::Shape* known = node.shape(signal);
   const auto step = known_number(node, 1, "the frame step");
   if (!known || !step) return;
-  if (known->size() == 2) {  // real numbers, as PyTorch's exporter leaves them
+  if (known->size() == 2) {  // real numbers, as PyTorch exports them
     signal = node.emit("unsqueeze", {signal}, {{"axes", ir::Shape{2}}});
     known = node.shape(signal);
   }
@@ -214,7 +217,7 @@ void stft(Node& node) {
   const bool onesided = node.integer("onesided", 1) != 0;
   const Transform of{*length, onesided ? *length / 2 + 1 : *length};
   ValueId frames = frames_of(node, signal, *step, *length);
-  // A window is no weight: PyTorch's are buffers, and nothing else says so.
+  // A window is not trained. It is a buffer in PyTorch, which the file does not record.
   if (node.has(2)) frames = node.emit("mul", {frames, node.emit("stop_gradient", {node.in(2)})});
   const ValueId y = transformed(node, frames, of);
   node.result("permute", {y}, {{"dims", ir::Shape{0, 1, 3, 2}}});
@@ -222,13 +225,13 @@ void stft(Node& node) {
 
 // --- MelWeightMatrix
 
-/// What the matrix is made of; all of it must be known.
+/// Parameters of the matrix, which must all be known.
 struct Mel {
   int64_t bins, length;
   double rate, low, high;
 };
 
-/// Places of the spectrum where bands begin, have their tops, and end.
+/// Returns the bins where bands begin, peak and end.
 std::vector<int64_t> mel_places(const Mel& mel) {
   const auto scaled = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double low = scaled(mel.low), step = (scaled(mel.high) - low) / static_cast<double>(mel.bins + 2);
@@ -240,7 +243,7 @@ std::vector<int64_t> mel_places(const Mel& mel) {
   return places;
 }
 
-/// Triangles of height 1, one a column.
+/// Returns one triangle of height 1 per column.
 std::vector<double> mel_triangles(const std::vector<int64_t>& places, int64_t rows, int64_t bins) {
   std::vector<double> all(static_cast<size_t>(rows * bins));
   const auto set = [&](int64_t row, int64_t column, double value) {
@@ -281,7 +284,7 @@ void mel_weight_matrix(Node& node) {
   const int64_t rows = mel.length / 2 + 1;
   if (rows * mel.bins > kMostElements) {
     return node.fail("MelWeightMatrix of " + std::to_string(rows) + " x " + std::to_string(mel.bins) +
-                     " numbers: at most " + std::to_string(kMostElements) + " are made");
+                     " numbers: at most " + std::to_string(kMostElements) + " are supported");
   }
   const std::vector<double> numbers = mel_triangles(mel_places(mel), rows, mel.bins);
   Tensor tensor{{*dtype, ir::Shape{rows, mel.bins}, {}, {}}, {}};

@@ -1,4 +1,4 @@
-/// Scaled dot product attention, as PyTorch has it: any leading axes, broadcast from the right.
+/// Translates scaled dot product attention with any number of leading axes, which broadcast from the right.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ using ir::Dim;
 using ir::DType;
 using ir::Shape;
 
-constexpr size_t kMatrix = 2;  ///< axes behind the leading ones: places and features
+constexpr size_t kMatrix = 2;  ///< axes after the leading ones: positions and features
 
-/// Keys and values of a group of heads, once for each of its queries' heads.
+/// Repeats keys or values of a group for each query head of the group.
 ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
   const Shape from = *call.shape(x);
   const size_t axis = from.size() - kMatrix - 1;
@@ -33,7 +33,7 @@ ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
 
 Shape leading_of(const Shape& shape) { return {shape.begin(), shape.end() - kMatrix}; }
 
-/// Extents of axes that stretch to each other, aligned at the right.
+/// Returns the broadcast shape.
 Shape stretched(const Shape& a, const Shape& b) {
   Shape wide = a.size() < b.size() ? b : a;
   const Shape& narrow = a.size() < b.size() ? a : b;
@@ -44,7 +44,7 @@ Shape stretched(const Shape& a, const Shape& b) {
   return wide;
 }
 
-/// Numbers of `count` axes, from `first` on.
+/// Returns the axes first … first + count - 1.
 Shape axes_from(size_t first, size_t count) {
   Shape axes;
   for (size_t i = 0; i < count; ++i) axes.emplace_back(static_cast<int64_t>(first + i));
@@ -73,7 +73,7 @@ class Attention {
   bool read_sizes() {
     for (const ValueId each : {q_, k_, v_}) {
       const Shape* const shape = call_.shape(each);
-      if (shape && shape->size() < kMatrix) call_.fail("attention of operands without places and features");
+      if (shape && shape->size() < kMatrix) call_.fail("attention needs operands with axes for positions and features");
       if (!call_.good()) return false;
     }
     const Shape& shape = *call_.shape(q_);
@@ -83,7 +83,7 @@ class Attention {
     } else if (shape.back().is_constant()) {
       scale_ = 1 / std::sqrt(static_cast<double>(shape.back().constant()));
     } else {
-      call_.fail("attention of heads whose size is not known");
+      call_.fail("attention needs a known head size");
     }
     return call_.good();
   }
@@ -91,13 +91,14 @@ class Attention {
   void repeat_heads() {
     const Shape from = *call_.shape(q_);
     if (std::min({from.size(), call_.shape(k_)->size(), call_.shape(v_)->size()}) <= kMatrix)
-      return call_.fail("attention with groups of heads, of operands without heads");
+      return call_.fail("attention with enable_gqa needs operands with an axis of heads");
     const Dim& heads = from[from.size() - kMatrix - 1];
     k_ = for_each_head(call_, k_, heads);
     v_ = for_each_head(call_, v_, heads);
   }
 
-  /// The operator of core has two leading axes, samples and heads: others are laid together, behind the samples.
+  /// Emits one task. The core operator has two leading axes, samples and heads, so further axes are joined with the
+  /// heads.
   void in_one_task() {
     for (const ValueId each : {q_, k_, v_}) leading_ = stretched(leading_, leading_of(*call_.shape(each)));
     if (mask_.valid() && call_.rank(mask_) > static_cast<int64_t>(kMatrix))
@@ -119,7 +120,7 @@ class Attention {
     call_.result("permute", {call_.emit("reshape", {made}, {{"shape", to}})}, {{"dims", back}});
   }
 
-  /// Places of the axes that a tensor without samples, or without heads, lacks.
+  /// Returns the axes to insert in a tensor without samples or heads.
   Shape missing_heads() const { return leading_.empty() ? Shape{0, 1} : Shape{1}; }
 
   void bring_samples_first() {
@@ -139,19 +140,19 @@ class Attention {
     return made;
   }
 
-  /// `x` with all axes in the order in which they are laid together.
+  /// Permutes the axes of `x` so that samples come first.
   ValueId ordered(ValueId x) {
     if (order_.empty() || !call_.good()) return x;
     return call_.emit("permute", {x}, {{"dims", in_order(axes_from(0, order_.size()))}});
   }
 
-  /// With so many axes of extent 1 in front as it lacks.
+  /// Prepends axes of extent 1 up to `rank` axes.
   ValueId with_all_axes(ValueId x, size_t rank) {
     const size_t lacks = rank - std::min(rank, static_cast<size_t>(call_.rank(x)));
     return lacks == 0 || !call_.good() ? x : call_.emit("unsqueeze", {x}, {{"axes", axes_from(0, lacks)}});
   }
 
-  /// [samples, heads, places, features].
+  /// Returns a value as [samples, heads, positions, features].
   ValueId by_heads(ValueId x) {
     Shape whole = leading_;
     const Shape from = *call_.shape(x);
@@ -161,7 +162,7 @@ class Attention {
     return leading_.size() == 2 ? x : joined(ordered(x));
   }
 
-  /// The leading axes but the first are one.
+  /// Joins all leading axes except the first.
   ValueId joined(ValueId x) {
     if (!call_.good()) return x;
     const Shape from = *call_.shape(x);
@@ -170,7 +171,7 @@ class Attention {
     return call_.emit("reshape", {x}, {{"shape", Shape{from[0], heads, from[from.size() - 2], from.back()}}});
   }
 
-  /// What stretches to [samples, heads, queries, keys], or to the last two of these.
+  /// Returns the mask in a shape that broadcasts to [samples, heads, queries, keys].
   ValueId mask_by_heads() {
     ValueId mask = with_all_axes(mask_, kMatrix);
     if (call_.rank(mask) == static_cast<int64_t>(kMatrix)) return mask;
@@ -187,7 +188,7 @@ class Attention {
     return joined(is_shared || to == from ? mask : call_.emit("expand", {mask}, {{"shape", to}}));
   }
 
-  /// By products, as what is dropped are weights.
+  /// Emits the decomposed form, because dropout applies to the attention weights.
   void written_out(double drop) {
     const DType dtype = call_.dtype(q_);
     Shape turned = axes_from(0, call_.shape(k_)->size());
@@ -209,8 +210,8 @@ class Attention {
   ValueId q_, k_, v_, mask_;
   Dim queries_, keys_;
   double scale_ = 0;
-  Shape leading_;              ///< axes of the result before places and features
-  std::vector<size_t> order_;  ///< of all axes, where samples do not stand first; empty: as they are
+  Shape leading_;              ///< axes of the result before positions and features
+  std::vector<size_t> order_;  ///< of all axes, if samples are not first; empty: unchanged
 };
 
 void attention(Call& call) { Attention(call).run(); }

@@ -1,4 +1,4 @@
-/// Operators that make tensors of numbers.
+/// Translates operators that create tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void fill(Call& call, Shape shape, DType dtype, double value) {
     call.result("full", {}, {{"shape", std::move(shape)}, {"value", as(value, dtype)}, {"dtype", dtype}});
 }
 
-/// `zeros`, `new_ones`, `full_like` and so on: a name says what fills, where the shape and the type come from.
+/// Properties of an operator such as `zeros`, `new_ones` and `full_like`: fill value, source of shape and type.
 struct Maker {
   bool like, new_of, full;
   double value;
@@ -71,7 +71,7 @@ void scalar_tensor(Call& call) {
   fill(call, {}, dtype, *number);
 }
 
-/// A tensor of a list of numbers, lists within lists.
+/// Creates a tensor from nested lists of numbers.
 void tensor(Call& call) {
   const Item& data = call.item("data");
   if (!data.sequence()) return scalar_tensor(call);
@@ -83,7 +83,7 @@ void tensor(Call& call) {
     for (const Item* each : level) {
       const Sequence* const list = each->sequence();
       if (!list || static_cast<int64_t>(list->elements.size()) != shape.back())
-        return call.fail("a tensor of lists of several lengths");
+        return call.fail("a tensor of nested lists needs lists of equal length");
       for (const Item& element : list->elements) next.push_back(&element);
     }
     level = std::move(next);
@@ -116,8 +116,8 @@ void arange(Call& call) {
     if (const auto size = is_float ? std::nullopt : call.size_of(item)) return attributes.set(name, *size);
     const auto number = Call::number_of(item);
     if (!number)
-      return call.fail(
-          fmt::format("{}: {} is {}; expected what sizes and constants say", call.schema(), name, describe(item)));
+      return call.fail(fmt::format("{}: {} is {}; expected a number that follows from sizes and constants",
+                                   call.schema(), name, describe(item)));
     attributes.set(name, *number);
   };
   set("start", start);
@@ -126,15 +126,15 @@ void arange(Call& call) {
   if (call.good()) call.result("range", {}, std::move(attributes));
 }
 
-/// start + i * (end - start) / (steps - 1), from the nearer end.
+/// start + i * (end - start) / (steps - 1), computed from the nearer end.
 void linspace(Call& call) {
   const int64_t steps = call.integer("steps");
   const double start = call.number("start"), end = call.number("end");
   const DType dtype = call.dtype("dtype", DType::kF32);
-  if (!call.good() || steps < 1) return call.fail("linspace of less than one step");
+  if (!call.good() || steps < 1) return call.fail("linspace needs at least one step");
   std::vector<ValueId> parts;
   constexpr int64_t kMost = 1 << 16;
-  if (steps > kMost) return call.fail(fmt::format("linspace of more than {} steps", kMost));
+  if (steps > kMost) return call.fail(fmt::format("linspace supports at most {} steps", kMost));
   for (int64_t i = 0; i < steps; ++i) {
     const double share = steps == 1 ? 0 : (end - start) / static_cast<double>(steps - 1);
     const double value =

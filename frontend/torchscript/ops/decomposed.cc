@@ -1,4 +1,4 @@
-/// Operators that PyTorch's decompositions end in: those of other names, and what they give besides.
+/// Translates operators of PyTorch's decompositions to operators with other names and fewer results.
 #include <fmt/format.h>
 
 #include "frontend/torchscript/internal/translators.h"
@@ -7,20 +7,21 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-/// The call as that of an operator of the table, of the same names of arguments, with so many further results. What
-/// reads these, which only a backward pass does, cannot be translated.
+/// Translates the call like `operation`, which has the same argument names. The `further` results serve backward passes
+/// only. A read of one is an error.
 void as(Call& call, std::string_view operation, size_t further) {
   const std::string own = call.schema();
   call.become(fmt::format("aten::{}", operation));
   translate(call);
   for (size_t i = 0; i < further && call.good(); ++i)
-    call.give(Item(Undecided{fmt::format("what {} gives besides its result", own)}));
+    call.give(Item(Undecided{fmt::format("an additional result of {}", own)}));
 }
 
 void native_layer_norm(Call& call) { as(call, "layer_norm", 2); }
 void fused_rms_norm(Call& call) { as(call, "rms_norm", 1); }
 void native_group_norm(Call& call) { as(call, "group_norm", 2); }
-/// Statistics of the batch; where it is functional, the running ones as they are then, which its task keeps.
+/// Additional results are batch statistics and, of the functional variant, updated running statistics. The task of the
+/// normalization maintains the latter.
 void native_batch_norm(Call& call) { as(call, "batch_norm", 2); }
 void functional_batch_norm(Call& call) { as(call, "batch_norm", 4); }
 void native_dropout(Call& call) { as(call, "dropout", 1); }
@@ -30,7 +31,7 @@ void adaptive_pool(Call& call) { as(call, call.op().substr(1), 0); }
 void to_copy(Call& call) { as(call, "to.dtype_layout", 0); }
 void unsafe_index(Call& call) { as(call, "index", 0); }
 
-/// A copy, of which a view is written.
+/// Writes to a view of a copy.
 void scatter_into(Call& call) {
   const ValueId self = call.tensor("self"), source = call.tensor("src");
   if (!call.good()) return;

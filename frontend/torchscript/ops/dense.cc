@@ -1,4 +1,4 @@
-/// Products, convolutions, pooling.
+/// Translates products, convolutions, pooling and resampling.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void linear(Call& call) {
   call.result("linear", with_optional(call.tensor("input"), call.tensor("weight"), call.optional_tensor("bias")));
 }
 
-/// Matrices and batches of them.
+/// Products of matrices and of batches of matrices.
 void product(Call& call) {
   call.result("matmul", {call.tensor("self"), call.tensor(call.has("mat2")     ? "mat2"
                                                           : call.has("vec")    ? "vec"
@@ -34,7 +34,7 @@ void product(Call& call) {
                                                                                : "other")});
 }
 
-/// beta * self + alpha * (a @ b), where the factors are 1 as a rule.
+/// beta * self + alpha * (a @ b). Both factors are usually 1.
 template <const char* a, const char* b>
 void added_product(Call& call) {
   const ValueId bias = call.tensor("self"), x = call.tensor(a), y = call.tensor(b);
@@ -75,14 +75,14 @@ std::vector<int64_t> for_each_axis(Call& call, std::string_view name, size_t axe
   return found;
 }
 
-/// Begin and end alike.
+/// Returns the same pads at begin and end.
 std::vector<int64_t> on_both_sides(std::vector<int64_t> pads) {
   const size_t axes = pads.size();
   for (size_t i = 0; i < axes; ++i) pads.push_back(pads[i]);
   return pads;
 }
 
-/// Samples that have no axis get one for the operator.
+/// A value with a sample axis, which was added if the operand has none.
 struct Batched {
   ValueId x;
   bool added = false;
@@ -98,7 +98,7 @@ void give(Call& call, std::string_view op, const std::vector<ValueId>& operands,
   call.result("squeeze", {made}, {{"axes", Shape{0}}});
 }
 
-/// Pads such that the result is as long as x, the odd one at the end.
+/// Returns pads that keep the extents of x. An odd pad is at the end.
 std::vector<int64_t> same_pads(const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations) {
   std::vector<int64_t> pads(2 * kernel.size());
   for (size_t i = 0; i < kernel.size(); ++i) {
@@ -113,10 +113,10 @@ void conv(Call& call) {
   const bool direct = call.has("input");
   const ValueId given = call.tensor(direct ? "input" : "self"), weight = call.tensor("weight");
   const Shape* const shape = call.shape(weight);
-  if (!shape || shape->size() < 3) return call.fail("a convolution by a weight of less than 3 axes");
+  if (!shape || shape->size() < 3) return call.fail("a convolution needs a weight of at least 3 axes");
   std::vector<int64_t> kernel;
   for (size_t i = 2; i < shape->size(); ++i) {
-    if (!(*shape)[i].is_constant()) return call.fail("a convolution by a weight whose sizes are not known");
+    if (!(*shape)[i].is_constant()) return call.fail("a convolution needs a weight of known sizes");
     kernel.push_back((*shape)[i].constant());
   }
   const size_t axes = kernel.size();
@@ -164,7 +164,7 @@ void max_pool(Call& call) {
   if (!call.good()) return;
   if (call.op().find("indices") == std::string::npos)
     return give(call, "max_pool", {x.x}, std::move(attributes), x.added);
-  if (x.added) return call.fail("max_pool of one sample with indices");
+  if (x.added) return call.fail("max_pool with indices of an operand without a batch axis is not supported");
   const auto made = call.emit_all("max_pool", {x.x}, std::move(attributes), 2);
   for (const ValueId each : made) call.give(each);
 }
@@ -189,13 +189,13 @@ void adaptive_avg_pool(Call& call) {
   for (size_t i = 0; i < axes; ++i) {
     const Item each = sizes ? sizes->elements[std::min(i, sizes->elements.size() - 1)] : call.item("output_size");
     const auto number = each.is_none() ? std::optional((*call.shape(x.x))[i + 2]) : call.size_of(each);
-    if (!number) return call.fail("adaptive_avg_pool to sizes that are not known");
+    if (!number) return call.fail("adaptive_avg_pool needs known output sizes");
     size.push_back(*number);
   }
   if (call.good()) give(call, "adaptive_avg_pool", {x.x}, {{"size", size}}, x.added);
 }
 
-/// To one element it is the largest; to divisors of a known size a pool of windows that do not overlap.
+/// Output size 1 is a maximum. Output sizes that divide a known size are a pool of disjoint windows.
 void adaptive_max_pool(Call& call) {
   const size_t axes = pooled_axes(call);
   const ValueId given = call.tensor("self");
@@ -206,7 +206,7 @@ void adaptive_max_pool(Call& call) {
   std::vector<int64_t> kernel;
   for (size_t i = 0; i < axes; ++i) {
     if (!from[i + 2].is_constant() || size[i] < 1 || from[i + 2].constant() % size[i] != 0)
-      return call.fail("adaptive_max_pool to sizes that do not divide the operand's");
+      return call.fail("adaptive_max_pool needs output sizes that divide the sizes of the operand");
     kernel.push_back(from[i + 2].constant() / size[i]);
   }
   const auto made = call.emit_all("max_pool", {x.x}, {{"kernel", list(kernel)}, {"strides", list(kernel)}}, 2);
@@ -216,7 +216,7 @@ void adaptive_max_pool(Call& call) {
 }
 
 void upsample(Call& call) {
-  const ValueId x = call.tensor(call.item(size_t{0}), "input");  // `self` of some overloads
+  const ValueId x = call.tensor(call.item(size_t{0}), "input");  // some overloads call it `self`
   const Shape* const from = call.shape(x);
   if (!from) return;
   const size_t axes = from->size() - 2;
@@ -229,7 +229,7 @@ void upsample(Call& call) {
   ir::Attributes attributes = {{"mode", mode}};
   Shape sizes;
   constexpr const char* kNames[] = {"scale_d", "scale_h", "scale_w"};
-  // A scale that was asked for says where neighbours lie, the sizes that it was rounded to do not.
+  // Positions follow from the exact scale, not from the rounded sizes.
   constexpr const char* kScales[] = {"scales_d", "scales_h", "scales_w"};
   for (size_t i = 0; i < axes; ++i) {
     const std::string_view given = axes == 1 ? "scales" : kScales[3 - axes + i];
@@ -244,14 +244,13 @@ void upsample(Call& call) {
       const Dim& size = (*from)[i + 2];
       const auto by_scale = scale && !size.is_constant() ? scaled(size, *scale) : std::nullopt;
       const auto symbolic = by_scale ? rounded_down(*by_scale) : std::nullopt;
-      if (!scale || (!size.is_constant() && !symbolic))
-        return call.fail("upsample by a scale, of sizes that are not known");
+      if (!scale || (!size.is_constant() && !symbolic)) return call.fail("upsample by a scale needs known sizes");
       sizes.push_back(symbolic ? *symbolic : Dim(whole(std::floor(static_cast<double>(size.constant()) * *scale))));
       attributes.set(kNames[3 - axes + i], *scale);
     }
   }
   if (sizes.size() != axes)
-    return call.fail(fmt::format("{} to {} sizes of {} axes", call.schema(), sizes.size(), axes));
+    return call.fail(fmt::format("{} has {} sizes for {} axes", call.schema(), sizes.size(), axes));
   attributes.set("sizes", sizes);
   if (call.has("align_corners")) attributes.set("align_corners", call.flag("align_corners"));
   call.result("upsample", {x}, std::move(attributes));
@@ -262,7 +261,7 @@ void grid_sampler(Call& call) {
   constexpr const char* kPadding[] = {"zeros", "border", "reflection"};
   const int64_t mode = call.integer("interpolation_mode"), padding = call.integer("padding_mode");
   if (!call.good() || mode < 0 || mode > 2 || padding < 0 || padding > 2)
-    return call.fail("grid_sampler of an unknown mode");
+    return call.fail("grid_sampler has an unknown mode");
   call.result("grid_sample", {call.tensor("input"), call.tensor("grid")},
               {{"mode", std::string(kModes[mode])},
                {"padding", std::string(kPadding[padding])},

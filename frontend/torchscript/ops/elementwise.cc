@@ -1,4 +1,4 @@
-/// Operators that act on each element.
+/// Translates elementwise operators.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 using ir::Dim;
 using ir::DType;
 
-/// A number of the program as a tensor of no axis, of that type.
+/// Returns a number as a scalar tensor of the type of `x`.
 ValueId number_like(Call& call, double value, ValueId x) { return call.scalar(value, call.dtype(x)); }
 
-/// `self`, of floats: ATen takes integers for them where a function has no others.
+/// Returns an operand as floats. ATen converts integers for functions that only support floats.
 ValueId as_floats(Call& call, std::string_view name = "self") {
   const ValueId x = call.tensor(name);
   return call.good() && !ir::is_float(call.dtype(x)) ? call.cast(x, DType::kF32) : x;
@@ -26,7 +26,7 @@ ValueId as_floats(Call& call, std::string_view name = "self") {
 
 // --- arithmetic
 
-/// other * alpha, where there is an alpha.
+/// Returns other * alpha, or `other` without an alpha.
 Item scaled_by_alpha(Call& call, const Item& other) {
   const Item& alpha = call.item("alpha");
   if (alpha.is_none() || Call::number_of(alpha) == 1.0) return other;
@@ -45,17 +45,17 @@ void add(Call& call) { sum<false>(call, "add"); }
 void sub(Call& call) { sum<false>(call, "sub"); }
 void rsub(Call& call) { sum<true>(call, "sub"); }
 
-/// Two operands of one type, which is the result's.
+/// Promotes both operands to one type, which is that of the result.
 void binary(Call& call) { call.result(call.op(), promoted(call, {"self", "other"})); }
 
-/// The same under another name in core.
+/// Likewise, with a different name of the core operator.
 template <const char* op>
 void binary_as(Call& call) {
   call.result(op, promoted(call, {"self", "other"}));
 }
 constexpr char kMod[] = "mod", kMaximum[] = "maximum", kMinimum[] = "minimum";
 
-/// Quotients of integers are floats.
+/// True division of integers gives floats.
 void quotient(Call& call, const std::string& rounding) {
   std::vector<ValueId> both = promoted(call, {"self", "other"});
   if (!call.good()) return;
@@ -72,13 +72,13 @@ void quotient(Call& call, const std::string& rounding) {
 void div(Call& call) { quotient(call, call.has("rounding_mode") ? call.text("rounding_mode") : "none"); }
 void floor_divide(Call& call) { quotient(call, "floor"); }
 
-/// Of the base's type, or the wider one of both.
+/// The result has the promoted type of base and exponent.
 void pow(Call& call) {
   const Item &base = call.item("self"), &exponent = call.item("exponent");
   const std::array both = {base, exponent};
   const auto type = common_type(call, both);
-  if (!type) return call.fail("pow of two numbers");
-  // A number that is whole stays one: it says which power is meant.
+  if (!type) return call.fail("pow needs a tensor operand");
+  // An integer exponent stays an integer, which determines the power exactly.
   const auto number = Call::number_of(exponent);
   const ValueId x = call.cast(call.tensor(base, "self"), *type);
   if (!call.good()) return;
@@ -93,7 +93,7 @@ void square(Call& call) {
   call.result("mul", {x, x});
 }
 
-/// self + value * a * b, or a / b.
+/// self + value * a * b, or self + value * a / b.
 template <bool divides>
 void add_product(Call& call) {
   const std::array terms = {call.item("tensor1"), call.item("tensor2")};
@@ -127,7 +127,7 @@ void logical_or(Call& call) { truth_of(call, "logical_or", {"self", "other"}); }
 void logical_xor(Call& call) { truth_of(call, "logical_xor", {"self", "other"}); }
 void logical_not(Call& call) { truth_of(call, "logical_not", {"self"}); }
 
-/// Of truth values logical, of integers bit by bit.
+/// Logical for bools, bitwise for integers.
 void bitwise(Call& call, const std::string& name) {
   const std::vector<ValueId> both = promoted(call, {"self", "other"});
   if (call.good()) call.result((call.dtype(both[0]) == DType::kBool ? "logical_" : "bitwise_") + name, both);
@@ -181,7 +181,7 @@ void clamp(Call& call) {
   call.result("clamp", {x}, std::move(bounds));
 }
 
-/// Bounds take no gradient, unlike a clamp's.
+/// The gradient is zero at the bounds, unlike that of clamp.
 void strict(Call& call, double low, double high) {
   call.result("clamp", {as_floats(call)}, {{"min", low}, {"max", high}, {"strict", true}});
 }
@@ -204,7 +204,7 @@ void cast_to(Call& call, DType dtype) {
   call.result("cast", {x}, {{"dtype", dtype}});
 }
 
-/// To a device, an element type, or those of another tensor: a copy only where the type is another one.
+/// Converts to an element type, or to that of another tensor. Devices are ignored. Copies only if the type changes.
 void to(Call& call) {
   if (call.is_tensor("other")) return cast_to(call, call.dtype(call.tensor("other")));
   const ValueId x = call.tensor("self");
@@ -225,12 +225,12 @@ void detach(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
   const bool is_number =
-      call.notes().stored.literals.contains(std::string(call.name(x)));  // of the code: nobody trains it
+      call.notes().stored.literals.contains(std::string(call.name(x)));  // a literal in the code, which is not trained
   if (!ir::is_float(call.dtype(x)) || is_number) return call.pass("self");
-  call.result_unsure("self", "stop_gradient", {});  // the memory is the same, and the tape must not know of writes
+  call.result_unsure("self", "stop_gradient", {});  // aliases self, but the tape must not see writes
 }
 
-/// What is copied takes the place's type and shape.
+/// Converts and expands the source to type and shape of the destination.
 void copy(Call& call) {
   const ValueId into = call.tensor("self"), from = call.tensor("src");
   const ir::Shape* const shape = call.shape(into);
@@ -252,7 +252,7 @@ void fill(Call& call) {
 
 // --- functions
 
-/// A core operator of the same name, of floats.
+/// Translates to the core operator of the same name, on floats.
 void function(Call& call) { call.result(call.op(), {as_floats(call)}); }
 
 void log1p(Call& call) {
@@ -299,7 +299,7 @@ void celu(Call& call) {
   call.result("mul", {inner, number_like(call, alpha, x)});
 }
 
-/// log(1 + e^(beta x)) / beta; ATen is x itself from a threshold on, where that is the same to the last digit but one.
+/// log(1 + e^(beta x)) / beta. ATen returns x above a threshold, which differs at most in the last digits.
 void softplus(Call& call) {
   const ValueId x = call.tensor("self");
   const double beta = call.has("beta") ? call.number("beta") : 1;
@@ -321,12 +321,12 @@ void glu(Call& call) {
   const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : -1, static_cast<int64_t>(shape->size()));
   if (!call.good()) return;
   const auto half = ir::exact_div((*shape)[static_cast<size_t>(axis)], Dim(2));
-  if (!half) return call.fail("glu of an axis that has no halves");
+  if (!half) return call.fail("glu needs an axis of even size");
   const auto parts = call.emit_all("split", {x}, {{"axis", Dim(axis)}, {"sizes", ir::Shape{*half, *half}}}, 2);
   call.result("mul", {parts[0], call.emit("sigmoid", {parts[1]})});
 }
 
-/// max(0, x) + slope * min(0, x), the slope per channel, which is axis 1.
+/// max(0, x) + slope * min(0, x), with one slope per channel, which is axis 1.
 void prelu(Call& call) {
   const ValueId x = call.tensor("self");
   ValueId slope = call.tensor("weight");
@@ -343,14 +343,14 @@ void prelu(Call& call) {
 
 // --- random numbers
 
-/// The module of the call and what it drops, for who brings training back.
+/// In evaluation mode, records the ratio so that a flag can restore training.
 void dropout(Call& call) {
   const bool trains = call.flag("train");
   const double drop = call.number("p");
   const ValueId x = call.good() ? call.tensor(call.item(size_t{0}), "input") : ValueId();
   if (!call.good()) return;
   if (!(drop >= 0 && drop < 1) && trains)
-    return call.fail(fmt::format("{} by {}; expected a share in [0, 1)", call.schema(), drop));
+    return call.fail(fmt::format("{} with probability {}; expected one in [0, 1)", call.schema(), drop));
   if (!trains) {
     if (drop > 0) call.notes().training.dropouts.emplace(call.name(x), ir::LostDropout{drop, false});
     return call.give(Item(call.item(size_t{0})));
@@ -359,7 +359,7 @@ void dropout(Call& call) {
   call.result("mul", {x, call.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
 }
 
-/// Whole channels are dropped: one number for each.
+/// Drops whole channels, with one random number per channel.
 void feature_dropout(Call& call) {
   const bool trains = call.flag("train");
   const double drop = call.number("p");

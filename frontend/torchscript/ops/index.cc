@@ -1,4 +1,4 @@
-/// Operators that pick elements by indices.
+/// Translates operators that select or write elements by indices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ ValueId as_index(Call& call, ValueId index) {
 
 void embedding(Call& call) {
   const ValueId table = call.tensor("weight"), index = as_index(call, call.tensor("indices"));
-  if (call.has("sparse") && call.flag("sparse")) call.remark("embeddings ask for sparse gradients: they are dense");
+  if (call.has("sparse") && call.flag("sparse"))
+    call.remark("embeddings request sparse gradients, but gradients are dense");
   if (call.has("scale_grad_by_freq") && call.flag("scale_grad_by_freq"))
     return call.fail("embedding with scale_grad_by_freq is not supported");
   ir::Attributes attributes = {{"axis", Dim(0)}};
@@ -35,7 +36,7 @@ void embedding(Call& call) {
   call.result("gather", {table, index}, std::move(attributes));
 }
 
-/// The bags that the call reduces; an error where their lengths do not follow from sizes.
+/// Returns the bags that the call reduces. Fails if their lengths do not follow from sizes.
 std::optional<EqualBags> bags_of(Call& call, ValueId indices) {
   const ValueId offsets = call.tensor("offsets");
   const Shape* const shape = call.shape(indices);
@@ -46,15 +47,15 @@ std::optional<EqualBags> bags_of(Call& call, ValueId indices) {
   const auto bags = starts && shape->size() == 1 ? equal_bags(*starts, shape->front()) : std::nullopt;
   if (!bags) {
     call.fail(fmt::format(
-        "{}: '{}', the offsets of its bags, must say from constants and sizes that bags of one length make up all of "
-        "the {} indices; bags whose lengths are data mix the samples of a micro-batch: pad them to one length, with "
-        "padding_idx, and hand the indices over as [samples, length]",
+        "{}: the offsets '{}' must follow from constants and sizes, with bags of one length that cover all {} "
+        "indices; bags of other lengths mix the samples of a micro-batch: pad them to one length, with padding_idx, "
+        "and pass the indices as [samples, length]",
         call.schema(), call.name(offsets), ir::str(*shape)));
   }
   return bags;
 }
 
-/// The row that a bag leaves out; -1: none. Only the underscored operators have -1 for none.
+/// Returns the row that bags ignore; -1: none. Only operators whose name begins with an underscore use -1 for none.
 int64_t left_out(Call& call, ValueId table) {
   if (!call.has("padding_idx")) return -1;
   const int64_t given = call.integer("padding_idx");
@@ -63,7 +64,7 @@ int64_t left_out(Call& call, ValueId table) {
   return given + shape->front().constant();
 }
 
-/// The first of the largest elements of each bag, which takes the gradient; 0 where all are left out.
+/// Returns the first largest element of each bag, which receives the gradient; 0 if all elements are ignored.
 ValueId largest(Call& call, ValueId rows, ValueId kept) {
   const DType dtype = call.dtype(rows);
   constexpr double kLeast = -std::numeric_limits<double>::infinity();
@@ -78,12 +79,12 @@ ValueId largest(Call& call, ValueId rows, ValueId kept) {
   return call.emit("where", {empty, call.scalar(0, dtype), found});
 }
 
-/// Rows of bags of one length, looked up at once and reduced over the axis of the bag.
+/// Looks up the rows of all bags, which have one length, and reduces over the axis of the bag.
 void embedding_bag(Call& call) {
   constexpr int64_t kMean = 1, kMax = 2;
   const ValueId table = call.tensor("weight"), flat = as_index(call, call.tensor("indices"));
   const int64_t mode = call.integer("mode"), padding = left_out(call, table);
-  if (call.flag("sparse")) call.remark("embeddings ask for sparse gradients: they are dense");
+  if (call.flag("sparse")) call.remark("embeddings request sparse gradients, but gradients are dense");
   if (call.flag("scale_grad_by_freq")) return call.fail("embedding_bag with scale_grad_by_freq is not supported");
   const auto bags = call.good() ? bags_of(call, flat) : std::nullopt;
   if (!bags) return;
@@ -109,7 +110,7 @@ void embedding_bag(Call& call) {
     call.give(mode == kMean ? call.emit("div", {sum, call.emit("maximum", {count, call.scalar(1, dtype)})}) : sum);
   }
   for (size_t i = 1; i < 4 && call.good(); ++i)
-    call.give(Item(Undecided{fmt::format("what {} gives besides its result", call.schema())}));
+    call.give(Item(Undecided{fmt::format("an additional result of {}", call.schema())}));
 }
 
 void index_select(Call& call) {
@@ -118,14 +119,14 @@ void index_select(Call& call) {
   if (call.good()) call.result("gather", {x, as_index(call, call.tensor("index"))}, {{"axis", Dim(axis)}});
 }
 
-/// ATen's gather reads the places that its index has; core's too.
+/// As in ATen, reads only the positions that the index covers.
 void gather(Call& call) {
   const ValueId x = call.tensor("self"), index = as_index(call, call.tensor("index"));
   const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
   if (call.good()) call.result("gather_elements", {x, index}, {{"axis", Dim(axis)}});
 }
 
-/// A range over an axis is that axis: x[:, arange(n)] is x itself.
+/// Whether an index is a range over a whole axis: x[:, arange(n)] is x.
 bool is_whole(Call& call, ValueId index, const Dim& size) {
   constexpr ir::Capture kRange{0};
   static const ir::Pattern kPlaces =
@@ -140,8 +141,8 @@ bool is_whole(Call& call, ValueId index, const Dim& size) {
   return is("start", 0) && is("delta", 1) && is("limit", size);
 }
 
-/// As numpy indexes: indices broadcast, their axes stand where the first indexed axis was if these are neighbours, else
-/// in front.
+/// Indexing with NumPy semantics: indices broadcast. Their axes replace the indexed axes if these are adjacent, else
+/// they come first.
 void index(Call& call) {
   const Sequence* const list = call.item("indices").sequence();
   const ValueId x = call.tensor("self");
@@ -156,16 +157,15 @@ void index(Call& call) {
     if (!call.good()) return;
     if (call.dtype(value) == DType::kBool)
       return call.fail(
-          "indexing by a mask makes a tensor whose size depends on data, which is not supported: use torch.where, or "
-          "weights "
-          "of 0 and 1");
+          "indexing by a mask is not supported, because the size of the result depends on data: use torch.where, or "
+          "weights of 0 and 1");
     given.emplace_back(axis, as_index(call, value));
   }
   if (given.empty()) return call.pass("self");
   const bool neighbours = given.back().first - given.front().first + 1 == given.size();
   if (given.size() == 1)
     return call.result("gather", {x, given[0].second}, {{"axis", Dim(static_cast<int64_t>(given[0].first))}});
-  // The common shape of the indices.
+  // Broadcast shape of the indices.
   Shape common;
   for (const auto& [axis, value] : given) {
     const Shape* const shape = call.shape(value);
@@ -177,7 +177,7 @@ void index(Call& call) {
     }
   }
   const auto samples = call.type(x).batch.axis;
-  // An index that runs over the samples of x leaves them where they are.
+  // An index over all samples of x keeps their axis.
   const auto along = std::find_if(given.begin(), given.end(),
                                   [&](const auto& each) { return static_cast<int32_t>(each.first) == samples; });
   if (along != given.end() && given.size() == 2 && neighbours && is_whole(call, along->second, whole[along->first])) {
@@ -185,15 +185,15 @@ void index(Call& call) {
     const Shape* const shape = call.shape(other.second);
     const Shape* const own = call.shape(along->second);
     if (!shape || !own) return;
-    // [batch, 1, …] against [1, n] or [batch, n]: each sample reads places of its own.
+    // [batch, 1, …] against [1, n] or [batch, n]: each sample reads only itself.
     const bool leads =
         own->size() == common.size() && own->front() == whole[along->first] && ir::element_count(*own) == own->front();
-    if (along->first != 0 || !leads) return call.fail("indexing of samples by places that mix them");
+    if (along->first != 0 || !leads) return call.fail("indexing mixes samples");
     const ValueId wide = call.emit("expand", {other.second}, {{"shape", common}});
     const ValueId tuples = call.emit("unsqueeze", {wide}, {{"axes", Shape{static_cast<int64_t>(common.size())}}});
     return call.result("gather_nd", {x, tuples}, {{"batch_dims", Dim(1)}});
   }
-  // Axes that are indexed come first, then one tuple of places for each element.
+  // Permutes the indexed axes to the front and builds one index tuple per element.
   std::vector<int64_t> order;
   for (const auto& [axis, value] : given) order.push_back(static_cast<int64_t>(axis));
   for (size_t axis = 0; axis < whole.size(); ++axis) {
@@ -213,7 +213,7 @@ void index(Call& call) {
   const ir::Attributes whole_tuples = {{"batch_dims", Dim(0)}};
   const size_t first = given.front().first;
   if (!neighbours || first == 0) return call.result("gather_nd", {turned, tuples}, whole_tuples);
-  // Back to where the first of them was.
+  // Moves the axes back to the first indexed axis.
   const ValueId picked = call.emit("gather_nd", {turned, tuples}, whole_tuples);
   std::vector<int64_t> back;
   for (size_t i = 0; i < first; ++i) back.push_back(last + static_cast<int64_t>(i));
@@ -239,7 +239,7 @@ void cumsum(Call& call) {
 
 void one_hot(Call& call) {
   const int64_t classes = call.integer("num_classes");
-  if (classes < 1) return call.fail("one_hot needs the number of classes");
+  if (classes < 1) return call.fail("one_hot needs num_classes");
   const ValueId made = call.emit("one_hot", {call.tensor("self")}, {{"depth", Dim(classes)}, {"axis", Dim(-1)}});
   if (call.good()) call.give(call.cast(made, DType::kI64));
 }
@@ -277,7 +277,7 @@ void scatter(Call& call) {
   ValueId from;
   if (call.has("src")) {
     from = call.cast(call.tensor("src"), call.dtype(x));
-    // Of the source only the places that the index has are read.
+    // Reads only the positions of the source that the index covers.
     const Shape* const given = call.shape(from);
     if (!given) return;
     if (!(*given == *shape)) {

@@ -1,4 +1,4 @@
-/// Losses that the program computes itself.
+/// Translates losses that the program computes.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ void reduced(Call& call, ValueId each) {
   call.result(how == Reduction::kMean ? "mean" : "sum", {each}, {{"keepdim", false}});
 }
 
-/// Sum of -log softmax over axis 1, or the last of vectors, over what counts where a mean is asked for.
+/// Emits the sum of -log softmax over axis 1, or over the only axis of vectors. The mean divides by the weight of the
+/// labels that count.
 void cross_entropy(Call& call) {
   const ValueId logits = call.tensor("self");
   ValueId labels = call.tensor("target");
@@ -37,7 +38,7 @@ void cross_entropy(Call& call) {
   const int64_t rank = call.rank(logits);
   if (!call.good()) return;
   if (ir::is_float(call.dtype(labels))) return call.fail("cross_entropy_loss of probabilities is not supported");
-  if (how == Reduction::kNone) return call.fail("cross_entropy_loss of each sample is not supported");
+  if (how == Reduction::kNone) return call.fail("cross_entropy_loss without reduction is not supported");
   labels = call.cast(labels, DType::kI64);
   const int64_t ignored = call.integer("ignore_index"), axis = rank > 1 ? 1 : 0;
   ir::Attributes attributes = {{"axis", Dim(axis)}, {"ignore_index", Dim(ignored)}};
@@ -53,7 +54,7 @@ void cross_entropy(Call& call) {
   call.result("div", {sum, classes.divisor(call.dtype(logits))});
 }
 
-/// The negative of the logarithm at each label.
+/// Emits the negative log probability of each label.
 void nll(Call& call) {
   const ValueId log = call.tensor("self");
   const ValueId labels = call.cast(call.tensor("target"), DType::kI64);
@@ -86,7 +87,7 @@ void mse(Call& call) {
 
 void l1(Call& call) { reduced(call, call.emit("abs", {call.emit("sub", promoted(call, {"self", "target"}))})); }
 
-/// Half the square below a bound, a line beyond; `smooth_l1` is that over the bound.
+/// Half the square below a bound, linear beyond it. `smooth_l1` is that divided by the bound.
 template <bool smooth>
 void huber(Call& call) {
   const ValueId size = call.emit("abs", {call.emit("sub", promoted(call, {"self", "target"}))});

@@ -1,4 +1,4 @@
-/// Normalisations.
+/// Translates normalizations.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,7 @@ using ir::Shape;
 
 double epsilon(Call& call, double otherwise) { return call.has("eps") ? call.number("eps") : otherwise; }
 
-/// Ones or zeros in the place of a weight that the program leaves out.
+/// Returns an operand, or a constant of `value` if the program omits it.
 ValueId or_number(Call& call, std::string_view name, double value, const Shape& shape, ir::DType dtype) {
   if (call.has(name)) return call.tensor(name);
   return call.emit("full", {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}});
@@ -48,12 +48,11 @@ void group_norm(Call& call) {
                  {"epsilon", epsilon(call, 1e-5)}});
 }
 
-/// In training by the batch's statistics, which running ones take in; where a model keeps none, they are left to
-/// nobody.
+/// Training uses batch statistics, which update the running ones. Without running statistics nothing reads the updates.
 void batch_norm(Call& call) {
   const ValueId x = call.tensor("input");
   const Shape* const shape = call.shape(x);
-  if (!shape || shape->size() < 2) return call.fail("batch_norm of less than 2 axes");
+  if (!shape || shape->size() < 2) return call.fail("batch_norm needs at least 2 axes");
   const Shape channels = {(*shape)[1]};
   const ir::DType dtype = call.dtype(x);
   const bool training =
@@ -71,14 +70,14 @@ void batch_norm(Call& call) {
   call.result_with_auxiliary("batch_norm", operands, attributes, training && keeps ? 2 : 0);
 }
 
-/// Each channel of each sample by itself.
+/// Normalizes each channel of each sample separately.
 void instance_norm(Call& call) {
   if (!call.flag("use_input_stats")) return batch_norm(call);
   const ValueId x = call.tensor("input");
   const Shape* const shape = call.shape(x);
-  if (!shape || shape->size() < 3) return call.fail("instance_norm of less than 3 axes");
+  if (!shape || shape->size() < 3) return call.fail("instance_norm needs at least 3 axes");
   const Dim channels = (*shape)[1];
-  if (call.has("running_mean")) call.remark("statistics of instance normalisations are not kept");
+  if (call.has("running_mean")) call.remark("instance normalizations do not update their running statistics");
   std::vector<ValueId> operands = {x, call.optional_tensor("weight"), call.optional_tensor("bias")};
   while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
   if (call.good()) call.result("group_norm", operands, {{"groups", channels}, {"epsilon", epsilon(call, 1e-5)}});

@@ -1,4 +1,4 @@
-/// Integers, truth values, texts and lists of the program: computed while it is read, nothing of them is left.
+/// Evaluates integers, bools, strings and lists of the program during import.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ void unexpected(Call& call, std::string_view what) {
 
 // --- arithmetic
 
-/// On a number or truth value of data the same operator of core, on the tensors that hold them. Whether it was one.
+/// For numbers and bools that depend on data, emits the core operator of the same name on tensors. Returns whether that
+/// applied.
 bool computed_of_data(Call& call) {
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   if (!a.is_of_data() && !b.is_of_data()) return false;
@@ -43,7 +44,7 @@ bool computed_of_data(Call& call) {
   return true;
 }
 
-/// A number as a quotient of sizes.
+/// Returns a number as a quotient of sizes.
 std::optional<Ratio> ratio(const Item& item) {
   if (const auto* found = item.get<Ratio>()) return *found;
   if (is_integer(item)) return Ratio{integer(item)};
@@ -51,7 +52,7 @@ std::optional<Ratio> ratio(const Item& item) {
   return number ? ratio_of(*number) : std::nullopt;
 }
 
-/// Arithmetic of numbers of which one follows from sizes.
+/// Computes with numbers of which at least one follows from sizes.
 std::optional<Ratio> of_sizes(const Call& call, const Item& a, const Item& b) {
   const std::string& op = call.op();
   if (op == "mul" && a.get<Dim>() && b.get<double>()) return scaled(integer(a), *b.get<double>());
@@ -86,7 +87,7 @@ double times_number(double a, double b) { return a * b; }
 double floored_number(double a, double b) { return std::floor(a / b); }
 double remainder_number(double a, double b) { return a - b * std::floor(a / b); }
 
-/// Division of Python: of integers a number.
+/// Python's true division: integers give a float.
 void true_division(Call& call) {
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   const auto x = plain(a), y = plain(b);
@@ -95,7 +96,7 @@ void true_division(Call& call) {
   made ? call.give(Item(*made)) : unexpected(call, "numbers that are known or follow from sizes, the second above 0");
 }
 
-/// Whether divisors are not 0, which Python raises for.
+/// Rejects a divisor of 0, for which Python raises an exception.
 template <void (*divide)(Call&)>
 void divided(Call& call) {
   const Item& by = call.item(1);
@@ -133,7 +134,7 @@ bool holds(Order order, double a, double b) {
   return false;
 }
 
-/// What bounds of sizes say of a - b.
+/// Compares a and b by bounds of sizes; nullopt if these are not sufficient.
 std::optional<bool> decided(Order order, const Dim& a, const Dim& b) {
   const Dim difference = a - b;
   if (difference.is_constant()) return holds(order, static_cast<double>(difference.constant()), 0);
@@ -156,13 +157,13 @@ std::optional<bool> decided(Order order, const Dim& a, const Dim& b) {
   return std::nullopt;
 }
 
-/// Of quotients with divisors above 0.
+/// Compares quotients with positive divisors.
 std::optional<bool> decided(Order order, const Ratio& a, const Ratio& b) {
   const bool is_sure = a.exact && b.exact && ir::sign(a.below) == 1 && ir::sign(b.below) == 1;
   return is_sure ? decided(order, a.above * b.below, b.above * a.below) : std::nullopt;
 }
 
-/// Equality of two items of any kind; nothing where it depends on sizes.
+/// Compares two items of any kind; nullopt if the result depends on sizes.
 std::optional<bool> equal(const Item& a, const Item& b) {
   if (is_integer(a) && is_integer(b)) return decided(Order::kEq, integer(a), integer(b));
   if (const auto x = plain(a), y = plain(b); x && y) return *x == *y;
@@ -226,7 +227,7 @@ void both(Call& call) {
     const ValueId made = call.emit(all ? "logical_and" : "logical_or", {call.tensor(a, "a"), call.tensor(b, "b")});
     return call.give(of_data(std::make_shared<Tensor>(made), describe(a) + (all ? " and " : " or ") + describe(b)));
   }
-  // Where one is decided it says nothing here; of two of which one depends on sizes and one on data no tensor is both.
+  // A decided operand is neutral here. If one depends on sizes and the other on data, no tensor can represent both.
   const Item* const open = x ? &b : y ? &a : nullptr;
   if (open && open->get<Undecided>()) return call.give(*open);
   if (a.get<Undecided>() && b.get<Undecided>()) return call.give(Undecided{describe(a)});
@@ -237,7 +238,7 @@ void both(Call& call) {
 
 void to_tensor(Call& call) { call.give(call.tensor(call.item(size_t{0}), "a")); }
 
-/// The one element of a tensor as a number of the program, which has no gradient.
+/// Returns the single element of a tensor as a number of the program, without gradient.
 void single_of_data(Call& call, ValueId value, DType dtype, std::string_view what) {
   const ir::Shape* const shape = call.shape(value);
   const std::string text = fmt::format("{} of '{}'", what, call.name(value));
@@ -248,10 +249,9 @@ void single_of_data(Call& call, ValueId value, DType dtype, std::string_view wha
   if (call.good()) call.give(of_data(std::make_shared<Tensor>(single), text));
 }
 
-/// An integer that a number is rounded to.
+/// Gives a rounded number, or fails if it does not follow from sizes.
 void give_rounded(Call& call, const std::optional<Dim>& made) {
-  made ? call.give(*made)
-       : unexpected(call, "a number of which the rounded one follows from sizes, whatever floats round on the way");
+  made ? call.give(*made) : unexpected(call, "a number whose rounded value follows exactly from sizes");
 }
 
 void to_integer(Call& call) {
@@ -313,11 +313,11 @@ Sequence* list(Call& call, size_t index) {
   return found ? found->get() : nullptr;
 }
 
-/// A list that the call changes.
+/// Returns a list that the call modifies.
 Sequence* changed_list(Call& call) {
   Sequence* const found = list(call, 0);
   if (found == nullptr || !found->is_fixed) return found;
-  call.fail("a list that stands outside is changed in a branch or a loop that data decide");
+  call.fail("a branch or loop that depends on data modifies a list from outside of it");
   return nullptr;
 }
 
@@ -326,7 +326,7 @@ std::optional<size_t> place(Call& call, const Item& index, size_t size) {
   if (!at || !at->is_constant()) return unexpected(call, "an index that is known"), std::nullopt;
   const int64_t from_front = at->constant() < 0 ? at->constant() + static_cast<int64_t>(size) : at->constant();
   if (from_front < 0 || from_front >= static_cast<int64_t>(size)) {
-    call.fail(fmt::format("{}: index {} of {} elements", call.schema(), at->constant(), size));
+    call.fail(fmt::format("{}: index {} is out of range for {} elements", call.schema(), at->constant(), size));
     return std::nullopt;
   }
   return static_cast<size_t>(from_front);
@@ -350,7 +350,7 @@ void get_item(Call& call) {
     for (const auto& [key, value] : dictionary->entries) {
       if (equal(key, call.item(1)) == true) return call.give(value);
     }
-    return unexpected(call, "a key that is there");
+    return unexpected(call, "an existing key");
   }
   const Sequence* const found = list(call, 0);
   if (!found) return;
@@ -360,7 +360,7 @@ void get_item(Call& call) {
 void set_item(Call& call) {
   if (const auto* dictionary = call.item(size_t{0}).get<std::shared_ptr<Dictionary>>()) {
     if ((*dictionary)->is_fixed)
-      return call.fail("a dictionary that stands outside is changed in a branch or a loop that data decide");
+      return call.fail("a branch or loop that depends on data modifies a dictionary from outside of it");
     for (auto& [key, value] : (*dictionary)->entries) {
       if (equal(key, call.item(1)) == true) return void(value = call.item(2));
     }
@@ -423,7 +423,7 @@ void repeated(Call& call) {
   constexpr size_t kMost = 1 << 16;
   const auto count = static_cast<uint64_t>(std::max<int64_t>(times->constant(), 0));
   if (count > kMost || count * found->elements.size() > kMost)
-    return call.fail(fmt::format("a list of more than {} elements", kMost));
+    return call.fail(fmt::format("a list may have at most {} elements", kMost));
   for (uint64_t i = 0; i < count; ++i) elements.insert(elements.end(), found->elements.begin(), found->elements.end());
   call.give(list_of(std::move(elements)));
 }
@@ -438,7 +438,7 @@ void sliced(Call& call) {
     return given < 0 ? given + size : given;
   };
   const int64_t step = call.has("step") ? call.integer("step") : 1;
-  if (step < 1) return unexpected(call, "steps forward");
+  if (step < 1) return unexpected(call, "a positive step");
   std::vector<Item> elements;
   const int64_t end = std::min(bound("end", size), size);
   for (int64_t i = std::max<int64_t>(bound("start", 0), 0); i < end; i += step)
@@ -481,9 +481,9 @@ void range(Call& call) {
   call.give(list_of(std::move(found)));
 }
 
-// --- what the program asks of tensors
+// --- properties of tensors
 
-/// A value of the tensor's type and shape: whoever asks for these reads no memory.
+/// Returns a value with the type and shape of the tensor. Does not count as a read of its memory.
 ValueId shaped(Call& call, size_t argument) {
   const auto* const tensor = call.item(argument).get<TensorRef>();
   return tensor ? (*tensor)->now() : call.tensor(call.item(argument), "self");
@@ -526,10 +526,10 @@ void tuple_index(Call& call) {
 
 void unmade_check(Call& call) {
   if (!call.item(size_t{0}).get<bool>())
-    call.remark("checks of the program depend on what is known only when it runs: they are not made");
+    call.remark("assertions of the program that depend on runtime values are not checked");
 }
 
-/// Messages, which nobody reads.
+/// Text of assertion messages, which is not used.
 void text(Call& call) { call.give(std::string("a message")); }
 
 void raised(Call& call) {

@@ -1,4 +1,4 @@
-/// Recurrent layers.
+/// Translates recurrent layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ ValueId stacked(Call& call, const std::vector<ValueId>& of_directions) {
   return rows.size() == 1 ? rows[0] : call.emit("concat", rows, {{"axis", Dim(0)}});
 }
 
-/// States [layers * directions, samples, hidden] of one layer. Zeros, as programs make them where none are given, are
-/// left out.
+/// Returns the states of one layer from [layers * directions, samples, hidden]. States of zeros, which programs create
+/// by default, become an absent value.
 ValueId of_layer(Call& call, ValueId states, int64_t layer, size_t directions) {
   if (!states.valid() || call.is_zero(states)) return {};
   const auto first = layer * static_cast<int64_t>(directions);
@@ -35,18 +35,19 @@ ValueId of_layer(Call& call, ValueId states, int64_t layer, size_t directions) {
       {{"axes", Shape{0}}, {"starts", Shape{first}}, {"ends", Shape{first + static_cast<int64_t>(directions)}}});
 }
 
-/// Weights of a layer and direction are w_ih, w_hh, and b_ih, b_hh where there are biases.
+/// Emits all layers. The weights of a layer and direction are w_ih, w_hh and, with biases, b_ih, b_hh.
 void run(Call& call, std::string_view op, const std::vector<ValueId>& states) {
   const Layers layers{call.flag("has_biases"),  call.flag("train"),         call.flag("bidirectional"),
                       call.flag("batch_first"), call.integer("num_layers"), call.number("dropout")};
   const std::vector<ValueId> weights = call.tensors("params");
   ValueId x = call.tensor("input");
   if (!call.good()) return;
-  if (call.rank(x) != 3) return call.fail(fmt::format("{} of {} axes; expected a batch", call.schema(), call.rank(x)));
+  if (call.rank(x) != 3)
+    return call.fail(fmt::format("{} of {} axes; expected 3, with a batch", call.schema(), call.rank(x)));
   const size_t each = layers.has_biases ? 4 : 2;
   if (weights.size() != each * layers.directions() * static_cast<size_t>(layers.count))
     return call.fail(
-        fmt::format("{}: {} weights do not fit (projections are not supported)", call.schema(), weights.size()));
+        fmt::format("{}: wrong number of weights, {} (projections are not supported)", call.schema(), weights.size()));
   const Shape turned = {1, 0, 2};
   if (layers.batch_first) x = call.emit("permute", {x}, {{"dims", turned}});
   const size_t kinds = op == "lstm" ? 2 : 1;
@@ -82,18 +83,18 @@ void run(Call& call, std::string_view op, const std::vector<ValueId>& states) {
 }
 
 void lstm(Call& call) {
-  if (!call.has("batch_first")) return call.fail("lstm of packed sequences is not supported: give it padded ones");
+  if (!call.has("batch_first")) return call.fail("lstm of packed sequences is not supported: use padded ones");
   const std::vector<ValueId> states = call.tensors("hx");
-  if (call.good() && states.size() != 2) return call.fail("lstm takes a hidden state and a cell");
+  if (call.good() && states.size() != 2) return call.fail("lstm needs a hidden state and a cell state");
   if (call.good()) run(call, "lstm", states);
 }
 void gru(Call& call) {
-  if (!call.has("batch_first")) return call.fail("gru of packed sequences is not supported: give it padded ones");
+  if (!call.has("batch_first")) return call.fail("gru of packed sequences is not supported: use padded ones");
   run(call, "gru", {call.tensor("hx")});
 }
 void rnn(Call& call) {
   if (!call.has("batch_first"))
-    return call.fail("a recurrent layer of packed sequences is not supported: give it padded ones");
+    return call.fail("a recurrent layer of packed sequences is not supported: use padded ones");
   run(call, "rnn", {call.tensor("hx")});
 }
 

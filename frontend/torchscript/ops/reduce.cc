@@ -1,4 +1,4 @@
-/// Operators that reduce axes, and softmax.
+/// Translates reductions and softmax.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using ir::Dim;
 using ir::DType;
 using ir::Shape;
 
-/// Axes of `dim`, all where it is absent or empty.
+/// Returns the axes of `dim`, or all axes if it is absent or empty.
 Shape axes(Call& call, ValueId x) {
   const int64_t rank = call.rank(x);
   Shape found;
@@ -34,7 +34,7 @@ ir::Attributes over(Call& call, ValueId x) {
   return {{"axes", axes(call, x)}, {"keepdim", call.has("keepdim") && call.flag("keepdim")}};
 }
 
-/// Sums and products of integers are 64 bits wide.
+/// Sums and products of integers are computed in 64 bits.
 void sum(Call& call) {
   ValueId x = call.tensor("self");
   if (!call.good()) return;
@@ -56,7 +56,7 @@ void extreme(Call& call) {
   if (call.good()) call.result(call.op(), {x}, over(call, x));
 }
 
-/// Of all elements: equal ones share the gradient, as amax has it.
+/// Reduces all elements. Equal extremes share the gradient, as for amax.
 template <const char* op>
 void extreme_of_all(Call& call) {
   const ValueId x = call.tensor("self");
@@ -64,7 +64,7 @@ void extreme_of_all(Call& call) {
 }
 constexpr char kAmax[] = "amax", kAmin[] = "amin";
 
-/// The element and its place, the first of equal ones, which takes the gradient.
+/// Emits the extreme element and its position: the first of equal ones, which receives the gradient.
 template <bool largest>
 void extreme_and_place(Call& call) {
   const ValueId x = call.tensor("self");
@@ -89,7 +89,7 @@ void place(Call& call) {
     call.result("argmax", {x}, {{"axis", Dim(axis)}, {"keepdim", call.has("keepdim") && call.flag("keepdim")}});
 }
 
-/// By counting: truth is no number in core.
+/// Counts elements, because core has no reduction of bools.
 template <bool all>
 void truth(Call& call) {
   const ValueId x = call.cast(call.tensor("self"), DType::kBool);
@@ -100,7 +100,7 @@ void truth(Call& call) {
   call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
 }
 
-/// Deviations over the axes; `correction` is what the divisor is less than their number.
+/// Mean and variance over axes. The divisor of the variance is the number of elements minus `correction`.
 struct Spread {
   ValueId mean, variance;
 };
@@ -140,7 +140,7 @@ void var_mean(Call& call) {
   call.give(found.mean);
 }
 
-/// The p-th root of the sum of p-th powers; of p infinite the largest size.
+/// The p-th root of the sum of p-th powers. For infinite p, the largest absolute value.
 void norm(Call& call) {
   const ValueId x = call.tensor("self");
   const std::string_view name = call.has("ord") ? "ord" : "p";
@@ -151,16 +151,16 @@ void norm(Call& call) {
   const DType dtype = call.dtype(x);
   if (std::isinf(p)) return call.result(p > 0 ? "amax" : "amin", {size}, how);
   if (p == 1) return call.result("sum", {size}, how);
-  if (p == 0) return call.fail("a norm that counts is not supported");
+  if (p == 0) return call.fail("a norm of order 0 is not supported");
   const ValueId powers = p == 2 ? call.emit("mul", {x, x}) : call.emit("pow", {size, call.scalar(p, dtype)});
   const ValueId sum = call.emit("sum", {powers}, how), none = call.emit("eq", {sum, call.scalar(0, dtype)});
-  // Of nothing but zeros the gradient is zero, where a root has none.
+  // The gradient is zero if all elements are zero, where the root is not differentiable.
   const ValueId some = call.emit("where", {none, call.scalar(1, dtype), sum});
   const ValueId root = p == 2 ? call.emit("sqrt", {some}) : call.emit("pow", {some, call.scalar(1 / p, dtype)});
   call.result("where", {none, call.scalar(0, dtype), root});
 }
 
-/// Shifted by the largest, so that nothing overflows.
+/// Shifted by the largest element against overflow.
 void logsumexp(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;

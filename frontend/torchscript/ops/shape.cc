@@ -1,4 +1,4 @@
-/// Operators that see elements in another shape or order, take parts of them or put them together.
+/// Translates operators that reshape, permute, slice or concatenate tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void reshape_to(Call& call, Shape shape, bool is_view) {
   call.result_unsure("self", "reshape", {{"shape", std::move(shape)}});
 }
 
-/// The size that is left open is what the others leave: so that later reads need not work it out.
+/// Replaces a size of -1 by the extent that follows from the others, so that later reads need not derive it.
 Shape completed(const Shape& from, Shape to) {
   const auto open = std::find(to.begin(), to.end(), Dim(-1));
   if (open == to.end()) return to;
@@ -72,7 +72,7 @@ void flatten(Call& call) {
   if (!x) return;
   if (x->rank() == 0) return reshape_to(call, {1}, false);
   const size_t first = axis_of(call, *x, "start_dim"), last = axis_of(call, *x, "end_dim", -1);
-  if (!call.good() || last < first) return call.fail("flatten from an axis behind the last");
+  if (!call.good() || last < first) return call.fail("flatten needs an end_dim that is not before start_dim");
   Shape to(x->shape.begin(), x->shape.begin() + static_cast<std::ptrdiff_t>(first));
   Dim size = 1;
   for (size_t axis = first; axis <= last; ++axis) size = size * x->shape[axis];
@@ -125,7 +125,7 @@ void transpose(Call& call) {
   permute_to(call, order);
 }
 
-/// The last two axes, or all.
+/// Reverses the last two axes, or all axes.
 template <bool all>
 void turned(Call& call) {
   const auto x = self(call);
@@ -140,7 +140,7 @@ void movedim(Call& call) {
   const auto x = self(call);
   if (!x) return;
   std::vector<int64_t> from = call.integers("source"), to = call.integers("destination");
-  if (from.size() != to.size()) return call.fail("movedim of as many axes as places");
+  if (from.size() != to.size()) return call.fail("movedim needs as many source as destination axes");
   std::vector<int64_t> order(x->shape.size(), -1), rest = same_order(x->rank());
   for (size_t i = 0; i < from.size(); ++i) {
     from[i] = call.axis(from[i], x->rank());
@@ -164,7 +164,7 @@ void unsqueeze(Call& call) {
   if (call.good()) call.result_view("self", "unsqueeze", {{"axes", Shape{axis}}});
 }
 
-/// Axes of another size than 1 stay.
+/// Keeps axes whose size is not 1.
 void squeeze(Call& call) {
   const auto x = self(call);
   if (!x) return;
@@ -180,7 +180,7 @@ void squeeze(Call& call) {
   call.result_view("self", "squeeze", {{"axes", axes}});
 }
 
-/// -1 leaves a size as it is.
+/// A size of -1 keeps the extent.
 void expand_to(Call& call, const Shaped& x, Shape to) {
   const size_t more = to.size() - std::min(to.size(), x.shape.size());
   for (size_t i = more; i < to.size(); ++i) {
@@ -224,7 +224,7 @@ ir::Attributes cut(size_t axis, const Dim& start, const Dim& end) {
   return {{"axes", one(axis)}, {"starts", Shape{start}}, {"ends", Shape{end}}};
 }
 
-/// A bound counted from the front, between 0 and the size.
+/// Returns a bound counted from the front, clamped to the size.
 Dim bound(const Dim& given, const Dim& size) {
   const auto sign = given.is_constant() ? std::optional(given.constant() < 0 ? -1 : 1) : ir::sign(given);
   Dim from_front = sign == -1 ? ir::larger(given + size, Dim(0)) : given;
@@ -257,7 +257,7 @@ void narrow(Call& call) {
   call.result_view("self", "slice", cut(axis, start, start + call.size("length")));
 }
 
-/// A view of the row, by way of the slice that it is.
+/// Returns a view of a row: a slice without its axis.
 Item row(Call& call, const Item& of, size_t axis, const Dim& index) {
   const Item part = call.view(of, "slice", cut(axis, index, index + 1));
   return call.good() ? call.view(part, "squeeze", {{"axes", one(axis)}}) : Item();
@@ -279,13 +279,13 @@ void unbind(Call& call) {
   const size_t axis = axis_of(call, *x, "dim");
   if (!call.good()) return;
   const Dim& size = x->shape[axis];
-  if (!size.is_constant()) return call.fail(fmt::format("unbind of {} rows, whose number must be known", size.str()));
+  if (!size.is_constant()) return call.fail(fmt::format("unbind of {} rows needs a known number of rows", size.str()));
   std::vector<Item> rows;
   for (int64_t i = 0; i < size.constant() && call.good(); ++i) rows.push_back(row(call, call.item("self"), axis, i));
   call.give(list_of(std::move(rows)));
 }
 
-/// One split of that many sizes, which are views of their own.
+/// Emits one split. Each part is a separate view.
 void split_into(Call& call, const Shaped& x, size_t axis, const Shape& sizes) {
   if (!call.good()) return;
   const auto parts =
@@ -303,12 +303,13 @@ void split_into(Call& call, const Shaped& x, size_t axis, const Shape& sizes) {
 void split_by(Call& call, const Shaped& x, size_t axis, const Dim& each) {
   const Dim& size = x.shape[axis];
   if (size == each) return split_into(call, x, axis, {size});
-  // Of sizes that are symbols the number of parts has to follow all the same.
+  // The number of parts must also be known for symbolic sizes.
   const auto count = ir::exact_div(size, each);
   if (count && count->is_constant())
     return split_into(call, x, axis, Shape(static_cast<size_t>(count->constant()), each));
   if (!size.is_constant() || !each.is_constant() || each.constant() < 1)
-    return call.fail(fmt::format("a split of {} into parts of {}, whose number must be known", size.str(), each.str()));
+    return call.fail(
+        fmt::format("a split of {} into parts of {} needs a known number of parts", size.str(), each.str()));
   Shape sizes;
   for (int64_t rest = size.constant(); rest > 0; rest -= each.constant())
     sizes.emplace_back(std::min(rest, each.constant()));
@@ -330,7 +331,7 @@ void chunk(Call& call) {
   if (!x) return;
   const size_t axis = axis_of(call, *x, "dim");
   const int64_t chunks = call.integer("chunks");
-  if (!call.good() || chunks < 1) return call.fail("chunk into less than one part");
+  if (!call.good() || chunks < 1) return call.fail("chunk needs at least one part");
   const Dim& size = x->shape[axis];
   const auto even = ir::exact_div(size, Dim(chunks));
   split_by(call, *x, axis, even ? *even : floor_div(size + Dim(chunks - 1), Dim(chunks)));
@@ -341,7 +342,7 @@ void tensor_split(Call& call) {
   if (!x) return;
   const size_t axis = axis_of(call, *x, "dim");
   const Dim size = x->shape[axis];
-  if (!call.good() || !size.is_constant()) return call.fail("tensor_split of an axis whose size is not known");
+  if (!call.good() || !size.is_constant()) return call.fail("tensor_split needs an axis of known size");
   Shape sizes;
   if (call.has("sections")) {
     const int64_t parts = call.integer("sections");
@@ -355,13 +356,13 @@ void tensor_split(Call& call) {
   split_into(call, *x, axis, sizes);
 }
 
-// --- put together
+// --- concatenation
 
 std::vector<ValueId> of_one_type(Call& call, std::string_view name) {
   const Sequence* const list = call.item(name).sequence();
   if (!list) return call.fail(fmt::format("{}: expected a list of tensors", call.schema())), std::vector<ValueId>();
   std::vector<Item> kept;
-  // An empty vector is left out, whatever its rank.
+  // Skips empty vectors, whatever the rank of the others.
   for (const Item& each : list->elements) {
     const ValueId value = call.tensor(each, name);
     if (call.type(value).shape != Shape{0}) kept.push_back(each);
@@ -371,7 +372,7 @@ std::vector<ValueId> of_one_type(Call& call, std::string_view name) {
 
 void cat(Call& call) {
   const std::vector<ValueId> parts = of_one_type(call, "tensors");
-  if (!call.good() || parts.empty()) return call.fail("cat of no tensors");
+  if (!call.good() || parts.empty()) return call.fail("cat needs at least one tensor");
   if (parts.size() == 1) return call.give(parts[0]);
   const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : 0, call.rank(parts[0]));
   call.result("concat", parts, {{"axis", Dim(axis)}});
@@ -379,7 +380,7 @@ void cat(Call& call) {
 
 void stack(Call& call) {
   std::vector<ValueId> parts = of_one_type(call, "tensors");
-  if (!call.good() || parts.empty()) return call.fail("stack of no tensors");
+  if (!call.good() || parts.empty()) return call.fail("stack needs at least one tensor");
   const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : 0, call.rank(parts[0]) + 1);
   if (!call.good()) return;
   for (ValueId& each : parts) each = call.emit("unsqueeze", {each}, {{"axes", Shape{axis}}});
@@ -401,12 +402,12 @@ void repeat(Call& call) {
   call.result("tile", {value}, {{"repeats", times}});
 }
 
-/// Each element several times in a row.
+/// Repeats each element several times in a row.
 void repeat_interleave(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const Dim times = call.size("repeats");
-  if (!call.has("dim")) return call.fail("repeat_interleave of all elements as one axis is not supported");
+  if (!call.has("dim")) return call.fail("repeat_interleave without dim is not supported");
   const size_t axis = axis_of(call, *x, "dim");
   if (!call.good()) return;
   Shape wide = x->shape, to = x->shape;
@@ -429,13 +430,13 @@ void flip(Call& call) {
   if (call.good()) call.give(value);
 }
 
-/// The last rows first.
+/// Moves the last rows to the front.
 void roll(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const Shape shifts = call.sizes("shifts");
   const std::vector<int64_t> dims = call.integers("dims");
-  if (dims.size() != shifts.size()) return call.fail("roll of all elements as one axis is not supported");
+  if (dims.size() != shifts.size()) return call.fail("roll without dims is not supported");
   ValueId value = x->value;
   for (size_t i = 0; i < dims.size() && call.good(); ++i) {
     const auto axis = static_cast<size_t>(call.axis(dims[i], x->rank()));
@@ -448,13 +449,14 @@ void roll(Call& call) {
   if (call.good()) call.give(value);
 }
 
-/// What each element is more than the one before it, of the tensor with what is put before and behind it.
+/// Differences of consecutive elements, after `prepend` and `append`.
 void diff(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const size_t axis = axis_of(call, *x, "dim", -1);
   const int64_t times = call.has("n") ? call.integer("n") : 1;
-  if (!call.good() || times < 0 || x->rank() == 0) return call.fail("diff of nothing, or less than no times");
+  if (!call.good() || times < 0 || x->rank() == 0)
+    return call.fail("diff needs a tensor with an axis and a nonnegative n");
   std::vector<ValueId> parts = {x->value};
   if (call.has("prepend")) parts.insert(parts.begin(), call.tensor("prepend"));
   if (call.has("append")) parts.push_back(call.tensor("append"));
@@ -472,7 +474,7 @@ void diff(Call& call) {
   if (call.good()) call.give(value);
 }
 
-/// Amounts from the last axis on, before and after.
+/// Pads are in pairs, before and after, from the last axis on.
 void pad(Call& call) {
   const auto x = self(call);
   if (!x) return;
@@ -482,7 +484,8 @@ void pad(Call& call) {
                      : op.starts_with("reflection")  ? "reflect"
                      : op.starts_with("replication") ? "replicate"
                                                      : "constant";
-  if (given.size() % 2 != 0 || given.size() / 2 > x->shape.size()) return call.fail("pad by amounts that fit no axes");
+  if (given.size() % 2 != 0 || given.size() / 2 > x->shape.size())
+    return call.fail("pad needs two amounts per axis and at most as many pairs as axes");
   Shape pads(2 * x->shape.size(), Dim(0));
   for (size_t k = 0; k < given.size() / 2; ++k) {
     const size_t axis = x->shape.size() - 1 - k;
@@ -503,17 +506,17 @@ void pad(Call& call) {
   call.result("pad", {x->value}, std::move(attributes));
 }
 
-/// Blocks of channels become blocks of pixels, or the other way round.
+/// Moves blocks of channels to blocks of pixels, or back.
 template <bool up>
 void shuffle(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const int64_t r = call.integer(up ? "upscale_factor" : "downscale_factor");
-  if (x->rank() != 4) return call.fail("a shuffle of pixels of 4 axes");
+  if (x->rank() != 4) return call.fail("a shuffle of pixels needs 4 axes");
   const Dim &n = x->shape[0], &c = x->shape[1], &h = x->shape[2], &w = x->shape[3];
   const auto fewer = ir::exact_div(c, Dim(r * r)), height = ir::exact_div(h, Dim(r)), width = ir::exact_div(w, Dim(r));
   if (!call.good() || (up && !fewer) || (!up && (!height || !width)))
-    return call.fail("a shuffle of pixels by a factor that does not divide");
+    return call.fail("a shuffle of pixels needs a factor that divides the extents");
   const Shape parts = up ? Shape{n, *fewer, r, r, h, w} : Shape{n, c, *height, r, *width, r};
   const Shape order = up ? Shape{0, 1, 4, 2, 5, 3} : Shape{0, 1, 3, 5, 2, 4};
   const Shape to = up ? Shape{n, *fewer, h * Dim(r), w * Dim(r)} : Shape{n, c * Dim(r * r), *height, *width};
@@ -526,7 +529,7 @@ void channel_shuffle(Call& call) {
   if (!x || x->rank() < 2) return;
   const int64_t groups = call.integer("groups");
   const auto each = ir::exact_div(x->shape[1], Dim(groups));
-  if (!each) return call.fail("a shuffle of channels by groups that do not divide");
+  if (!each) return call.fail("a shuffle of channels needs groups that divide the channels");
   Shape parts = {x->shape[0], groups, *each};
   parts.insert(parts.end(), x->shape.begin() + 2, x->shape.end());
   std::vector<int64_t> order = same_order(static_cast<int64_t>(parts.size()));

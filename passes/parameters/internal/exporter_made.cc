@@ -272,7 +272,7 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
         {{},
          fmt::format("'{}' contains the numbers of '{}'{}, as if the exporter had concatenated parameters: both are "
                      "trained separately; {}",
-                     copy.whole, copy.part, copy.transposed ? ", transposed," : "", kHow)});
+                     copy.whole, copy.part, copy.transposed ? ", transposed" : "", kHow)});
   }
   if (!left.empty()) {
     context.open.push_back({{},

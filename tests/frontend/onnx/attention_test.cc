@@ -204,7 +204,7 @@ TEST(AttentionTasks, AreTheDefinitionsWhereHeadsHaveNoSize) {
 
 TEST(AttentionTasks, RefuseHeadsThatDoNotDivide) {
   EXPECT_THAT(ops("(q, k, k)", "3")[0],
-              testing::HasSubstr("in 3 heads; heads must divide the last axis, and those of"));
+              testing::HasSubstr("in 3 heads: the number of heads must divide the last axis, and that of"));
 }
 
 // Of a domain of its own, written out with the graphs that it is given.
@@ -250,8 +250,8 @@ TEST(RotaryEmbedding, RefusesWhatCannotBeHalved) {
     return imported.ok() ? "" : imported.diagnostic().message;
   };
   EXPECT_THAT(refused("<num_heads = 4>"), testing::HasSubstr("[batch,5,6] with 4 heads; heads must divide"));
-  EXPECT_THAT(refused("<num_heads = 2>"), testing::HasSubstr("3 elements of 3 to turn"));
-  EXPECT_THAT(refused("<num_heads = 1, rotary_embedding_dim = 8>"), testing::HasSubstr("8 elements of 6 to turn"));
+  EXPECT_THAT(refused("<num_heads = 2>"), testing::HasSubstr("3 of 3 elements to rotate"));
+  EXPECT_THAT(refused("<num_heads = 1, rotary_embedding_dim = 8>"), testing::HasSubstr("8 of 6 elements to rotate"));
 }
 
 TEST(RotaryEmbedding, KeepsSamplesApart) {

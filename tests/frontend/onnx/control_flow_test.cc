@@ -337,7 +337,7 @@ TEST(Sequences, HaveNoPlacesOutside) {
     list = SequenceConstruct (x, x)
     [far] y = SequenceAt (list, two)
   })"),
-              ::testing::AllOf(HasSubstr("far"), HasSubstr("position 2 of a sequence of 2")));
+              ::testing::AllOf(HasSubstr("far"), HasSubstr("position 2 is out of range for a sequence of 2")));
 }
 
 TEST(Sequences, AreNoTensors) {

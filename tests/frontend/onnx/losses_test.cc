@@ -211,7 +211,7 @@ TEST(OpenedLosses, PredictionsMadeOfTheNumberOfSamplesAreRefused) {
   };
   const std::string count = "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n";
   EXPECT_THAT(inferred(count + "[share] y = Div (x, f)"),
-              ::testing::AllOf(HasSubstr("share"), HasSubstr("core.div makes %y"), HasSubstr("of %f")));
+              ::testing::AllOf(HasSubstr("share"), HasSubstr("core.div makes %y"), HasSubstr("from %f")));
   const std::string own = "n = Shape <start = 0, end = 1> (x)\n m = Squeeze (n)\n r = Range (zero, m, one)\n";
   EXPECT_THAT(inferred(own + "[number] f = Cast <to = 1> (r)\n u = Unsqueeze (f, last)\n y = Add (x, u)"),
               ::testing::AllOf(HasSubstr("number"), HasSubstr("core.cast makes %f")));

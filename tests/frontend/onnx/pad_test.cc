@@ -45,7 +45,7 @@ TEST(Pad, RefusesAmountsThatDependOnDataByName) {
   EXPECT_THAT(refusal("agraph (float[batch, 4] x) => (float[batch, 4] y) <int64[3] p = {0, 1, 1}>"
                       " { y = Pad (x, p) }",
                       13),
-              HasSubstr("are not two amounts for each of 2 axes"));
+              HasSubstr("must have two amounts for each of 2 axes"));
   EXPECT_THAT(refusal("agraph (float[batch, 4] x) => (float[batch, 4] y) <int64[4] p = {1, 0, 0, 0}>"
                       " { y = Pad (x, p) }",
                       13),

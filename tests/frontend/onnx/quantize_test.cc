@@ -97,7 +97,7 @@ TEST(Quantize, PairsAreSaid) {
       13);
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   ASSERT_EQ(read->notes.counted_remarks.size(), 1u);
-  EXPECT_THAT(read->notes.counted_remarks.begin()->first, HasSubstr("trained through"));
+  EXPECT_THAT(read->notes.counted_remarks.begin()->first, HasSubstr("pass gradients"));
   EXPECT_EQ(read->notes.counted_remarks.begin()->second, 2u);
 }
 
@@ -128,7 +128,7 @@ TEST(Quantize, HasScalesByAxisAndByBlock) {
   EXPECT_THAT(refusal("agraph (uint8[batch, 4] x) => (float[batch, 4] y) <float[1, 3] s = {1, 2, 3}>"
                       " { y = DequantizeLinear (x, s) }",
                       13),
-              HasSubstr("a scale of shape [1,3] for [batch,4] is one number"));
+              HasSubstr("scale has shape [1,3] for [batch,4]; expected one number"));
 }
 
 TEST(Quantize, OfAWeightIsNothingThatIsTrained) {

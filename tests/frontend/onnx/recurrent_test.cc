@@ -210,9 +210,9 @@ TEST(Recurrent, WhatIsRefused) {
   EXPECT_THAT(refusal(rnn("time, batch, 5", "direction = \"bidirectional\"")),
               HasSubstr("RNN of hidden_size 3 in 2 directions has R [1,3,3]"));
   EXPECT_THAT(refusal(rnn("time, batch, 5", "direction = \"sideways\"")),
-              HasSubstr("RNN has direction 'sideways'; it may be forward, reverse or bidirectional"));
+              HasSubstr("RNN has direction 'sideways'; expected forward, reverse or bidirectional"));
   EXPECT_THAT(refusal(rnn("time, batch, 5", "activations = [\"Tanh\", \"Tanh\"]")),
-              HasSubstr("RNN has 2 activations; 1 directions have 1"));
+              HasSubstr("RNN has 2 activations; 1 directions need 1"));
   for (const char* const steps : {"4", "time"}) {
     EXPECT_THAT(refusal(rnn(std::string(steps) + ", batch, 5", "activations = [\"Sinh\"]")),
                 HasSubstr("RNN has the activation 'sinh', which is none of ONNX's"));

@@ -91,7 +91,7 @@ TEST(Rejection, OffsetsOfBagsAreToldOf) {
   expect_message(import_graph("agraph (int64[batch] x) => (int64[n] y) <int64[1] end = {9}> {"
                               " [offsets] y = Concat <axis = 0> (x, end) }",
                               18),
-                 "offsets", "as EmbeddingBag is exported, look all rows up by an Embedding and reduce them");
+                 "offsets", "offsets of an EmbeddingBag, use an Embedding and a reduction over the axis of the bag");
 }
 
 TEST(Rejection, LengthsThatAreDataAreNamed) {
@@ -250,13 +250,13 @@ TEST(Rejection, TablesOfGigabytes) {
           "agraph (float[1, 1, 15, 3] x, float[1, 1, 2, 2] w, float[1, 8, 2, 1048576] o) => (float[1, 1, 2, n] y) {"
           " [n] y = DeformConv <kernel_shape = [2, 2]> (x, w, o) }",
           22),
-      "n", "samples more than 1048576 places");
+      "n", "more than 1048576 positions");
   expect_message(
       import_graph("agraph () => (float[r, c] y) <int64 bins = {65536}, int64 length = {65536}, int64 rate = {16000},"
                    " float low = {0.0}, float high = {8000.0}> {"
                    " [n] y = MelWeightMatrix (bins, length, rate, low, high) }",
                    17),
-      "n", "at most 2097152 are made");
+      "n", "at most 2097152 are supported");
 }
 
 TEST(Rejection, WordsThatAnOperatorDoesNotKnow) {
@@ -271,7 +271,7 @@ TEST(Rejection, SequencesOfMillions) {
   expect_message(import_graph("agraph (float[2, 16777216] x) => (int64 n) <int64 two = {2}> {"
                               " [cut] p = SplitToSequence <axis = 1> (x, two)\n n = SequenceLength (p) }",
                               17),
-                 "cut", "at most 8192 parts are made");
+                 "cut", "at most 8192 parts are supported");
 }
 
 TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
@@ -279,7 +279,7 @@ TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
     expect_message(import_graph("agraph (int8[4, 4] x) => (float[4, 4] y) <float[2, 4] s = {1, 1, 1, 1, 1, 1, 1, 1}, " +
                                     zero + "> { [n] y = DequantizeLinear <axis = 0, block_size = 2> (x, s, z) }",
                                 21),
-                   "n", "for a scale of shape [2,4]");
+                   "n", ", but the scale has [2,4]");
   }
 }
 

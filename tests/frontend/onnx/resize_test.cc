@@ -95,7 +95,7 @@ TEST(Resize, OfSymbolicSizesIsTheKernelOrRefused) {
       Graph(resize("coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", inputs, 11), 11).ops(),
       ElementsAre("upsample"));
   EXPECT_THAT(refusal(resize("coordinate_transformation_mode = \"align_corners\", mode = \"linear\"", inputs), 19),
-              HasSubstr("which it does not in mode 'linear' with coordinates 'align_corners' over 4 axes"));
+              HasSubstr("which excludes mode 'linear' with coordinates 'align_corners' over 4 axes"));
   // Sizes of another value: those of x, as skip connections have them.
   const Graph like(model("float[batch, 2, h, w] x, float[batch, 2, hh, ww] z", "",
                          "s = Shape (z)\n y = Resize <mode = \"linear\"> (x, , , s)"),
@@ -188,13 +188,13 @@ TEST(Resize, NamesWhatItCannotRead) {
   EXPECT_THAT(refusal(model(kImage, "float[3] s = {1, 2, 2}", "y = Resize (x, , s)"), 19),
               HasSubstr("3 scales for 4 axes"));
   EXPECT_THAT(refusal(model(kImage, "float[4] s = {1, 1, 0, 2}", "y = Resize (x, , s)"), 19),
-              HasSubstr("scales must lie within 2^-20 and 2^20"));
+              HasSubstr("scales must be between 2^-20 and 2^20"));
   EXPECT_THAT(refusal(model(kImage, "float[4] s = {1, 1, 0.125, 2}", "y = Resize (x, , s)"), 19),
-              HasSubstr("an axis of 4 elements becomes one of 0; both must be 1 to 1048576"));
+              HasSubstr("an axis of 4 elements is resized to 0; both must be 1 to 1048576"));
   EXPECT_THAT(
       refusal(model("float[4, 9000] x", "int64[2] s = {4, 9001}", "y = Resize <mode = \"linear\"> (x, , , s)"), 19),
-      HasSubstr("from 9000 to 9001 elements of axis 1: the matrix that does it would have more than 2097152"));
-  EXPECT_THAT(refusal(resize("mode = \"best\""), 19), HasSubstr("'best' is not known"));
+      HasSubstr("from 9000 to 9001 elements of axis 1: the resampling matrix would have more than 2097152"));
+  EXPECT_THAT(refusal(resize("mode = \"best\""), 19), HasSubstr("'best' is not supported"));
   EXPECT_THAT(refusal(resize("coordinate_transformation_mode = \"tf_crop_and_resize\""), 19),
               HasSubstr("tf_crop_and_resize needs a constant roi"));
   for (const char* far : {"1e30", "nan", "inf"}) {
@@ -202,11 +202,11 @@ TEST(Resize, NamesWhatItCannotRead) {
                              R"(}, int64[1] to = {3}> {
       y = Resize <axes = [2], coordinate_transformation_mode = "tf_crop_and_resize"> (x, r, "", to)
     })";
-    EXPECT_THAT(refusal(text, 19), HasSubstr("roi must lie within -2^20 and 2^20")) << far;
+    EXPECT_THAT(refusal(text, 19), HasSubstr("roi must be between -2^20 and 2^20")) << far;
   }
   EXPECT_THAT(
       refusal(model("int32[1, 2, 4, 5] x", "float[4] s = {1, 1, 2, 2}", "y = Resize <mode = \"linear\"> (x, , s)"), 19),
-      HasSubstr("Resize of i32 is supported by nearest neighbours"));
+      HasSubstr("Resize of i32 is supported only in mode 'nearest'"));
 }
 
 }  // namespace

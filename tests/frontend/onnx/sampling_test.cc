@@ -63,7 +63,7 @@ TEST(Pooling, OfEveryForm) {
   EXPECT_EQ(pooled("y = GlobalLpPool <p = 1> (x)").output(), "f32[batch,2,1,1] samples 0");
   EXPECT_EQ(pooled("y = LRN <size = 3> (x)").output(), "f32[batch,2,5,w] samples 0");
   EXPECT_THAT(refusal(model(image, "", "y = LpPool <kernel_shape = [2, 2], p = 0> (x)"), 18),
-              HasSubstr("p is 0; it must be positive"));
+              HasSubstr("p must be positive, found 0"));
   const std::string head = "agraph (float[batch, 2, 5, 6] x) => (float[o] y, int64[p] i) { y, i = MaxPool ";
   for (const char* attributes :
        {"<kernel_shape = [2, 2], strides = [2, 2]>", "<kernel_shape = [2, 3], pads = [1, 1, 0, 1]>",
@@ -90,7 +90,7 @@ TEST(Columns, BecomeImages) {
   EXPECT_EQ(graph.output(), "f32[batch,2,5,6] samples 0");
   EXPECT_THAT((*graph).notes.stored.literals, ElementsAre("y.pick"));
   EXPECT_THAT(refusal(model("float[batch, 13, 20] x", stored, "y = Col2Im (x, image, block)"), 18),
-              HasSubstr("13 rows are not so many for each channel as a block has elements"));
+              HasSubstr("13 rows must be a multiple of the number of elements of a block"));
 }
 
 TEST(Cropping, ByOnnxsDefinitionKeepsSamplesApart) {
@@ -164,7 +164,7 @@ TEST(Sampling, OfRegionsNeedsSamplesThatAreNumbered) {
     EXPECT_EQ(graph.output().substr(0, 12), "f32[r,5,2,3]") << more;
   }
   EXPECT_THAT(refusal(model("float[batch, 5, 6, 7] x, " + rest, "", node + "> (x, rois, n)"), 16),
-              HasSubstr("RoiAlign picks samples of x [batch,5,6,7] by their numbers in the mini-batch"));
+              HasSubstr("RoiAlign selects samples of x [batch,5,6,7] by their indices in the mini-batch"));
   EXPECT_THAT(refusal(model("float[2, 5, 6, 7] x, " + rest, "", node + ", mode = \"max\"> (x, rois, n)"), 16),
               HasSubstr("RoiAlign of mode 'max' needs a sampling_ratio"));
 }

@@ -263,7 +263,7 @@ TEST(EyeLike, IsOfSizesAlone) {
                          9),
               ElementsAre(0, 1, 0, 0, 0, 1));
   EXPECT_THAT(refusal("agraph (float[batch, 3] x) => (float[batch, 3] y) { y = EyeLike (x) }", 9),
-              HasSubstr("EyeLike of [batch,3] would number its samples"));
+              HasSubstr("EyeLike of [batch,3] depends on the numbers of its samples"));
 }
 
 TEST(OneHot, HasADepthThatIsKnown) {

@@ -114,7 +114,7 @@ constexpr Refused kRefused[] = {
     {"ListFromInside",
      "def forward(self, x, y):\n  parts = [x]\n  if bool(y > 0):\n    parts.append(x * 2)\n  return torch.cat(parts, "
      "1)\n",
-     "a list that stands outside"},
+     "modifies a list from outside"},
     {"OtherNumbersAsSizes",
      "def forward(self, x, y):\n  n = 1\n  if bool(y > 0):\n    n = 2\n  return x.repeat(1, n)\n",
      "expected integers that follow from sizes"},

@@ -187,7 +187,7 @@ TEST_F(Exported, OtherLayoutsAreNamed) {
   other = records;
   other["data/weights/weight_0"].resize(8);
   expect_says(changed(other).diagnostic().str(), "needs");
-  expect_says(said([](Json& program) { program["schema_version"]["major"] = 9; }), "8 is read");
+  expect_says(said([](Json& program) { program["schema_version"]["major"] = 9; }), "expected 8");
 }
 
 TEST_F(Exported, BrokenNodesAreNamed) {

@@ -34,7 +34,7 @@ TEST(Bags, OfLengthsThatAreDataAreRefused) {
   for (const char* const offsets :
        {"z[:, 0]", "torch.arange(0, z.numel() - 4, 4)", "torch.arange(1, z.numel(), 4)", "torch.arange(z.size(0))"}) {
     SavedModule module("def forward(self, x, y, z):\n  return torch.embedding_bag(" + table + offsets + ")[0]\n");
-    EXPECT_THAT(difference(module, inputs()), testing::HasSubstr("bags of one length make up all of the [4*batch]"))
+    EXPECT_THAT(difference(module, inputs()), testing::HasSubstr("bags of one length that cover all [4*batch]"))
         << offsets;
   }
 }

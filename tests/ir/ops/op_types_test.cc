@@ -345,7 +345,7 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"range", {}, {{"limit", HUGE_VAL}}}, "has inf elements"},
       {{"range", {}, {{"limit", std::nan("")}}}, "has nan elements"},
       {{"range", {}, {{"limit", Dim(INT64_MAX)}, {"start", Dim(INT64_MIN)}}}, "elements"},
-      {{"range", {}, {{"limit", Dim::symbol("batch")}, {"start", 0.5}}}, "a size that is not known"},
+      {{"range", {}, {{"limit", Dim::symbol("batch")}, {"start", 0.5}}}, "a symbolic bound needs integers"},
       {{"matmul", {f("batch,3"), f("4,5")}}, "inner sizes 3 and 4 differ"},
       {{"linear", {f("batch,3"), f("5,4")}}, "3 features against 4"},
       {{"linear", {f("batch,4"), f("5,4"), f("4")}}, "bias [4] does not fit 5"},

@@ -153,7 +153,7 @@ TEST(Trainify, PatternsThatFindNothingAreRefusedWithNearNames) {
   EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.batch_norms = {"secnd/*"}}),
               AllOf(HasSubstr("--train-batch-norm=secnd/*: matches none of the model's 2"),
                     HasSubstr("similar names: 'second/norm'")));
-  EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.batch_norms = {"relu"}}), HasSubstr("names none"))
+  EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.batch_norms = {"relu"}}), HasSubstr("matches none"))
       << "it names another task";
   EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.dropout = {{"rely", 0.5}}}),
               AllOf(HasSubstr("--dropout rely=0.5: matches no module, node or value"), HasSubstr("'relu'")));
@@ -168,11 +168,12 @@ TEST(Trainify, StatisticsThatOthersReadAreRefused) {
           "#3 %w: f32[*] = core.add(%z, %z)\n#4 %m: f32[*] = core.exp(%a.running_mean) at \"f\" node \"exp\"\n" + kEnds,
       {.batch_norm = true});
   EXPECT_EQ(read.where.node, "first/norm");
-  EXPECT_THAT(read.message, HasSubstr("running mean %a.running_mean others read"));
+  EXPECT_THAT(read.message, HasSubstr("running mean %a.running_mean has other readers"));
   EXPECT_THAT(read.notes, Contains(Field(&Note::message, HasSubstr("task #4 core.exp (node 'exp')"))));
   std::string twice = kNorms;
   twice.replace(twice.find("%b.running_var"), 14, "%a.running_var");
-  EXPECT_THAT(message(kLeaves + twice + kEnds, {.batch_norm = true}), HasSubstr("%a.running_var others read"));
+  EXPECT_THAT(message(kLeaves + twice + kEnds, {.batch_norm = true}),
+              HasSubstr("running variance %a.running_var has other readers"));
   EXPECT_THAT(message(kLeaves + kNorms + "inputs [%x]\noutputs [%z, %b.running_var]\n", {.batch_norm = true}),
               HasSubstr("%b.running_var is an output"));
   const std::string computed =

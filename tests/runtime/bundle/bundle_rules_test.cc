@@ -89,7 +89,7 @@ TEST_F(Bundles, OfRowsThatWereNotLoweredAreRefused) {
   plan_.schedule.lowered = false;
   const auto written = codegen::write_bundle(plan_, {}, folder_ + "/other.rannc");
   ASSERT_FALSE(written.ok());
-  EXPECT_THAT(written.diagnostic().str(), HasSubstr("lower it first"));
+  EXPECT_THAT(written.diagnostic().str(), HasSubstr("not lowered"));
 }
 
 TEST_F(Bundles, AreTheSameBytesEachTime) {

@@ -245,7 +245,7 @@ TEST(SyncBatchNorm, ReplicasInDifferentNormalisationsAreAnError) {
       continue;
     }
     EXPECT_THROW(norms.moments(index, {numbers, numbers, 4}), std::runtime_error);
-    EXPECT_THAT(norms.failure().value().message, ::testing::HasSubstr("this one in number 2"));
+    EXPECT_THAT(norms.failure().value().message, ::testing::HasSubstr("this one number 2"));
     norms.begin_pass(&others);
     EXPECT_FALSE(norms.failure());
     EXPECT_THROW(norms.sum(index, numbers), std::runtime_error);

@@ -225,10 +225,8 @@ TEST(SampleIndependence, TheCompilerSaysWhatWasNotTried) {
   };
   for (const char* const loss : {"", "mse(output=y,labels=t)"}) {
     EXPECT_EQ(open(" = hex \"0000803f\"", loss), "");
-    EXPECT_EQ(
-        open("", loss),
-        "that samples computed together are those computed one by one was not tried with numbers: the weights of %w "
-        "are absent\n")
+    EXPECT_EQ(open("", loss),
+              "batched and per-sample execution were not compared numerically: the weights of %w are absent\n")
         << "once, with a loss too";
   }
 }
