@@ -8,6 +8,21 @@
 
 namespace rannc::passes {
 
+// Defined in the file of each kind; the table below is their only caller.
+namespace fusion {
+std::vector<ir::Rewrite> views();
+std::vector<ir::Rewrite> selects();
+std::vector<ir::Rewrite> linear();
+std::vector<ir::Rewrite> convolution();
+std::vector<ir::Rewrite> softmax();
+std::vector<ir::Rewrite> cross_entropy();
+std::vector<ir::Rewrite> gelu();
+std::vector<ir::Rewrite> silu();
+std::vector<ir::Rewrite> attention();
+std::vector<ir::Rewrite> permutes();
+std::vector<ir::Rewrite> powers();
+}  // namespace fusion
+
 std::string pass_name(const Fusion& fusion) { return fmt::format("fuse-{}", fusion.name); }
 
 std::span<const Fusion> fusions() {

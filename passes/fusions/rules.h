@@ -1,4 +1,4 @@
-/// Declares the fusion rules, one file per kind, and their shared helpers.
+/// Helpers that fusion rules share. `fuse.cc` lists the rules, one file per kind.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,9 @@
 
 namespace rannc::passes::fusion {
 
-std::vector<ir::Rewrite> views();
-std::vector<ir::Rewrite> selects();
-std::vector<ir::Rewrite> linear();
-std::vector<ir::Rewrite> convolution();
+/// Rules of norms, which snap-constants matches as well.
 std::vector<ir::Rewrite> layer_norm();
 std::vector<ir::Rewrite> rms_norm();
-std::vector<ir::Rewrite> softmax();
-std::vector<ir::Rewrite> cross_entropy();
-std::vector<ir::Rewrite> gelu();
-std::vector<ir::Rewrite> silu();
-std::vector<ir::Rewrite> attention();
-std::vector<ir::Rewrite> permutes();
-std::vector<ir::Rewrite> powers();
-
-// --- shared helpers
 
 /// Removes permutations that keep the order, and merges permutations of permutations.
 std::vector<ir::Rewrite> permutations();

@@ -46,7 +46,7 @@ TEST(ScheduleFamily, NamesAreDistinctAndDescribed) {
     EXPECT_NE(family.by_rank == nullptr, family.by_device == nullptr) << family.name;
   }
   EXPECT_EQ(find_schedule("1f2b"), nullptr);
-  EXPECT_THAT(schedules_of_auto(), testing::ElementsAre("1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2"));
+  EXPECT_THAT(schedules_of_auto(), testing::IsSupersetOf({"1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2"}));
 }
 
 TEST(ScheduleFamily, SplitsTheBackwardPassWhereTheRowsDo) {
