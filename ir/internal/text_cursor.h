@@ -79,7 +79,6 @@ class TextCursor {
   void skip_blanks();
   std::string_view rest() const { return line_.substr(at_); }
   Result<Attribute> list_attribute();
-  Result<std::vector<uint32_t>> index_range(std::string_view sigil, uint64_t limit, std::string_view what);
 
   std::string_view line_;
   size_t at_ = 0;

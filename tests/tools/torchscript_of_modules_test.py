@@ -199,7 +199,7 @@ class Modules(programs.ProgramTest):
         text = WITHOUT_GRADIENTS.replace("        y = ended", "        y = x * self.w\n        with torch.no_grad():\n            y.mul_(2)\n        y = y + ended")
         folder = made_folder(self, "without_gradients", text, "--torchscript", "script")
         for model in ("model.pt", "model.pt2"):
-            self.refuse(1, [f"{model}", "writes without gradients into a tensor that has one"], "rannc-check", folder, "--model", model)
+            self.refuse(1, [f"{model}", "writes without gradients into a tensor that has a gradient"], "rannc-check", folder, "--model", model)
 
 
 class Libraries(programs.ProgramTest):

@@ -31,7 +31,6 @@ class StagePrices {
   const RangeCosts& ranges() const { return *ranges_; }
   uint64_t micro_batches() const { return micro_batches_; }
   InFlight discipline() const { return discipline_; }
-  RecomputeRule recompute_rule() const { return recompute_; }
   /// Shares in order of descending samples and ascending replicas. Replicas without samples are not included.
   const std::vector<Share>& shares() const { return shares_; }
   /// Index of the share for `replicas` devices, or `shares().size()` if some would have no sample.

@@ -56,7 +56,6 @@ class Node : public TaskWriter {
   ValueId optional(size_t index) const;  ///< invalid if absent
   /// An operand that is a list. Null if it is a tensor or absent.
   const List* list(size_t index) const;
-  bool has_lists() const { return !lists_.empty(); }
 
   // --- facts that ONNX cannot express but the metadata of a node may contain
   /// The call of the exported program that the node was created from.
@@ -98,7 +97,6 @@ class Node : public TaskWriter {
   const std::map<size_t, List>& output_lists() const { return output_lists_; }
   /// Whether the first output was created by `constant`.
   bool is_literal() const { return literal_; }
-  const std::string& output_name(size_t output) const { return names_[output]; }
 
   // --- building
   /// Adds a task with one output, which becomes the node's first.
@@ -141,8 +139,6 @@ class Node : public TaskWriter {
   /// Sets a remark for users. Nodes with the same remark are counted.
   void remark(std::string_view text) { remark_ = text; }
   const std::string& remark() const { return remark_; }
-  /// A number that is unique among the nodes of the graph.
-  int64_t ordinal() const { return graph().task_count(); }
 
  private:
   void bind(size_t output, ValueId value);
