@@ -121,6 +121,29 @@ class Frozen(programs.ProgramTest):
             self.refuse(1, ["'neck.*'"], *self.flags("--emit=plan", flag, "neck.*"))
 
 
+LOSS = """rannc.graph 1
+graph "loss"
+batch batch
+input %coarse: f32[batch,3] samples 0
+input %c: f32[batch,3] samples 0
+inputs [%coarse, %c]
+#0 %d: f32[batch,3] samples 0 = core.sub(%coarse, %c)
+#1 %q: f32[batch,3] samples 0 = core.mul(%d, %d)
+#2 %l: f32[] = core.mean(%q) {keepdim = false}
+outputs [%l]
+"""
+
+
+class LossAsText(programs.ProgramTest):
+    def test_it_is_the_loss_that_the_text_says(self):
+        loss = self.scratch / "loss.rir"
+        loss.write_text(LOSS)
+        graph = self.succeed("rannc-compile", programs.SOURCE / "tests" / "data" / "small_regression" / "model.onnx", "--loss-graph", loss,
+                             "--emit", "graph").stdout
+        self.assertIn("core.mse_sum(%coarse, %labels/c)", graph)
+        self.assertIn("per elements %labels/c", graph)
+
+
 class Labels(programs.ProgramTest):
     """A loss inside the graph over int32 labels, of which none is ignored."""
 
