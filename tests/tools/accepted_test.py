@@ -121,7 +121,7 @@ class Frozen(programs.ProgramTest):
             self.refuse(1, ["'neck.*'"], *self.flags("--emit=plan", flag, "neck.*"))
 
 
-LOSS = """rannc.graph 1
+LOSS_TEXT = """rannc.graph 1
 graph "loss"
 batch batch
 input %coarse: f32[batch,3] samples 0
@@ -137,7 +137,7 @@ outputs [%l]
 class LossAsText(programs.ProgramTest):
     def test_it_is_the_loss_that_the_text_says(self):
         loss = self.scratch / "loss.rir"
-        loss.write_text(LOSS)
+        loss.write_text(LOSS_TEXT)
         graph = self.succeed("rannc-compile", programs.SOURCE / "tests" / "data" / "small_regression" / "model.onnx", "--loss-graph", loss,
                              "--emit", "graph").stdout
         self.assertIn("core.mse_sum(%coarse, %labels/c)", graph)

@@ -50,7 +50,8 @@ TEST(PlanTrials, GiveWhatTheJudgeGives) {
       StagePlan judged = plan;
       const auto expected = testing::judge(problem, judged);
       ASSERT_EQ(trials.judged(plan), expected.has_value());
-      if (expected) EXPECT_EQ(plan, judged);
+      if (!expected) continue;
+      EXPECT_EQ(plan, judged);
     }
   }
 }
@@ -150,7 +151,7 @@ TEST(LocalSearch, EndsAtAPlanThatNoMoveImproves) {
       const StagePlan once = plan;
       search.ascend(plan);
       EXPECT_EQ(plan, once);
-      if (contest.best()) EXPECT_LE(contest.least(), plan.objective * (1 + 1e-9));
+      EXPECT_TRUE(!contest.best() || contest.least() <= plan.objective * (1 + 1e-9));
     }
   }
   EXPECT_GT(improved, 5);
