@@ -3,16 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
 #include <sstream>
 
 #include "partition/schedule/family.h"
-#include "partition/stages/judge/judge.h"
 #include "partition/stages/registry.h"
 #include "tools/common/machine.h"
 #include "tools/common/units.h"
@@ -21,13 +17,24 @@ namespace rannc::tools {
 
 namespace {
 
-/// Whether `pin` has the form NAME=STAGE.
-bool is_pin(const std::string& pin) {
-  const size_t at = pin.rfind('=');
-  uint32_t stage = 0;
-  if (at == std::string::npos || at == 0 || at + 1 == pin.size()) return false;
-  const auto [end, failed] = std::from_chars(pin.data() + at + 1, pin.data() + pin.size(), stage);
-  return failed == std::errc() && end == pin.data() + pin.size();
+Result<TaskPin> parse_pin(const std::string& text) {
+  TaskPin pin{{}, 0, "--pin " + text};
+  const Diagnostic wrong = error(pin.source + ": expected TASK=STAGE, with stages counted from 0");
+  const size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0) return wrong;
+  const char* const last = text.data() + text.size();
+  const auto [end, failed] = std::from_chars(text.data() + at + 1, last, pin.stage);
+  if (failed != std::errc() || end != last) return wrong;
+  pin.task = text.substr(0, at);
+  return pin;
+}
+
+Result<TasksTogether> parse_together(const std::string& text) {
+  const std::string source = "--together " + text;
+  const size_t comma = text.find(',');
+  if (comma == std::string::npos || comma == 0 || comma + 1 == text.size())
+    return error(source + ": expected TASK,TASK");
+  return TasksTogether{text.substr(0, comma), text.substr(comma + 1), source};
 }
 
 Result<void> check_schedules(const PlanFlags& flags) {
@@ -72,15 +79,8 @@ Result<void> check_stages(PlanFlags& flags) {
     return error(fmt::format("{} stages exceed --max-stages {}", *flags.stages, *flags.max_stages));
   }
   if (!flags.pins.empty() && !flags.stages) return error("--pin needs --stages");
-  for (const std::string& pin : flags.pins) {
-    if (!is_pin(pin)) return error(fmt::format("--pin {}: expected TASK=STAGE, with stages counted from 0", pin));
-  }
-  for (const std::string& pair : flags.together) {
-    const size_t comma = pair.find(',');
-    if (comma == std::string::npos || comma == 0 || comma + 1 == pair.size()) {
-      return error(fmt::format("--together {}: expected TASK,TASK", pair));
-    }
-  }
+  for (const std::string& pin : flags.pins) RANNC_TRY(parse_pin(pin));
+  for (const std::string& pair : flags.together) RANNC_TRY(parse_together(pair));
   return {};
 }
 
@@ -230,17 +230,16 @@ Result<void> add_schedules(const PlanFlags& flags, partition::PlanOptions& optio
   return {};
 }
 
-void add_named_tasks(const PlanFlags& flags, PlanRequest& request) {
-  for (const std::string& pin : flags.pins) {
-    const size_t at = pin.rfind('=');
-    uint32_t stage = 0;
-    std::from_chars(pin.data() + at + 1, pin.data() + pin.size(), stage);
-    request.pins.push_back({pin.substr(0, at), stage, "--pin " + pin});
+Result<void> add_named_tasks(const PlanFlags& flags, PlanRequest& request) {
+  for (const std::string& text : flags.pins) {
+    RANNC_ASSIGN(TaskPin pin, parse_pin(text));
+    request.pins.push_back(std::move(pin));
   }
-  for (const std::string& pair : flags.together) {
-    const size_t comma = pair.find(',');
-    request.together.push_back({pair.substr(0, comma), pair.substr(comma + 1), "--together " + pair});
+  for (const std::string& text : flags.together) {
+    RANNC_ASSIGN(TasksTogether pair, parse_together(text));
+    request.together.push_back(std::move(pair));
   }
+  return {};
 }
 
 }  // namespace
@@ -263,7 +262,7 @@ Result<PlanRequest> plan_request(const PlanFlags& flags) {
   options.optimizer = {flags.optimizer, flags.momentum};
   options.optimizer_states = options.optimizer.states();
   RANNC_TRY(add_schedules(flags, options));
-  add_named_tasks(flags, request);
+  RANNC_TRY(add_named_tasks(flags, request));
   return request;
 }
 

@@ -60,6 +60,7 @@ std::string name_of(uint32_t atom, const std::vector<AtomName>& names) {
 
 Result<void> add_pin(const PlanRequest& request, const TaskPin& pin, const std::vector<AtomName>& names,
                      std::map<uint32_t, uint32_t>& stage_of) {
+  RANNC_CHECK(request.options.constraints.stages) << pin.source << " without a number of stages";
   const uint32_t stages = *request.options.constraints.stages;
   if (pin.stage >= stages)
     return error(

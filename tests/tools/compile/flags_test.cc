@@ -43,6 +43,24 @@ TEST(PlanFlags, BecomeARequest) {
   EXPECT_EQ(request->together[0].second, "y");
 }
 
+TEST(PlanFlags, NamedTasksAreChecked) {
+  const auto refuse = [](const std::string& message, auto&& set) {
+    PlanFlags flags;
+    flags.stages = 2;
+    set(flags);
+    for (const Diagnostic& found : {check_plan_flags(flags).diagnostic(), plan_request(flags).diagnostic()})
+      EXPECT_EQ(found.message, message);
+  };
+  for (const char* pin : {"a", "a=", "=1", "a=-1", "a=1x", "a=99999999999"}) {
+    refuse("--pin " + std::string(pin) + ": expected TASK=STAGE, with stages counted from 0",
+           [&](PlanFlags& flags) { flags.pins = {pin}; });
+  }
+  for (const char* pair : {"a", "a,", ",b"}) {
+    refuse("--together " + std::string(pair) + ": expected TASK,TASK",
+           [&](PlanFlags& flags) { flags.together = {pair}; });
+  }
+}
+
 TEST(PlanFlags, SeveralSchedulesAreCandidates) {
   PlanFlags flags;
   flags.schedules = {"gpipe", "1f1b"};
