@@ -82,8 +82,7 @@ class AutogradProgram final : public Program {
       tensors_.constants.push_back(std::move(tensor));
     }
     sums_.create();
-    std::vector<size_t> tables;
-    RANNC_TRY(code_.prepare(tables));
+    RANNC_ASSIGN(const std::vector<size_t> tables, code_.prepare());
     for (const size_t table : tables) sums_.accept_rows(table);
     begin_step({});
     return {};

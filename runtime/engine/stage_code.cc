@@ -53,16 +53,16 @@ Result<void> StageCode::check() const {
   return {};
 }
 
-Result<void> StageCode::prepare(std::vector<size_t>& tables) {
+Result<std::vector<size_t>> StageCode::prepare() {
   const auto graph = module_.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
-  tables = use_row_gradients(*graph);
+  std::vector<size_t> tables = use_row_gradients(*graph);
   if (signature_.sums_within_passes()) {
     const Result<void> taken = norms_.take_over(*graph, signature_.synchronised);
     if (!taken.ok()) return error({.file = path_}, taken.diagnostic().message, "B8");
   }
   code_ = torch::jit::Code(graph, "forward");
-  return {};
+  return tables;
 }
 
 std::vector<size_t> StageCode::use_row_gradients(torch::jit::Graph& graph) const {

@@ -9,27 +9,22 @@ bool PlanTrials::estimates(const StagePlan& plan) const {
 }
 
 bool PlanTrials::take(StagePlan& plan, JudgedPlan judged) {
+  settle();
   if (!judged) return false;
   plan = *std::move(judged);
   return true;
 }
 
 bool PlanTrials::measured(StagePlan& plan, double beat) {
-  if (!estimates(plan)) return judged(plan, beat);
-  const bool fits = take(plan, judge_.estimate(plan, beat));
-  settle();
-  return fits;
+  return estimates(plan) ? take(plan, judge_.estimate(plan, beat)) : judged(plan, beat);
 }
 
 bool PlanTrials::by_stage(StagePlan& plan, double beat) {
-  const bool fits = take(plan, judge_.judge(plan, rules_.by_device ? kInfinity : beat));
-  settle();
-  return fits;
+  return take(plan, judge_.judge(plan, rules_.by_device ? kInfinity : beat));
 }
 
 bool PlanTrials::first_look(StagePlan& plan) {
   JudgedPlan judged = judge_.judge(plan);
-  settle();
   if (!judged) last_refusal_ = judged.why();
   return take(plan, std::move(judged));
 }

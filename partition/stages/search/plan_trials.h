@@ -60,7 +60,8 @@ class PlanTrials {
  private:
   static constexpr uint64_t kLong = 192;  ///< micro-batches from which plans are estimated first
 
-  static bool take(StagePlan& plan, JudgedPlan judged);
+  /// Settles the budget and replaces the plan, unless it was refused.
+  bool take(StagePlan& plan, JudgedPlan judged);
   /// Deducts from the budget what has been simulated since the last call.
   void settle();
 

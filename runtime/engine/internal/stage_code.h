@@ -27,11 +27,11 @@ class StageCode {
 
   /// Checks that the program's arguments and results match the signature. [B8]
   Result<void> check() const;
-  /// Compiles the program. Look-ups in large tables return sparse gradients of the rows that were read: a micro-batch
-  /// reads few rows, and zero-filling and adding a gradient of the table's size would take longer than the layer. Rows
-  /// are summed before they are added, so that the sums are bit-identical to those of dense gradients. `tables`: the
-  /// leaves of such tables.
-  Result<void> prepare(std::vector<size_t>& tables);
+  /// Compiles the program. Returns the leaves of large tables, whose look-ups have sparse gradients of the rows that
+  /// were read: a micro-batch reads few rows, and zero-filling and adding a gradient of the table's size would take
+  /// longer than the layer. Rows are summed before they are added, so that the sums are bit-identical to those of dense
+  /// gradients.
+  Result<std::vector<size_t>> prepare();
 
   /// Runs the program. Throws LibTorch's exceptions; the message of one names the failing task.
   Result<std::vector<at::Tensor>> call(const At& at, const std::vector<at::Tensor>& inputs,
