@@ -26,7 +26,9 @@ bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Frequency>&
 }
 
 /// Returns the first term of a sum in the sum's type. Tensors may be doubles regardless of the graph.
-at::Tensor first_term(const at::Tensor& part) { return part.to(runtime::sum_type(part.scalar_type())); }
+at::Tensor first_term(const at::Tensor& part) {
+  return (part.is_sparse() ? part.to_dense() : part).to(runtime::sum_type(part.scalar_type()));
+}
 
 /// Per value: whether it exists per micro-batch before the first gradient task and is read by one. Random inputs are
 /// regenerated instead.

@@ -32,6 +32,7 @@ class GradientCall {
   const OpInfo& op() const { return graph_.op(task_); }
   OpAttributes attributes() const { return {graph_.op(task_), graph_.attributes(task_)}; }
   ValueId operand(size_t index) const;  ///< invalid if absent
+  bool is_parameter(size_t index) const { return graph_.kind(graph_.inputs(task_)[index]) == ValueKind::kParameter; }
   size_t operand_count() const { return graph_.inputs(task_).size(); }
   /// Auxiliary results exist if the operator's entry sets `gradient_takes_auxiliary`.
   ValueId result(size_t index = 0) const { return graph_.outputs(task_)[index]; }

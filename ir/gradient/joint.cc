@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/internal/text_graph.h"
+#include "ir/internal/text_joint.h"
 #include "ir/internal/text_writer.h"
 #include "ir/verify.h"
 
@@ -32,8 +32,19 @@ std::vector<ValueId> Joint::copies_of(const Graph& planning) const {
   return copies;
 }
 
-std::string print(const Joint& joint) {
-  std::string text = "rannc.joint 1\n";
+namespace {
+
+void append_border(std::string& text, const Graph& graph, std::string_view word, const Joint::BorderGradient& border) {
+  text += word;
+  append_name(text, '%', graph.value(border.gradient).name);
+  text += " of ";
+  append_name(text, '%', graph.value(border.value).name);
+  text += '\n';
+}
+
+}  // namespace
+
+void append_joint(std::string& text, const Joint& joint) {
   append_graph(text, joint.graph);
   const auto name = [&](ValueId value) { append_name(text, '%', joint.graph.value(value).name); };
   for (uint32_t i = joint.forward_count(); i < joint.origins.size(); ++i) {
@@ -46,6 +57,8 @@ std::string print(const Joint& joint) {
     name(joint.seeds[term]);
     fmt::format_to(std::back_inserter(text), " of {}\n", term);
   }
+  for (const auto& output : joint.outputs) append_border(text, joint.graph, "output_gradient ", output);
+  for (const auto& input : joint.inputs) append_border(text, joint.graph, "input_gradient ", input);
   for (const Joint::ParameterGradient& part : joint.gradients) {
     text += "part ";
     name(part.gradient);
@@ -53,105 +66,134 @@ std::string print(const Joint& joint) {
     name(part.parameter);
     fmt::format_to(std::back_inserter(text), " in #{}\n", part.reader.index());
   }
+}
+
+std::string print(const Joint& joint) {
+  std::string text = "rannc.joint 1\n";
+  append_joint(text, joint);
   return text;
 }
 
-namespace {
+Result<bool> JointReader::read(TextCursor& line) {
+  RANNC_ASSIGN(const bool known, graph_.read(line));
+  if (known) return true;
+  for (const auto& [word, statement] : kStatements) {
+    if (!line.accept_word(word)) continue;
+    RANNC_TRY((this->*statement)(line));
+    return true;
+  }
+  return false;
+}
 
-class JointReader {
- public:
-  explicit JointReader(const std::string& file) : file_(file), graph_(file) {}
-
-  Result<void> read(TextCursor& line) {
-    RANNC_ASSIGN(const bool known, graph_.read(line));
-    if (known) return {};
-    if (line.accept_word("gradient")) return origin(line);
-    if (line.accept_word("seed")) return seed(line);
-    if (line.accept_word("part")) return part(line);
-    return line.expected("a statement of a graph, or one of gradient seed part");
-  }
-
-  Result<Joint> finish() && {
-    RANNC_TRY(graph_.check_end(file_));
-    joint_.graph = std::move(graph_).take();
-    const size_t tasks = joint_.graph.task_count();
-    if (joint_.origins.size() > tasks) return error({}, "there are more gradient tasks than tasks", "J2");
-    std::vector<Joint::Origin> all;
-    for (uint32_t i = 0; i < tasks - joint_.origins.size(); ++i) all.push_back({TaskId(i), Phase::kForward});
-    all.insert(all.end(), joint_.origins.begin(), joint_.origins.end());
-    joint_.origins = std::move(all);
-    joint_.seeds.resize(joint_.graph.losses().size());
-    for (const auto& [term, value] : seeds_) {
-      if (term >= joint_.seeds.size())
-        return error({}, fmt::format("a seed of term {}, which is not there", term), "J3");
-      joint_.seeds[term] = value;
-    }
-    RANNC_TRY(as_result(verify(joint_.graph)));
-    return std::move(joint_);
-  }
-
- private:
-  Result<ValueId> value(TextCursor& line) {
-    const size_t begin = line.column();
-    RANNC_ASSIGN(const std::string name, line.name('%', "a value"));
-    const ValueId found = graph_.graph().find(name);
-    if (found.valid()) return found;
-    return line.fault(begin, fmt::format("the graph has no value %{}", name));
-  }
-  Result<TaskId> task(TextCursor& line) {
-    RANNC_ASSIGN(const uint32_t index, line.index("#", graph_.graph().task_count(), "a task"));
-    return TaskId(index);
-  }
-
-  Result<void> origin(TextCursor& line) {
-    const size_t begin = line.column();
-    RANNC_ASSIGN(const TaskId gradient, task(line));
-    const bool next = first_ == 0 || gradient.index() == first_ + joint_.origins.size();
-    if (!next) return line.fault(begin, "gradient tasks must be in order", "J2");
-    if (first_ == 0) first_ = gradient.index();
-    RANNC_TRY(line.expect("of"));
-    RANNC_ASSIGN(const TaskId of, task(line));
-    RANNC_TRY(line.expect("phase"));
-    const bool input = line.accept_word("I");
-    if (!input && !line.accept_word("W")) return line.expected("a phase, I or W");
-    joint_.origins.push_back({of, input ? Phase::kInput : Phase::kWeight});
-    return line.expect_end();
-  }
-  Result<void> seed(TextCursor& line) {
-    RANNC_ASSIGN(const ValueId seed, value(line));
-    RANNC_TRY(line.expect("of"));
-    RANNC_ASSIGN(const uint64_t term, line.unsigned_integer("a loss term", UINT32_MAX));
-    seeds_.emplace_back(term, seed);
-    return line.expect_end();
-  }
-  Result<void> part(TextCursor& line) {
-    Joint::ParameterGradient part;
-    RANNC_ASSIGN(part.gradient, value(line));
-    RANNC_TRY(line.expect("of"));
-    RANNC_ASSIGN(part.parameter, value(line));
-    RANNC_TRY(line.expect("in"));
-    RANNC_ASSIGN(part.reader, task(line));
-    joint_.gradients.push_back(part);
-    return line.expect_end();
-  }
-
-  const std::string& file_;
-  GraphReader graph_;
-  Joint joint_;  // origins of gradient tasks alone until the end
-  uint32_t first_ = 0;
-  std::vector<std::pair<uint64_t, ValueId>> seeds_;
+const std::pair<std::string_view, JointReader::Statement> JointReader::kStatements[5] = {
+    {"gradient", &JointReader::origin},
+    {"seed", &JointReader::seed},
+    {"output_gradient", &JointReader::output_gradient},
+    {"input_gradient", &JointReader::input_gradient},
+    {"part", &JointReader::part},
 };
 
-}  // namespace
+Result<Joint> JointReader::finish() && {
+  RANNC_TRY(graph_.check_end(file_));
+  joint_.graph = std::move(graph_).take();
+  const size_t tasks = joint_.graph.task_count();
+  if (joint_.origins.size() > tasks) return error({}, "there are more gradient tasks than tasks", "J2");
+  std::vector<Joint::Origin> all;
+  for (uint32_t i = 0; i < tasks - joint_.origins.size(); ++i) all.push_back({TaskId(i), Phase::kForward});
+  all.insert(all.end(), joint_.origins.begin(), joint_.origins.end());
+  joint_.origins = std::move(all);
+  joint_.seeds.resize(joint_.graph.losses().size());
+  for (const auto& [term, value] : seeds_) {
+    if (term >= joint_.seeds.size())
+      return error({}, fmt::format("a seed of term {}, which is not there", term), "J3");
+    joint_.seeds[term] = value;
+  }
+  RANNC_TRY(as_result(verify(joint_.graph)));
+  return std::move(joint_);
+}
+
+Result<ValueId> JointReader::value(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const std::string name, line.name('%', "a value"));
+  const ValueId found = graph_.graph().find(name);
+  if (found.valid()) return found;
+  return line.fault(begin, fmt::format("the graph has no value %{}", name));
+}
+
+Result<TaskId> JointReader::task(TextCursor& line) {
+  RANNC_ASSIGN(const uint32_t index, line.index("#", graph_.graph().task_count(), "a task"));
+  return TaskId(index);
+}
+
+Result<void> JointReader::origin(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const TaskId gradient, task(line));
+  const bool next = first_ == 0 || gradient.index() == first_ + joint_.origins.size();
+  if (!next) return line.fault(begin, "gradient tasks must be in order", "J2");
+  if (first_ == 0) first_ = gradient.index();
+  RANNC_TRY(line.expect("of"));
+  RANNC_ASSIGN(const TaskId of, task(line));
+  RANNC_TRY(line.expect("phase"));
+  const bool input = line.accept_word("I");
+  if (!input && !line.accept_word("W")) return line.expected("a phase, I or W");
+  joint_.origins.push_back({of, input ? Phase::kInput : Phase::kWeight});
+  return line.expect_end();
+}
+
+Result<void> JointReader::seed(TextCursor& line) {
+  RANNC_ASSIGN(const ValueId seed, value(line));
+  RANNC_TRY(line.expect("of"));
+  RANNC_ASSIGN(const uint64_t term, line.unsigned_integer("a loss term", UINT32_MAX));
+  seeds_.emplace_back(term, seed);
+  return line.expect_end();
+}
+
+Result<Joint::BorderGradient> JointReader::border(TextCursor& line) {
+  Joint::BorderGradient found;
+  RANNC_ASSIGN(found.gradient, value(line));
+  RANNC_TRY(line.expect("of"));
+  RANNC_ASSIGN(found.value, value(line));
+  RANNC_TRY(line.expect_end());
+  return found;
+}
+
+Result<void> JointReader::output_gradient(TextCursor& line) {
+  RANNC_ASSIGN(const Joint::BorderGradient found, border(line));
+  joint_.outputs.push_back(found);
+  return {};
+}
+
+Result<void> JointReader::input_gradient(TextCursor& line) {
+  RANNC_ASSIGN(const Joint::BorderGradient found, border(line));
+  joint_.inputs.push_back(found);
+  return {};
+}
+
+Result<void> JointReader::part(TextCursor& line) {
+  Joint::ParameterGradient part;
+  RANNC_ASSIGN(part.gradient, value(line));
+  RANNC_TRY(line.expect("of"));
+  RANNC_ASSIGN(part.parameter, value(line));
+  RANNC_TRY(line.expect("in"));
+  RANNC_ASSIGN(part.reader, task(line));
+  joint_.gradients.push_back(part);
+  return line.expect_end();
+}
 
 Result<Joint> parse_joint(std::string_view text, const std::string& file) {
   JointReader reader(file);
-  RANNC_TRY(each_statement(text, file, "rannc.joint", [&](TextCursor& line) { return reader.read(line); }));
+  RANNC_TRY(each_statement(text, file, "rannc.joint", [&](TextCursor& line) -> Result<void> {
+    RANNC_ASSIGN(const bool known, reader.read(line));
+    if (known) return {};
+    return line.expected(
+        "a statement of a graph, or one of gradient seed output_gradient input_gradient part");
+  }));
   return std::move(reader).finish();
 }
 
 bool equal(const Joint& a, const Joint& b) {
-  return equal(a.graph, b.graph) && a.origins == b.origins && a.seeds == b.seeds && a.gradients == b.gradients;
+  return equal(a.graph, b.graph) && a.origins == b.origins && a.seeds == b.seeds &&
+         a.outputs == b.outputs && a.inputs == b.inputs && a.gradients == b.gradients;
 }
 
 }  // namespace rannc::ir

@@ -18,12 +18,14 @@ enum class Phase : uint8_t {
 /// The letter of a phase: `F`, `I`, `W`.
 std::string_view str(Phase phase);
 
-/// Result of differentiating a planning graph with losses. The planning graph itself stays forward-only.
+/// Result of differentiating a graph: a model with losses, or a pipeline stage between its neighbors. The graph itself
+/// stays forward-only.
 ///
-/// The first tasks are copies of the planning graph's tasks in order, some with additional auxiliary results. Copied
-/// values keep their names. Gradient tasks follow. A seed is an input: the gradient of the loss with respect to a
-/// term's numerator, weight / denominator. A parameter's gradient has one part per task that reads the parameter. Parts
-/// are sums over the samples of a micro-batch unless `core.total` has completed them.
+/// The first tasks are copies of the graph's tasks in order, some with additional auxiliary results. Copied values keep
+/// their names. Gradient tasks follow. A seed is an input: of a model, the gradient of the loss with respect to a
+/// term's numerator, weight / denominator; of a stage, the gradient of an output that other stages or a loss return. A
+/// parameter's gradient has one part per task that reads the parameter. Parts are sums over the samples of a
+/// micro-batch unless `core.total` has completed them.
 struct Joint {
   struct ParameterGradient {
     ValueId parameter;
@@ -37,9 +39,18 @@ struct Joint {
     bool operator==(const Origin&) const = default;
   };
 
+  /// A value at the border of a stage and its gradient.
+  struct BorderGradient {
+    ValueId value;
+    ValueId gradient;
+    bool operator==(const BorderGradient&) const = default;
+  };
+
   Graph graph;
   std::vector<Origin> origins;               ///< by task
   std::vector<ValueId> seeds;                ///< by loss term; invalid: it depends on no parameter
+  std::vector<BorderGradient> outputs;       ///< of a stage: outputs and their seeds, ascending by value
+  std::vector<BorderGradient> inputs;        ///< of a stage: inputs and the gradients to send back, ascending by value
   std::vector<ParameterGradient> gradients;  ///< by parameter, then by reader
 
   uint32_t forward_count() const;

@@ -2,9 +2,10 @@
 //   J1  the first tasks are copies of the planning graph's tasks: operators, attributes, operands, results; further
 //       results are auxiliary
 //   J2  every other task belongs to a task of the planning graph and has the phase I or W
-//   J3  a seed is an input with the type of its loss term; parts require at least one seed
+//   J3  a seed is an input with the type of its loss term or output; parts require at least one seed
 //   J4  a part has the type of its parameter and names a task that reads it; at most one part per reading
 //   J5  only tasks of phase W read results of phase W
+//   J6  the gradient of an input has its type; inputs and outputs are listed once, in order
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ class JointVerifier {
     if (!found_.empty() || !forward_tasks()) return std::move(found_);
     for (uint32_t i = forward_; i < graph_.task_count(); ++i) gradient_task(TaskId(i));
     seeds();
+    borders();
     parts();
     return std::move(found_);
   }
@@ -92,8 +94,30 @@ class JointVerifier {
       if (graph_.kind(seed) == ValueKind::kInput && type.dtype == of.dtype && type.shape == of.shape) continue;
       add({}, fmt::format("%{} is no seed of loss term {}", name(seed), term), "J3");
     }
+    for (const Joint::BorderGradient& output : joint_.outputs) {
+      if (graph_.kind(output.gradient) == ValueKind::kInput && same_size(output)) continue;
+      add({}, fmt::format("%{} is no seed of output %{}", name(output.gradient), name(output.value)), "J3");
+    }
     const bool any = std::any_of(joint_.seeds.begin(), joint_.seeds.end(), [](ValueId seed) { return seed.valid(); });
-    if (!any && !joint_.gradients.empty()) add({}, "gradients without a seed", "J3");
+    if (!any && joint_.outputs.empty() && !joint_.gradients.empty()) add({}, "gradients without a seed", "J3");
+  }
+
+  bool same_size(const Joint::BorderGradient& border) const {
+    const ValueType &type = graph_.type(border.gradient), &of = graph_.type(border.value);
+    return type.dtype == of.dtype && type.shape == of.shape;
+  }
+
+  void borders() {
+    for (const Joint::BorderGradient& input : joint_.inputs) {
+      if (graph_.kind(input.value) == ValueKind::kInput && same_size(input)) continue;
+      add({}, fmt::format("%{} is no gradient of input %{}", name(input.gradient), name(input.value)), "J6");
+    }
+    for (const auto* list : {&joint_.outputs, &joint_.inputs}) {
+      for (size_t i = 1; i < list->size(); ++i) {
+        if ((*list)[i - 1].value < (*list)[i].value) continue;
+        add({}, fmt::format("the gradient of %{} is listed twice or out of order", name((*list)[i].value)), "J6");
+      }
+    }
   }
 
   void parts() {

@@ -103,6 +103,9 @@ struct ValueType {
   std::optional<Shape> shape;
   BatchLayout batch;
   std::optional<Contents> contents;
+  /// The gradient of a table as the rows that were looked up, each once, sorted; all other rows are zero. Only parts of
+  /// parameter gradients have it.
+  bool rows = false;
   bool operator==(const ValueType&) const = default;
   size_t hash() const;
 };

@@ -288,6 +288,7 @@ Result<ValueType> TextCursor::type() {
     type.batch.mix = *mix;
     RANNC_TRY(expect(str(*mix)));
   }
+  type.rows = accept_word("rows");
   if (accept_word("contents")) {
     RANNC_ASSIGN(type.contents, dims());
   }

@@ -145,6 +145,7 @@ void append_type(std::string& to, const ValueType& type) {
     if (!(type.batch.outer == Dim(1))) to += " outer [" + type.batch.outer.str() + "]";
     if (!(type.batch.inner == Dim(1))) to += " inner [" + type.batch.inner.str() + "]";
   }
+  if (type.rows) to += " rows";
   if (type.contents) {
     to += " contents ";
     append_dims(to, *type.contents);

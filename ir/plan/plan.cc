@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/op/op.h"
+#include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
 
 namespace rannc::ir {
@@ -29,9 +30,10 @@ std::vector<StageId> stage_of_tasks(const Plan& plan) {
   return stage_of;
 }
 
-std::vector<bool> needs_gradient(const Graph& graph) {
+std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> sources) {
   std::vector<bool> needed(graph.value_count());
   for (const ValueId id : graph.values()) needed[id.index()] = graph.kind(id) == ValueKind::kParameter;
+  for (const ValueId id : sources) needed[id.index()] = true;
   for (const TaskId task : graph.tasks()) {
     bool upstream = false;
     for (const ValueId input : graph.inputs(task)) upstream = upstream || (input.valid() && needed[input.index()]);
@@ -289,11 +291,14 @@ Plan Plan::clone() const {
   Plan copy;
   static_cast<PlanBody&>(copy) = *this;
   copy.graph = graph.clone();
+  copy.functions = functions;
   return copy;
 }
 
 bool equal(const Plan& a, const Plan& b) {
-  return equal(a.graph, b.graph) && static_cast<const PlanBody&>(a) == static_cast<const PlanBody&>(b);
+  const auto same = [](const auto& f, const auto& g) { return f == g || equal(*f, *g); };
+  return equal(a.graph, b.graph) && static_cast<const PlanBody&>(a) == static_cast<const PlanBody&>(b) &&
+         std::equal(a.functions.begin(), a.functions.end(), b.functions.begin(), b.functions.end(), same);
 }
 
 }  // namespace rannc::ir

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -114,10 +116,14 @@ struct PlanBody {
   bool operator==(const PlanBody&) const = default;
 };
 
+struct StageFunctions;
+
 /// A plan with its graph. Movable; copied explicitly by `clone`.
 struct Plan : PlanBody {
   static constexpr uint32_t kVersion = 1;
   Graph graph;
+  /// By stage: its programs (`ir/plan/functions.h`). Empty until they are cut.
+  std::vector<std::shared_ptr<const StageFunctions>> functions;
   Plan clone() const;
 };
 
@@ -141,8 +147,8 @@ void derive_routes(Plan& plan);
 /// Stage of each task's atom; invalid for constant tasks, which may be in several stages.
 std::vector<StageId> stage_of_tasks(const Plan& plan);
 
-/// Whether the backward pass goes through each value: floats with a parameter upstream.
-std::vector<bool> needs_gradient(const Graph& graph);
+/// Whether the backward pass goes through each value: floats with a parameter, or one of `sources`, upstream.
+std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> sources = {});
 
 /// The view of a plan that schedules, simulator and executor use. Bytes per sample are rounded up. A stage's fixed
 /// bytes are the parameters, buffers and constants that its tasks read, each counted once, and `optimizer_states`

@@ -21,6 +21,7 @@
 //   P17  no task completes a sum over micro-batches: stages run once per micro-batch, on a part of its samples
 //   P18  if a task normalizes over the samples of all replicas of its stage, each replica has a sample of every
 //        micro-batch
+//   P19  functions, if they are cut, are those of every stage, in order
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,6 +31,8 @@
 #include "ir/op/op.h"
 #include "ir/plan/atoms.h"
 #include "ir/plan/fixed_samples.h"
+#include "ir/plan/functions.h"
+#include "ir/plan/stage_graph.h"
 #include "ir/schedule/verify_schedule.h"
 #include "ir/state/statistics.h"
 #include "ir/verify.h"
@@ -63,6 +66,7 @@ class PlanVerifier {
     finish_times();
     provenance();
     optimizer();
+    if (found_.empty()) functions();
     if (found_.empty()) schedule();
     return std::move(found_);
   }
@@ -399,6 +403,23 @@ class PlanVerifier {
     } else if (optimizer.states() != plan_.optimizer_states) {
       add("P14", {}, "optimizer {} keeps {} states, the plan counts {}", optimizer.name, optimizer.states(),
           plan_.optimizer_states);
+    }
+  }
+
+  void functions() {
+    if (plan_.functions.empty()) return;
+    if (plan_.functions.size() != plan_.stages.size())
+      return add("P19", {}, "{} stages have functions, of {}", plan_.functions.size(), plan_.stages.size());
+    for (size_t s = 0; s < plan_.stages.size() && found_.empty(); ++s) {
+      const StageFunctions& functions = *plan_.functions[s];
+      const StageGraph stage = stage_graph(plan_, StageId::from(s));
+      found_ = ir::verify(functions.joint, stage.graph);
+      if (!found_.empty()) return;
+      std::vector<ValueId> returned;
+      for (const Joint::BorderGradient& output : functions.joint.outputs) returned.push_back(output.value);
+      if (functions.joint.graph.inputs().size() != stage.graph.inputs().size() + returned.size())
+        add("P19", {}, "the functions of stage @s{} have other inputs than the stage", s);
+      found_ = ir::verify(functions, function_table(functions));
     }
   }
 

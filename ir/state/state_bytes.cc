@@ -18,7 +18,7 @@ using Bytes = std::vector<std::byte>;
 
 bool is_stored_state(ValueKind kind) { return kind == ValueKind::kParameter || kind == ValueKind::kBuffer; }
 
-int64_t product(const Sizes& sizes) {
+int64_t element_product(const Sizes& sizes) {
   int64_t all = 1;
   for (const int64_t size : sizes) all *= size;
   return all;
@@ -36,7 +36,7 @@ Sizes sizes_of(const ValueType& type) {
 template <class F>
 void each_run(const StatePart& part, const Sizes& stored, F&& f) {
   const size_t rank = stored.size();
-  if (product(part.extent) == 0) return;
+  if (element_product(part.extent) == 0) return;
   Sizes stride(rank, 1);
   for (size_t i = rank; i-- > 1;) stride[i - 1] = stride[i] * stored[i];
   int64_t at = 0;
@@ -80,7 +80,7 @@ bool cover(const Graph& graph, ValueId value, const std::vector<const StatePart*
   const auto sizes = sizes_of(graph.type(value));
   const StatePart all = whole(graph, value);
   if (std::any_of(parts.begin(), parts.end(), [&](const StatePart* part) { return lies_in(all, *part); })) return true;
-  std::vector<bool> found(static_cast<size_t>(product(sizes)));
+  std::vector<bool> found(static_cast<size_t>(element_product(sizes)));
   for (const StatePart* part : parts) {
     each_run(*part, sizes, [&](int64_t at, int64_t, int64_t count) { std::fill_n(found.begin() + at, count, true); });
   }
@@ -128,7 +128,7 @@ FullState full_state(const Graph& graph) {
 
 Result<Bytes> state_bytes(const Graph& graph, const StateTensor& tensor, const ReadStored& read) {
   const uint64_t width = byte_size(graph.type(tensor.parts[0].value).dtype);
-  Bytes bytes(static_cast<size_t>(product(tensor.shape)) * width);
+  Bytes bytes(static_cast<size_t>(element_product(tensor.shape)) * width);
   std::byte* to = bytes.data();
   ValueId last;
   Result<Bytes> from = Bytes();
@@ -139,16 +139,16 @@ Result<Bytes> state_bytes(const Graph& graph, const StateTensor& tensor, const R
     last = part.value;
     if (!from.ok())
       return Diagnostic(from.diagnostic()).note(fmt::format("it is a part of the tensor of state \"{}\"", tensor.name));
-    if (from->size() != static_cast<uint64_t>(product(sizes)) * width) {
+    if (from->size() != static_cast<uint64_t>(element_product(sizes)) * width) {
       return error(fmt::format("tensor of state \"{}\": stored value %{} has {} bytes, its type {} has {}", tensor.name,
                                stored.name, from->size(), shown(stored.type.dtype, sizes),
-                               static_cast<uint64_t>(product(sizes)) * width));
+                               static_cast<uint64_t>(element_product(sizes)) * width));
     }
     each_run(part, sizes, [&](int64_t at, int64_t own, int64_t count) {
       std::memcpy(to + static_cast<uint64_t>(own) * width, from->data() + static_cast<uint64_t>(at) * width,
                   static_cast<uint64_t>(count) * width);
     });
-    to += static_cast<uint64_t>(product(part.extent)) * width;
+    to += static_cast<uint64_t>(element_product(part.extent)) * width;
   }
   return bytes;
 }
@@ -189,7 +189,7 @@ class Matcher {
     int64_t first = 0;
     for (const StatePart& part : tensor.parts) {
       match_.sources[part.value].push_back({tensor.name, part, given, first});
-      first += product(part.extent);
+      first += element_product(part.extent);
     }
   }
 
@@ -243,7 +243,7 @@ Result<Bytes> part_bytes(const StateMatch::Source& source, DType dtype) {
   const DType given = source.tensor.type.dtype;
   const uint64_t width = byte_size(given);
   const uint64_t begin = static_cast<uint64_t>(source.first) * width;
-  const uint64_t size = static_cast<uint64_t>(product(source.part.extent)) * width;
+  const uint64_t size = static_cast<uint64_t>(element_product(source.part.extent)) * width;
   const TensorData& all = source.tensor.data;
   RANNC_CHECK(begin + size <= all.size()) << "tensor " << source.name << " has fewer bytes than its type";
   TensorData data = all;
@@ -256,7 +256,7 @@ Result<Bytes> part_bytes(const StateMatch::Source& source, DType dtype) {
   if (given == dtype) return data.read();
   ValueType type;
   type.dtype = given;
-  type.shape = Shape{Dim(product(source.part.extent))};
+  type.shape = Shape{Dim(element_product(source.part.extent))};
   RANNC_ASSIGN(const std::vector<double> numbers, decode_numbers(type, data, INT64_MAX));
   return encode_numbers(dtype, numbers).bytes();
 }
@@ -268,7 +268,7 @@ class Filled {
       : graph_(graph), value_(value), sources_(sources), sizes_(sizes_of(graph.type(value))) {}
 
   Result<TensorData> fill(const ReadStored& read) {
-    const auto all = static_cast<size_t>(product(sizes_));
+    const auto all = static_cast<size_t>(element_product(sizes_));
     std::vector<const StatePart*> parts;
     for (const StateMatch::Source& source : sources_) parts.push_back(&source.part);
     bytes_.resize(all * width_);
@@ -334,7 +334,7 @@ class Filled {
 bool is_value(const Graph& graph, const std::vector<StateMatch::Source>& sources, DType dtype) {
   return sources.size() == 1 && is_whole(graph, sources[0].part) && sources[0].tensor.type.dtype == dtype &&
          sources[0].first == 0 &&
-         sources[0].tensor.data.size() == static_cast<uint64_t>(product(sources[0].part.extent)) * byte_size(dtype);
+         sources[0].tensor.data.size() == static_cast<uint64_t>(element_product(sources[0].part.extent)) * byte_size(dtype);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Printer of plans: graph, then devices, atoms, blocks, stages, routes, schedule, predictions.
 #include <fmt/format.h>
 
-#include "ir/internal/text_graph.h"
+#include "ir/internal/text_joint.h"
 #include "ir/internal/text_writer.h"
+#include "ir/plan/functions.h"
 #include "ir/text/text.h"
 
 namespace rannc::ir {
@@ -33,6 +34,7 @@ class PlanPrinter {
     for (const StageTime& time : plan_.stage_times) stage_time(time);
     for (const FinishTime& time : plan_.finish_times) finish_time(time);
     for (size_t d = 0; d < plan_.predictions.size(); ++d) prediction(d);
+    for (size_t s = 0; s < plan_.functions.size(); ++s) functions(s);
     to_ += print_schedule(plan_.schedule);
   }
 
@@ -140,6 +142,30 @@ class PlanPrinter {
 
   void prediction(size_t d) {
     add("predict d{} busy_ns {} peak_bytes {}\n", d, plan_.predictions[d].busy_ns, plan_.predictions[d].peak_bytes);
+  }
+
+  /// Prints a stage's joint graph, indented, then what each of its functions does.
+  void functions(size_t s) {
+    const StageFunctions& functions = *plan_.functions[s];
+    add("functions @s{}\n", s);
+    std::string text;
+    append_joint(text, functions.joint);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at) + 1;
+      to_.append("  ").append(text, at, end - at);
+      at = end;
+    }
+    add("end @s{}", s);
+    if (functions.kept) {
+      to_ += " kept [";
+      for (size_t i = 0; i < functions.kept->size(); ++i) {
+        to_ += i == 0 ? "" : ", ";
+        append_name(to_, '%', functions.joint.graph.value((*functions.kept)[i]).name);
+      }
+      to_ += ']';
+    }
+    to_ += '\n';
+    to_ += print_functions(functions, s);
   }
 
   std::string& to_;

@@ -1,8 +1,9 @@
 // Parser of plans. It checks the numbers of tasks, stages and devices, so that the verifier may rely on them.
 #include <fmt/format.h>
 
-#include "ir/internal/text_graph.h"
+#include "ir/internal/text_joint.h"
 #include "ir/op/op.h"
+#include "ir/plan/functions.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 
@@ -16,6 +17,7 @@ class PlanReader {
 
   Result<void> read(TextCursor& line) {
     if (in_schedule_) return schedule_line(line);
+    if (functions_) return functions_line(line);
     RANNC_ASSIGN(const bool known, graph_.read(line));
     if (known) return closed_ ? Result<void>(line.fault(0, "graph statements must precede the plan")) : Result<void>();
     closed_ = true;
@@ -24,18 +26,22 @@ class PlanReader {
       RANNC_TRY((this->*read)(line));
       return line.expect_end();
     }
+    if (line.accept_word("functions")) return begin_functions(line);
+    if (line.peek_word() == "function") return function_line(line);
     if (line.peek_word() == "schedule") return schedule_line(line);
     return line.expected(
         "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks "
         "block stage "
         "route "
-        "share time predict schedule");
+        "share time predict functions schedule");
   }
 
   Result<Plan> finish() && {
     RANNC_TRY(graph_.check_end(file_));
     plan_.graph = std::move(graph_).take();
     fill_mixes(plan_.graph);
+    if (functions_) return error({file_}, fmt::format("the functions of stage @s{} do not end", plan_.functions.size()));
+    RANNC_TRY(check_function_text());
     finish_atoms();
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);
@@ -284,6 +290,68 @@ class PlanReader {
     return {};
   }
 
+  // `functions @s0`, then the statements of a joint graph up to `end @s0`, or `end @s0 kept [%x, …]` if the stage has an R
+  Result<void> begin_functions(TextCursor& line) {
+    RANNC_TRY(next(line, "@s", plan_.functions.size(), "stage"));
+    RANNC_TRY(line.expect_end());
+    functions_ = std::make_unique<JointReader>(file_);
+    return {};
+  }
+
+  Result<void> functions_line(TextCursor& line) {
+    if (!functions_ends(line)) {
+      RANNC_ASSIGN(const bool known, functions_->read(line));
+      if (known) return {};
+      return line.expected("a statement of a joint graph, or the end of the stage's functions");
+    }
+    RANNC_TRY(line.expect("end"));
+    RANNC_TRY(next(line, "@s", plan_.functions.size(), "stage"));
+    StageFunctions functions;
+    RANNC_ASSIGN(functions.joint, std::move(*functions_).finish());
+    functions_.reset();
+    if (line.accept_word("kept")) {
+      RANNC_ASSIGN(functions.kept, kept_values(line, functions.joint.graph));
+    }
+    plan_.functions.push_back(std::make_shared<const StageFunctions>(std::move(functions)));
+    return line.expect_end();
+  }
+
+  Result<std::vector<ValueId>> kept_values(TextCursor& line, const Graph& graph) const {
+    std::vector<ValueId> kept;
+    RANNC_TRY(line.expect("["));
+    while (!line.accept("]")) {
+      if (!kept.empty()) RANNC_TRY(line.expect(","));
+      const size_t begin = line.column();
+      RANNC_ASSIGN(const std::string name, line.name('%', "a value"));
+      kept.push_back(graph.find(name));
+      if (!kept.back().valid()) return line.fault(begin, fmt::format("the functions have no value %{}", name));
+    }
+    return kept;
+  }
+
+  // Bodies inside the joint graph end with `end @b0`.
+  static bool functions_ends(TextCursor line) { return line.accept_word("end") && line.accept("@s"); }
+
+  // Collects the description of a function. It is compared at the end with what the joint graphs give.
+  Result<void> function_line(TextCursor& line) {
+    function_text_ += line.without_comment();
+    function_text_ += '\n';
+    return {};
+  }
+
+  Result<void> check_function_text() const {
+    std::string expected;
+    for (size_t s = 0; s < plan_.functions.size(); ++s) {
+      const std::string lines = print_functions(*plan_.functions[s], s);
+      if (function_text_.compare(expected.size(), lines.size(), lines) != 0) {
+        return error({file_}, fmt::format("the functions of stage @s{} are not those of its joint graph", s), "P19");
+      }
+      expected += lines;
+    }
+    if (expected == function_text_) return {};
+    return error({file_}, "functions of a stage that has none", "P19");
+  }
+
   // Collects a line of the schedule, the rest of the text. It is parsed after everything that it refers to.
   Result<void> schedule_line(TextCursor& line) {
     in_schedule_ = true;
@@ -298,6 +366,8 @@ class PlanReader {
   Plan plan_;
   uint32_t blocks_ = 0;
   bool closed_ = false, in_schedule_ = false;
+  std::unique_ptr<JointReader> functions_;  ///< of the stage whose functions are being read
+  std::string function_text_;
   std::string schedule_text_;
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };

@@ -19,10 +19,11 @@ using ir::Graph;
 using ir::Joint;
 using ir::Phase;
 
-/// Returns the values that a loss depends on.
-std::vector<bool> under_losses(const Graph& graph) {
+/// Returns the values that a loss or a returned value depends on.
+std::vector<bool> under_seeds(const Graph& graph, const StageBorder& border) {
   std::vector<bool> reaches(graph.value_count(), false);
   for (const ir::LossTerm& term : graph.losses()) reaches[term.numerator.index()] = true;
+  for (const ValueId value : border.returned) reaches[value.index()] = true;
   for (uint32_t i = graph.task_count(); i-- > 0;) {
     const auto outputs = graph.outputs(TaskId(i));
     const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return reaches[v.index()]; });
@@ -36,13 +37,14 @@ std::vector<bool> under_losses(const Graph& graph) {
 
 class Differentiator {
  public:
-  explicit Differentiator(const Graph& from)
+  Differentiator(const Graph& from, const StageBorder& border)
       : from_(from),
+        border_(border),
         often_(ir::execution_frequency(from)),
-        active_(ir::needs_gradient(from)),
+        active_(ir::needs_gradient(from, border.sources)),
         copies_(from.value_count()),
         parts_(from.value_count()) {
-    const std::vector<bool> reaches = under_losses(from);
+    const std::vector<bool> reaches = under_seeds(from, border);
     for (const ValueId value : from.values()) {
       active_[value.index()] = active_[value.index()] && reaches[value.index()];
     }
@@ -54,6 +56,7 @@ class Differentiator {
     for (uint32_t i = from_.task_count(); i-- > 0;) {
       if (is_active(TaskId(i))) differentiate(TaskId(i));
     }
+    send_back();
     std::sort(joint_.gradients.begin(), joint_.gradients.end(), [](const auto& a, const auto& b) {
       return std::pair(a.parameter.index(), a.reader.index()) < std::pair(b.parameter.index(), b.reader.index());
     });
@@ -107,17 +110,37 @@ class Differentiator {
 
   // --- sums of gradients
 
+  // Adds the input that holds the gradient of a value.
+  ValueId add_seed(std::string_view prefix, ValueId of) {
+    ir::ValueType type = from_.type(of);
+    type.contents.reset();
+    if (!type.batch.has_batch()) type.batch = {};
+    const std::string name = std::string(prefix) + std::string(from_.value(of).name);
+    const ValueId seed = graph().add_value(ir::ValueKind::kInput, name, std::move(type));
+    graph().add_input(seed);
+    parts_[of.index()].push_back(seed);
+    return seed;
+  }
+
   void seed() {
     for (const ir::LossTerm& term : from_.losses()) {
       joint_.seeds.emplace_back();
-      if (!active_[term.numerator.index()]) continue;
-      ir::ValueType type = from_.type(term.numerator);
-      type.batch = {};
-      const std::string name = "seed." + std::string(from_.value(term.numerator).name);
-      const ValueId seed = graph().add_value(ir::ValueKind::kInput, name, std::move(type));
-      graph().add_input(seed);
-      joint_.seeds.back() = seed;
-      parts_[term.numerator.index()].push_back(seed);
+      if (active_[term.numerator.index()]) joint_.seeds.back() = add_seed("seed.", term.numerator);
+    }
+    for (const ValueId value : border_.returned) {
+      if (active_[value.index()]) joint_.outputs.push_back({copies_[value.index()], add_seed("grad.", value)});
+    }
+  }
+
+  // Sums the gradients of the inputs of a stage. One that no gradient reaches is not listed.
+  void send_back() {
+    for (const ValueId source : border_.sources) {
+      std::vector<ValueId> parts = std::move(parts_[source.index()]);
+      if (parts.empty()) continue;
+      const TaskId reader = from_.uses(source).front().task;
+      const ValueId sum = sum_of(parts, reader);
+      claim(reader, Phase::kInput);
+      joint_.inputs.push_back({copies_[source.index()], sum});
     }
   }
 
@@ -231,6 +254,7 @@ class Differentiator {
   Graph& graph() { return joint_.graph; }
 
   const Graph& from_;
+  const StageBorder& border_;
   const std::vector<Frequency> often_;
   std::vector<bool> active_;                 // by value: a parameter above, a loss below
   std::vector<ValueId> copies_;              // by value
@@ -242,7 +266,12 @@ class Differentiator {
 
 Result<Joint> differentiate(const Graph& graph) {
   if (graph.losses().empty()) return error("there is no loss to differentiate");
-  return Differentiator(graph).run();
+  const StageBorder none;
+  return Differentiator(graph, none).run();
+}
+
+Result<Joint> differentiate(const Graph& graph, const StageBorder& border) {
+  return Differentiator(graph, border).run();
 }
 
 Result<Outcome> Differentiate::run(Graph& graph, PassContext& context) const {

@@ -17,6 +17,13 @@ namespace rannc::passes {
 /// micro-batch.
 Result<ir::Joint> differentiate(const ir::Graph& graph);
 
+/// The same for a pipeline stage, a graph without losses. `returned` are the values whose gradient arrives from outside
+/// in training; it stands where a seed stands. `sources` are the inputs whose gradient is sent back. Both ascending.
+struct StageBorder {
+  std::vector<ValueId> returned, sources;
+};
+Result<ir::Joint> differentiate(const ir::Graph& graph, const StageBorder& border);
+
 /// Writes the backward pass to `PassContext::joint`. Does not change the graph.
 ///
 /// Before: losses are attached. After: `joint` is set. Runs last, because later changes of the graph invalidate it.

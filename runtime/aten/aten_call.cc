@@ -1,6 +1,5 @@
 #include "runtime/aten/aten_call.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
@@ -8,15 +7,13 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
 
-namespace {
-
 namespace aten = ir::aten;
 
-/// Returns the registered operator, or null. Look-ups are cached.
 const c10::OperatorHandle* handle_of(const std::string& schema) {
   static std::mutex mutex;
   static std::map<std::string, std::optional<c10::OperatorHandle>> found;
@@ -30,7 +27,6 @@ const c10::OperatorHandle* handle_of(const std::string& schema) {
   return at->second ? &*at->second : nullptr;
 }
 
-/// Returns the call's argument for parameter `index`; null means the default value.
 const aten::Argument* argument_for(const aten::Call& call, const c10::FunctionSchema& schema, size_t index) {
   const c10::Argument& parameter = schema.arguments()[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
@@ -39,6 +35,8 @@ const aten::Argument* argument_for(const aten::Call& call, const c10::FunctionSc
   }
   return nullptr;
 }
+
+namespace {
 
 class Runner {
  public:

@@ -55,9 +55,16 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
 
 }  // namespace
 
+Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, const GraphRun& run,
+                                       const std::vector<std::optional<at::Tensor>>& operands) {
+  const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
+  const auto vjp = ir::vjp_of(graph, task);
+  return vjp ? run_vjp(graph, *vjp, operands, run)
+             : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
+}
+
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values) {
   Operands operands;
-  const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
   for (const ValueId input : graph.inputs(task)) {
     operands.emplace_back();
     if (!input.valid()) continue;
@@ -70,11 +77,9 @@ Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, 
     return error(graph.location(task), graph.op(task).name + ": " + what);
   };
   try {
-    const auto vjp = ir::vjp_of(graph, task);
-    const auto made = vjp ? run_vjp(graph, *vjp, operands, run)
-                          : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
+    const auto made = run_on(graph, task, run, operands);
     if (!made.ok()) return located(made.diagnostic().message);
-    for (size_t i = 0; i < outputs.size(); ++i) values[graph.outputs(task)[i].index()] = (*made)[i];
+    for (size_t i = 0; i < graph.outputs(task).size(); ++i) values[graph.outputs(task)[i].index()] = (*made)[i];
   } catch (const c10::Error& failure) {
     return located(failure.what_without_backtrace());
   }

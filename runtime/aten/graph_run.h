@@ -23,6 +23,11 @@ struct GraphRun {
 /// has no lowering, a symbol is unbound, or a kernel fails.
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values);
 
+/// Runs one task on these operands (nullopt: absent) and returns its results. Exceptions of kernels pass through. A
+/// `vjp` task repeats its forward pass under a tape of its own.
+Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, const GraphRun& run,
+                                       const std::vector<std::optional<at::Tensor>>& operands);
+
 /// Runs all tasks in order.
 Result<void> run_graph(const ir::Graph& graph, const GraphRun& run, GraphValues& values);
 

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include "runtime/engine/engine_autograd.h"
+#include "runtime/engine/engine_explicit.h"
 #include "runtime/internal/named_rows.h"
 
 namespace rannc::runtime {
 namespace {
 
 const Engine kEngines[] = {
+    {"explicit", "forward and backward functions without a tape", load_explicit_program},
     {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
 };
 

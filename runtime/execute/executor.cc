@@ -193,8 +193,7 @@ class Executor::Impl {
         RANNC_TRY(await_completed_sends());
         return backward_weight(at, kept);
       default:
-        RANNC_TRY(backward_input(at, kept));
-        return backward_weight(at, kept);
+        return backward(at, kept);
     }
   }
 
@@ -226,6 +225,15 @@ class Executor::Impl {
     RANNC_ASSIGN(const Values inputs,
                  program(at.stage).backward_input(at, kept.saved, std::move(gradients), kept.pending));
     router_.file_input_gradients(at.stage, at.micro_batch, inputs);
+    return {};
+  }
+
+  Result<void> backward(const At& at, Kept& kept) {
+    RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
+    RANNC_TRY(await_completed_sends());
+    RANNC_ASSIGN(const Values inputs, program(at.stage).backward(at, kept.saved, std::move(gradients)));
+    router_.file_input_gradients(at.stage, at.micro_batch, inputs);
+    kept_.erase({at.stage, at.micro_batch});
     return {};
   }
 

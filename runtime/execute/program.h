@@ -77,6 +77,13 @@ class Program {
   virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
   /// Adds the parameter gradients to the accumulators and frees the held state.
   virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;
+  /// Computes both at once, and returns what `backward_input` does.
+  virtual Result<Values> backward(const At& at, Held& saved, Values output_gradients) {
+    Held pending;
+    RANNC_ASSIGN(Values inputs, backward_input(at, saved, std::move(output_gradients), pending));
+    RANNC_TRY(backward_weight(at, saved, pending));
+    return inputs;
+  }
   /// Returns the sums behind running statistics, accumulated since `begin_step` or carried into it. The caller adds
   /// them over the stage's replicas. Empty if the stage has no statistics.
   virtual Values statistics() = 0;

@@ -7,6 +7,7 @@
 
 #include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
+#include "ir/plan/stage_graph.h"
 #include "ir/state/statistics.h"
 
 namespace rannc::runtime {
@@ -127,31 +128,10 @@ class Builder {
                                      *ir::momentum_of(graph_, statistics), *ir::averaged_over(graph_, statistics)});
   }
 
-  bool makes(ValueId value) const {
-    const TaskId producer = graph_.value(value).producer;
-    if (!producer.valid() || !in_stage_[producer.index()]) return false;
-    if (!plan_.atoms.constant[producer.index()]) return true;
-    for (uint32_t earlier = 0; earlier < stage_.index(); ++earlier) {
-      const auto& tasks = plan_.stages[earlier].tasks;
-      if (std::binary_search(tasks.begin(), tasks.end(), producer)) return false;
-    }
-    return true;
-  }
-
   void add_outputs() {
-    std::map<ValueId, bool> outputs;  // whether a gradient comes back
-    for (ValueId value : graph_.outputs()) {
-      if (makes(value)) outputs[value] = false;
-    }
-    for (const ir::LossTerm& term : graph_.losses()) {
-      if (makes(term.numerator)) outputs[term.numerator] = true;
-    }
-    for (const ir::Route& route : plan_.routes) {
-      if (route.from == stage_) outputs[route.value] |= route.gradient;
-    }
-    for (const auto& [value, gradient] : outputs) {
-      signature_.outputs.push_back(port(value));
-      signature_.outputs.back().gradient = gradient;
+    for (const ir::StageOutput& output : ir::stage_outputs(plan_, stage_)) {
+      signature_.outputs.push_back(port(output.value));
+      signature_.outputs.back().gradient = output.gradient;
     }
   }
 

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "codegen/bundle_writer.h"
+#include "passes/training/cut_functions.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
@@ -213,12 +214,13 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
     options.planner = devices_of(cut) == cut.size() ? "gpipe" : "auto";
     RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
     plan.constraints.replicas = cut;
-    RANNC_ASSIGN(const partition::PlannedModel planned, tools::plan_prepared(model, plan));
+    RANNC_ASSIGN(partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
       return rannc::error({folder.path, 0, 0, {}},
                           fmt::format("with {} stages, one has only {:.1f} % of the work, below --least-share",
                                       cut.size(), share * 100));
     }
+    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
   }
   return {};

@@ -7,7 +7,9 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/base/replacement.h"
+#include "ir/plan/functions.h"
 #include "ir/text/text.h"
+#include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
 #include "runtime/train/process.h"
 #include "tools/common/driver.h"
@@ -217,9 +219,18 @@ Result<void> compile(const Flags& flags) {
       RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
     }
     status.show("writing " + output);
+    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
                                            output));
     status.clear();
+  }
+  if (flags.emit == "functions") {
+    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
+    std::string text;
+    for (size_t s = 0; s < planned.plan.functions.size(); ++s) {
+      text += rannc::ir::print_functions(*planned.plan.functions[s], s);
+    }
+    RANNC_TRY(emit(flags, text));
   }
   if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
   if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
@@ -261,9 +272,9 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "(.json) or staged profile (.txt)");
   app.add_option(
          "--emit", flags.emit,
-         "stop and print: graph, atoms, backward, blocks, plan or schedule; onnx: write a copy of the model with "
+         "stop and print: graph, atoms, backward, blocks, plan, schedule or functions; onnx: write a copy of the model with "
          "the values of --weights")
-      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle", "onnx"}))
+      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));

@@ -1,4 +1,5 @@
 // Gradient rules of operators that read or place elements by position.
+#include "ir/gradient/row_gradients.h"
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
@@ -17,7 +18,16 @@ bool scattered(GradientCall& call, std::string_view op) {
 
 }  // namespace
 
-bool gather(GradientCall& call) { return scattered(call, "gather_grad_input"); }
+// A micro-batch reads few rows of a large table. Zero-filling and adding a gradient of the table's size would take longer
+// than the layer.
+bool gather(GradientCall& call) {
+  const ValueId x = call.operand(0);
+  const Shape& table = call.shape(x);
+  bool rows = call.is_parameter(0) && table.size() == 2 && call.attributes().integer("axis") == 0;
+  const Dim bytes = element_count(table) * Dim(byte_size(call.type(x).dtype));
+  rows = rows && bytes.is_constant() && bytes.constant() >= kRowGradientTableBytes;
+  return scattered(call, rows ? "gather_grad_rows" : "gather_grad_input");
+}
 bool gather_nd(GradientCall& call) { return scattered(call, "gather_nd_grad_input"); }
 bool gather_elements(GradientCall& call) { return scattered(call, "gather_elements_grad_input"); }
 

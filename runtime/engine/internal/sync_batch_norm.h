@@ -32,6 +32,8 @@ class SyncBatchNorm {
 
   /// Sets the replicas for the calls of this pass; null if there is only one.
   void begin_pass(ReplicaSums* replicas);
+  /// Whether this pass is one of several replicas.
+  bool joins() const { return replicas_ != nullptr; }
   /// Reason why an exchange of this pass failed, with more detail than the exception that ends the pass.
   const std::optional<Diagnostic>& failure() const { return failure_; }
 

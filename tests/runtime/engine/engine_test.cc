@@ -185,15 +185,19 @@ TEST_P(Engine, CutsDoNotChangeABit) {
   }
 }
 
+// A stage whose inputs are all that its backward pass reads holds as much.
 TEST_P(Engine, RecomputeDoesNotChangeABitAndHoldsLess) {
+  bool less = false;
   for (const auto& cuts : all_cuts()) {
     PlanSpec spec = {.cuts = cuts, .micro_batches = {4, 4, 4}, .early_backward = false};
     const Numbers kept = run(toy(), ir::DType::kF32, spec);
     spec.recompute = true;
     const Numbers recomputed = run(toy(), ir::DType::kF32, spec);
     expect_same_bits(recomputed, kept);
-    EXPECT_LT(recomputed.peak_bytes, kept.peak_bytes);
+    EXPECT_LE(recomputed.peak_bytes, kept.peak_bytes);
+    less = less || recomputed.peak_bytes < kept.peak_bytes;
   }
+  EXPECT_TRUE(less);
 }
 
 TEST_P(Engine, RowsWithSplitBackwardGiveTheSameBits) {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "codegen/stage_writer.h"
-#include "runtime/engine/engine_autograd.h"
+#include "runtime/engine/engine.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/transport_local.h"
 
@@ -25,6 +25,7 @@ class Compiled {
                     ("rannc-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
                        .string();
     std::filesystem::create_directory(bundle_.path);
+    bundle_.plan = plan.clone();
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       const auto stage = StageId::from(i);
       codegen::write_stage(plan, stage, bundle_.path).value();
@@ -102,6 +103,7 @@ Result<runtime::Value> TensorFeed::input(const runtime::Port& port, ir::SampleRa
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
                     const std::vector<double>& denominators, const RunOptions& options) {
   const Compiled compiled(plan);
+  const runtime::Engine& engine = *runtime::find_engine(options.engine).value();
   const runtime::Pipeline pipeline = runtime::make_pipeline(plan);
   const auto handing_over = runtime::make_local_transports(pipeline.shape.devices, std::chrono::seconds(60));
   const auto transports = options.transports.empty() ? std::span(handing_over) : options.transports;
@@ -112,7 +114,7 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       const auto& on = plan.stages[s].devices;
       const bool here = std::find(on.begin(), on.end(), DeviceId(d)) != on.end();
-      devices[d].programs.push_back(here ? runtime::load_autograd_program(compiled.bundle(), StageId::from(s)).value()
+      devices[d].programs.push_back(here ? engine.load(compiled.bundle(), StageId::from(s), runtime::Origins::kForgotten).value()
                                          : nullptr);
       programs.push_back(devices[d].programs.back().get());
     }

@@ -36,6 +36,7 @@ struct RunOptions {
   uint64_t step = 0, seed = 0;
   bool training = true;
   uint32_t steps = 1;   ///< gradients and outputs are those of the last
+  std::string engine;   ///< empty: the default
   bool commit = false;  ///< running statistics are updated; parameters stay
   /// By device; empty: tensors are handed over.
   std::span<const std::unique_ptr<runtime::Transport>> transports = {};

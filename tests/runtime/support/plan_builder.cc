@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ir/schedule/lower_schedule.h"
+#include "passes/training/cut_functions.h"
 
 namespace rannc::testing {
 namespace {
@@ -84,6 +85,7 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
   }
   if (spec.recompute) schedule = ir::add_recompute(shape, std::move(schedule));
   plan.schedule = ir::lower_schedule(shape, schedule).value();
+  passes::cut_functions(plan).value();
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
+#include "passes/training/cut_functions.h"
 #include "runtime/bundle/safetensors.h"
 #include "runtime/engine/internal/torch_weights.h"
 #include "runtime/internal/torch_value.h"
@@ -89,8 +90,9 @@ class Trajectories : public testing::TestWithParam<uint32_t> {
     options.cluster = "local:" + std::to_string(GetParam());
     options.stages = GetParam();
     const tools::PreparedModel model = tools::prepare_model(options).value();
-    const auto planned = tools::plan_prepared(model, tools::plan_options(options, model).value()).value();
+    auto planned = tools::plan_prepared(model, tools::plan_options(options, model).value()).value();
     const std::string path = (fs::path(scratch_.path()) / (dtype + ".rannc")).string();
+    passes::cut_functions(planned.plan).value();
     codegen::write_bundle(planned.plan, {}, path).value();
     return path;
   }

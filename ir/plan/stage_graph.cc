@@ -1,0 +1,143 @@
+// Copies the tasks of a stage and the leaves that they read.
+#include "ir/plan/stage_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ir/graph/rewriter.h"
+
+namespace rannc::ir {
+
+namespace {
+
+bool contains(const Stage& stage, TaskId task) {
+  return std::binary_search(stage.tasks.begin(), stage.tasks.end(), task);
+}
+
+/// Whether a graph output or loss numerator belongs to the stage.
+bool makes(const Plan& plan, StageId stage, ValueId value) {
+  const TaskId producer = plan.graph.producer(value);
+  if (!producer.valid() || !contains(plan.stages[stage.index()], producer)) return false;
+  if (!plan.atoms.constant[producer.index()]) return true;
+  for (uint32_t earlier = 0; earlier < stage.index(); ++earlier) {
+    if (contains(plan.stages[earlier], producer)) return false;
+  }
+  return true;
+}
+
+class StageCopy {
+ public:
+  StageCopy(const Plan& plan, StageId stage)
+      : plan_(plan),
+        from_(plan.graph),
+        stage_(stage),
+        tasks_(plan.stages[stage.index()].tasks),
+        rewriter_(from_, leaves()) {}
+
+  StageGraph copy() && {
+    Graph& graph = rewriter_.graph();
+    for (const ValueId value : graph.values()) {
+      if (graph.value(value).data.present()) graph.set_data(value, {});
+    }
+    add_inputs();
+    for (const TaskId task : tasks_) rewriter_.copy(task);
+    add_outputs();
+    keep_assumptions();
+    for (const Statistics& each : from_.statistics()) {
+      if (!contains(plan_.stages[stage_.index()], from_.producer(each.mean))) continue;
+      graph.add_statistics({rewriter_.map(each.mean), rewriter_.map(each.variance), rewriter_.map(each.running_mean),
+                            rewriter_.map(each.running_variance)});
+    }
+    for (auto* list : {&found_.returned, &found_.sources}) std::sort(list->begin(), list->end());
+    found_.graph = std::move(graph);
+    return std::move(found_);
+  }
+
+ private:
+  /// Leaves that a task of the stage reads.
+  std::vector<bool> leaves() const {
+    std::vector<bool> read(from_.value_count());
+    for (const TaskId task : tasks_) {
+      for (const ValueId input : from_.inputs(task)) {
+        if (input.valid()) read[input.index()] = true;
+      }
+    }
+    return read;
+  }
+
+  void add_inputs() {
+    std::set<ValueId> inputs;
+    for (const TaskId task : tasks_) {
+      for (const ValueId input : from_.inputs(task)) {
+        if (!input.valid()) continue;
+        const bool received = from_.kind(input) == ValueKind::kActivation && !contains(plan_.stages[stage_.index()], from_.producer(input));
+        if (received || from_.kind(input) == ValueKind::kInput) inputs.insert(input);
+      }
+    }
+    Graph& graph = rewriter_.graph();
+    for (const ValueId input : inputs) {
+      if (!rewriter_.mapped(input)) {
+        const Graph::Value value = from_.value(input);
+        rewriter_.replace(input, graph.add_value(ValueKind::kInput, value.name, value.type));
+      }
+      graph.add_input(rewriter_.map(input));
+    }
+    for (const Route& route : plan_.routes) {
+      if (route.to == stage_ && route.gradient) found_.sources.push_back(rewriter_.map(route.value));
+    }
+  }
+
+  /// Drops assumptions about symbols that no input of the stage has.
+  void keep_assumptions() {
+    Graph& graph = rewriter_.graph();
+    std::set<std::string> bound;
+    for (const ValueId input : graph.inputs()) {
+      for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(bound);
+    }
+    std::vector<Assumption> kept;
+    for (const Assumption& each : from_.assumptions()) {
+      std::set<std::string> symbols;
+      each.left.collect_symbols(symbols);
+      each.right.collect_symbols(symbols);
+      if (std::includes(bound.begin(), bound.end(), symbols.begin(), symbols.end())) kept.push_back(each);
+    }
+    graph.set_assumptions(std::move(kept));
+  }
+
+  void add_outputs() {
+    for (const StageOutput& output : stage_outputs(plan_, stage_)) {
+      rewriter_.graph().add_output(rewriter_.map(output.value));
+      if (output.gradient && plan_.training) found_.returned.push_back(rewriter_.map(output.value));
+    }
+  }
+
+  const Plan& plan_;
+  const Graph& from_;
+  const StageId stage_;
+  const std::vector<TaskId>& tasks_;
+  Rewriter rewriter_;
+  StageGraph found_;
+};
+
+}  // namespace
+
+std::vector<StageOutput> stage_outputs(const Plan& plan, StageId stage) {
+  std::map<ValueId, bool> outputs;
+  for (const ValueId value : plan.graph.outputs()) {
+    if (makes(plan, stage, value)) outputs[value] = false;
+  }
+  for (const LossTerm& term : plan.graph.losses()) {
+    if (makes(plan, stage, term.numerator)) outputs[term.numerator] = true;
+  }
+  for (const Route& route : plan.routes) {
+    if (route.from == stage) outputs[route.value] |= route.gradient;
+  }
+  std::vector<StageOutput> found;
+  for (const auto& [value, gradient] : outputs) found.push_back({value, gradient});
+  return found;
+}
+
+StageGraph stage_graph(const Plan& plan, StageId stage) { return StageCopy(plan, stage).copy(); }
+
+}  // namespace rannc::ir

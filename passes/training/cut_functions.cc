@@ -1,0 +1,24 @@
+#include "passes/training/cut_functions.h"
+
+#include "ir/plan/stage_graph.h"
+#include "ir/verify.h"
+#include "passes/training/differentiate.h"
+
+namespace rannc::passes {
+
+Result<void> cut_functions(ir::Plan& plan) {
+  std::vector<std::shared_ptr<const ir::StageFunctions>> functions;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::StageGraph stage = ir::stage_graph(plan, StageId::from(s));
+    ir::StageFunctions cut;
+    RANNC_ASSIGN(cut.joint, differentiate(stage.graph, {stage.returned, stage.sources}));
+    if (plan.stages[s].recompute) cut.kept = ir::kept_by_whole_recompute(cut.joint);
+    RANNC_TRY(ir::as_result(ir::verify(cut.joint, stage.graph)));
+    RANNC_TRY(ir::as_result(ir::verify(cut, ir::function_table(cut))));
+    functions.push_back(std::make_shared<const ir::StageFunctions>(std::move(cut)));
+  }
+  plan.functions = std::move(functions);
+  return {};
+}
+
+}  // namespace rannc::passes

@@ -1,0 +1,296 @@
+// Lowers tasks to instructions and finds the last reader of each value.
+#include <ATen/core/List.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/gradient/vjp.h"
+#include "ir/op/foreign.h"
+#include "ir/op/op.h"
+#include "runtime/aten/internal/aten_schema.h"
+#include "runtime/aten/internal/flat_code.h"
+#include "runtime/aten/torch_types.h"
+
+namespace rannc::runtime {
+
+namespace aten = ir::aten;
+using Kind = FlatArgument::Kind;
+
+/// Builds one program.
+class FlatBuilder {
+ public:
+  FlatBuilder(const FlatSpec& spec, SizeTable& sizes)
+      : spec_(spec), graph_(spec.graph), sizes_(sizes), code_(std::make_unique<FlatCode>()) {
+    code_->graph = &spec.graph;
+    code_->size_table = &sizes;
+  }
+
+  Result<FlatProgram> build() {
+    select_tasks();
+    for (const ValueId value : spec_.arguments) places_[value] = {Kind::kSlot, false, code_->slot_count++};
+    code_->argument_count = code_->slot_count;
+    for (const auto& [value, sum] : spec_.adds) {
+      if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, TaskId());
+    }
+    for (const TaskId task : tasks_) RANNC_TRY(lower(task));
+    for (const ValueId value : spec_.results) code_->results.push_back(place(value));
+    find_last_readers();
+    FlatProgram program;
+    program.code_ = std::move(code_);
+    return program;
+  }
+
+ private:
+  /// Leaves out tasks that no result and no sum needs.
+  void select_tasks() {
+    std::set<ValueId> needed(spec_.results.begin(), spec_.results.end());
+    for (const auto& [value, sum] : spec_.adds) needed.insert(value);
+    for (size_t i = spec_.tasks.size(); i-- > 0;) {
+      const auto outputs = graph_.outputs(spec_.tasks[i]);
+      if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return needed.contains(v); })) continue;
+      tasks_.push_back(spec_.tasks[i]);
+      made_.insert(outputs.begin(), outputs.end());
+      for (const ValueId input : graph_.inputs(spec_.tasks[i])) {
+        if (!input.valid()) continue;
+        needed.insert(input);
+        ++readers_[input];
+      }
+    }
+    for (const ValueId value : spec_.results) ++readers_[value];
+    for (const auto& [value, sum] : spec_.adds) ++readers_[value];
+    std::reverse(tasks_.begin(), tasks_.end());
+  }
+
+  FlatArgument place(ValueId value) const {
+    if (!value.valid()) return {};
+    const auto found = places_.find(value);
+    if (found != places_.end()) return found->second;
+    RANNC_CHECK(!made_.contains(value)) << "%" << graph_.value(value).name << " is read before it is made";
+    return {Kind::kFixed, false, value.index()};
+  }
+
+  uint32_t new_slots(uint32_t count) {
+    code_->slot_count += count;
+    return code_->slot_count - count;
+  }
+
+  FlatInstruction& add(FlatInstruction instruction, const std::vector<FlatArgument>& arguments) {
+    instruction.first = static_cast<uint32_t>(code_->arguments.size());
+    instruction.count = static_cast<uint32_t>(arguments.size());
+    code_->arguments.insert(code_->arguments.end(), arguments.begin(), arguments.end());
+    code_->instructions.push_back(std::move(instruction));
+    return code_->instructions.back();
+  }
+
+  void add_to_sum(ValueId value, uint32_t sum, TaskId task) {
+    add({.kind = FlatInstruction::Kind::kAdd, .task = task, .index = sum}, {place(value)});
+  }
+
+  // --- tasks
+
+  Result<void> lower(TaskId task) {
+    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+    std::vector<FlatArgument> operands;
+    for (const ValueId input : inputs) operands.push_back(place(input));
+    if (const auto kernel = spec_.kernels.find(task); kernel != spec_.kernels.end()) {
+      code_->kernels.push_back(kernel->second);
+      whole(FlatInstruction::Kind::kKernel, task, operands).index = static_cast<uint32_t>(code_->kernels.size() - 1);
+    } else if (is_foreign(task)) {
+      whole(FlatInstruction::Kind::kTask, task, operands);
+    } else {
+      const auto in = ir::type_list(graph_, inputs), out = ir::type_list(graph_, outputs);
+      auto lowering = ir::lowering({graph_.op(task), in, out, graph_.attributes(task)});
+      if (!lowering.ok()) return error(graph_.location(task), lowering.diagnostic().message);
+      const bool blocks = std::any_of(lowering->calls.begin(), lowering->calls.end(),
+                                      [](const aten::Call& call) { return !call.blocks.empty(); });
+      if (blocks) {
+        whole(FlatInstruction::Kind::kTask, task, operands);
+      } else if (!add_product(task, *lowering, operands)) {
+        RANNC_TRY(calls(task, *lowering, operands));
+      } else {
+        return {};
+      }
+    }
+    for (const auto& [value, sum] : spec_.adds) {
+      if (graph_.producer(value) == task) add_to_sum(value, sum, task);
+    }
+    return {};
+  }
+
+  bool is_foreign(TaskId task) const {
+    const ir::OpInfo& op = graph_.op(task);
+    return !op.known() || ir::vjp_of(graph_, task).has_value();
+  }
+
+  FlatInstruction& whole(FlatInstruction::Kind kind, TaskId task, const std::vector<FlatArgument>& operands) {
+    const auto outputs = graph_.outputs(task);
+    const auto count = static_cast<uint32_t>(outputs.size());
+    const uint32_t slot = new_slots(count);
+    for (uint32_t i = 0; i < count; ++i) places_[outputs[i]] = {Kind::kSlot, false, slot + i};
+    return add({.kind = kind, .task = task, .slot = slot, .results = count}, operands);
+  }
+
+  /// Adds a product of matrices to its sum without a value of its own, if nothing else reads it.
+  bool add_product(TaskId task, const aten::Lowering& lowering, const std::vector<FlatArgument>& operands) {
+    const auto outputs = graph_.outputs(task);
+    if (outputs.size() != 1 || lowering.calls.size() != 1 || lowering.calls[0].schema != "aten::matmul") return false;
+    const ValueId product = outputs[0];
+    const auto sum = std::find_if(spec_.adds.begin(), spec_.adds.end(), [&](const auto& each) { return each.first == product; });
+    if (sum == spec_.adds.end() || readers_.at(product) != 1) return false;
+    const ir::ValueType& type = graph_.type(product);
+    if (ir::sum_dtype(type.dtype) != type.dtype || !ir::is_float(type.dtype)) return false;
+    for (const ValueId input : graph_.inputs(task)) {
+      const auto& shape = graph_.type(input).shape;
+      if (!shape || shape->size() != 2) return false;
+    }
+    add({.kind = FlatInstruction::Kind::kAddProduct, .task = task, .index = sum->second}, operands);
+    return true;
+  }
+
+  // --- calls
+
+  struct Frame {
+    const std::vector<FlatArgument>& operands;
+    std::vector<uint32_t> first;  // by call: slot of its first result
+  };
+
+  static FlatArgument resolve(const aten::Value& value, const Frame& frame) {
+    if (const auto* operand = std::get_if<aten::Operand>(&value)) {
+      return operand->index < frame.operands.size() ? frame.operands[operand->index] : FlatArgument{};
+    }
+    const auto& made = std::get<aten::Made>(value);
+    return {Kind::kSlot, false, frame.first[made.call] + made.index};
+  }
+
+  Result<void> calls(TaskId task, const aten::Lowering& lowering, const std::vector<FlatArgument>& operands) {
+    Frame frame{operands, {}};
+    for (const aten::Call& call : lowering.calls) {
+      const c10::OperatorHandle* handle = handle_of(call.schema);
+      if (handle == nullptr) return error(graph_.location(task), "LibTorch has no operator `" + call.schema + "`");
+      const c10::FunctionSchema& schema = handle->schema();
+      std::vector<FlatArgument> arguments;
+      for (size_t i = 0; i < schema.arguments().size(); ++i) {
+        const aten::Argument* given = argument_for(call, schema, i);
+        if (given == nullptr) {
+          RANNC_CHECK(schema.arguments()[i].default_value().has_value())
+              << call.schema << " lacks " << schema.arguments()[i].name();
+          arguments.push_back(constant(*schema.arguments()[i].default_value()));
+        } else {
+          arguments.push_back(argument(given->value, frame));
+        }
+      }
+      frame.first.push_back(new_slots(call.results));
+      add({.kind = FlatInstruction::Kind::kCall,
+           .task = task,
+           .handle = *handle,
+           .slot = frame.first.back(),
+           .results = call.results},
+          arguments);
+    }
+    const auto outputs = graph_.outputs(task);
+    for (size_t i = 0; i < outputs.size(); ++i) places_[outputs[i]] = resolve(lowering.results[i], frame);
+    return {};
+  }
+
+  FlatArgument constant(c10::IValue value) {
+    if (value.isNone()) return {};
+    code_->constants.push_back(std::move(value));
+    return {Kind::kConstant, false, static_cast<uint32_t>(code_->constants.size() - 1)};
+  }
+
+  FlatArgument size(const ir::Dim& dim) {
+    if (dim.is_constant()) return constant(dim.constant());
+    code_->sizes.push_back(sizes_.number(dim));
+    return {Kind::kSize, false, static_cast<uint32_t>(code_->sizes.size() - 1)};
+  }
+
+  FlatArgument size_list(const ir::Shape& dims) {
+    const bool fixed = std::all_of(dims.begin(), dims.end(), [](const ir::Dim& dim) { return dim.is_constant(); });
+    if (fixed) {
+      c10::List<int64_t> list;
+      for (const ir::Dim& dim : dims) list.push_back(dim.constant());
+      return constant(std::move(list));
+    }
+    std::vector<uint32_t> numbers;
+    for (const ir::Dim& dim : dims) numbers.push_back(sizes_.number(dim));
+    code_->size_lists.push_back(std::move(numbers));
+    return {Kind::kSizes, false, static_cast<uint32_t>(code_->size_lists.size() - 1)};
+  }
+
+  FlatArgument tensors(const std::vector<aten::Value>& values, const Frame& frame) {
+    FlatCode::TensorList list;
+    for (const aten::Value& value : values) {
+      list.items.push_back(resolve(value, frame));
+      list.optional = list.optional || list.items.back().kind == Kind::kAbsent;
+    }
+    code_->lists.push_back(std::move(list));
+    return {Kind::kTensors, false, static_cast<uint32_t>(code_->lists.size() - 1)};
+  }
+
+  FlatArgument argument(const aten::Argument::Kind& kind, const Frame& frame) {
+    if (std::holds_alternative<aten::None>(kind)) return {};
+    if (const auto* value = std::get_if<aten::Value>(&kind)) return resolve(*value, frame);
+    if (const auto* values = std::get_if<std::vector<aten::Value>>(&kind)) return tensors(*values, frame);
+    if (const auto* dim = std::get_if<ir::Dim>(&kind)) return size(*dim);
+    if (const auto* dims = std::get_if<ir::Shape>(&kind)) return size_list(*dims);
+    if (const auto* scalar = std::get_if<aten::Scalar>(&kind)) {
+      if (const auto* dim = std::get_if<ir::Dim>(&scalar->number)) return size(*dim);
+      if (const auto* number = std::get_if<double>(&scalar->number)) return constant(*number);
+      return constant(std::get<bool>(scalar->number));
+    }
+    if (const auto* number = std::get_if<double>(&kind)) return constant(*number);
+    if (const auto* numbers = std::get_if<std::vector<double>>(&kind)) return constant(*numbers);
+    if (const auto* flag = std::get_if<bool>(&kind)) return constant(*flag);
+    if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
+      c10::List<bool> list;
+      for (const bool flag : *flags) list.push_back(flag);
+      return constant(std::move(list));
+    }
+    if (const auto* dtype = std::get_if<ir::DType>(&kind)) return constant(static_cast<int64_t>(scalar_type(*dtype)));
+    if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return constant(static_cast<int64_t>(*format));
+    if (std::holds_alternative<aten::Device>(kind)) return constant(c10::Device(at::kCPU));
+    if (std::holds_alternative<aten::Training>(kind)) return {Kind::kTraining, false, 0};
+    return constant(std::get<aten::Text>(kind).text);
+  }
+
+  // --- liveness
+
+  void mark(FlatArgument& argument, std::vector<bool>& read) {
+    if (argument.kind == Kind::kTensors) {
+      auto& items = code_->lists[argument.index].items;
+      for (size_t i = items.size(); i-- > 0;) mark(items[i], read);
+    }
+    if (argument.kind != Kind::kSlot) return;
+    argument.last = !read[argument.index];
+    read[argument.index] = true;
+  }
+
+  void find_last_readers() {
+    std::vector<bool> read(code_->slot_count);
+    for (size_t i = code_->results.size(); i-- > 0;) mark(code_->results[i], read);
+    code_->dead.resize(code_->instructions.size());
+    for (size_t i = code_->instructions.size(); i-- > 0;) {
+      const FlatInstruction& instruction = code_->instructions[i];
+      for (uint32_t k = 0; k < instruction.results; ++k) {
+        if (!read[instruction.slot + k]) code_->dead[i].push_back(instruction.slot + k);
+      }
+      for (uint32_t k = instruction.count; k-- > 0;) mark(code_->arguments[instruction.first + k], read);
+    }
+  }
+
+  const FlatSpec& spec_;
+  const ir::Graph& graph_;
+  SizeTable& sizes_;
+  std::unique_ptr<FlatCode> code_;
+  std::vector<TaskId> tasks_;
+  std::set<ValueId> made_;             // by the tasks
+  std::map<ValueId, uint32_t> readers_;
+  std::map<ValueId, FlatArgument> places_;
+};
+
+Result<FlatProgram> FlatProgram::build(const FlatSpec& spec, SizeTable& sizes) {
+  return FlatBuilder(spec, sizes).build();
+}
+
+}  // namespace rannc::runtime

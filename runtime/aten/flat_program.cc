@@ -1,0 +1,243 @@
+// Interprets the instructions of a flat program.
+#include "runtime/aten/flat_program.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/internal/flat_code.h"
+#include "runtime/aten/torch_types.h"
+
+namespace rannc::runtime {
+
+using Kind = FlatArgument::Kind;
+using Tensors = std::vector<at::Tensor>;
+
+uint32_t SizeTable::number(const ir::Dim& dim) {
+  const auto [found, fresh] = numbers_.emplace(dim.str(), static_cast<uint32_t>(dims_.size()));
+  if (fresh) {
+    dims_.push_back(dim);
+    bindings_.clear();
+    values_.clear();
+  }
+  return found->second;
+}
+
+Result<void> SizeTable::bind(const ir::Bindings& bindings) {
+  if (values_.size() == dims_.size() && bindings == bindings_) return {};
+  values_.clear();
+  for (const ir::Dim& dim : dims_) {
+    const auto value = dim.evaluate(bindings);
+    if (!value) return error("`" + dim.str() + "` has no value here");
+    values_.push_back(*value);
+  }
+  bindings_ = bindings;
+  return {};
+}
+
+namespace {
+
+/// Adds a term to a sum. The first term becomes the sum if nobody else holds its memory and its layout is that of a
+/// fresh tensor; else it is copied.
+void add_term(at::Tensor& sum, at::Tensor term) {
+  if (sum.defined()) {
+    sum.add_(term);
+    return;
+  }
+  const c10::ScalarType type = sum_type(term.scalar_type());
+  const bool own = term.layout() == at::kStrided && term.use_count() == 1 && term.storage().use_count() == 1 &&
+                   term.is_contiguous() && term.storage().nbytes() == term.nbytes() && term.scalar_type() == type;
+  if (own) {
+    sum = std::move(term);
+  } else if (term.layout() == at::kStrided) {
+    sum = at::empty(term.sizes(), term.options().dtype(type)).copy_(term);
+  } else {
+    sum = term.to_dense().to(type);
+  }
+}
+
+void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  if (sum.defined()) {
+    sum.addmm_(a, b);
+  } else {
+    sum = at::mm(a, b);
+  }
+}
+
+/// One run of a program.
+class Interpreter {
+ public:
+  Interpreter(FlatCode& code, Tensors arguments, const FlatRun& run,
+              const c10::impl::LocalDispatchKeySet& outer)
+      : code_(code), run_(run), outer_(outer), slots_(std::move(arguments)) {
+    slots_.resize(code.slot_count);
+  }
+
+  /// Number of the instruction that runs.
+  size_t position() const { return position_; }
+
+  Result<Tensors> results() {
+    for (position_ = 0; position_ < code_.instructions.size(); ++position_) {
+      RANNC_TRY(step(code_.instructions[position_]));
+      for (const uint32_t slot : code_.dead[position_]) slots_[slot].reset();
+    }
+    Tensors results;
+    results.reserve(code_.results.size());
+    for (const FlatArgument& result : code_.results) results.push_back(tensor(result));
+    return results;
+  }
+
+ private:
+  at::Tensor tensor(const FlatArgument& argument) {
+    if (argument.kind == Kind::kFixed) return run_.fixed[argument.index];
+    if (argument.kind != Kind::kSlot) return {};
+    return argument.last ? std::move(slots_[argument.index]) : slots_[argument.index];
+  }
+
+  const FlatArgument& argument(const FlatInstruction& instruction, uint32_t index) const {
+    return code_.arguments[instruction.first + index];
+  }
+
+  c10::IValue list(const FlatCode::TensorList& list) {
+    if (!list.optional) {
+      c10::List<at::Tensor> tensors;
+      for (const FlatArgument& item : list.items) tensors.push_back(tensor(item));
+      return tensors;
+    }
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const FlatArgument& item : list.items) {
+      tensors.push_back(item.is_tensor() ? std::optional(tensor(item)) : std::nullopt);
+    }
+    return tensors;
+  }
+
+  c10::IValue value(const FlatArgument& argument) {
+    switch (argument.kind) {
+      case Kind::kAbsent:
+        return {};
+      case Kind::kSlot:
+      case Kind::kFixed:
+        return tensor(argument);
+      case Kind::kConstant:
+        return code_.constants[argument.index];
+      case Kind::kSize:
+        return (*code_.size_table)[code_.sizes[argument.index]];
+      case Kind::kSizes: {
+        c10::List<int64_t> sizes;
+        for (const uint32_t number : code_.size_lists[argument.index]) sizes.push_back((*code_.size_table)[number]);
+        return sizes;
+      }
+      case Kind::kTensors:
+        return list(code_.lists[argument.index]);
+      case Kind::kTraining:
+        return run_.training;
+    }
+    return {};
+  }
+
+  void call(const FlatInstruction& instruction) {
+    stack_.clear();
+    for (uint32_t i = 0; i < instruction.count; ++i) stack_.push_back(value(argument(instruction, i)));
+    instruction.handle->callBoxed(stack_);
+    uint32_t slot = instruction.slot;
+    for (c10::IValue& result : stack_) {
+      if (result.isTensorList()) {
+        for (const at::Tensor& each : result.toTensorVector()) slots_[slot++] = each;
+      } else {
+        slots_[slot++] = std::move(result).toTensor();
+      }
+    }
+    stack_.clear();
+  }
+
+  void keep(const FlatInstruction& instruction, Tensors made) {
+    for (uint32_t i = 0; i < instruction.results; ++i) slots_[instruction.slot + i] = std::move(made[i]);
+  }
+
+  Result<void> task(const FlatInstruction& instruction) {
+    const c10::impl::ForceDispatchKeyGuard above(outer_);
+    const c10::NoGradGuard no_tape;
+    std::vector<std::optional<at::Tensor>> operands;
+    for (uint32_t i = 0; i < instruction.count; ++i) {
+      at::Tensor operand = tensor(argument(instruction, i));
+      operands.push_back(operand.defined() ? std::optional(std::move(operand)) : std::nullopt);
+    }
+    const GraphRun with{.sizes = code_.size_table->bindings(), .training = run_.training};
+    RANNC_ASSIGN(Tensors made, run_on(*code_.graph, instruction.task, with, operands));
+    for (at::Tensor& each : made) {
+      if (each.requires_grad()) each = each.detach();
+    }
+    keep(instruction, std::move(made));
+    return {};
+  }
+
+  void kernel(const FlatInstruction& instruction) {
+    Tensors operands;
+    for (uint32_t i = 0; i < instruction.count; ++i) operands.push_back(tensor(argument(instruction, i)));
+    keep(instruction, code_.kernels[instruction.index](operands, run_.training));
+  }
+
+  Result<void> step(const FlatInstruction& instruction) {
+    switch (instruction.kind) {
+      case FlatInstruction::Kind::kCall:
+        call(instruction);
+        return {};
+      case FlatInstruction::Kind::kTask:
+        return task(instruction);
+      case FlatInstruction::Kind::kKernel:
+        kernel(instruction);
+        return {};
+      case FlatInstruction::Kind::kAdd:
+        add_term(*run_.sums[instruction.index], tensor(argument(instruction, 0)));
+        return {};
+      case FlatInstruction::Kind::kAddProduct: {
+        const at::Tensor a = tensor(argument(instruction, 0)), b = tensor(argument(instruction, 1));
+        add_product(*run_.sums[instruction.index], a, b);
+        return {};
+      }
+    }
+    return {};
+  }
+
+  FlatCode& code_;
+  const FlatRun& run_;
+  const c10::impl::LocalDispatchKeySet& outer_;
+  Tensors slots_;
+  torch::jit::Stack stack_;
+  size_t position_ = 0;
+};
+
+}  // namespace
+
+FlatProgram::FlatProgram() = default;
+FlatProgram::FlatProgram(FlatProgram&&) noexcept = default;
+FlatProgram& FlatProgram::operator=(FlatProgram&&) noexcept = default;
+FlatProgram::~FlatProgram() = default;
+
+size_t FlatProgram::calls() const { return code_->instructions.size(); }
+
+Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
+  RANNC_CHECK(arguments.size() == code_->argument_count) << arguments.size() << " arguments";
+  const c10::impl::LocalDispatchKeySet outer = c10::impl::tls_local_dispatch_key_set();
+  const c10::NoGradGuard no_tape;
+  const at::AutoDispatchBelowAutograd below;
+  Interpreter interpreter(*code_, std::move(arguments), run, outer);
+  const auto fail = [&](const std::string& what) {
+    failed_ = code_->instructions[interpreter.position()].task;
+    return error(what);
+  };
+  try {
+    Result<Tensors> results = interpreter.results();
+    if (!results.ok()) return fail(results.diagnostic().message);
+    return results;
+  } catch (const c10::Error& failure) {
+    return fail(failure.what_without_backtrace());
+  } catch (const std::exception& failure) {
+    return fail(failure.what());
+  }
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,86 @@
+/// Runs tasks of a graph as a flat list of boxed calls below LibTorch's autograd.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
+
+namespace rannc::runtime {
+
+/// Sizes that programs use, evaluated once per call instead of once per use.
+class SizeTable {
+ public:
+  /// Returns the number of an expression.
+  uint32_t number(const ir::Dim& dim);
+  /// Evaluates all expressions. Does nothing if the bindings are those of the last call. The error for an unbound
+  /// symbol names it.
+  Result<void> bind(const ir::Bindings& bindings);
+  int64_t operator[](uint32_t number) const { return values_[number]; }
+  const ir::Bindings& bindings() const { return bindings_; }
+
+ private:
+  std::vector<ir::Dim> dims_;
+  std::map<std::string, uint32_t> numbers_;
+  std::vector<int64_t> values_;
+  ir::Bindings bindings_;
+};
+
+/// Runs a task in the place of LibTorch, on its operands (undefined: absent). Exceptions are the task's failure.
+using TaskKernel = std::function<std::vector<at::Tensor>(std::span<const at::Tensor> operands, bool training)>;
+
+/// What to build a program from. Values that are neither arguments nor made by a task are fixed: they are read from
+/// `FlatRun::fixed`.
+struct FlatSpec {
+  const ir::Graph& graph;
+  std::span<const TaskId> tasks;                  ///< ascending; those that no result needs are left out
+  std::vector<ValueId> arguments;                 ///< distinct
+  std::vector<ValueId> results;                   ///< may repeat, and may be arguments or fixed
+  std::vector<std::pair<ValueId, uint32_t>> adds; ///< values and the sum that each is added to
+  std::map<TaskId, TaskKernel> kernels = {};
+  bool merges = false;  ///< gradient kernels with several results are called once
+};
+
+struct FlatRun {
+  std::span<const at::Tensor> fixed;  ///< by value of the graph
+  std::span<at::Tensor* const> sums = {};
+  bool training = true;
+};
+
+struct FlatCode;
+
+/// A program. Handles are resolved once. A value is freed by its last reader. Not thread-safe.
+///
+/// Operators without a lowering to plain calls (foreign operators, `vjp` tasks, branches, loops) run above the autograd
+/// keys without recording, because a library may have registered one there alone.
+class FlatProgram {
+ public:
+  /// The graph must outlive the program. `sizes` is shared by the programs of a stage and outlives them.
+  static Result<FlatProgram> build(const FlatSpec& spec, SizeTable& sizes);
+  FlatProgram();
+  FlatProgram(FlatProgram&&) noexcept;
+  FlatProgram& operator=(FlatProgram&&) noexcept;
+  ~FlatProgram();
+
+  /// Runs on `arguments` in the order of the spec, each of which is freed by its last reader if the caller holds no
+  /// other reference. An error has the failing task's number in the graph in `failed_task`.
+  Result<std::vector<at::Tensor>> run(std::vector<at::Tensor> arguments, const FlatRun& run);
+  TaskId failed_task() const { return failed_; }
+  /// Number of calls of one run, for tests and costs.
+  size_t calls() const;
+
+ private:
+  friend class FlatBuilder;
+  std::unique_ptr<FlatCode> code_;
+  TaskId failed_;
+};
+
+}  // namespace rannc::runtime

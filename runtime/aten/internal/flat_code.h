@@ -1,0 +1,70 @@
+/// The instructions of a flat program.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <vector>
+
+#include "runtime/aten/flat_program.h"
+
+namespace rannc::runtime {
+
+/// One argument of an instruction. `index` counts within what `kind` names.
+struct FlatArgument {
+  enum class Kind : uint8_t {
+    kAbsent,
+    kSlot,      ///< a value of this run
+    kFixed,     ///< `FlatRun::fixed`
+    kConstant,  ///< `Code::constants`
+    kSize,      ///< `Code::sizes`, as an integer
+    kSizes,     ///< `Code::size_lists`
+    kTensors,   ///< `Code::lists`
+    kTraining,
+  };
+  Kind kind = Kind::kAbsent;
+  bool last = false;  ///< of a slot: its last reader
+  uint32_t index = 0;
+  bool operator==(const FlatArgument&) const = default;
+  bool is_tensor() const { return kind == Kind::kSlot || kind == Kind::kFixed; }
+};
+
+struct FlatInstruction {
+  enum class Kind : uint8_t {
+    kCall,    ///< a boxed call
+    kTask,    ///< a whole task above autograd
+    kKernel,  ///< a task of the caller
+    kAdd,     ///< adds an argument to a sum
+    kAddProduct,  ///< adds the product of two matrices to a sum
+  };
+  Kind kind = Kind::kCall;
+  TaskId task;
+  std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
+  uint32_t first = 0, count = 0;              ///< arguments
+  uint32_t slot = 0, results = 0;             ///< slots of the results
+  uint32_t index = 0;                         ///< `kAdd`: the sum; `kKernel`: the kernel
+};
+
+struct FlatCode {
+  using Slots = std::vector<FlatArgument>;
+  struct TensorList {
+    Slots items;
+    bool optional = false;
+  };
+
+  const ir::Graph* graph = nullptr;
+  SizeTable* size_table = nullptr;
+  std::vector<FlatInstruction> instructions;
+  std::vector<FlatArgument> arguments;
+  std::vector<c10::IValue> constants;
+  std::vector<uint32_t> sizes;                    ///< numbers in the size table
+  std::vector<std::vector<uint32_t>> size_lists;  ///< the same
+  std::vector<TensorList> lists;
+  std::vector<TaskKernel> kernels;
+  std::vector<FlatArgument> results;
+  std::vector<std::vector<uint32_t>> dead;  ///< by instruction: result slots that nothing reads
+  uint32_t argument_count = 0;              ///< the first slots
+  uint32_t slot_count = 0;
+};
+
+}  // namespace rannc::runtime

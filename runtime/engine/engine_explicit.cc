@@ -1,0 +1,417 @@
+// Runs the functions of a stage as flat programs; what a micro-batch keeps is a list of tensors.
+#include "runtime/engine/engine_explicit.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "ir/op/op.h"
+#include "ir/state/statistics.h"
+#include "runtime/engine/internal/parameter_sums.h"
+#include "runtime/engine/internal/running_statistics.h"
+#include "runtime/engine/internal/stage_programs.h"
+#include "runtime/engine/internal/sync_norm_kernels.h"
+#include "runtime/engine/internal/torch_draws.h"
+#include "runtime/engine/internal/torch_weights.h"
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// Tensors that one micro-batch keeps.
+struct Kept final : HeldState {
+  Tensors tensors;
+  bool complete = true;  ///< all saved values; else what R reads
+  uint64_t bytes() const override {
+    std::set<const void*> counted;
+    uint64_t total = 0;
+    for (const at::Tensor& tensor : tensors) {
+      if (!tensor.defined() || !counted.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
+      total += tensor.storage().nbytes();
+    }
+    return total;
+  }
+};
+
+/// Copies a small tensor that keeps a larger buffer alive. LibTorch's reduced losses return a scalar in a buffer of
+/// their operands' size, and a loss lives until the end of the step.
+at::Tensor without_buffer(at::Tensor output) {
+  if (output.dim() > 0 || output.storage().nbytes() <= output.nbytes()) return output;
+  return output.clone();
+}
+
+at::Tensor in_format(const at::Tensor& tensor, const Port& port) {
+  return port.channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
+}
+
+class ExplicitProgram final : public Program {
+ public:
+  ExplicitProgram(const Signature& signature, std::shared_ptr<const ir::StageFunctions> functions,
+                  std::vector<TaskId> tasks)
+      : signature_(signature),
+        functions_(std::move(functions)),
+        joint_(functions_->joint),
+        table_(ir::function_table(*functions_)),
+        tasks_(std::move(tasks)),
+        places_(places_of(signature_, joint_, tasks_)),
+        fixed_(joint_.graph.value_count()),
+        sums_(signature_.leaves, parameters_),
+        statistics_(signature_.statistics.size()) {}
+
+  Result<void> load(const SafetensorsFile& weights) {
+    RANNC_TRY(load_weights(weights, signature_.parameters, places_.parameters, &parameters_));
+    RANNC_TRY(load_weights(weights, signature_.buffers, places_.buffers, &buffers_));
+    RANNC_TRY(load_weights(weights, signature_.constants, places_.constants, nullptr));
+    sums_.create();
+    RANNC_ASSIGN(programs_, build_programs(*functions_, table_, places_, kernels(), sizes_, load_sizes_));
+    totals_.resize(programs_.totals.size());
+    for (const at::Tensor& leaf : sums_.leaves()) sum_places_.push_back(&leaf.mutable_grad());
+    for (at::Tensor& total : totals_) sum_places_.push_back(&total);
+    for (const ValueId total : programs_.totals) {
+      const ir::DType dtype = joint_.graph.type(total).dtype;
+      widens_ = widens_ || ir::sum_dtype(dtype) != dtype;
+    }
+    RANNC_TRY(load_sizes_.bind({}));
+    RANNC_TRY(run_fixed(programs_.load, programs_.loaded));
+    begin_step({});
+    return {};
+  }
+
+  const Signature& signature() const override { return signature_; }
+  bool parts_backward() const override { return true; }
+
+  void begin_step(const Carried& carried) override {
+    if (std::find(carried.gradients.begin(), carried.gradients.end(), true) != carried.gradients.end()) end_backward();
+    backward_ran_ = false;
+    stepped_ = false;
+    for (at::Tensor& total : totals_) total.reset();
+    sums_.begin_step(carried.gradients);
+    if (carried.statistics) return;
+    for (RunningStatistics& statistics : statistics_) statistics.begin_step();
+  }
+
+  Result<Values> forward(const At& at, Values inputs, Held& saved) override {
+    RANNC_TRY(begin_pass(at));
+    RANNC_ASSIGN(Tensors arguments, forward_arguments(at, std::move(inputs)));
+    FlatProgram& program = !at.training ? programs_.evaluate : at.recomputed ? programs_.begin : programs_.forward;
+    RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at.training));
+    Values outputs;
+    for (size_t i = 0; i < places_.outputs.size(); ++i) {
+      outputs.push_back(to_value(without_buffer(std::move(results[i]))));
+    }
+    if (!at.training) return outputs;
+    RANNC_TRY(add_statistics(results.data() + places_.outputs.size()));
+    auto kept = std::make_unique<Kept>();
+    kept->complete = !at.recomputed;
+    const auto first = results.begin() + static_cast<ptrdiff_t>(places_.outputs.size() + places_.moments.size());
+    kept->tensors.assign(std::make_move_iterator(first), std::make_move_iterator(results.end()));
+    saved = std::move(kept);
+    return outputs;
+  }
+
+  Result<void> recompute(const At& at, Held& saved) override {
+    RANNC_TRY(begin_pass(at));
+    Kept& kept = kept_of(saved);
+    Tensors arguments;
+    for (const ValueId value : table_[ir::FunctionKind::kRebuild].arguments) {
+      RANNC_ASSIGN(at::Tensor argument, rebuilt_from(at, kept, value));
+      arguments.push_back(std::move(argument));
+    }
+    RANNC_ASSIGN(Tensors rebuilt, run(programs_.rebuild, std::move(arguments), at.training));
+    Tensors all;
+    for (const ValueId value : table_.saved) {
+      const int place = place_in(table_.rebuilt, value);
+      all.push_back(place >= 0 ? std::move(rebuilt[static_cast<size_t>(place)])
+                               : kept.tensors[static_cast<size_t>(place_in(table_.recompute, value))]);
+    }
+    kept.tensors = std::move(all);
+    kept.complete = true;
+    return {};
+  }
+
+  Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) override {
+    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.input, saved, output_gradients));
+    auto held = std::make_unique<Kept>();
+    const auto first = results.begin() + static_cast<ptrdiff_t>(joint_.inputs.size());
+    held->tensors.assign(std::make_move_iterator(first), std::make_move_iterator(results.end()));
+    pending = std::move(held);
+    return input_gradients(std::move(results));
+  }
+
+  Result<void> backward_weight(const At& at, Held&, Held& pending) override {
+    RANNC_TRY(begin_pass(at));
+    Tensors arguments = std::move(kept_of(pending).tensors);
+    pending.reset();
+    RANNC_TRY(run(programs_.weight, std::move(arguments), at.training));
+    if (widens_) end_backward();
+    return {};
+  }
+
+  Result<Values> backward(const At& at, Held& saved, Values output_gradients) override {
+    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.backward, saved, output_gradients));
+    return input_gradients(std::move(results));
+  }
+
+  Values statistics() override {
+    Values sums;
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      sums.push_back(to_value(statistics_[i].sums(to_tensor(buffers_[signature_.statistics[i].mean]).numel())));
+    }
+    return sums;
+  }
+  void set_statistics(Values sums) override {
+    for (size_t i = 0; i < sums.size(); ++i) statistics_[i].set_sums(to_tensor(sums[i]));
+  }
+  Result<void> commit_buffers(uint64_t) override {
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      const Statistics& entry = signature_.statistics[i];
+      statistics_[i].commit(to_tensor(buffers_[entry.mean]), to_tensor(buffers_[entry.variance]), entry.momentum);
+    }
+    return {};
+  }
+
+  Values gradients(std::span<const uint32_t> parameters) override {
+    end_backward();
+    return sums_.totals(parameters);
+  }
+  void set_gradients(std::span<const uint32_t> parameters, Values gradients) override {
+    sums_.set_totals(parameters, std::move(gradients));
+  }
+
+  const Values& parameters() const override { return parameters_; }
+  const Values& buffers() const override { return buffers_; }
+
+ private:
+  // --- set-up
+
+  Result<void> load_weights(const SafetensorsFile& file, const std::vector<Weight>& weights,
+                            const std::vector<ValueId>& places, Values* values) {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const SafetensorsFile::Entry* entry = file.find(weights[i].name);
+      RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
+      RANNC_ASSIGN(at::Tensor tensor, read_tensor(file, *entry));
+      if (places[i].valid()) fixed_[places[i].index()] = tensor;
+      if (values != nullptr) values->push_back(to_value(std::move(tensor)));
+    }
+    return {};
+  }
+
+  /// Kernels of the tasks that exchange sums between replicas, numbered in the order of the stage.
+  std::map<TaskId, TaskKernel> kernels() {
+    std::map<TaskId, TaskKernel> found;
+    size_t index = 0;
+    std::map<TaskId, size_t> numbers;
+    for (uint32_t i = 0; i < joint_.forward_count(); ++i) {
+      const auto joint = ir::synchronised(joint_.graph, TaskId(i));
+      if (!joint) continue;
+      if (*joint) {
+        numbers[TaskId(i)] = index;
+        found[TaskId(i)] = sync_norm_kernel(norms_, joint_.graph, TaskId(i), index);
+      }
+      ++index;
+    }
+    for (const TaskId task : joint_.graph.tasks()) {
+      const ir::Joint::Origin& origin = joint_.origins[task.index()];
+      const auto number = numbers.find(origin.task);
+      if (origin.phase == ir::Phase::kForward || number == numbers.end()) continue;
+      if (!sums_over_replicas(joint_.graph, task)) continue;
+      found[task] = sync_norm_gradient_kernel(norms_, joint_.graph, task, number->second);
+    }
+    return found;
+  }
+
+  // --- runs
+
+  Result<ir::Bindings> bindings(const At& at) const {
+    ir::Bindings bound = *at.symbols;
+    if (!signature_.batch_symbol.empty()) bound[signature_.batch_symbol] = static_cast<int64_t>(at.samples);
+    for (const std::string& symbol : signature_.symbols) {
+      if (!bound.contains(symbol)) return error({.node = symbol}, "size `" + symbol + "` has no value in this step");
+    }
+    return bound;
+  }
+
+  Result<void> begin_pass(const At& at) {
+    norms_.begin_pass(at.replicas);
+    RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
+    RANNC_TRY(sizes_.bind(bound));
+    if (stepped_) return {};
+    RANNC_TRY(run_fixed(programs_.step, programs_.stepped));
+    stepped_ = true;
+    return {};
+  }
+
+  Result<Tensors> run(FlatProgram& program, Tensors arguments, bool training) {
+    auto results = program.run(std::move(arguments), {.fixed = fixed_, .sums = sum_places_, .training = training});
+    if (results.ok()) return results;
+    if (const auto& failure = norms_.failure()) return *failure;
+    return error(at_task(program.failed_task(), results.diagnostic().message));
+  }
+
+  /// Names the task of the plan that a task of the joint graph belongs to.
+  std::string at_task(TaskId failed, const std::string& reason) const {
+    const TaskId task = joint_.origins[failed.index()].task;
+    return fmt::format("{} at task #{} {}", reason, tasks_[task.index()].index(), joint_.graph.location(task).str());
+  }
+
+  Result<void> run_fixed(FlatProgram& program, const std::vector<ValueId>& values) {
+    RANNC_ASSIGN(Tensors results, run(program, {}, true));
+    for (size_t i = 0; i < values.size(); ++i) fixed_[values[i].index()] = std::move(results[i]);
+    return {};
+  }
+
+  static int place_in(const std::vector<ValueId>& values, ValueId value) {
+    const auto at = std::lower_bound(values.begin(), values.end(), value);
+    return at != values.end() && *at == value ? static_cast<int>(at - values.begin()) : -1;
+  }
+
+  static int index_in(const std::vector<ValueId>& values, ValueId value) {
+    const auto at = std::find(values.begin(), values.end(), value);
+    return at == values.end() ? -1 : static_cast<int>(at - values.begin());
+  }
+
+  Result<at::Tensor> draw(const At& at, ValueId value) const {
+    const int draw = index_in(places_.draws, value);
+    RANNC_CHECK(draw >= 0) << "an argument is an input or a random input";
+    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings());
+  }
+
+  Result<Tensors> forward_arguments(const At& at, Values inputs) const {
+    Tensors arguments;
+    for (const ValueId value : table_[ir::FunctionKind::kForward].arguments) {
+      const int input = index_in(places_.inputs, value);
+      if (input < 0) {
+        RANNC_ASSIGN(at::Tensor numbers, draw(at, value));
+        arguments.push_back(std::move(numbers));
+      } else {
+        const auto port = static_cast<size_t>(input);
+        arguments.push_back(in_format(to_tensor(inputs[port]), signature_.inputs[port]));
+      }
+    }
+    return arguments;
+  }
+
+  Result<at::Tensor> rebuilt_from(const At& at, const Kept& kept, ValueId value) const {
+    const int place = place_in(table_.recompute, value);
+    if (place >= 0) return kept.tensors[static_cast<size_t>(place)];
+    return draw(at, value);
+  }
+
+  static Kept& kept_of(const Held& held) {
+    RANNC_CHECK(held != nullptr) << "a backward pass follows a forward pass that kept something";
+    return static_cast<Kept&>(*held);
+  }
+
+  Result<Tensors> run_backward(const At& at, FlatProgram& program, Held& saved, const Values& output_gradients) {
+    RANNC_TRY(begin_pass(at));
+    Kept& kept = kept_of(saved);
+    RANNC_CHECK(kept.complete) << "a recompute stands between a forward pass that keeps less and a backward pass";
+    Tensors arguments = std::move(kept.tensors);
+    saved.reset();
+    for (const auto& [output, seed] : joint_.outputs) {
+      const auto port = static_cast<size_t>(index_in(places_.outputs, output));
+      if (output_gradients[port] == nullptr) {
+        RANNC_ASSIGN(at::Tensor none, zeros(seed));
+        arguments.push_back(std::move(none));
+      } else {
+        arguments.push_back(in_format(to_tensor(output_gradients[port]), signature_.outputs[port]));
+      }
+    }
+    backward_ran_ = true;
+    auto results = run(program, std::move(arguments), at.training);
+    if (widens_ && results.ok() && &program == &programs_.backward) end_backward();
+    return results;
+  }
+
+  Result<at::Tensor> zeros(ValueId value) const {
+    const ir::ValueType& type = joint_.graph.type(value);
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
+      const auto extent = dim.evaluate(sizes_.bindings());
+      if (!extent) return error("size `" + dim.str() + "` has no value in this step");
+      sizes.push_back(*extent);
+    }
+    return at::zeros(sizes, to_scalar_type(type.dtype));
+  }
+
+  Result<Values> input_gradients(Tensors results) const {
+    Values values(signature_.inputs.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Port& port = signature_.inputs[i];
+      if (!port.gradient) continue;
+      at::Tensor gradient;
+      const ValueId value = places_.input_gradients[i];
+      if (value.valid()) {
+        const auto at = std::find_if(joint_.inputs.begin(), joint_.inputs.end(),
+                                     [&](const auto& each) { return each.gradient == value; });
+        gradient = results[static_cast<size_t>(at - joint_.inputs.begin())];
+      } else {
+        RANNC_ASSIGN(gradient, zeros(places_.inputs[i]));
+      }
+      values[i] = to_value(port.channels_last ? in_format(gradient, port) : gradient.contiguous());
+    }
+    return values;
+  }
+
+  Result<void> add_statistics(at::Tensor* moments) {
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      const auto count = signature_.statistics[i].count.evaluate(sizes_.bindings());
+      if (!count) return error("`" + signature_.statistics[i].count.str() + "` has no value in this step");
+      statistics_[i].add(moments[2 * i], moments[2 * i + 1], *count);
+    }
+    return {};
+  }
+
+  /// Completes the gradients of once-per-step tasks.
+  void end_backward() {
+    if (!backward_ran_ || !programs_.has_end) return;
+    backward_ran_ = false;
+    const bool any = std::any_of(totals_.begin(), totals_.end(), [](const at::Tensor& t) { return t.defined(); });
+    if (!any && !totals_.empty()) return;
+    Tensors arguments;
+    for (size_t i = 0; i < totals_.size(); ++i) {
+      const auto type = to_scalar_type(joint_.graph.type(programs_.totals[i]).dtype);
+      arguments.push_back(totals_[i].defined() ? totals_[i].to(type) : zeros(programs_.totals[i]).value());
+      totals_[i].reset();
+    }
+    run(programs_.end, std::move(arguments), true).value();
+  }
+
+  Signature signature_;
+  std::shared_ptr<const ir::StageFunctions> functions_;
+  const ir::Joint& joint_;
+  ir::FunctionTable table_;
+  std::vector<TaskId> tasks_;  ///< of the plan, by task of the stage
+  StagePlaces places_;
+  Values parameters_, buffers_;
+  Tensors fixed_;  ///< by value of the joint graph: weights, and results of P
+  ParameterSums sums_;
+  Tensors totals_;  ///< sums of the operands of totals
+  std::vector<at::Tensor*> sum_places_;
+  std::vector<RunningStatistics> statistics_;
+  SizeTable sizes_, load_sizes_;
+  SyncBatchNorm norms_;
+  StagePrograms programs_;
+  /// A total is of a 16-bit type. Its sum would lose bits before E, so E runs after each micro-batch. It is linear.
+  bool widens_ = false;
+  bool stepped_ = false;       ///< P of this step ran
+  bool backward_ran_ = false;  ///< since E
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins) {
+  const ir::Plan& plan = bundle.plan;
+  if (plan.functions.size() != plan.stages.size()) {
+    return error({.file = bundle.path}, "the bundle has no stage functions; compile the model again");
+  }
+  auto program =
+      std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
+                                        plan.stages[stage.index()].tasks);
+  RANNC_TRY(program->load(bundle.weights[stage.index()]));
+  return std::unique_ptr<Program>(std::move(program));
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,17 @@
+/// Runs the functions of a stage, cut from its joint graph, below LibTorch's autograd.
+#pragma once
+
+#include <memory>
+
+#include "runtime/bundle/bundle.h"
+#include "runtime/engine/operator_origin.h"
+#include "runtime/execute/program.h"
+
+namespace rannc::runtime {
+
+/// Builds the programs of a stage from `Plan::functions` and loads its weights. Errors: the plan has no functions, or an
+/// operator has no lowering.
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
+                                                       Origins origins = Origins::kForgotten);
+
+}  // namespace rannc::runtime

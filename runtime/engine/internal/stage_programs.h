@@ -1,0 +1,48 @@
+/// The functions of a stage as flat programs.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "ir/plan/functions.h"
+#include "runtime/aten/flat_program.h"
+#include "runtime/execute/signature.h"
+
+namespace rannc::runtime {
+
+/// Values of a stage's joint graph that its signature names, and the sums of its parameters' gradients.
+struct StagePlaces {
+  std::vector<ValueId> inputs, outputs;               ///< by port
+  std::vector<ValueId> parameters, buffers, constants;  ///< by weight; invalid: no task reads it
+  std::vector<ValueId> draws;                         ///< by random input
+  std::vector<ValueId> moments;                       ///< mean and variance of each of the statistics
+  std::vector<ValueId> output_gradients;              ///< by output port: its seed; invalid: it has none
+  std::vector<ValueId> input_gradients;               ///< by input port; invalid: no gradient reaches it
+  std::vector<uint32_t> leaf_of_part;                 ///< by `Joint::gradients`: leaf of the signature
+  size_t leaf_count = 0;
+};
+
+/// Matches a signature with the stage's functions. `tasks` are the stage's tasks in the plan.
+StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const std::vector<TaskId>& tasks);
+
+/// All programs of one stage. Sums are numbered: leaves of the signature first, then operands of totals.
+struct StagePrograms {
+  FlatProgram load, step;      ///< P
+  FlatProgram evaluate;        ///< F that keeps nothing
+  FlatProgram forward;         ///< F that keeps what the backward pass reads
+  FlatProgram begin;           ///< F that keeps what R reads
+  FlatProgram rebuild;         ///< R
+  FlatProgram input, weight;   ///< I, W
+  FlatProgram backward;        ///< B
+  FlatProgram end;             ///< E
+  std::vector<ValueId> loaded, stepped;  ///< results of P
+  std::vector<ValueId> held_for_weight;  ///< arguments of W: saved and pending values
+  std::vector<ValueId> totals;           ///< operands of totals, arguments of E
+  bool has_end = false;                  ///< E does something
+};
+
+Result<StagePrograms> build_programs(const ir::StageFunctions& stage, const ir::FunctionTable& table,
+                                     const StagePlaces& places, std::map<TaskId, TaskKernel> kernels, SizeTable& sizes,
+                                     SizeTable& load_sizes);
+
+}  // namespace rannc::runtime

@@ -1,0 +1,21 @@
+/// Batch normalization across replicas as tasks of stage functions.
+#pragma once
+
+#include "ir/graph/graph.h"
+#include "runtime/aten/flat_program.h"
+#include "runtime/engine/internal/sync_batch_norm.h"
+
+namespace rannc::runtime {
+
+/// Kernel of a synchronised `core.batch_norm` of a joint graph, number `index` of its stage. Its auxiliary results are
+/// the mean and inverse deviation over all replicas. Graph and `norms` must outlive it.
+TaskKernel sync_norm_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId task, size_t index);
+
+/// Whether a gradient task needs sums over replicas: the gradient of the normalized operand does. Those of scale and
+/// bias are summed at the end of the step, as all parameter gradients are.
+bool sums_over_replicas(const ir::Graph& graph, TaskId gradient_task);
+
+/// Kernel of such a task.
+TaskKernel sync_norm_gradient_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId task, size_t index);
+
+}  // namespace rannc::runtime

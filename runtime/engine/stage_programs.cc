@@ -1,0 +1,170 @@
+// Builds flat programs of the functions of a stage.
+#include "runtime/engine/internal/stage_programs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/op/op.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+using ir::FunctionKind;
+using Ids = std::vector<ValueId>;
+
+Ids joined(const Ids& a, const Ids& b) {
+  Ids both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
+template <class Items>
+Ids named(const ir::Graph& graph, const Items& items) {
+  Ids found;
+  for (const auto& item : items) found.push_back(graph.find(item.name));
+  return found;
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ir::StageFunctions& stage, const ir::FunctionTable& table, const StagePlaces& places,
+                 std::map<TaskId, TaskKernel> kernels, SizeTable& sizes)
+      : joint_(stage.joint), table_(table), places_(places), kernels_(std::move(kernels)), sizes_(sizes) {}
+
+  Result<StagePrograms> build(SizeTable& load_sizes) {
+    StagePrograms made;
+    made.totals = table_[FunctionKind::kStepEnd].arguments;
+    find_sums(made.totals);
+    made.loaded = read_elsewhere(FunctionKind::kLoad);
+    made.stepped = read_elsewhere(FunctionKind::kStep);
+    RANNC_ASSIGN(made.load, program(FunctionKind::kLoad, {}, made.loaded, load_sizes));
+    RANNC_ASSIGN(made.step, program(FunctionKind::kStep, {}, made.stepped, sizes_));
+    const ir::StageFunction& forward = table_[FunctionKind::kForward];
+    const Ids outputs = joined(places_.outputs, places_.moments);
+    RANNC_ASSIGN(made.evaluate, program(FunctionKind::kForward, forward.arguments, places_.outputs, sizes_));
+    RANNC_ASSIGN(made.forward,
+                 program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.saved), sizes_));
+    RANNC_ASSIGN(made.begin,
+                 program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.recompute), sizes_));
+    RANNC_ASSIGN(made.rebuild, program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments,
+                                       table_.rebuilt, sizes_));
+    RANNC_TRY(backward(made));
+    made.has_end = !table_[FunctionKind::kStepEnd].tasks.empty() || !table_[FunctionKind::kStepEnd].results.empty();
+    RANNC_ASSIGN(made.end, program(FunctionKind::kStepEnd, made.totals, {}, sizes_));
+    return made;
+  }
+
+ private:
+  /// Backward programs take all saved values, then seeds by output port. I returns the values that only it makes.
+  Result<void> backward(StagePrograms& made) {
+    Ids seeds, gradients;
+    for (const auto& output : joint_.outputs) seeds.push_back(output.gradient);
+    for (const auto& input : joint_.inputs) gradients.push_back(input.gradient);
+    made.held_for_weight = table_[FunctionKind::kWeight].arguments;
+    const Ids arguments = joined(table_.saved, seeds);
+    RANNC_ASSIGN(made.input, program(FunctionKind::kInput, arguments, joined(gradients, made.held_for_weight), sizes_));
+    RANNC_ASSIGN(made.weight, program(FunctionKind::kWeight, made.held_for_weight, {}, sizes_));
+    RANNC_ASSIGN(made.backward, program(FunctionKind::kBackward, arguments, gradients, sizes_));
+    return {};
+  }
+
+  void find_sums(const Ids& totals) {
+    for (size_t i = 0; i < joint_.gradients.size(); ++i) {
+      sums_.emplace_back(joint_.gradients[i].gradient, places_.leaf_of_part[i]);
+    }
+    for (size_t i = 0; i < totals.size(); ++i) sums_.emplace_back(totals[i], static_cast<uint32_t>(first_total() + i));
+  }
+  /// Totals follow the leaves of the signature, each of which has at most one part.
+  size_t first_total() const { return places_.leaf_count; }
+
+  /// Values that P makes and another function reads.
+  Ids read_elsewhere(FunctionKind kind) const {
+    Ids found;
+    std::set<ValueId> given(places_.outputs.begin(), places_.outputs.end());
+    for (const ir::StageFunction& function : table_.functions) {
+      for (const auto* list : {&function.results, &function.added, &function.kept}) given.insert(list->begin(), list->end());
+    }
+    for (const TaskId task : table_[kind].tasks) {
+      for (const ValueId output : joint_.graph.outputs(task)) {
+        const bool used = given.contains(output) || joint_.graph.any_use(output, [&](ir::Graph::Use use) {
+          return table_.place[use.task.index()] != kind;
+        });
+        if (used) found.push_back(output);
+      }
+    }
+    return found;
+  }
+
+  Result<FlatProgram> program(FunctionKind kind, Ids arguments, Ids results, SizeTable& sizes) {
+    const ir::StageFunction& function = table_[kind];
+    std::vector<std::pair<ValueId, uint32_t>> adds;
+    const bool end = kind == FunctionKind::kStepEnd;
+    const Ids& added = end ? function.results : function.added;
+    for (const auto& [value, sum] : sums_) {
+      if (std::find(added.begin(), added.end(), value) != added.end()) adds.emplace_back(value, sum);
+    }
+    return FlatProgram::build({.graph = joint_.graph,
+                               .tasks = function.tasks,
+                               .arguments = std::move(arguments),
+                               .results = std::move(results),
+                               .adds = std::move(adds),
+                               .kernels = kernels_,
+                               .merges = kind == FunctionKind::kBackward},
+                              sizes);
+  }
+
+  const ir::Joint& joint_;
+  const ir::FunctionTable& table_;
+  const StagePlaces& places_;
+  const std::map<TaskId, TaskKernel> kernels_;
+  SizeTable& sizes_;
+  std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to
+};
+
+}  // namespace
+
+StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const std::vector<TaskId>& tasks) {
+  const ir::Graph& graph = joint.graph;
+  StagePlaces found;
+  found.inputs = named(graph, signature.inputs);
+  found.outputs = named(graph, signature.outputs);
+  found.parameters = named(graph, signature.parameters);
+  found.buffers = named(graph, signature.buffers);
+  found.constants = named(graph, signature.constants);
+  found.draws = named(graph, signature.draws);
+  for (const ir::Statistics& each : graph.statistics()) {
+    found.moments.push_back(each.mean);
+    found.moments.push_back(each.variance);
+  }
+  found.output_gradients.resize(found.outputs.size());
+  for (const auto& [value, gradient] : joint.outputs) {
+    const auto at = std::find(found.outputs.begin(), found.outputs.end(), value);
+    RANNC_CHECK(at != found.outputs.end()) << "a seed of an output of the stage";
+    found.output_gradients[static_cast<size_t>(at - found.outputs.begin())] = gradient;
+  }
+  found.input_gradients.resize(found.inputs.size());
+  for (const auto& [value, gradient] : joint.inputs) {
+    const auto at = std::find(found.inputs.begin(), found.inputs.end(), value);
+    RANNC_CHECK(at != found.inputs.end()) << "a gradient of an input of the stage";
+    found.input_gradients[static_cast<size_t>(at - found.inputs.begin())] = gradient;
+  }
+  found.leaf_count = signature.leaves.size();
+  for (const auto& part : joint.gradients) {
+    const TaskId reader = tasks[part.reader.index()];
+    const auto at = std::find_if(signature.leaves.begin(), signature.leaves.end(), [&](const Leaf& leaf) {
+      return leaf.task == reader && found.parameters[leaf.parameter] == part.parameter;
+    });
+    RANNC_CHECK(at != signature.leaves.end()) << "a leaf of each reading";
+    found.leaf_of_part.push_back(static_cast<uint32_t>(at - signature.leaves.begin()));
+  }
+  return found;
+}
+
+Result<StagePrograms> build_programs(const ir::StageFunctions& stage, const ir::FunctionTable& table,
+                                     const StagePlaces& places, std::map<TaskId, TaskKernel> kernels, SizeTable& sizes,
+                                     SizeTable& load_sizes) {
+  return ProgramBuilder(stage, table, places, std::move(kernels), sizes).build(load_sizes);
+}
+
+}  // namespace rannc::runtime
