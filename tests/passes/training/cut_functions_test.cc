@@ -1,0 +1,210 @@
+// Functions of stages: what they hold, their text, and a broken table per rule.
+#include "passes/training/cut_functions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "tests/codegen/random_program.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
+
+namespace rannc::passes {
+namespace {
+
+using ir::FunctionKind;
+using ir::FunctionTable;
+using ir::StageFunctions;
+using rannc::testing::build_plan;
+using ::testing::HasSubstr;
+
+/// A random model cut into two or three stages.
+ir::Plan random_plan(uint64_t seed) {
+  ir::Graph graph = ir::testing::random_program(seed, 6 + seed % 20);
+  const uint32_t tasks = graph.task_count();
+  std::vector<uint32_t> cuts = {tasks / 2};
+  if (seed % 3 == 0) cuts = {tasks / 3, 2 * tasks / 3};
+  return build_plan(std::move(graph), {.cuts = cuts, .micro_batches = {2, 2}, .recompute = seed % 2 == 0});
+}
+
+TEST(CutFunctions, OfRandomStagesAreValidAndKeepTheirText) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const ir::Plan plan = random_plan(seed);
+    ASSERT_EQ(plan.functions.size(), plan.stages.size());
+    const std::string text = ir::print(plan);
+    const auto again = ir::parse_plan(text, "plan.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_TRUE(ir::equal(*again, plan));
+    EXPECT_EQ(ir::print(*again), text);
+  }
+}
+
+TEST(CutFunctions, EveryRouteWithAGradientHasOnePort) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const ir::Plan plan = random_plan(seed);
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      const ir::Joint& joint = plan.functions[s]->joint;
+      for (const ir::Route& route : plan.routes) {
+        if (!route.gradient || route.from != StageId::from(s)) continue;
+        const ValueId value = joint.graph.find(plan.graph.value(route.value).name);
+        EXPECT_EQ(std::count_if(joint.outputs.begin(), joint.outputs.end(),
+                                [&](const auto& output) { return output.value == value; }),
+                  1);
+      }
+    }
+  }
+}
+
+TEST(CutFunctions, InferenceHasNoBackwardPass) {
+  const ir::Plan plan = build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}, .training = false});
+  for (const auto& functions : plan.functions) {
+    const FunctionTable table = ir::function_table(*functions);
+    EXPECT_TRUE(table[FunctionKind::kBackward].tasks.empty());
+    EXPECT_TRUE(table.saved.empty());
+  }
+}
+
+TEST(CutFunctions, AReshapedWeightIsMadeOnceAStepAndItsGradientAtTheEnd) {
+  const ir::Plan plan = build_plan(rannc::testing::token_model(ir::DType::kF32), {});
+  const FunctionTable table = ir::function_table(*plan.functions[0]);
+  EXPECT_FALSE(table[FunctionKind::kStep].tasks.empty());
+  EXPECT_FALSE(table[FunctionKind::kStepEnd].tasks.empty());
+  EXPECT_THAT(ir::print_functions(*plan.functions[0], 0), HasSubstr("function @s0.E tasks ["));
+}
+
+TEST(CutFunctions, RIsOnlyWhereTheStageRecomputes) {
+  const ir::Plan kept = build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}});
+  const ir::Plan again = build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}, .recompute = true});
+  for (size_t s = 0; s < 2; ++s) {
+    EXPECT_TRUE(ir::function_table(*kept.functions[s])[FunctionKind::kRebuild].tasks.empty());
+    const FunctionTable table = ir::function_table(*again.functions[s]);
+    EXPECT_FALSE(table[FunctionKind::kRebuild].tasks.empty());
+    for (const ValueId value : table.recompute) {
+      EXPECT_EQ(again.functions[s]->joint.graph.kind(value), ir::ValueKind::kInput);
+    }
+  }
+}
+
+// --- the verifier
+
+/// Two stages with recompute. The second has all kinds of values.
+class VerifyFunctions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    plan_ = build_plan(rannc::testing::token_model(ir::DType::kF32),
+                       {.cuts = {5}, .micro_batches = {2, 2}, .recompute = true});
+    table_ = ir::function_table(functions());
+    ASSERT_TRUE(ir::verify(functions(), table_).empty()) << ir::verify(functions(), table_)[0].str();
+    ASSERT_FALSE(table_.saved.empty());
+    ASSERT_FALSE(table_.pending.empty());
+    ASSERT_FALSE(table_[FunctionKind::kWeight].added.empty());
+  }
+  const StageFunctions& functions() const { return *plan_.functions[1]; }
+  void expect_broken(const std::string& rule) const {
+    const auto found = ir::verify(functions(), table_);
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Diagnostic& each) { return each.rule == rule; }))
+        << "no " << rule << " among " << found.size() << (found.empty() ? "" : ": " + found[0].str());
+  }
+
+  ir::Plan plan_;
+  FunctionTable table_;
+};
+
+TEST_F(VerifyFunctions, H1_ATaskIsInTwoFunctionsOrNone) {
+  const FunctionTable whole = table_;
+  table_[FunctionKind::kWeight].tasks.push_back(table_[FunctionKind::kInput].tasks.front());
+  expect_broken("H1");
+  table_ = whole;
+  table_[FunctionKind::kForward].tasks.pop_back();
+  expect_broken("H1");
+  table_ = whole;
+  table_[FunctionKind::kBackward].tasks.pop_back();
+  expect_broken("H1");
+}
+
+TEST_F(VerifyFunctions, H2_AFunctionReadsWhatItDoesNotTake) {
+  const FunctionTable whole = table_;
+  for (const FunctionKind kind : {FunctionKind::kForward, FunctionKind::kInput, FunctionKind::kWeight,
+                                  FunctionKind::kBackward, FunctionKind::kRebuild, FunctionKind::kStepEnd}) {
+    table_ = whole;
+    if (table_[kind].arguments.empty()) continue;
+    table_[kind].arguments.erase(table_[kind].arguments.begin());
+    expect_broken("H2");
+  }
+}
+
+TEST_F(VerifyFunctions, H3_ASavedValueThatNobodyMakesOrReads) {
+  const FunctionTable whole = table_;
+  table_.saved.push_back(table_.pending.front());
+  expect_broken("H3");
+  table_ = whole;
+  table_[FunctionKind::kForward].kept.pop_back();
+  expect_broken("H3");
+  table_ = whole;
+  table_.saved.push_back(functions().joint.graph.outputs().front());
+  expect_broken("H3");
+}
+
+TEST_F(VerifyFunctions, H4_APendingValueThatNobodyMakesOrReads) {
+  const FunctionTable whole = table_;
+  table_.pending.push_back(table_.saved.front());
+  expect_broken("H4");
+  table_ = whole;
+  table_[FunctionKind::kInput].kept.pop_back();
+  expect_broken("H4");
+}
+
+TEST_F(VerifyFunctions, H5_ARecomputeOfWhatItCannotReach) {
+  const FunctionTable whole = table_;
+  table_.recompute.pop_back();
+  expect_broken("H5");
+  table_ = whole;
+  table_[FunctionKind::kRebuild].tasks.push_back(table_[FunctionKind::kWeight].tasks.front());
+  expect_broken("H5");
+  table_ = whole;
+  table_.rebuilt.pop_back();
+  expect_broken("H5");
+  table_ = whole;
+  table_.recompute.push_back(table_.pending.front());
+  expect_broken("H5");
+}
+
+TEST_F(VerifyFunctions, H6_ASumWithoutATermOrWithTwo) {
+  const FunctionTable whole = table_;
+  table_[FunctionKind::kInput].added.push_back(table_[FunctionKind::kWeight].added.front());
+  expect_broken("H6");
+  table_ = whole;
+  table_[FunctionKind::kWeight].added.pop_back();
+  expect_broken("H6");
+}
+
+TEST_F(VerifyFunctions, P19_FunctionsOfAnotherStage) {
+  const auto expect_p19 = [&] {
+    const auto found = ir::verify(plan_);
+    ASSERT_FALSE(found.empty());
+    EXPECT_TRUE(found[0].rule == "P19" || found[0].rule[0] == 'J') << found[0].str();
+  };
+  std::swap(plan_.functions[0], plan_.functions[1]);
+  expect_p19();
+  std::swap(plan_.functions[0], plan_.functions[1]);
+  plan_.functions.pop_back();
+  expect_p19();
+}
+
+TEST_F(VerifyFunctions, P19_TextThatSaysSomethingElse) {
+  std::string text = ir::print(plan_);
+  const size_t at = text.find("function @s1.W tasks [");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(text.find('#', at), 1, "#9");
+  const auto parsed = ir::parse_plan(text, "plan.rir");
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_EQ(parsed.diagnostic().rule, "P19");
+  EXPECT_THAT(parsed.diagnostic().message, HasSubstr("@s1"));
+}
+
+}  // namespace
+}  // namespace rannc::passes
