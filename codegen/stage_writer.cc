@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/function_source.h"
 #include "codegen/torchscript_archive.h"
 #include "codegen/torchscript_source.h"
 #include "runtime/bundle/bundle.h"
@@ -58,7 +59,9 @@ Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder)
 }
 
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
-  RANNC_ASSIGN(const std::string source, torchscript_source(plan, stage));
+  RANNC_ASSIGN(std::string source, torchscript_source(plan, stage));
+  RANNC_ASSIGN(const std::string functions, function_source(plan, stage));
+  source += functions;
   RANNC_TRY(
       save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
   return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));

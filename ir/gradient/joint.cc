@@ -104,8 +104,7 @@ Result<Joint> JointReader::finish() && {
   joint_.origins = std::move(all);
   joint_.seeds.resize(joint_.graph.losses().size());
   for (const auto& [term, value] : seeds_) {
-    if (term >= joint_.seeds.size())
-      return error({}, fmt::format("a seed of term {}, which is not there", term), "J3");
+    if (term >= joint_.seeds.size()) return error({}, fmt::format("a seed of term {}, which is not there", term), "J3");
     joint_.seeds[term] = value;
   }
   RANNC_TRY(as_result(verify(joint_.graph)));
@@ -185,15 +184,14 @@ Result<Joint> parse_joint(std::string_view text, const std::string& file) {
   RANNC_TRY(each_statement(text, file, "rannc.joint", [&](TextCursor& line) -> Result<void> {
     RANNC_ASSIGN(const bool known, reader.read(line));
     if (known) return {};
-    return line.expected(
-        "a statement of a graph, or one of gradient seed output_gradient input_gradient part");
+    return line.expected("a statement of a graph, or one of gradient seed output_gradient input_gradient part");
   }));
   return std::move(reader).finish();
 }
 
 bool equal(const Joint& a, const Joint& b) {
-  return equal(a.graph, b.graph) && a.origins == b.origins && a.seeds == b.seeds &&
-         a.outputs == b.outputs && a.inputs == b.inputs && a.gradients == b.gradients;
+  return equal(a.graph, b.graph) && a.origins == b.origins && a.seeds == b.seeds && a.outputs == b.outputs &&
+         a.inputs == b.inputs && a.gradients == b.gradients;
 }
 
 }  // namespace rannc::ir

@@ -46,7 +46,8 @@ std::vector<Kind> places(const Joint& joint) {
 
 class Cutter {
  public:
-  Cutter(const Joint& joint, const std::optional<std::vector<ValueId>>& kept) : joint_(joint), kept_(kept), graph_(joint.graph) {
+  Cutter(const Joint& joint, const std::optional<std::vector<ValueId>>& kept)
+      : joint_(joint), kept_(kept), graph_(joint.graph) {
     table_.place = places(joint_);
   }
 
@@ -220,9 +221,7 @@ std::string_view letter(FunctionKind kind) {
   return kLetters[static_cast<size_t>(kind)];
 }
 
-bool equal(const StageFunctions& a, const StageFunctions& b) {
-  return equal(a.joint, b.joint) && a.kept == b.kept;
-}
+bool equal(const StageFunctions& a, const StageFunctions& b) { return equal(a.joint, b.joint) && a.kept == b.kept; }
 
 FunctionTable function_table(const StageFunctions& stage) { return Cutter(stage.joint, stage.kept).cut(); }
 

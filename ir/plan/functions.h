@@ -53,10 +53,10 @@ struct StageFunction {
 struct FunctionTable {
   std::vector<FunctionKind> place;  ///< by task: P, F, I, W or E
   StageFunction functions[kFunctionKinds];
-  std::vector<ValueId> saved;     ///< from F or R to B, or to I and W; ascending
-  std::vector<ValueId> rebuilt;   ///< saved values that R computes
-  std::vector<ValueId> recompute; ///< what F keeps for an R
-  std::vector<ValueId> pending;   ///< from I to W: made by I, or seeds
+  std::vector<ValueId> saved;      ///< from F or R to B, or to I and W; ascending
+  std::vector<ValueId> rebuilt;    ///< saved values that R computes
+  std::vector<ValueId> recompute;  ///< what F keeps for an R
+  std::vector<ValueId> pending;    ///< from I to W: made by I, or seeds
 
   const StageFunction& operator[](FunctionKind kind) const { return functions[static_cast<size_t>(kind)]; }
   StageFunction& operator[](FunctionKind kind) { return functions[static_cast<size_t>(kind)]; }

@@ -71,7 +71,8 @@ class StageCopy {
     for (const TaskId task : tasks_) {
       for (const ValueId input : from_.inputs(task)) {
         if (!input.valid()) continue;
-        const bool received = from_.kind(input) == ValueKind::kActivation && !contains(plan_.stages[stage_.index()], from_.producer(input));
+        const bool received = from_.kind(input) == ValueKind::kActivation &&
+                              !contains(plan_.stages[stage_.index()], from_.producer(input));
         if (received || from_.kind(input) == ValueKind::kInput) inputs.insert(input);
       }
     }

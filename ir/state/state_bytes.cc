@@ -334,7 +334,8 @@ class Filled {
 bool is_value(const Graph& graph, const std::vector<StateMatch::Source>& sources, DType dtype) {
   return sources.size() == 1 && is_whole(graph, sources[0].part) && sources[0].tensor.type.dtype == dtype &&
          sources[0].first == 0 &&
-         sources[0].tensor.data.size() == static_cast<uint64_t>(element_product(sources[0].part.extent)) * byte_size(dtype);
+         sources[0].tensor.data.size() ==
+             static_cast<uint64_t>(element_product(sources[0].part.extent)) * byte_size(dtype);
 }
 
 }  // namespace

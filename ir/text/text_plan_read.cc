@@ -40,7 +40,8 @@ class PlanReader {
     RANNC_TRY(graph_.check_end(file_));
     plan_.graph = std::move(graph_).take();
     fill_mixes(plan_.graph);
-    if (functions_) return error({file_}, fmt::format("the functions of stage @s{} do not end", plan_.functions.size()));
+    if (functions_)
+      return error({file_}, fmt::format("the functions of stage @s{} do not end", plan_.functions.size()));
     RANNC_TRY(check_function_text());
     finish_atoms();
     const PipelineShape shape = pipeline_shape(plan_);
@@ -290,7 +291,8 @@ class PlanReader {
     return {};
   }
 
-  // `functions @s0`, then the statements of a joint graph up to `end @s0`, or `end @s0 kept [%x, …]` if the stage has an R
+  // `functions @s0`, then the statements of a joint graph up to `end @s0`, or `end @s0 kept [%x, …]` if the stage has
+  // an R
   Result<void> begin_functions(TextCursor& line) {
     RANNC_TRY(next(line, "@s", plan_.functions.size(), "stage"));
     RANNC_TRY(line.expect_end());

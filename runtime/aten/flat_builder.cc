@@ -9,7 +9,7 @@
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
 #include "runtime/aten/internal/aten_schema.h"
-#include "runtime/aten/internal/flat_code.h"
+#include "runtime/aten/internal/flat_merge.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
@@ -35,6 +35,7 @@ class FlatBuilder {
     }
     for (const TaskId task : tasks_) RANNC_TRY(lower(task));
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
+    if (spec_.merges) merge_gradient_kernels(*code_);
     find_last_readers();
     FlatProgram program;
     program.code_ = std::move(code_);
@@ -136,7 +137,8 @@ class FlatBuilder {
     const auto outputs = graph_.outputs(task);
     if (outputs.size() != 1 || lowering.calls.size() != 1 || lowering.calls[0].schema != "aten::matmul") return false;
     const ValueId product = outputs[0];
-    const auto sum = std::find_if(spec_.adds.begin(), spec_.adds.end(), [&](const auto& each) { return each.first == product; });
+    const auto sum =
+        std::find_if(spec_.adds.begin(), spec_.adds.end(), [&](const auto& each) { return each.first == product; });
     if (sum == spec_.adds.end() || readers_.at(product) != 1) return false;
     const ir::ValueType& type = graph_.type(product);
     if (ir::sum_dtype(type.dtype) != type.dtype || !ir::is_float(type.dtype)) return false;
@@ -284,7 +286,7 @@ class FlatBuilder {
   SizeTable& sizes_;
   std::unique_ptr<FlatCode> code_;
   std::vector<TaskId> tasks_;
-  std::set<ValueId> made_;             // by the tasks
+  std::set<ValueId> made_;  // by the tasks
   std::map<ValueId, uint32_t> readers_;
   std::map<ValueId, FlatArgument> places_;
 };

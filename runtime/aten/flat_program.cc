@@ -70,8 +70,7 @@ void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
 /// One run of a program.
 class Interpreter {
  public:
-  Interpreter(FlatCode& code, Tensors arguments, const FlatRun& run,
-              const c10::impl::LocalDispatchKeySet& outer)
+  Interpreter(FlatCode& code, Tensors arguments, const FlatRun& run, const c10::impl::LocalDispatchKeySet& outer)
       : code_(code), run_(run), outer_(outer), slots_(std::move(arguments)) {
     slots_.resize(code.slot_count);
   }
@@ -198,6 +197,8 @@ class Interpreter {
         add_product(*run_.sums[instruction.index], a, b);
         return {};
       }
+      case FlatInstruction::Kind::kNothing:
+        return {};
     }
     return {};
   }

@@ -41,10 +41,10 @@ using TaskKernel = std::function<std::vector<at::Tensor>(std::span<const at::Ten
 /// `FlatRun::fixed`.
 struct FlatSpec {
   const ir::Graph& graph;
-  std::span<const TaskId> tasks;                  ///< ascending; those that no result needs are left out
-  std::vector<ValueId> arguments;                 ///< distinct
-  std::vector<ValueId> results;                   ///< may repeat, and may be arguments or fixed
-  std::vector<std::pair<ValueId, uint32_t>> adds; ///< values and the sum that each is added to
+  std::span<const TaskId> tasks;                   ///< ascending; those that no result needs are left out
+  std::vector<ValueId> arguments;                  ///< distinct
+  std::vector<ValueId> results;                    ///< may repeat, and may be arguments or fixed
+  std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
   std::map<TaskId, TaskKernel> kernels = {};
   bool merges = false;  ///< gradient kernels with several results are called once
 };

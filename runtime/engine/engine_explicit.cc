@@ -407,9 +407,8 @@ Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, Sta
   if (plan.functions.size() != plan.stages.size()) {
     return error({.file = bundle.path}, "the bundle has no stage functions; compile the model again");
   }
-  auto program =
-      std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
-                                        plan.stages[stage.index()].tasks);
+  auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
+                                                   plan.stages[stage.index()].tasks);
   RANNC_TRY(program->load(bundle.weights[stage.index()]));
   return std::unique_ptr<Program>(std::move(program));
 }

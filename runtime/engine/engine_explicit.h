@@ -9,8 +9,8 @@
 
 namespace rannc::runtime {
 
-/// Builds the programs of a stage from `Plan::functions` and loads its weights. Errors: the plan has no functions, or an
-/// operator has no lowering.
+/// Builds the programs of a stage from `Plan::functions` and loads its weights. Errors: the plan has no functions, or
+/// an operator has no lowering.
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
                                                        Origins origins = Origins::kForgotten);
 

@@ -47,8 +47,8 @@ class ProgramBuilder {
                  program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.saved), sizes_));
     RANNC_ASSIGN(made.begin,
                  program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.recompute), sizes_));
-    RANNC_ASSIGN(made.rebuild, program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments,
-                                       table_.rebuilt, sizes_));
+    RANNC_ASSIGN(made.rebuild,
+                 program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments, table_.rebuilt, sizes_));
     RANNC_TRY(backward(made));
     made.has_end = !table_[FunctionKind::kStepEnd].tasks.empty() || !table_[FunctionKind::kStepEnd].results.empty();
     RANNC_ASSIGN(made.end, program(FunctionKind::kStepEnd, made.totals, {}, sizes_));
@@ -83,7 +83,8 @@ class ProgramBuilder {
     Ids found;
     std::set<ValueId> given(places_.outputs.begin(), places_.outputs.end());
     for (const ir::StageFunction& function : table_.functions) {
-      for (const auto* list : {&function.results, &function.added, &function.kept}) given.insert(list->begin(), list->end());
+      for (const auto* list : {&function.results, &function.added, &function.kept})
+        given.insert(list->begin(), list->end());
     }
     for (const TaskId task : table_[kind].tasks) {
       for (const ValueId output : joint_.graph.outputs(task)) {

@@ -38,10 +38,11 @@ struct SyncNorm {
     const SyncBatchNorm::Moments own{mean.to(at::kDouble), variance.to(at::kDouble),
                                      static_cast<double>(x.numel()) / static_cast<double>(mean.numel())};
     const SyncBatchNorm::Moments all = norms.moments(index, own);
-    const at::Tensor y = std::get<0>(at::native_batch_norm(x, operands[1].to(wide), operands[2].to(wide),
-                                                           all.mean.to(wide), all.variance.to(wide), false, 0, epsilon));
+    const at::Tensor y = std::get<0>(at::native_batch_norm(
+        x, operands[1].to(wide), operands[2].to(wide), all.mean.to(wide), all.variance.to(wide), false, 0, epsilon));
     const at::Tensor unbiased = own.count > 1 ? own.variance * (own.count / (own.count - 1)) : own.variance;
-    return {y.to(type), own.mean.to(type), unbiased.to(type), all.mean.to(wide), (all.variance + epsilon).rsqrt().to(wide)};
+    return {y.to(type), own.mean.to(type), unbiased.to(type), all.mean.to(wide),
+            (all.variance + epsilon).rsqrt().to(wide)};
   }
 
   /// dx = scale * rstd * (dy - sum(dy) / n - (x - mean) * rstd * sum(dy * (x - mean) * rstd) / n), with sums over all

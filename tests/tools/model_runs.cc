@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "codegen/bundle_writer.h"
+#include "passes/training/cut_functions.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
@@ -75,7 +76,9 @@ std::string ModelRuns::compile(const RunCut& cut) const {
   const auto plan = tools::plan_options(options, prepared_).value();
   const std::string path =
       fmt::format("{}/{}-{}.rannc", scratch_.path(), fmt::join(cut.replicas, "-"), cut.micro_batches);
-  codegen::write_bundle(tools::plan_prepared(prepared_, plan).value().plan, {.replace = true}, path).value();
+  ir::Plan planned = std::move(tools::plan_prepared(prepared_, plan).value().plan);
+  passes::cut_functions(planned).value();
+  codegen::write_bundle(planned, {.replace = true}, path).value();
   return path;
 }
 

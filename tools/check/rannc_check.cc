@@ -16,10 +16,10 @@
 #include <sstream>
 
 #include "codegen/bundle_writer.h"
-#include "passes/training/cut_functions.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
+#include "passes/training/cut_functions.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
 #include "runtime/train/outputs.h"

@@ -270,11 +270,12 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "-o,--output", flags.output,
       "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
       "(.json) or staged profile (.txt)");
-  app.add_option(
-         "--emit", flags.emit,
-         "stop and print: graph, atoms, backward, blocks, plan, schedule or functions; onnx: write a copy of the model with "
-         "the values of --weights")
-      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx"}))
+  app.add_option("--emit", flags.emit,
+                 "stop and print: graph, atoms, backward, blocks, plan, schedule or functions; onnx: write a copy of "
+                 "the model with "
+                 "the values of --weights")
+      ->check(
+          CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));

@@ -260,8 +260,8 @@ Result<aten::Lowering> lower_gather_rows(const LowerCall& call) {
   const Shape& to = shape_of(*call.outputs[0]);
   Calls calls;
   const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, to[0]);
-  const aten::Value rows = calls("aten::embedding_sparse_backward", {aten::Operand{0}, index, to[0],
-                                                                     padding_index(call.attributes).value_or(-1), false});
+  const aten::Value rows = calls("aten::embedding_sparse_backward",
+                                 {aten::Operand{0}, index, to[0], padding_index(call.attributes).value_or(-1), false});
   return std::move(calls).with({calls("aten::coalesce", {rows})});
 }
 
@@ -405,8 +405,9 @@ std::vector<OpInfo> grad_dense_ops() {
           "the gradient of gather's x of shape `sizes`, whose samples lie `outer` apart; 0 in row `padding_index`",
           "aten::embedding_dense_backward", first, infer_gather_grad, lower_gather_grad,
           {{"padding_index", Kind::kInteger}}),
-      scattering("gather_grad_rows", "gather_grad_input of a table of rank 2, as rows", "aten::embedding_sparse_backward",
-                 first, infer_gather_rows, lower_gather_rows, {{"padding_index", Kind::kInteger}}),
+      scattering("gather_grad_rows", "gather_grad_input of a table of rank 2, as rows",
+                 "aten::embedding_sparse_backward", first, infer_gather_rows, lower_gather_rows,
+                 {{"padding_index", Kind::kInteger}}),
       scattering("gather_nd_grad_input", "the gradient of gather_nd's x of shape `sizes`", "aten::index_add",
                  {"batch_dims", Kind::kInteger, Dim(0)}, infer_gather_nd_grad, lower_gather_nd_grad),
       scattering("gather_elements_grad_input", "the gradient of gather_elements' x of shape `sizes`",

@@ -18,8 +18,8 @@ bool scattered(GradientCall& call, std::string_view op) {
 
 }  // namespace
 
-// A micro-batch reads few rows of a large table. Zero-filling and adding a gradient of the table's size would take longer
-// than the layer.
+// A micro-batch reads few rows of a large table. Zero-filling and adding a gradient of the table's size would take
+// longer than the layer.
 bool gather(GradientCall& call) {
   const ValueId x = call.operand(0);
   const Shape& table = call.shape(x);

@@ -31,11 +31,12 @@ struct FlatArgument {
 
 struct FlatInstruction {
   enum class Kind : uint8_t {
-    kCall,    ///< a boxed call
-    kTask,    ///< a whole task above autograd
-    kKernel,  ///< a task of the caller
-    kAdd,     ///< adds an argument to a sum
+    kCall,        ///< a boxed call
+    kTask,        ///< a whole task above autograd
+    kKernel,      ///< a task of the caller
+    kAdd,         ///< adds an argument to a sum
     kAddProduct,  ///< adds the product of two matrices to a sum
+    kNothing,     ///< removed
   };
   Kind kind = Kind::kCall;
   TaskId task;

@@ -12,13 +12,13 @@ namespace rannc::runtime {
 
 /// Values of a stage's joint graph that its signature names, and the sums of its parameters' gradients.
 struct StagePlaces {
-  std::vector<ValueId> inputs, outputs;               ///< by port
+  std::vector<ValueId> inputs, outputs;                 ///< by port
   std::vector<ValueId> parameters, buffers, constants;  ///< by weight; invalid: no task reads it
-  std::vector<ValueId> draws;                         ///< by random input
-  std::vector<ValueId> moments;                       ///< mean and variance of each of the statistics
-  std::vector<ValueId> output_gradients;              ///< by output port: its seed; invalid: it has none
-  std::vector<ValueId> input_gradients;               ///< by input port; invalid: no gradient reaches it
-  std::vector<uint32_t> leaf_of_part;                 ///< by `Joint::gradients`: leaf of the signature
+  std::vector<ValueId> draws;                           ///< by random input
+  std::vector<ValueId> moments;                         ///< mean and variance of each of the statistics
+  std::vector<ValueId> output_gradients;                ///< by output port: its seed; invalid: it has none
+  std::vector<ValueId> input_gradients;                 ///< by input port; invalid: no gradient reaches it
+  std::vector<uint32_t> leaf_of_part;                   ///< by `Joint::gradients`: leaf of the signature
   size_t leaf_count = 0;
 };
 
@@ -27,14 +27,14 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
 
 /// All programs of one stage. Sums are numbered: leaves of the signature first, then operands of totals.
 struct StagePrograms {
-  FlatProgram load, step;      ///< P
-  FlatProgram evaluate;        ///< F that keeps nothing
-  FlatProgram forward;         ///< F that keeps what the backward pass reads
-  FlatProgram begin;           ///< F that keeps what R reads
-  FlatProgram rebuild;         ///< R
-  FlatProgram input, weight;   ///< I, W
-  FlatProgram backward;        ///< B
-  FlatProgram end;             ///< E
+  FlatProgram load, step;                ///< P
+  FlatProgram evaluate;                  ///< F that keeps nothing
+  FlatProgram forward;                   ///< F that keeps what the backward pass reads
+  FlatProgram begin;                     ///< F that keeps what R reads
+  FlatProgram rebuild;                   ///< R
+  FlatProgram input, weight;             ///< I, W
+  FlatProgram backward;                  ///< B
+  FlatProgram end;                       ///< E
   std::vector<ValueId> loaded, stepped;  ///< results of P
   std::vector<ValueId> held_for_weight;  ///< arguments of W: saved and pending values
   std::vector<ValueId> totals;           ///< operands of totals, arguments of E

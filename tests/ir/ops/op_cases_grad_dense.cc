@@ -140,6 +140,8 @@ void add_lookups(std::vector<OpCase>& cases) {
       {"gather", {f("1,4"), i("batch", -1, 1)}},
       {"gather_grad_input", {f("batch,3,4"), i("batch,3", -9, 9)}, {{"sizes", dims("9,4")}}},
       {"gather_grad_input", {f("batch,3,4"), i("3", -5, 5)}, {{"axis", Dim(1)}, {"sizes", dims("batch,5,4")}}},
+      {"gather_grad_rows", {f("batch,3,4"), i("batch,3", -9, 9)}, {{"sizes", dims("9,4")}}},
+      {"gather_grad_rows", {f("batch,4"), i("batch", 0, 9)}, {{"sizes", dims("9,4")}, {"padding_index", Dim(2)}}},
       {"gather_grad_input", {f("batch,4"), i("", -5, 5)}, {{"axis", Dim(1)}, {"sizes", dims("batch,5,4")}}},
       {"gather_nd", {f("3,4"), i("batch,5,2", -3, 3)}},
       {"gather_nd", {f("batch,2,4,5"), i("batch,2,3,1", -4, 4)}, {{"batch_dims", Dim(2)}}},

@@ -74,7 +74,8 @@ double off(const at::Tensor& found, const at::Tensor& expected) {
 void expect_equal(const Numbers& found, const Numbers& expected) {
   EXPECT_NEAR(found.loss, expected.loss, kTolerance * std::max(1.0, std::abs(expected.loss)));
   ASSERT_EQ(found.outputs.size(), expected.outputs.size());
-  for (const auto& [name, tensor] : expected.outputs) EXPECT_LT(off(found.outputs.at(name), tensor), kTolerance) << name;
+  for (const auto& [name, tensor] : expected.outputs)
+    EXPECT_LT(off(found.outputs.at(name), tensor), kTolerance) << name;
   ASSERT_EQ(found.gradients.size(), expected.gradients.size());
   for (const auto& [name, tensor] : expected.gradients) {
     EXPECT_LT(off(found.gradients.at(name), tensor), kTolerance) << "gradient of " << name;

@@ -1,0 +1,191 @@
+// Lowers the tasks of each function of a stage to the body of a method.
+#include "codegen/function_source.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "codegen/aten_source.h"
+#include "codegen/internal/indented.h"
+#include "ir/gradient/vjp.h"
+#include "ir/op/op.h"
+#include "ir/plan/functions.h"
+#include "runtime/execute/signature.h"
+
+namespace rannc::codegen {
+namespace {
+
+using ir::FunctionKind;
+
+std::string_view method_name(FunctionKind kind) {
+  constexpr std::string_view kNames[ir::kFunctionKinds] = {"P_load", "P_step", "F", "R", "I", "W", "B", "E"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+class MethodWriter {
+ public:
+  MethodWriter(const ir::Plan& plan, StageId stage, const ir::StageFunctions& functions, const ir::StageFunction& of,
+               FunctionKind kind)
+      : joint_(functions.joint),
+        graph_(functions.joint.graph),
+        tasks_(plan.stages[stage.index()].tasks),
+        function_(of),
+        kind_(kind) {}
+
+  Result<std::string> write() {
+    for (const TaskId task : function_.tasks) RANNC_TRY(add(task));
+    std::string head = fmt::format("def {}(self", method_name(kind_));
+    for (const ValueId value : arguments()) head += fmt::format(",\n    {}: Tensor", name(value));
+    for (const std::string& symbol : symbols_) head += fmt::format(",\n    {}: int", runtime::symbol_variable(symbol));
+    if (asks_training_) head += ",\n    training: bool";
+    std::string types, values;
+    for (const ValueId value : results()) {
+      types += types.empty() ? "Tensor" : ", Tensor";
+      values += name(value) + ", ";
+    }
+    return head + ") -> Tuple[" + types + "]:\n" + body_ + "    return (" + values + ")\n";
+  }
+
+  /// Results of P are what the function is for; it has no others.
+  std::vector<ValueId> results() const {
+    std::vector<ValueId> all;
+    if (kind_ == FunctionKind::kLoad || kind_ == FunctionKind::kStep) {
+      for (const TaskId task : function_.tasks) {
+        for (const ValueId output : graph_.outputs(task)) all.push_back(output);
+      }
+      return all;
+    }
+    for (const auto* list : {&function_.results, &function_.kept, &function_.added}) {
+      all.insert(all.end(), list->begin(), list->end());
+    }
+    return all;
+  }
+
+ private:
+  static std::string name(ValueId value) { return fmt::format("v{}", value.index()); }
+
+  /// Arguments of the function, and everything else that it reads and does not make.
+  std::vector<ValueId> arguments() const {
+    std::set<ValueId> made, read;
+    for (const TaskId task : function_.tasks) {
+      for (const ValueId input : graph_.inputs(task)) {
+        if (input.valid() && !made.contains(input)) read.insert(input);
+      }
+      made.insert(graph_.outputs(task).begin(), graph_.outputs(task).end());
+    }
+    for (const ValueId value : results()) {
+      if (!made.contains(value)) read.insert(value);
+    }
+    std::vector<ValueId> found = function_.arguments;
+    for (const ValueId value : found) read.erase(value);
+    found.insert(found.end(), read.begin(), read.end());
+    return found;
+  }
+
+  void collect(const ir::ValueType& type) {
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols_);
+  }
+
+  Result<void> add(TaskId task) {
+    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+    std::vector<std::string> operands, made;
+    for (const ValueId input : inputs) {
+      operands.push_back(input.valid() ? name(input) : "");
+      if (input.valid()) collect(graph_.type(input));
+    }
+    for (const ValueId output : outputs) {
+      made.push_back(name(output));
+      collect(graph_.type(output));
+    }
+    for (const auto& [key, value] : graph_.attributes(task)) {
+      if (const auto* dim = std::get_if<ir::Dim>(&value)) dim->collect_symbols(symbols_);
+      if (const auto* list = std::get_if<ir::Shape>(&value)) collect({.shape = *list});
+    }
+    asks_training_ = asks_training_ || graph_.op(task).asks_training(graph_.attributes(task));
+    const TaskId of = tasks_[joint_.origins[task.index()].task.index()];
+    body_ += fmt::format("    # #{} {}\n", of.index(), graph_.op(task).name);
+    if (const auto vjp = ir::vjp_of(graph_, task)) return add_vjp(*vjp, operands, made);
+    RANNC_ASSIGN(const std::string text,
+                 statements({graph_.op(task), ir::type_list(graph_, inputs), ir::type_list(graph_, outputs),
+                             graph_.attributes(task)},
+                            operands, made, graph_.location(task)));
+    body_ += indented(text);
+    return {};
+  }
+
+  Result<std::string> statements(const ir::LowerCall& call, const std::vector<std::string>& operands,
+                                 const std::vector<std::string>& made, const Location& where) const {
+    if (!call.op.can_be_lowered()) return error(where, "operator `" + call.op.name + "` has no lowering");
+    const auto lowering = ir::lowering(call);
+    if (!lowering.ok()) return error(where, lowering.diagnostic().message);
+    return torchscript_statements(*lowering, {operands, made, device(), "training"});
+  }
+
+  std::string device() const {
+    const std::vector<ValueId> all = arguments();
+    return all.empty() ? "torch.device(\"cpu\")" : name(all.front()) + ".device";
+  }
+
+  /// Repeats the operator under a tape of its own.
+  Result<void> add_vjp(const ir::Vjp& vjp, const std::vector<std::string>& given, const std::vector<std::string>& made) {
+    std::vector<std::string> operands(given.begin() + static_cast<ptrdiff_t>(vjp.gradients.size()), given.end());
+    std::string leaves, results, seeds, text;
+    for (const uint32_t operand : vjp.wanted) {
+      const std::string leaf = made[0] + "_leaf" + std::to_string(operand);
+      text += fmt::format("{} = torch.requires_grad_(torch.detach({}), True)\n", leaf, operands[operand]);
+      operands[operand] = leaf;
+      leaves += leaf + ", ";
+    }
+    const std::vector<const ir::ValueType*> inputs = ir::type_list(graph_, vjp.operands);
+    RANNC_ASSIGN(const std::vector<ir::ValueType> types,
+                 ir::types_of({*vjp.op, inputs, vjp.attributes, graph_.batch_symbol(),
+                               static_cast<uint32_t>(vjp.gradients.size())}));
+    std::vector<const ir::ValueType*> outputs;
+    std::vector<std::string> again;
+    for (size_t i = 0; i < types.size(); ++i) {
+      outputs.push_back(&types[i]);
+      again.push_back(fmt::format("{}_result{}", made[0], i));
+      if (!vjp.gradients[i].valid()) continue;
+      results += again.back() + ", ";
+      seeds += given[i] + ", ";
+    }
+    RANNC_ASSIGN(const std::string forward, statements({*vjp.op, inputs, outputs, vjp.attributes}, operands, again, {}));
+    text += forward;
+    text += fmt::format("{}_tape = torch.grad([{}], [{}], annotate(List[Optional[Tensor]], [{}]), allow_unused=True)\n",
+                        made[0], results, leaves, seeds);
+    for (size_t i = 0; i < made.size(); ++i) {
+      text += fmt::format("{0}_part = {1}_tape[{2}]\n{0} = torch.zeros_like({3}) if {0}_part is None else {0}_part\n",
+                          made[i], made[0], i, operands[vjp.wanted[i]]);
+    }
+    body_ += indented(text);
+    return {};
+  }
+
+  const ir::Joint& joint_;
+  const ir::Graph& graph_;
+  const std::vector<TaskId>& tasks_;  // of the plan, by task of the stage
+  const ir::StageFunction& function_;
+  const FunctionKind kind_;
+  std::string body_;
+  std::set<std::string> symbols_;
+  bool asks_training_ = false;
+};
+
+}  // namespace
+
+Result<std::string> function_source(const ir::Plan& plan, StageId stage) {
+  const ir::StageFunctions& functions = *plan.functions[stage.index()];
+  const ir::FunctionTable table = ir::function_table(functions);
+  std::string text;
+  for (size_t i = 0; i < ir::kFunctionKinds; ++i) {
+    const auto kind = static_cast<FunctionKind>(i);
+    if (table[kind].tasks.empty()) continue;
+    MethodWriter writer(plan, stage, functions, table[kind], kind);
+    if (writer.results().empty()) continue;
+    RANNC_ASSIGN(const std::string method, writer.write());
+    text += "\n" + method;
+  }
+  return text;
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,172 @@
+// Times forward and backward passes of each engine on one stage, in turns, by processor time of one thread.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+
+#include "codegen/bundle_writer.h"
+#include "ir/op/op.h"
+#include "runtime/engine/engine.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/train/process.h"
+#include "tests/runtime/support/plan_builder.h"
+
+namespace rannc {
+namespace {
+
+struct Flags {
+  std::vector<std::string> bundles;
+  uint32_t samples = 8;
+  uint32_t rounds = 30;
+  uint32_t chain = 200;
+};
+
+double now_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
+}
+
+ir::TensorData random_data(const std::vector<int64_t>& sizes) {
+  const at::Tensor made = at::randn(sizes) * 0.05;
+  const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
+  return ir::TensorData::in_memory({first, first + made.nbytes()});
+}
+
+/// `layers` × (linear 16 -> 16, relu, residual), with a loss.
+ir::Graph chain(uint32_t layers) {
+  ir::Graph graph;
+  graph.set_batch_symbol("batch");
+  const ir::ValueType of_samples{ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), ir::Dim(16)}, {0, 1, 1}, {}};
+  const auto input = [&](const char* name) {
+    const ValueId value = graph.add_value(ir::ValueKind::kInput, name, of_samples);
+    graph.add_input(value);
+    return value;
+  };
+  const auto task = [&](std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    const ValueId made = graph.add(ir::core(op), operands, std::move(attributes));
+    infer_types(graph, graph.producer(made)).value();
+    return made;
+  };
+  ValueId x = input("x");
+  const ValueId target = input("target");
+  for (uint32_t i = 0; i < layers; ++i) {
+    const auto parameter = [&](const char* name, std::vector<int64_t> sizes) {
+      return graph.add_value(ir::ValueKind::kParameter, fmt::format("{}{}", name, i),
+                             {ir::DType::kF32, ir::Shape(sizes.begin(), sizes.end()), {}, {}}, random_data(sizes));
+    };
+    const ValueId weight = parameter("w", {16, 16}), bias = parameter("b", {16});
+    const ValueId y = task("relu", {task("linear", {x, weight, bias}, {{"layout", std::string("oi")}})});
+    x = task("add", {x, y});
+  }
+  const ValueId loss = task("mse_sum", {x, target});
+  graph.add_loss({loss, 1.0, ir::LossTerm::Denominator::kOne, {}});
+  return graph;
+}
+
+struct Times {
+  std::vector<double> forward, backward, input, weight, step;
+};
+
+double median(std::vector<double> times) {
+  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+/// One engine's program of the only stage.
+class Runner {
+ public:
+  Runner(const runtime::Bundle& bundle, const runtime::Engine& engine, uint32_t samples) : samples_(samples) {
+    program_ = engine.load(bundle, StageId(0), runtime::Origins::kForgotten).value();
+    const runtime::Signature& signature = program_->signature();
+    ir::Bindings sizes;
+    if (!signature.batch_symbol.empty()) sizes[signature.batch_symbol] = samples;
+    at::manual_seed(1);
+    const auto tensor = [&](const runtime::Port& port, bool ones) {
+      std::vector<int64_t> extents;
+      for (const ir::Dim& dim : *port.type.shape) extents.push_back(dim.evaluate(sizes).value());
+      const auto options = at::TensorOptions().dtype(runtime::to_scalar_type(port.type.dtype));
+      if (ones) return at::full(extents, 1e-3, options);
+      return ir::is_float(port.type.dtype) ? at::randn(extents, options) : at::ones(extents, options);
+    };
+    for (const runtime::Port& port : signature.inputs) inputs_.push_back(runtime::to_value(tensor(port, false)));
+    for (const runtime::Port& port : signature.outputs) {
+      gradients_.push_back(port.gradient ? runtime::to_value(tensor(port, true)) : nullptr);
+    }
+  }
+
+  void round(bool counted, Times& times) {
+    const ir::Bindings none;
+    runtime::At at{.stage = StageId(0), .samples = samples_, .seed = 1, .symbols = &none};
+    program_->begin_step({});
+    const auto timed = [&](std::vector<double>& to, const std::function<void()>& body) {
+      const double start = now_ns();
+      body();
+      if (counted) to.push_back(now_ns() - start);
+    };
+    runtime::Held saved, pending;
+    timed(times.forward, [&] { program_->forward(at, inputs_, saved).value(); });
+    timed(times.backward, [&] { program_->backward(at, saved, gradients_).value(); });
+    if (counted) times.step.push_back(times.forward.back() + times.backward.back());
+    if (!program_->parts_backward()) return;
+    program_->forward(at, inputs_, saved).value();
+    timed(times.input, [&] { program_->backward_input(at, saved, gradients_, pending).value(); });
+    timed(times.weight, [&] { program_->backward_weight(at, saved, pending).value(); });
+  }
+
+ private:
+  uint32_t samples_;
+  std::unique_ptr<runtime::Program> program_;
+  runtime::Values inputs_, gradients_;
+};
+
+void compare(const std::string& name, const runtime::Bundle& bundle, const Flags& flags) {
+  const auto engine = [](const char* engine) -> const runtime::Engine& { return *runtime::find_engine(engine).value(); };
+  Runner taped(bundle, engine("autograd"), flags.samples), explicitly(bundle, engine("explicit"), flags.samples);
+  Times tape, own;
+  for (uint32_t i = 0; i < flags.rounds + 3; ++i) {
+    taped.round(i >= 3, tape);
+    explicitly.round(i >= 3, own);
+  }
+  const double whole = median(tape.backward);
+  fmt::print("{:28} {:9.3f} {:9.3f} {:9.3f} {:9.3f}   F {:.3f}  B {:.3f}  I+W {:.3f}  step {:.3f}\n", name,
+             1e-6 * median(tape.forward), 1e-6 * whole, 1e-6 * median(own.forward), 1e-6 * median(own.backward),
+             median(own.forward) / median(tape.forward), median(own.backward) / whole,
+             (median(own.input) + median(own.weight)) / whole, median(own.step) / median(tape.step));
+}
+
+int run(const Flags& flags) {
+  at::set_num_threads(1);
+  fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   explicit / autograd, {} samples, medians of {} rounds\n", "ms",
+             "tape F", "tape B", "F", "B", flags.samples, flags.rounds);
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / fmt::format("rannc-bench-engines-{}", ::getpid())).string();
+  codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder).value();
+  compare(fmt::format("chain of {}", flags.chain), runtime::open_bundle(folder).value(), flags);
+  std::filesystem::remove_all(folder);
+  for (const std::string& path : flags.bundles) {
+    const runtime::Bundle bundle = runtime::open_bundle(path).value();
+    compare(std::filesystem::path(path).filename().string(), bundle, flags);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace rannc
+
+int main(int count, char** arguments) {
+  rannc::Flags flags;
+  CLI::App app("Compares the engines on a chain of small layers and on bundles of one stage.");
+  app.add_option("bundles", flags.bundles, "bundles of one stage, with a loss");
+  app.add_option("--samples", flags.samples, "samples of a micro-batch");
+  app.add_option("--rounds", flags.rounds, "counted rounds");
+  app.add_option("--chain", flags.chain, "layers of the chain");
+  CLI11_PARSE(app, count, arguments);
+  rannc::runtime::keep_freed_memory();
+  return rannc::run(flags);
+}
