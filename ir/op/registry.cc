@@ -42,6 +42,7 @@ constexpr Family kFamilies[] = {
     {"grad_elementwise", ops::grad_elementwise_ops},
     {"grad_slice", ops::grad_slice_ops},
     {"grad_dense", ops::grad_dense_ops},
+    {"grad_attention", ops::grad_attention_ops},
     {"grad_group_norm", ops::grad_group_norm_ops},
     {"grad_windows", ops::grad_windows_ops},
     {"grad_resample", ops::grad_resample_ops},

@@ -64,6 +64,8 @@ OpCase fitted(OpCase c);
 void add_resample(std::vector<OpCase>& cases);
 /// Those of op_cases_recurrent.cc.
 void add_recurrent(std::vector<OpCase>& cases);
+/// Those of op_cases_attention.cc.
+void add_attention(std::vector<OpCase>& cases);
 /// Those of op_cases_group_norm.cc.
 void add_group_norm(std::vector<OpCase>& cases);
 /// Those of op_cases_losses.cc.
