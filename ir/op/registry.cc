@@ -44,6 +44,7 @@ constexpr Family kFamilies[] = {
     {"grad_dense", ops::grad_dense_ops},
     {"grad_attention", ops::grad_attention_ops},
     {"grad_group_norm", ops::grad_group_norm_ops},
+    {"grad_recurrent", ops::grad_recurrent_ops},
     {"grad_windows", ops::grad_windows_ops},
     {"grad_resample", ops::grad_resample_ops},
     {"grad_scatter", ops::grad_scatter_ops},

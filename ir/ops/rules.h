@@ -47,6 +47,7 @@ std::vector<OpInfo> grad_slice_ops();
 std::vector<OpInfo> grad_dense_ops();
 std::vector<OpInfo> grad_attention_ops();
 std::vector<OpInfo> grad_group_norm_ops();
+std::vector<OpInfo> grad_recurrent_ops();
 std::vector<OpInfo> grad_windows_ops();
 std::vector<OpInfo> grad_resample_ops();
 std::vector<OpInfo> grad_scatter_ops();

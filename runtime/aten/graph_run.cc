@@ -1,6 +1,7 @@
 #include "runtime/aten/graph_run.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -53,6 +54,12 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
   return gradients;
 }
 
+/// Grad mode without a tape. oneDNN's recurrent layers return what their gradient reads in grad mode only.
+struct GradModeWithoutTape {
+  c10::AutoGradMode mode{true};
+  at::AutoDispatchBelowADInplaceOrView below;
+};
+
 }  // namespace
 
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values) {
@@ -69,8 +76,11 @@ Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, 
   const auto located = [&](const std::string& what) {
     return error(graph.location(task), graph.op(task).name + ": " + what);
   };
+  const auto vjp = ir::vjp_of(graph, task);
+  std::optional<GradModeWithoutTape> in_grad_mode;
+  const bool has_auxiliary = !vjp && outputs.size() > graph.op(task).min_results();
+  if (has_auxiliary && !c10::GradMode::is_enabled()) in_grad_mode.emplace();
   try {
-    const auto vjp = ir::vjp_of(graph, task);
     const auto made = vjp ? run_vjp(graph, *vjp, operands, run)
                           : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
     if (!made.ok()) return located(made.diagnostic().message);

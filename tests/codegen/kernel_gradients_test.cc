@@ -1,4 +1,4 @@
-// Attention in joint graphs: gradients by its kernel, without autograd, are those of LibTorch's tape.
+// Attention and LSTM in joint graphs: gradients by their kernels, without autograd, are those of LibTorch's tape.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -23,6 +23,7 @@ using ir::ValueKind;
 using ir::testing::b;
 using ir::testing::dims;
 using ir::testing::f;
+using ir::testing::none;
 using ir::testing::OpCase;
 
 /// Relative to the largest element of a gradient: a few roundings. The kernels are the tape's own.
@@ -215,11 +216,34 @@ std::vector<Case> attention_cases() {
   };
 }
 
+std::vector<Case> lstm_cases() {
+  const std::string kernel = "core.lstm_grad", tape = "vjp.core.lstm";
+  const auto x = f("4,batch,3"), w = f("1,8,3"), r = f("1,8,2"), bias = f("1,8"), state = f("1,batch,2");
+  const auto w2 = f("2,8,3"), r2 = f("2,8,2"), bias2 = f("2,8"), state2 = f("2,batch,2");
+  std::vector<Case> cases = {
+      {{"lstm", {x, w, r}, {}, 3}, tape, kernel},
+      {{"lstm", {x, w, r, bias, bias, none(), state}, {}, 3}, tape, kernel},
+      {{"lstm", {x, w, r, bias, bias, state, state}, {}, 3}, tape, kernel, {true, false, true, true, true}},
+      {{"lstm", {x, w2, r2}, {}, 3}, tape, kernel},
+      {{"lstm", {f("1,batch,17"), f("2,256,17"), f("2,256,64"), f("2,256"), f("2,256")}, {}, 3}, tape, kernel},
+  };
+  for (uint64_t read = 1; read < 8; ++read) {
+    cases.push_back({{"lstm", {x, w, r, bias, bias, state, state}, {}, 3}, tape, kernel, {}, read});
+    cases.push_back({{"lstm", {x, w2, r2, bias2, bias2, state2, state2}, {}, 3}, tape, kernel, {}, read});
+  }
+  return cases;
+}
+
 class KernelGradients : public ::testing::TestWithParam<DType> {};
 
 TEST_P(KernelGradients, OfAttention) {
   at::manual_seed(5);
   for (const Case& c : attention_cases()) check(c, GetParam());
+}
+
+TEST_P(KernelGradients, OfLstm) {
+  at::manual_seed(6);
+  for (const Case& c : lstm_cases()) check(c, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precision, KernelGradients, ::testing::Values(DType::kF32, DType::kF64),

@@ -24,8 +24,9 @@ bool adaptive_avg_pool(GradientCall& call);
 bool upsample(GradientCall& call);
 bool grid_sample(GradientCall& call);
 
-// --- attention (grad_attention.cc, with its operator)
+// --- attention, recurrent layers (grad_attention.cc, grad_recurrent.cc, with their operators)
 bool attention(GradientCall& call);
+bool lstm(GradientCall& call);
 
 // --- normalisations and losses (gradient_norms.cc)
 bool layer_norm(GradientCall& call);

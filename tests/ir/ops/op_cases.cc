@@ -282,6 +282,10 @@ const std::vector<OpCase>& op_cases() {
   return kCases;
 }
 
+bool is_workspace(const OpCase& c, size_t result, const ValueType& type) {
+  return type.dtype == DType::kU8 && result >= core(c.op).min_results();
+}
+
 bool is_of_backward_pass(const OpCase& c) { return core(c.op).family.starts_with("grad_"); }
 
 Shape concrete(Shape shape, int64_t batch) {

@@ -89,7 +89,10 @@ TEST(OpTypes, EveryCallIsReadAsItWasPrinted) {
 TEST(OpTypes, ExtentsAgreeWithTheLayout) {
   for (const OpCase& c : op_cases()) {
     SCOPED_TRACE(describe(c));
-    for (const ValueType& type : infer(c).value()) {
+    const std::vector<ValueType> types = infer(c).value();
+    for (size_t i = 0; i < types.size(); ++i) {
+      const ValueType& type = types[i];
+      if (testing::is_workspace(c, i, type)) continue;  // the samples are where the kernel puts them
       for (size_t axis = 0; axis < type.shape->size(); ++axis) {
         const Dim& dim = (*type.shape)[axis];
         EXPECT_EQ(type.batch.axis == static_cast<int32_t>(axis), dim.uses("batch")) << str(*type.shape);
