@@ -19,7 +19,8 @@ constexpr uint32_t kAllOperands = 15;
 constexpr OneDnnLstm::Places kPlaces = {0, 1, 2, kGivenBias, kGivenRecurrentBias, kGivenHidden, kGivenCell};
 // Results. Both biases have the same gradient.
 constexpr uint32_t kOfX = 0, kOfWeight = 1, kOfRecurrence = 2, kOfBias = 3, kOfHidden = 4, kOfCell = 5, kMade = 6;
-constexpr std::array<uint32_t, kOperands> kGiven = {kOfX, kOfWeight, kOfRecurrence, kOfBias, kOfBias, kOfHidden, kOfCell};
+constexpr std::array<uint32_t, kOperands> kGiven = {kOfX,    kOfWeight, kOfRecurrence, kOfBias,
+                                                    kOfBias, kOfHidden, kOfCell};
 
 // --- rule
 
@@ -59,8 +60,7 @@ Result<void> require_results(const OpCall& call, const Types& results) {
       RANNC_ASSIGN(const Shape found, shape_of(call, operand));
       if (found == *results[i].shape && call.in(operand).dtype == results[i].dtype) continue;
       return error("operand " + std::to_string(operand) + " is " + std::string(str(call.in(operand).dtype)) +
-                   str(found) + " where " + std::string(str(results[i].dtype)) + str(*results[i].shape) +
-                   " is needed");
+                   str(found) + " where " + std::string(str(results[i].dtype)) + str(*results[i].shape) + " is needed");
     }
   }
   if (!any) return error("no gradient of a result is given");

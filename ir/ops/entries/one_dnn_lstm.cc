@@ -114,8 +114,8 @@ Result<void> add_workspaces(const OpCall& call, Types& types) {
   const std::vector<const ValueType*> results;
   const uint32_t found = one_dnn_workspaces({call.op, call.inputs, results, none});
   if (types.size() + found != call.output_count) {
-    return error(call.op.name + " of " + std::string(str(types[0].dtype)) + " x " +
-                 str(*call.in(kSequence).shape) + " has " + std::to_string(found) + " workspaces, not " +
+    return error(call.op.name + " of " + std::string(str(types[0].dtype)) + " x " + str(*call.in(kSequence).shape) +
+                 " has " + std::to_string(found) + " workspaces, not " +
                  std::to_string(call.output_count - types.size()));
   }
   const Dim bytes = workspace_bytes(sizes_of(call.inputs), kExact);
@@ -184,8 +184,9 @@ Result<aten::Lowering> lower_one_dnn_lstm(const LowerCall& call) {
   std::array<std::vector<aten::Value>, 4> made;
   for (int64_t direction = 0; direction < lstm.sizes.directions; ++direction) {
     std::vector<aten::Argument> arguments = lstm.operands(direction);
-    arguments.insert(arguments.end(), {direction == 1, Shape{}, kLstmMode, lstm.sizes.hidden, 1, lstm.has_biases(), both,
-                                       /*batch_first=*/false, /*train=*/true});
+    arguments.insert(arguments.end(),
+                     {direction == 1, Shape{}, kLstmMode, lstm.sizes.hidden, 1, lstm.has_biases(), both,
+                      /*batch_first=*/false, /*train=*/true});
     const aten::Made results = lstm.calls("aten::mkldnn_rnn_layer", std::move(arguments), 4);
     for (uint32_t i = 0; i < made.size(); ++i) made[i].emplace_back(aten::Made{results.call, i});
   }
