@@ -33,6 +33,7 @@ struct Torch final : SugaredValue {
 
 struct Names final : torch::jit::Resolver {
   std::shared_ptr<SugaredValue> resolveValue(const std::string& name, GraphFunction&, const SourceRange&) override {
+    if (name == "annotate") return torch::jit::SpecialFormValue::create(c10::prim::annotate);
     return name == "torch" ? std::make_shared<Torch>() : nullptr;
   }
 };

@@ -10,6 +10,17 @@ namespace {
 
 constexpr std::string_view kPrefix = "vjp.", kResults = "vjp_results", kWanted = "vjp_wanted";
 
+/// Number of results to repeat: all but auxiliary ones that no gradient reaches.
+size_t repeated_results(const GradientCall& call) {
+  const OpInfo& op = call.op();
+  size_t count = call.result_count();
+  const auto is_auxiliary = [&](size_t i) {
+    return i < op.results.size() && op.results[i].presence == Presence::kOptional;
+  };
+  while (count > 1 && is_auxiliary(count - 1) && !call.gradient(count - 1).valid()) --count;
+  return count;
+}
+
 }  // namespace
 
 void add_vjp(GradientCall& call) {
@@ -17,7 +28,8 @@ void add_vjp(GradientCall& call) {
   Shape wanted;
   Attributes attributes = call.attributes().given();
   bool samples = false;
-  for (size_t i = 0; i < call.result_count(); ++i) {
+  const size_t results = repeated_results(call);
+  for (size_t i = 0; i < results; ++i) {
     operands.push_back(call.gradient(i));
     samples = samples || (call.gradient(i).valid() && call.type(call.gradient(i)).batch.is_partial());
   }
@@ -26,7 +38,7 @@ void add_vjp(GradientCall& call) {
     samples = samples || (call.operand(i).valid() && call.type(call.operand(i)).batch.has_batch());
     if (call.wants(i)) wanted.emplace_back(static_cast<int64_t>(i));
   }
-  attributes.set(kResults, Dim(static_cast<int64_t>(call.result_count())));
+  attributes.set(kResults, Dim(static_cast<int64_t>(results)));
   attributes.set(kWanted, wanted);
   std::vector<ValueType> types;
   for (const Dim& operand : wanted) {

@@ -11,7 +11,7 @@ namespace rannc::ir {
 
 /// Computes all wanted gradients by one task `vjp.<operator>` with the operator's attributes and two of its own. Its
 /// operands are the gradients of the results (absent if none reaches a result), then the forward task's operands. It
-/// repeats the forward pass.
+/// repeats the forward pass, without auxiliary results that no gradient reaches.
 void add_vjp(GradientCall& call);
 /// `add_vjp` as a gradient rule of an entry.
 bool gradient_by_vjp(GradientCall& call);

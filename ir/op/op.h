@@ -59,7 +59,8 @@ struct OpInfo {
   std::optional<IndexRange> (*interval)(const IntervalCall&) = nullptr;
   /// Adds the tasks of the gradient (`ir/gradient/gradient.h`). False: no rule for these attributes. Null: no rule.
   bool (*gradient)(GradientCall&) = nullptr;
-  bool gradient_takes_auxiliary = false;  ///< the gradient reads the auxiliary results; the forward task returns them
+  /// Number of auxiliary results that the gradient of a call reads. The forward task then returns them. Null: none.
+  uint32_t (*gradient_takes_auxiliary)(const TapeCall&) = nullptr;
   /// Values that LibTorch's tape keeps. Nothing: unknown; float operands and all results are assumed to be kept.
   std::optional<TapeInfo> tape = {};
   std::string_view family = {};  ///< the file that declares it; set by the registry

@@ -45,7 +45,9 @@ std::vector<OpInfo> recurrent_ops();
 std::vector<OpInfo> grad_elementwise_ops();
 std::vector<OpInfo> grad_slice_ops();
 std::vector<OpInfo> grad_dense_ops();
+std::vector<OpInfo> grad_attention_ops();
 std::vector<OpInfo> grad_group_norm_ops();
+std::vector<OpInfo> grad_recurrent_ops();
 std::vector<OpInfo> grad_windows_ops();
 std::vector<OpInfo> grad_resample_ops();
 std::vector<OpInfo> grad_scatter_ops();
@@ -63,6 +65,10 @@ inline Kept kept_operand(uint32_t index) { return {Kept::Of::kOperand, index}; }
 /// Kept only if operand `wanted` needs a gradient.
 inline Kept operand_where(uint32_t index, uint32_t wanted) { return {Kept::Of::kOperand, index, wanted}; }
 inline Kept kept_result(uint32_t index = 0) { return {Kept::Of::kResult, index}; }
+/// An `OpInfo::gradient_takes_auxiliary` rule: every auxiliary result of the operator.
+inline uint32_t all_auxiliary(const TapeCall& call) {
+  return static_cast<uint32_t>(call.op.results.size()) - call.op.min_results();
+}
 
 // --- shapes (shapes.cc)
 /// Makes a type without checking the consistency of its parts.

@@ -32,7 +32,7 @@ Sizes identity(size_t rank) {
 }
 
 /// Nothing if the product overflows.
-std::optional<int64_t> product(const Sizes& sizes) {
+std::optional<int64_t> checked_product(const Sizes& sizes) {
   int64_t all = 1;
   for (const int64_t size : sizes) {
     if (__builtin_mul_overflow(all, size, &all)) return std::nullopt;
@@ -62,7 +62,7 @@ class StateVerifier {
 
   void check(const StateTensor& tensor) {
     if (tensor.name.empty() || !names_.insert(tensor.name).second) return add(tensor, "needs a name of its own");
-    const auto sizes = product(tensor.shape);
+    const auto sizes = checked_product(tensor.shape);
     const bool negative = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size < 0; });
     if (!sizes || negative) return add(tensor, fmt::format("has the shape [{}]", fmt::join(tensor.shape, ",")));
     int64_t elements = 0;
@@ -103,8 +103,9 @@ class StateVerifier {
                               fmt::join(part.begin, ","), found.name, fmt::join(*sizes, ",")));
     if (!is_permutation(part.axes, sizes->size()))
       return none(fmt::format("reorders the axes of %{} as [{}]", found.name, fmt::join(part.axes, ",")));
-    const int64_t row = tensor.shape.empty() ? 1 : product({tensor.shape.begin() + 1, tensor.shape.end()}).value_or(0);
-    const int64_t elements = product(part.extent).value_or(-1);
+    const int64_t row =
+        tensor.shape.empty() ? 1 : checked_product({tensor.shape.begin() + 1, tensor.shape.end()}).value_or(0);
+    const int64_t elements = checked_product(part.extent).value_or(-1);
     if (elements < 0 || (row == 0 ? elements != 0 : elements % row != 0))
       return none(fmt::format("has {} elements of %{} for rows of {}", elements, found.name, row));
     return elements;

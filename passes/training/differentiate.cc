@@ -76,8 +76,9 @@ class Differentiator {
   void copy_forward() {
     ir::Rewriter rewriter(from_);
     for (const TaskId task : from_.tasks()) {
-      if (from_.op(task).gradient_takes_auxiliary && is_active(task)) {
-        copy_with_auxiliary(rewriter, task);
+      const size_t results = results_of(task);
+      if (results > from_.outputs(task).size()) {
+        copy_with_auxiliary(rewriter, task, results);
       } else {
         rewriter.copy(task);
       }
@@ -89,15 +90,27 @@ class Differentiator {
     joint_.graph = std::move(rewriter).finish();
   }
 
-  void copy_with_auxiliary(ir::Rewriter& rewriter, TaskId task) {
+  // Returns the number of results of a task with those that only its gradient reads.
+  size_t results_of(TaskId task) const {
+    const ir::OpInfo& op = from_.op(task);
+    const auto inputs = from_.inputs(task), outputs = from_.outputs(task);
+    if (op.gradient_takes_auxiliary == nullptr || !is_active(task)) return outputs.size();
+    uint64_t wanted = 0;
+    for (size_t i = 0; i < std::min<size_t>(inputs.size(), 64); ++i) {
+      if (inputs[i].valid() && active_[inputs[i].index()]) wanted |= uint64_t{1} << i;
+    }
+    const auto operands = ir::type_list(from_, inputs), results = ir::type_list(from_, outputs);
+    return op.min_results() + op.gradient_takes_auxiliary({op, operands, results, from_.attributes(task), wanted});
+  }
+
+  void copy_with_auxiliary(ir::Rewriter& rewriter, TaskId task, size_t results) {
     const ir::OpInfo& op = from_.op(task);
     const auto outputs = from_.outputs(task);
     std::vector<ValueId> operands;
     for (const ValueId input : from_.inputs(task)) operands.push_back(rewriter.map(input));
     std::vector<std::string> names;
     for (const ValueId output : outputs) names.emplace_back(from_.value(output).name);
-    for (size_t i = names.size(); i < op.results.size(); ++i)
-      names.push_back(names[0] + "." + std::string(op.results[i].name));
+    for (size_t i = names.size(); i < results; ++i) names.push_back(names[0] + "." + std::string(op.results[i].name));
     Graph& graph = rewriter.graph();
     const TaskId copy = graph.add_task(op, operands, from_.attributes(task), names, from_.location(task));
     const auto typed = ir::infer_types(graph, copy);

@@ -3,10 +3,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <mutex>
 
+#include "ir/op/foreign.h"
 #include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/torch_types.h"
 
@@ -106,8 +108,23 @@ class Runner {
     return {};
   }
 
+  /// Checks the size and type that a foreign operator's result was guessed to have.
+  Result<void> assertion(const aten::Call& call) {
+    const auto& value = std::get<aten::Value>(call.arguments[0].value);
+    const at::Tensor found = *tensor(value);
+    RANNC_ASSIGN(const c10::IValue sizes, value_of(call.arguments[1].value));
+    const auto type = scalar_type(std::get<ir::DType>(call.arguments[2].value));
+    made_.emplace_back();
+    if (found.sizes() == at::IntArrayRef(sizes.toIntVector()) && found.scalar_type() == type) return {};
+    return error(fmt::format("{} gives sizes [{}] of type {}, not [{}] of {}",
+                             lowering_.calls[std::get<aten::Made>(value).call].schema, fmt::join(found.sizes(), ", "),
+                             static_cast<int>(found.scalar_type()), fmt::join(sizes.toIntVector(), ", "),
+                             static_cast<int>(type)));
+  }
+
   Result<void> make(const aten::Call& call) {
     if (!call.blocks.empty()) return call.schema == aten::kIf ? branch(call) : loop(call);
+    if (call.schema == ir::kForeignAssert) return assertion(call);
     const c10::OperatorHandle* handle = handle_of(call.schema);
     RANNC_CHECK(handle != nullptr) << "no operator " << call.schema << " in LibTorch";
     torch::jit::Stack stack;

@@ -185,6 +185,7 @@ class FlatBuilder {
       frame.first.push_back(new_slots(call.results));
       add({.kind = FlatInstruction::Kind::kCall,
            .task = task,
+           .grad_mode = graph_.outputs(task).size() > graph_.op(task).min_results(),
            .handle = *handle,
            .slot = frame.first.back(),
            .results = call.results},

@@ -140,7 +140,12 @@ class Interpreter {
   void call(const FlatInstruction& instruction) {
     stack_.clear();
     for (uint32_t i = 0; i < instruction.count; ++i) stack_.push_back(value(argument(instruction, i)));
-    instruction.handle->callBoxed(stack_);
+    if (instruction.grad_mode) {
+      const c10::AutoGradMode with_gradients(true);  // below autograd, so nothing is recorded
+      instruction.handle->callBoxed(stack_);
+    } else {
+      instruction.handle->callBoxed(stack_);
+    }
     uint32_t slot = instruction.slot;
     for (c10::IValue& result : stack_) {
       if (result.isTensorList()) {

@@ -1,6 +1,7 @@
 #include "runtime/aten/graph_run.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -53,12 +54,21 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
   return gradients;
 }
 
+/// Grad mode without a tape. oneDNN's recurrent layers return what their gradient reads in grad mode only.
+struct GradModeWithoutTape {
+  c10::AutoGradMode mode{true};
+  at::AutoDispatchBelowADInplaceOrView below;
+};
+
 }  // namespace
 
 Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, const GraphRun& run,
                                        const std::vector<std::optional<at::Tensor>>& operands) {
   const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
   const auto vjp = ir::vjp_of(graph, task);
+  std::optional<GradModeWithoutTape> in_grad_mode;
+  const bool has_auxiliary = !vjp && outputs.size() > graph.op(task).min_results();
+  if (has_auxiliary && !c10::GradMode::is_enabled()) in_grad_mode.emplace();
   return vjp ? run_vjp(graph, *vjp, operands, run)
              : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
 }

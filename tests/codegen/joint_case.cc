@@ -9,6 +9,22 @@
 
 namespace rannc::ir::testing {
 
+namespace {
+
+/// Number of results of the call with those that only its gradient reads.
+uint32_t results_of(const OpCase& c, const Prepared& made, const std::vector<bool>& wanted) {
+  if (made.op->gradient_takes_auxiliary == nullptr) return c.outputs;
+  std::vector<const ValueType*> operands, results;
+  for (const Operand& operand : made.operands) operands.push_back(operand.absent ? nullptr : &operand.type);
+  for (const ValueType& type : made.types) results.push_back(&type);
+  uint64_t mask = 0;
+  for (size_t k = 0; k < wanted.size(); ++k) mask |= uint64_t{wanted[k]} << k;
+  const uint32_t more = made.op->gradient_takes_auxiliary({*made.op, operands, results, made.attributes, mask});
+  return std::max(c.outputs, made.op->min_results() + more);
+}
+
+}  // namespace
+
 Joint join(const OpCase& c, const Prepared& made, Asked asked) {
   Joint joint;
   Graph& graph = joint.graph;
@@ -22,8 +38,7 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
     const bool trained = has_derivative(*made.op, k);
     wanted.push_back(!operand.absent && is_float(operand.type.dtype) && trained && (asked.wanted >> k & 1) != 0);
   }
-  const uint32_t results =
-      made.op->gradient_takes_auxiliary ? static_cast<uint32_t>(made.op->results.size()) : c.outputs;
+  const uint32_t results = results_of(c, made, wanted);
   joint.task = graph.add_task(*made.op, operands, made.attributes, std::vector<std::string>(results));
   const auto typed = infer_types(graph, joint.task);
   EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();

@@ -72,7 +72,11 @@ std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tens
   const auto unit = torch::jit::compile(made.source);
   std::vector<c10::IValue> stack(inputs.begin(), inputs.end());
   stack.emplace_back(batch);
-  return unit->get_function("f")(stack).toTensorVector();
+  std::vector<at::Tensor> results = unit->get_function("f")(stack).toTensorVector();
+  for (at::Tensor& result : results) {
+    if (result.is_sparse()) result = result.to_dense();  // gradients as rows
+  }
+  return results;
 }
 
 std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {

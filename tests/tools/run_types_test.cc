@@ -91,7 +91,7 @@ Result<GraphValues> leaves(const ir::Graph& graph, const runtime::Batch& batch, 
 ir::DType dtype_on_cpu(const ir::Graph& graph, ValueId value) {
   const ir::DType dtype = graph.type(value).dtype;
   const TaskId task = graph.producer(value);
-  if (!task.valid() || graph.value(value).output_index == 0 || !graph.op(task).gradient_takes_auxiliary) return dtype;
+  if (!task.valid() || graph.value(value).output_index == 0 || !graph.op(task).name.ends_with("_norm")) return dtype;
   const ir::DType of_x = graph.type(graph.inputs(task)[0]).dtype;
   return dtype == ir::DType::kF32 && ir::byte_size(of_x) == 2 ? of_x : dtype;
 }

@@ -83,7 +83,7 @@ class Trained(SmallModel):
         bundle, _ = self.compiled("joint", "--cluster", "local:2", "--replicas", "2", "--stages", 1, "--sync-batch-norm")
         self.assertEqual((bundle / "plan.rir").read_text().split("functions @s0")[0].count("synchronised = true"), 2)
         self.succeed("rannc-opt", bundle / "plan.rir", "-o", self.scratch / "plan.rir")
-        self.assertEqual((self.scratch / "plan.rir").read_text().count("synchronised = true"), 2)
+        self.assertEqual((self.scratch / "plan.rir").read_text().split("functions @s0")[0].count("synchronised = true"), 2)
         again = self.succeed("rannc-opt", self.scratch / "plan.rir").stdout
         self.assertEqual(again, (self.scratch / "plan.rir").read_text())
         plain, _ = self.compiled("plain", "--cluster", "local:2", "--replicas", "2", "--stages", 1)

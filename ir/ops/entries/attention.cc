@@ -1,14 +1,17 @@
 // Attention: softmax(q k^T * scale + mask) v, head by head.
-#include "ir/gradient/vjp.h"
+#include "ir/ops/entries/attention.h"
+
+#include <limits>
+
+#include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/norms.h"
-#include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
 namespace {
 
 // Operands are [samples, heads, positions, features]; the mask may omit the first two axes. `order` is the axis order
 // of the result. If it equals the memory order of q, the result is contiguous, as the CPU kernel creates it.
-constexpr size_t kQ = 0, kK = 1, kV = 2, kMask = 3;
+constexpr uint32_t kQ = 0, kK = 1, kV = 2, kMask = 3;
 constexpr size_t kRank = 4, kHeads = 1, kPlaces = 2, kFeatures = 3;
 
 // Samples may be on the axis of samples or of heads. Positions and features are contracted.
@@ -50,7 +53,9 @@ Result<void> mask_fits(const OpCall& call, const Shape& scores) {
   return error("a mask " + str(mask) + " does not stretch to the scores " + str(scores));
 }
 
-Result<Types> infer_attention(const OpCall& call) {
+}  // namespace
+
+Result<Types> attention_types(const OpCall& call) {
   RANNC_ASSIGN(const Shape q, shape_of(call, kQ));
   RANNC_ASSIGN(const Shape k, shape_of(call, kK));
   RANNC_ASSIGN(const Shape v, shape_of(call, kV));
@@ -75,8 +80,63 @@ Result<Types> infer_attention(const OpCall& call) {
     shape.push_back(made[static_cast<size_t>(axis)]);
     if (by_heads.axis == axis) layout.axis = static_cast<int32_t>(i);
   }
-  return Types{make_type(dtype, std::move(shape), std::move(layout))};
+  Types types = {make_type(dtype, std::move(shape), std::move(layout))};
+  if (call.output_count == 1) return types;
+  if (!FusedAttention::fits(call.inputs))
+    return error("attention of q " + str(q) + ", k " + str(k) + ", v " + str(v) + " has no log_sums");
+  types.push_back(make_type(statistics_dtype(dtype), {q[0], q[kHeads], q[kPlaces]}, by_heads));
+  return types;
 }
+
+Dim attention_product(const Shape& q, const Shape& k) {
+  return q[0] * q[kHeads] * q[kPlaces] * k[kPlaces] * q[kFeatures] * Dim(2);
+}
+
+// --- lowering
+
+FusedAttention::FusedAttention(const LowerCall& call)
+    : call_(call), order_(call.attributes.integers("order")), inverse_(kRank) {
+  for (size_t i = 0; i < kRank; ++i) {
+    order_[i] = (order_[i] + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank);
+    inverse_[static_cast<size_t>(order_[i])] = static_cast<int64_t>(i);
+  }
+}
+
+bool FusedAttention::fits(std::span<const ValueType* const> operands) {
+  for (const size_t operand : {kQ, kK, kV}) {
+    if (!operands[operand]->shape || (*operands[operand]->shape)[kPlaces] == Dim(0)) return false;
+  }
+  return operands[kQ]->shape->back() == operands[kV]->shape->back();
+}
+
+aten::Value FusedAttention::by_heads(uint32_t operand) {
+  const aten::Operand given{operand};
+  if (order_.back() != kFeatures) return calls("aten::contiguous", {given});
+  const aten::Made dense = calls("aten::contiguous", {in_order(given)});
+  return calls("aten::permute", {dense, inverse_});
+}
+
+aten::Value FusedAttention::turned_back(uint32_t operand) {
+  return calls("aten::permute", {aten::Operand{operand}, inverse_});
+}
+
+aten::Value FusedAttention::turned_back_dense(uint32_t operand) {
+  if (order_.back() != kFeatures) return calls("aten::contiguous", {turned_back(operand)});
+  const aten::Made dense = calls("aten::contiguous", {aten::Operand{operand}});
+  return calls("aten::permute", {dense, inverse_});
+}
+
+aten::Argument FusedAttention::mask(uint32_t operand, DType dtype) {
+  if (!call_.has(operand)) return {"attn_mask", aten::None{}};
+  if (call_.inputs[operand]->dtype != DType::kBool) return {"attn_mask", aten::Operand{operand}};
+  const aten::Operand seen{operand};
+  const aten::Made zeros = calls("aten::zeros_like", {seen, {"dtype", dtype}});
+  const aten::Made hidden = calls("aten::logical_not", {seen});
+  const aten::Scalar least{-std::numeric_limits<double>::infinity()};
+  return {"attn_mask", calls("aten::masked_fill.Scalar", {zeros, hidden, least})};
+}
+
+namespace {
 
 Dim scores(std::span<const ValueType* const> inputs) {
   const Shape& q = shape_of(*inputs[kQ]);
@@ -89,7 +149,21 @@ Work attention_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(scores(call.inputs) * features * Dim(2), call, outputs);
 }
 
+// The same kernel as that of `aten::scaled_dot_product_attention`.
+aten::Lowering lower_fused_attention(const LowerCall& call) {
+  FusedAttention fused(call);
+  std::vector<aten::Argument> arguments;
+  for (const uint32_t operand : {kQ, kK, kV}) arguments.emplace_back(fused.by_heads(operand));
+  arguments.insert(arguments.end(), {0.0, false});
+  arguments.push_back(fused.mask(kMask, call.inputs[kQ]->dtype));
+  arguments.emplace_back("scale", call.attributes.number("scale"));
+  const aten::Made made = fused.calls("aten::_scaled_dot_product_flash_attention_for_cpu", std::move(arguments), 2);
+  const aten::Value result = fused.in_order(made);
+  return std::move(fused.calls).with({result, aten::Made{made.call, 1}});
+}
+
 Result<aten::Lowering> lower_attention(const LowerCall& call) {
+  if (call.outputs.size() > 1) return lower_fused_attention(call);
   const aten::Operand q{kQ}, k{kK}, v{kV}, mask{kMask};
   Calls calls;
   const aten::Made by_heads = calls("aten::scaled_dot_product_attention",
@@ -99,9 +173,11 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
 
 // --- tape of the CPU kernels
 
-// Decomposed attention, which keeps the weights of all positions. Used because the kernel has no gradient for a mask.
+// Decomposed attention, which keeps the weights of all positions. Used where the kernel does not fit, or because it has
+// no gradient for a mask.
 TapeUse written_out_tape(const TapeCall& call) {
-  TapeUse use{.keeps = {kept_operand(kV)}};
+  TapeUse use;
+  if (call.wants(kQ) || call.wants(kK) || call.wants(kMask)) use.keeps = {kept_operand(kV)};
   use.own_bytes = scores(call.inputs) * Dim(byte_size(call.inputs[kQ]->dtype));
   if (call.wants(kQ)) use.own_bytes = use.own_bytes + bytes_of(*call.inputs[kK]);  // as scaled
   if (call.wants(kK)) use.own_bytes = use.own_bytes + bytes_of(*call.inputs[kQ]);
@@ -110,7 +186,7 @@ TapeUse written_out_tape(const TapeCall& call) {
 
 // Keeps the log-sum-exp of each row, and a bool mask converted to floats.
 TapeUse attention_tape(const TapeCall& call) {
-  if (call.wants(kMask)) return written_out_tape(call);
+  if (call.wants(kMask) || !FusedAttention::fits(call.inputs)) return written_out_tape(call);
   const Shape& q = shape_of(*call.inputs[kQ]);
   TapeUse use{.keeps = {kept_operand(kQ), kept_operand(kK), kept_operand(kV), kept_result()}};
   use.own_bytes = q[0] * q[kHeads] * q[kPlaces] * Dim(byte_size(statistics_dtype(call.inputs[kQ]->dtype)));
@@ -124,6 +200,12 @@ TapeUse attention_tape(const TapeCall& call) {
   return use;
 }
 
+// LibTorch decomposes attention if its mask wants a gradient, with 16-bit floats in f32.
+uint32_t attention_auxiliary(const TapeCall& call) {
+  const bool narrow = byte_size(call.inputs[kQ]->dtype) < byte_size(DType::kF32);
+  return FusedAttention::fits(call.inputs) && !(call.wants(kMask) && narrow) ? 1 : 0;
+}
+
 }  // namespace
 
 std::vector<OpInfo> attention_ops() {
@@ -131,16 +213,19 @@ std::vector<OpInfo> attention_ops() {
       {.name = "core.attention",
        .says =
            "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes in the order asked "
-           "for; a mask of bool says which places are seen. Rows that see none are zeros",
+           "for; a mask of bool says which places are seen. Rows that see none are zeros; the auxiliary result is the "
+           "logarithm of the sum of exponentials of each row",
        .onnx = {"Attention"},
        .aten = {"aten::scaled_dot_product_attention", "aten::permute"},
        .operands = {{"q"}, {"k"}, {"v"}, {"mask", Role::kData, Presence::kOptional}},
        .attributes = {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},
                       {.name = "order", .kind = AttributeKind::kIntegers, .required = true}},
-       .infer = infer_attention,
+       .results = {{"result"}, {"log_sums", Presence::kOptional}},
+       .infer = attention_types,
        .work = attention_work,
        .lower = lower_attention,
-       .gradient = gradient_by_vjp,
+       .gradient = gradient::attention,
+       .gradient_takes_auxiliary = attention_auxiliary,
        .tape = TapeInfo{.rule = attention_tape}}};
 }
 

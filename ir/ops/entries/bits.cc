@@ -23,7 +23,7 @@ Result<Types> infer_bits(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<Types> infer_not(const OpCall& call) {
+Result<Types> infer_bitwise_not(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   RANNC_TRY(require_integer(call, 0));
   return Types{like(call, call.in(0).dtype)};
@@ -91,7 +91,7 @@ std::vector<OpInfo> bit_ops() {
                  {.fold = fold::bitwise_or, .schema = "aten::bitwise_or.Tensor"}),
           binary("bitwise_xor", "bits that either a or b has", {"BitwiseXor"}, infer_bits,
                  {.fold = fold::bitwise_xor, .schema = "aten::bitwise_xor.Tensor"}),
-          unary("bitwise_not", "bits that x has not", {"BitwiseNot"}, infer_not,
+          unary("bitwise_not", "bits that x has not", {"BitwiseNot"}, infer_bitwise_not,
                 {.fold = fold::bitwise_not, .lower = lower_not, .aten = {"aten::bitwise_not"}}),
           binary("shift_left", "a's bits moved b places to the left", {"BitShift"}, infer_bits,
                  {.lower = lower_left, .aten = {"aten::bitwise_left_shift"}}),

@@ -320,7 +320,7 @@ std::vector<OpInfo> convolution_ops() {
        .lower = lower_max_pool,
        .interval = interval::max_pool,
        .gradient = gradient::max_pool,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = max_pool_tape}},
       {.name = "core.avg_pool",
        .says = "mean of each window",

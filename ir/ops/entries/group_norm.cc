@@ -100,7 +100,7 @@ std::vector<OpInfo> group_norm_ops() {
        .work = group_norm_work,
        .lower = lower_group_norm,
        .gradient = gradient::group_norm,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = group_norm_tape}},
   };
 }

@@ -182,7 +182,7 @@ std::vector<OpInfo> loss_ops() {
        .work = cross_entropy_work,
        .lower = lower_cross_entropy,
        .gradient = gradient::cross_entropy_sum,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = cross_entropy_tape}},
       {.name = "core.mse_sum",
        .says = "sum of the squares of prediction - target",

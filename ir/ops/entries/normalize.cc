@@ -198,7 +198,7 @@ std::vector<OpInfo> normalize_ops() {
        .work = norm_work,
        .lower = lower_layer_norm,
        .gradient = gradient::layer_norm,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = layer_norm_tape}},
       {.name = "core.rms_norm",
        .says = "x over the root of its mean square along the axes from `axis` on, scaled; the auxiliary result is the "
@@ -212,7 +212,7 @@ std::vector<OpInfo> normalize_ops() {
        .work = norm_work,
        .lower = lower_rms_norm,
        .gradient = gradient::rms_norm,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape}},
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
@@ -241,7 +241,7 @@ std::vector<OpInfo> normalize_ops() {
        .work = norm_work,
        .lower = lower_batch_norm,
        .gradient = gradient::batch_norm,
-       .gradient_takes_auxiliary = true,
+       .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = batch_norm_tape}},
   };
 }

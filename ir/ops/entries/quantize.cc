@@ -11,13 +11,13 @@ namespace {
 using aten::Operand;
 using aten::Scalar;
 
-enum Of : size_t { kX, kScale, kZero };
+enum QuantizeOf : size_t { kFrom, kScale, kZero };
 
 // --- type rules
 
 // Checks scale and zero point: one number, one number per position on attribute `axis`, or broadcastable to x.
 Result<void> require_steps(const OpCall& call) {
-  RANNC_ASSIGN(const Shape x, shape_of(call, kX));
+  RANNC_ASSIGN(const Shape x, shape_of(call, kFrom));
   RANNC_ASSIGN(const Shape scale, shape_of(call, kScale));
   if (!is_float(call.in(kScale).dtype)) {
     return error("the scale is " + std::string(str(call.in(kScale).dtype)) + "; it must be a float type");
@@ -27,7 +27,7 @@ Result<void> require_steps(const OpCall& call) {
   }
   if (call.attributes.has("axis")) {
     RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), x.size()));
-    RANNC_TRY(keep_samples_apart(call, kX, axis));
+    RANNC_TRY(keep_samples_apart(call, kFrom, axis));
     if (scale == Shape{x[static_cast<size_t>(axis)]}) return {};
     return error("scale " + str(scale) + " is not one number for each of axis " + std::to_string(axis) + " of " +
                  str(x));
@@ -40,7 +40,7 @@ Result<void> require_steps(const OpCall& call) {
 Result<Types> infer_quantize(const OpCall& call) {
   RANNC_TRY(require_steps(call));
   const DType dtype = *call.attributes.dtype("dtype");
-  if (!is_float(call.in(kX).dtype)) return error("quantize of " + std::string(str(call.in(kX).dtype)));
+  if (!is_float(call.in(kFrom).dtype)) return error("quantize of " + std::string(str(call.in(kFrom).dtype)));
   if (!is_integer(dtype) || byte_size(dtype) > 2) {
     return error("quantize to " + std::string(str(dtype)) + "; integers of 8 and 16 bits are supported");
   }
@@ -49,17 +49,17 @@ Result<Types> infer_quantize(const OpCall& call) {
 
 Result<Types> infer_dequantize(const OpCall& call) {
   RANNC_TRY(require_steps(call));
-  if (!is_integer(call.in(kX).dtype)) return error("dequantize of " + std::string(str(call.in(kX).dtype)));
+  if (!is_integer(call.in(kFrom).dtype)) return error("dequantize of " + std::string(str(call.in(kFrom).dtype)));
   return Types{like(call, call.in(kScale).dtype)};
 }
 
 Result<Types> infer_fake_quantize(const OpCall& call) {
   RANNC_TRY(require_steps(call));
-  if (!is_float(call.in(kX).dtype)) return error("fake_quantize of " + std::string(str(call.in(kX).dtype)));
+  if (!is_float(call.in(kFrom).dtype)) return error("fake_quantize of " + std::string(str(call.in(kFrom).dtype)));
   const bool whole = call.attributes.has("axis") || call.in(kScale).shape->empty();
   if (!whole) return error("fake_quantize by a scale " + str(*call.in(kScale).shape) + " without axis");
   const int64_t low = call.attributes.integer("low"), high = call.attributes.integer("high");
-  if (low < high) return Types{like(call, call.in(kX).dtype)};
+  if (low < high) return Types{like(call, call.in(kFrom).dtype)};
   return error("there are no integers from " + std::to_string(low) + " to " + std::to_string(high));
 }
 
@@ -68,7 +68,7 @@ Result<Types> infer_fake_quantize(const OpCall& call) {
 // Reshapes a value with one number per position on the axis so that it broadcasts to x.
 aten::Value along_axis(Calls& calls, const LowerCall& call, aten::Value value) {
   if (!call.attributes.has("axis")) return value;
-  const Shape& x = shape_of(*call.inputs[kX]);
+  const Shape& x = shape_of(*call.inputs[kFrom]);
   const size_t axis = counted_axis(call.attributes, x.size());
   if (axis + 1 == x.size()) return value;
   Shape to(x.size() - axis, Dim(1));
@@ -90,10 +90,10 @@ Bounds8Or16 bounds_of_type(DType dtype) {
 }
 
 Result<aten::Lowering> lower_quantize(const LowerCall& call) {
-  const DType of_x = call.inputs[kX]->dtype, to = call.outputs[0]->dtype;
+  const DType of_x = call.inputs[kFrom]->dtype, to = call.outputs[0]->dtype;
   Calls calls;
   const aten::Value steps = in_type(calls, Operand{kScale}, call.inputs[kScale]->dtype, of_x);
-  const aten::Value parts = calls("aten::div.Tensor", {Operand{kX}, along_axis(calls, call, steps)});
+  const aten::Value parts = calls("aten::div.Tensor", {Operand{kFrom}, along_axis(calls, call, steps)});
   aten::Value number = calls("aten::round", {parts});
   const aten::Value zero = calls("aten::to.dtype", {Operand{kZero}, of_x});
   number = calls("aten::add.Tensor", {number, along_axis(calls, call, zero)});
@@ -105,7 +105,7 @@ Result<aten::Lowering> lower_quantize(const LowerCall& call) {
 Result<aten::Lowering> lower_dequantize(const LowerCall& call) {
   const DType to = call.outputs[0]->dtype;
   Calls calls;
-  const aten::Value number = calls("aten::to.dtype", {Operand{kX}, to});
+  const aten::Value number = calls("aten::to.dtype", {Operand{kFrom}, to});
   const aten::Value zero = along_axis(calls, call, calls("aten::to.dtype", {Operand{kZero}, to}));
   const aten::Value apart = calls("aten::sub.Tensor", {number, zero});
   return std::move(calls).with({calls("aten::mul.Tensor", {apart, along_axis(calls, call, Operand{kScale})})});
@@ -120,11 +120,11 @@ Result<aten::Lowering> lower_fake_quantize(const LowerCall& call) {
   const int64_t low = call.attributes.integer("low"), high = call.attributes.integer("high");
   if (!call.attributes.has("axis")) {
     return std::move(calls).with(
-        {calls("aten::fake_quantize_per_tensor_affine.tensor_qparams", {Operand{kX}, scale, zero, low, high})});
+        {calls("aten::fake_quantize_per_tensor_affine.tensor_qparams", {Operand{kFrom}, scale, zero, low, high})});
   }
-  const size_t axis = counted_axis(call.attributes, shape_of(*call.inputs[kX]).size());
+  const size_t axis = counted_axis(call.attributes, shape_of(*call.inputs[kFrom]).size());
   return std::move(calls).with(
-      {calls("aten::fake_quantize_per_channel_affine", {Operand{kX}, scale, zero, axis, low, high})});
+      {calls("aten::fake_quantize_per_channel_affine", {Operand{kFrom}, scale, zero, axis, low, high})});
 }
 
 // --- gradients
@@ -143,7 +143,7 @@ void give_to_scale(GradientCall& call, ValueId gradient) {
 
 ValueId stretched(GradientCall& call, ValueId value) {
   if (!call.attributes().has("axis")) return value;
-  const Shape& x = call.shape(call.operand(kX));
+  const Shape& x = call.shape(call.operand(kFrom));
   const size_t axis = counted_axis(call.attributes(), x.size());
   Shape to(x.size() - axis, Dim(1));
   to[0] = x[axis];
@@ -159,7 +159,7 @@ bool dequantize_gradient(GradientCall& call) {
   if (!call.wants(kScale)) return true;
   const ValueId scale = call.operand(kScale), zero = call.operand(kZero);
   const ValueId middle = stretched(call, as_float(call, zero, scale));
-  const ValueId number = call.add("sub", {as_float(call, call.operand(kX), scale), middle});
+  const ValueId number = call.add("sub", {as_float(call, call.operand(kFrom), scale), middle});
   give_to_scale(call, call.add("mul", {call.gradient(), number}));
   return true;
 }
@@ -167,16 +167,16 @@ bool dequantize_gradient(GradientCall& call) {
 // Straight-through gradient where the integer is within the bounds, 0 where it was clipped. As in LibTorch, the scale
 // has no gradient.
 bool fake_quantize_gradient(GradientCall& call) {
-  const ValueId x = call.operand(kX), zero = call.operand(kZero);
+  const ValueId x = call.operand(kFrom), zero = call.operand(kZero);
   const auto number = [&](std::string_view bound) {
     return call.number(static_cast<double>(call.attributes().integer(bound)), x);
   };
   const auto where_true = [&](ValueId condition) { return call.add("where_grad", {call.gradient(), condition}); };
-  if (call.wants(kX)) {
+  if (call.wants(kFrom)) {
     const ValueId parts = call.add("div", {x, stretched(call, as_float(call, call.operand(kScale), x))});
     const ValueId place = call.add("round", {call.add("add", {parts, stretched(call, as_float(call, zero, x))})});
     const ValueId above = call.add("ge", {place, number("low")}), below = call.add("le", {place, number("high")});
-    call.give(kX, where_true(call.add("logical_and", {above, below})));
+    call.give(kFrom, where_true(call.add("logical_and", {above, below})));
   }
   if (!call.wants(kScale)) return true;
   const Attributes no = {{"shape", Shape{}}, {"value", false}, {"dtype", DType::kBool}};
@@ -188,12 +188,12 @@ bool fake_quantize_gradient(GradientCall& call) {
 
 // The scale's gradient keeps the numbers that it multiplies.
 TapeUse dequantize_tape(const TapeCall& call) {
-  const Dim count = element_count(shape_of(*call.inputs[kX]));
+  const Dim count = element_count(shape_of(*call.inputs[kFrom]));
   return {.own_bytes = call.wants(kScale) ? count * Dim(byte_size(call.outputs[0]->dtype)) : Dim(0)};
 }
 // Keeps one boolean per element.
 TapeUse fake_quantize_tape(const TapeCall& call) {
-  return {.own_bytes = call.wants(kX) ? element_count(shape_of(*call.inputs[kX])) : Dim(0)};
+  return {.own_bytes = call.wants(kFrom) ? element_count(shape_of(*call.inputs[kFrom])) : Dim(0)};
 }
 
 }  // namespace

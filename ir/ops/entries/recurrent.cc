@@ -1,29 +1,14 @@
 // Recurrent layers over whole sequences: one task per layer and call.
+#include "ir/ops/entries/recurrent.h"
+
 #include <array>
 
 #include "ir/gradient/vjp.h"
-#include "ir/ops/rules.h"
+#include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops {
+namespace recurrent {
 namespace {
-
-// Operands: x [T, B, I], weight [D, G * H, I], recurrence [D, G * H, H], two biases [D, G * H], states [D, B, H].
-constexpr uint32_t kSequence = 0, kWeight = 1, kRecurrence = 2, kBias = 3, kRecurrentBias = 4, kHidden = 5, kCell = 6,
-                   kOperands = 7;
-
-struct Sizes {
-  Dim steps, samples, features, rows, hidden;
-  int64_t directions = 0;
-};
-
-Sizes sizes_of(std::span<const ValueType* const> operands) {
-  const Shape &x = shape_of(*operands[kSequence]), &recurrence = shape_of(*operands[kRecurrence]);
-  return {x[0], x[1], x[2], recurrence[1], recurrence[2], recurrence[0].constant()};
-}
-
-bool has(std::span<const ValueType* const> operands, size_t index) {
-  return index < operands.size() && operands[index] != nullptr;
-}
 
 // --- type rule
 
@@ -85,6 +70,7 @@ Result<void> states_fit(const OpCall& call, const Sizes& sizes) {
 // y [T, B, D * H], then the states after the last step of each direction.
 template <int64_t gates>
 Result<Types> infer_recurrent(const OpCall& call) {
+  constexpr uint32_t kRequired = gates == 4 ? 3 : 2;
   RANNC_ASSIGN(const DType dtype,
                common_dtype(call, {kSequence, kWeight, kRecurrence, kBias, kRecurrentBias, kHidden, kCell}));
   if (!is_float(dtype)) return error("operand 0 is " + std::string(str(dtype)) + "; it must be a float type");
@@ -94,16 +80,14 @@ Result<Types> infer_recurrent(const OpCall& call) {
   RANNC_TRY(states_fit(call, sizes));
   RANNC_ASSIGN(const BatchLayout layout, broadcast_layout(call, 3, std::array<size_t, 3>{kSequence, kHidden, kCell}));
   Types types = {make_type(dtype, {sizes.steps, sizes.samples, Dim(sizes.directions) * sizes.hidden}, layout)};
-  types.resize(call.output_count, make_type(dtype, {sizes.directions, sizes.samples, sizes.hidden}, layout));
+  types.resize(kRequired, make_type(dtype, {sizes.directions, sizes.samples, sizes.hidden}, layout));
+  if (call.output_count > kRequired) RANNC_TRY(add_workspaces(call, types));
   return types;
 }
 
-// Products, then about ten operations per row of the gates.
 Work recurrent_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!call.in(kSequence).shape || !call.in(kRecurrence).shape) return {};
-  const Sizes sizes = sizes_of(call.inputs);
-  const Dim rows = sizes.steps * sizes.samples * Dim(sizes.directions) * sizes.rows;
-  return work(rows * (Dim(2) * (sizes.features + sizes.hidden) + Dim(10)), call, outputs);
+  return work(layer_flops(sizes_of(call.inputs)), call, outputs);
 }
 
 // --- lowering
@@ -153,6 +137,7 @@ class RecurrentLowering {
 };
 
 Result<aten::Lowering> lower_lstm(const LowerCall& call) {
+  if (call.outputs.size() > 3) return lower_one_dnn_lstm(call);
   RecurrentLowering lowering(call);
   const std::vector<aten::Value> states = {lowering.state(kHidden), lowering.state(kCell)};
   return std::move(lowering).by("aten::lstm.input", states, 3);
@@ -171,15 +156,6 @@ Result<aten::Lowering> lower_rnn(const LowerCall& call) {
 }
 
 // --- tape: as LibTorch's processor kernels keep it; those of a GPU keep less
-
-Dim state_bytes(const TapeCall& call) {
-  const Sizes sizes = sizes_of(call.inputs);
-  return Dim(sizes.directions) * sizes.samples * sizes.hidden * Dim(byte_size(call.inputs[kSequence]->dtype));
-}
-
-Kept whole_x(uint32_t where_wanted) {
-  return {.of = Kept::Of::kOperand, .index = kSequence, .where_wanted = where_wanted, .in_one_piece = true};
-}
 
 // Keeps `each` values of a state's size per step. The gradient of the recurrence reads the state before each step. With
 // `state_is_kept` it is one of these values. Before the first step it is an operand or zeros.
@@ -209,59 +185,6 @@ TapeUse stepwise_lstm_tape(const TapeCall& call) {
   return use;
 }
 
-// oneDNN pads rows to whole cache lines and avoids row strides that are multiples of 256 numbers.
-Dim one_dnn_row(const Dim& width) {
-  if (!width.is_constant()) return width;
-  const int64_t lines = (width.constant() + 15) / 16 * 16;
-  return lines % 256 == 0 ? lines + 16 : lines;
-}
-
-// Bytes of a page-aligned part of a workspace. A symbolic size gets half a page of padding, the mean.
-Dim whole_pages(const Dim& bytes) {
-  constexpr int64_t kPage = 4096;
-  return bytes.is_constant() ? Dim((bytes.constant() + kPage - 1) / kPage * kPage) : bytes + Dim(kPage / 2);
-}
-
-// Workspace of one direction: gates and hidden states per step. Then, for two layers and one additional step, states
-// and cells with their gradients; a state row is as wide as the wider of x and the state.
-Dim one_dnn_workspace(const Sizes& sizes) {
-  const Dim number = Dim(4) * sizes.samples, states = Dim(2) * (sizes.steps + Dim(1)) * number;
-  const Dim state = whole_pages(states * one_dnn_row(max(sizes.features, sizes.hidden)));
-  return whole_pages(sizes.steps * number * one_dnn_row(sizes.rows)) +
-         whole_pages(sizes.steps * number * one_dnn_row(sizes.hidden)) + Dim(3) * state +
-         Dim(2) * whole_pages(states * sizes.hidden);
-}
-
-// Temporary memory, one direction after the other: the weights in oneDNN's layout (twice if their rows are too narrow
-// for it), the gradients of the gates, and some states. The sizes of the kernels' own buffers were measured.
-Dim one_dnn_scratch(const Sizes& sizes) {
-  Dim rows = sizes.features + sizes.hidden + sizes.steps * sizes.samples;
-  for (const Dim& width : {sizes.features, sizes.hidden}) {
-    if (!(one_dnn_row(width) == width)) rows = rows + one_dnn_row(width);
-  }
-  return Dim(4) * (rows * sizes.rows + Dim(7) * sizes.samples * sizes.hidden) + Dim(152) * sizes.hidden + Dim(9000);
-}
-
-// Keeps all operands and results of each direction, and the workspace.
-TapeUse one_dnn_lstm_tape(const TapeCall& call) {
-  const Sizes sizes = sizes_of(call.inputs);
-  TapeUse use{.keeps = {whole_x(Kept::kAlways)}};
-  for (uint32_t operand = kWeight; operand < call.inputs.size(); ++operand)
-    if (has(call.inputs, operand)) use.keeps.push_back(kept_operand(operand));
-  const Dim directions = sizes.directions;
-  use.own_bytes = directions * one_dnn_workspace(sizes) + Dim(2) * state_bytes(call);
-  if (sizes.directions == 1) {
-    use.keeps.push_back(kept_result());
-  } else {
-    use.own_bytes = use.own_bytes + sizes.steps * state_bytes(call);
-  }
-  if (!has(call.inputs, kHidden) || !has(call.inputs, kCell)) use.own_bytes = use.own_bytes + state_bytes(call);
-  const Dim weights = directions * sizes.rows * (sizes.features + sizes.hidden) * Dim(4);
-  if (!has(call.inputs, kBias)) use.own_bytes = use.own_bytes + weights;  // zeros are kept instead
-  use.workspace_bytes = one_dnn_scratch(sizes);
-  return use;
-}
-
 TapeUse lstm_tape(const TapeCall& call) {
   return call.inputs[kSequence]->dtype == DType::kF32 ? one_dnn_lstm_tape(call) : stepwise_lstm_tape(call);
 }
@@ -280,25 +203,25 @@ std::vector<OperandInfo> operands(size_t count) {
   return {all, all + count};
 }
 
-}  // namespace
-
-// There is no gradient rule: LibTorch differentiates step by step, by oneDNN or by cuDNN, each from its own kept
-// values.
-std::vector<OpInfo> recurrent_ops() {
+// Without oneDNN, LibTorch differentiates step by step from its own kept values. There is no gradient rule for that.
+std::vector<OpInfo> entries() {
+  const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   return {
       {.name = "core.lstm",
        .says =
            "long short-term memory over x [steps, samples, features], in one direction or both, which stand side by "
            "side in the result; weights are [directions, 4 * hidden, …], gates in the order input, forget, cell, "
-           "output; then the states after the last step. A state left out is zero",
+           "output; then the states after the last step. A state left out is zero; the auxiliary results are what the "
+           "kernel of each direction keeps for its gradient",
        .onnx = {"LSTM"},
        .aten = {"aten::lstm"},
        .operands = operands(kOperands),
-       .results = {{"result"}, {"hidden"}, {"cell"}},
+       .results = {{"result"}, {"hidden"}, {"cell"}, optional("workspace"), optional("reverse_workspace")},
        .infer = infer_recurrent<4>,
        .work = recurrent_work,
        .lower = lower_lstm,
-       .gradient = gradient_by_vjp,
+       .gradient = gradient::lstm,
+       .gradient_takes_auxiliary = one_dnn_workspaces,
        .tape = TapeInfo{.rule = lstm_tape}},
       {.name = "core.gru",
        .says =
@@ -327,5 +250,13 @@ std::vector<OpInfo> recurrent_ops() {
        .tape = TapeInfo{.rule = rnn_tape}},
   };
 }
+
+}  // namespace
+
+Result<Types> lstm_types(const OpCall& call) { return infer_recurrent<4>(call); }
+
+}  // namespace recurrent
+
+std::vector<OpInfo> recurrent_ops() { return recurrent::entries(); }
 
 }  // namespace rannc::ir::ops

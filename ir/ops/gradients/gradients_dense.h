@@ -1,5 +1,5 @@
-/// Gradient rules of products, convolutions, pooling, resampling, normalisations, look-ups and losses. Private to
-/// ir/ops.
+/// Gradient rules of products, attention, convolutions, pooling, resampling, normalisations, look-ups and losses.
+/// Private to ir/ops.
 #pragma once
 
 #include "ir/gradient/gradient.h"
@@ -23,6 +23,10 @@ bool adaptive_avg_pool(GradientCall& call);
 // --- resampling (gradient_resample.cc)
 bool upsample(GradientCall& call);
 bool grid_sample(GradientCall& call);
+
+// --- attention, recurrent layers (grad_attention.cc, grad_recurrent.cc, with their operators)
+bool attention(GradientCall& call);
+bool lstm(GradientCall& call);
 
 // --- normalisations and losses (gradient_norms.cc)
 bool layer_norm(GradientCall& call);

@@ -156,21 +156,6 @@ void add_reduce(std::vector<OpCase>& cases) {
   cases.push_back({"total", {f("3,4")}});
 }
 
-void add_attention(std::vector<OpCase>& cases) {
-  const std::vector<OpCase> more = {
-      {"attention",
-       {f("batch,2,3,4"), f("batch,2,5,4"), f("batch,2,5,4")},
-       {{"scale", 0.5}, {"order", dims("0,1,2,3")}}},
-      {"attention",
-       {f("batch,2,3,4"), f("batch,2,3,4"), f("batch,2,3,4"), f("batch,1,3,3")},
-       {{"scale", 0.7}, {"order", dims("0,2,1,3")}}},
-      {"attention",
-       {f("3,batch,3,4"), f("3,batch,3,4"), f("3,batch,3,4"), f("3,3")},
-       {{"scale", 1.0}, {"order", dims("2,1,0,3")}}},
-  };
-  cases.insert(cases.end(), more.begin(), more.end());
-}
-
 void add_networks(std::vector<OpCase>& cases) {
   const std::vector<OpCase> more = {
       {"matmul", {f("batch,2,3,4"), f("batch,2,4,5")}},
@@ -295,6 +280,10 @@ const std::vector<OpCase>& op_cases() {
     return cases;
   }();
   return kCases;
+}
+
+bool is_workspace(const OpCase& c, size_t result, const ValueType& type) {
+  return type.dtype == DType::kU8 && result >= core(c.op).min_results();
 }
 
 bool is_of_backward_pass(const OpCase& c) { return core(c.op).family.starts_with("grad_"); }

@@ -54,6 +54,8 @@ void add_bits(std::vector<OpCase>& cases);
 bool is_of_backward_pass(const OpCase& c);
 /// Whether LibTorch has a derivative by an operand: not by running statistics, nor by the weights of a loss.
 bool has_derivative(const OpInfo& op, size_t operand);
+/// Whether a result is the memory of a kernel that only its gradient understands.
+bool is_workspace(const OpCase& c, size_t result, const ValueType& type);
 /// Those of op_cases_grad_dense.cc.
 void add_grad_dense(std::vector<OpCase>& cases);
 /// Those of op_cases_control.cc.
@@ -64,6 +66,8 @@ OpCase fitted(OpCase c);
 void add_resample(std::vector<OpCase>& cases);
 /// Those of op_cases_recurrent.cc.
 void add_recurrent(std::vector<OpCase>& cases);
+/// Those of op_cases_attention.cc.
+void add_attention(std::vector<OpCase>& cases);
 /// Those of op_cases_group_norm.cc.
 void add_group_norm(std::vector<OpCase>& cases);
 /// Those of op_cases_losses.cc.

@@ -39,6 +39,36 @@ TEST(RecurrentTypes, WhatIsRefused) {
               HasSubstr("must be a float type"));
 }
 
+TEST(RecurrentTypes, WorkspacesAreThoseOfOneDnn) {
+  using testing::single;
+  const Operand x = single("4,batch,3"), w = single("1,8,3"), r = single("1,8,2");
+  EXPECT_EQ(refusal({"lstm", {x, w, r}, {}, 4}), "accepted");
+  EXPECT_THAT(refusal({"lstm", {x, w, r}, {}, 5}), HasSubstr("lstm of f32 x [4,batch,3] has 1 workspaces, not 2"));
+  EXPECT_THAT(refusal({"lstm", {f("4,batch,3"), f("1,8,3"), f("1,8,2")}, {}, 4}), HasSubstr("has 0 workspaces, not 1"));
+  EXPECT_THAT(refusal({"lstm", {single("0,batch,3"), w, r}, {}, 4}), HasSubstr("has 0 workspaces, not 1"));
+}
+
+// One sample and step of one number: seven parts of a workspace, each of one page.
+TEST(RecurrentTypes, GradientsTakeTheResultsAndAtLeastOneGradient) {
+  using testing::single;
+  Operand workspace = i("32768", 0, 1);
+  workspace.type.dtype = DType::kU8;
+  const Operand x = single("1,batch,1"), w = single("1,4,1"), state = single("1,batch,1");
+  OpCase c = {"lstm", {x, w, w}, {}, 4};
+  std::vector<const ValueType*> inputs;
+  for (const Operand& operand : c.operands) inputs.push_back(&operand.type);
+  workspace.type.shape = types_of({core(c.op), inputs, c.attributes, "batch", c.outputs}).value()[3].shape;
+  EXPECT_EQ((*workspace.type.shape)[0].evaluate({{"batch", 1}}), 7 * 4096);
+  const Operand y = state;
+  EXPECT_EQ(refusal({"lstm_grad", {x, w, w, y, state, state, workspace, y}, {}, 6}), "accepted");
+  EXPECT_THAT(refusal({"lstm_grad", {x, w, w, y, state, state, workspace}, {}, 6}),
+              HasSubstr("no gradient of a result is given"));
+  EXPECT_THAT(refusal({"lstm_grad", {x, w, w, y, state, state, workspace, none(), single("1,batch,2")}, {}, 6}),
+              HasSubstr("operand 8 is f32[1,batch,2] where f32[1,batch,1] is needed"));
+  EXPECT_THAT(refusal({"lstm_grad", {x, w, w, y, state, state, i("4", 0, 1), y}, {}, 6}),
+              HasSubstr("operand 6 is i64[4] where u8["));
+}
+
 // Two directions of four gates of two rows: 2 * 8 * (2 * (3 + 2) + 10) for each step of each sample.
 TEST(RecurrentTypes, WorkIsThatOfTheProductsAndTheGates) {
   const OpCase c = {"lstm", {f("4,batch,3"), f("2,8,3"), f("2,8,2")}, {}, 3};

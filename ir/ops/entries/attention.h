@@ -1,0 +1,43 @@
+/// Parts of attention that its forward and its backward operator share. Private to ir/ops.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+
+/// Result types of attention: its result and, if `call` has two results, the logarithms of the sums of exponentials of
+/// the rows. Operands: q, k, v and optionally a mask.
+Result<Types> attention_types(const OpCall& call);
+/// Floating-point operations of one of its products of queries with keys.
+Dim attention_product(const Shape& q, const Shape& k);
+
+/// Lowers attention to LibTorch's fused CPU kernel. The kernel reads tensors by heads, whose features must be
+/// consecutive in memory. It never checks that they are.
+class FusedAttention {
+ public:
+  explicit FusedAttention(const LowerCall& call);
+
+  /// Whether the kernel exists for these operands: q, k, v. LibTorch decomposes attention otherwise.
+  static bool fits(std::span<const ValueType* const> operands);
+
+  /// An operand by heads, as the kernel can read it. Memory in the order of the result is not copied.
+  aten::Value by_heads(uint32_t operand);
+  /// An operand in the order of the result, by heads. `dense`: as the kernel can read it.
+  aten::Value turned_back(uint32_t operand);
+  aten::Value turned_back_dense(uint32_t operand);
+  /// A value by heads, in the order of the result.
+  aten::Value in_order(aten::Value by_heads) { return calls("aten::permute", {by_heads, order_}); }
+  /// The mask in the element type of q. A bool mask becomes zeros and negative infinities.
+  aten::Argument mask(uint32_t operand, DType dtype);
+
+  Calls calls;
+
+ private:
+  const LowerCall& call_;
+  std::vector<int64_t> order_, inverse_;
+};
+
+}  // namespace rannc::ir::ops
