@@ -105,10 +105,9 @@ class MethodWriter {
     const TaskId of = tasks_[joint_.origins[task.index()].task.index()];
     body_ += fmt::format("    # #{} {}\n", of.index(), graph_.op(task).name);
     if (const auto vjp = ir::vjp_of(graph_, task)) return add_vjp(*vjp, operands, made);
-    RANNC_ASSIGN(const std::string text,
-                 statements({graph_.op(task), ir::type_list(graph_, inputs), ir::type_list(graph_, outputs),
-                             graph_.attributes(task)},
-                            operands, made, graph_.location(task)));
+    RANNC_ASSIGN(const std::string text, statements({graph_.op(task), ir::type_list(graph_, inputs),
+                                                     ir::type_list(graph_, outputs), graph_.attributes(task)},
+                                                    operands, made, graph_.location(task)));
     body_ += indented(text);
     return {};
   }
@@ -127,7 +126,8 @@ class MethodWriter {
   }
 
   /// Repeats the operator under a tape of its own.
-  Result<void> add_vjp(const ir::Vjp& vjp, const std::vector<std::string>& given, const std::vector<std::string>& made) {
+  Result<void> add_vjp(const ir::Vjp& vjp, const std::vector<std::string>& given,
+                       const std::vector<std::string>& made) {
     std::vector<std::string> operands(given.begin() + static_cast<ptrdiff_t>(vjp.gradients.size()), given.end());
     std::string leaves, results, seeds, text;
     for (const uint32_t operand : vjp.wanted) {
@@ -149,7 +149,8 @@ class MethodWriter {
       results += again.back() + ", ";
       seeds += given[i] + ", ";
     }
-    RANNC_ASSIGN(const std::string forward, statements({*vjp.op, inputs, outputs, vjp.attributes}, operands, again, {}));
+    RANNC_ASSIGN(const std::string forward,
+                 statements({*vjp.op, inputs, outputs, vjp.attributes}, operands, again, {}));
     text += forward;
     text += fmt::format("{}_tape = torch.grad([{}], [{}], annotate(List[Optional[Tensor]], [{}]), allow_unused=True)\n",
                         made[0], results, leaves, seeds);

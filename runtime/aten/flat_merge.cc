@@ -52,7 +52,8 @@ class Merger {
   static const GradientKernel* kernel_of(const FlatInstruction& instruction) {
     if (instruction.kind != InstructionKind::kCall) return nullptr;
     const std::string& name = instruction.handle->schema().name();
-    const auto found = std::find_if(kKernels.begin(), kKernels.end(), [&](const auto& each) { return each.name == name; });
+    const auto found =
+        std::find_if(kKernels.begin(), kKernels.end(), [&](const auto& each) { return each.name == name; });
     return found == kKernels.end() ? nullptr : &*found;
   }
 
@@ -97,7 +98,8 @@ class Merger {
 
   /// Whether a value exists when instruction `at` runs.
   bool exists(const FlatArgument& argument, size_t at) const {
-    return argument.kind != ArgumentKind::kSlot || argument.index < code_.argument_count || made_at_[argument.index] < at;
+    return argument.kind != ArgumentKind::kSlot || argument.index < code_.argument_count ||
+           made_at_[argument.index] < at;
   }
 
   void join_with(size_t at, const GradientKernel& kernel) {
@@ -107,7 +109,8 @@ class Merger {
       if (other.kind != InstructionKind::kCall) continue;
       if (kernel_of(other) == &kernel) {
         join_call(at, next, kernel);
-      } else if (other.handle->schema().name() == "aten::sum" && other.handle->schema().overload_name() == "dim_IntList") {
+      } else if (other.handle->schema().name() == "aten::sum" &&
+                 other.handle->schema().overload_name() == "dim_IntList") {
         join_sum(at, next, kernel);
       }
     }

@@ -8,6 +8,7 @@
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_statistics.h"
+#include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/stage_code.h"
 #include "runtime/engine/internal/torch_weights.h"
 #include "runtime/internal/torch_value.h"
@@ -36,16 +37,6 @@ std::string essence(std::string text) {
   const size_t task = text.rfind(kTask, text.rfind(kMark));
   if (task == std::string::npos) return reason;
   return fmt::format("{} at task {}", reason, text.substr(task + 2, text.find('\n', task) - task - 2));
-}
-
-/// Returns the tensor in the memory format of its producing stage. The order of sums over the value and its gradient
-/// then does not depend on the cut.
-at::Tensor laid_out(const at::Tensor& tensor, const Port& port) {
-  return port.channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
-}
-
-at::Tensor in_one_piece(const at::Tensor& tensor, const Port& port) {
-  return port.channels_last ? laid_out(tensor, port) : tensor.contiguous();
 }
 
 template <class F>
@@ -101,7 +92,7 @@ class AutogradProgram final : public Program {
     return pass(at, [&]() -> Result<Values> {
       auto tape = std::make_unique<Tape>();
       for (size_t i = 0; i < inputs.size(); ++i) {
-        tape->inputs.push_back(laid_out(to_tensor(inputs[i]), signature_.inputs[i]));
+        tape->inputs.push_back(in_format(to_tensor(inputs[i]), signature_.inputs[i]));
       }
       Tensors outputs;
       if (at.training && !at.recomputed) {
@@ -217,7 +208,7 @@ class AutogradProgram final : public Program {
 
   Result<void> add_statistics(const At& at, const Tensors& moments) {
     if (statistics_.empty()) return {};
-    RANNC_ASSIGN(const ir::Bindings bound, code_.bindings(at));
+    RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
     for (size_t i = 0; i < statistics_.size(); ++i) {
       const auto count = signature_.statistics[i].count.evaluate(bound);
       if (!count) return error("`" + signature_.statistics[i].count.str() + "` has no value in this step");
@@ -249,7 +240,7 @@ class AutogradProgram final : public Program {
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
       if (output_gradients[i] == nullptr || !tape.outputs[i].defined() || !tape.outputs[i].requires_grad()) continue;
       outputs.push_back(tape.outputs[i]);
-      seeds.push_back(laid_out(to_tensor(output_gradients[i]), signature_.outputs[i]));
+      seeds.push_back(in_format(to_tensor(output_gradients[i]), signature_.outputs[i]));
     }
     for (size_t i = 0; i < tape.inputs.size(); ++i) {
       if (signature_.inputs[i].gradient) sources.push_back(tape.inputs[i]);

@@ -9,6 +9,7 @@
 #include "ir/state/statistics.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_statistics.h"
+#include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/stage_programs.h"
 #include "runtime/engine/internal/sync_norm_kernels.h"
 #include "runtime/engine/internal/torch_draws.h"
@@ -34,17 +35,6 @@ struct Kept final : HeldState {
     return total;
   }
 };
-
-/// Copies a small tensor that keeps a larger buffer alive. LibTorch's reduced losses return a scalar in a buffer of
-/// their operands' size, and a loss lives until the end of the step.
-at::Tensor without_buffer(at::Tensor output) {
-  if (output.dim() > 0 || output.storage().nbytes() <= output.nbytes()) return output;
-  return output.clone();
-}
-
-at::Tensor in_format(const at::Tensor& tensor, const Port& port) {
-  return port.channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
-}
 
 class ExplicitProgram final : public Program {
  public:
@@ -224,18 +214,9 @@ class ExplicitProgram final : public Program {
 
   // --- runs
 
-  Result<ir::Bindings> bindings(const At& at) const {
-    ir::Bindings bound = *at.symbols;
-    if (!signature_.batch_symbol.empty()) bound[signature_.batch_symbol] = static_cast<int64_t>(at.samples);
-    for (const std::string& symbol : signature_.symbols) {
-      if (!bound.contains(symbol)) return error({.node = symbol}, "size `" + symbol + "` has no value in this step");
-    }
-    return bound;
-  }
-
   Result<void> begin_pass(const At& at) {
     norms_.begin_pass(at.replicas);
-    RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
+    RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
     RANNC_TRY(sizes_.bind(bound));
     if (stepped_) return {};
     RANNC_TRY(run_fixed(programs_.step, programs_.stepped));
@@ -350,7 +331,7 @@ class ExplicitProgram final : public Program {
       } else {
         RANNC_ASSIGN(gradient, zeros(places_.inputs[i]));
       }
-      values[i] = to_value(port.channels_last ? in_format(gradient, port) : gradient.contiguous());
+      values[i] = to_value(in_one_piece(gradient, port));
     }
     return values;
   }

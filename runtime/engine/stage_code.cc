@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "ir/gradient/row_gradients.h"
+#include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/torch_draws.h"
 #include "runtime/internal/torch_value.h"
 
@@ -13,13 +14,6 @@ namespace rannc::runtime {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-/// Copies a scalar that keeps a larger buffer alive. LibTorch's reduced `mse_loss` returns a scalar in a buffer of
-/// its operands' size, and a loss lives until the end of the step.
-at::Tensor compact(at::Tensor output) {
-  if (output.dim() > 0 || output.storage().nbytes() <= output.nbytes()) return output;
-  return output.clone();
-}
 
 }  // namespace
 
@@ -82,17 +76,8 @@ std::vector<size_t> StageCode::use_row_gradients(torch::jit::Graph& graph) const
   return tables;
 }
 
-Result<ir::Bindings> StageCode::bindings(const At& at) const {
-  ir::Bindings bound = *at.symbols;
-  if (!signature_.batch_symbol.empty()) bound[signature_.batch_symbol] = static_cast<int64_t>(at.samples);
-  for (const std::string& symbol : signature_.symbols) {
-    if (!bound.contains(symbol)) return error({.node = symbol}, "size `" + symbol + "` has no value in this step");
-  }
-  return bound;
-}
-
 Result<torch::jit::Stack> StageCode::arguments(const At& at, const Tensors& inputs, const Tensors& leaves) const {
-  RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
+  RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
   torch::jit::Stack stack = {module_._ivalue()};
   stack.insert(stack.end(), inputs.begin(), inputs.end());
   stack.insert(stack.end(), leaves.begin(), leaves.end());
@@ -116,7 +101,8 @@ Result<Tensors> StageCode::call(const At& at, const Tensors& inputs, const Tenso
     throw;
   }
   Tensors outputs;
-  for (const c10::IValue& output : stack.back().toTupleRef().elements()) outputs.push_back(compact(output.toTensor()));
+  for (const c10::IValue& output : stack.back().toTupleRef().elements())
+    outputs.push_back(without_buffer(output.toTensor()));
   return outputs;
 }
 

@@ -126,7 +126,9 @@ class Runner {
 };
 
 void compare(const std::string& name, const runtime::Bundle& bundle, const Flags& flags) {
-  const auto engine = [](const char* engine) -> const runtime::Engine& { return *runtime::find_engine(engine).value(); };
+  const auto engine = [](const char* engine) -> const runtime::Engine& {
+    return *runtime::find_engine(engine).value();
+  };
   Runner taped(bundle, engine("autograd"), flags.samples), explicitly(bundle, engine("explicit"), flags.samples);
   Times tape, own;
   for (uint32_t i = 0; i < flags.rounds + 3; ++i) {
@@ -142,11 +144,12 @@ void compare(const std::string& name, const runtime::Bundle& bundle, const Flags
 
 int run(const Flags& flags) {
   at::set_num_threads(1);
-  fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   explicit / autograd, {} samples, medians of {} rounds\n", "ms",
-             "tape F", "tape B", "F", "B", flags.samples, flags.rounds);
+  fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   explicit / autograd, {} samples, medians of {} rounds\n", "ms", "tape F",
+             "tape B", "F", "B", flags.samples, flags.rounds);
   const std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("rannc-bench-engines-{}", ::getpid())).string();
-  codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder).value();
+  codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder)
+      .value();
   compare(fmt::format("chain of {}", flags.chain), runtime::open_bundle(folder).value(), flags);
   std::filesystem::remove_all(folder);
   for (const std::string& path : flags.bundles) {

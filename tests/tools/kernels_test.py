@@ -88,7 +88,7 @@ class KernelsTest(programs.ProgramTest):
             bundle, done = self.compiled(f"last{stages}", "--cluster", f"local:{stages}", "--stages", stages, "--micro-batches", 2, "--planner",
                                          "gpipe", "--costs", last)
             self.assertIn("6 of 6 tasks compute channels last", done.stderr)
-            plan = (bundle / "plan.rir").read_text()
+            plan = (bundle / "plan.rir").read_text().split("functions @s0")[0]
             self.assertEqual(plan.count("core.contiguous"), 2, "the image, and what is flattened at the end")
             for transport in ("local", "gloo")[:stages]:
                 runs[stages, transport] = self.losses(bundle, transport)

@@ -36,8 +36,6 @@ class StageCode {
   /// Runs the program. Throws LibTorch's exceptions; the message of one names the failing task.
   Result<std::vector<at::Tensor>> call(const At& at, const std::vector<at::Tensor>& inputs,
                                        const std::vector<at::Tensor>& leaves);
-  /// Returns the sizes of a step.
-  Result<ir::Bindings> bindings(const At& at) const;
   SyncBatchNorm& norms() { return norms_; }
 
  private:
