@@ -10,7 +10,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
-#include "runtime/execute/signature.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 namespace {
@@ -68,8 +68,9 @@ class MethodWriter {
   std::vector<ValueId> arguments() const {
     std::set<ValueId> made, read;
     for (const TaskId task : function_.tasks) {
-      for (const ValueId input : graph_.inputs(task)) {
-        if (input.valid() && !made.contains(input)) read.insert(input);
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (ir::reads_operand(graph_, task, i) && !made.contains(inputs[i])) read.insert(inputs[i]);
       }
       made.insert(graph_.outputs(task).begin(), graph_.outputs(task).end());
     }

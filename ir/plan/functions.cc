@@ -79,8 +79,9 @@ class Cutter {
   template <class F>
   void each_operand(const std::vector<TaskId>& tasks, F&& f) const {
     for (const TaskId task : tasks) {
-      for (const ValueId input : graph_.inputs(task)) {
-        if (input.valid()) f(input);
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (reads_operand(graph_, task, i)) f(inputs[i]);
       }
     }
   }
@@ -222,6 +223,11 @@ std::string_view letter(FunctionKind kind) {
 }
 
 bool equal(const StageFunctions& a, const StageFunctions& b) { return equal(a.joint, b.joint) && a.kept == b.kept; }
+
+bool reads_operand(const Graph& graph, TaskId task, size_t operand) {
+  const OpInfo& op = graph.op(task);
+  return graph.inputs(task)[operand].valid() && !(op.known() && op.operand(operand).role == Role::kShape);
+}
 
 FunctionTable function_table(const StageFunctions& stage) { return Cutter(stage.joint, stage.kept).cut(); }
 

@@ -63,6 +63,10 @@ struct FunctionTable {
   bool operator==(const FunctionTable&) const = default;
 };
 
+/// Whether a task reads the numbers of an operand. It does not if the operand is absent, or if only its sizes count,
+/// which are known without it.
+bool reads_operand(const Graph& graph, TaskId task, size_t operand);
+
 /// Derives the functions of a stage. Linear in its joint graph.
 FunctionTable function_table(const StageFunctions& stage);
 

@@ -70,8 +70,9 @@ class FunctionVerifier {
       add(fmt::format("{} {} {}, which it neither takes nor makes before", letter(kind), what, name(value)), "H2");
     };
     for (const TaskId task : function.tasks) {
-      for (const ValueId input : graph_.inputs(task)) {
-        if (input.valid()) expect(input, fmt::format("reads, in task #{},", task.index()));
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (reads_operand(graph_, task, i)) expect(inputs[i], fmt::format("reads, in task #{},", task.index()));
       }
       for (const ValueId output : graph_.outputs(task)) known.insert(output);
     }

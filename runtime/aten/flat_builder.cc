@@ -8,6 +8,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
+#include "ir/plan/functions.h"
 #include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/internal/flat_merge.h"
 #include "runtime/aten/torch_types.h"
@@ -52,10 +53,11 @@ class FlatBuilder {
       if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return needed.contains(v); })) continue;
       tasks_.push_back(spec_.tasks[i]);
       made_.insert(outputs.begin(), outputs.end());
-      for (const ValueId input : graph_.inputs(spec_.tasks[i])) {
-        if (!input.valid()) continue;
-        needed.insert(input);
-        ++readers_[input];
+      const auto inputs = graph_.inputs(spec_.tasks[i]);
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        if (!ir::reads_operand(graph_, spec_.tasks[i], k)) continue;
+        needed.insert(inputs[k]);
+        ++readers_[inputs[k]];
       }
     }
     for (const ValueId value : spec_.results) ++readers_[value];
@@ -93,7 +95,9 @@ class FlatBuilder {
   Result<void> lower(TaskId task) {
     const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
     std::vector<FlatArgument> operands;
-    for (const ValueId input : inputs) operands.push_back(place(input));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      operands.push_back(ir::reads_operand(graph_, task, i) ? place(inputs[i]) : FlatArgument{});
+    }
     if (const auto kernel = spec_.kernels.find(task); kernel != spec_.kernels.end()) {
       code_->kernels.push_back(kernel->second);
       whole(FlatInstruction::Kind::kKernel, task, operands).index = static_cast<uint32_t>(code_->kernels.size() - 1);

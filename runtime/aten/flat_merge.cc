@@ -7,8 +7,6 @@
 #include <array>
 #include <string>
 
-#include "ir/op/op.h"
-
 namespace rannc::runtime {
 
 namespace {
@@ -185,7 +183,7 @@ class Merger {
   /// Channels are axis 1 of a convolution or batch normalization; a layer normalization's scale covers the last axes.
   bool is_bias_gradient(const FlatInstruction& sum, const GradientKernel& kernel) {
     const ir::Graph& graph = *code_.graph;
-    if (&graph.op(sum.task) != &ir::core("sum") || argument(sum, 3).kind != ArgumentKind::kAbsent) return false;
+    if (!is_whole_task(sum) || argument(sum, 3).kind != ArgumentKind::kAbsent) return false;
     const auto& of = graph.type(graph.inputs(sum.task)[0]).shape;
     const auto& to = graph.type(graph.outputs(sum.task)[0]).shape;
     const FlatArgument& axes = argument(sum, 1);
@@ -202,6 +200,14 @@ class Merger {
     }
     if (summed != expected || !(*to)[0].is_constant()) return false;
     return !rows || normalised_axes(kernel, sum) == to->size();
+  }
+
+  /// Whether a call is all that its task does, so that the types of the task are those of the call.
+  bool is_whole_task(const FlatInstruction& call) const {
+    if (code_.graph->inputs(call.task).size() != 1 || code_.graph->outputs(call.task).size() != 1) return false;
+    return std::count_if(code_.instructions.begin(), code_.instructions.end(), [&](const FlatInstruction& each) {
+             return each.task == call.task && each.kind == InstructionKind::kCall;
+           }) == 1;
   }
 
   /// Number of axes that the nearest call of the kernel before the sum normalizes.

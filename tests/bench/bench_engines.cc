@@ -1,6 +1,4 @@
 // Times forward and backward passes of each engine on one stage, in turns, by processor time of one thread.
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,8 +9,9 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/op/op.h"
+#include "runtime/aten/torch_types.h"
 #include "runtime/engine/engine.h"
-#include "runtime/internal/torch_value.h"
+#include "runtime/engine/tensor.h"
 #include "runtime/train/process.h"
 #include "tests/runtime/support/plan_builder.h"
 
@@ -90,7 +89,7 @@ class Runner {
     const auto tensor = [&](const runtime::Port& port, bool ones) {
       std::vector<int64_t> extents;
       for (const ir::Dim& dim : *port.type.shape) extents.push_back(dim.evaluate(sizes).value());
-      const auto options = at::TensorOptions().dtype(runtime::to_scalar_type(port.type.dtype));
+      const auto options = at::TensorOptions().dtype(runtime::scalar_type(port.type.dtype));
       if (ones) return at::full(extents, 1e-3, options);
       return ir::is_float(port.type.dtype) ? at::randn(extents, options) : at::ones(extents, options);
     };
@@ -143,7 +142,7 @@ void compare(const std::string& name, const runtime::Bundle& bundle, const Flags
 }
 
 int run(const Flags& flags) {
-  at::set_num_threads(1);
+  runtime::set_threads(1);
   fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   explicit / autograd, {} samples, medians of {} rounds\n", "ms", "tape F",
              "tape B", "F", "B", flags.samples, flags.rounds);
   const std::string folder =

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ir/plan/stage_graph.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/codegen/random_program.h"
@@ -113,6 +114,19 @@ class VerifyFunctions : public ::testing::Test {
   ir::Plan plan_;
   FunctionTable table_;
 };
+
+TEST_F(VerifyFunctions, J6_AGradientOfSomethingElse) {
+  const auto expect_j6 = [&](auto&& spoil) {
+    ir::Joint joint = ir::parse_joint(ir::print(functions().joint), "joint.rir").value();
+    ASSERT_FALSE(joint.inputs.empty());
+    spoil(joint);
+    const auto found = ir::verify(joint, ir::stage_graph(plan_, StageId(1)).graph);
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Diagnostic& each) { return each.rule == "J6"; }));
+  };
+  expect_j6([](ir::Joint& joint) { joint.inputs.push_back(joint.inputs.front()); });
+  expect_j6([](ir::Joint& joint) { joint.inputs.front().value = joint.graph.outputs().front(); });
+  expect_j6([](ir::Joint& joint) { joint.inputs.front().gradient = joint.gradients.front().gradient; });
+}
 
 TEST_F(VerifyFunctions, H1_ATaskIsInTwoFunctionsOrNone) {
   const FunctionTable whole = table_;
