@@ -1,5 +1,6 @@
 // Times forward and backward passes of each engine on one stage, in turns, by processor time of one thread.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,11 +10,11 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/op/op.h"
-#include "runtime/aten/torch_types.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/process.h"
 #include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/synthetic_tensors.h"
 
 namespace rannc {
 namespace {
@@ -32,7 +33,7 @@ double now_ns() {
 }
 
 ir::TensorData random_data(const std::vector<int64_t>& sizes) {
-  const at::Tensor made = at::randn(sizes) * 0.05;
+  const at::Tensor made = testing::synthetic_tensor(sizes, ir::DType::kF32, 0.05);
   const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
   return ir::TensorData::in_memory({first, first + made.nbytes()});
 }
@@ -85,13 +86,11 @@ class Runner {
     const runtime::Signature& signature = program_->signature();
     ir::Bindings sizes;
     if (!signature.batch_symbol.empty()) sizes[signature.batch_symbol] = samples;
-    at::manual_seed(1);
-    const auto tensor = [&](const runtime::Port& port, bool ones) {
+    const auto tensor = [&](const runtime::Port& port, bool gradient) {
       std::vector<int64_t> extents;
       for (const ir::Dim& dim : *port.type.shape) extents.push_back(dim.evaluate(sizes).value());
-      const auto options = at::TensorOptions().dtype(runtime::scalar_type(port.type.dtype));
-      if (ones) return at::full(extents, 1e-3, options);
-      return ir::is_float(port.type.dtype) ? at::randn(extents, options) : at::ones(extents, options);
+      return gradient ? testing::constant_tensor(extents, port.type.dtype, 1e-3)
+                      : testing::synthetic_tensor(extents, port.type.dtype);
     };
     for (const runtime::Port& port : signature.inputs) inputs_.push_back(runtime::to_value(tensor(port, false)));
     for (const runtime::Port& port : signature.outputs) {
