@@ -47,7 +47,6 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
   if (!plan.schedule.lowered) return error("the plan's schedule is not lowered");
-  if (plan.functions.size() != plan.stages.size()) return error("the plan's stages have no functions");
   RANNC_TRY(check_target(path, options));
   Replacement bundle(path);
   const std::string& folder = bundle.temporary();

@@ -60,8 +60,10 @@ Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder)
 
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
   RANNC_ASSIGN(std::string source, torchscript_source(plan, stage));
-  RANNC_ASSIGN(const std::string functions, function_source(plan, stage));
-  source += functions;
+  if (!plan.functions.empty()) {
+    RANNC_ASSIGN(const std::string functions, function_source(plan, stage));
+    source += functions;
+  }
   RANNC_TRY(
       save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
   return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));

@@ -386,7 +386,9 @@ class ExplicitProgram final : public Program {
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins) {
   const ir::Plan& plan = bundle.plan;
   if (plan.functions.size() != plan.stages.size()) {
-    return error({.file = bundle.path}, "the bundle has no stage functions; compile the model again");
+    return error({.file = bundle.path},
+                 "the bundle has no stage functions, which the explicit engine runs: compile the model again, or use "
+                 "another engine");
   }
   auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
                                                    plan.stages[stage.index()].tasks);

@@ -143,6 +143,14 @@ std::string prices(const Flags& flags) {
   return "prices of " + flags.compile.costs;
 }
 
+// A model whose stages cannot be differentiated as tasks still trains under the tape.
+void cut_functions(rannc::ir::Plan& plan) {
+  const Result<void> cut = rannc::passes::cut_functions(plan);
+  if (cut.ok()) return;
+  plan.functions.clear();
+  fmt::print(stderr, "warning: the bundle runs with --engine autograd only: {}\n", cut.diagnostic().str());
+}
+
 // Writes the output of --emit to the file of -o, else to standard output without anything else.
 Result<void> emit(const Flags& flags, const std::string& text) {
   if (flags.output.empty()) {
@@ -219,7 +227,7 @@ Result<void> compile(const Flags& flags) {
       RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
     }
     status.show("writing " + output);
-    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
+    cut_functions(planned.plan);
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
                                            output));
     status.clear();

@@ -6,7 +6,6 @@
 
 #include "codegen/bundle_writer.h"
 #include "partition/model/finish_plan.h"
-#include "passes/training/cut_functions.h"
 #include "runtime/measure/measure_stages.h"
 #include "tools/common/machine.h"
 #include "tools/common/scratch.h"
@@ -42,7 +41,6 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   say("writing them");
   const Scratch scratch;
   const std::string path = (std::filesystem::path(scratch.path()) / "stages.rannc").string();
-  RANNC_TRY(passes::cut_functions(planned.plan));
   RANNC_TRY(codegen::write_bundle(planned.plan, {}, path));
   RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
   RANNC_ASSIGN(runtime::MeasuredStages measured, runtime::measure_stages(bundle, options.assume, say));

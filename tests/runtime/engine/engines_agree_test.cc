@@ -5,9 +5,11 @@
 
 #include "ir/graph/rewriter.h"
 #include "ir/plan/stage_graph.h"
+#include "runtime/engine/engine.h"
 #include "tests/codegen/random_program.h"
 #include "tests/runtime/support/local_run.h"
 #include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
 
 namespace rannc::testing {
 namespace {
@@ -106,6 +108,18 @@ TEST_P(EnginesAgree, OnRandomModels) {
     options.engine = "explicit";
     expect_equal(run_locally(plan, batch, denominators, options), expected);
   }
+}
+
+TEST(ExplicitEngine, ABundleWithoutFunctionsIsRefused) {
+  runtime::Bundle bundle;
+  bundle.path = "old.rannc";
+  bundle.plan = build_plan(skip_and_tie(ir::DType::kF32), {});
+  bundle.plan.functions.clear();
+  const auto loaded = runtime::find_engine("explicit").value()->load(bundle, StageId(0), runtime::Origins::kForgotten);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.diagnostic().str(),
+            "old.rannc: error: the bundle has no stage functions, which the explicit engine runs: compile the model "
+            "again, or use another engine");
 }
 
 }  // namespace
