@@ -1,7 +1,6 @@
 // Attention and LSTM in joint graphs: gradients by their kernels, without autograd, are those of LibTorch's tape.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <map>
@@ -12,6 +11,7 @@
 #include "ir/verify.h"
 #include "passes/training/differentiate.h"
 #include "tests/codegen/prepared_case.h"
+#include "tests/codegen/tape_gradients.h"
 
 namespace rannc::codegen {
 namespace {
@@ -104,27 +104,6 @@ class Builder {
   Model model_;
 };
 
-std::map<std::string, at::Tensor> by_tape(const Model& model) {
-  const Graph& graph = model.graph;
-  runtime::GraphValues values = model.leaves;
-  std::vector<at::Tensor> parameters;
-  std::vector<std::string> names;
-  for (const ValueId value : graph.values()) {
-    if (graph.kind(value) != ValueKind::kParameter) continue;
-    values[value.index()] = values[value.index()]->clone().set_requires_grad(true);
-    parameters.push_back(*values[value.index()]);
-    names.emplace_back(graph.value(value).name);
-  }
-  const auto ran = runtime::run_graph(graph, {.sizes = {{"batch", kBatch}}}, values);
-  EXPECT_TRUE(ran.ok()) << ran.diagnostic().str();
-  std::vector<at::Tensor> losses;
-  for (const ir::LossTerm& term : graph.losses()) losses.push_back(*values[term.numerator.index()]);
-  const auto found = torch::autograd::grad(losses, parameters);
-  std::map<std::string, at::Tensor> gradients;
-  for (size_t i = 0; i < found.size(); ++i) gradients[names[i]] = found[i];
-  return gradients;
-}
-
 /// Runs micro-batches of `each` samples. Parameters require gradients, as those of a module do.
 JointRun::Step by_tasks(const Model& model, const Joint& joint, int64_t each) {
   const Graph& graph = model.graph;
@@ -150,7 +129,12 @@ JointRun::Step by_tasks(const Model& model, const Joint& joint, int64_t each) {
 }
 
 void expect_tape(const Model& model, const Joint& joint, DType precision, int64_t each) {
-  const auto expected = by_tape(model);
+  const auto taped = test::gradients_by_tape(model.graph, {{"batch", kBatch}}, model.leaves);
+  ASSERT_TRUE(taped.ok()) << taped.diagnostic().str();
+  const auto& expected = *taped;
+  size_t parameters = 0;
+  for (const ValueId value : model.graph.values()) parameters += model.graph.kind(value) == ValueKind::kParameter;
+  ASSERT_EQ(expected.size(), parameters) << "every parameter has a gradient";
   const JointRun::Step step = by_tasks(model, joint, each);
   EXPECT_EQ(joint.gradients.size(), expected.size());
   for (size_t i = 0; i < joint.gradients.size(); ++i) {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 
@@ -15,6 +14,7 @@
 #include "passes/training/differentiate.h"
 #include "runtime/aten/evaluate.h"
 #include "runtime/aten/stored_tensor.h"
+#include "tests/codegen/tape_gradients.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::test {
@@ -181,29 +181,6 @@ Result<Graph> trained(const Graph& graph) {
 
 using Gradients = std::map<std::string, at::Tensor>;
 
-/// Of those parameters that the tape gives one.
-Result<Gradients> by_tape(const Graph& graph, const ir::Bindings& sizes, GraphValues values) {
-  std::vector<at::Tensor> parameters, losses;
-  std::vector<std::string> names;
-  for (const ValueId value : graph.values()) {
-    if (graph.kind(value) != ValueKind::kParameter) continue;
-    values[value.index()] = values[value.index()]->clone().set_requires_grad(true);
-    parameters.push_back(*values[value.index()]);
-    names.emplace_back(graph.value(value).name);
-  }
-  RANNC_TRY(runtime::run_graph(graph, {.sizes = sizes}, values));
-  Gradients gradients;
-  for (const ir::LossTerm& term : graph.losses()) {
-    if (values[term.numerator.index()]->requires_grad()) losses.push_back(*values[term.numerator.index()]);
-  }
-  if (losses.empty() || parameters.empty()) return gradients;
-  const auto found = torch::autograd::grad(losses, parameters, {}, false, false, /*allow_unused=*/true);
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].defined()) gradients[names[i]] = found[i];
-  }
-  return gradients;
-}
-
 /// Sample `index` of each input that has samples; everything of a graph without.
 codegen::JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, const GraphValues& all,
                                    ir::Bindings sizes, int64_t index) {
@@ -303,7 +280,7 @@ Result<TapeCheck> check_gradients(const Graph& graph, const StoredInputs& inputs
   TapeCheck check;
   if (planning.losses().empty()) return check;
   RANNC_ASSIGN(const GraphValues all, leaves(planning, inputs, true));
-  RANNC_ASSIGN(const Gradients expected, by_tape(planning, sizes, all));
+  RANNC_ASSIGN(const Gradients expected, gradients_by_tape(planning, sizes, all));
   RANNC_ASSIGN(const ir::Joint joint, passes::differentiate(planning));
   RANNC_ASSIGN(const Gradients found, by_tasks(planning, joint, sizes, all));
   check.differentiable = expected.size();
