@@ -7,7 +7,9 @@
 
 #include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
+#include "codegen/internal/task_symbols.h"
 #include "ir/gradient/vjp.h"
+#include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
 #include "runtime/bundle/bundle.h"
@@ -30,39 +32,39 @@ class MethodWriter {
         graph_(functions.joint.graph),
         tasks_(plan.stages[stage.index()].tasks),
         function_(of),
-        kind_(kind) {}
+        kind_(kind),
+        results_(results()),
+        arguments_(arguments()) {}
+
+  /// Whether nothing leaves the function.
+  bool empty() const { return results_.empty(); }
 
   Result<std::string> write() {
     for (const TaskId task : function_.tasks) RANNC_TRY(add(task));
     std::string head = fmt::format("def {}(self", method_name(kind_));
-    for (const ValueId value : arguments()) head += fmt::format(",\n    {}: Tensor", name(value));
+    for (const ValueId value : arguments_) head += fmt::format(",\n    {}: Tensor", name(value));
     for (const std::string& symbol : symbols_) head += fmt::format(",\n    {}: int", runtime::symbol_variable(symbol));
     if (asks_training_) head += ",\n    training: bool";
     std::string types, values;
-    for (const ValueId value : results()) {
+    for (const ValueId value : results_) {
       types += types.empty() ? "Tensor" : ", Tensor";
       values += name(value) + ", ";
     }
     return head + ") -> Tuple[" + types + "]:\n" + body_ + "    return (" + values + ")\n";
   }
 
+ private:
+  static std::string name(ValueId value) { return fmt::format("v{}", value.index()); }
+
   /// Results of P are what the function is for; it has no others.
   std::vector<ValueId> results() const {
+    if (kind_ != FunctionKind::kLoad && kind_ != FunctionKind::kStep) return function_.leaving();
     std::vector<ValueId> all;
-    if (kind_ == FunctionKind::kLoad || kind_ == FunctionKind::kStep) {
-      for (const TaskId task : function_.tasks) {
-        for (const ValueId output : graph_.outputs(task)) all.push_back(output);
-      }
-      return all;
-    }
-    for (const auto* list : {&function_.results, &function_.kept, &function_.added}) {
-      all.insert(all.end(), list->begin(), list->end());
+    for (const TaskId task : function_.tasks) {
+      for (const ValueId output : graph_.outputs(task)) all.push_back(output);
     }
     return all;
   }
-
- private:
-  static std::string name(ValueId value) { return fmt::format("v{}", value.index()); }
 
   /// Arguments of the function, and everything else that it reads and does not make.
   std::vector<ValueId> arguments() const {
@@ -74,7 +76,7 @@ class MethodWriter {
       }
       made.insert(graph_.outputs(task).begin(), graph_.outputs(task).end());
     }
-    for (const ValueId value : results()) {
+    for (const ValueId value : results_) {
       if (!made.contains(value)) read.insert(value);
     }
     std::vector<ValueId> found = function_.arguments;
@@ -83,25 +85,12 @@ class MethodWriter {
     return found;
   }
 
-  void collect(const ir::ValueType& type) {
-    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols_);
-  }
-
   Result<void> add(TaskId task) {
     const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
     std::vector<std::string> operands, made;
-    for (const ValueId input : inputs) {
-      operands.push_back(input.valid() ? name(input) : "");
-      if (input.valid()) collect(graph_.type(input));
-    }
-    for (const ValueId output : outputs) {
-      made.push_back(name(output));
-      collect(graph_.type(output));
-    }
-    for (const auto& [key, value] : graph_.attributes(task)) {
-      if (const auto* dim = std::get_if<ir::Dim>(&value)) dim->collect_symbols(symbols_);
-      if (const auto* list = std::get_if<ir::Shape>(&value)) collect({.shape = *list});
-    }
+    for (const ValueId input : inputs) operands.push_back(input.valid() ? name(input) : "");
+    for (const ValueId output : outputs) made.push_back(name(output));
+    collect_symbols(graph_, task, symbols_);
     asks_training_ = asks_training_ || graph_.op(task).asks_training(graph_.attributes(task));
     const TaskId of = tasks_[joint_.origins[task.index()].task.index()];
     body_ += fmt::format("    # #{} {}\n", of.index(), graph_.op(task).name);
@@ -122,8 +111,7 @@ class MethodWriter {
   }
 
   std::string device() const {
-    const std::vector<ValueId> all = arguments();
-    return all.empty() ? "torch.device(\"cpu\")" : name(all.front()) + ".device";
+    return arguments_.empty() ? "torch.device(\"cpu\")" : name(arguments_.front()) + ".device";
   }
 
   /// Repeats the operator under a tape of its own.
@@ -168,6 +156,7 @@ class MethodWriter {
   const std::vector<TaskId>& tasks_;  // of the plan, by task of the stage
   const ir::StageFunction& function_;
   const FunctionKind kind_;
+  const std::vector<ValueId> results_, arguments_;
   std::string body_;
   std::set<std::string> symbols_;
   bool asks_training_ = false;
@@ -183,7 +172,7 @@ Result<std::string> function_source(const ir::Plan& plan, StageId stage) {
     const auto kind = static_cast<FunctionKind>(i);
     if (table[kind].tasks.empty()) continue;
     MethodWriter writer(plan, stage, functions, table[kind], kind);
-    if (writer.results().empty()) continue;
+    if (writer.empty()) continue;
     RANNC_ASSIGN(const std::string method, writer.write());
     text += "\n" + method;
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ir/graph/views.h"
@@ -14,6 +15,7 @@ namespace rannc::codegen {
 namespace {
 
 using ir::Frequency;
+using ir::FunctionKind;
 using ir::Phase;
 
 bool is_gradient(const ir::Joint& joint, TaskId task) { return joint.origins[task.index()].phase != Phase::kForward; }
@@ -55,7 +57,7 @@ std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Frequenc
 JointRun::JointRun(const ir::Joint& joint, runtime::GraphValues leaves)
     : joint_(&joint),
       often_(ir::execution_frequency(joint.graph)),
-      when_(moments(joint, often_)),
+      place_(ir::function_places(joint)),
       kept_(kept_values(joint, often_)),
       is_total_(joint.graph.value_count(), false),
       loaded_(std::move(leaves)),
@@ -69,32 +71,15 @@ JointRun::JointRun(const ir::Joint& joint, runtime::GraphValues leaves)
 
 Result<JointRun> JointRun::load(const ir::Joint& joint, runtime::GraphValues leaves) {
   JointRun made(joint, std::move(leaves));
-  RANNC_TRY(made.run(When::kLoad, {}, made.loaded_));
+  RANNC_TRY(made.run({FunctionKind::kLoad}, {}, made.loaded_));
   return made;
 }
 
-// Tasks that run once per step run before the micro-batches, except those that read sums over them.
-std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std::vector<Frequency>& often) {
-  std::vector<When> found;
-  std::vector<bool> total(joint.graph.value_count(), false);
-  for (const TaskId task : joint.graph.tasks()) {
-    bool after = joint.graph.op(task).makes_whole();
-    for (const ValueId input : joint.graph.inputs(task)) after = after || (input.valid() && total[input.index()]);
-    for (const ValueId output : joint.graph.outputs(task)) total[output.index()] = after;
-    const Frequency each = often[task.index()];
-    if (each == Frequency::kMicroBatch) {
-      found.push_back(is_gradient(joint, task) ? When::kGradient : When::kForward);
-    } else {
-      found.push_back(each == Frequency::kLoad ? When::kLoad : after ? When::kStepEnd : When::kStepBegin);
-    }
-  }
-  return found;
-}
-
-Result<void> JointRun::run(When when, const runtime::GraphRun& with, runtime::GraphValues& values) {
+Result<void> JointRun::run(std::initializer_list<FunctionKind> functions, const runtime::GraphRun& with,
+                           runtime::GraphValues& values) {
   const at::NoGradGuard no_tape;
   for (const TaskId task : joint_->graph.tasks()) {
-    if (when_[task.index()] != when) continue;
+    if (std::find(functions.begin(), functions.end(), place_[task.index()]) == functions.end()) continue;
     RANNC_TRY(runtime::run_task(joint_->graph, task, with, values));
     ++calls_[task.index()];
   }
@@ -139,7 +124,7 @@ Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vec
     if (micro_batch.inputs[i]) values[i] = micro_batch.inputs[i];
   }
   const runtime::GraphRun with{.sizes = micro_batch.sizes};
-  RANNC_TRY(run(When::kForward, with, values));
+  RANNC_TRY(run({FunctionKind::kForward}, with, values));
   std::vector<at::Tensor> numerators;
   for (const ir::LossTerm& term : graph.losses()) numerators.push_back(*values[term.numerator.index()]);
   step.kept_bytes = std::max(step.kept_bytes, drop_all_but_kept(values));
@@ -153,7 +138,7 @@ Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vec
       values[joint_->seeds[term].index()] = at::full({}, seeds[term], numerator.options());
   }
   numerators.clear();
-  RANNC_TRY(run(When::kGradient, with, values));
+  RANNC_TRY(run({FunctionKind::kInput, FunctionKind::kWeight}, with, values));
   add_up(values, step);
   return {};
 }
@@ -165,7 +150,7 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
   of_step_ = loaded_;
   sums_.assign(joint_->graph.value_count(), std::nullopt);
   const runtime::GraphRun with{.sizes = micro_batches.empty() ? ir::Bindings() : micro_batches[0].sizes};
-  RANNC_TRY(run(When::kStepBegin, with, of_step_));
+  RANNC_TRY(run({FunctionKind::kStep}, with, of_step_));
   for (const MicroBatch& each : micro_batches) RANNC_TRY(micro_batch(each, seeds, step));
   runtime::GraphValues values = of_step_;
   for (size_t i = 0; i < sums_.size(); ++i) {
@@ -173,7 +158,7 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
     const c10::ScalarType type = runtime::scalar_type(joint_->graph.type(ValueId::from(i)).dtype);
     values[i] = sums_[i]->scalar_type() == runtime::sum_type(type) ? sums_[i]->to(type) : sums_[i];
   }
-  RANNC_TRY(run(When::kStepEnd, with, values));
+  RANNC_TRY(run({FunctionKind::kStepEnd}, with, values));
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {
     const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
     if (!step.gradients[i].defined() && part) step.gradients[i] = first_term(*part);

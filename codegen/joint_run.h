@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
 #include "ir/gradient/joint.h"
 #include "ir/graph/execution_frequency.h"
+#include "ir/plan/functions.h"
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::codegen {
@@ -40,18 +42,16 @@ class JointRun {
 
  private:
   explicit JointRun(const ir::Joint& joint, runtime::GraphValues leaves);
-  /// Phases in execution order.
-  enum class When : uint8_t { kLoad, kStepBegin, kForward, kGradient, kStepEnd };
-
-  static std::vector<When> moments(const ir::Joint& joint, const std::vector<ir::Frequency>& often);
-  Result<void> run(When when, const runtime::GraphRun& with, runtime::GraphValues& values);
+  /// Runs the tasks of some functions, in order.
+  Result<void> run(std::initializer_list<ir::FunctionKind> functions, const runtime::GraphRun& with,
+                   runtime::GraphValues& values);
   Result<void> micro_batch(const MicroBatch& micro_batch, const std::vector<double>& seeds, Step& step);
   int64_t drop_all_but_kept(runtime::GraphValues& values) const;
   void add_up(const runtime::GraphValues& values, Step& step);
 
   const ir::Joint* joint_;
   std::vector<ir::Frequency> often_;
-  std::vector<When> when_;                 // by task
+  std::vector<ir::FunctionKind> place_;    // by task
   std::vector<bool> kept_;                 // by value: available per micro-batch, read by gradient tasks
   std::vector<bool> is_total_;             // by value: read by the task that completes the sum
   runtime::GraphValues loaded_, of_step_;  // leaves and results per load; the same plus results per step

@@ -14,6 +14,7 @@
 #include "codegen/aten_source.h"
 #include "codegen/internal/define.h"
 #include "codegen/internal/indented.h"
+#include "codegen/internal/task_symbols.h"
 #include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
@@ -61,30 +62,18 @@ class TaskRunBuilder {
       inputs.emplace_back();
       input_types.push_back(value.valid() ? &graph_.type(value) : nullptr);
       if (!value.valid()) continue;
-      collect(graph_.type(value));
       RANNC_ASSIGN(inputs.back(), operand(id, i));
     }
     for (const ValueId value : task.outputs) {
       outputs.push_back(names_[value] = fmt::format("rannc_v{}", value.index()));
       output_types.push_back(&graph_.type(value));
-      collect(graph_.type(value));
       made_.insert(value);
     }
-    for (const auto& [name, value] : task.attributes) {
-      if (const auto* dim = std::get_if<ir::Dim>(&value)) dim->collect_symbols(symbols_);
-      if (const auto* list = std::get_if<ir::Shape>(&value)) collect(*list);
-    }
+    collect_symbols(graph_, id, symbols_);
     const auto lowering = ir::lowering({*task.op, input_types, output_types, task.attributes});
     if (!lowering.ok()) return error(task.location, lowering.diagnostic().message);
     body_ += indented(torchscript_statements(*lowering, {inputs, outputs, "torch.device(\"cpu\")", "True"}));
     return {};
-  }
-
-  void collect(const ir::Shape& shape) {
-    for (const ir::Dim& dim : shape) dim.collect_symbols(symbols_);
-  }
-  void collect(const ir::ValueType& type) {
-    if (type.shape) collect(*type.shape);
   }
 
   std::string argument(c10::IValue value, const char* type = "Tensor") {

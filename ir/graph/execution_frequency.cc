@@ -90,8 +90,7 @@ class Finder {
     Frequency often = makes_statistics_[task.index()] ? Frequency::kMicroBatch : Frequency::kLoad;
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i].valid() || (op.known() && op.operand(i).role == Role::kShape)) continue;
-      often = std::max(often, of_value_[inputs[i].index()]);
+      if (reads_operand(graph_, task, i)) often = std::max(often, of_value_[inputs[i].index()]);
     }
     for (const ValueId output : graph_.outputs(task)) often = std::max(often, of_type(output));
     return std::max(often, of_attributes(task));
@@ -106,6 +105,11 @@ class Finder {
 };
 
 }  // namespace
+
+bool reads_operand(const Graph& graph, TaskId task, size_t operand) {
+  const OpInfo& op = graph.op(task);
+  return graph.inputs(task)[operand].valid() && !(op.known() && op.operand(operand).role == Role::kShape);
+}
 
 std::vector<Frequency> execution_frequency(const Graph& graph) { return Finder(graph).run(); }
 

@@ -20,35 +20,11 @@ using Kind = FunctionKind;
 
 std::vector<ValueId> listed(const Values& values) { return {values.begin(), values.end()}; }
 
-/// The places of tasks, by frequency and phase. Once-per-step tasks that depend on a completed sum run at the end of
-/// the step, all others at its start.
-std::vector<Kind> places(const Joint& joint) {
-  constexpr Kind kOfPhase[] = {Kind::kForward, Kind::kInput, Kind::kWeight};
-  const Graph& graph = joint.graph;
-  const std::vector<Frequency> often = execution_frequency(graph);
-  std::vector<bool> late(graph.value_count());
-  std::vector<Kind> found;
-  for (const TaskId task : graph.tasks()) {
-    const auto inputs = graph.inputs(task);
-    const bool after = graph.op(task).makes_whole() || std::any_of(inputs.begin(), inputs.end(), [&](ValueId input) {
-                         return input.valid() && late[input.index()];
-                       });
-    const Frequency each = often[task.index()];
-    for (const ValueId output : graph.outputs(task)) late[output.index()] = after;
-    if (each == Frequency::kMicroBatch) {
-      found.push_back(kOfPhase[static_cast<size_t>(joint.origins[task.index()].phase)]);
-    } else {
-      found.push_back(after ? Kind::kStepEnd : each == Frequency::kLoad ? Kind::kLoad : Kind::kStep);
-    }
-  }
-  return found;
-}
-
 class Cutter {
  public:
   Cutter(const Joint& joint, const std::optional<std::vector<ValueId>>& kept)
       : joint_(joint), kept_(kept), graph_(joint.graph) {
-    table_.place = places(joint_);
+    table_.place = function_places(joint_);
   }
 
   FunctionTable cut() && {
@@ -173,10 +149,8 @@ class Cutter {
       each_operand(function.tasks, [&](ValueId value) {
         if (!is_fixed(value) && !own(maker(value))) found.insert(value);
       });
-      for (const auto* list : {&function.results, &function.added, &function.kept}) {
-        for (const ValueId value : *list) {
-          if (!is_fixed(value) && !own(maker(value))) found.insert(value);
-        }
+      for (const ValueId value : function.leaving()) {
+        if (!is_fixed(value) && !own(maker(value))) found.insert(value);
       }
       return listed(found);
     };
@@ -224,9 +198,33 @@ std::string_view letter(FunctionKind kind) {
 
 bool equal(const StageFunctions& a, const StageFunctions& b) { return equal(a.joint, b.joint) && a.kept == b.kept; }
 
-bool reads_operand(const Graph& graph, TaskId task, size_t operand) {
-  const OpInfo& op = graph.op(task);
-  return graph.inputs(task)[operand].valid() && !(op.known() && op.operand(operand).role == Role::kShape);
+std::vector<FunctionKind> function_places(const Joint& joint) {
+  constexpr Kind kOfPhase[] = {Kind::kForward, Kind::kInput, Kind::kWeight};
+  const Graph& graph = joint.graph;
+  const std::vector<Frequency> often = execution_frequency(graph);
+  std::vector<bool> late(graph.value_count());
+  std::vector<Kind> found;
+  for (const TaskId task : graph.tasks()) {
+    const auto inputs = graph.inputs(task);
+    const bool after = graph.op(task).makes_whole() || std::any_of(inputs.begin(), inputs.end(), [&](ValueId input) {
+                         return input.valid() && late[input.index()];
+                       });
+    const Frequency each = often[task.index()];
+    for (const ValueId output : graph.outputs(task)) late[output.index()] = after;
+    if (each == Frequency::kMicroBatch) {
+      found.push_back(kOfPhase[static_cast<size_t>(joint.origins[task.index()].phase)]);
+    } else {
+      found.push_back(after ? Kind::kStepEnd : each == Frequency::kLoad ? Kind::kLoad : Kind::kStep);
+    }
+  }
+  return found;
+}
+
+std::vector<ValueId> StageFunction::leaving() const {
+  std::vector<ValueId> all = results;
+  all.insert(all.end(), kept.begin(), kept.end());
+  all.insert(all.end(), added.begin(), added.end());
+  return all;
 }
 
 FunctionTable function_table(const StageFunctions& stage) { return Cutter(stage.joint, stage.kept).cut(); }

@@ -46,6 +46,8 @@ struct StageFunction {
   std::vector<ValueId> results;    ///< F: outputs and batch statistics; I, B: gradients of the stage's inputs
   std::vector<ValueId> added;      ///< parts of parameter gradients and operands of `core.total` that are summed up
   std::vector<ValueId> kept;       ///< F: saved; R: rebuilt; I: saved for W and pending; else empty. Ascending
+  /// All values that leave it: results, kept, added.
+  std::vector<ValueId> leaving() const;
   bool operator==(const StageFunction&) const = default;
 };
 
@@ -63,9 +65,9 @@ struct FunctionTable {
   bool operator==(const FunctionTable&) const = default;
 };
 
-/// Whether a task reads the numbers of an operand. It does not if the operand is absent, or if only its sizes count,
-/// which are known without it.
-bool reads_operand(const Graph& graph, TaskId task, size_t operand);
+/// The function of each task of a joint graph, by frequency and phase: P, F, I, W or E. Once-per-step tasks that depend
+/// on a completed sum belong to E, all others to P.
+std::vector<FunctionKind> function_places(const Joint& joint);
 
 /// Derives the functions of a stage. Linear in its joint graph.
 FunctionTable function_table(const StageFunctions& stage);

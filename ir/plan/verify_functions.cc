@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
 
@@ -76,9 +77,7 @@ class FunctionVerifier {
       }
       for (const ValueId output : graph_.outputs(task)) known.insert(output);
     }
-    for (const auto* list : {&function.results, &function.kept, &function.added}) {
-      for (const ValueId value : *list) expect(value, "gives");
-    }
+    for (const ValueId value : function.leaving()) expect(value, "gives");
   }
 
   ValueSet read_by(std::initializer_list<Kind> kinds) const {

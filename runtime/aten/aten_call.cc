@@ -40,6 +40,44 @@ const aten::Argument* argument_for(const aten::Call& call, const c10::FunctionSc
 
 namespace {
 
+std::optional<c10::IValue> constant_size(const ir::Dim& dim) {
+  return dim.is_constant() ? std::optional<c10::IValue>(dim.constant()) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<c10::IValue> constant_of(const aten::Argument::Kind& kind) {
+  if (std::holds_alternative<aten::None>(kind)) return c10::IValue();
+  if (const auto* dim = std::get_if<ir::Dim>(&kind)) return constant_size(*dim);
+  if (const auto* dims = std::get_if<ir::Shape>(&kind)) {
+    c10::List<int64_t> numbers;
+    for (const ir::Dim& dim : *dims) {
+      if (!dim.is_constant()) return std::nullopt;
+      numbers.push_back(dim.constant());
+    }
+    return c10::IValue(std::move(numbers));
+  }
+  if (const auto* scalar = std::get_if<aten::Scalar>(&kind)) {
+    if (const auto* dim = std::get_if<ir::Dim>(&scalar->number)) return constant_size(*dim);
+    if (const auto* number = std::get_if<double>(&scalar->number)) return c10::IValue(*number);
+    return c10::IValue(std::get<bool>(scalar->number));
+  }
+  if (const auto* number = std::get_if<double>(&kind)) return c10::IValue(*number);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&kind)) return c10::IValue(*numbers);
+  if (const auto* flag = std::get_if<bool>(&kind)) return c10::IValue(*flag);
+  if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
+    c10::List<bool> list;
+    for (const bool each : *flags) list.push_back(each);
+    return c10::IValue(std::move(list));
+  }
+  if (const auto* dtype = std::get_if<ir::DType>(&kind)) return c10::IValue(static_cast<int64_t>(scalar_type(*dtype)));
+  if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return c10::IValue(static_cast<int64_t>(*format));
+  if (const auto* text = std::get_if<aten::Text>(&kind)) return c10::IValue(text->text);
+  return std::nullopt;
+}
+
+namespace {
+
 class Runner {
  public:
   Runner(const aten::Lowering& lowering, const AtenRun& run) : lowering_(lowering), run_(run) {}
@@ -168,16 +206,12 @@ class Runner {
   }
 
   Result<c10::IValue> value_of(const aten::Argument::Kind& kind) const {
-    if (std::holds_alternative<aten::None>(kind)) return c10::IValue();
+    if (auto constant = constant_of(kind)) return *std::move(constant);
     if (const auto* value = std::get_if<aten::Value>(&kind)) {
       const auto found = tensor(*value);
       return found ? c10::IValue(*found) : c10::IValue();
     }
     if (const auto* values = std::get_if<std::vector<aten::Value>>(&kind)) return tensors(*values);
-    if (const auto* dim = std::get_if<ir::Dim>(&kind)) {
-      RANNC_ASSIGN(const int64_t number, integer(*dim));
-      return c10::IValue(number);
-    }
     if (const auto* dims = std::get_if<ir::Shape>(&kind)) {
       c10::List<int64_t> numbers;
       for (const ir::Dim& dim : *dims) {
@@ -186,28 +220,12 @@ class Runner {
       }
       return c10::IValue(std::move(numbers));
     }
-    if (const auto* scalar = std::get_if<aten::Scalar>(&kind)) {
-      if (const auto* dim = std::get_if<ir::Dim>(&scalar->number)) {
-        RANNC_ASSIGN(const int64_t number, integer(*dim));
-        return c10::IValue(number);
-      }
-      if (const auto* number = std::get_if<double>(&scalar->number)) return c10::IValue(*number);
-      return c10::IValue(std::get<bool>(scalar->number));
-    }
-    if (const auto* number = std::get_if<double>(&kind)) return c10::IValue(*number);
-    if (const auto* numbers = std::get_if<std::vector<double>>(&kind)) return c10::IValue(*numbers);
-    if (const auto* flag = std::get_if<bool>(&kind)) return c10::IValue(*flag);
-    if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
-      c10::List<bool> list;
-      for (const bool flag : *flags) list.push_back(flag);
-      return c10::IValue(std::move(list));
-    }
-    if (const auto* dtype = std::get_if<ir::DType>(&kind))
-      return c10::IValue(static_cast<int64_t>(scalar_type(*dtype)));
-    if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return c10::IValue(static_cast<int64_t>(*format));
     if (std::holds_alternative<aten::Device>(kind)) return c10::IValue(run_.device);
     if (std::holds_alternative<aten::Training>(kind)) return c10::IValue(run_.training);
-    return c10::IValue(std::get<aten::Text>(kind).text);
+    const auto* scalar = std::get_if<aten::Scalar>(&kind);
+    const ir::Dim& size = scalar != nullptr ? std::get<ir::Dim>(scalar->number) : std::get<ir::Dim>(kind);
+    RANNC_ASSIGN(const int64_t number, integer(size));
+    return c10::IValue(number);
   }
 
   c10::IValue tensors(const std::vector<aten::Value>& values) const {

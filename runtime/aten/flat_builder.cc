@@ -6,9 +6,8 @@
 #include <set>
 
 #include "ir/gradient/vjp.h"
-#include "ir/op/foreign.h"
+#include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
-#include "ir/plan/functions.h"
 #include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/internal/flat_merge.h"
 #include "runtime/aten/torch_types.h"
@@ -22,7 +21,11 @@ using Kind = FlatArgument::Kind;
 class FlatBuilder {
  public:
   FlatBuilder(const FlatSpec& spec, SizeTable& sizes)
-      : spec_(spec), graph_(spec.graph), sizes_(sizes), code_(std::make_unique<FlatCode>()) {
+      : spec_(spec),
+        graph_(spec.graph),
+        sizes_(sizes),
+        code_(std::make_unique<FlatCode>()),
+        sums_(spec.adds.begin(), spec.adds.end()) {
     code_->graph = &spec.graph;
     code_->size_table = &sizes;
   }
@@ -86,6 +89,14 @@ class FlatBuilder {
     return code_->instructions.back();
   }
 
+  /// The sums that a value is added to.
+  std::vector<uint32_t> sums_of(ValueId value) const {
+    std::vector<uint32_t> found;
+    const auto [first, last] = sums_.equal_range(value);
+    for (auto at = first; at != last; ++at) found.push_back(at->second);
+    return found;
+  }
+
   void add_to_sum(ValueId value, uint32_t sum, TaskId task) {
     add({.kind = FlatInstruction::Kind::kAdd, .task = task, .index = sum}, {place(value)});
   }
@@ -117,8 +128,8 @@ class FlatBuilder {
         return {};
       }
     }
-    for (const auto& [value, sum] : spec_.adds) {
-      if (graph_.producer(value) == task) add_to_sum(value, sum, task);
+    for (const ValueId output : outputs) {
+      for (const uint32_t sum : sums_of(output)) add_to_sum(output, sum, task);
     }
     return {};
   }
@@ -141,16 +152,15 @@ class FlatBuilder {
     const auto outputs = graph_.outputs(task);
     if (outputs.size() != 1 || lowering.calls.size() != 1 || lowering.calls[0].schema != "aten::matmul") return false;
     const ValueId product = outputs[0];
-    const auto sum =
-        std::find_if(spec_.adds.begin(), spec_.adds.end(), [&](const auto& each) { return each.first == product; });
-    if (sum == spec_.adds.end() || readers_.at(product) != 1) return false;
+    const std::vector<uint32_t> sums = sums_of(product);
+    if (sums.size() != 1 || readers_.at(product) != 1) return false;
     const ir::ValueType& type = graph_.type(product);
     if (ir::sum_dtype(type.dtype) != type.dtype || !ir::is_float(type.dtype)) return false;
     for (const ValueId input : graph_.inputs(task)) {
       const auto& shape = graph_.type(input).shape;
       if (!shape || shape->size() != 2) return false;
     }
-    add({.kind = FlatInstruction::Kind::kAddProduct, .task = task, .index = sum->second}, operands);
+    add({.kind = FlatInstruction::Kind::kAddProduct, .task = task, .index = sums[0]}, operands);
     return true;
   }
 
@@ -207,18 +217,11 @@ class FlatBuilder {
   }
 
   FlatArgument size(const ir::Dim& dim) {
-    if (dim.is_constant()) return constant(dim.constant());
     code_->sizes.push_back(sizes_.number(dim));
     return {Kind::kSize, false, static_cast<uint32_t>(code_->sizes.size() - 1)};
   }
 
   FlatArgument size_list(const ir::Shape& dims) {
-    const bool fixed = std::all_of(dims.begin(), dims.end(), [](const ir::Dim& dim) { return dim.is_constant(); });
-    if (fixed) {
-      c10::List<int64_t> list;
-      for (const ir::Dim& dim : dims) list.push_back(dim.constant());
-      return constant(std::move(list));
-    }
     std::vector<uint32_t> numbers;
     for (const ir::Dim& dim : dims) numbers.push_back(sizes_.number(dim));
     code_->size_lists.push_back(std::move(numbers));
@@ -236,29 +239,14 @@ class FlatBuilder {
   }
 
   FlatArgument argument(const aten::Argument::Kind& kind, const Frame& frame) {
-    if (std::holds_alternative<aten::None>(kind)) return {};
+    if (auto fixed = constant_of(kind)) return constant(*std::move(fixed));
     if (const auto* value = std::get_if<aten::Value>(&kind)) return resolve(*value, frame);
     if (const auto* values = std::get_if<std::vector<aten::Value>>(&kind)) return tensors(*values, frame);
-    if (const auto* dim = std::get_if<ir::Dim>(&kind)) return size(*dim);
     if (const auto* dims = std::get_if<ir::Shape>(&kind)) return size_list(*dims);
-    if (const auto* scalar = std::get_if<aten::Scalar>(&kind)) {
-      if (const auto* dim = std::get_if<ir::Dim>(&scalar->number)) return size(*dim);
-      if (const auto* number = std::get_if<double>(&scalar->number)) return constant(*number);
-      return constant(std::get<bool>(scalar->number));
-    }
-    if (const auto* number = std::get_if<double>(&kind)) return constant(*number);
-    if (const auto* numbers = std::get_if<std::vector<double>>(&kind)) return constant(*numbers);
-    if (const auto* flag = std::get_if<bool>(&kind)) return constant(*flag);
-    if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
-      c10::List<bool> list;
-      for (const bool flag : *flags) list.push_back(flag);
-      return constant(std::move(list));
-    }
-    if (const auto* dtype = std::get_if<ir::DType>(&kind)) return constant(static_cast<int64_t>(scalar_type(*dtype)));
-    if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return constant(static_cast<int64_t>(*format));
     if (std::holds_alternative<aten::Device>(kind)) return constant(c10::Device(at::kCPU));
     if (std::holds_alternative<aten::Training>(kind)) return {Kind::kTraining, false, 0};
-    return constant(std::get<aten::Text>(kind).text);
+    const auto* scalar = std::get_if<aten::Scalar>(&kind);
+    return size(scalar != nullptr ? std::get<ir::Dim>(scalar->number) : std::get<ir::Dim>(kind));
   }
 
   // --- liveness
@@ -293,6 +281,7 @@ class FlatBuilder {
   std::vector<TaskId> tasks_;
   std::set<ValueId> made_;  // by the tasks
   std::map<ValueId, uint32_t> readers_;
+  const std::multimap<ValueId, uint32_t> sums_;
   std::map<ValueId, FlatArgument> places_;
 };
 
