@@ -56,20 +56,20 @@ class AutogradProgram final : public Program {
       : signature_(std::move(signature)),
         code_(signature_, tensors_, std::move(module), path),
         sums_(signature_.leaves, tensors_.parameters),
-        statistics_(signature_.statistics.size()) {}
+        statistics_(signature_, tensors_.buffers) {}
 
   Result<void> load(const SafetensorsFile& weights) {
     RANNC_TRY(code_.check());
     for (const Weight& parameter : signature_.parameters) {
-      RANNC_ASSIGN(at::Tensor tensor, read(weights, parameter));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, parameter));
       tensors_.parameters.push_back(to_value(std::move(tensor)));
     }
     for (const Weight& buffer : signature_.buffers) {
-      RANNC_ASSIGN(at::Tensor tensor, read(weights, buffer));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, buffer));
       tensors_.buffers.push_back(to_value(std::move(tensor)));
     }
     for (const Weight& constant : signature_.constants) {
-      RANNC_ASSIGN(at::Tensor tensor, read(weights, constant));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, constant));
       tensors_.constants.push_back(std::move(tensor));
     }
     sums_.create();
@@ -84,8 +84,7 @@ class AutogradProgram final : public Program {
 
   void begin_step(const Carried& carried) override {
     sums_.begin_step(carried.gradients);
-    if (carried.statistics) return;
-    for (RunningStatistics& statistics : statistics_) statistics.begin_step();
+    if (!carried.statistics) statistics_.begin_step();
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
@@ -143,22 +142,10 @@ class AutogradProgram final : public Program {
 
   Result<void> backward_weight(const At&, Held&, Held&) override { return {}; }
 
-  Values statistics() override {
-    Values sums;
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      sums.push_back(to_value(statistics_[i].sums(to_tensor(tensors_.buffers[signature_.statistics[i].mean]).numel())));
-    }
-    return sums;
-  }
-  void set_statistics(Values sums) override {
-    for (size_t i = 0; i < sums.size(); ++i) statistics_[i].set_sums(to_tensor(sums[i]));
-  }
+  Values statistics() override { return statistics_.sums(); }
+  void set_statistics(Values sums) override { statistics_.set_sums(sums); }
   Result<void> commit_buffers(uint64_t) override {
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      const Statistics& entry = signature_.statistics[i];
-      statistics_[i].commit(to_tensor(tensors_.buffers[entry.mean]), to_tensor(tensors_.buffers[entry.variance]),
-                            entry.momentum);
-    }
+    statistics_.commit();
     return {};
   }
 
@@ -185,12 +172,6 @@ class AutogradProgram final : public Program {
     return static_cast<Tape&>(*saved);
   }
 
-  static Result<at::Tensor> read(const SafetensorsFile& file, const Weight& weight) {
-    const SafetensorsFile::Entry* entry = file.find(weight.name);
-    RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
-    return read_tensor(file, *entry);
-  }
-
   /// Drops outputs that receive no gradient, usually logits. They need not outlive the forward pass.
   void drop_unseeded(Tape& tape) const {
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
@@ -209,12 +190,7 @@ class AutogradProgram final : public Program {
   Result<void> add_statistics(const At& at, const Tensors& moments) {
     if (statistics_.empty()) return {};
     RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      const auto count = signature_.statistics[i].count.evaluate(bound);
-      if (!count) return error("`" + signature_.statistics[i].count.str() + "` has no value in this step");
-      statistics_[i].add(moments[2 * i], moments[2 * i + 1], *count);
-    }
-    return {};
+    return statistics_.add(moments, bound);
   }
 
   /// Runs forward with autograd from the inputs on and returns means and variances.
@@ -257,7 +233,7 @@ class AutogradProgram final : public Program {
   StageTensors tensors_;
   StageCode code_;
   ParameterSums sums_;
-  std::vector<RunningStatistics> statistics_;
+  StageStatistics statistics_;
 };
 
 }  // namespace

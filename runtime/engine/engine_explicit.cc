@@ -48,7 +48,7 @@ class ExplicitProgram final : public Program {
         places_(places_of(signature_, joint_, tasks_)),
         fixed_(joint_.graph.value_count()),
         sums_(signature_.leaves, parameters_),
-        statistics_(signature_.statistics.size()) {}
+        statistics_(signature_, buffers_) {}
 
   Result<void> load(const SafetensorsFile& weights) {
     RANNC_TRY(load_weights(weights, signature_.parameters, places_.parameters, &parameters_));
@@ -78,23 +78,23 @@ class ExplicitProgram final : public Program {
     stepped_ = false;
     for (at::Tensor& total : totals_) total.reset();
     sums_.begin_step(carried.gradients);
-    if (carried.statistics) return;
-    for (RunningStatistics& statistics : statistics_) statistics.begin_step();
+    if (!carried.statistics) statistics_.begin_step();
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
     RANNC_TRY(begin_pass(at));
     RANNC_ASSIGN(Tensors arguments, forward_arguments(at, std::move(inputs)));
-    FlatProgram& program = !at.training ? programs_.evaluate : at.recomputed ? programs_.begin : programs_.forward;
+    const bool keeps_all = !at.recomputed || !functions_->kept;
+    FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
     RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at.training));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
       outputs.push_back(to_value(without_buffer(std::move(results[i]))));
     }
     if (!at.training) return outputs;
-    RANNC_TRY(add_statistics(results.data() + places_.outputs.size()));
+    RANNC_TRY(statistics_.add(std::span(results).subspan(places_.outputs.size()), sizes_.bindings()));
     auto kept = std::make_unique<Kept>();
-    kept->complete = !at.recomputed;
+    kept->complete = keeps_all;
     const auto first = results.begin() + static_cast<ptrdiff_t>(places_.outputs.size() + places_.moments.size());
     kept->tensors.assign(std::make_move_iterator(first), std::make_move_iterator(results.end()));
     saved = std::move(kept);
@@ -104,6 +104,7 @@ class ExplicitProgram final : public Program {
   Result<void> recompute(const At& at, Held& saved) override {
     RANNC_TRY(begin_pass(at));
     Kept& kept = kept_of(saved);
+    if (kept.complete) return {};
     Tensors arguments;
     for (const ValueId value : table_[ir::FunctionKind::kRebuild].arguments) {
       RANNC_ASSIGN(at::Tensor argument, rebuilt_from(at, kept, value));
@@ -144,21 +145,10 @@ class ExplicitProgram final : public Program {
     return input_gradients(std::move(results));
   }
 
-  Values statistics() override {
-    Values sums;
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      sums.push_back(to_value(statistics_[i].sums(to_tensor(buffers_[signature_.statistics[i].mean]).numel())));
-    }
-    return sums;
-  }
-  void set_statistics(Values sums) override {
-    for (size_t i = 0; i < sums.size(); ++i) statistics_[i].set_sums(to_tensor(sums[i]));
-  }
+  Values statistics() override { return statistics_.sums(); }
+  void set_statistics(Values sums) override { statistics_.set_sums(sums); }
   Result<void> commit_buffers(uint64_t) override {
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      const Statistics& entry = signature_.statistics[i];
-      statistics_[i].commit(to_tensor(buffers_[entry.mean]), to_tensor(buffers_[entry.variance]), entry.momentum);
-    }
+    statistics_.commit();
     return {};
   }
 
@@ -179,9 +169,7 @@ class ExplicitProgram final : public Program {
   Result<void> load_weights(const SafetensorsFile& file, const std::vector<Weight>& weights,
                             const std::vector<ValueId>& places, Values* values) {
     for (size_t i = 0; i < weights.size(); ++i) {
-      const SafetensorsFile::Entry* entry = file.find(weights[i].name);
-      RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
-      RANNC_ASSIGN(at::Tensor tensor, read_tensor(file, *entry));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(file, weights[i]));
       if (places[i].valid()) fixed_[places[i].index()] = tensor;
       if (values != nullptr) values->push_back(to_value(std::move(tensor)));
     }
@@ -233,6 +221,7 @@ class ExplicitProgram final : public Program {
 
   /// Names the task of the plan that a task of the joint graph belongs to.
   std::string at_task(TaskId failed, const std::string& reason) const {
+    if (!failed.valid()) return reason;  // an argument that is added to a sum
     const TaskId task = joint_.origins[failed.index()].task;
     return fmt::format("{} at task #{} {}", reason, tasks_[task.index()].index(), joint_.graph.location(task).str());
   }
@@ -323,26 +312,14 @@ class ExplicitProgram final : public Program {
       const Port& port = signature_.inputs[i];
       if (!port.gradient) continue;
       at::Tensor gradient;
-      const ValueId value = places_.input_gradients[i];
-      if (value.valid()) {
-        const auto at = std::find_if(joint_.inputs.begin(), joint_.inputs.end(),
-                                     [&](const auto& each) { return each.gradient == value; });
-        gradient = results[static_cast<size_t>(at - joint_.inputs.begin())];
+      if (const auto place = places_.input_gradients[i]) {
+        gradient = results[*place];
       } else {
         RANNC_ASSIGN(gradient, zeros(places_.inputs[i]));
       }
       values[i] = to_value(in_one_piece(gradient, port));
     }
     return values;
-  }
-
-  Result<void> add_statistics(at::Tensor* moments) {
-    for (size_t i = 0; i < statistics_.size(); ++i) {
-      const auto count = signature_.statistics[i].count.evaluate(sizes_.bindings());
-      if (!count) return error("`" + signature_.statistics[i].count.str() + "` has no value in this step");
-      statistics_[i].add(moments[2 * i], moments[2 * i + 1], *count);
-    }
-    return {};
   }
 
   /// Completes the gradients of once-per-step tasks.
@@ -371,7 +348,7 @@ class ExplicitProgram final : public Program {
   ParameterSums sums_;
   Tensors totals_;  ///< sums of the operands of totals
   std::vector<at::Tensor*> sum_places_;
-  std::vector<RunningStatistics> statistics_;
+  StageStatistics statistics_;
   SizeTable sizes_, load_sizes_;
   SyncBatchNorm norms_;
   StagePrograms programs_;

@@ -3,6 +3,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include "runtime/internal/torch_value.h"
+
 namespace rannc::runtime {
 
 void RunningStatistics::add(const at::Tensor& mean, const at::Tensor& variance, int64_t count) {
@@ -30,6 +32,38 @@ void RunningStatistics::commit(at::Tensor mean, at::Tensor variance, double mome
   if (count < 2) return;
   const at::Tensor v = (sums_.narrow(0, 1 + channels, channels) - m * m * count).clamp_min(0) / (count - 1);
   variance.mul_(1 - momentum).add_(v.to(variance.scalar_type()), momentum);
+}
+
+void StageStatistics::begin_step() {
+  for (RunningStatistics& each : running_) each.begin_step();
+}
+
+Result<void> StageStatistics::add(std::span<const at::Tensor> moments, const ir::Bindings& sizes) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto count = entries_[i].count.evaluate(sizes);
+    if (!count) return error("`" + entries_[i].count.str() + "` has no value in this step");
+    running_[i].add(moments[2 * i], moments[2 * i + 1], *count);
+  }
+  return {};
+}
+
+Values StageStatistics::sums() const {
+  Values sums;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    sums.push_back(to_value(running_[i].sums(to_tensor(buffers_[entries_[i].mean]).numel())));
+  }
+  return sums;
+}
+
+void StageStatistics::set_sums(const Values& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) running_[i].set_sums(to_tensor(sums[i]));
+}
+
+void StageStatistics::commit() const {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Statistics& entry = entries_[i];
+    running_[i].commit(to_tensor(buffers_[entry.mean]), to_tensor(buffers_[entry.variance]), entry.momentum);
+  }
 }
 
 }  // namespace rannc::runtime

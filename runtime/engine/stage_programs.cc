@@ -30,7 +30,12 @@ class ProgramBuilder {
  public:
   ProgramBuilder(const ir::StageFunctions& stage, const ir::FunctionTable& table, const StagePlaces& places,
                  std::map<TaskId, TaskKernel> kernels, SizeTable& sizes)
-      : joint_(stage.joint), table_(table), places_(places), kernels_(std::move(kernels)), sizes_(sizes) {}
+      : joint_(stage.joint),
+        recomputes_(stage.kept.has_value()),
+        table_(table),
+        places_(places),
+        kernels_(std::move(kernels)),
+        sizes_(sizes) {}
 
   Result<StagePrograms> build(SizeTable& load_sizes) {
     StagePrograms made;
@@ -45,10 +50,12 @@ class ProgramBuilder {
     RANNC_ASSIGN(made.evaluate, program(FunctionKind::kForward, forward.arguments, places_.outputs, sizes_));
     RANNC_ASSIGN(made.forward,
                  program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.saved), sizes_));
-    RANNC_ASSIGN(made.begin,
-                 program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.recompute), sizes_));
-    RANNC_ASSIGN(made.rebuild,
-                 program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments, table_.rebuilt, sizes_));
+    if (recomputes_) {
+      RANNC_ASSIGN(made.begin,
+                   program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.recompute), sizes_));
+      RANNC_ASSIGN(made.rebuild,
+                   program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments, table_.rebuilt, sizes_));
+    }
     RANNC_TRY(backward(made));
     made.has_end = !table_[FunctionKind::kStepEnd].tasks.empty() || !table_[FunctionKind::kStepEnd].results.empty();
     RANNC_ASSIGN(made.end, program(FunctionKind::kStepEnd, made.totals, {}, sizes_));
@@ -56,15 +63,15 @@ class ProgramBuilder {
   }
 
  private:
-  /// Backward programs take all saved values, then seeds by output port. I returns the values that only it makes.
+  /// Backward programs take all saved values, then seeds. I also returns what W takes.
   Result<void> backward(StagePrograms& made) {
     Ids seeds, gradients;
     for (const auto& output : joint_.outputs) seeds.push_back(output.gradient);
     for (const auto& input : joint_.inputs) gradients.push_back(input.gradient);
-    made.held_for_weight = table_[FunctionKind::kWeight].arguments;
+    const Ids& for_weight = table_[FunctionKind::kWeight].arguments;
     const Ids arguments = joined(table_.saved, seeds);
-    RANNC_ASSIGN(made.input, program(FunctionKind::kInput, arguments, joined(gradients, made.held_for_weight), sizes_));
-    RANNC_ASSIGN(made.weight, program(FunctionKind::kWeight, made.held_for_weight, {}, sizes_));
+    RANNC_ASSIGN(made.input, program(FunctionKind::kInput, arguments, joined(gradients, for_weight), sizes_));
+    RANNC_ASSIGN(made.weight, program(FunctionKind::kWeight, for_weight, {}, sizes_));
     RANNC_ASSIGN(made.backward, program(FunctionKind::kBackward, arguments, gradients, sizes_));
     return {};
   }
@@ -83,8 +90,8 @@ class ProgramBuilder {
     Ids found;
     std::set<ValueId> given(places_.outputs.begin(), places_.outputs.end());
     for (const ir::StageFunction& function : table_.functions) {
-      for (const auto* list : {&function.results, &function.added, &function.kept})
-        given.insert(list->begin(), list->end());
+      const Ids leaving = function.leaving();
+      given.insert(leaving.begin(), leaving.end());
     }
     for (const TaskId task : table_[kind].tasks) {
       for (const ValueId output : joint_.graph.outputs(task)) {
@@ -116,6 +123,7 @@ class ProgramBuilder {
   }
 
   const ir::Joint& joint_;
+  const bool recomputes_;
   const ir::FunctionTable& table_;
   const StagePlaces& places_;
   const std::map<TaskId, TaskKernel> kernels_;
@@ -138,26 +146,19 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
     found.moments.push_back(each.mean);
     found.moments.push_back(each.variance);
   }
-  found.output_gradients.resize(found.outputs.size());
-  for (const auto& [value, gradient] : joint.outputs) {
-    const auto at = std::find(found.outputs.begin(), found.outputs.end(), value);
-    RANNC_CHECK(at != found.outputs.end()) << "a seed of an output of the stage";
-    found.output_gradients[static_cast<size_t>(at - found.outputs.begin())] = gradient;
-  }
-  found.input_gradients.resize(found.inputs.size());
-  for (const auto& [value, gradient] : joint.inputs) {
-    const auto at = std::find(found.inputs.begin(), found.inputs.end(), value);
-    RANNC_CHECK(at != found.inputs.end()) << "a gradient of an input of the stage";
-    found.input_gradients[static_cast<size_t>(at - found.inputs.begin())] = gradient;
+  for (const ValueId input : found.inputs) {
+    const auto at = std::find_if(joint.inputs.begin(), joint.inputs.end(),
+                                 [&](const ir::Joint::BorderGradient& each) { return each.value == input; });
+    found.input_gradients.emplace_back();
+    if (at != joint.inputs.end()) found.input_gradients.back() = static_cast<size_t>(at - joint.inputs.begin());
   }
   found.leaf_count = signature.leaves.size();
+  std::map<std::pair<ValueId, TaskId>, uint32_t> leaves;
+  for (uint32_t i = 0; i < found.leaf_count; ++i) {
+    leaves[{found.parameters[signature.leaves[i].parameter], signature.leaves[i].task}] = i;
+  }
   for (const auto& part : joint.gradients) {
-    const TaskId reader = tasks[part.reader.index()];
-    const auto at = std::find_if(signature.leaves.begin(), signature.leaves.end(), [&](const Leaf& leaf) {
-      return leaf.task == reader && found.parameters[leaf.parameter] == part.parameter;
-    });
-    RANNC_CHECK(at != signature.leaves.end()) << "a leaf of each reading";
-    found.leaf_of_part.push_back(static_cast<uint32_t>(at - signature.leaves.begin()));
+    found.leaf_of_part.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
   }
   return found;
 }

@@ -37,9 +37,8 @@ at::Tensor beside(const at::Tensor& x, const at::Tensor& numbers) {
   return numbers.to(x.scalar_type()).view(sizes);
 }
 
-/// Gradient through moments over all replicas:
-///   dx = scale * rstd * (dy - sum(dy) / n - (x - mean) * rstd * sum(dy * (x - mean) * rstd) / n)
-/// with sums over all replicas. Scale and bias get this replica's sums, which are added up at the end of the step.
+/// Gradient through moments over all replicas. Scale and bias get this replica's sums, which are added up at the end of
+/// the step.
 struct Backward final : torch::autograd::Node {
   SyncBatchNorm* norms = nullptr;
   size_t index = 0;
@@ -59,7 +58,11 @@ struct Backward final : torch::autograd::Node {
         at::native_batch_norm_backward(dy, x, scale, moments.mean.to(wide), moments.variance.to(wide), {}, {},
                                        /*train=*/false, epsilon, {false, true, true});
     torch::autograd::variable_list results(3);
-    if (task_should_compute_output(0)) results[0] = of_x(x, scale, dy, of_scale, of_bias).to(given_x.scalar_type());
+    if (task_should_compute_output(0)) {
+      const at::Tensor rstd = (moments.variance + epsilon).rsqrt();
+      results[0] =
+          norms->input_gradient(index, {dy, x, scale, moments.mean, rstd, of_scale, of_bias}).to(given_x.scalar_type());
+    }
     if (task_should_compute_output(1)) results[1] = of_scale.to(given_scale.scalar_type());
     if (task_should_compute_output(2)) results[2] = of_bias.to(given_scale.scalar_type());
     return results;
@@ -70,18 +73,6 @@ struct Backward final : torch::autograd::Node {
     saved_x.reset_data();
     saved_scale.reset_data();
   }
-
- private:
-  at::Tensor of_x(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& dy, const at::Tensor& of_scale,
-                  const at::Tensor& of_bias) const {
-    const int64_t channels = of_bias.numel();
-    const at::Tensor sums = norms->sum(index, at::cat({of_scale.to(at::kDouble), of_bias.to(at::kDouble)}));
-    const at::Tensor rstd = (moments.variance + epsilon).rsqrt();
-    const at::Tensor slope = rstd * sums.narrow(0, 0, channels) / -moments.count;
-    const at::Tensor mean = sums.narrow(0, channels, channels) / moments.count;
-    at::Tensor dx = x - beside(x, moments.mean);
-    return dx.mul_(beside(x, slope)).add_(dy).sub_(beside(x, mean)).mul_(beside(x, scale.to(at::kDouble) * rstd));
-  }
 };
 
 SyncBatchNorm::Moments moments_of(const at::Tensor& x) {
@@ -90,27 +81,15 @@ SyncBatchNorm::Moments moments_of(const at::Tensor& x) {
           static_cast<double>(x.numel()) / static_cast<double>(mean.numel())};
 }
 
-/// Writes this replica's own statistics for the running statistics, which are summed over replicas separately.
-void say_own(const Call& call, const SyncBatchNorm::Moments& own) {
-  call.mean.copy_(own.mean);
-  call.variance.copy_(own.count > 1 ? own.variance * (own.count / (own.count - 1)) : own.variance);
-}
-
 at::Tensor normalised(SyncBatchNorm& norms, size_t index, const Call& call) {
-  at::Tensor y;
-  SyncBatchNorm::Moments all;
+  SyncBatchNorm::Normalised made;
   {
     const c10::NoGradGuard no_grad;
-    const at::ScalarType wide = sum_type(call.x.scalar_type());
-    const at::Tensor x = call.x.detach().to(wide);
-    const SyncBatchNorm::Moments own = moments_of(x);
-    say_own(call, own);
-    all = norms.moments(index, own);
-    const auto made =
-        at::native_batch_norm(x, call.scale.detach().to(wide), call.bias.detach().to(wide), all.mean.to(wide),
-                              all.variance.to(wide), /*training=*/false, 0, call.epsilon);
-    y = std::get<0>(made).to(call.x.scalar_type());
+    made = norms.forward(index, call.x.detach(), call.scale.detach(), call.bias.detach(), call.epsilon);
+    call.mean.copy_(made.mean);
+    call.variance.copy_(made.variance);
   }
+  at::Tensor& y = made.y;
   if (!at::GradMode::is_enabled() || !torch::autograd::compute_requires_grad(call.x, call.scale, call.bias)) return y;
   const std::shared_ptr<Backward> node(new Backward, torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(call.x, call.scale, call.bias));
@@ -118,7 +97,7 @@ at::Tensor normalised(SyncBatchNorm& norms, size_t index, const Call& call) {
   node->index = index;
   node->saved_x = torch::autograd::SavedVariable(call.x, /*is_output=*/false);
   node->saved_scale = torch::autograd::SavedVariable(call.scale, /*is_output=*/false);
-  node->moments = std::move(all);
+  node->moments = std::move(made.all);
   node->epsilon = call.epsilon;
   torch::autograd::set_history(y, node);
   return y;
@@ -226,6 +205,32 @@ SyncBatchNorm::Moments SyncBatchNorm::moments(size_t index, const Moments& own) 
   const at::Tensor mean = (counts * means).sum(0) / count;
   const at::Tensor off = means - mean;
   return {mean, (counts * (variances + off * off)).sum(0) / count, count.item<double>()};
+}
+
+SyncBatchNorm::Normalised SyncBatchNorm::forward(size_t index, const at::Tensor& given_x, const at::Tensor& scale,
+                                                 const at::Tensor& bias, double epsilon) {
+  const at::ScalarType type = given_x.scalar_type(), wide = sum_type(type);
+  const at::Tensor x = given_x.to(wide);
+  const Moments own = moments_of(x);
+  Moments all = moments(index, own);
+  const auto made = at::native_batch_norm(x, scale.to(wide), bias.to(wide), all.mean.to(wide), all.variance.to(wide),
+                                          /*training=*/false, 0, epsilon);
+  const at::Tensor unbiased = own.count > 1 ? own.variance * (own.count / (own.count - 1)) : own.variance;
+  return {std::get<0>(made).to(type), own.mean.to(type), unbiased.to(type), std::move(all)};
+}
+
+at::Tensor SyncBatchNorm::input_gradient(size_t index, const Backward& of) {
+  const int64_t channels = of.mean.numel();
+  const at::Tensor own_count = at::full({1}, static_cast<double>(of.x.numel() / channels), of.mean.options());
+  const at::Tensor sums = sum(index, at::cat({of.of_scale.to(at::kDouble), of.of_bias.to(at::kDouble), own_count}));
+  const at::Tensor count = sums.narrow(0, 2 * channels, 1);
+  const at::Tensor slope = of.rstd * sums.narrow(0, 0, channels) / -count;
+  const at::Tensor shift = sums.narrow(0, channels, channels) / count;
+  at::Tensor dx = of.x - beside(of.x, of.mean);
+  return dx.mul_(beside(of.x, slope))
+      .add_(of.dy)
+      .sub_(beside(of.x, shift))
+      .mul_(beside(of.x, of.scale.to(at::kDouble) * of.rstd));
 }
 
 at::Tensor SyncBatchNorm::sum(size_t index, const at::Tensor& own) {

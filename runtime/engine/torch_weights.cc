@@ -14,4 +14,10 @@ Result<at::Tensor> read_tensor(const SafetensorsFile& file, const SafetensorsFil
   return tensor;
 }
 
+Result<at::Tensor> read_weight(const SafetensorsFile& file, const Weight& weight) {
+  const SafetensorsFile::Entry* entry = file.find(weight.name);
+  RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
+  return read_tensor(file, *entry);
+}
+
 }  // namespace rannc::runtime

@@ -3,7 +3,11 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
+#include <vector>
+
 #include "runtime/execute/program.h"
+#include "runtime/execute/signature.h"
 
 namespace rannc::runtime {
 
@@ -22,6 +26,28 @@ class RunningStatistics {
 
  private:
   at::Tensor sums_;
+};
+
+/// The running statistics of a stage.
+class StageStatistics {
+ public:
+  /// `signature` and `buffers`, the values of its buffers, must outlive the object.
+  StageStatistics(const Signature& signature, const Values& buffers)
+      : entries_(signature.statistics), buffers_(buffers), running_(entries_.size()) {}
+
+  bool empty() const { return entries_.empty(); }
+  void begin_step();
+  /// Adds the means and variances of one call, alternating in the signature's order. `sizes` binds the symbols.
+  Result<void> add(std::span<const at::Tensor> moments, const ir::Bindings& sizes);
+  /// As `Program::statistics`, `set_statistics` and `commit_buffers`.
+  Values sums() const;
+  void set_sums(const Values& sums);
+  void commit() const;
+
+ private:
+  const std::vector<Statistics>& entries_;
+  const Values& buffers_;
+  std::vector<RunningStatistics> running_;
 };
 
 }  // namespace rannc::runtime

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "ir/plan/functions.h"
@@ -16,9 +17,9 @@ struct StagePlaces {
   std::vector<ValueId> parameters, buffers, constants;  ///< by weight; invalid: no task reads it
   std::vector<ValueId> draws;                           ///< by random input
   std::vector<ValueId> moments;                         ///< mean and variance of each of the statistics
-  std::vector<ValueId> output_gradients;                ///< by output port: its seed; invalid: it has none
-  std::vector<ValueId> input_gradients;                 ///< by input port; invalid: no gradient reaches it
-  std::vector<uint32_t> leaf_of_part;                   ///< by `Joint::gradients`: leaf of the signature
+  std::vector<std::optional<size_t>>
+      input_gradients;                 ///< by input port: index in `Joint::inputs`; nothing: no gradient
+  std::vector<uint32_t> leaf_of_part;  ///< by `Joint::gradients`: leaf of the signature
   size_t leaf_count = 0;
 };
 
@@ -30,13 +31,12 @@ struct StagePrograms {
   FlatProgram load, step;                ///< P
   FlatProgram evaluate;                  ///< F that keeps nothing
   FlatProgram forward;                   ///< F that keeps what the backward pass reads
-  FlatProgram begin;                     ///< F that keeps what R reads
-  FlatProgram rebuild;                   ///< R
+  FlatProgram begin;                     ///< F that keeps what R reads; only if the stage has an R
+  FlatProgram rebuild;                   ///< R, if the stage has one
   FlatProgram input, weight;             ///< I, W
   FlatProgram backward;                  ///< B
   FlatProgram end;                       ///< E
   std::vector<ValueId> loaded, stepped;  ///< results of P
-  std::vector<ValueId> held_for_weight;  ///< arguments of W: saved and pending values
   std::vector<ValueId> totals;           ///< operands of totals, arguments of E
   bool has_end = false;                  ///< E does something
 };

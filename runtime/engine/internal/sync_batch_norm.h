@@ -47,6 +47,26 @@ class SyncBatchNorm {
   /// Returns the sum over all replicas in double precision.
   at::Tensor sum(size_t index, const at::Tensor& own);
 
+  /// A normalized tensor, this replica's mean and unbiased variance, which update the running statistics, and the
+  /// moments over all replicas. All but `all` have the type of x.
+  struct Normalised {
+    at::Tensor y, mean, variance;
+    Moments all;
+  };
+  /// Normalizes x by the moments over all replicas.
+  Normalised forward(size_t index, const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
+                     double epsilon);
+
+  /// What the gradient of x reads. `dy`, `x` and `scale` are in the type of sums; `mean` and `rstd`, over all replicas,
+  /// in double precision. `of_scale` and `of_bias` are this replica's gradients of scale and bias.
+  struct Backward {
+    at::Tensor dy, x, scale, mean, rstd, of_scale, of_bias;
+  };
+  /// Returns the gradient of x through moments over all replicas:
+  ///   dx = scale * rstd * (dy - sum(dy) / n - (x - mean) * rstd * sum(dy * (x - mean) * rstd) / n)
+  /// with sums and n over all replicas.
+  at::Tensor input_gradient(size_t index, const Backward& of);
+
  private:
   void run(size_t index, torch::jit::Stack& stack);
   at::Tensor exchanged(at::Tensor own);
