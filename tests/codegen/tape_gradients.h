@@ -8,8 +8,8 @@
 
 namespace rannc::test {
 
-/// Gradients of the sum of all loss numerators, by parameter name, of those parameters that the tape gives one. `values`
-/// has a tensor for each leaf; parameters are copied.
+/// Gradients of the sum of all loss numerators, by parameter name, of those parameters that the tape gives one.
+/// `values` has a tensor for each leaf; parameters are copied.
 Result<std::map<std::string, at::Tensor>> gradients_by_tape(const ir::Graph& graph, const ir::Bindings& sizes,
                                                             runtime::GraphValues values);
 
