@@ -111,12 +111,19 @@ void assign_tasks(ir::Plan& plan, const std::vector<uint32_t>& block_of_atom, co
   }
 }
 
-// Warm-up depths by latency need times by stage. All other schedules ignore them.
-ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const Cluster& cluster,
-                           const std::string& name) {
+// Returns the requested schedule, or that of the stages, with all parameters that some schedule may need.
+ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const PlanOptions& options) {
+  const Cluster& cluster = options.cluster;
   ScheduleSpec spec;
-  spec.name = name;
-  spec.warmup = stages.warm_up;
+  spec.name = options.schedule.empty() ? stages.schedule : options.schedule;
+  spec.table = options.schedule_table;
+  spec.table_file = options.schedule_file;
+  spec.k = options.schedule_parameters.periods;
+  spec.period = options.schedule_parameters.period_ns;
+  spec.warmup = options.schedule_parameters.warm_up;
+  // Depths that a planner derived for another schedule apply only if they are to be deepened.
+  const bool own = spec.name == stages.schedule || schedule_needs(spec.name, ScheduleFamily::Needs::kWarmUp);
+  if (spec.warmup.empty() && own) spec.warmup = stages.warm_up;
   for (size_t s = 0; s < stages.stages.size(); ++s) {
     spec.times.forward.push_back(stages.stages[s].forward_ns);
     spec.times.backward.push_back(stages.stages[s].backward_ns);
@@ -177,11 +184,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   price_finish(plan, shape, options.cluster);
-  ScheduleSpec spec =
-      schedule_spec(plan, stages, options.cluster, options.schedule.empty() ? stages.schedule : options.schedule);
-  spec.table = options.schedule_table;
-  spec.table_file = options.schedule_file;
-  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
+  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(plan, stages, options)));
   RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
   return plan;
 }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
+#include <sstream>
 
 #include "ir/verify.h"
 #include "partition/model/finer_blocks.h"
@@ -137,10 +139,33 @@ Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& fa
   return problem;
 }
 
+// Returns a schedule for the layout of a hand-written table with several stages per device: a V if one device has the
+// first and the last stage, else a loop.
+std::string schedule_like(const std::string& table) {
+  std::istringstream lines(table);
+  int64_t last = -1;
+  bool with_first = false;
+  for (std::string line; std::getline(lines, line);) {
+    int64_t largest = -1;
+    bool first = false;
+    for (size_t at = line.find('F'); at != std::string::npos; at = line.find('F', at + 1)) {
+      const int64_t stage = std::atoll(line.c_str() + at + 1);
+      largest = std::max(largest, stage);
+      first = first || stage == 0;
+    }
+    if (largest <= last) continue;
+    last = largest;
+    with_first = first;
+  }
+  return with_first ? "zb-v" : "interleaved";
+}
+
 AutoOptions search_of(const PlanOptions& options) {
   AutoOptions searched = options.search;
   const bool by_hand = schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);
   if (!options.schedule.empty() && !by_hand) searched.schedules = {options.schedule};
+  if (by_hand && options.constraints.stages_per_device.value_or(1) > 1)
+    searched.schedules = {schedule_like(options.schedule_table)};
   return searched;
 }
 

@@ -37,7 +37,8 @@ Result<void> check_times(const GeneratorInput& in) {
   return error(fmt::format("{} hop times between {} stages", times.hop.size(), p));
 }
 
-Result<Rows> by_latency(const GeneratorInput& in) {
+Result<Rows> by_depth(const GeneratorInput& in) {
+  if (!in.spec.warmup.empty()) return early_backward(in.spec.warmup, in);
   RANNC_TRY(check_times(in));
   return early_backward(warmup_by_latency(in.spec.times, in.spec.most), in);
 }
@@ -57,8 +58,8 @@ Result<ir::Schedule> repeated(const GeneratorInput& in, FindPattern find, uint32
 Result<Pattern> star(const GeneratorInput& in, double period) { return one_f_one_b_star(in.spec.times, period); }
 
 Result<ir::Schedule> dropping(const GeneratorInput& in) {
-  if (in.spec.k == 0) return error("schedule k-periodic needs a positive k");
-  return repeated(in, star, in.spec.k);
+  RANNC_TRY(check_times(in));
+  return repeated(in, star, in.spec.k > 0 ? in.spec.k : default_k(in.spec.times, in.spec.period));
 }
 
 Result<ir::Schedule> anywhere(const GeneratorInput& in) {
@@ -101,7 +102,8 @@ const ScheduleFamily kFamilies[] = {
      .summary = "another schedule's warm-up deepened while memory allows",
      .needs = Needs::kWarmUp,
      .chosen_by_auto = true,
-     .by_rank = [](const GeneratorInput& in) { return early_backward(in.spec.warmup, in); }},
+     .takes_depths = true,
+     .by_rank = by_depth},
     {.name = "zb-h1",
      .summary = "zero bubble with 1f1b's memory: weight gradients fill gaps",
      .chosen_by_auto = true,
@@ -117,7 +119,8 @@ const ScheduleFamily kFamilies[] = {
     {.name = "latency",
      .summary = "warm-up depths by the latency of what lies behind, within memory",
      .needs = Needs::kTimes,
-     .by_rank = by_latency},
+     .takes_depths = true,
+     .by_rank = by_depth},
     {.name = "interleaved",
      .summary = "several stages a device, in turn",
      .layout = StageLayout::kLoop,

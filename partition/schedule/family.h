@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,27 +13,20 @@
 #include "partition/schedule/generators.h"
 #include "partition/schedule/in_flight.h"
 #include "partition/schedule/periodic.h"
+#include "partition/schedule/stage_layout.h"
 
 namespace rannc::partition {
 
 /// A schedule by name, with the parameters that some families require.
 struct ScheduleSpec {
   std::string name;              ///< name of a row of `schedule_families()`
-  std::vector<uint32_t> warmup;  ///< `Needs::kWarmUp`: depth by stage
+  std::vector<uint32_t> warmup;  ///< `warmup`, `latency`: depth by stage; empty: derived from `times`
   ChainTimes times;              ///< `Needs::kTimes`
   std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
   double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
-  uint32_t k = 1;                ///< `k-periodic`: batches per pattern
+  uint32_t k = 0;                ///< `k-periodic`: batches per pattern; 0: `default_k`
   std::string table;             ///< `Needs::kTable`: text of `ir::parse_schedule`
   std::string table_file;        ///< `Needs::kTable`: its name in messages
-};
-
-/// Arrangement of stages on p ranks.
-enum class StageLayout : uint8_t {
-  kOnePerRank,  ///< stage r on rank r
-  kV,           ///< stages r and 2p-1-r on rank r
-  kLoop,        ///< stages r, r+p, r+2p ... on rank r; as many as the first device holds
-  kAny,         ///< any allocation of stages to devices
 };
 
 /// Input of a generator.
@@ -54,11 +48,12 @@ struct ScheduleFamily {
   Needs needs = Needs::kNothing;
   bool chosen_by_auto = false;   ///< planner `auto` may choose it
   bool splits_backward = false;  ///< B is split into an I and a later W
+  bool takes_depths = false;     ///< `ScheduleSpec::warmup` applies
   /// Assumption of planners that choose no schedule (`StageProblem::in_flight`).
   InFlight assumed = InFlight::kOneFOneB;
   /// Micro-batches in flight. If the backward pass is split: until the last I; until the last W, the number that the
-  /// first stage holds. With `Needs::kWarmUp` the depths apply instead.
-  InFlight held = InFlight::kAll;
+  /// first stage holds. Empty: they are counted in the rows, or the depths apply.
+  std::optional<InFlight> held;
   /// Rows by rank; null: `by_device` generates them.
   Result<Rows> (*by_rank)(const GeneratorInput&) = nullptr;
   /// Rows by device.

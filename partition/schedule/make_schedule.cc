@@ -16,11 +16,6 @@ using ir::ActionKind;
 using ir::PipelineShape;
 using Ranks = std::vector<std::vector<DeviceId>>;
 
-uint32_t stage_of(StageLayout layout, uint32_t ranks, uint32_t rank, uint32_t chunk) {
-  if (layout == StageLayout::kV) return chunk == 0 ? rank : 2 * ranks - 1 - rank;
-  return chunk * ranks + rank;
-}
-
 std::string families_of(StageLayout layout) {
   std::vector<std::string_view> names;
   for (const ScheduleFamily& family : schedule_families()) {

@@ -240,6 +240,15 @@ std::vector<uint32_t> warmup_by_latency(const ChainTimes& times, std::span<const
   return depth;
 }
 
+uint32_t default_k(const ChainTimes& times, double period) {
+  double smallest = 0;
+  for (size_t s = 0; s < times.forward.size(); ++s) smallest = std::max(smallest, times.forward[s] + times.backward[s]);
+  for (const double hop : times.hop) smallest = std::max(smallest, 2 * hop);
+  const auto pattern = one_f_one_b_star(times, std::max(period, smallest));
+  const uint32_t concurrent = pattern.ok() && !times.forward.empty() ? pattern->concurrent(0) : 1;
+  return std::max(concurrent, 2u) - 1;
+}
+
 double smallest_period(const ir::PipelineShape& shape, const ChainTimes& times) {
   std::vector<double> load(shape.devices, 0);
   for (size_t s = 0; s < shape.stages.size(); ++s) {
@@ -270,23 +279,25 @@ Result<Pattern> allocation_pattern(const ir::PipelineShape& shape, const ChainTi
 }
 
 Rows pattern_rows(const ir::PipelineShape& shape, const Pattern& pattern, uint32_t k) {
-  using Entry = std::tuple<double, uint32_t, bool, uint32_t>;  // start, batch, backward, stage
+  // Start, batch, backward, position: the operations of a batch run in order even if some take no time.
+  using Entry = std::tuple<double, uint32_t, bool, uint32_t>;
+  const auto stages = static_cast<uint32_t>(shape.stages.size());
   Rows rows(shape.devices);
   for (uint32_t d = 0; d < shape.devices; ++d) {
     std::vector<Entry> entries;
-    for (uint32_t s = 0; s < shape.stages.size(); ++s) {
+    for (uint32_t s = 0; s < stages; ++s) {
       const auto& devices = shape.stages[s].devices;
       if (std::find(devices.begin(), devices.end(), DeviceId(d)) == devices.end()) continue;
       for (uint32_t j = 0; j < shape.micro_batch_count(); ++j) {
         const double shift = (k == 0 ? j : j / k * (k + 1) + j % k) * pattern.period;
         entries.emplace_back(pattern.forward_start[s] + shift, j, false, s);
-        entries.emplace_back(pattern.backward_start[s] + shift, j, true, s);
+        entries.emplace_back(pattern.backward_start[s] + shift, j, true, stages - 1 - s);
       }
     }
     std::sort(entries.begin(), entries.end());
-    for (const auto& [start, batch, backward, stage] : entries) {
-      rows[d].push_back(
-          ir::compute_action(backward ? ActionKind::kBackward : ActionKind::kForward, StageId(stage), batch));
+    for (const auto& [start, batch, backward, position] : entries) {
+      const StageId stage(backward ? stages - 1 - position : position);
+      rows[d].push_back(ir::compute_action(backward ? ActionKind::kBackward : ActionKind::kForward, stage, batch));
     }
   }
   return rows;

@@ -50,6 +50,10 @@ Result<Pattern> allocation_pattern(const ir::PipelineShape& shape, const ChainTi
 /// Largest load of a device, or of a link if hops take time: the smallest possible period.
 double smallest_period(const ir::PipelineShape& shape, const ChainTimes& times);
 
+/// Batches per pattern of `k-periodic` if none are specified: one less than the concurrent activations of the first
+/// stage under 1F1B*(T), at least one. It is the least reduction that saves memory. A period of 0 is the smallest one.
+uint32_t default_k(const ChainTimes& times, double period);
+
 /// Compute rows of the pattern by device, for `shape.micro_batches` batches. With k > 0 every (k+1)-th batch of the
 /// unrolled pattern is omitted (Theorem 4): k batches per k+1 periods, and at most k concurrent activations if stages
 /// are equal and k is less than their number.

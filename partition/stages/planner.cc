@@ -7,6 +7,7 @@
 
 #include "partition/stages/bounds/bounds.h"
 #include "partition/stages/pricing/prices.h"
+#include "partition/stages/problem/places.h"
 
 namespace rannc::partition {
 namespace {
@@ -27,17 +28,30 @@ Result<void> covers_blocks(const StageProblem& problem, const StagePlan& plan) {
 }
 
 Result<void> devices_are_distinct(const StageProblem& problem, const StagePlan& plan) {
-  std::vector<char> used(problem.cluster.size(), 0);
+  std::vector<const PlannedStage*> first(problem.cluster.size(), nullptr);  // the first stage of each device
   for (const PlannedStage& stage : plan.stages) {
     if (stage.devices.empty()) return broken("V2", fmt::format("stage [{}, {}) has no device", stage.first, stage.end));
     for (const DeviceId device : stage.devices) {
-      if (device.index() >= used.size()) {
-        return broken("V2", fmt::format("device {} of a cluster of {}", device.index(), used.size()));
+      if (device.index() >= first.size()) {
+        return broken("V2", fmt::format("device {} of a cluster of {}", device.index(), first.size()));
       }
-      if (used[device.index()]++) return broken("V2", fmt::format("device {} is assigned twice", device.index()));
+      const PlannedStage*& known = first[device.index()];
+      if (known == &stage) return broken("V2", fmt::format("device {} is assigned twice", device.index()));
+      if (known == nullptr) known = &stage;
+      if (known->devices == stage.devices) continue;
+      return broken("V2", fmt::format("device {} is assigned twice: stages [{}, {}) and [{}, {}) share it, but not all "
+                                      "of their devices",
+                                      device.index(), known->first, known->end, stage.first, stage.end));
     }
   }
   return {};
+}
+
+Result<void> devices_are_shared_as_requested(const StageProblem& problem, const StagePlan& plan) {
+  if (!problem.constraints.stages_per_device) return {};
+  const uint32_t found = places_of(plan).most_stages(), wanted = *problem.constraints.stages_per_device;
+  if (found == wanted) return {};
+  return broken("V4", fmt::format("{} stages per device were requested, the plan has {}", wanted, found));
 }
 
 Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan) {
@@ -65,7 +79,7 @@ Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan
                                       pin.stage, stage.first, stage.end - 1));
     }
   }
-  return {};
+  return devices_are_shared_as_requested(problem, plan);
 }
 
 Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan) {
@@ -81,9 +95,11 @@ Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan)
 }
 
 // Detects problems that no search can solve, before any planner starts.
-std::optional<Infeasible> too_many_stages(const StageProblem& problem) {
-  const uint32_t most = std::min(problem.blocks, problem.cluster.size());
-  if (!problem.constraints.stages || *problem.constraints.stages <= most) return std::nullopt;
+std::optional<Infeasible> too_many_stages(const StageProblem& problem, uint32_t tried) {
+  if (!problem.constraints.stages) return std::nullopt;
+  const uint64_t per_device = problem.constraints.stages_per_device.value_or(tried);
+  const uint64_t most = std::min<uint64_t>(problem.blocks, problem.cluster.size() * per_device);
+  if (*problem.constraints.stages <= most) return std::nullopt;
   return Infeasible{fmt::format("{} stages were requested; {} blocks on {} devices allow at most {}",
                                 *problem.constraints.stages, problem.blocks, problem.cluster.size(), most),
                     0, "request fewer stages, or use more devices or more blocks"};
@@ -117,8 +133,9 @@ Result<StageOutcome> StagePlanner::plan(const StageProblem& problem, std::stop_t
   const StageProblem times_in_order = monotone(problem);
   RANNC_ASSIGN(StageOutcome outcome, verified(times_in_order, stop));
   if (auto* found = std::get_if<StagePlan>(&outcome); found && found->bound_name.empty()) {
-    const Bound bound =
-        lower_bound(times_in_order, RangeCosts(times_in_order), {.enough = found->objective, .stop = std::move(stop)});
+    BoundEffort effort{.enough = found->objective, .stop = std::move(stop)};
+    effort.shared_devices = places_of(*found).shared();
+    const Bound bound = lower_bound(times_in_order, RangeCosts(times_in_order), effort);
     found->lower_bound = bound.value;
     found->bound_name = bound.argument;
   }
@@ -131,7 +148,7 @@ Result<StageOutcome> StagePlanner::candidate(const StageProblem& problem, std::s
 }
 
 Result<StageOutcome> StagePlanner::verified(const StageProblem& monotone, std::stop_token stop) const {
-  if (auto hopeless = too_many_stages(monotone)) return StageOutcome(std::move(*hopeless));
+  if (auto hopeless = too_many_stages(monotone, most_stages_per_device())) return StageOutcome(std::move(*hopeless));
   StageOutcome outcome = search(monotone, std::move(stop));
   if (auto* found = std::get_if<StagePlan>(&outcome)) {
     found->planner = name();

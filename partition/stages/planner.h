@@ -28,9 +28,12 @@ class StagePlanner {
   Result<StageOutcome> verified(const StageProblem& monotone, std::stop_token stop) const;
   /// A plan with an empty `bound_name` gets the bound over all plans (`bounds.h`).
   virtual StageOutcome search(const StageProblem& problem, std::stop_token stop) const = 0;
+  /// Largest number of stages on a device that the planner tries if the problem specifies none.
+  virtual uint32_t most_stages_per_device() const { return 1; }
 };
 
-/// Verifies a finished plan: V1 stages cover all blocks once, in order; V2 devices exist and serve one stage each; V3
+/// Verifies a finished plan: V1 stages cover all blocks once, in order; V2 devices exist, and stages share all of
+/// their devices or none; V3
 /// each replica has samples; V4 constraints hold; V5 every stage fits memory under the problem's discipline.
 Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan);
 

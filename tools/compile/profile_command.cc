@@ -12,9 +12,9 @@
 #include "ir/base/replacement.h"
 #include "partition/formats/stage_plan_json.h"
 #include "partition/schedule/family.h"
-#include "partition/schedule/make_schedule.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/judge/judge.h"
+#include "partition/stages/problem/places.h"
 #include "tools/common/stop.h"
 #include "tools/compile/placement_split.h"
 #include "tools/compile/profile_plan.h"
@@ -60,13 +60,16 @@ std::string print_blocks(const ProfileTask& task, const StagePlan& plan) {
 }
 
 Result<std::string> print_rows(const ProfileTask& task, const StagePlan& plan) {
-  ir::PipelineShape shape =
-      ir::chain_shape(static_cast<uint32_t>(plan.stages.size()), static_cast<uint32_t>(plan.micro_batches));
-  RANNC_ASSIGN(const ir::Schedule rows, partition::make_schedule(shape, partition::schedule_of(plan)));
+  RANNC_ASSIGN(const ir::Schedule rows, partition::PlanJudge(task.problem).rows(plan));
+  const partition::StagePlaces places = partition::places_of(plan);
   std::string text;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    text += fmt::format("// row d{}: stage {} on", s, s);
-    for (const DeviceId device : plan.stages[s].devices) {
+  for (uint32_t place = 0; place < places.count(); ++place) {
+    std::vector<size_t> stages;
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      if (places.of_stage[s] == place) stages.push_back(s);
+    }
+    text += fmt::format("// row d{}: stage{} {} on", place, stages.size() > 1 ? "s" : "", fmt::join(stages, " and "));
+    for (const DeviceId device : plan.stages[stages.front()].devices) {
       text += " " + task.problem.cluster.devices[device.index()].name;
     }
     text += "\n";
@@ -198,10 +201,8 @@ Result<void> check_profile_command(const ProfileCommand& command) {
   }
   if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
   for (const std::string& schedule : command.plan.schedules) {
-    const partition::ScheduleFamily* family = partition::find_schedule(schedule);
-    if (family != nullptr && family->chosen_by_auto) continue;
-    return error(fmt::format("--schedule {}: profiles support only {}", schedule,
-                             fmt::join(partition::schedules_of_auto(), ", ")));
+    if (!partition::schedule_needs(schedule, partition::ScheduleFamily::Needs::kTable)) continue;
+    return error(fmt::format("--schedule {}: a profile has no hand-written schedule; choose another one", schedule));
   }
   return {};
 }

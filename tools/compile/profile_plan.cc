@@ -7,6 +7,7 @@
 
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
+#include "partition/stages/problem/places.h"
 #include "partition/stages/problem/profile_problem.h"
 #include "tools/common/units.h"
 
@@ -70,6 +71,10 @@ void simulate_plan(const StageProblem& problem, const std::string& schedule, Sta
   StagePlan judged = plan;
   judged.schedule = schedule;
   judged.warm_up.clear();
+  if (!partition::suits(schedule, plan)) {
+    plan.notes.push_back(fmt::format("schedule {} is not made for the devices of these stages", schedule));
+    return;
+  }
   partition::PlanJudge judge(problem);
   partition::JudgedPlan found = judge.judge(std::move(judged));
   if (found) found = judge.judge_by_device(*std::move(found));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "partition/stages/explain.h"
 #include "tools/common/units.h"
 
@@ -21,9 +23,9 @@ std::vector<std::string> device_names(const StageProblem& problem, const partiti
 }
 
 size_t device_count(const StagePlan& plan) {
-  size_t count = 0;
-  for (const partition::PlannedStage& stage : plan.stages) count += stage.devices.size();
-  return count;
+  std::set<DeviceId> used;
+  for (const partition::PlannedStage& stage : plan.stages) used.insert(stage.devices.begin(), stage.devices.end());
+  return used.size();
 }
 
 }  // namespace

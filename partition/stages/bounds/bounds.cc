@@ -168,6 +168,10 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   std::stable_sort(counts.begin(), counts.end(), lower);
   if (counts.empty()) return {0, "no micro-batch count divides the mini-batch"};
   Bound best = counts.front().first;
+  if (effort.shared_devices || problem.constraints.stages_per_device.value_or(1) > 1) {
+    best.value *= kSafe;
+    return best;
+  }
   const Bisection stages(problem, ranges);
   uint64_t left = effort.steps;
   double ceiling = effort.enough > 0 ? effort.enough : kInfinity;

@@ -23,10 +23,14 @@ struct BoundEffort {
   double enough = 0;             ///< stop once the bound reaches this value; 0: raise it as far as possible
   uint64_t steps = 400'000'000;  ///< in total, a few ns each; makes the result independent of timing
   std::stop_token stop = {};     ///< once requested, returns the bound proved so far
+  /// Whether plans may have several stages on a device. The argument about stages spends devices of its own for each
+  /// stage, so it is invalid then: only sums count (work, heaviest block, longest way, resident memory).
+  bool shared_devices = false;
 };
 
 /// Returns a lower bound on the problem's objective over all plans of `PlanJudge`: every cut, replica count,
-/// micro-batch count, recompute choice, placement and synchronous schedule. A relative 1e-9 is subtracted against
+/// micro-batch count, recompute choice, placement and synchronous schedule. Plans with several stages on a device are
+/// covered only if `BoundEffort::shared_devices` is set. A relative 1e-9 is subtracted against
 /// rounding. The bound is valid, though lower, if the search ends early.
 ///
 /// The strongest argument relaxes a plan to its stages. Stage s cannot start before one micro-batch has passed the

@@ -56,7 +56,8 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   if (const auto refusal = lay_out(plan, run)) return *refusal;
   const size_t stages = plan.stages.size();
   run.sums = run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
-  run.ways.assign(stages * stages, {});  // no messages: computation alone is a bound for any ports
+  run.ways.assign(size_t{run.places.count()} * run.places.count(),
+                  {});  // no messages: computation alone is a bound for any ports
   if (const auto refusal = beaten(plan, run, beat)) return *refusal;
   const std::vector<DeviceId> used = used_devices(plan);
   run.shape.devices = static_cast<uint32_t>(used.size());
@@ -67,7 +68,7 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   }
   run.costs.step = run.steps;
   use_links(run.costs, problem_.cluster, used);
-  const auto rows = make_schedule(run.shape, schedule_of(plan));
+  const auto rows = make_schedule(run.shape, schedule_of(problem_, *ranges_, plan));
   RANNC_CHECK(rows.ok()) << rows.diagnostic().str();
   const auto schedule = ir::lower_schedule(run.shape, *rows);
   RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();

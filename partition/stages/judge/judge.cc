@@ -19,29 +19,6 @@
 namespace rannc::partition {
 namespace {
 
-uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,
-                            uint32_t blocks) {
-  std::vector<double> sums(blocks + 1, 0);
-  if (rows.empty()) return sums;
-  for (size_t b = 0; b < blocks; ++b) {
-    sums[b + 1] = sums[b] + blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
-  }
-  return sums;
-}
-
-double peak_bytes(const StagePlan& plan, size_t stage, const StageBytes& bytes) {
-  const uint64_t all = plan.micro_batches, held = held_micro_batches(plan, stage);
-  const ScheduleFamily* family = find_schedule(plan.schedule);
-  if (family == nullptr || !family->splits_backward) {
-    return bytes.peak(static_cast<double>(held), static_cast<double>(all));
-  }
-  const auto from_end = static_cast<uint32_t>(plan.stages.size() - stage);
-  const uint64_t flying = std::min(held, in_flight(family->held, from_end, all));
-  return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
-}
-
 /// Rounds a number to its first 30 bits, so that numbers that differ by rounding are equal. With a tolerance instead, a
 /// and b as well as b and c could be equal while a and c are not.
 double leading_bits(double value) {
@@ -51,27 +28,27 @@ double leading_bits(double value) {
   return std::ldexp(std::round(std::ldexp(part, 30)), exponent);
 }
 
-/// One direction of a route, per micro-batch.
-double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t samples) {
-  return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
+/// Times of the smallest micro-batch, given those of each size, largest first. Its forward pass and whole backward pass
+/// are shorter than others; the parts of the backward pass need not be.
+ComputeTimes least_times(const std::vector<ComputeTimes>& times) {
+  ComputeTimes time = times.back();
+  const ComputeTimes& larger = times.front();
+  const double backward =
+      std::min(time.input_gradient + time.weight_gradient, larger.input_gradient + larger.weight_gradient);
+  time.input_gradient = std::min(time.input_gradient, larger.input_gradient);
+  time.weight_gradient = backward - time.input_gradient;
+  return time;
 }
 
 }  // namespace
 
+double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t samples) {
+  return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
+}
+
 PlanJudge::PlanJudge(const StageProblem& problem) : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)) {}
 
 PlanJudge::~PlanJudge() = default;
-
-uint64_t held_micro_batches(const StagePlan& plan, size_t stage) {
-  const ScheduleFamily* family = find_schedule(plan.schedule);
-  if (family == nullptr) return plan.micro_batches;
-  if (family->needs == ScheduleFamily::Needs::kWarmUp && stage < plan.warm_up.size()) {
-    return std::min<uint64_t>(plan.micro_batches, plan.warm_up[stage]);
-  }
-  const auto stages = static_cast<uint32_t>(plan.stages.size());
-  const uint32_t from_end = family->splits_backward ? stages : stages - static_cast<uint32_t>(stage);
-  return in_flight(family->held, from_end, plan.micro_batches);
-}
 
 std::string_view objective_name(Objective objective) {
   switch (objective) {
@@ -91,60 +68,6 @@ bool better(const StagePlan& a, const StagePlan& b) {
   const double objective = leading_bits(a.objective), other = leading_bits(b.objective);
   if (objective != other) return objective < other;
   return leading_bits(a.step_ns) < leading_bits(b.step_ns);
-}
-
-const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
-  const auto [entry, fresh] = sums_.try_emplace(samples);
-  if (fresh) {
-    for (const TimeTable& table : problem_.times) {
-      const TimeTable::Blend blend = table.blend(samples);
-      entry->second.forward.push_back(blended(table.forward, blend, problem_.blocks));
-      entry->second.backward.push_back(blended(table.backward, blend, problem_.blocks));
-      entry->second.weight.push_back(blended(table.weight_gradient, blend, problem_.blocks));
-    }
-  }
-  return entry->second;
-}
-
-std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
-  const size_t classes = problem_.mini_batch % plan.micro_batches == 0 ? 1 : 2;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    PlannedStage& stage = plan.stages[s];
-    const uint64_t replicas = stage.devices.size();
-    if (replicas > run.largest)
-      return Refusal{Refusal::Reason::kSamples, s, static_cast<double>(replicas), static_cast<double>(run.largest)};
-    double memory = std::numeric_limits<double>::infinity();
-    std::vector<char> kinds(problem_.times.size(), 0);
-    for (const DeviceId device : stage.devices) {
-      memory = std::min(memory, memory_of(problem_, device));
-      kinds[problem_.cluster.devices[device.index()].kind] = 1;
-    }
-    auto& times = run.costs.compute.emplace_back();
-    for (size_t c = 0; c < classes; ++c) {
-      const Sums& at = sums(ceil_div(run.largest - c, replicas));
-      ComputeTimes time;
-      for (size_t kind = 0; kind < kinds.size(); ++kind) {
-        if (!kinds[kind]) continue;
-        const auto part = [&](const auto& sums) { return sums[kind][stage.end] - sums[kind][stage.first]; };
-        time.forward = std::max(time.forward, part(at.forward));
-        time.weight_gradient = std::max(time.weight_gradient, part(at.weight));
-        time.input_gradient = std::max(time.input_gradient, part(at.backward) - part(at.weight));
-      }
-      time.recompute = time.forward;
-      times.push_back(time);
-    }
-    const double n = static_cast<double>(ceil_div(run.largest, replicas));
-    const uint32_t a = stage.first, b = stage.end;
-    const StageBytes bytes =
-        stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever);
-    stage.peak_bytes = peak_bytes(plan, s, bytes);
-    if (stage.peak_bytes > memory) return Refusal{Refusal::Reason::kMemory, s, stage.peak_bytes, memory};
-    stage.forward_ns = times[0].forward;
-    stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
-    stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
-    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
-  }
-  return std::nullopt;
 }
 
 void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
@@ -171,14 +94,17 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
       crossing.any[value.gradient] = true;
     }
   }
-  run.ways.resize(stages * stages);
+  const uint32_t places = run.places.count();
+  run.ways.resize(size_t{places} * places);
   StageWays ways(problem_.cluster);
   for (const auto& [ends, crossing] : crossings) {
     const auto& [from, to] = ends;
     const auto &sender = plan.stages[from].devices, &receiver = plan.stages[to].devices;
-    const StageId first(from), second(to);
-    run.ways[from * stages + to] = ways.between(first, sender, second, receiver, run.largest, stages);
-    run.ways[to * stages + from] = ways.between(second, receiver, first, sender, run.largest, stages);
+    const StageId first(run.places.of_stage[from]), second(run.places.of_stage[to]);
+    if (first != second) {
+      run.way(from, to) = ways.between(first, sender, second, receiver, run.largest, places);
+      run.way(to, from) = ways.between(second, receiver, first, sender, run.largest, places);
+    }
     for (const bool gradient : {true, false}) {
       if (!crossing.any[gradient]) continue;
       // A whole number of bytes, at least one: the reader waits even for an empty value.
@@ -191,74 +117,82 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
 /// Returns a grain for which no time of the simulation has more than 52 bits. Sums are then exact, and periods are
 /// detected.
 double PlanJudge::grain_of(const StagePlan& plan, const Run& run) {
-  const size_t stages = plan.stages.size();
   double once = 0;
   for (const auto& times : run.costs.compute) {
     for (const ComputeTimes& time : times)
       once += time.forward + time.recompute + time.input_gradient + time.weight_gradient;
   }
   for (const ir::RouteShape& route : run.shape.routes) {
-    const size_t from = route.producer.index(), to = route.consumer.index();
-    once += one_way_ns(route, run.ways[from * stages + to].cost, run.largest) +
-            one_way_ns(route, run.ways[to * stages + from].cost, run.largest);
+    const uint32_t from = route.producer.index(), to = route.consumer.index();
+    once +=
+        one_way_ns(route, run.way(from, to).cost, run.largest) + one_way_ns(route, run.way(to, from).cost, run.largest);
   }
   // Rounding adds at most as much again.
   const double most = 2 * once * static_cast<double>(plan.micro_batches);
   return most > 0 && std::isfinite(most) ? std::ldexp(1, std::ilogb(most) - 51) : 0;
 }
 
+ir::Schedule PlanJudge::rows_of(const StagePlan& plan, const Run& run) const {
+  auto schedule = make_schedule(run.shape, schedule_of(problem_, *ranges_, plan));
+  RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
+  return *std::move(schedule);
+}
+
 double PlanJudge::simulated(const StagePlan& plan, Run& run) {
-  const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
-  const auto way = [&run, stages](DeviceId from, DeviceId to) -> const StageWay& {
-    return run.ways[from.index() * stages + to.index()];
+  const uint32_t places = run.places.count();
+  const auto way = [&run, places](DeviceId from, DeviceId to) -> const StageWay& {
+    return run.ways[from.index() * places + to.index()];
   };
   run.costs.link = [way](DeviceId from, DeviceId to) { return way(from, to).cost; };
   run.costs.resources = [way](DeviceId from, DeviceId to) { return way(from, to).holds; };
-  const auto schedule = make_schedule(run.shape, schedule_of(plan));
-  RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
+  const bool whole = run.rows && run.shape.micro_batch_count() == plan.micro_batches;
+  const ir::Schedule schedule = whole ? *std::exchange(run.rows, std::nullopt) : rows_of(plan, run);
   SimulationOptions options;
   options.memory = options.spans = false;
   options.contention = options.skip_periods = true;
   options.grain = grain_of(plan, run);
-  const auto timeline = simulate(run.shape, *schedule, run.costs, options);
+  const auto timeline = simulate(run.shape, schedule, run.costs, options);
   RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
   spent_ += (timeline->simulated + 1) / 2;
-  double step = 0;
-  for (uint32_t s = 0; s < stages; ++s) {
-    step = std::max(step, timeline->devices[s].last + plan.stages[s].all_reduce_ns + run.steps[s]);
+  std::vector<double> ends;
+  for (const DeviceTimeline& place : timeline->devices) ends.push_back(place.last);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    ends[run.places.of_stage[s]] += plan.stages[s].all_reduce_ns + run.steps[s];
   }
-  return step;
+  return *std::max_element(ends.begin(), ends.end());
 }
 
 double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
   if (problem_.objective == Objective::kStepTime) return plan.step_ns;
-  const size_t stages = plan.stages.size();
-  std::vector<double> out(stages, 0), in(stages, 0);
+  if (problem_.objective == Objective::kPeakMemory) {
+    double largest = 0;
+    for (const PlannedStage& stage : plan.stages) largest = std::max(largest, stage.peak_bytes);
+    return largest;
+  }
+  const size_t places = run.places.count();
+  std::vector<double> out(places, 0), in(places, 0), work(places, 0);
   for (const ir::RouteShape& route : run.sums) {
-    const size_t from = route.producer.index(), to = route.consumer.index();
-    const double there = one_way_ns(route, run.ways[from * stages + to].cost, run.largest);
+    const uint32_t producer = route.producer.index(), consumer = route.consumer.index();
+    const uint32_t from = run.places.of_stage[producer], to = run.places.of_stage[consumer];
+    if (from == to) continue;
+    const double there = one_way_ns(route, run.way(producer, consumer).cost, run.largest);
     out[from] += there;
     in[to] += there;
     if (!route.gradient) continue;
-    const double back = one_way_ns(route, run.ways[to * stages + from].cost, run.largest);
+    const double back = one_way_ns(route, run.way(consumer, producer).cost, run.largest);
     out[to] += back;
     in[from] += back;
   }
   const double count = static_cast<double>(plan.micro_batches);
-  double largest = 0;
-  for (size_t s = 0; s < stages; ++s) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
     const PlannedStage& stage = plan.stages[s];
-    const double work = count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.steps[s];
-    switch (problem_.objective) {
-      case Objective::kPeakMemory:
-        largest = std::max(largest, stage.peak_bytes);
-        break;
-      case Objective::kLargestLoad:
-        largest = std::max(largest, work + count * (out[s] + in[s]));
-        break;
-      default:
-        largest = std::max({largest, work, count * out[s], count * in[s]});
-    }
+    work[run.places.of_stage[s]] += count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.steps[s];
+  }
+  double largest = 0;
+  for (size_t place = 0; place < places; ++place) {
+    const bool load = problem_.objective == Objective::kLargestLoad;
+    largest = load ? std::max(largest, work[place] + count * (out[place] + in[place]))
+                   : std::max({largest, work[place], count * out[place], count * in[place]});
   }
   return largest;
 }
@@ -269,24 +203,16 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
   std::vector<double> head(stages, 0), tail(stages, 0), port(stages, 0);
   const double count = static_cast<double>(plan.micro_batches);
   const double samples = static_cast<double>(problem_.mini_batch / plan.micro_batches);
-  // Forward passes and whole backward passes of a smaller micro-batch are shorter; the parts of one need not be.
-  const auto least = [&](size_t s) {
-    ComputeTimes time = run.costs.compute[s].back();
-    const ComputeTimes& larger = run.costs.compute[s].front();
-    const double backward =
-        std::min(time.input_gradient + time.weight_gradient, larger.input_gradient + larger.weight_gradient);
-    time.input_gradient = std::min(time.input_gradient, larger.input_gradient);
-    time.weight_gradient = backward - time.input_gradient;
-    return time;
-  };
+  const auto least = [&run](size_t s) { return least_times(run.costs.compute[s]); };
   double step = 0;
-  for (size_t s = 0; s < stages; ++s) {
+  std::vector<double> start(run.places.count(), kInfinity), work(start.size(), 0);
+  for (uint32_t s = 0; s < stages; ++s) {
     for (const ir::RouteShape& route : run.sums) {
       if (route.consumer.index() != s) continue;
-      const size_t from = route.producer.index();
+      const uint32_t from = route.producer.index();
       const double left = head[from] + least(from).forward,
                    bytes = static_cast<double>(route.bytes_per_sample) * samples;
-      const LinkCost &there = run.ways[from * stages + s].cost, &back = run.ways[s * stages + from].cost;
+      const LinkCost &there = run.way(from, s).cost, &back = run.way(s, from).cost;
       head[s] = std::max(head[s], left + there.latency + bytes * there.per_byte);
       port[s] = std::max(port[s], left + there.latency + count * bytes * there.per_byte);
       if (!route.gradient) continue;
@@ -296,41 +222,27 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
     const double once = time.forward + time.input_gradient;
     step = std::max({step, head[s] + count * once + tail[s], port[s] + once + tail[s],
                      head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.steps[s]});
+    const uint32_t place = run.places.of_stage[s];
+    start[place] = std::min(start[place], head[s]);
+    work[place] += count * (once + time.weight_gradient) + run.steps[s];
   }
+  for (size_t place = 0; run.places.shared() && place < work.size(); ++place)
+    step = std::max(step, start[place] + work[place]);
   return step * (1 - 1e-9);
-}
-
-ScheduleSpec schedule_of(const StagePlan& plan) {
-  ScheduleSpec spec;
-  spec.name = plan.schedule;
-  spec.warmup = plan.warm_up;
-  return spec;
-}
-
-std::optional<Refusal> PlanJudge::lay_out(StagePlan& plan, Run& run) {
-  const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
-  const uint64_t count = plan.micro_batches, more = problem_.mini_batch % count;
-  run.largest = ceil_div(problem_.mini_batch, count);
-  if (const auto refusal = price(plan, run)) return refusal;
-  run.shape = ir::chain_shape(stages, 1);
-  run.shape.routes.clear();
-  run.shape.micro_batches.assign(count, static_cast<uint32_t>(run.largest));
-  if (more != 0) {
-    run.costs.size_class.assign(count, 1);
-    for (uint64_t i = 0; i < count; ++i) {
-      if (i < more)
-        run.costs.size_class[i] = 0;
-      else
-        --run.shape.micro_batches[i];
-    }
-  }
-  for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
-  return std::nullopt;
 }
 
 std::optional<Refusal> PlanJudge::too_slow(const StagePlan& plan) const {
   if (!problem_.time_limit_ns || plan.step_ns <= *problem_.time_limit_ns) return std::nullopt;
   return Refusal{Refusal::Reason::kTime, 0, plan.step_ns, *problem_.time_limit_ns};
+}
+
+std::optional<Refusal> PlanJudge::too_fast(const StagePlan& plan, const Run& run) const {
+  if (problem_.schedule_parameters.period_ns <= 0) return std::nullopt;
+  const ScheduleSpec spec = schedule_of(problem_, *ranges_, plan);
+  if (spec.period <= 0) return std::nullopt;
+  const double least = smallest_period(run.shape, spec.times);
+  if (spec.period >= least * (1 - 1e-9)) return std::nullopt;
+  return Refusal{Refusal::Reason::kPeriod, 0, least, spec.period};
 }
 
 std::optional<Refusal> PlanJudge::beaten(const StagePlan& plan, const Run& run, double beat) const {
@@ -342,7 +254,9 @@ std::optional<Refusal> PlanJudge::begin(StagePlan& plan, Run& run, double beat) 
   if (const auto refusal = lay_out(plan, run)) return refusal;
   add_routes(plan, run);
   for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
-  return beaten(plan, run, beat);
+  if (const auto refusal = beaten(plan, run, beat)) return refusal;
+  if (const auto refusal = too_fast(plan, run)) return refusal;
+  return add_peaks(plan, run);
 }
 
 JudgedPlan PlanJudge::judge(StagePlan plan, double beat) {
@@ -373,6 +287,12 @@ JudgedPlan PlanJudge::conclude(StagePlan plan, const Run& run) const {
   return plan;
 }
 
+Result<ir::Schedule> PlanJudge::rows(StagePlan plan) {
+  Run run;
+  if (const auto refusal = begin(plan, run, kInfinity)) return error(refusal->str());
+  return run.rows ? *std::move(run.rows) : rows_of(plan, run);
+}
+
 Bound PlanJudge::lower_bound(const BoundEffort& effort) const {
   return partition::lower_bound(problem_, *ranges_, effort);
 }
@@ -385,6 +305,8 @@ std::string Refusal::str() const {
       return fmt::format("stage {} needs {:.0f} bytes of {:.0f}", stage, found, allowed);
     case Reason::kTime:
       return fmt::format("a step takes {:.3f} ms of {:.3f} ms", found / 1e6, allowed / 1e6);
+    case Reason::kPeriod:
+      return fmt::format("the busiest device needs {:.3f} ms a period of {:.3f} ms", found / 1e6, allowed / 1e6);
     case Reason::kBeaten:
       break;
   }

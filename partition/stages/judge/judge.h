@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/schedule/schedule.h"
 #include "partition/stages/bounds/bounds.h"
 #include "partition/stages/problem/plan.h"
 #include "partition/stages/problem/problem.h"
@@ -24,6 +25,7 @@ struct Refusal {
     kSamples,  ///< a stage has more replicas than a micro-batch has samples
     kMemory,   ///< a stage needs more bytes than its devices have
     kTime,     ///< the step exceeds the time limit, ns
+    kPeriod,   ///< the busiest device needs more than the requested period, ns
     kBeaten    ///< the stages alone take as long as the plan to beat
   };
   Reason reason = Reason::kBeaten;
@@ -51,7 +53,8 @@ class JudgedPlan {
 /// Simulates plans of one problem. All planners are compared by it, so hybrid, straight and data-parallel plans compete
 /// on equal terms. Keeps a reference to the problem. Not thread-safe.
 ///
-/// A stage with replicas is simulated as one device that takes as long as its slowest replica. Messages wait for the
+/// Replicas are simulated as one device that takes as long as the slowest of them, and so are the stages that share
+/// their devices. Messages wait for the
 /// ports of their stages, one at a time in each direction. A message takes as long as the busiest port on its route; a
 /// node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends, and the
 /// optimizer step follows it.
@@ -61,9 +64,10 @@ class PlanJudge {
   ~PlanJudge();
 
   /// Returns the plan with times, all-reduce and peak memory of its stages, `step_ns` and the problem's objective. Uses
-  /// the plan's own schedule: one of `schedules_of_auto`, or `warmup` with `warm_up`. Refuses a plan if a stage does
-  /// not fit its devices, a replica would have no sample, or the step exceeds the time limit. If the objective is the
-  /// step time, also refuses if the stages alone prove a step of `beat` or longer; such a plan is not simulated.
+  /// the plan's own schedule, which must suit its stages (`suits`); depths are added if it takes some and has none.
+  /// Refuses a plan if a stage does not fit its devices, a replica would have no sample, or the step exceeds the time
+  /// limit. If the objective is the step time, also refuses if the stages alone prove a step of `beat` or longer; such
+  /// a plan is not simulated.
   JudgedPlan judge(StagePlan plan, double beat = kInfinity);
 
   /// Estimates the result of `judge` from the start of a long mini-batch and the steady rate after it. Exact for short
@@ -73,6 +77,9 @@ class PlanJudge {
   /// Same as `judge`, for a plan that has been judged, but simulates every replica, value and port separately, as in
   /// the prediction of finished plans. `beat` is compared with the time of the computations alone.
   JudgedPlan judge_by_device(StagePlan plan, double beat = kInfinity);
+
+  /// Returns the compute-only rows of a plan by place (`places_of`); an error if `judge` refuses the plan.
+  Result<ir::Schedule> rows(StagePlan plan);
 
   /// Returns a lower bound on the objective of all plans of the problem, with the argument that proves it.
   Bound lower_bound(const BoundEffort& effort = {}) const;
@@ -89,7 +96,7 @@ class PlanJudge {
 
   const Sums& sums(uint64_t samples);
   std::optional<Refusal> price(StagePlan& plan, Run& run);
-  /// Prices stages and splits the mini-batch. Each stage is one device; messages are not added yet.
+  /// Prices stages and splits the mini-batch. Each place is one device; messages are not added yet.
   std::optional<Refusal> lay_out(StagePlan& plan, Run& run);
   /// Lays out the plan with its messages.
   std::optional<Refusal> begin(StagePlan& plan, Run& run, double beat);
@@ -98,6 +105,13 @@ class PlanJudge {
   /// Adds the objective to a plan with a known step time, unless the step takes too long.
   JudgedPlan conclude(StagePlan plan, const Run& run) const;
   std::optional<Refusal> too_slow(const StagePlan& plan) const;
+  /// Refuses a requested period that is too short for the stages.
+  std::optional<Refusal> too_fast(const StagePlan& plan, const Run& run) const;
+  /// Adds warm-up depths to a plan whose schedule takes some but has none: those specified, or by latency and memory.
+  std::optional<Refusal> add_depths(StagePlan& plan, const Run& run) const;
+  /// Follows the rows of each device unless a rule has determined the peaks. Refuses a plan that does not fit.
+  std::optional<Refusal> add_peaks(StagePlan& plan, Run& run) const;
+  ir::Schedule rows_of(const StagePlan& plan, const Run& run) const;
   void add_routes(const StagePlan& plan, Run& run) const;
   double simulated(const StagePlan& plan, Run& run);
   static double grain_of(const StagePlan& plan, const Run& run);
@@ -111,10 +125,12 @@ class PlanJudge {
   uint64_t spent_ = 0;
 };
 
-/// Returns the plan's own schedule, with its warm-up depths.
-ScheduleSpec schedule_of(const StagePlan& plan);
+/// Returns the schedule of a judged plan, with its parameters: the warm-up depths, or the times of its stages and those
+/// that the problem specifies.
+ScheduleSpec schedule_of(const StageProblem& problem, const RangeCosts& ranges, const StagePlan& plan);
 
-/// Number of micro-batches that a stage of the plan holds at once under its schedule.
+/// Number of micro-batches that a stage of the plan holds at once by the rule of its schedule, or by its depths. An
+/// upper bound if the schedule has no rule.
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage);
 
 /// Returns the name of an objective, such as `simulated time of a mini-batch, ns`.

@@ -34,6 +34,10 @@ ChainTimes chain_times(const StageProblem& problem, const RangeCosts& ranges, co
     times.backward.push_back(from.backward_ns);
     if (s + 1 == plan.stages.size()) break;
     const PlannedStage& to = plan.stages[s + 1];
+    if (to.devices == from.devices) {
+      times.hop.push_back(0);
+      continue;
+    }
     const uint64_t replicas = std::min(from.devices.size(), to.devices.size());
     const double share = static_cast<double>((largest + replicas - 1) / replicas);
     times.hop.push_back(problem.cluster.link(from.devices.back(), to.devices.front())

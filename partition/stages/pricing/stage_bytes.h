@@ -13,6 +13,7 @@ struct StageBytes {
   double in_flight = 0;  ///< from forward to backward pass
   double pending = 0;    ///< from input gradient to weight gradient
   double gradients = 0;  ///< of parameters, allocated in the first backward pass
+  double working = 0;    ///< part of `standing` that is in use only while a pass of the stage runs
 
   /// Peak bytes with `held` of `all` micro-batches in flight. A stage that holds all of them before its first backward
   /// pass has no gradients at that time, and one micro-batch less afterwards. Monotone in `held`.
@@ -39,9 +40,11 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   const bool recompute = choice == RecomputeRule::kAlways;
   StageBytes bytes;
   bytes.gradients = ranges.gradients(a, b);
-  bytes.standing = ranges.resident(a, b) +
-                   std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples)) + sent +
-                   std::max(ranges.received(a, b).at(samples), sent) + (recompute ? std::max(0.0, saved - kept) : 0);
+  const double temporary = std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples));
+  const double repeated = recompute ? std::max(0.0, saved - kept) : 0;
+  bytes.working = temporary + repeated;
+  bytes.standing =
+      ranges.resident(a, b) + temporary + sent + std::max(ranges.received(a, b).at(samples), sent) + repeated;
   bytes.in_flight = recompute ? kept : saved;
   bytes.pending = ranges.pending(a, b).at(samples);
   return bytes;

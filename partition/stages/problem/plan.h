@@ -10,7 +10,8 @@
 
 namespace rannc::partition {
 
-/// Blocks [first, end) on one or more devices. Several devices share each micro-batch.
+/// Blocks [first, end) on one or more devices. Several devices share each micro-batch. Several stages may share
+/// devices, all of them or none.
 struct PlannedStage {
   uint32_t first = 0, end = 0;
   std::vector<DeviceId> devices;
@@ -18,7 +19,7 @@ struct PlannedStage {
   double forward_ns = 0;     ///< of one micro-batch on the slowest replica, with the receipt of its inputs
   double backward_ns = 0;    ///< likewise, with recompute and the gradients that it returns
   double all_reduce_ns = 0;  ///< per step
-  double peak_bytes = 0;     ///< of the replica with the largest peak
+  double peak_bytes = 0;     ///< of the replica with the largest peak, with all stages of its device
   bool operator==(const PlannedStage&) const = default;
 };
 

@@ -99,6 +99,8 @@ Result<void> constraints_are_sane(const StageProblem& problem) {
   if (given.stages && *given.stages == 0) return broken("C5", "0 stages were requested, at least 1 is needed");
   if (given.max_stages && *given.max_stages == 0)
     return broken("C5", "at most 0 stages were requested, at least 1 is needed");
+  if (given.stages_per_device && *given.stages_per_device == 0)
+    return broken("C5", "0 stages per device were requested, at least 1 is needed");
   for (const uint32_t cut : given.forbidden_cuts) {
     if (cut == 0 || cut >= problem.blocks) {
       return broken("C5", fmt::format("cut {} is forbidden; cuts lie between 1 and {}", cut, problem.blocks - 1));

@@ -89,10 +89,18 @@ struct StagePin {
 struct StageConstraints {
   std::optional<uint32_t> stages;  ///< exact number of stages
   std::optional<uint32_t> max_stages;
-  std::vector<uint32_t> forbidden_cuts;  ///< c: blocks c-1 and c share a stage; ascending
-  std::vector<uint32_t> replicas;        ///< per stage, in order; needs `stages`
-  std::vector<StagePin> pins;            ///< ascending blocks, non-descending stages; needs `stages`
-  std::optional<uint64_t> memory_bytes;  ///< per device; lowers the cluster's own limit
+  std::optional<uint32_t> stages_per_device;  ///< exact number on the device with most of them
+  std::vector<uint32_t> forbidden_cuts;       ///< c: blocks c-1 and c share a stage; ascending
+  std::vector<uint32_t> replicas;             ///< per stage, in order; needs `stages`
+  std::vector<StagePin> pins;                 ///< ascending blocks, non-descending stages; needs `stages`
+  std::optional<uint64_t> memory_bytes;       ///< per device; lowers the cluster's own limit
+};
+
+/// Parameters of schedules that have some. Empty or 0: derived from the times and the memory of the stages.
+struct ScheduleParameters {
+  std::vector<uint32_t> warm_up;  ///< `warmup`: depth by stage, non-ascending
+  uint32_t periods = 0;           ///< `k-periodic`: batches per pattern
+  double period_ns = 0;           ///< `1f1b-star`, `k-periodic`, `periodic`: T
 };
 
 /// Demands on a plan, whatever is planned: a model, a profile, or the blocks of either.
@@ -103,6 +111,7 @@ struct PlanDemands {
   std::optional<double> time_limit_ns;         ///< upper limit on the step time
   RecomputeRule recompute = RecomputeRule::kNever;
   StageConstraints constraints;
+  ScheduleParameters schedule_parameters;
 };
 
 struct StageProblem : PlanDemands {

@@ -10,7 +10,9 @@
 #include "partition/schedule/family.h"
 #include "partition/stages/covers/cover_plan.h"
 #include "partition/stages/pricing/plan_traffic.h"
+#include "partition/stages/problem/places.h"
 #include "partition/stages/registry.h"
+#include "partition/stages/search/arrangements.h"
 #include "partition/stages/search/every_plan.h"
 #include "partition/stages/search/local_search.h"
 #include "partition/stages/search/plan_contest.h"
@@ -32,10 +34,26 @@ bool splits_backward(const std::string& schedule) {
 
 TrialRules rules_of(const StageProblem& problem, const AutoOptions& options, uint64_t most_micro_batches) {
   TrialRules rules;
-  rules.everything = count_plans(problem, options.exhaustive_plans + 1) <= options.exhaustive_plans;
+  const std::vector<Arrangement> all = arrangements(problem, options.schedules);
+  rules.everything = std::all_of(all.begin(), all.end(), [&](const Arrangement& one) {
+    return count_plans(problem, one, options.exhaustive_plans + 1) <= options.exhaustive_plans;
+  });
   rules.by_device = rules.everything && problem.objective == Objective::kStepTime &&
                     problem.cluster.size() * most_micro_batches <= kExactSlots;
   return rules;
+}
+
+/// Returns the traffic of stages as that of the places that hold them.
+PlacementTraffic between_places(const PlacementTraffic& traffic, const StagePlaces& places) {
+  PlacementTraffic found;
+  found.gradient_bytes.assign(places.count(), 0);
+  for (size_t s = 0; s < places.of_stage.size(); ++s)
+    found.gradient_bytes[places.of_stage[s]] += traffic.gradient_bytes[s];
+  for (const PlacementTraffic::Edge& edge : traffic.edges) {
+    const uint32_t from = places.of_stage[edge.from], to = places.of_stage[edge.to];
+    if (from != to) found.edges.push_back({from, to, edge.bytes});
+  }
+  return found;
 }
 
 class AutoSearch {
@@ -45,6 +63,7 @@ class AutoSearch {
         options_(options),
         stop_(stop),
         counts_(micro_batch_candidates(problem)),
+        arrangements_(arrangements(problem, options.schedules)),
         rules_(rules_of(problem, options, counts_.empty() ? 0 : counts_.back())),
         contest_(rules_.by_device),
         trials_(problem, contest_, rules_, options.simulated_actions, std::move(stop)),
@@ -52,9 +71,11 @@ class AutoSearch {
 
   StageOutcome run() {
     for (const StagePlan& plan : options_.starts) enter(plan, "start");
-    if (options_.rivals == AutoOptions::Rivals::kInvited) invite_rivals();
+    if (options_.rivals == AutoOptions::Rivals::kInvited && separate()) invite_rivals();
     if (rules_.everything) {
-      every_plan(problem_, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
+      for (const Arrangement& one : arrangements_) {
+        every_plan(problem_, one, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
+      }
     } else if (options_.seeds == AutoOptions::Seeds::kSought) {
       seed();
     }
@@ -67,6 +88,11 @@ class AutoSearch {
   }
 
  private:
+  /// Whether stages may have devices of their own.
+  bool separate() const {
+    return std::find(arrangements_.begin(), arrangements_.end(), Arrangement{}) != arrangements_.end();
+  }
+
   bool may_stop() const { return contest_.best() && trials_.interrupted(); }
 
   /// Judges a plan from elsewhere as it is, then under every schedule. As it is it must not be better than the result.
@@ -81,7 +107,9 @@ class AutoSearch {
   /// Judges the plan under every schedule. Keeps the best.
   void consider(StagePlan plan, const std::string& from) {
     for (const std::string& schedule : options_.schedules) {
-      if (deepens_warm_up(schedule)) continue;  // depths follow from times: tried once a plan is good
+      // Depths follow from times. Beside other schedules they are tried once a plan is good.
+      if (deepens_warm_up(schedule) && options_.schedules.size() > 1) continue;
+      if (!suits(schedule, plan)) continue;
       plan.schedule = schedule;
       plan.warm_up.clear();
       try_one(plan, from);
@@ -113,7 +141,7 @@ class AutoSearch {
       return std::find(list.begin(), list.end(), item) != list.end();
     };
     return (problem_.micro_batches.empty() || holds(counts_, plan.micro_batches)) &&
-           holds(options_.schedules, plan.schedule);
+           holds(options_.schedules, plan.schedule) && suits(plan.schedule, plan);
   }
 
   void invite_rivals() {
@@ -141,7 +169,7 @@ class AutoSearch {
   }
 
   void seed() {
-    each_seed(problem_, local_.rebalancer(), counts_, [&](const StagePlan& plan) {
+    each_seed(problem_, local_.rebalancer(), arrangements_, counts_, [&](const StagePlan& plan) {
       consider(plan, kOwnSearch);
       return !stopped_ && !may_stop();
     });
@@ -178,17 +206,19 @@ class AutoSearch {
   /// Exchanges devices if links or nodes differ. Keeps changes that the simulation confirms.
   void place_devices() {
     if (problem_.cluster.uniform() || options_.placement == AutoOptions::Placement::kKeep) return;
-    const PlacementTraffic traffic = traffic_of(problem_, trials_.ranges(), contest_.best()->plan);
+    const StagePlaces places = places_of(contest_.best()->plan);
+    const PlacementTraffic traffic =
+        between_places(traffic_of(problem_, trials_.ranges(), contest_.best()->plan), places);
     std::vector<uint32_t> replicas;
     StageDevices current;
-    for (const PlannedStage& stage : contest_.best()->plan.stages) {
-      replicas.push_back(static_cast<uint32_t>(stage.devices.size()));
-      current.push_back(stage.devices);
+    for (const uint32_t first : places.first_stage) {
+      current.push_back(contest_.best()->plan.stages[first].devices);
+      replicas.push_back(static_cast<uint32_t>(current.back().size()));
     }
     for (const StageDevices& devices :
          {place(problem_.cluster, traffic, replicas), improve_placement(problem_.cluster, traffic, current)}) {
       StagePlan next = contest_.best()->plan;
-      for (size_t s = 0; s < devices.size(); ++s) next.stages[s].devices = devices[s];
+      for (size_t s = 0; s < next.stages.size(); ++s) next.stages[s].devices = devices[places.of_stage[s]];
       if (!trials_.judged(next)) continue;
       contest_.hand_in(next, contest_.best()->from);
       if (better(next, contest_.best()->plan)) contest_.replace_best(next);
@@ -196,15 +226,29 @@ class AutoSearch {
   }
 
   StageOutcome infeasible() {
+    if (!separate()) return no_shared_plan();
     const auto outcome = rannc_planner()->candidate(problem_, stop_);
     if (const auto* none = std::get_if<Infeasible>(&*outcome)) return *none;
     return Infeasible{"no candidate fits: " + trials_.last_refusal(), 0,
                       "more memory per device, recompute, more devices"};
   }
 
+  Infeasible no_shared_plan() const {
+    const uint32_t chunks = most_stages_per_device(arrangements_);
+    const std::string refusal = trials_.last_refusal();
+    if (!refusal.empty())
+      return {fmt::format("no plan with {} stages per device fits: {}", chunks, refusal), 0,
+              "more memory per device, recompute, more devices"};
+    return {fmt::format("{} blocks on {} devices have no plan with {} stages per device that meets the demands",
+                        problem_.blocks, problem_.cluster.size(), chunks),
+            0, "other numbers of stages, more blocks, more micro-batches, another schedule"};
+  }
+
   StagePlan chosen() {
     StagePlan plan = contest_.best()->plan;
-    Bound bound = trials_.judge().lower_bound({.enough = plan.objective, .stop = stop_});
+    BoundEffort effort{.enough = plan.objective, .stop = stop_};
+    effort.shared_devices = most_stages_per_device(arrangements_) > 1;
+    Bound bound = trials_.judge().lower_bound(effort);
     plan.lower_bound = std::min(bound.value, plan.objective);
     plan.bound_name = std::move(bound.argument);
     const bool as_it_runs = rules_.by_device || problem_.objective != Objective::kStepTime;
@@ -230,6 +274,7 @@ class AutoSearch {
   const AutoOptions& options_;
   std::stop_token stop_;
   std::vector<uint64_t> counts_;
+  std::vector<Arrangement> arrangements_;
   TrialRules rules_;
   PlanContest contest_;
   PlanTrials trials_;
@@ -253,6 +298,10 @@ class AutoPlanner final : public StagePlanner {
     for (TimeTable& table : whole.times) table.weight_gradient.clear();
     return AutoSearch(whole, options_, std::move(stop)).run();
   }
+  uint32_t most_stages_per_device() const override {
+    return partition::most_stages_per_device(arrangements(StageProblem{}, options_.schedules));
+  }
+
   AutoOptions options_;
 };
 

@@ -32,7 +32,8 @@ struct AutoOptions {
 /// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together. Minimises the simulated time
 /// of a mini-batch within the memory of each device. Small problems are searched exhaustively (stages on consecutive
 /// devices). For larger ones the exact DP provides a seed per stage count and micro-batch count, and the best plans are
-/// improved by local moves: a cut, a device, a merge, a split, recompute, micro-batches, schedule. The result is never
+/// improved by local moves: a cut, a device, a merge, a split, recompute, micro-batches, schedule. If a schedule places
+/// several stages on a device, plans in its layout compete beside those with one stage per device. The result is never
 /// worse than any candidate. The budget counts work instead of seconds, so the same problem always gives the same plan.
 std::unique_ptr<StagePlanner> auto_planner(AutoOptions options = {});
 

@@ -5,13 +5,15 @@
 
 #include "partition/stages/problem/plan.h"
 #include "partition/stages/problem/problem.h"
+#include "partition/stages/search/arrangements.h"
 
 namespace rannc::partition {
 
 /// Number of plans that `every_plan` would visit, at most `limit`.
-uint64_t count_plans(const StageProblem& problem, uint64_t limit);
+uint64_t count_plans(const StageProblem& problem, const Arrangement& arrangement, uint64_t limit);
 
-/// Visits all plans in a fixed order. The visitor chooses the schedule.
-void every_plan(const StageProblem& problem, const std::function<void(const StagePlan&)>& visit);
+/// Visits all plans of an arrangement in a fixed order. The visitor chooses the schedule.
+void every_plan(const StageProblem& problem, const Arrangement& arrangement,
+                const std::function<void(const StagePlan&)>& visit);
 
 }  // namespace rannc::partition

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "partition/schedule/family.h"
+#include "partition/stages/search/arrangements.h"
 #include "partition/stages/search/auto.h"
 #include "partition/stages/search/every_plan.h"
 
@@ -18,23 +20,36 @@ class ExactPlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
-    if (count_plans(problem, most_plans_ + 1) > most_plans_) {
+    AutoOptions options;
+    options.rivals = AutoOptions::Rivals::kExcluded;
+    options.schedules = schedules_of(problem);
+    const std::vector<Arrangement> all = arrangements(problem, options.schedules);
+    const bool too_many = std::any_of(all.begin(), all.end(), [&](const Arrangement& one) {
+      return count_plans(problem, one, most_plans_ + 1) > most_plans_;
+    });
+    if (too_many) {
       return Infeasible{fmt::format("{} blocks on {} devices have more than {} plans, too many to try them all",
                                     problem.blocks, problem.cluster.size(), most_plans_),
                         0, "planner auto, which states its gap; fewer blocks, stages or micro-batch counts"};
-    }
-    AutoOptions options;
-    options.rivals = AutoOptions::Rivals::kExcluded;
-    const bool parts = !problem.times.front().weight_gradient.empty();
-    options.schedules.clear();
-    for (const ScheduleFamily& family : schedule_families()) {
-      if (!family.chosen_by_auto || family.needs != ScheduleFamily::Needs::kNothing) continue;
-      if (parts || !family.splits_backward) options.schedules.emplace_back(family.name);
     }
     options.exhaustive_plans = most_plans_;
     options.simulated_actions = std::numeric_limits<uint64_t>::max();
     return *auto_planner(options)->plan(problem, std::move(stop));
   }
+
+  static std::vector<std::string> schedules_of(const StageProblem& problem) {
+    const bool parts = !problem.times.front().weight_gradient.empty();
+    const bool shared = problem.constraints.stages_per_device.value_or(1) > 1;
+    std::vector<std::string> names;
+    for (const ScheduleFamily& family : schedule_families()) {
+      if (family.needs != ScheduleFamily::Needs::kNothing) continue;
+      if (!family.chosen_by_auto && !shared) continue;
+      if (parts || !family.splits_backward) names.emplace_back(family.name);
+    }
+    return names;
+  }
+
+  uint32_t most_stages_per_device() const override { return 2; }
 
   uint64_t most_plans_;
 };

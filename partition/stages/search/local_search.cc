@@ -35,9 +35,10 @@ bool LocalSearch::improves(StagePlan next, StagePlan& current) {
   bool improved = false;
   StagePlan winner = current;
   for (const std::string& schedule : schedules_) {
-    if (deepens_warm_up(schedule)) continue;
+    if (deepens_warm_up(schedule) && schedules_.size() > 1) continue;
     next.schedule = schedule;
     next.warm_up.clear();
+    if (!suits(schedule, next)) continue;
     if (!trials_.can_afford()) return false;
     StagePlan tried = next;
     if (trials_.measured(tried, winner.objective)) {
@@ -58,7 +59,8 @@ bool LocalSearch::improves(StagePlan next, StagePlan& current) {
 
 void LocalSearch::warm(StagePlan& plan) {
   const auto deepened = std::find_if(schedules_.begin(), schedules_.end(), deepens_warm_up);
-  if (plan.stages.size() < 2 || deepened == schedules_.end()) return;
+  if (plan.stages.size() < 2 || deepened == schedules_.end() || !suits(*deepened, plan)) return;
+  if (!problem_.schedule_parameters.warm_up.empty()) return;
   const ChainTimes times = chain_times(problem_, trials_.ranges(), plan);
   if (*std::max_element(times.forward.begin(), times.forward.end()) <= 0) return;
   const uint32_t most = static_cast<uint32_t>(plan.micro_batches);
@@ -95,6 +97,12 @@ bool LocalSearch::search_beside(StagePlan current, uint32_t steps, std::mt19937_
   current.warm_up.clear();
   for (uint32_t step = 0; step < steps; ++step) step_aside(current, random);
   if (!trials_.can_afford()) return false;
+  if (!suits(current.schedule, current)) {
+    const auto other = std::find_if(schedules_.begin(), schedules_.end(),
+                                    [&](const auto& name) { return !deepens_warm_up(name) && suits(name, current); });
+    if (other == schedules_.end()) return true;
+    current.schedule = *other;
+  }
   if (!trials_.measured(current)) return true;
   ascend(current);
   if (!trials_.share_spent()) warm(current);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "partition/stages/problem/places.h"
+
 namespace rannc::partition {
 
 bool PlanContest::offer(const StagePlan& plan, const std::string& from) {
@@ -18,7 +20,8 @@ void PlanContest::keep_runner_up(const StagePlan& plan, const std::string& from)
 }
 
 void PlanContest::keep_start(const StagePlan& plan) {
-  const auto [start, fresh] = starts_.try_emplace({plan.stages.size(), plan.micro_batches}, plan);
+  const auto [start, fresh] =
+      starts_.try_emplace({plan.stages.size(), plan.micro_batches, places_of(plan).count()}, plan);
   if (!fresh && better(plan, start->second)) start->second = plan;
 }
 

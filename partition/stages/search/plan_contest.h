@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ class PlanContest {
   void hand_in(const StagePlan& plan, const std::string& from) { finalists_.hand_in(plan, from); }
   /// Records the plan as one of its source and as a start.
   void keep_runner_up(const StagePlan& plan, const std::string& from);
-  /// Records a start: the best plan of each number of stages and micro-batches.
+  /// Records a start: the best plan of each number of stages, micro-batches and places.
   void keep_start(const StagePlan& plan);
   /// Replaces the best plan and keeps its source.
   void replace_best(const StagePlan& plan) { best_->plan = plan; }
@@ -46,8 +47,8 @@ class PlanContest {
   bool by_device_;
   std::optional<Candidate> best_;
   Finalists finalists_;
-  std::map<std::pair<size_t, uint64_t>, StagePlan> starts_;  ///< by stages and micro-batches
-  std::map<std::string, StagePlan> best_of_;                 ///< by source
+  std::map<std::tuple<size_t, uint64_t, uint32_t>, StagePlan> starts_;  ///< by stages, micro-batches and places
+  std::map<std::string, StagePlan> best_of_;                            ///< by source
 };
 
 }  // namespace rannc::partition

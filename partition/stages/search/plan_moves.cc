@@ -1,6 +1,9 @@
 #include "partition/stages/search/plan_moves.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "partition/stages/search/arrangements.h"
 
 namespace rannc::partition {
 namespace {
@@ -9,9 +12,9 @@ class Moves {
  public:
   Moves(const StageProblem& problem, const std::vector<uint64_t>& micro_batches, const StagePlan& plan,
         const std::function<bool(StagePlan)>& visit)
-      : problem_(problem), micro_batches_(micro_batches), plan_(plan), visit_(visit) {}
+      : problem_(problem), micro_batches_(micro_batches), plan_(plan), visit_(visit), places_(places_of(plan)) {}
 
-  bool any() { return cuts() || counts() || devices() || merges() || splits() || recomputes(); }
+  bool any() { return cuts() || counts() || devices() || merges() || splits() || changes_of_place() || recomputes(); }
 
  private:
   bool offer(StagePlan plan) { return keeps_constraints(problem_, plan) && visit_(std::move(plan)); }
@@ -47,39 +50,42 @@ class Moves {
   }
 
   bool devices() {
-    size_t used = 0;
-    for (const PlannedStage& stage : plan_.stages) used += stage.devices.size();
-    const size_t stages = plan_.stages.size();
+    const size_t places = places_.count();
+    std::vector<size_t> sizes;
+    for (const uint32_t first : places_.first_stage) sizes.push_back(plan_.stages[first].devices.size());
+    const size_t used = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
     for (size_t step = 1; step <= std::max<size_t>(1, used / 4); step *= 2) {
-      for (size_t to = 0; to < stages; ++to) {
-        if (used + step <= problem_.cluster.size() && shift(stages, to, step)) return true;
-        for (size_t from = 0; from < stages; ++from) {
-          if (from != to && plan_.stages[from].devices.size() > step && shift(from, to, step)) return true;
+      for (size_t to = 0; to < places; ++to) {
+        if (used + step <= problem_.cluster.size() && shift(sizes, places, to, step)) return true;
+        for (size_t from = 0; from < places; ++from) {
+          if (from != to && sizes[from] > step && shift(sizes, from, to, step)) return true;
         }
       }
     }
-    for (size_t from = 0; from < stages; ++from) {
-      if (plan_.stages[from].devices.size() > 1 && shift(from, stages, 1)) return true;
+    for (size_t from = 0; from < places; ++from) {
+      if (sizes[from] > 1 && shift(sizes, from, places, 1)) return true;
     }
     return false;
   }
 
-  /// Moves `count` devices between stages. Stage number `stages` represents the idle devices.
-  bool shift(size_t from, size_t to, size_t count) {
+  /// Moves `count` devices between places. Place number `count()` represents the idle devices.
+  bool shift(std::vector<size_t> sizes, size_t from, size_t to, size_t count) {
+    if (from < sizes.size()) sizes[from] -= count;
+    if (to < sizes.size()) sizes[to] += count;
     StagePlan next = plan_;
-    if (from < next.stages.size()) next.stages[from].devices.resize(next.stages[from].devices.size() - count);
-    if (to < next.stages.size()) next.stages[to].devices.resize(next.stages[to].devices.size() + count);
-    lay_consecutively(next);
+    lay_consecutively(next, places_, sizes);
     return offer(std::move(next));
   }
 
   bool merges() {
     for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
+      const bool same_place = places_.of_stage[s] == places_.of_stage[s + 1];
+      if (places_.shared() && !same_place) continue;
       StagePlan next = plan_;
       PlannedStage& kept = next.stages[s];
       const PlannedStage& gone = next.stages[s + 1];
       kept.end = gone.end;
-      kept.devices.insert(kept.devices.end(), gone.devices.begin(), gone.devices.end());
+      if (!same_place) kept.devices.insert(kept.devices.end(), gone.devices.begin(), gone.devices.end());
       kept.recompute |= gone.recompute;
       next.stages.erase(next.stages.begin() + static_cast<std::ptrdiff_t>(s) + 1);
       if (offer(std::move(next))) return true;
@@ -88,6 +94,7 @@ class Moves {
   }
 
   bool splits() {
+    if (places_.shared()) return false;
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       const PlannedStage& stage = plan_.stages[s];
       const uint32_t length = stage.end - stage.first;
@@ -112,6 +119,25 @@ class Moves {
     return offer(std::move(next));
   }
 
+  /// Moves a stage to the devices of another, in plans whose stages already share devices.
+  bool changes_of_place() {
+    if (!places_.shared()) return false;
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      for (uint32_t place = 0; place < places_.count(); ++place) {
+        if (place == places_.of_stage[s]) continue;
+        StagePlan next = plan_;
+        next.stages[s].devices = plan_.stages[places_.first_stage[place]].devices;
+        const StagePlaces changed = places_of(next);
+        if (changed.most_stages() > shared_stages(problem_)) continue;
+        std::vector<size_t> sizes;
+        for (const uint32_t first : changed.first_stage) sizes.push_back(next.stages[first].devices.size());
+        lay_consecutively(next, changed, sizes);
+        if (offer(std::move(next))) return true;
+      }
+    }
+    return false;
+  }
+
   bool recomputes() {
     if (problem_.recompute != RecomputeRule::kChoose) return false;
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
@@ -126,6 +152,7 @@ class Moves {
   const std::vector<uint64_t>& micro_batches_;
   const StagePlan& plan_;
   const std::function<bool(StagePlan)>& visit_;
+  const StagePlaces places_;
 };
 
 }  // namespace
@@ -139,16 +166,24 @@ bool keeps_constraints(const StageProblem& problem, const StagePlan& plan) {
       return false;
     if (!given.replicas.empty() && given.replicas[s] != plan.stages[s].devices.size()) return false;
   }
+  if (given.stages_per_device && places_of(plan).most_stages() != *given.stages_per_device) return false;
   return std::all_of(given.pins.begin(), given.pins.end(), [&](const StagePin& pin) {
     const PlannedStage& stage = plan.stages[pin.stage];
     return stage.first <= pin.block && pin.block < stage.end;
   });
 }
 
-void lay_consecutively(StagePlan& plan) {
+void lay_consecutively(StagePlan& plan, const StagePlaces& places, const std::vector<size_t>& sizes) {
   uint32_t next = 0;
-  for (PlannedStage& stage : plan.stages) {
-    for (DeviceId& device : stage.devices) device = DeviceId(next++);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const uint32_t place = places.of_stage[s], first = places.first_stage[place];
+    std::vector<DeviceId>& devices = plan.stages[s].devices;
+    if (first != s) {
+      devices = plan.stages[first].devices;
+      continue;
+    }
+    devices.resize(sizes[place]);
+    for (DeviceId& device : devices) device = DeviceId(next++);
   }
 }
 

@@ -44,7 +44,9 @@ Rebalancer::Place Rebalancer::place_of(const StagePlan& plan, size_t s) {
   std::vector<DeviceId> members = stage.devices;
   std::sort(members.begin(), members.end());
   if (members.size() > 1) place.inside = problem_.cluster.slowest_link(members);
-  if (s > 0) place.inward = problem_.cluster.link(plan.stages[s - 1].devices.back(), stage.devices.front());
+  const bool stays = s > 0 && plan.stages[s - 1].devices == stage.devices;
+  if (stays) place.inward = {kInfinity, 0};
+  if (s > 0 && !stays) place.inward = problem_.cluster.link(plan.stages[s - 1].devices.back(), stage.devices.front());
   return place;
 }
 
@@ -122,19 +124,21 @@ StagePlan Rebalancer::balanced(const StagePlan& plan) {
   return moved;
 }
 
-StagePlan Rebalancer::even(uint32_t stages, uint64_t micro_batches) {
+StagePlan Rebalancer::even(const Arrangement& arrangement, uint32_t stages, uint64_t micro_batches) {
   StagePlan plan;
   plan.micro_batches = micro_batches;
   const uint32_t devices = problem_.cluster.size();
   const uint64_t samples = (problem_.mini_batch + micro_batches - 1) / micro_batches;
+  const uint32_t ranks = stages / arrangement.chunks;
   uint32_t device = 0;
   for (uint32_t s = 0; s < stages; ++s) {
     PlannedStage stage;
     stage.first = s;
     stage.end = s + 1 == stages ? problem_.blocks : s + 1;
     stage.recompute = problem_.recompute == RecomputeRule::kAlways;
-    const uint64_t share = devices / stages + (s < devices % stages);
+    const uint64_t share = s < ranks ? devices / ranks + (s < devices % ranks) : 0;
     for (uint64_t r = std::min(share, samples); r > 0; --r) stage.devices.push_back(DeviceId(device++));
+    if (s >= ranks) stage.devices = plan.stages[rank_of(arrangement.layout, ranks, s)].devices;
     plan.stages.push_back(std::move(stage));
   }
   return balanced(plan);

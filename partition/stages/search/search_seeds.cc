@@ -82,21 +82,37 @@ class Seeds {
   double steps_ = kSeedSteps;
 };
 
+/// Visits plans whose ranks share the devices equally. Returns false to end the search.
+bool each_even(const StageProblem& problem, Rebalancer& rebalancer, const Arrangement& arrangement,
+               uint64_t micro_batches, const std::function<bool(const StagePlan&)>& visit) {
+  if (arrangement.layout == StageLayout::kAny) return true;
+  const StageCount count = stage_count(problem, arrangement);
+  const uint32_t chunks = arrangement.chunks, most = count.most / chunks;
+  // One stage on all devices is a seed of others. Several stages on one device are only of use where that is all there
+  // is.
+  const uint32_t useful = chunks == 1 ? 2 : std::clamp(most, 1u, 2u);
+  for (uint32_t ranks = std::max(useful, count.least / chunks); ranks <= std::min(most, kEvenStages);
+       ranks += std::max(1u, ranks / 3)) {
+    const StagePlan plan = rebalancer.even(arrangement, ranks * chunks, micro_batches);
+    if (keeps_constraints(problem, plan) && !visit(plan)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-void each_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<uint64_t>& micro_batches,
-               const std::function<bool(const StagePlan&)>& visit) {
-  const StageCount count = stage_count(problem);
+void each_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<Arrangement>& all,
+               const std::vector<uint64_t>& micro_batches, const std::function<bool(const StagePlan&)>& visit) {
   StageProblem without_values = problem;
   without_values.values.clear();
   const RangeCosts silent(without_values);
-  for (const uint64_t parts : micro_batches) {
-    for (uint32_t stages = std::max(2u, count.least); stages <= std::min(count.most, kEvenStages);
-         stages += std::max(1u, stages / 3)) {
-      const StagePlan plan = rebalancer.even(stages, parts);
-      if (keeps_constraints(problem, plan) && !visit(plan)) return;
+  for (const Arrangement& arrangement : all) {
+    for (const uint64_t parts : micro_batches) {
+      if (!each_even(problem, rebalancer, arrangement, parts, visit)) return;
     }
   }
+  if (std::find(all.begin(), all.end(), Arrangement{}) == all.end()) return;
+  const StageCount count = stage_count(problem);
   const RangeCosts& ranges = rebalancer.ranges();
   Seeds seeds(problem, visit);
   for (const uint64_t parts : micro_batches) {

@@ -59,9 +59,37 @@ TEST(ScheduleFamily, SplitsTheBackwardPassWhereTheRowsDo) {
   }
 }
 
+TEST(StageLayout, IsRecognised) {
+  using Ranks = std::vector<uint32_t>;
+  const auto layouts = [](const Ranks& ranks) {
+    std::vector<bool> found;
+    for (const auto layout : {StageLayout::kOnePerRank, StageLayout::kV, StageLayout::kLoop, StageLayout::kAny}) {
+      found.push_back(has_layout(layout, ranks));
+    }
+    return found;
+  };
+  using Found = std::vector<bool>;
+  EXPECT_EQ(layouts({0, 1, 2}), (Found{true, false, false, true}));
+  EXPECT_EQ(layouts({0, 1, 1, 0}), (Found{false, true, false, true}));
+  EXPECT_EQ(layouts({0, 1, 0, 1}), (Found{false, false, true, true}));
+  EXPECT_EQ(layouts({0, 1, 0, 1, 0, 1}), (Found{false, false, true, true}));
+  EXPECT_EQ(layouts({0, 0}), (Found{false, true, true, true}));
+  EXPECT_EQ(layouts({0, 1, 0}), (Found{false, false, false, true}));
+}
+
+TEST(StageLayout, RanksAndStagesAreInverse) {
+  for (const auto layout : {StageLayout::kV, StageLayout::kLoop}) {
+    for (uint32_t ranks = 1; ranks < 5; ++ranks) {
+      for (uint32_t s = 0; s < 2 * ranks; ++s) {
+        EXPECT_EQ(stage_of(layout, ranks, rank_of(layout, ranks, s), s / ranks), s);
+      }
+    }
+  }
+}
+
 TEST(ScheduleFamily, HoldsAsManyMicroBatchesAsTheRowsDo) {
   for (const ScheduleFamily& family : schedule_families()) {
-    if (!family.chosen_by_auto || family.needs != ScheduleFamily::Needs::kNothing) continue;
+    if (!family.held) continue;
     for (const uint32_t stages : {1, 2, 3, 5}) {
       for (const uint32_t m : {1, 2, 4, 12}) {
         SCOPED_TRACE(testing::Message() << family.name << ", " << stages << " stages, " << m << " micro-batches");
@@ -69,9 +97,9 @@ TEST(ScheduleFamily, HoldsAsManyMicroBatchesAsTheRowsDo) {
         for (uint32_t s = 0; s < stages; ++s) {
           const auto& row = schedule.rows[s];
           const uint64_t in_passes = most_in_flight(row, {ActionKind::kBackward, ActionKind::kInputGradient});
-          EXPECT_EQ(in_passes, in_flight(family.held, stages - s, m)) << "stage " << s;
+          EXPECT_EQ(in_passes, in_flight(*family.held, stages - s, m)) << "stage " << s;
           if (!family.splits_backward) continue;
-          EXPECT_LE(most_in_flight(row, {ActionKind::kWeightGradient}), in_flight(family.held, stages, m)) << s;
+          EXPECT_LE(most_in_flight(row, {ActionKind::kWeightGradient}), in_flight(*family.held, stages, m)) << s;
         }
       }
     }

@@ -264,5 +264,15 @@ TEST(NonContiguous, HalfSharedReplicasAreRefused) {
   EXPECT_THAT(result.diagnostic().message, testing::HasSubstr("stages 0 and 1 share some of their devices"));
 }
 
+// Stage 0 of four equal stages holds four batches under 1F1B*, so three are left, and six with hops of their length.
+TEST(KPeriodic, DefaultSavesOneActivation) {
+  ChainTimes times{{1, 1, 1, 1}, {2, 2, 2, 2}, {}};
+  EXPECT_EQ(default_k(times, 0), 3U);
+  times.hop = {1.5, 1.5, 1.5};
+  EXPECT_EQ(default_k(times, 0), 6U);
+  EXPECT_EQ(default_k({{1}, {2}, {}}, 0), 1U) << "at least one";
+  EXPECT_EQ(default_k({{1, 1}, {2, 2}, {}}, 6), 1U) << "a longer period needs fewer";
+}
+
 }  // namespace
 }  // namespace rannc::partition

@@ -50,12 +50,27 @@ TEST(VerifyStagePlan, V1_StagesCoverAllBlocksInOrder) {
   expect_broken("V1", "blocks from 3 on are in no stage", [](auto&, StagePlan& plan) { plan.stages[1].end = 3; });
 }
 
-TEST(VerifyStagePlan, V2_DevicesExistAndServeOneStage) {
+TEST(VerifyStagePlan, V2_StagesShareAllOfTheirDevicesOrNone) {
   expect_broken("V2", "has no device", [](auto&, StagePlan& plan) { plan.stages[0].devices.clear(); });
   expect_broken("V2", "device 7 of a cluster of 3",
                 [](auto&, StagePlan& plan) { plan.stages[0].devices = {DeviceId(7)}; });
-  expect_broken("V2", "device 1 is assigned twice",
+  expect_broken("V2", "device 1 is assigned twice: stages [0, 2) and [2, 4) share it, but not all",
                 [](auto&, StagePlan& plan) { plan.stages[0].devices = {DeviceId(1)}; });
+  expect_broken("V2", "device 2 is assigned twice", [](auto&, StagePlan& plan) {
+    plan.stages[1].devices = {DeviceId(2), DeviceId(2)};
+  });
+}
+
+TEST(VerifyStagePlan, V4_StagesPerDeviceAreAsRequested) {
+  StageProblem given = problem();
+  given.constraints.replicas = {1, 1};
+  StagePlan plan = sound();
+  plan.stages[1].devices = plan.stages[0].devices;
+  EXPECT_TRUE(verify_plan(given, plan).ok()) << "stages may share all of their devices";
+  given.constraints.stages_per_device = 2;
+  EXPECT_TRUE(verify_plan(given, plan).ok());
+  given.constraints.stages_per_device = 1;
+  EXPECT_EQ(verify_plan(given, plan).diagnostic().rule, "V4");
 }
 
 TEST(VerifyStagePlan, V3_EveryReplicaHasSamples) {

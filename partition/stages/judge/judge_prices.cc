@@ -1,0 +1,190 @@
+// Prices the stages of a plan that is being judged: times and memory.
+#include <algorithm>
+#include <limits>
+
+#include "partition/schedule/family.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/stages/covers/cover_plan.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/judge/judge_run.h"
+#include "partition/stages/judge/row_peaks.h"
+#include "partition/stages/pricing/plan_traffic.h"
+
+namespace rannc::partition {
+namespace {
+
+uint64_t share_of(uint64_t samples, uint64_t replicas) { return (samples + replicas - 1) / replicas; }
+
+std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,
+                            uint32_t blocks) {
+  std::vector<double> sums(blocks + 1, 0);
+  if (rows.empty()) return sums;
+  for (size_t b = 0; b < blocks; ++b) {
+    sums[b + 1] = sums[b] + blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
+  }
+  return sums;
+}
+
+double peak_by_rule(const StagePlan& plan, size_t stage, const StageBytes& bytes) {
+  const uint64_t all = plan.micro_batches, held = held_micro_batches(plan, stage);
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (family == nullptr || !family->splits_backward) {
+    return bytes.peak(static_cast<double>(held), static_cast<double>(all));
+  }
+  const auto from_end = static_cast<uint32_t>(plan.stages.size() - stage);
+  const uint64_t flying = std::min(held, in_flight(family->held.value_or(InFlight::kAll), from_end, all));
+  return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
+}
+
+/// Whether the schedule's rule or the depths determine how many micro-batches each stage holds. Otherwise its rows do.
+bool holds_by_rule(const StagePlan& plan, const StagePlaces& places) {
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (places.shared() || family == nullptr) return false;
+  return family->held || (family->takes_depths && !plan.warm_up.empty());
+}
+
+}  // namespace
+
+uint64_t held_micro_batches(const StagePlan& plan, size_t stage) {
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (family == nullptr) return plan.micro_batches;
+  if (family->takes_depths && stage < plan.warm_up.size()) {
+    return std::min<uint64_t>(plan.micro_batches, plan.warm_up[stage]);
+  }
+  const auto stages = static_cast<uint32_t>(plan.stages.size());
+  const uint32_t from_end = family->splits_backward ? stages : stages - static_cast<uint32_t>(stage);
+  return in_flight(family->held.value_or(InFlight::kAll), from_end, plan.micro_batches);
+}
+
+const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
+  const auto [entry, fresh] = sums_.try_emplace(samples);
+  if (fresh) {
+    for (const TimeTable& table : problem_.times) {
+      const TimeTable::Blend blend = table.blend(samples);
+      entry->second.forward.push_back(blended(table.forward, blend, problem_.blocks));
+      entry->second.backward.push_back(blended(table.backward, blend, problem_.blocks));
+      entry->second.weight.push_back(blended(table.weight_gradient, blend, problem_.blocks));
+    }
+  }
+  return entry->second;
+}
+
+std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
+  run.peaks_known = holds_by_rule(plan, run.places);
+  const size_t classes = problem_.mini_batch % plan.micro_batches == 0 ? 1 : 2;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    PlannedStage& stage = plan.stages[s];
+    const uint64_t replicas = stage.devices.size();
+    if (replicas > run.largest)
+      return Refusal{Refusal::Reason::kSamples, s, static_cast<double>(replicas), static_cast<double>(run.largest)};
+    double& memory = run.memory.emplace_back(kInfinity);
+    std::vector<char> kinds(problem_.times.size(), 0);
+    for (const DeviceId device : stage.devices) {
+      memory = std::min(memory, memory_of(problem_, device));
+      kinds[problem_.cluster.devices[device.index()].kind] = 1;
+    }
+    auto& times = run.costs.compute.emplace_back();
+    for (size_t c = 0; c < classes; ++c) {
+      const Sums& at = sums(share_of(run.largest - c, replicas));
+      ComputeTimes time;
+      for (size_t kind = 0; kind < kinds.size(); ++kind) {
+        if (!kinds[kind]) continue;
+        const auto part = [&](const auto& sums) { return sums[kind][stage.end] - sums[kind][stage.first]; };
+        time.forward = std::max(time.forward, part(at.forward));
+        time.weight_gradient = std::max(time.weight_gradient, part(at.weight));
+        time.input_gradient = std::max(time.input_gradient, part(at.backward) - part(at.weight));
+      }
+      time.recompute = time.forward;
+      times.push_back(time);
+    }
+    const double n = static_cast<double>(share_of(run.largest, replicas));
+    const uint32_t a = stage.first, b = stage.end;
+    run.bytes.push_back(
+        stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever));
+    if (run.peaks_known) {
+      stage.peak_bytes = peak_by_rule(plan, s, run.bytes.back());
+      if (stage.peak_bytes > memory) return Refusal{Refusal::Reason::kMemory, s, stage.peak_bytes, memory};
+    }
+    stage.forward_ns = times[0].forward;
+    stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
+    stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
+    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> PlanJudge::add_depths(StagePlan& plan, const Run& run) const {
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (family == nullptr || !family->takes_depths || !plan.warm_up.empty()) return std::nullopt;
+  plan.warm_up = problem_.schedule_parameters.warm_up;
+  if (!plan.warm_up.empty()) return std::nullopt;
+  std::vector<uint32_t> most;  // forward passes that fit in memory
+  const auto all = static_cast<uint32_t>(plan.micro_batches);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const auto fits = [&](uint32_t held) { return run.bytes[s].peak(held, all) <= run.memory[s]; };
+    uint32_t low = 0, high = all + 1;  // `low` fits, or is 0
+    while (high - low > 1) {
+      const uint32_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    if (low == 0) return Refusal{Refusal::Reason::kMemory, s, run.bytes[s].peak(1, all), run.memory[s]};
+    most.push_back(low);
+  }
+  plan.warm_up = warmup_by_latency(chain_times(problem_, *ranges_, plan), most);
+  for (uint32_t& depth : plan.warm_up) depth = std::min(depth, all);
+  return std::nullopt;
+}
+
+std::optional<Refusal> PlanJudge::lay_out(StagePlan& plan, Run& run) {
+  const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
+  run.places = places_of(plan);
+  const uint64_t count = plan.micro_batches, more = problem_.mini_batch % count;
+  run.largest = share_of(problem_.mini_batch, count);
+  if (const auto refusal = price(plan, run)) return refusal;
+  if (const auto refusal = add_depths(plan, run)) return refusal;
+  run.shape = ir::chain_shape(stages, 1);
+  run.shape.routes.clear();
+  run.shape.micro_batches.assign(count, static_cast<uint32_t>(run.largest));
+  if (more != 0) {
+    run.costs.size_class.assign(count, 1);
+    for (uint64_t i = 0; i < count; ++i) {
+      if (i < more)
+        run.costs.size_class[i] = 0;
+      else
+        --run.shape.micro_batches[i];
+    }
+  }
+  run.shape.devices = run.places.count();
+  for (uint32_t s = 0; s < stages; ++s) {
+    run.shape.stages[s].recompute = plan.stages[s].recompute;
+    run.shape.stages[s].devices = {DeviceId(run.places.of_stage[s])};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> PlanJudge::add_peaks(StagePlan& plan, Run& run) const {
+  if (run.peaks_known) return std::nullopt;
+  run.rows = rows_of(plan, run);
+  std::vector<std::vector<StageId>> stages(run.places.count());
+  for (uint32_t s = 0; s < plan.stages.size(); ++s) stages[run.places.of_stage[s]].push_back(StageId(s));
+  for (uint32_t place = 0; place < stages.size(); ++place) {
+    const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
+    for (const StageId stage : stages[place]) plan.stages[stage.index()].peak_bytes = peak;
+    const size_t first = stages[place].front().index();
+    if (peak > run.memory[first]) return Refusal{Refusal::Reason::kMemory, first, peak, run.memory[first]};
+  }
+  return std::nullopt;
+}
+
+ScheduleSpec schedule_of(const StageProblem& problem, const RangeCosts& ranges, const StagePlan& plan) {
+  ScheduleSpec spec;
+  spec.name = plan.schedule;
+  spec.warmup = plan.warm_up;
+  if (!schedule_needs(plan.schedule, ScheduleFamily::Needs::kTimes)) return spec;
+  spec.times = chain_times(problem, ranges, plan);
+  spec.k = problem.schedule_parameters.periods;
+  spec.period = problem.schedule_parameters.period_ns;
+  return spec;
+}
+
+}  // namespace rannc::partition
