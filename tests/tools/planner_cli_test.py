@@ -114,6 +114,9 @@ class Profiles(PlannerTest):
         rows = self.compile("--emit=schedule", "--stages", 2, "--micro-batches", 4, "--schedule", "1f1b").stdout
         self.assertIn("schedule 1f1b", rows)
         self.assertRegex(rows, r"d1: F1\.0 B1\.0 F1\.1 B1\.1")
+        rows = self.compile("--emit=schedule", "--stages", 4, "--micro-batches", 4, "--schedule", "zb-v").stdout
+        self.assertIn("// row d0: stages 0 and 3 on ", rows)
+        self.assertRegex(rows, r"d1: F1\.0 .*F2\.0")
 
     def test_profile_batch(self):
         step = self.summary()["step_ns"]
@@ -320,6 +323,10 @@ class Models(PlannerTest):
         flags = ("--stages", 2, "--emit=schedule", "--schedule", "table", "--schedule-file", table)
         rows = self.model(*flags).stdout
         self.assertLess(rows.index("F1.1"), rows.index("B1.0"))
+        table.write_text("".join(f"d{d}: " + " ".join(f"F{s}.{j}" for j in (0, 1) for s in (d, 3 - d)) + " " +
+                                 " ".join(f"B{s}.{j}" for j in (0, 1) for s in (3 - d, d)) + "\n" for d in (0, 1)))
+        found = self.model(*flags[2:], "--stages-per-device", 2, "--stages", 4).stdout
+        self.assertRegex(found, r"d0: F0\.0 .*F3\.0 .*B3\.0 .*B0\.0")
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 Q1.1 B1.0 B1.1\n")
         self.refuse(1, ["table.txt:2", "Q1.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 B1.0 F1.1\n")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -51,21 +52,51 @@ Result<void> check_schedules(const PlanFlags& flags) {
     return error("--schedule table cannot be combined with other schedules: it is a hand-written schedule");
   if (table && flags.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
   if (!table && !flags.schedule_file.empty()) return error("--schedule-file needs --schedule table");
-  for (const std::string& schedule : flags.schedules) {
-    if (table || flags.planner != "auto" || partition::find_schedule(schedule)->chosen_by_auto) continue;
-    return error(fmt::format("--schedule {}: planner auto supports only {}", schedule,
-                             fmt::join(partition::schedules_of_auto(), ", ")));
-  }
-  if (flags.planner == "auto" && flags.schedules.size() == 1 &&
-      partition::schedule_needs(flags.schedules.front(), Needs::kWarmUp)) {
-    return error(
-        "--schedule warmup: planner auto needs a second schedule whose warm-up it deepens, such as 1f1b,warmup");
-  }
   if (flags.planner != "auto" && flags.schedules.size() > 1) {
     return error(fmt::format("--schedule {}: planner {} does not choose a schedule; name one, or use planner auto",
                              fmt::join(flags.schedules, ","), flags.planner));
   }
   return {};
+}
+
+bool is_allowed(const PlanFlags& flags, std::string_view schedule) {
+  return std::find(flags.schedules.begin(), flags.schedules.end(), schedule) != flags.schedules.end();
+}
+
+Result<void> check_schedule_parameters(PlanFlags& flags) {
+  if (flags.periods && !is_allowed(flags, "k-periodic")) return error("--periods needs --schedule k-periodic");
+  const bool periodic =
+      is_allowed(flags, "1f1b-star") || is_allowed(flags, "k-periodic") || is_allowed(flags, "periodic");
+  if (flags.period_ns && !periodic) return error("--period needs --schedule 1f1b-star, k-periodic or periodic");
+  if (flags.warm_up.empty()) return {};
+  if (!is_allowed(flags, "warmup")) return error("--warm-up needs --schedule warmup");
+  if (!flags.stages) flags.stages = static_cast<uint32_t>(flags.warm_up.size());
+  if (*flags.stages != flags.warm_up.size())
+    return error(fmt::format("--warm-up has {} depths for {} stages", flags.warm_up.size(), *flags.stages));
+  if (std::is_sorted(flags.warm_up.rbegin(), flags.warm_up.rend())) return {};
+  return error(fmt::format("--warm-up {}: a stage cannot be deeper than the stage before it, which would wait for ever",
+                           fmt::join(flags.warm_up, ",")));
+}
+
+/// Checks that some allowed schedule places that many stages on a device.
+Result<void> check_stages_per_device(const PlanFlags& flags) {
+  using partition::StageLayout;
+  if (!flags.stages_per_device) return {};
+  const uint32_t wanted = *flags.stages_per_device;
+  const auto places = [wanted](StageLayout layout) {
+    if (layout == StageLayout::kOnePerRank) return wanted == 1;
+    if (layout == StageLayout::kV) return wanted == 2;
+    return layout == StageLayout::kAny || wanted >= 2;
+  };
+  std::vector<std::string_view> fitting;
+  for (const partition::ScheduleFamily& family : partition::schedule_families()) {
+    if (places(family.layout)) fitting.push_back(family.name);
+  }
+  const auto fits = [&](const std::string& name) { return places(partition::find_schedule(name)->layout); };
+  if (flags.schedules.empty() ? wanted == 1 : std::any_of(flags.schedules.begin(), flags.schedules.end(), fits))
+    return {};
+  return error(
+      fmt::format("--stages-per-device {}: needs --schedule with one of {}", wanted, fmt::join(fitting, ", ")));
 }
 
 Result<void> check_stages(PlanFlags& flags) {
@@ -128,6 +159,9 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.option_defaults()->group("Demands on the plan");
   app.add_option("--stages", flags.stages, "number of stages")->check(positive);
   app.add_option("--max-stages", flags.max_stages, "largest number of stages")->check(positive);
+  app.add_option("--stages-per-device", flags.stages_per_device,
+                 "stages on each device: 2 for the schedules zb-v, v-half and v-min, 2 or more for interleaved")
+      ->check(positive);
   app.add_option("--replicas", flags.replicas, "devices of each stage, such as 2,1,1")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -143,6 +177,19 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--schedule-file", flags.schedule_file, "file of the hand-written schedule, for --schedule table");
+  app.add_option("--warm-up", flags.warm_up,
+                 "forward passes of each stage before its first backward pass, such as 3,2,1, for --schedule warmup "
+                 "(default: by the latency behind the stage)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(positive);
+  app.add_option("--period", flags.period_ns,
+                 "time between micro-batches, such as 40ms, for --schedule 1f1b-star, k-periodic and periodic "
+                 "(default: the time of the busiest device)")
+      ->transform(parsed_by(&parse_duration, "TIME"));
+  app.add_option("--periods", flags.periods,
+                 "micro-batches per pattern, K, for --schedule k-periodic (default: one less than 1f1b-star holds)")
+      ->check(positive);
   app.add_option("--step-limit", flags.step_limit_ns, "longest allowed step, such as 120ms")
       ->transform(parsed_by(&parse_duration, "TIME"));
 
@@ -163,6 +210,8 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
 Result<void> check_plan_flags(PlanFlags& flags) {
   if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum needs --optimizer sgd");
   RANNC_TRY(check_schedules(flags));
+  RANNC_TRY(check_schedule_parameters(flags));
+  RANNC_TRY(check_stages_per_device(flags));
   RANNC_TRY(check_stages(flags));
   const uint32_t samples = flags.mini_batch.value_or(kMiniBatch);
   for (const uint64_t count : flags.micro_batches) {
@@ -257,6 +306,8 @@ Result<PlanRequest> plan_request(const PlanFlags& flags) {
   options.recompute = recompute_of(flags);
   options.constraints.stages = flags.stages;
   options.constraints.max_stages = flags.max_stages;
+  options.constraints.stages_per_device = flags.stages_per_device;
+  options.schedule_parameters = {flags.warm_up, flags.periods.value_or(0), flags.period_ns.value_or(0)};
   options.constraints.replicas = flags.replicas;
   options.constraints.memory_bytes = flags.memory_bytes;
   options.optimizer = {flags.optimizer, flags.momentum};

@@ -18,7 +18,7 @@ struct PlanFlags {
   double momentum = 0;  ///< of SGD; not 0: one optimizer state
   std::optional<uint32_t> mini_batch;
   std::vector<uint64_t> micro_batches;
-  std::optional<uint32_t> stages, max_stages;
+  std::optional<uint32_t> stages, max_stages, stages_per_device;
   std::vector<uint32_t> replicas;  ///< per stage
   std::optional<uint64_t> memory_bytes;
   std::vector<std::string> pins;      ///< `NAME=STAGE`
@@ -29,6 +29,9 @@ struct PlanFlags {
   std::string planner = "auto";
   std::vector<std::string> schedules;     ///< allowed schedules; empty: those of the planner
   std::string schedule_file;              ///< for the schedule `table`
+  std::vector<uint32_t> warm_up;          ///< depths by stage, for the schedule `warmup`
+  std::optional<uint32_t> periods;        ///< batches per pattern, for the schedule `k-periodic`
+  std::optional<double> period_ns;        ///< for periodic schedules
   std::optional<uint64_t> search_budget;  ///< simulated actions
   std::optional<double> time_limit_ns;    ///< wall-clock limit of the search
 };

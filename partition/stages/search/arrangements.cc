@@ -23,7 +23,8 @@ std::vector<Arrangement> arrangements(const StageProblem& problem, const std::ve
   const uint32_t shared = shared_stages(problem);
   const bool any = any_with(schedules, StageLayout::kAny);
   std::vector<Arrangement> found;
-  if (problem.constraints.stages_per_device.value_or(1) == 1 && (any || any_with(schedules, StageLayout::kOnePerRank))) found.push_back({});
+  if (problem.constraints.stages_per_device.value_or(1) == 1 && (any || any_with(schedules, StageLayout::kOnePerRank)))
+    found.push_back({});
   if (shared == 2 && (any || any_with(schedules, StageLayout::kV))) found.push_back({StageLayout::kV, shared});
   if (shared >= 2 && (any || any_with(schedules, StageLayout::kLoop))) found.push_back({StageLayout::kLoop, shared});
   if (shared >= 2 && any) found.push_back({StageLayout::kAny, shared});
@@ -41,7 +42,8 @@ StageCount stage_count(const StageProblem& problem, const Arrangement& arrangeme
   const StageConstraints& given = problem.constraints;
   uint32_t most = std::min(problem.blocks, given.max_stages.value_or(problem.blocks));
   most = static_cast<uint32_t>(std::min<uint64_t>(most, uint64_t{arrangement.chunks} * problem.cluster.size()));
-  if (arrangement.layout == StageLayout::kAny) return {given.stages.value_or(1), std::min(most, given.stages.value_or(most))};
+  if (arrangement.layout == StageLayout::kAny)
+    return {given.stages.value_or(1), std::min(most, given.stages.value_or(most))};
   most -= most % arrangement.chunks;
   if (!given.stages) return {arrangement.chunks, most};
   if (*given.stages % arrangement.chunks != 0) return {1, 0};

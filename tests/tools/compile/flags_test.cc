@@ -70,6 +70,56 @@ TEST(PlanFlags, SeveralSchedulesAreCandidates) {
   EXPECT_EQ(request->options.search.schedules, flags.schedules);
 }
 
+TEST(PlanFlags, SchedulesTakeParameters) {
+  PlanFlags flags;
+  flags.schedules = {"k-periodic", "warmup"};
+  flags.periods = 3;
+  flags.period_ns = 5;
+  flags.warm_up = {4, 4, 1};
+  ASSERT_TRUE(check_plan_flags(flags).ok()) << check_plan_flags(flags).diagnostic().str();
+  EXPECT_EQ(flags.stages, 3U) << "a depth for each stage";
+  const partition::PlanOptions options = plan_request(flags)->options;
+  EXPECT_EQ(options.schedule_parameters.periods, 3U);
+  EXPECT_EQ(options.schedule_parameters.period_ns, 5);
+  EXPECT_EQ(options.schedule_parameters.warm_up, flags.warm_up);
+  const auto refuse = [](const std::string& message, auto&& set) {
+    PlanFlags wrong;
+    wrong.schedules = {"1f1b"};
+    set(wrong);
+    EXPECT_EQ(check_plan_flags(wrong).diagnostic().message, message);
+  };
+  refuse("--periods needs --schedule k-periodic", [](PlanFlags& wrong) { wrong.periods = 2; });
+  refuse("--period needs --schedule 1f1b-star, k-periodic or periodic", [](PlanFlags& wrong) { wrong.period_ns = 2; });
+  refuse("--warm-up needs --schedule warmup", [](PlanFlags& wrong) { wrong.warm_up = {1}; });
+  refuse("--warm-up has 1 depths for 2 stages", [](PlanFlags& wrong) {
+    wrong.schedules = {"warmup"};
+    wrong.warm_up = {1};
+    wrong.stages = 2;
+  });
+  refuse("--warm-up 1,2: a stage cannot be deeper than the stage before it, which would wait for ever",
+         [](PlanFlags& wrong) {
+           wrong.schedules = {"warmup"};
+           wrong.warm_up = {1, 2};
+         });
+}
+
+TEST(PlanFlags, StagesPerDeviceNeedASchedule) {
+  PlanFlags flags;
+  flags.schedules = {"1f1b", "zb-v"};
+  flags.stages_per_device = 2;
+  ASSERT_TRUE(check_plan_flags(flags).ok());
+  EXPECT_EQ(plan_request(flags)->options.constraints.stages_per_device, 2U);
+  flags.stages_per_device = 3;
+  EXPECT_EQ(check_plan_flags(flags).diagnostic().message,
+            "--stages-per-device 3: needs --schedule with one of interleaved, periodic, table");
+  flags.schedules = {"interleaved"};
+  EXPECT_TRUE(check_plan_flags(flags).ok());
+  flags.stages_per_device = 1;
+  EXPECT_FALSE(check_plan_flags(flags).ok());
+  flags.schedules.clear();
+  EXPECT_TRUE(check_plan_flags(flags).ok());
+}
+
 TEST(CompileFlags, BecomeOptionsOfTheModel) {
   CompileFlags flags;
   flags.model = "m.onnx";
