@@ -238,7 +238,7 @@ std::vector<Action> finish_row(const RankSlots& slots, uint32_t ranks, uint32_t 
   return row.row;
 }
 
-Rows rows_of(const Block& block, uint32_t m) {
+Rows moved_rows(const Block& block, uint32_t m) {
   Slots slots = repeat(block, m);
   for (const bool with_weights : {true, false}) {
     move_to_holes(slots, with_weights);
@@ -253,6 +253,35 @@ Rows rows_of(const Block& block, uint32_t m) {
     slots[r][kWeight].clear();
     rows.push_back(finish_row(slots[r], static_cast<uint32_t>(slots.size()), r));
   }
+  return rows;
+}
+
+/// Repeats the period from the first forward pass of micro-batch `from` to that of the next one `times` more.
+std::vector<Action> with_periods(const std::vector<Action>& row, uint32_t rank, uint32_t from, uint32_t times) {
+  const auto entry = [&](uint32_t micro_batch) {
+    return std::find(row.begin(), row.end(), ir::compute_action(ActionKind::kForward, StageId(rank), micro_batch));
+  };
+  const auto first = entry(from), next = entry(from + 1);
+  const auto add = [](std::vector<Action>& to, auto begin, auto end, uint32_t shift) {
+    for (; begin != end; ++begin) {
+      to.push_back(*begin);
+      to.back().micro_batch += shift;
+    }
+  };
+  std::vector<Action> longer(row.begin(), next);
+  for (uint32_t i = 1; i <= times; ++i) add(longer, first, next, i);
+  add(longer, next, row.end(), times);
+  return longer;
+}
+
+/// Moves take quadratic time and more. In the middle of a long row they change nothing: it repeats with a period of one
+/// micro-batch, so a shorter row is extended.
+Rows rows_of(const Block& block, uint32_t m) {
+  const auto ranks = static_cast<uint32_t>(block.size());
+  const uint32_t enough = 4 * ranks + 8;
+  if (m <= enough) return moved_rows(block, m);
+  Rows rows = moved_rows(block, enough);
+  for (uint32_t r = 0; r < ranks; ++r) rows[r] = with_periods(rows[r], r, enough / 2, m - enough);
   return rows;
 }
 

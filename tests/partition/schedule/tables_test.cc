@@ -232,5 +232,21 @@ TEST(WarmUpLatency, GPipeAndBothPoliciesOfDapple) {
   }
 }
 
+// Rows of many micro-batches are extended. Each micro-batch more takes the six slots of its passes, with equal peaks.
+TEST(VSchedules, LongRowsGoOnLikeShorterOnes) {
+  for (const char* name : {"v-half", "v-min"}) {
+    for (uint32_t p = 1; p <= 8; ++p) {
+      SCOPED_TRACE(::testing::Message() << name << " on " << p << " ranks");
+      const uint32_t whole = 4 * p + 8;  // the longest row without an extension
+      const Outcome shorter = outcome(name, StageLayout::kV, p, whole, {2, 2, 2, 0});
+      for (const uint32_t more : {1, 2, 9, 300}) {
+        const Outcome longer = outcome(name, StageLayout::kV, p, whole + more, {2, 2, 2, 0});
+        EXPECT_DOUBLE_EQ(longer.makespan, shorter.makespan + 6 * more);
+        EXPECT_EQ(longer.peaks, shorter.peaks);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rannc::partition
