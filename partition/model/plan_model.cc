@@ -164,8 +164,14 @@ AutoOptions search_of(const PlanOptions& options) {
   AutoOptions searched = options.search;
   const bool by_hand = schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);
   if (!options.schedule.empty() && !by_hand) searched.schedules = {options.schedule};
-  if (by_hand && options.constraints.stages_per_device.value_or(1) > 1)
+  if (!by_hand) return searched;
+  if (options.constraints.stages_per_device.value_or(1) > 1) {
     searched.schedules = {schedule_like(options.schedule_table)};
+  } else if (searched.schedules.empty()) {
+    searched.schedules = default_schedules(options);
+    std::erase_if(searched.schedules,
+                  [](const std::string& name) { return find_schedule(name)->layout != StageLayout::kOnePerRank; });
+  }
   return searched;
 }
 

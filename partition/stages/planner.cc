@@ -148,7 +148,8 @@ Result<StageOutcome> StagePlanner::candidate(const StageProblem& problem, std::s
 }
 
 Result<StageOutcome> StagePlanner::verified(const StageProblem& monotone, std::stop_token stop) const {
-  if (auto hopeless = too_many_stages(monotone, most_stages_per_device())) return StageOutcome(std::move(*hopeless));
+  if (auto hopeless = too_many_stages(monotone, most_stages_per_device(monotone)))
+    return StageOutcome(std::move(*hopeless));
   StageOutcome outcome = search(monotone, std::move(stop));
   if (auto* found = std::get_if<StagePlan>(&outcome)) {
     found->planner = name();

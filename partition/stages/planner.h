@@ -29,7 +29,7 @@ class StagePlanner {
   /// A plan with an empty `bound_name` gets the bound over all plans (`bounds.h`).
   virtual StageOutcome search(const StageProblem& problem, std::stop_token stop) const = 0;
   /// Largest number of stages on a device that the planner tries if the problem specifies none.
-  virtual uint32_t most_stages_per_device() const { return 1; }
+  virtual uint32_t most_stages_per_device(const StageProblem&) const { return 1; }
 };
 
 /// Verifies a finished plan: V1 stages cover all blocks once, in order; V2 devices exist, and stages share all of

@@ -93,8 +93,7 @@ Result<void> check_stages_per_device(const PlanFlags& flags) {
     if (places(family.layout)) fitting.push_back(family.name);
   }
   const auto fits = [&](const std::string& name) { return places(partition::find_schedule(name)->layout); };
-  if (flags.schedules.empty() ? wanted == 1 : std::any_of(flags.schedules.begin(), flags.schedules.end(), fits))
-    return {};
+  if (flags.schedules.empty() || std::any_of(flags.schedules.begin(), flags.schedules.end(), fits)) return {};
   return error(
       fmt::format("--stages-per-device {}: needs --schedule with one of {}", wanted, fmt::join(fitting, ", ")));
 }

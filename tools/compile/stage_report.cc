@@ -34,7 +34,8 @@ std::vector<std::string> warnings_of(const StagePlan& plan) {
   std::vector<std::string> warnings;
   for (const std::string& note : plan.notes) {
     const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ") ||
-                           note.starts_with("the blocks beside the cuts ");
+                           note.starts_with("the blocks beside the cuts ") ||
+                           note.starts_with("no plan with one stage per device ");
     if (!describes) warnings.push_back(note);
   }
   if (plan.lower_bound > 0 && !is_exact(plan)) {

@@ -39,8 +39,10 @@ struct StagePlan {
   std::vector<uint32_t> warm_up;  ///< per stage; empty: the schedule's own
   std::string objective_name;     ///< what `objective` and `lower_bound` measure
   double objective = 0;
-  double step_ns = 0;      ///< simulated time of a mini-batch, for every objective; 0: not simulated
-  double lower_bound = 0;  ///< no plan of this problem has a smaller objective
+  double step_ns = 0;  ///< simulated time of a mini-batch, for every objective; 0: not simulated
+  /// No plan of this problem has a smaller objective. From a planner that gives each stage devices of its own: no plan
+  /// that does so.
+  double lower_bound = 0;
   std::string bound_name;  ///< the argument that proves the bound: `exact`, `work`, `heaviest block` …
   std::string bottleneck;  ///< one sentence
   std::vector<RunnerUp> runners_up;

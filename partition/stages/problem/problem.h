@@ -112,6 +112,9 @@ struct PlanDemands {
   RecomputeRule recompute = RecomputeRule::kNever;
   StageConstraints constraints;
   ScheduleParameters schedule_parameters;
+  /// Whether the runtime computes I and W apart. Otherwise W costs nothing and I the whole backward pass, so that
+  /// planner `auto` chooses a schedule that splits it only on request.
+  bool parts_backward = false;
 };
 
 struct StageProblem : PlanDemands {

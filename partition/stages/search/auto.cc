@@ -32,11 +32,20 @@ bool splits_backward(const std::string& schedule) {
   return family != nullptr && family->splits_backward;
 }
 
+bool shares_devices(const std::string& schedule) {
+  const ScheduleFamily* family = find_schedule(schedule);
+  return family != nullptr && family->layout != StageLayout::kOnePerRank;
+}
+
+bool is_enumerable(const StageProblem& problem, const Arrangement& arrangement, uint64_t most_plans) {
+  return count_plans(problem, arrangement, most_plans + 1) <= most_plans;
+}
+
 TrialRules rules_of(const StageProblem& problem, const AutoOptions& options, uint64_t most_micro_batches) {
   TrialRules rules;
   const std::vector<Arrangement> all = arrangements(problem, options.schedules);
   rules.everything = std::all_of(all.begin(), all.end(), [&](const Arrangement& one) {
-    return count_plans(problem, one, options.exhaustive_plans + 1) <= options.exhaustive_plans;
+    return is_enumerable(problem, one, options.exhaustive_plans);
   });
   rules.by_device = rules.everything && problem.objective == Objective::kStepTime &&
                     problem.cluster.size() * most_micro_batches <= kExactSlots;
@@ -72,13 +81,7 @@ class AutoSearch {
   StageOutcome run() {
     for (const StagePlan& plan : options_.starts) enter(plan, "start");
     if (options_.rivals == AutoOptions::Rivals::kInvited && separate()) invite_rivals();
-    if (rules_.everything) {
-      for (const Arrangement& one : arrangements_) {
-        every_plan(problem_, one, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
-      }
-    } else if (options_.seeds == AutoOptions::Seeds::kSought) {
-      seed();
-    }
+    if (rules_.everything || options_.seeds == AutoOptions::Seeds::kSought) seed();
     climb();
     if (!contest_.best()) return infeasible();
     if (!rules_.everything) shake();
@@ -96,7 +99,10 @@ class AutoSearch {
   bool may_stop() const { return contest_.best() && trials_.interrupted(); }
 
   /// Judges a plan from elsewhere as it is, then under every schedule. As it is it must not be better than the result.
-  void enter(const StagePlan& plan, const std::string& from) {
+  void enter(StagePlan plan, const std::string& from) {
+    if (problem_.recompute == RecomputeRule::kAlways) {  // some rivals have a rule of their own
+      for (PlannedStage& stage : plan.stages) stage.recompute = true;
+    }
     try_one(plan, from);
     if (!rules_.by_device && demanded(plan)) {
       if (const JudgedPlan judged = trials_.judge().judge(plan)) contest_.hand_in(*judged, from);
@@ -168,8 +174,20 @@ class AutoSearch {
     }
   }
 
+  /// Tries starting points of the arrangements with many plans, then all plans of those with few.
   void seed() {
-    each_seed(problem_, local_.rebalancer(), arrangements_, counts_, [&](const StagePlan& plan) {
+    std::vector<Arrangement> few, many;
+    for (const Arrangement& one : arrangements_) {
+      (is_enumerable(problem_, one, options_.exhaustive_plans) ? few : many).push_back(one);
+    }
+    if (!many.empty()) seed_from(many);
+    for (const Arrangement& one : few) {
+      every_plan(problem_, one, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
+    }
+  }
+
+  void seed_from(const std::vector<Arrangement>& all) {
+    each_seed(problem_, local_.rebalancer(), all, counts_, [&](const StagePlan& plan) {
       consider(plan, kOwnSearch);
       return !stopped_ && !may_stop();
     });
@@ -244,6 +262,16 @@ class AutoSearch {
             0, "other numbers of stages, more blocks, more micro-batches, another schedule"};
   }
 
+  /// The bound over all plans is weak. Adds the stronger one over the plans with one stage per device.
+  void note_separate_bound(StagePlan& plan) {
+    const Bound bound = trials_.judge().lower_bound({.enough = plan.objective, .stop = stop_});
+    const bool bytes = problem_.objective == Objective::kPeakMemory;
+    plan.notes.push_back(
+        bytes ? fmt::format("no plan with one stage per device is below {:.0f} bytes ({})", bound.value, bound.argument)
+              : fmt::format("no plan with one stage per device is below {:.3f} ms ({})", bound.value / 1e6,
+                            bound.argument));
+  }
+
   StagePlan chosen() {
     StagePlan plan = contest_.best()->plan;
     BoundEffort effort{.enough = plan.objective, .stop = stop_};
@@ -256,6 +284,7 @@ class AutoSearch {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";
     }
+    if (effort.shared_devices && separate() && plan.gap() > kProven) note_separate_bound(plan);
     plan.bottleneck = bottleneck_of(plan);
     plan.notes.push_back("found by " + contest_.best()->from);
     if (trials_.interrupted()) {
@@ -291,15 +320,20 @@ class AutoPlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
-    if (std::any_of(options_.schedules.begin(), options_.schedules.end(), splits_backward))
-      return AutoSearch(problem, options_, std::move(stop)).run();
+    AutoOptions options = options_;
+    options.schedules = schedules_for(problem);
+    if (std::any_of(options.schedules.begin(), options.schedules.end(), splits_backward))
+      return AutoSearch(problem, options, std::move(stop)).run();
     // No allowed schedule splits the backward pass, so the bound need not allow for it.
     StageProblem whole = problem;
     for (TimeTable& table : whole.times) table.weight_gradient.clear();
-    return AutoSearch(whole, options_, std::move(stop)).run();
+    return AutoSearch(whole, options, std::move(stop)).run();
   }
-  uint32_t most_stages_per_device() const override {
-    return partition::most_stages_per_device(arrangements(StageProblem{}, options_.schedules));
+  uint32_t most_stages_per_device(const StageProblem& problem) const override {
+    return partition::most_stages_per_device(arrangements(problem, schedules_for(problem)));
+  }
+  std::vector<std::string> schedules_for(const StageProblem& problem) const {
+    return options_.schedules.empty() ? default_schedules(problem) : options_.schedules;
   }
 
   AutoOptions options_;
@@ -307,9 +341,12 @@ class AutoPlanner final : public StagePlanner {
 
 }  // namespace
 
-std::vector<std::string> default_schedules() {
+std::vector<std::string> default_schedules(const PlanDemands& demands) {
   std::vector<std::string> names = schedules_of_auto();
-  std::erase_if(names, splits_backward);
+  if (!demands.parts_backward) std::erase_if(names, splits_backward);
+  // A demand on the stages alone means stages with devices of their own.
+  const StageConstraints& given = demands.constraints;
+  if ((given.stages || !given.replicas.empty()) && !given.stages_per_device) std::erase_if(names, shares_devices);
   return names;
 }
 

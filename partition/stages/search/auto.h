@@ -9,8 +9,9 @@
 
 namespace rannc::partition {
 
-/// The schedules of `schedules_of_auto` that do not split the backward pass.
-std::vector<std::string> default_schedules();
+/// The schedules of `schedules_of_auto`. Those that split the backward pass only if the runtime does. Those with
+/// several stages per device unless the demands specify stages or replicas without a number of stages per device.
+std::vector<std::string> default_schedules(const PlanDemands& demands);
 
 struct AutoOptions {
   /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` contribute candidates.
@@ -21,8 +22,8 @@ struct AutoOptions {
   enum class Seeds : uint8_t { kSought, kGiven } seeds = Seeds::kSought;
   /// Whether devices are exchanged at the end if links differ.
   enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
-  /// Allowed schedules. Earlier ones win ties.
-  std::vector<std::string> schedules = default_schedules();
+  /// Allowed schedules. Earlier ones win ties. Empty: `default_schedules`.
+  std::vector<std::string> schedules;
   /// Search exhaustively up to this number of structures.
   uint64_t exhaustive_plans = 4000;
   /// Search budget: simulated actions (stages * micro-batches) plus devices of judged plans.

@@ -39,17 +39,16 @@ class ExactPlanner final : public StagePlanner {
 
   static std::vector<std::string> schedules_of(const StageProblem& problem) {
     const bool parts = !problem.times.front().weight_gradient.empty();
-    const bool shared = problem.constraints.stages_per_device.value_or(1) > 1;
     std::vector<std::string> names;
     for (const ScheduleFamily& family : schedule_families()) {
       if (family.needs != ScheduleFamily::Needs::kNothing) continue;
-      if (!family.chosen_by_auto && !shared) continue;
+      if (!family.chosen_by_auto) continue;
       if (parts || !family.splits_backward) names.emplace_back(family.name);
     }
     return names;
   }
 
-  uint32_t most_stages_per_device() const override { return 2; }
+  uint32_t most_stages_per_device(const StageProblem& problem) const override { return shared_stages(problem); }
 
   uint64_t most_plans_;
 };

@@ -7,6 +7,7 @@
 #include "partition/stages/bounds/bounds.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/range_costs.h"
+#include "partition/stages/problem/places.h"
 #include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
 #include "tests/partition/stages/support/random_problem.h"
@@ -32,6 +33,7 @@ std::optional<double> least_of_all_plans(const StageProblem& problem, std::mt199
   };
   for_each_roomy_plan(problem, [&](StagePlan plan) {
     for (const std::string& schedule : schedules_of_auto()) {
+      if (!suits(schedule, plan)) continue;
       plan.schedule = schedule;
       plan.warm_up.clear();
       if (schedule == "warmup") plan.warm_up = random_depths(random, plan.stages.size(), plan.micro_batches);

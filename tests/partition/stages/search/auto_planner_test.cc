@@ -311,6 +311,7 @@ TEST(AutoPlanner, PutsWeightGradientsOffWhereThatIsAllowed) {
   problem.times[0].weight_gradient = {{100, 100, 100, 100}};
   AutoOptions options;
   const auto whole = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  options.schedules = default_schedules(problem);
   options.schedules.push_back("zb-h1");
   options.schedules.push_back("zb-h2");
   const auto parted = std::get<StagePlan>(*auto_planner(options)->plan(problem));

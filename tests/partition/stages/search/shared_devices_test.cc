@@ -363,5 +363,46 @@ TEST(SharedDevices, AnExactNumberOfStagesPerDeviceIsKept) {
   EXPECT_EQ(std::get<Infeasible>(*outcome).reason, "10 stages were requested; 8 blocks on 2 devices allow at most 8");
 }
 
+// Half the bubble: auto interleaves without a request, and splits the backward pass only if the runtime does.
+TEST(SharedDevices, CompeteByDefault) {
+  StageProblem problem = chain(8, {100, 100, 100, 100, 100, 100, 100, 100});
+  problem.parameter_bytes.assign(8, 1e9);  // too much to reduce
+  const auto plan_of = [&] { return std::get<StagePlan>(*auto_planner()->plan(problem)); };
+  const StagePlan interleaved = plan_of();
+  EXPECT_EQ(interleaved.schedule, "interleaved");
+  EXPECT_TRUE(places_of(interleaved).shared());
+  problem.constraints.stages_per_device = 1;
+  const StagePlan separate = plan_of();
+  EXPECT_FALSE(places_of(separate).shared());
+  EXPECT_LT(interleaved.objective, separate.objective);
+  problem.constraints.stages_per_device.reset();
+  problem.parts_backward = true;
+  const StagePlan parted = plan_of();
+  EXPECT_TRUE(find_schedule(parted.schedule)->splits_backward) << parted.schedule;
+  EXPECT_LT(parted.objective, interleaved.objective);
+  for (const StagePlan& plan : {interleaved, separate, parted}) EXPECT_LE(plan.lower_bound, plan.objective);
+}
+
+TEST(SharedDevices, ScheduleNamesOfAutoFollowTheRuntime) {
+  PlanDemands demands;
+  for (const std::string& name : default_schedules(demands)) EXPECT_FALSE(find_schedule(name)->splits_backward) << name;
+  demands.parts_backward = true;
+  EXPECT_EQ(default_schedules(demands), schedules_of_auto());
+}
+
+// The bound over all plans counts sums alone; the one over plans without shared devices stands beside it.
+TEST(SharedDevices, TheStrongerBoundIsANote) {
+  StageProblem problem = chain(12, std::vector<double>(12, 100));
+  problem.parameter_bytes.assign(12, 1e9);
+  AutoOptions options;
+  options.exhaustive_plans = 10;
+  const StagePlan plan = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  const auto found = std::find_if(plan.notes.begin(), plan.notes.end(), [](const std::string& note) {
+    return note.starts_with("no plan with one stage per device is below ");
+  });
+  EXPECT_NE(found, plan.notes.end());
+  EXPECT_EQ(plan.bound_name, "work over all devices");
+}
+
 }  // namespace
 }  // namespace rannc::partition
