@@ -14,7 +14,7 @@ enum class StageLayout : uint8_t {
   kAny,         ///< any allocation of stages to devices
 };
 
-/// Rank of a stage. Not for `kAny`.
+/// Rank of a stage. In `kAny`, that of a loop in which stages may be missing.
 uint32_t rank_of(StageLayout layout, uint32_t ranks, uint32_t stage);
 
 /// Stage of a rank. Its stages are counted from 0 as `chunk`. Not for `kAny`.

@@ -124,21 +124,19 @@ StagePlan Rebalancer::balanced(const StagePlan& plan) {
   return moved;
 }
 
-StagePlan Rebalancer::even(const Arrangement& arrangement, uint32_t stages, uint64_t micro_batches) {
+StagePlan Rebalancer::arranged(StageLayout layout, uint32_t stages, const std::vector<uint32_t>& replicas,
+                               uint64_t micro_batches) {
   StagePlan plan;
   plan.micro_batches = micro_batches;
-  const uint32_t devices = problem_.cluster.size();
-  const uint64_t samples = (problem_.mini_batch + micro_batches - 1) / micro_batches;
-  const uint32_t ranks = stages / arrangement.chunks;
+  const auto ranks = static_cast<uint32_t>(replicas.size());
   uint32_t device = 0;
   for (uint32_t s = 0; s < stages; ++s) {
     PlannedStage stage;
     stage.first = s;
     stage.end = s + 1 == stages ? problem_.blocks : s + 1;
     stage.recompute = problem_.recompute == RecomputeRule::kAlways;
-    const uint64_t share = s < ranks ? devices / ranks + (s < devices % ranks) : 0;
-    for (uint64_t r = std::min(share, samples); r > 0; --r) stage.devices.push_back(DeviceId(device++));
-    if (s >= ranks) stage.devices = plan.stages[rank_of(arrangement.layout, ranks, s)].devices;
+    for (uint32_t r = 0; s < ranks && r < replicas[s]; ++r) stage.devices.push_back(DeviceId(device++));
+    if (s >= ranks) stage.devices = plan.stages[rank_of(layout, ranks, s)].devices;
     plan.stages.push_back(std::move(stage));
   }
   return balanced(plan);

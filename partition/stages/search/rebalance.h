@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
+#include "partition/schedule/stage_layout.h"
 #include "partition/stages/pricing/prices.h"
 #include "partition/stages/problem/plan.h"
-#include "partition/stages/search/arrangements.h"
 
 namespace rannc::partition {
 
@@ -26,9 +26,9 @@ class Rebalancer {
   /// cut is allowed, or there are too many blocks and stages.
   StagePlan balanced(const StagePlan& plan);
 
-  /// Returns a plan with `stages` stages, whose ranks get equal parts of all devices. The first ranks get one more if
-  /// needed. Not for `StageLayout::kAny`.
-  StagePlan even(const Arrangement& arrangement, uint32_t stages, uint64_t micro_batches);
+  /// Returns a plan with `stages` stages in the layout, whose ranks have the given numbers of consecutive devices.
+  StagePlan arranged(StageLayout layout, uint32_t stages, const std::vector<uint32_t>& replicas,
+                     uint64_t micro_batches);
 
   const RangeCosts& ranges() const { return ranges_; }
 

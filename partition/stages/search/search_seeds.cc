@@ -1,6 +1,7 @@
 #include "partition/stages/search/search_seeds.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "partition/stages/bounds/bounds.h"
@@ -82,18 +83,41 @@ class Seeds {
   double steps_ = kSeedSteps;
 };
 
-/// Visits plans whose ranks share the devices equally. Returns false to end the search.
+/// Devices of each rank: those that the problem demands of stages that share devices, otherwise equal parts of all
+/// devices. The first ranks get one more if needed. Empty if the demand exceeds the devices.
+std::vector<uint32_t> replicas_of_ranks(const StageProblem& problem, uint32_t ranks, uint32_t stages,
+                                        uint64_t micro_batches) {
+  const std::vector<uint32_t>& wanted = problem.constraints.replicas;
+  const uint32_t devices = problem.cluster.size();
+  if (wanted.size() == stages && ranks < stages) {
+    std::vector<uint32_t> replicas(wanted.begin(), wanted.begin() + ranks);
+    if (std::accumulate(replicas.begin(), replicas.end(), uint64_t{0}) > devices) replicas.clear();
+    return replicas;
+  }
+  const uint64_t samples = (problem.mini_batch + micro_batches - 1) / micro_batches;
+  std::vector<uint32_t> replicas;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    replicas.push_back(static_cast<uint32_t>(std::min<uint64_t>(devices / ranks + (rank < devices % ranks), samples)));
+  }
+  return replicas;
+}
+
+/// Visits plans whose ranks share the devices equally, or as demanded. Returns false to end the search. With any
+/// allocation, one stage is missing from a loop, unless another number is demanded.
 bool each_even(const StageProblem& problem, Rebalancer& rebalancer, const Arrangement& arrangement,
                uint64_t micro_batches, const std::function<bool(const StagePlan&)>& visit) {
-  if (arrangement.layout == StageLayout::kAny) return true;
   const StageCount count = stage_count(problem, arrangement);
-  const uint32_t chunks = arrangement.chunks, most = count.most / chunks;
-  // One stage on all devices is a seed of others. Several stages on one device are only of use where that is all there
-  // is.
+  if (count.most < count.least) return true;
+  const bool any = arrangement.layout == StageLayout::kAny;
+  const uint32_t chunks = arrangement.chunks, most = std::min((count.most + any) / chunks, problem.cluster.size());
+  // One stage on all devices is a seed of others. Several stages on one device are of use if there is only one.
   const uint32_t useful = chunks == 1 ? 2 : std::clamp(most, 1u, 2u);
   for (uint32_t ranks = std::max(useful, count.least / chunks); ranks <= std::min(most, kEvenStages);
        ranks += std::max(1u, ranks / 3)) {
-    const StagePlan plan = rebalancer.even(arrangement, ranks * chunks, micro_batches);
+    const uint32_t stages = std::clamp(ranks * chunks - any, count.least, count.most);
+    const std::vector<uint32_t> replicas = replicas_of_ranks(problem, ranks, stages, micro_batches);
+    if (replicas.empty() || ranks > stages || stages > ranks * chunks) continue;
+    const StagePlan plan = rebalancer.arranged(arrangement.layout, stages, replicas, micro_batches);
     if (keeps_constraints(problem, plan) && !visit(plan)) return false;
   }
   return true;

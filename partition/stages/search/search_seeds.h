@@ -6,6 +6,7 @@
 
 #include "partition/stages/problem/plan.h"
 #include "partition/stages/problem/problem.h"
+#include "partition/stages/search/arrangements.h"
 #include "partition/stages/search/rebalance.h"
 
 namespace rannc::partition {

@@ -1,4 +1,5 @@
 // Plans with several stages on a device: their prices, their bounds, and the search against an enumeration of its own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -402,6 +403,29 @@ TEST(SharedDevices, TheStrongerBoundIsANote) {
   });
   EXPECT_NE(found, plan.notes.end());
   EXPECT_EQ(plan.bound_name, "work over all devices");
+}
+
+// Too many plans to enumerate: the search must find a start with the demanded replicas.
+TEST(SharedDevices, DemandedReplicasAreKept) {
+  StageProblem problem = chain(16, std::vector<double>(16, 100));
+  problem.cluster = *preset_cluster("flat:4");
+  AutoOptions options;
+  options.exhaustive_plans = 10;
+  const auto devices_of = [&](const std::string& schedule, std::vector<uint32_t> replicas) {
+    options.schedules = {schedule};
+    problem.constraints.stages = static_cast<uint32_t>(replicas.size());
+    problem.constraints.replicas = std::move(replicas);
+    problem.mini_batch = 16;
+    const auto outcome = auto_planner(options)->plan(problem);
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    return plan == nullptr ? std::vector<uint32_t>{} : places_of(*plan).of_stage;
+  };
+  using Places = std::vector<uint32_t>;
+  EXPECT_EQ(devices_of("zb-v", {1, 2, 2, 1}), (Places{0, 1, 1, 0}));
+  EXPECT_EQ(devices_of("interleaved", {1, 2, 1, 2}), (Places{0, 1, 0, 1}));
+  problem.constraints.stages_per_device = 2;
+  EXPECT_THAT(devices_of("periodic", {2, 2, 2}), ::testing::UnorderedElementsAre(0, 1, ::testing::Le(1)));
+  EXPECT_EQ(devices_of("zb-v", {3, 3, 3, 3}), Places{}) << "six devices";
 }
 
 }  // namespace
