@@ -22,6 +22,10 @@ struct KernelScratch {
 /// Whether `kernel_scratch` has a rule for this operator.
 bool has_kernel_scratch(const OpInfo& op);
 
+/// The operand of a convolution whose gradient a task of this operator computes: bit 0 the images, bit 1 the weight; 0:
+/// it computes none.
+uint64_t convolution_gradient(const OpInfo& op);
+
 /// Scratch memory of one task, whose operator must have a rule. Bit k of `wanted`: operand k needs a gradient. `sizes`
 /// binds the symbols of the shapes; the result is 0 for shapes with unbound symbols.
 KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes);

@@ -95,6 +95,11 @@ bool has_kernel_scratch(const OpInfo& op) {
   return kConvolution.contains(op) || is_transposed(op);
 }
 
+uint64_t convolution_gradient(const OpInfo& op) {
+  static const Ops kOfImages{"conv_grad_input"}, kOfWeight{"conv_grad_weight"};
+  return kOfImages.contains(op) ? 1 : kOfWeight.contains(op) ? 2 : 0;
+}
+
 KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes) {
   auto conv = conv_sizes(graph, task, sizes);
   if (!conv || conv->groups < 1 || conv->samples < 1) return {};

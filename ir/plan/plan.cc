@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/op/op.h"
+#include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
 
@@ -143,12 +144,19 @@ int64_t per_sample(const StageTime& time, uint64_t bytes) {
 void take_passes(const StageTime& time, StageShape& shape) {
   const auto raise = [&](int64_t& to, uint64_t bytes) { to = std::max(to, per_sample(time, bytes)); };
   raise(shape.saved_bytes, time.stashed_bytes);
-  raise(shape.passing_bytes, time.passing_bytes);
-  raise(shape.forward_bytes, time.forward_bytes);
-  raise(shape.backward_bytes, time.backward_bytes);
+  raise(shape.kept_bytes, time.kept_bytes);
   raise(shape.pending_bytes, time.pending_bytes);
-  if (time.first_backward_bytes == 0) return;
-  shape.first_backward.push_back({time.samples, static_cast<int64_t>(time.first_backward_bytes)});
+  raise(shape.passing_bytes, time.begin_bytes > 0 ? time.begin_bytes : time.passing_bytes);
+  raise(shape.forward_bytes, time.forward_bytes);
+  raise(shape.rebuild_bytes, time.rebuild_bytes);
+  raise(shape.backward_bytes, time.backward_bytes);
+  raise(shape.input_bytes, time.input_bytes);
+  raise(shape.weight_bytes, time.weight_bytes);
+  const auto first = [&](std::vector<PassBytes>& to, uint64_t bytes) {
+    if (bytes > 0) to.push_back({time.samples, static_cast<int64_t>(bytes)});
+  };
+  first(shape.first_backward, time.first_backward_bytes);
+  first(shape.first_weight, time.first_weight_bytes);
 }
 
 int64_t largest_share(uint32_t mini_batch, size_t devices) {
@@ -160,8 +168,36 @@ int64_t largest_share(uint32_t mini_batch, size_t devices) {
 // count towards the memory of a micro-batch or its passes.
 void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
   shape.fixed_bytes += bytes * largest_share(mini_batch, shape.devices.size());
-  for (int64_t* part : {&shape.saved_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
+  for (int64_t* part : {&shape.saved_bytes, &shape.kept_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
     *part = std::max<int64_t>(0, *part - bytes);
+  }
+}
+
+// Whether the memory of the plan's times is that of its functions.
+bool counts_functions(const Plan& plan) {
+  return plan.functions.size() == plan.stages.size() &&
+         std::any_of(plan.stage_times.begin(), plan.stage_times.end(),
+                     [](const StageTime& time) { return time.begin_bytes > 0; });
+}
+
+// Adds what the functions of the stages hold beside the times of their passes.
+void add_functions(const Plan& plan, PipelineShape& shape) {
+  for (size_t s = 0; s < shape.stages.size(); ++s) {
+    const StageFunctions& stage = *plan.functions[s];
+    const FunctionTable table = function_table(stage);
+    const FunctionFollower follower(stage, table, sample_inputs(plan, stage.joint.graph));
+    const StepMemory step = follower.step({});
+    StageShape& entry = shape.stages[s];
+    entry.fixed_bytes += step.fixed;
+    if (!plan.training) continue;
+    entry.gradient_bytes += step.totals - step.late;
+    entry.step_bytes = std::max(step.end, entry.step_bytes + std::max<int64_t>(0, step.late - step.totals));
+    for (size_t r = 0; r < plan.routes.size(); ++r) {
+      if (plan.routes[r].from.index() != s) continue;
+      const ValueId sent = stage.joint.graph.find(plan.graph.value(plan.routes[r].value).name);
+      shape.routes[r].saved = follower.is_saved(sent);
+      shape.routes[r].kept = follower.is_kept(sent);
+    }
   }
 }
 
@@ -265,17 +301,22 @@ PipelineShape pipeline_shape(const Plan& plan) {
     if (time.stage.index() >= shape.stages.size() || time.samples == 0) continue;
     take_passes(time, shape.stages[time.stage.index()]);
   }
+  const bool cut = counts_functions(plan);
   for (size_t s = 0; s < shape.stages.size(); ++s) {
     StageShape& entry = shape.stages[s];
-    entry.keeps_results = entry.saved_bytes > 0;
-    if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from absolute bytes to the change
+    // From absolute bytes to the change.
+    if (cut || entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;
     hold_samples(weights[s].samples, plan.mini_batch, entry);
   }
   for (const Route& route : plan.routes) {
     const int64_t bytes = bytes_per_sample(plan, route.bytes);
     shape.routes.push_back({route.from, route.to, bytes, route.gradient});
+    if (cut) continue;
+    // A tape keeps all that its stage sends. Recompute keeps all that the stage receives.
+    shape.routes.back().saved = shape.stages[route.from.index()].saved_bytes > 0;
     if (route.to.index() < shape.stages.size()) shape.stages[route.to.index()].kept_bytes += bytes;
   }
+  if (cut) add_functions(plan, shape);
   for (const SharedParameter& shared : plan.shared) {
     SharedShape entry;
     entry.stages.push_back(shared.owner);

@@ -26,17 +26,20 @@ struct StageShape {
   int64_t kept_bytes = 0;         ///< per sample: kept from an F that an R repeats, until B or W
   int64_t pending_bytes = 0;      ///< per sample: change from I to W (needed by W minus freed by I); may be negative
   int64_t temporary_bytes = 0;    ///< per sample: only while an action of the stage runs
-  bool keeps_results = false;     ///< `saved` includes sent values, so pending sends need no further memory
   int64_t gradient_bytes = 0;     ///< gradients of parameters: from the first B or W of the step on
   /// Per sample: peak bytes of an action above the memory in use before it, including all that it produces and keeps.
   /// 0: unknown; the action then needs what it produces and keeps, and `temporary_bytes`.
   int64_t passing_bytes = 0;   ///< an F that an R repeats, or an F of inference
-  int64_t forward_bytes = 0;   ///< any other F, and R
-  int64_t backward_bytes = 0;  ///< B, and I
+  int64_t forward_bytes = 0;   ///< any other F
+  int64_t rebuild_bytes = 0;   ///< R; 0: `forward_bytes`
+  int64_t backward_bytes = 0;  ///< B
+  int64_t input_bytes = 0;     ///< I; 0: `backward_bytes`
+  int64_t weight_bytes = 0;    ///< W
   /// A step's first B, including the gradient sums of parameters, which do not grow with samples. One entry per number
   /// of samples, larger ones first. Empty: like any other B.
   std::vector<PassBytes> first_backward;
-  int64_t step_bytes = 0;  ///< while gradients are summed over replicas and the optimizer steps
+  std::vector<PassBytes> first_weight;  ///< the same for a step's first W
+  int64_t step_bytes = 0;               ///< while gradients are summed over replicas and the optimizer steps
   bool operator==(const StageShape&) const = default;
 };
 
@@ -45,6 +48,9 @@ struct RouteShape {
   StageId producer, consumer;
   int64_t bytes_per_sample = 0;  ///< of the activation; its gradient has the same size
   bool gradient = true;          ///< whether a gradient is sent back; never for integers and booleans
+  /// Whether the value is part of what its producer saves, or of what it keeps for an R. A pending send then needs no
+  /// further memory.
+  bool saved = false, kept = false;
   bool operator==(const RouteShape&) const = default;
 };
 

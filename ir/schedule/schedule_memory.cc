@@ -51,8 +51,9 @@ class Follower {
     const int64_t samples = own_samples(action), before = live_;
     const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    const int64_t needed = needs_first(action, shape, at) ? first_backward(shape, samples)
-                                                          : needed_per_sample(action, shape, at) * samples;
+    const std::vector<PassBytes>* first = first_pass(action, shape, at);
+    const int64_t needed =
+        first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
     if (gives_gradients(action)) summed_[slot(at)] = true;
     return std::max(needed > 0 ? before + needed : made, live_);
   }
@@ -73,9 +74,9 @@ class Follower {
         .size();
   }
 
-  /// Whether the values that an F sends are among those that it keeps.
-  bool results_are_saved(const StageShape& shape, size_t at) const {
-    return shape_.training && shape.keeps_results && !recomputed_[at];
+  /// Whether the value that an F sends is among those that it keeps.
+  bool result_is_kept(const RouteShape& route, size_t at) const {
+    return shape_.training && (recomputed_[at] ? route.kept : route.saved);
   }
 
   int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
@@ -83,10 +84,13 @@ class Follower {
       case ActionKind::kForward:
         return recomputed_[at] || !shape_.training ? shape.passing_bytes : shape.forward_bytes;
       case ActionKind::kRecompute:
-        return shape.forward_bytes;
+        return shape.rebuild_bytes > 0 ? shape.rebuild_bytes : shape.forward_bytes;
       case ActionKind::kBackward:
-      case ActionKind::kInputGradient:
         return shape.backward_bytes;
+      case ActionKind::kInputGradient:
+        return shape.input_bytes > 0 ? shape.input_bytes : shape.backward_bytes;
+      case ActionKind::kWeightGradient:
+        return shape.weight_bytes;
       default:
         return 0;
     }
@@ -98,15 +102,17 @@ class Follower {
     return action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
   }
 
-  /// Whether the action is the first that adds gradients of parameters.
-  bool needs_first(const Action& action, const StageShape& shape, size_t at) const {
-    return action.kind == ActionKind::kBackward && !summed_[slot(at)] && !shape.first_backward.empty();
+  /// Memory of the action if it is the first that adds gradients of parameters.
+  const std::vector<PassBytes>* first_pass(const Action& action, const StageShape& shape, size_t at) const {
+    if (!gives_gradients(action) || summed_[slot(at)]) return nullptr;
+    const auto& known = action.kind == ActionKind::kBackward ? shape.first_backward : shape.first_weight;
+    return known.empty() ? nullptr : &known;
   }
 
   /// Bytes of the smallest known share of at least `samples`; of the largest known share if `samples` exceeds it.
-  static int64_t first_backward(const StageShape& shape, int64_t samples) {
-    int64_t bytes = shape.first_backward.front().bytes;
-    for (const PassBytes& known : shape.first_backward) {
+  static int64_t at_share(const std::vector<PassBytes>& pass, int64_t samples) {
+    int64_t bytes = pass.front().bytes;
+    for (const PassBytes& known : pass) {
       if (known.samples >= samples) bytes = known.bytes;
     }
     return bytes;
@@ -122,7 +128,7 @@ class Follower {
     switch (action.kind) {
       case ActionKind::kForward:
         if (shape_.training) keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes));
-        if (!results_are_saved(shape, at)) live_ += messages(action, Side::kOutgoing);
+        live_ += messages(action, Side::kOutgoing);
         break;
       case ActionKind::kRecompute:
         keep(at, samples * (shape.saved_bytes - shape.kept_bytes));
@@ -161,6 +167,7 @@ class Follower {
          from_producers ? dependencies_.routes_into(action.stage) : dependencies_.routes_from(action.stage)) {
       const RouteShape& r = shape_.routes[route];
       if (!forward && !r.gradient) continue;
+      if (forward && !from_producers && result_is_kept(r, cell(action))) continue;
       const auto add = [&](const Message& m) {
         if (m.peer != device_) bytes += m.samples.size() * r.bytes_per_sample;
       };
@@ -178,7 +185,7 @@ class Follower {
     if (action.kind == ActionKind::kSendActivation) {
       Action made = action;
       made.stage = route.producer;
-      if (const size_t at = cell(made); at < held_.size() && results_are_saved(stage(route.producer), at)) {
+      if (const size_t at = cell(made); at < held_.size() && result_is_kept(route, at)) {
         return send(action.peer, 0);
       }
     }

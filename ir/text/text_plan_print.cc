@@ -133,6 +133,13 @@ class PlanPrinter {
     more("forward_bytes", time.forward_bytes);
     more("backward_bytes", time.backward_bytes);
     more("first_backward_bytes", time.first_backward_bytes);
+    more("kept_bytes", time.kept_bytes);
+    more("begin_bytes", time.begin_bytes);
+    more("rebuild_bytes", time.rebuild_bytes);
+    more("input_bytes", time.input_bytes);
+    more("weight_bytes", time.weight_bytes);
+    more("first_weight_bytes", time.first_weight_bytes);
+    more("rebuild_ns", static_cast<uint64_t>(time.rebuild_ns));
     to_ += '\n';
   }
 

@@ -256,16 +256,20 @@ class PlanReader {
     time.samples = static_cast<uint32_t>(samples);
     time.forward_ns = static_cast<int64_t>(forward);
     time.backward_ns = static_cast<int64_t>(backward);
-    uint64_t weight = 0;
+    uint64_t weight = 0, rebuild = 0;
     for (const auto& [name, into] :
          {std::pair("weight_ns", &weight), std::pair("pending_bytes", &time.pending_bytes),
           std::pair("passing_bytes", &time.passing_bytes), std::pair("forward_bytes", &time.forward_bytes),
           std::pair("backward_bytes", &time.backward_bytes),
-          std::pair("first_backward_bytes", &time.first_backward_bytes)}) {
+          std::pair("first_backward_bytes", &time.first_backward_bytes), std::pair("kept_bytes", &time.kept_bytes),
+          std::pair("begin_bytes", &time.begin_bytes), std::pair("rebuild_bytes", &time.rebuild_bytes),
+          std::pair("input_bytes", &time.input_bytes), std::pair("weight_bytes", &time.weight_bytes),
+          std::pair("first_weight_bytes", &time.first_weight_bytes), std::pair("rebuild_ns", &rebuild)}) {
       if (!line.accept_word(name)) continue;  // absent: 0
       RANNC_ASSIGN(*into, line.unsigned_integer("a number", INT64_MAX));
     }
     time.weight_ns = static_cast<int64_t>(weight);
+    time.rebuild_ns = static_cast<int64_t>(rebuild);
     plan_.stage_times.push_back(time);
     return {};
   }

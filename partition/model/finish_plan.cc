@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "ir/plan/fixed_samples.h"
+#include "ir/plan/function_memory.h"
 #include "ir/schedule/lower_schedule.h"
 #include "partition/model/stage_memory.h"
 #include "partition/stages/problem/problem.h"
@@ -55,7 +57,40 @@ Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t s
   return time;
 }
 
-// Sets the memory of a stage by following its tasks.
+// The functions of one stage, ready to follow.
+struct FollowedFunctions {
+  FollowedFunctions(const ir::Plan& plan, size_t stage)
+      : functions(*plan.functions[stage]),
+        table(ir::function_table(functions)),
+        follower(functions, table, ir::sample_inputs(plan, functions.joint.graph)) {}
+  const ir::StageFunctions& functions;
+  const ir::FunctionTable table;
+  const ir::FunctionFollower follower;
+};
+
+// Sets the memory of a stage by following its functions.
+void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, const ir::Bindings& assume,
+                             ir::StageTime& time) {
+  ir::Bindings sizes = assume;
+  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = time.samples;
+  const auto whole = [](int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); };
+  const ir::FunctionMemory memory = follower.follow(sizes);
+  time.passing_bytes = whole(memory.evaluate);
+  if (!plan.training) return;
+  time.stashed_bytes = whole(memory.saved);
+  time.kept_bytes = whole(memory.kept);
+  time.pending_bytes = whole(memory.pending);
+  time.forward_bytes = whole(memory.forward);
+  time.begin_bytes = whole(memory.begin);
+  time.rebuild_bytes = whole(memory.rebuild);
+  time.input_bytes = whole(memory.input);
+  time.weight_bytes = whole(memory.weight);
+  time.first_weight_bytes = whole(memory.first_weight);
+  time.backward_bytes = whole(memory.backward);
+  time.first_backward_bytes = whole(memory.first_backward);
+}
+
+// Sets the memory of a stage by following its tasks under LibTorch's tape.
 void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
   std::vector<ValueId> sent;
   for (const ir::Route& route : plan.routes) {
@@ -168,6 +203,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   choose_devices(plan, stages, options.cluster, chosen);
   ir::derive_routes(plan);
 
+  if (options.cut_functions) options.cut_functions(plan);
   StageFollower follower(plan.graph, model.tape);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
@@ -175,10 +211,16 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
     for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
     std::set<uint32_t> kinds;
     for (const DeviceId device : stages.stages[s].devices) kinds.insert(options.cluster.devices[device.index()].kind);
+    std::optional<FollowedFunctions> functions;
+    if (!plan.functions.empty()) functions.emplace(plan, s);
     for (const uint32_t samples : sizes) {
       RANNC_ASSIGN(ir::StageTime time, stage_time(plan, StageId::from(s), samples, model, kinds));
       plan.stage_times.push_back(time);
-      add_memory(plan, follower, plan.stage_times.back());
+      if (functions) {
+        add_memory_of_functions(plan, functions->follower, options.assume, plan.stage_times.back());
+      } else {
+        add_memory(plan, follower, plan.stage_times.back());
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 /// Options of planning a model.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -28,7 +29,10 @@ struct PlanOptions : PlanDemands {
   std::string schedule_table;    ///< text of the schedule `table`
   std::string schedule_file;     ///< its name in messages
   AtomDemands demands;           ///< converted to constraints once blocks are known
-  std::stop_token stop;          ///< ends the search of stages early, with the best plan so far
+  /// Sets `Plan::functions` of a plan whose stages are chosen. Memory is then that of the functions. If it is absent or
+  /// sets none, memory is that of LibTorch's tape.
+  std::function<void(ir::Plan&)> cut_functions;
+  std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   uint32_t optimizer_states = 0;
   ir::PlanOptimizer optimizer;  ///< unnamed: the plan names no optimizer and keeps `optimizer_states`
   bool training = true;

@@ -7,6 +7,7 @@
 
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
+#include "ir/op/matrix_product.h"
 #include "ir/op/op.h"
 #include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/internal/flat_merge.h"
@@ -37,7 +38,14 @@ class FlatBuilder {
     for (const auto& [value, sum] : spec_.adds) {
       if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, TaskId());
     }
-    for (const TaskId task : tasks_) RANNC_TRY(lower(task));
+    for (const TaskId task : tasks_) {
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (ir::reads_operand(graph_, task, i)) draw(inputs[i], task);
+      }
+      RANNC_TRY(lower(task));
+    }
+    for (const ValueId value : spec_.results) draw(value, TaskId());
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
     if (spec_.merges) merge_gradient_kernels(*code_);
     find_last_readers();
@@ -97,6 +105,15 @@ class FlatBuilder {
     return found;
   }
 
+  /// Draws a random input if it is read for the first time.
+  void draw(ValueId value, TaskId task) {
+    if (places_.contains(value) || std::find(spec_.draws.begin(), spec_.draws.end(), value) == spec_.draws.end())
+      return;
+    const uint32_t slot = new_slots(1);
+    places_[value] = {Kind::kSlot, false, slot};
+    add({.kind = FlatInstruction::Kind::kDraw, .task = task, .slot = slot, .results = 1, .index = value.index()}, {});
+  }
+
   void add_to_sum(ValueId value, uint32_t sum, TaskId task) {
     add({.kind = FlatInstruction::Kind::kAdd, .task = task, .index = sum}, {place(value)});
   }
@@ -122,7 +139,7 @@ class FlatBuilder {
                                       [](const aten::Call& call) { return !call.blocks.empty(); });
       if (blocks) {
         whole(FlatInstruction::Kind::kTask, task, operands);
-      } else if (!add_product(task, *lowering, operands)) {
+      } else if (!add_product(task, operands)) {
         RANNC_TRY(calls(task, *lowering, operands));
       } else {
         return {};
@@ -148,18 +165,13 @@ class FlatBuilder {
   }
 
   /// Adds a product of matrices to its sum without a value of its own, if nothing else reads it.
-  bool add_product(TaskId task, const aten::Lowering& lowering, const std::vector<FlatArgument>& operands) {
+  bool add_product(TaskId task, const std::vector<FlatArgument>& operands) {
     const auto outputs = graph_.outputs(task);
-    if (outputs.size() != 1 || lowering.calls.size() != 1 || lowering.calls[0].schema != "aten::matmul") return false;
+    if (outputs.size() != 1) return false;
     const ValueId product = outputs[0];
     const std::vector<uint32_t> sums = sums_of(product);
     if (sums.size() != 1 || readers_.at(product) != 1) return false;
-    const ir::ValueType& type = graph_.type(product);
-    if (ir::sum_dtype(type.dtype) != type.dtype || !ir::is_float(type.dtype)) return false;
-    for (const ValueId input : graph_.inputs(task)) {
-      const auto& shape = graph_.type(input).shape;
-      if (!shape || shape->size() != 2) return false;
-    }
+    if (!ir::is_matrix_product(graph_, task)) return false;
     add({.kind = FlatInstruction::Kind::kAddProduct, .task = task, .index = sums[0]}, operands);
     return true;
   }

@@ -194,6 +194,10 @@ class Interpreter {
       case FlatInstruction::Kind::kKernel:
         kernel(instruction);
         return {};
+      case FlatInstruction::Kind::kDraw: {
+        RANNC_ASSIGN(slots_[instruction.slot], run_.draw(ValueId(instruction.index)));
+        return {};
+      }
       case FlatInstruction::Kind::kAdd:
         add_term(*run_.sums[instruction.index], tensor(argument(instruction, 0)));
         return {};

@@ -43,6 +43,7 @@ struct FlatSpec {
   const ir::Graph& graph;
   std::span<const TaskId> tasks;                   ///< ascending; those that no result needs are left out
   std::vector<ValueId> arguments;                  ///< distinct
+  std::vector<ValueId> draws;                      ///< distinct; requested from `FlatRun::draw` by the first reader
   std::vector<ValueId> results;                    ///< may repeat, and may be arguments or fixed
   std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
   std::map<TaskId, TaskKernel> kernels = {};
@@ -52,6 +53,7 @@ struct FlatSpec {
 struct FlatRun {
   std::span<const at::Tensor> fixed;  ///< by value of the graph
   std::span<at::Tensor* const> sums = {};
+  std::function<Result<at::Tensor>(ValueId)> draw = {};  ///< random numbers
   bool training = true;
 };
 

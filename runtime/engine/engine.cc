@@ -11,8 +11,8 @@ namespace rannc::runtime {
 namespace {
 
 const Engine kEngines[] = {
-    {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
     {"explicit", "forward and backward functions without a tape", load_explicit_program},
+    {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
 };
 
 }  // namespace

@@ -83,10 +83,10 @@ class ExplicitProgram final : public Program {
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
     RANNC_TRY(begin_pass(at));
-    RANNC_ASSIGN(Tensors arguments, forward_arguments(at, std::move(inputs)));
+    Tensors arguments = forward_arguments(std::move(inputs));
     const bool keeps_all = !at.recomputed || !functions_->kept;
     FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
-    RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at.training));
+    RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
       outputs.push_back(to_value(without_buffer(std::move(results[i]))));
@@ -106,11 +106,10 @@ class ExplicitProgram final : public Program {
     Kept& kept = kept_of(saved);
     if (kept.complete) return {};
     Tensors arguments;
-    for (const ValueId value : table_[ir::FunctionKind::kRebuild].arguments) {
-      RANNC_ASSIGN(at::Tensor argument, rebuilt_from(at, kept, value));
-      arguments.push_back(std::move(argument));
+    for (const ValueId value : programs_.rebuild_from) {
+      arguments.push_back(kept.tensors[static_cast<size_t>(place_in(table_.recompute, value))]);
     }
-    RANNC_ASSIGN(Tensors rebuilt, run(programs_.rebuild, std::move(arguments), at.training));
+    RANNC_ASSIGN(Tensors rebuilt, run(programs_.rebuild, std::move(arguments), at));
     Tensors all;
     for (const ValueId value : table_.saved) {
       const int place = place_in(table_.rebuilt, value);
@@ -123,7 +122,7 @@ class ExplicitProgram final : public Program {
   }
 
   Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) override {
-    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.input, saved, output_gradients));
+    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.input, saved, std::move(output_gradients)));
     auto held = std::make_unique<Kept>();
     const auto first = results.begin() + static_cast<ptrdiff_t>(joint_.inputs.size());
     held->tensors.assign(std::make_move_iterator(first), std::make_move_iterator(results.end()));
@@ -135,13 +134,13 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = std::move(kept_of(pending).tensors);
     pending.reset();
-    RANNC_TRY(run(programs_.weight, std::move(arguments), at.training));
+    RANNC_TRY(run(programs_.weight, std::move(arguments), at));
     if (widens_) end_backward();
     return {};
   }
 
   Result<Values> backward(const At& at, Held& saved, Values output_gradients) override {
-    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.backward, saved, output_gradients));
+    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.backward, saved, std::move(output_gradients)));
     return input_gradients(std::move(results));
   }
 
@@ -212,8 +211,14 @@ class ExplicitProgram final : public Program {
     return {};
   }
 
-  Result<Tensors> run(FlatProgram& program, Tensors arguments, bool training) {
-    auto results = program.run(std::move(arguments), {.fixed = fixed_, .sums = sum_places_, .training = training});
+  Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at) {
+    FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
+    with.draw = [&](ValueId value) { return draw(at, value); };
+    return run(program, std::move(arguments), with);
+  }
+
+  Result<Tensors> run(FlatProgram& program, Tensors arguments, const FlatRun& with) {
+    auto results = program.run(std::move(arguments), with);
     if (results.ok()) return results;
     if (const auto& failure = norms_.failure()) return *failure;
     return error(at_task(program.failed_task(), results.diagnostic().message));
@@ -227,7 +232,7 @@ class ExplicitProgram final : public Program {
   }
 
   Result<void> run_fixed(FlatProgram& program, const std::vector<ValueId>& values) {
-    RANNC_ASSIGN(Tensors results, run(program, {}, true));
+    RANNC_ASSIGN(Tensors results, run(program, {}, FlatRun{.fixed = fixed_, .sums = sum_places_}));
     for (size_t i = 0; i < values.size(); ++i) fixed_[values[i].index()] = std::move(results[i]);
     return {};
   }
@@ -244,29 +249,17 @@ class ExplicitProgram final : public Program {
 
   Result<at::Tensor> draw(const At& at, ValueId value) const {
     const int draw = index_in(places_.draws, value);
-    RANNC_CHECK(draw >= 0) << "an argument is an input or a random input";
+    RANNC_CHECK(draw >= 0) << "the signature lists all random inputs";
     return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings());
   }
 
-  Result<Tensors> forward_arguments(const At& at, Values inputs) const {
+  Tensors forward_arguments(Values inputs) const {
     Tensors arguments;
-    for (const ValueId value : table_[ir::FunctionKind::kForward].arguments) {
-      const int input = index_in(places_.inputs, value);
-      if (input < 0) {
-        RANNC_ASSIGN(at::Tensor numbers, draw(at, value));
-        arguments.push_back(std::move(numbers));
-      } else {
-        const auto port = static_cast<size_t>(input);
-        arguments.push_back(in_format(to_tensor(inputs[port]), signature_.inputs[port]));
-      }
+    for (const ValueId value : programs_.inputs) {
+      const auto port = static_cast<size_t>(index_in(places_.inputs, value));
+      arguments.push_back(in_format(to_tensor(inputs[port]), signature_.inputs[port]));
     }
     return arguments;
-  }
-
-  Result<at::Tensor> rebuilt_from(const At& at, const Kept& kept, ValueId value) const {
-    const int place = place_in(table_.recompute, value);
-    if (place >= 0) return kept.tensors[static_cast<size_t>(place)];
-    return draw(at, value);
   }
 
   static Kept& kept_of(const Held& held) {
@@ -274,7 +267,7 @@ class ExplicitProgram final : public Program {
     return static_cast<Kept&>(*held);
   }
 
-  Result<Tensors> run_backward(const At& at, FlatProgram& program, Held& saved, const Values& output_gradients) {
+  Result<Tensors> run_backward(const At& at, FlatProgram& program, Held& saved, Values output_gradients) {
     RANNC_TRY(begin_pass(at));
     Kept& kept = kept_of(saved);
     RANNC_CHECK(kept.complete) << "a recompute stands between a forward pass that keeps less and a backward pass";
@@ -290,7 +283,8 @@ class ExplicitProgram final : public Program {
       }
     }
     backward_ran_ = true;
-    auto results = run(program, std::move(arguments), at.training);
+    output_gradients.clear();
+    auto results = run(program, std::move(arguments), at);
     if (widens_ && results.ok() && &program == &programs_.backward) end_backward();
     return results;
   }
@@ -334,7 +328,7 @@ class ExplicitProgram final : public Program {
       arguments.push_back(totals_[i].defined() ? totals_[i].to(type) : zeros(programs_.totals[i]).value());
       totals_[i].reset();
     }
-    run(programs_.end, std::move(arguments), true).value();
+    run(programs_.end, std::move(arguments), FlatRun{.fixed = fixed_, .sums = sum_places_}).value();
   }
 
   Signature signature_;

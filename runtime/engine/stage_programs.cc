@@ -45,16 +45,19 @@ class ProgramBuilder {
     made.stepped = read_elsewhere(FunctionKind::kStep);
     RANNC_ASSIGN(made.load, program(FunctionKind::kLoad, {}, made.loaded, load_sizes));
     RANNC_ASSIGN(made.step, program(FunctionKind::kStep, {}, made.stepped, sizes_));
-    const ir::StageFunction& forward = table_[FunctionKind::kForward];
+    for (const ValueId value : table_[FunctionKind::kForward].arguments) {
+      (is_random(value) ? draws_ : made.inputs).push_back(value);
+    }
     const Ids outputs = joined(places_.outputs, places_.moments);
-    RANNC_ASSIGN(made.evaluate, program(FunctionKind::kForward, forward.arguments, places_.outputs, sizes_));
-    RANNC_ASSIGN(made.forward,
-                 program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.saved), sizes_));
+    RANNC_ASSIGN(made.evaluate, program(FunctionKind::kForward, made.inputs, places_.outputs, sizes_));
+    RANNC_ASSIGN(made.forward, program(FunctionKind::kForward, made.inputs, joined(outputs, table_.saved), sizes_));
     if (recomputes_) {
-      RANNC_ASSIGN(made.begin,
-                   program(FunctionKind::kForward, forward.arguments, joined(outputs, table_.recompute), sizes_));
-      RANNC_ASSIGN(made.rebuild,
-                   program(FunctionKind::kRebuild, table_[FunctionKind::kRebuild].arguments, table_.rebuilt, sizes_));
+      RANNC_ASSIGN(made.begin, program(FunctionKind::kForward, made.inputs, joined(outputs, table_.recompute), sizes_));
+      for (const ValueId value : table_[FunctionKind::kRebuild].arguments) {
+        const bool kept = std::binary_search(table_.recompute.begin(), table_.recompute.end(), value);
+        if (kept || !is_random(value)) made.rebuild_from.push_back(value);
+      }
+      RANNC_ASSIGN(made.rebuild, program(FunctionKind::kRebuild, made.rebuild_from, table_.rebuilt, sizes_));
     }
     RANNC_TRY(backward(made));
     made.has_end = !table_[FunctionKind::kStepEnd].tasks.empty() || !table_[FunctionKind::kStepEnd].results.empty();
@@ -63,6 +66,8 @@ class ProgramBuilder {
   }
 
  private:
+  bool is_random(ValueId value) const { return joint_.graph.kind(value) == ir::ValueKind::kRandomInput; }
+
   /// Backward programs take all saved values, then seeds. I also returns what W takes.
   Result<void> backward(StagePrograms& made) {
     Ids seeds, gradients;
@@ -115,6 +120,7 @@ class ProgramBuilder {
     return FlatProgram::build({.graph = joint_.graph,
                                .tasks = function.tasks,
                                .arguments = std::move(arguments),
+                               .draws = draws_,
                                .results = std::move(results),
                                .adds = std::move(adds),
                                .kernels = kernels_,
@@ -128,6 +134,7 @@ class ProgramBuilder {
   const StagePlaces& places_;
   const std::map<TaskId, TaskKernel> kernels_;
   SizeTable& sizes_;
+  Ids draws_;                                       // random inputs
   std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to
 };
 

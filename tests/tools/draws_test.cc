@@ -10,7 +10,6 @@
 #include <numeric>
 
 #include "codegen/bundle_writer.h"
-#include "passes/training/cut_functions.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/numbers.h"
 #include "runtime/train/process.h"
@@ -149,7 +148,6 @@ class Draws : public testing::TestWithParam<Drawing> {
     const auto plan = tools::plan_options(options, model).value();
     const std::string path = scratch_.path() + "/model.rannc";
     ir::Plan planned = std::move(tools::plan_prepared(model, plan).value().plan);
-    passes::cut_functions(planned).value();
     codegen::write_bundle(planned, {.replace = true}, path).value();
     return path;
   }

@@ -5,11 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <mutex>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "codegen/bundle_writer.h"
-#include "passes/training/cut_functions.h"
+#include "ir/plan/held_samples.h"
+#include "runtime/engine/allocation_meter.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
@@ -73,11 +77,12 @@ std::string ModelRuns::compile(const RunCut& cut) const {
   options.micro_batches = {cut.micro_batches};
   // Even stages, so that every one has something to get wrong; GPipe has no replicas.
   options.planner = devices == options.stages ? "gpipe" : "auto";
+  if (!cut.schedule.empty()) options.schedules = {cut.schedule};
+  options.recompute = cut.recompute;
   const auto plan = tools::plan_options(options, prepared_).value();
   const std::string path =
       fmt::format("{}/{}-{}.rannc", scratch_.path(), fmt::join(cut.replicas, "-"), cut.micro_batches);
   ir::Plan planned = std::move(tools::plan_prepared(prepared_, plan).value().plan);
-  passes::cut_functions(planned).value();
   codegen::write_bundle(planned, {.replace = true}, path).value();
   return path;
 }
@@ -115,6 +120,89 @@ RunNumbers ModelRuns::work(const std::string& bundle, std::shared_ptr<runtime::T
   }
   for (uint32_t step = 0; step < steps; ++step) numbers.losses.push_back(trainer->step(batch).value().loss);
   return numbers;
+}
+
+namespace {
+
+/// Measures what each pass of a device's thread allocates.
+class PassMeter final : public runtime::Observer {
+ public:
+  explicit PassMeter(const std::string& bundle) : plan_(runtime::open_bundle(bundle).value().plan) {
+    for (const auto& row : plan_.schedule.rows) {
+      for (const ir::Action& action : row) {
+        if (action.kind == ir::ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
+      }
+    }
+  }
+  void started(DeviceId) override {
+    if (!meter_) meter_.emplace();
+    meter_->restart();
+    before_ = meter_->live_bytes();
+  }
+  void finished(const runtime::ActionRecord& record) override {
+    if (!ir::is_compute(record.action.kind)) return;
+    const std::lock_guard lock(mutex_);
+    const auto predicted = prediction(record.action);
+    if (record.step > 0) {
+      passes_.push_back({ir::to_string(record.action), meter_->peak_bytes() - before_, predicted});
+    }
+  }
+  std::vector<PassMemory> passes() const { return passes_; }
+
+ private:
+  int64_t prediction(const ir::Action& action) {
+    const ir::Stage& stage = plan_.stages[action.stage.index()];
+    const auto replicas = static_cast<uint32_t>(stage.devices.size());
+    const uint32_t share = (plan_.micro_batches[action.micro_batch] + replicas - 1) / replicas;
+    for (const ir::StageTime& time : plan_.stage_times) {
+      if (time.stage == action.stage && time.samples == share) return peak(action, time);
+    }
+    return 0;
+  }
+
+  int64_t peak(const ir::Action& action, const ir::StageTime& time) {
+    const int64_t samples = ir::held_sample_bytes(plan_, action.stage) * time.samples / plan_.mini_batch;
+    const auto signed_of = [](uint64_t bytes) { return static_cast<int64_t>(bytes); };
+    switch (action.kind) {
+      case ir::ActionKind::kForward:
+        if (action.micro_batch == 0) added_.erase(action.stage.index());
+        return signed_of(recomputed_.contains({action.stage, action.micro_batch}) ? time.begin_bytes
+                                                                                  : time.forward_bytes) -
+               samples;
+      case ir::ActionKind::kRecompute:
+        return signed_of(time.rebuild_bytes);
+      case ir::ActionKind::kInputGradient:
+        return signed_of(time.input_bytes);
+      case ir::ActionKind::kWeightGradient:
+        return signed_of(added_.insert(action.stage.index()).second ? time.first_weight_bytes : time.weight_bytes);
+      default:
+        return signed_of(added_.insert(action.stage.index()).second ? time.first_backward_bytes : time.backward_bytes);
+    }
+  }
+
+  const ir::Plan plan_;
+  std::set<std::pair<StageId, uint32_t>> recomputed_;
+  std::set<size_t> added_;  ///< stages whose gradients were added in this step
+  std::mutex mutex_;
+  std::vector<PassMemory> passes_;
+  static thread_local std::optional<runtime::AllocationMeter> meter_;
+  static thread_local int64_t before_;
+};
+thread_local std::optional<runtime::AllocationMeter> PassMeter::meter_;
+thread_local int64_t PassMeter::before_ = 0;
+
+}  // namespace
+
+std::vector<PassMemory> ModelRuns::memory(const RunCut& cut) const {
+  const std::string bundle = compile(cut);
+  PassMeter meter(bundle);
+  runtime::TrainerOptions options;
+  options.optimizer.learning_rate = model_.learning_rate;
+  options.observer = &meter;
+  const auto trainer = runtime::Trainer::open(bundle, options).value();
+  const runtime::Batch batch = batch_of(trainer->plan());
+  for (int step = 0; step < 2; ++step) trainer->step(batch).value();
+  return meter.passes();
 }
 
 RunNumbers ModelRuns::run(const RunCut& cut, uint32_t steps) const {

@@ -27,6 +27,7 @@ struct RunCut {
   std::vector<uint32_t> replicas{1};  ///< per stage
   uint32_t micro_batches = 1;
   bool gloo = false;  ///< every device joins over Gloo; else tensors are handed over
+  std::string schedule = {}, recompute = "never";
   std::string str() const;
 };
 
@@ -34,6 +35,12 @@ struct RunCut {
 struct RunNumbers {
   std::vector<double> losses;                          ///< before each step
   std::map<std::string, std::vector<double>> outputs;  ///< of a model without a loss: one evaluation
+};
+
+/// Peak bytes of one pass above the memory in use before it.
+struct PassMemory {
+  std::string pass;  ///< `F1.0`, with the stage and the micro-batch
+  int64_t measured = 0, predicted = 0;
 };
 
 /// A model after its passes, in float32, to be run under several cuts.
@@ -46,6 +53,8 @@ class ModelRuns {
   bool has_batch_symbol() const { return !prepared_.graph.batch_symbol().empty(); }
   /// Compiles under the cut and runs `steps` steps of SGD, or one evaluation.
   RunNumbers run(const RunCut& cut, uint32_t steps) const;
+  /// Compiles under the cut and measures the passes of a step.
+  std::vector<PassMemory> memory(const RunCut& cut) const;
 
  private:
   std::string compile(const RunCut& cut) const;

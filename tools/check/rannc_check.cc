@@ -220,7 +220,7 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
                           fmt::format("with {} stages, one has only {:.1f} % of the work, below --least-share",
                                       cut.size(), share * 100));
     }
-    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
+    if (planned.plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(planned.plan));
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
   }
   return {};

@@ -143,8 +143,10 @@ std::string prices(const Flags& flags) {
   return "prices of " + flags.compile.costs;
 }
 
-// A model whose stages cannot be differentiated as tasks still trains under the tape.
-void cut_functions(rannc::ir::Plan& plan) {
+// A model whose stages cannot be differentiated as tasks still trains under the tape. Planning has left them without
+// functions; cutting them again gives the reason.
+void warn_without_functions(rannc::ir::Plan& plan) {
+  if (!plan.functions.empty()) return;
   const Result<void> cut = rannc::passes::cut_functions(plan);
   if (cut.ok()) return;
   plan.functions.clear();
@@ -227,7 +229,7 @@ Result<void> compile(const Flags& flags) {
       RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
     }
     status.show("writing " + output);
-    cut_functions(planned.plan);
+    warn_without_functions(planned.plan);
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
                                            output));
     status.clear();
@@ -240,7 +242,10 @@ Result<void> compile(const Flags& flags) {
     }
     RANNC_TRY(emit(flags, text));
   }
-  if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
+  if (flags.emit == "plan") {
+    planned.plan.functions.clear();  // `--emit functions` prints them
+    RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
+  }
   if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
   if (flags.summary == "json") {
     fmt::print("{}\n", tools::summary_json(planned, report).dump());

@@ -17,6 +17,7 @@
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
 #include "passes/planning/choose_kernels.h"
+#include "passes/training/cut_functions.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
@@ -366,6 +367,9 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
   plan.training = !model.graph.losses().empty();
   plan.model_digest = model.digest;
+  plan.cut_functions = [](ir::Plan& chosen) {
+    if (!passes::cut_functions(chosen).ok()) chosen.functions.clear();
+  };
   RANNC_TRY(check_undivided(model, plan));
   return plan;
 }

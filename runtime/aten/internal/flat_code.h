@@ -34,6 +34,7 @@ struct FlatInstruction {
     kCall,        ///< a boxed call
     kTask,        ///< a whole task above autograd
     kKernel,      ///< a task of the caller
+    kDraw,        ///< random numbers of the caller
     kAdd,         ///< adds an argument to a sum
     kAddProduct,  ///< adds the product of two matrices to a sum
     kNothing,     ///< removed
@@ -44,7 +45,7 @@ struct FlatInstruction {
   std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
   uint32_t first = 0, count = 0;              ///< arguments
   uint32_t slot = 0, results = 0;             ///< slots of the results
-  uint32_t index = 0;                         ///< `kAdd`: the sum; `kKernel`: the kernel
+  uint32_t index = 0;                         ///< `kAdd`: the sum; `kKernel`: the kernel; `kDraw`: the value
 };
 
 struct FlatCode {

@@ -36,6 +36,8 @@ struct StagePrograms {
   FlatProgram input, weight;             ///< I, W
   FlatProgram backward;                  ///< B
   FlatProgram end;                       ///< E
+  std::vector<ValueId> inputs;           ///< arguments of F
+  std::vector<ValueId> rebuild_from;     ///< arguments of R
   std::vector<ValueId> loaded, stepped;  ///< results of P
   std::vector<ValueId> totals;           ///< operands of totals, arguments of E
   bool has_end = false;                  ///< E does something

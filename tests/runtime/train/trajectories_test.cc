@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
-#include "passes/training/cut_functions.h"
 #include "runtime/bundle/safetensors.h"
 #include "runtime/engine/internal/torch_weights.h"
 #include "runtime/internal/torch_value.h"
@@ -92,7 +91,6 @@ class Trajectories : public testing::TestWithParam<uint32_t> {
     const tools::PreparedModel model = tools::prepare_model(options).value();
     auto planned = tools::plan_prepared(model, tools::plan_options(options, model).value()).value();
     const std::string path = (fs::path(scratch_.path()) / (dtype + ".rannc")).string();
-    passes::cut_functions(planned.plan).value();
     codegen::write_bundle(planned.plan, {}, path).value();
     return path;
   }

@@ -1,0 +1,373 @@
+// Follows the tasks of a function and the memory of their values.
+#include "ir/plan/function_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ir/gradient/vjp.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/op/kernel_scratch.h"
+#include "ir/op/matrix_product.h"
+#include "ir/op/op.h"
+
+namespace rannc::ir {
+
+namespace {
+
+using Ids = std::vector<ValueId>;
+using Kind = FunctionKind;
+
+bool contains(const Ids& sorted, ValueId value) { return std::binary_search(sorted.begin(), sorted.end(), value); }
+
+Ids sorted(Ids values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+constexpr size_t kNearby = 12;  // tasks from a gradient to the other one that its call computes
+
+Ids joined(Ids a, const Ids& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+Ids sample_inputs(const Plan& plan, const Graph& joint) {
+  Ids found;
+  for (const ValueId value : joint.values()) {
+    if (joint.kind(value) != ValueKind::kInput) continue;
+    const ValueId given = plan.graph.find(joint.value(value).name);
+    if (given.valid() && plan.graph.kind(given) == ValueKind::kInput) found.push_back(value);
+  }
+  return found;
+}
+
+FunctionFollower::FunctionFollower(const StageFunctions& stage, const FunctionTable& table, const Ids& samples)
+    : stage_(stage), table_(table), views_(stage.joint.graph) {
+  const Graph& graph = stage.joint.graph;
+  const size_t count = graph.value_count();
+  sample_.assign(count, false);
+  for (const ValueId value : samples) sample_[value.index()] = true;
+  fixed_.assign(count, false);
+  for (const ValueId value : graph.values()) {
+    const TaskId task = graph.producer(value);
+    const ValueKind kind = graph.kind(value);
+    const bool leaf = !task.valid() && kind != ValueKind::kInput && kind != ValueKind::kRandomInput;
+    const bool early = task.valid() && (table.place[task.index()] == Kind::kLoad || table.place[task.index()] == Kind::kStep);
+    fixed_[value.index()] = leaf || early || sample_[value.index()];
+  }
+  saved_.assign(count, false);
+  kept_.assign(count, false);
+  for (const ValueId value : table.saved) saved_[views_.base(value).index()] = true;
+  for (const ValueId value : table.recompute) kept_[views_.base(value).index()] = true;
+}
+
+/// One run of one function.
+class FunctionWalk {
+ public:
+  struct Function {
+    std::vector<TaskId> tasks;
+    Ids arguments;             ///< held before; freed by their last reader
+    Ids results;               ///< held to the end
+    Ids added = {};            ///< sorted: terms of sums
+    bool creates_sums = false;
+    bool merges = false;       ///< gradients of one convolution are computed by one call
+  };
+
+  FunctionWalk(const FunctionFollower& follower, const Bindings& sizes)
+      : f_(follower), graph_(follower.stage_.joint.graph), sizes_(sizes), bytes_of_(graph_.value_count()) {}
+
+  int64_t peak(const Function& function) {
+    function_ = &function;
+    held_.clear();
+    made_.clear();
+    computed_.clear();
+    last_reader_.clear();
+    readers_.clear();
+    live_ = peak_ = 0;
+    select();
+    for (const ValueId value : sorted(function.arguments)) hold(value);
+    live_ = peak_ = 0;
+    for (const ValueId value : function.added) {
+      if (contains(arguments_, value)) add(value);
+    }
+    for (size_t at = 0; at < tasks_.size(); ++at) step(at);
+    return peak_;
+  }
+
+  int64_t live() const { return live_; }
+
+  /// Bytes of the memory of values, each once.
+  int64_t held(const Ids& values) {
+    std::set<ValueId> bases;
+    int64_t total = 0;
+    for (const ValueId value : values) {
+      const ValueId base = f_.views_.base(value);
+      if (!f_.fixed_[base.index()] && bases.insert(base).second) total += bytes(base);
+    }
+    return total;
+  }
+
+  int64_t bytes(ValueId value) {
+    std::optional<int64_t>& known = bytes_of_[value.index()];
+    if (!known) known = measured(value);
+    return *known;
+  }
+
+  int64_t sum_bytes(ValueId value) {
+    const ValueType& type = graph_.type(value);
+    if (!type.shape) return 0;
+    return element_count(*type.shape).evaluate(sizes_).value_or(0) *
+           static_cast<int64_t>(byte_size(sum_dtype(type.dtype)));
+  }
+
+ private:
+  /// A gradient of rows has the rows that were looked up and their numbers.
+  int64_t measured(ValueId value) {
+    const ValueType& type = graph_.type(value);
+    const TaskId task = graph_.producer(value);
+    if (type.rows && task.valid()) {
+      int64_t total = 0;
+      for (const ValueId operand : graph_.inputs(task)) total += operand.valid() ? bytes(operand) : 0;
+      return total;
+    }
+    if (!type.shape) return 0;
+    return element_count(*type.shape).evaluate(sizes_).value_or(0) * static_cast<int64_t>(byte_size(type.dtype));
+  }
+
+  /// Leaves out tasks that no result and no sum needs, and finds the last reader of each value.
+  void select() {
+    const Function& f = *function_;
+    arguments_ = sorted(f.arguments);
+    results_ = sorted(f.results);
+    tasks_.clear();
+    std::set<ValueId> needed(f.results.begin(), f.results.end());
+    needed.insert(f.added.begin(), f.added.end());
+    for (size_t i = f.tasks.size(); i-- > 0;) {
+      const TaskId task = f.tasks[i];
+      const auto outputs = graph_.outputs(task);
+      if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return needed.contains(v); })) continue;
+      tasks_.push_back(task);
+      const auto inputs = graph_.inputs(task);
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        if (!reads_operand(graph_, task, k)) continue;
+        needed.insert(inputs[k]);
+        last_reader_.try_emplace(inputs[k], task);
+        ++readers_[inputs[k]];
+      }
+    }
+    std::reverse(tasks_.begin(), tasks_.end());
+  }
+
+  // --- memory
+
+  void grow(int64_t bytes) {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+  }
+  void hold(ValueId value) {
+    const ValueId base = f_.views_.base(value);
+    if (f_.fixed_[base.index()] || ++held_[base] > 1) return;
+    grow(bytes(base));
+  }
+  void drop(ValueId value) {
+    const ValueId base = f_.views_.base(value);
+    if (f_.fixed_[base.index()] || --held_[base] > 0) return;
+    live_ -= bytes(base);
+  }
+
+  /// Frees a value after `task` unless it leaves the function or is read later.
+  void drop_after(TaskId task, ValueId value) {
+    if (contains(results_, value)) return;
+    const auto last = last_reader_.find(value);
+    if (last != last_reader_.end() && last->second != task) return;
+    if (graph_.producer(value) != task && !exists(value)) return;
+    drop(value);
+  }
+  /// Whether an operand is held by this run: an argument, or made by one of its tasks.
+  bool exists(ValueId value) const { return contains(arguments_, value) || made_.contains(value); }
+
+  void step(size_t at) {
+    const TaskId task = tasks_[at];
+    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (!reads_operand(graph_, task, k) || exists(inputs[k])) continue;
+      if (graph_.kind(inputs[k]) != ValueKind::kRandomInput) continue;
+      made_.insert(inputs[k]);
+      hold(inputs[k]);
+    }
+    const bool in_sum = is_product_into_sum(task);
+    const TaskId partner = merged_with(at);
+    make(task, in_sum);
+    if (partner.valid()) make(partner, false);
+    const int64_t transient = scratch(task, partner);
+    grow(transient);
+    live_ -= transient;
+    std::set<ValueId> operands;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (reads_operand(graph_, task, k)) operands.insert(inputs[k]);
+    }
+    for (const ValueId operand : operands) drop_after(task, operand);
+    for (const ValueId output : outputs) {
+      const bool added = contains(function_->added, output);
+      if (added) add(output);
+      if (in_sum) continue;
+      if (!last_reader_.contains(output)) drop_after(task, output);
+    }
+  }
+
+  void make(TaskId task, bool in_sum) {
+    for (const ValueId output : graph_.outputs(task)) {
+      if (made_.insert(output).second && !in_sum) hold(output);
+    }
+  }
+
+  /// The other gradient of the same convolution, if one call computes both and it comes later.
+  TaskId merged_with(size_t at) const {
+    if (!function_->merges || convolution_gradient(graph_.op(tasks_[at])) == 0) return {};
+    for (size_t next = at + 1; next < std::min(tasks_.size(), at + 1 + kNearby); ++next) {
+      const bool other = convolution_gradient(graph_.op(tasks_[next])) == (3 ^ convolution_gradient(graph_.op(tasks_[at])));
+      if (other && origin(tasks_[next]) == origin(tasks_[at])) return tasks_[next];
+    }
+    return {};
+  }
+  TaskId origin(TaskId task) const { return f_.stage_.joint.origins[task.index()].task; }
+
+  /// A product of matrices is added to its sum without memory of its own, if nothing else reads it.
+  bool is_product_into_sum(TaskId task) const {
+    const auto outputs = graph_.outputs(task);
+    if (outputs.size() != 1 || !contains(function_->added, outputs[0])) return false;
+    if (readers_.contains(outputs[0]) || contains(results_, outputs[0])) return false;
+    return is_matrix_product(graph_, task);
+  }
+
+  /// The first term becomes the sum if nothing else holds its memory; else it is copied.
+  void add(ValueId value) {
+    const TaskId task = graph_.producer(value);
+    const ValueType& type = graph_.type(value);
+    const int64_t sum = sum_bytes(value);
+    if (!function_->creates_sums) {
+      // LibTorch widens a term before it adds it.
+      if (sum_dtype(type.dtype) != type.dtype) peak_ = std::max(peak_, live_ + sum);
+      return;
+    }
+    const bool own = f_.views_.base(value) == value && !last_reader_.contains(value) && !contains(results_, value) &&
+                     sum_dtype(type.dtype) == type.dtype && !type.rows;
+    if (own && !(task.valid() && is_product_into_sum(task))) {
+      live_ += sum;  // in the place of the term, which is dropped next
+    } else {
+      grow(sum);
+    }
+  }
+
+  // --- memory that kernels need for themselves
+
+  int64_t scratch(TaskId task, TaskId partner) {
+    const OpInfo& op = graph_.op(task);
+    if (uint64_t wanted = convolution_gradient(op); wanted != 0 && has_kernel_scratch(graph_.op(origin(task)))) {
+      if (partner.valid()) {
+        computed_.insert(partner);
+        wanted = 3;
+      }
+      return computed_.contains(task) ? 0 : kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
+    }
+    if (has_kernel_scratch(op)) return kernel_scratch(graph_, task, 0, sizes_).forward;
+    if (vjp_of(graph_, task)) return repeated(origin(task));
+    return 0;
+  }
+
+  /// What the tape of one repeated task holds.
+  int64_t repeated(TaskId task) {
+    int64_t total = 0;
+    for (const ValueId output : graph_.outputs(task)) total += bytes(output);
+    if (!graph_.op(task).tape) return total;
+    const TapeUse use = tape_use(graph_, task, ~uint64_t{0});
+    return total + use.own_bytes.evaluate(sizes_).value_or(0) + use.workspace_bytes.evaluate(sizes_).value_or(0);
+  }
+
+  const FunctionFollower& f_;
+  const Graph& graph_;
+  const Bindings& sizes_;
+  std::vector<std::optional<int64_t>> bytes_of_;
+  const Function* function_ = nullptr;
+  Ids arguments_, results_;  ///< sorted
+  std::vector<TaskId> tasks_;
+  std::set<ValueId> made_;
+  std::set<TaskId> computed_;  ///< by the call of another task
+  std::map<ValueId, TaskId> last_reader_;
+  std::map<ValueId, uint32_t> readers_;
+  std::map<ValueId, uint32_t> held_;  ///< by base: number of values
+  int64_t live_ = 0, peak_ = 0;
+};
+
+FunctionMemory FunctionFollower::follow(const Bindings& sizes) const {
+  const Joint& joint = stage_.joint;
+  FunctionWalk walk(*this, sizes);
+  int64_t samples = 0;
+  for (size_t i = 0; i < sample_.size(); ++i) {
+    if (sample_[i]) samples += walk.bytes(ValueId::from(i));
+  }
+  const StageFunction& forward = table_[Kind::kForward];
+  Ids inputs, seeds, gradients;
+  for (const ValueId value : forward.arguments) {
+    if (joint.graph.kind(value) == ValueKind::kInput) inputs.push_back(value);
+  }
+  for (const auto& output : joint.outputs) seeds.push_back(output.gradient);
+  for (const auto& input : joint.inputs) gradients.push_back(input.gradient);
+  const auto outputs = joint.graph.outputs();
+  const Ids returned(outputs.begin(), outputs.end());
+  FunctionMemory memory;
+  memory.evaluate = samples + walk.peak({forward.tasks, inputs, returned});
+  if (stage_.joint.outputs.empty() && table_.saved.empty() && joint.gradients.empty()) return memory;
+  const Ids results = forward.results;
+  memory.saved = samples + walk.held(table_.saved);
+  memory.forward = samples + walk.peak({forward.tasks, inputs, joined(results, table_.saved)});
+  memory.kept = samples + walk.held(table_.recompute);
+  memory.begin = memory.forward;
+  if (stage_.kept) {
+    memory.begin = samples + walk.peak({forward.tasks, inputs, joined(results, table_.recompute)});
+    const StageFunction& rebuild = table_[Kind::kRebuild];
+    memory.rebuild = walk.peak({rebuild.tasks, table_.recompute, joined(table_.recompute, table_.rebuilt)});
+  }
+  const Ids arguments = joined(table_.saved, seeds);
+  const StageFunction &input = table_[Kind::kInput], &weight = table_[Kind::kWeight], &both = table_[Kind::kBackward];
+  memory.pending = walk.held(weight.arguments);
+  memory.input = walk.peak({input.tasks, arguments, joined(gradients, weight.arguments), sorted(input.added)});
+  for (const bool first : {false, true}) {
+    (first ? memory.first_weight : memory.weight) =
+        walk.peak({weight.tasks, weight.arguments, {}, sorted(weight.added), first});
+    (first ? memory.first_backward : memory.backward) =
+        walk.peak({both.tasks, arguments, gradients, sorted(both.added), first, true});
+  }
+  return memory;
+}
+
+StepMemory FunctionFollower::step(const Bindings& sizes) const {
+  const Graph& graph = stage_.joint.graph;
+  FunctionWalk walk(*this, sizes);
+  StepMemory memory;
+  std::set<ValueId> counted;
+  for (const Kind kind : {Kind::kLoad, Kind::kStep}) {
+    for (const TaskId task : table_[kind].tasks) {
+      for (const ValueId output : graph.outputs(task)) {
+        const bool used = graph.any_use(output, [&](Graph::Use use) {
+          const Kind reader = table_.place[use.task.index()];
+          return reader != Kind::kLoad && reader != Kind::kStep;
+        });
+        const ValueId base = views_.base(output);
+        if (used && graph.producer(base).valid() && counted.insert(base).second) memory.fixed += walk.bytes(base);
+      }
+    }
+  }
+  const StageFunction& end = table_[Kind::kStepEnd];
+  for (const ValueId total : end.arguments) memory.totals += walk.sum_bytes(total);
+  for (const ValueId part : end.results) memory.late += walk.sum_bytes(part);
+  memory.end = walk.peak({end.tasks, end.arguments, {}, sorted(end.results), true});
+  return memory;
+}
+
+}  // namespace rannc::ir
