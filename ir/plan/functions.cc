@@ -229,8 +229,10 @@ std::vector<ValueId> StageFunction::leaving() const {
 
 FunctionTable function_table(const StageFunctions& stage) { return Cutter(stage.joint, stage.kept).cut(); }
 
+FunctionTable function_table(const Joint& joint, const std::vector<ValueId>& kept) { return Cutter(joint, kept).cut(); }
+
 std::vector<ValueId> kept_by_whole_recompute(const Joint& joint) {
-  const FunctionTable table = Cutter(joint, std::vector<ValueId>()).cut();
+  const FunctionTable table = function_table(joint, {});
   std::vector<ValueId> kept;
   for (const ValueId value : table[Kind::kRebuild].arguments) {
     if (joint.graph.kind(value) == ValueKind::kInput) kept.push_back(value);

@@ -71,6 +71,8 @@ std::vector<FunctionKind> function_places(const Joint& joint);
 
 /// Derives the functions of a stage. Linear in its joint graph.
 FunctionTable function_table(const StageFunctions& stage);
+/// The same of a joint graph, if F keeps these values for an R.
+FunctionTable function_table(const Joint& joint, const std::vector<ValueId>& kept);
 
 /// What F keeps if R recomputes the whole stage: the inputs that its saved values depend on.
 std::vector<ValueId> kept_by_whole_recompute(const Joint& joint);

@@ -7,13 +7,19 @@
 namespace rannc::passes {
 
 Result<void> cut_functions(ir::Plan& plan) {
+  return cut_functions(plan, [](StageId, const ir::Joint& joint) { return ir::kept_by_whole_recompute(joint); });
+}
+
+Result<void> cut_functions(ir::Plan& plan, const ChooseKept& choose) {
   std::vector<std::shared_ptr<const ir::StageFunctions>> functions;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::StageGraph stage = ir::stage_graph(plan, StageId::from(s));
     ir::StageFunctions cut;
     RANNC_ASSIGN(cut.joint, differentiate(stage.graph, {stage.returned, stage.sources}));
-    if (plan.stages[s].recompute) cut.kept = ir::kept_by_whole_recompute(cut.joint);
     RANNC_TRY(ir::as_result(ir::verify(cut.joint, stage.graph)));
+    if (plan.stages[s].recompute) {
+      RANNC_ASSIGN(cut.kept, choose(StageId::from(s), cut.joint));
+    }
     RANNC_TRY(ir::as_result(ir::verify(cut, ir::function_table(cut))));
     functions.push_back(std::make_shared<const ir::StageFunctions>(std::move(cut)));
   }
