@@ -1,10 +1,13 @@
 // The explicit engine against the autograd engine on random models, cuts, micro-batches, recompute and splits.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "ir/graph/rewriter.h"
 #include "ir/plan/stage_graph.h"
+#include "passes/training/cut_functions.h"
+#include "passes/training/selective_recompute.h"
 #include "runtime/engine/engine.h"
 #include "tests/codegen/random_program.h"
 #include "tests/runtime/support/local_run.h"
@@ -43,6 +46,10 @@ std::map<std::string, at::Tensor> batch_for(const ir::Graph& graph, int64_t samp
         integers ? at::randint(0, 4, sizes, at::kLong) : at::randn(sizes, at::kDouble);
   }
   return batch;
+}
+
+int64_t samples_of(const PlanSpec& spec) {
+  return std::accumulate(spec.micro_batches.begin(), spec.micro_batches.end(), int64_t{0});
 }
 
 PlanSpec random_spec(std::mt19937_64& random, uint32_t tasks) {
@@ -97,9 +104,7 @@ TEST_P(EnginesAgree, OnRandomModels) {
     ir::remove_dead(graph);
     give_weights(graph);
     const PlanSpec spec = random_spec(random, graph.task_count());
-    int64_t samples = 0;
-    for (const uint32_t size : spec.micro_batches) samples += size;
-    const auto batch = batch_for(graph, samples);
+    const auto batch = batch_for(graph, samples_of(spec));
     const std::vector<double> denominators(graph.losses().size(), 1.0);
     const ir::Plan plan = cut(std::move(graph), spec);
     RunOptions options{.step = 3, .seed = seed};
@@ -108,6 +113,91 @@ TEST_P(EnginesAgree, OnRandomModels) {
     options.engine = "explicit";
     expect_equal(run_locally(plan, batch, denominators, options), expected);
   }
+}
+
+/// Random costs, so that the hull has many points.
+passes::RecomputeCosts random_costs(const ir::Joint& joint, std::mt19937_64& random) {
+  passes::RecomputeCosts costs;
+  for (uint32_t i = 0; i < joint.graph.value_count(); ++i) {
+    costs.bytes.push_back(static_cast<int64_t>(random() % 100));
+    costs.draw_ns.push_back(static_cast<int64_t>(random() % 100));
+  }
+  for (uint32_t i = 0; i < joint.graph.task_count(); ++i) {
+    costs.forward_ns.push_back(static_cast<int64_t>(random() % 100));
+  }
+  return costs;
+}
+
+void expect_same_bits(const Numbers& found, const Numbers& expected) {
+  EXPECT_EQ(found.loss, expected.loss);
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (const auto& [name, tensor] : expected.outputs) EXPECT_TRUE(found.outputs.at(name).equal(tensor)) << name;
+  for (const auto& [name, tensor] : expected.gradients) EXPECT_TRUE(found.gradients.at(name).equal(tensor)) << name;
+  for (const auto& [name, tensor] : expected.buffers) EXPECT_TRUE(found.buffers.at(name).equal(tensor)) << name;
+}
+
+/// Runs a model at each point of the hull of its stages. Returns the number of points.
+size_t expect_bits_at_every_point(const ir::Graph& graph, PlanSpec spec, const std::map<std::string, at::Tensor>& batch,
+                                  const std::vector<double>& denominators, const RunOptions& options) {
+  spec.recompute = false;
+  const Numbers expected = run_locally(cut(graph.clone(), spec), batch, denominators, options);
+  spec.recompute = true;
+  ir::Plan plan = cut(graph.clone(), spec);
+  size_t points = 1;
+  for (size_t at = 0; at < points; ++at) {
+    SCOPED_TRACE(::testing::Message() << "point " << at);
+    std::mt19937_64 random(options.seed);
+    const auto done = passes::cut_functions(plan, [&](StageId, const ir::Joint& joint) {
+      const auto hull = passes::SelectiveRecompute(joint, random_costs(joint, random)).hull();
+      points = std::max(points, hull.size());
+      return hull[std::min(at, hull.size() - 1)].kept;
+    });
+    EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+    expect_same_bits(run_locally(plan, batch, denominators, options), expected);
+  }
+  return points;
+}
+
+TEST_P(EnginesAgree, WithAndWithoutSelectiveRecompute) {
+  constexpr uint64_t kSelective = 25;
+  const uint64_t first = 1 + GetParam() * kSelective;
+  size_t points = 0;
+  for (uint64_t seed = first; seed < first + kSelective && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    at::manual_seed(seed);
+    ir::Graph graph = ir::testing::random_program(seed, 4 + seed % 24);
+    ir::remove_dead(graph);
+    give_weights(graph);
+    const PlanSpec spec = random_spec(random, graph.task_count());
+    const std::vector<double> denominators(graph.losses().size(), 1.0);
+    points += expect_bits_at_every_point(graph, spec, batch_for(graph, samples_of(spec)), denominators,
+                                         {.step = 3, .seed = seed, .engine = "explicit"});
+  }
+  EXPECT_GE(points, 2 * kSelective);
+}
+
+/// Points of the hulls of a model under several costs, each of which gives the bits of a run without recompute.
+size_t exact_points(ir::Graph (*model)(ir::DType), std::vector<uint32_t> cuts) {
+  const ir::Graph graph = model(ir::DType::kF64);
+  const PlanSpec spec{.cuts = std::move(cuts), .micro_batches = {3, 2}};
+  size_t points = 0;
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    points += expect_bits_at_every_point(graph, spec, batch_for(graph, 5), {60.0},
+                                         {.seed = seed, .steps = 2, .engine = "explicit", .commit = true});
+  }
+  return points;
+}
+
+TEST(ExplicitEngine, SelectiveRecomputeAddsRunningStatisticsOnce) {
+  EXPECT_GE(exact_points(norm_model, {}), 8U);
+  EXPECT_GE(exact_points(norm_model, {2}), 5U);
+  EXPECT_GE(exact_points(joint_norm_model, {}), 4U);
+}
+
+TEST(ExplicitEngine, SelectiveRecomputeKeepsMasksOrGeneratesThemAgain) {
+  EXPECT_GE(exact_points(dropout_model, {}), 8U);
+  EXPECT_GE(exact_points(noise_model, {2}), 8U);
 }
 
 TEST(ExplicitEngine, ABundleWithoutFunctionsIsRefused) {
