@@ -90,6 +90,20 @@ Views::Strides Views::strides_of(const Graph& graph, ValueId value) const {
   return in_one_piece(*graph.type(value).shape);
 }
 
+bool Views::merges(const Graph& graph, ValueId value, size_t apart) const {
+  if (!is_scattered(value)) return true;
+  const Strides strides = strides_of(graph, value);
+  if (!strides) return false;
+  const Shape& shape = *graph.type(value).shape;
+  size_t last = shape.size();  // of the axes to merge, the one before
+  for (size_t i = shape.size() - std::min(apart, shape.size()); i-- > 0;) {
+    if (shape[i] == Dim(1)) continue;
+    if (last < shape.size() && !((*strides)[i] == (*strides)[last] * shape[last])) return false;
+    last = i;
+  }
+  return true;
+}
+
 std::optional<std::vector<int64_t>> Views::axes_in_memory(const Graph& graph, ValueId value) const {
   const Strides strides = strides_of(graph, value);
   if (!strides) return std::nullopt;
@@ -114,9 +128,26 @@ void Views::scatter(ValueId value, Strides strides) {
   strides_.emplace(value.index(), std::move(strides));
 }
 
+void Views::lay_out(const Graph& graph, TaskId task) {
+  const std::vector<int64_t> axes = graph.op(task).axes_in_memory(graph.attributes(task));
+  for (const ValueId value : graph.outputs(task)) {
+    const auto& shape = graph.type(value).shape;
+    if (!shape || shape->size() != axes.size()) continue;
+    Shape strides(axes.size(), Dim(1));
+    Dim stride = 1;
+    for (size_t i = axes.size(); i-- > 0;) {
+      const auto axis = static_cast<size_t>(axes[i]);
+      strides[axis] = stride;
+      stride = stride * (*shape)[axis];
+    }
+    if (!lies_in_one_piece(*shape, strides)) scatter(value, std::move(strides));
+  }
+}
+
 void Views::follow(const Graph& graph, TaskId task) {
   const View view = graph.op(task).view;
   const auto inputs = graph.inputs(task);
+  if (graph.op(task).axes_in_memory != nullptr) lay_out(graph, task);
   if (view == View::kNone || inputs.empty() || !inputs[0].valid()) return;
   const ValueId first = graph.outputs(task)[0];
   if (view == View::kWhereSameType && graph.type(inputs[0]).dtype != graph.type(first).dtype) return;

@@ -18,12 +18,15 @@ class Views {
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether the value is not contiguous.
   bool is_scattered(ValueId value) const { return scattered_[value.index()]; }
+  /// Whether its axes, all but the last `apart`, merge into one without a copy.
+  bool merges(const Graph& graph, ValueId value, size_t apart) const;
   /// The axes in descending order of strides; nothing if the strides are unknown.
   std::optional<std::vector<int64_t>> axes_in_memory(const Graph& graph, ValueId value) const;
 
  private:
   using Strides = std::optional<Shape>;  ///< in elements; nothing: unknown
 
+  void lay_out(const Graph& graph, TaskId task);
   void follow(const Graph& graph, TaskId task);
   void follow(const Graph& graph, TaskId task, ValueId from, ValueId to);
   Strides strides_of(const Graph& graph, ValueId value) const;

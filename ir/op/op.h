@@ -22,6 +22,7 @@ Linear always(const OpCall&) {
 }
 
 class GradientCall;
+class MemoryCall;
 struct FoldCall;
 struct IndexRange;
 struct IntervalCall;
@@ -63,6 +64,10 @@ struct OpInfo {
   uint32_t (*gradient_takes_auxiliary)(const TapeCall&) = nullptr;
   /// Values that LibTorch's tape keeps. Nothing: unknown; float operands and all results are assumed to be kept.
   std::optional<TapeInfo> tape = {};
+  /// The axes of its results of as many axes, outermost in memory first. Null: results are contiguous.
+  std::vector<int64_t> (*axes_in_memory)(const Attributes&) = nullptr;
+  /// Peak bytes that its calls allocate beside operands and results. Null: none.
+  Dim (*temporary)(const MemoryCall&) = nullptr;
   std::string_view family = {};  ///< the file that declares it; set by the registry
 
   bool known() const { return infer != nullptr; }

@@ -11,6 +11,7 @@
 #include "ir/op/kernel_scratch.h"
 #include "ir/op/matrix_product.h"
 #include "ir/op/op.h"
+#include "ir/op/op_memory.h"
 
 namespace rannc::ir {
 
@@ -57,7 +58,8 @@ FunctionFollower::FunctionFollower(const StageFunctions& stage, const FunctionTa
     const TaskId task = graph.producer(value);
     const ValueKind kind = graph.kind(value);
     const bool leaf = !task.valid() && kind != ValueKind::kInput && kind != ValueKind::kRandomInput;
-    const bool early = task.valid() && (table.place[task.index()] == Kind::kLoad || table.place[task.index()] == Kind::kStep);
+    const bool early =
+        task.valid() && (table.place[task.index()] == Kind::kLoad || table.place[task.index()] == Kind::kStep);
     fixed_[value.index()] = leaf || early || sample_[value.index()];
   }
   saved_.assign(count, false);
@@ -71,11 +73,11 @@ class FunctionWalk {
  public:
   struct Function {
     std::vector<TaskId> tasks;
-    Ids arguments;             ///< held before; freed by their last reader
-    Ids results;               ///< held to the end
-    Ids added = {};            ///< sorted: terms of sums
+    Ids arguments;   ///< held before; freed by their last reader
+    Ids results;     ///< held to the end
+    Ids added = {};  ///< sorted: terms of sums
     bool creates_sums = false;
-    bool merges = false;       ///< gradients of one convolution are computed by one call
+    bool merges = false;  ///< gradients of one convolution are computed by one call
   };
 
   FunctionWalk(const FunctionFollower& follower, const Bindings& sizes)
@@ -230,7 +232,8 @@ class FunctionWalk {
   TaskId merged_with(size_t at) const {
     if (!function_->merges || convolution_gradient(graph_.op(tasks_[at])) == 0) return {};
     for (size_t next = at + 1; next < std::min(tasks_.size(), at + 1 + kNearby); ++next) {
-      const bool other = convolution_gradient(graph_.op(tasks_[next])) == (3 ^ convolution_gradient(graph_.op(tasks_[at])));
+      const bool other =
+          convolution_gradient(graph_.op(tasks_[next])) == (3 ^ convolution_gradient(graph_.op(tasks_[at])));
       if (other && origin(tasks_[next]) == origin(tasks_[at])) return tasks_[next];
     }
     return {};
@@ -277,7 +280,8 @@ class FunctionWalk {
     }
     if (has_kernel_scratch(op)) return kernel_scratch(graph_, task, 0, sizes_).forward;
     if (vjp_of(graph_, task)) return repeated(origin(task));
-    return 0;
+    if (op.temporary == nullptr) return 0;
+    return op.temporary(MemoryCall(graph_, task, f_.views_)).evaluate(sizes_).value_or(0);
   }
 
   /// What the tape of one repeated task holds.

@@ -14,9 +14,9 @@ namespace rannc::ir {
 /// Peaks are bytes above the memory in use before the function, which includes its arguments. Those of `first_…` are of
 /// the first such function of a step, which allocates the sums of the gradients.
 struct FunctionMemory {
-  int64_t saved = 0;    ///< held from F or R to B, samples included
-  int64_t kept = 0;     ///< held from F to R, samples included
-  int64_t pending = 0;  ///< held from I to W
+  int64_t saved = 0;                             ///< held from F or R to B, samples included
+  int64_t kept = 0;                              ///< held from F to R, samples included
+  int64_t pending = 0;                           ///< held from I to W
   int64_t evaluate = 0, forward = 0, begin = 0;  ///< F that keeps nothing, all saved values, what R reads
   int64_t rebuild = 0;                           ///< R
   int64_t input = 0;                             ///< I
@@ -26,10 +26,10 @@ struct FunctionMemory {
 
 /// Bytes of a stage that do not depend on a micro-batch.
 struct StepMemory {
-  int64_t fixed = 0;         ///< results of P
-  int64_t totals = 0;        ///< sums that E reads, from the first backward pass to E
-  int64_t late = 0;          ///< sums of gradients that E makes, from E on
-  int64_t end = 0;           ///< peak of E
+  int64_t fixed = 0;   ///< results of P
+  int64_t totals = 0;  ///< sums that E reads, from the first backward pass to E
+  int64_t late = 0;    ///< sums of gradients that E makes, from E on
+  int64_t end = 0;     ///< peak of E
 };
 
 /// Follows the functions of a stage task by task, as the explicit engine runs them: a value lives until its last reader
@@ -54,8 +54,8 @@ class FunctionFollower {
   const StageFunctions& stage_;
   const FunctionTable& table_;
   const Views views_;
-  std::vector<bool> sample_;  ///< by value
-  std::vector<bool> fixed_;   ///< by base: parameters, buffers, constants, results of P, samples
+  std::vector<bool> sample_;        ///< by value
+  std::vector<bool> fixed_;         ///< by base: parameters, buffers, constants, results of P, samples
   std::vector<bool> saved_, kept_;  ///< by base
 };
 

@@ -80,6 +80,7 @@ class Interpreter {
 
   Result<Tensors> results() {
     for (position_ = 0; position_ < code_.instructions.size(); ++position_) {
+      if (run_.running != nullptr) *run_.running = code_.instructions[position_].task;
       RANNC_TRY(step(code_.instructions[position_]));
       for (const uint32_t slot : code_.dead[position_]) slots_[slot].reset();
     }

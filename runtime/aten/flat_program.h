@@ -55,6 +55,7 @@ struct FlatRun {
   std::span<at::Tensor* const> sums = {};
   std::function<Result<at::Tensor>(ValueId)> draw = {};  ///< random numbers
   bool training = true;
+  TaskId* running = nullptr;  ///< receives the task that runs
 };
 
 struct FlatCode;

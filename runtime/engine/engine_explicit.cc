@@ -8,6 +8,7 @@
 #include "ir/op/op.h"
 #include "ir/state/statistics.h"
 #include "runtime/engine/internal/parameter_sums.h"
+#include "runtime/engine/internal/running_program.h"
 #include "runtime/engine/internal/running_statistics.h"
 #include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/stage_programs.h"
@@ -39,8 +40,9 @@ struct Kept final : HeldState {
 class ExplicitProgram final : public Program {
  public:
   ExplicitProgram(const Signature& signature, std::shared_ptr<const ir::StageFunctions> functions,
-                  std::vector<TaskId> tasks)
+                  std::vector<TaskId> tasks, Origins origins)
       : signature_(signature),
+        origins_(origins),
         functions_(std::move(functions)),
         joint_(functions_->joint),
         table_(ir::function_table(*functions_)),
@@ -214,6 +216,9 @@ class ExplicitProgram final : public Program {
   Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at) {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
     with.draw = [&](ValueId value) { return draw(at, value); };
+    if (origins_ == Origins::kForgotten) return run(program, std::move(arguments), with);
+    RunningProgram running(joint_, tasks_);
+    with.running = &running.position;
     return run(program, std::move(arguments), with);
   }
 
@@ -332,6 +337,7 @@ class ExplicitProgram final : public Program {
   }
 
   Signature signature_;
+  const Origins origins_;
   std::shared_ptr<const ir::StageFunctions> functions_;
   const ir::Joint& joint_;
   ir::FunctionTable table_;
@@ -354,7 +360,7 @@ class ExplicitProgram final : public Program {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins) {
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins) {
   const ir::Plan& plan = bundle.plan;
   if (plan.functions.size() != plan.stages.size()) {
     return error({.file = bundle.path},
@@ -362,7 +368,7 @@ Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, Sta
                  "another engine");
   }
   auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
-                                                   plan.stages[stage.index()].tasks);
+                                                   plan.stages[stage.index()].tasks, origins);
   RANNC_TRY(program->load(bundle.weights[stage.index()]));
   return std::unique_ptr<Program>(std::move(program));
 }

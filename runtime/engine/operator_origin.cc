@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 
+#include "runtime/engine/internal/running_program.h"
+
 namespace rannc::runtime {
 
 namespace {
@@ -26,9 +28,24 @@ std::optional<TaskId> task_above(const SourceRange& range) {
   return TaskId(number);
 }
 
+thread_local const RunningProgram* running_program = nullptr;
+
 }  // namespace
 
-std::optional<TaskId> running_task() {
+RunningProgram::RunningProgram(const ir::Joint& joint, const std::vector<TaskId>& tasks)
+    : joint_(joint), tasks_(tasks) {
+  running_program = this;
+}
+RunningProgram::~RunningProgram() { running_program = nullptr; }
+
+std::optional<RunningTask> RunningProgram::task() const {
+  if (!position.valid()) return std::nullopt;
+  const ir::Joint::Origin& origin = joint_.origins[position.index()];
+  return RunningTask{tasks_[origin.task.index()], origin.phase != ir::Phase::kForward};
+}
+
+std::optional<RunningTask> running_task() {
+  if (running_program != nullptr) return running_program->task();
   const auto stack = torch::jit::currentCallstack();
   if (stack.empty()) return std::nullopt;
   const SourceRange& loaded = stack.front().range;
@@ -36,7 +53,8 @@ std::optional<TaskId> running_task() {
   thread_local std::map<std::pair<std::shared_ptr<torch::jit::Source>, size_t>, std::optional<TaskId>> known;
   const auto [entry, fresh] = known.try_emplace({loaded.source(), loaded.start()});
   if (fresh) entry->second = task_above(loaded.findSourceRangeThatGenerated().value_or(loaded));
-  return entry->second;
+  if (!entry->second) return std::nullopt;
+  return RunningTask{*entry->second};
 }
 
 }  // namespace rannc::runtime

@@ -12,8 +12,14 @@ namespace rannc::runtime {
 /// weights, so they are dropped by default.
 enum class Origins : uint8_t { kForgotten, kKept };
 
-/// Returns the task that this thread's forward pass is executing. Empty outside of a forward pass, and in a program
-/// that was loaded without origins. For LibTorch's operator callbacks.
-std::optional<TaskId> running_task();
+/// A task of the plan whose forward or backward pass runs.
+struct RunningTask {
+  TaskId task;
+  bool backward = false;
+};
+
+/// Returns the task that this thread executes. Empty outside of programs, in the backward pass of a tape, and in a
+/// program that was loaded without origins. For LibTorch's operator callbacks.
+std::optional<RunningTask> running_task();
 
 }  // namespace rannc::runtime

@@ -32,8 +32,13 @@ TEST(FunctionMemory, Explore) {
           for (const char* recompute : {"never", "always"}) {
             RunCut cut{std::vector<uint32_t>(stages, 1), count, false, schedule, recompute};
             for (const PassMemory& pass : runs.memory(cut)) {
-              const double off = 100.0 * static_cast<double>(pass.predicted - pass.measured) / static_cast<double>(std::max<int64_t>(pass.measured, 1));
-              fmt::print("{} {:30} {} {} {:6} {:6} measured {:9} predicted {:9} {:+7.2f} %\n", std::abs(pass.predicted - pass.measured) < 0.02 * static_cast<double>(pass.measured) + 1024 ? "OK " : "BAD", name, stages, schedule, recompute, pass.pass, pass.measured, pass.predicted, off);
+              const double off = 100.0 * static_cast<double>(pass.predicted - pass.measured) /
+                                 static_cast<double>(std::max<int64_t>(pass.measured, 1));
+              fmt::print("{} {:30} {} {} {:6} {:6} measured {:9} predicted {:9} {:+7.2f} %\n",
+                         std::abs(pass.predicted - pass.measured) < 0.02 * static_cast<double>(pass.measured) + 1024
+                             ? "OK "
+                             : "BAD",
+                         name, stages, schedule, recompute, pass.pass, pass.measured, pass.predicted, off);
             }
           }
         }

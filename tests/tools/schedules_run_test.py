@@ -1,4 +1,7 @@
 """Every listed schedule is compiled for two and four devices, several stages per device included, and trains alike."""
+import random
+import struct
+
 import programs
 
 STEPS = 3
@@ -9,39 +12,56 @@ SHARED = ("interleaved", "zb-v", "v-half", "v-min", "periodic")
 class Schedules(programs.ProgramTest):
     in_process = programs.PREPARING
 
-    def setUp(self):
-        super().setUp()
-        self.path = self.scratch / "gpt.onnx"
-        self.succeed("rannc-zoo", "gpt", "-o", self.path, "--layers", 3, "--width", 16, "--heads", 2, "--context", 8)
-
-    def losses(self, devices, schedule, *flags):
-        name = f"{schedule}-{devices}"
-        bundle = self.scratch / f"{name}.rannc"
-        self.succeed("rannc-compile", self.path, "-o", bundle, "--cluster", f"local:{devices}", "--mini-batch", 8,
-                     "--micro-batches", 4, "--costs", "analytic", "--loss", "cross_entropy(output=logits,labels=targets)",
-                     "--dtype", "float64", "--schedule", schedule, *flags)
-        self.succeed("rannc-run", bundle, "-o", self.scratch / name, "--steps", STEPS, "--loss-log",
-                     self.scratch / f"{name}.log", "--text", programs.SOURCE / "tests" / "requirements.md")
-        return [float.fromhex(line.split()[1]) for line in (self.scratch / f"{name}.log").read_text().splitlines()]
-
-    def test_all_train_alike(self):
-        listed = self.succeed("rannc-compile", "--list", "schedule").stdout
-        self.assertEqual(sorted(line.split()[0] for line in listed.splitlines()),
-                         sorted((*ONE_PER_DEVICE, *SHARED, "table")))
-        one = self.losses(1, "1f1b")
+    def expect_alike(self, model, loss, data):
+        """Trains `model` in one process, then under every schedule."""
+        one = self.losses(model, loss, data, 1, "1f1b")
         for devices in (2, 4):
             for schedule in ONE_PER_DEVICE:
                 with self.subTest(schedule=schedule, devices=devices):
-                    self.agree(one, self.losses(devices, schedule, "--stages", devices))
+                    self.agree(one, self.losses(model, loss, data, devices, schedule, "--stages", devices))
             for schedule in SHARED:
                 with self.subTest(schedule=schedule, devices=devices):
-                    self.agree(one, self.losses(devices, schedule, "--stages-per-device", 2, "--stages", 2 * devices))
+                    self.agree(one, self.losses(model, loss, data, devices, schedule, "--stages-per-device", 2,
+                                                "--stages", 2 * devices))
+
+    def losses(self, model, loss, data, devices, schedule, *flags):
+        name = f"{schedule}-{devices}"
+        bundle = self.scratch / f"{name}.rannc"
+        self.succeed("rannc-compile", model, "-o", bundle, "--cluster", f"local:{devices}", "--mini-batch", 8,
+                     "--micro-batches", 4, "--costs", "analytic", "--loss", loss, "--dtype", "float64",
+                     "--schedule", schedule, *flags)
+        self.succeed("rannc-run", bundle, "-o", self.scratch / name, "--steps", STEPS, "--loss-log",
+                     self.scratch / f"{name}.log", *data)
+        return [float.fromhex(line.split()[1]) for line in (self.scratch / f"{name}.log").read_text().splitlines()]
 
     def agree(self, one, other):
-        """Micro-batches may be summed in another order."""
         self.assertEqual(len(other), STEPS)
         for a, b in zip(one, other):
-            self.assertAlmostEqual(a, b, delta=1e-9 * abs(a))
+            self.assertAlmostEqual(a, b, delta=1e-10 * abs(a))
+
+    def test_all_are_tried(self):
+        listed = self.succeed("rannc-compile", "--list", "schedule").stdout
+        self.assertEqual(sorted(line.split()[0] for line in listed.splitlines()),
+                         sorted((*ONE_PER_DEVICE, *SHARED, "table")))
+
+    def test_gpt_with_tied_embeddings(self):
+        model = self.scratch / "gpt.onnx"
+        self.succeed("rannc-zoo", "gpt", "-o", model, "--layers", 3, "--width", 16, "--heads", 2, "--context", 8, "--tied")
+        self.expect_alike(model, "cross_entropy(output=logits,labels=targets)",
+                          ["--text", programs.SOURCE / "tests" / "requirements.md"])
+
+    def test_unet_with_skips(self):
+        model, side, samples = self.scratch / "unet.onnx", 16, 8
+        self.succeed("rannc-zoo", "unet", "-o", model, "--blocks", 1, "--channels", 4, "--image", side)
+        rng = random.Random(5)
+
+        def numbers(channels):
+            count = samples * channels * side * side
+            return "F64", [samples, channels, side, side], struct.pack(f"<{count}d", *(rng.gauss(0, 1) for _ in range(count)))
+
+        data = self.scratch / "images.safetensors"
+        programs.write_safetensors(data, {"x/image": numbers(3), "labels/t": numbers(1)})
+        self.expect_alike(model, "mse(output=mask,labels=t)", ["--data", data])
 
 
 if __name__ == "__main__":

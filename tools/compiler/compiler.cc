@@ -367,6 +367,7 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
   plan.training = !model.graph.losses().empty();
   plan.model_digest = model.digest;
+  plan.parts_backward = true;  // as the default engine does
   plan.cut_functions = [](ir::Plan& chosen) {
     if (!passes::cut_functions(chosen).ok()) chosen.functions.clear();
   };

@@ -63,12 +63,20 @@ struct Place {
   Operators operators;
   uint32_t nodes = 0, calls = 0;  // nesting depth in backward nodes; in operators
   std::optional<TaskId> forward, backward;
+  bool explicit_backward = false;                        // a task of a backward function runs
   std::unordered_map<int64_t, TaskId> task_of_sequence;  // by the sequence number that a node shares with its operator
   uint64_t step = 0;                                     // step that `task_of_sequence` belongs to
   int64_t start_allocation_ns = 0;
   int64_t own_ns = 0;  // overhead of `started`
   int64_t start_faults = 0;
   uint64_t start_allocations = 0, start_bytes = 0;
+
+  void note(const std::optional<runtime::RunningTask>& running) {
+    explicit_backward = running && running->backward;
+    forward = running && !running->backward ? std::optional(running->task) : std::nullopt;
+    if (explicit_backward) backward = running->task;
+  }
+  bool in_backward() const { return nodes > 0 || explicit_backward; }
 };
 thread_local Place place;
 std::atomic<uint64_t> step_number{0};
@@ -95,7 +103,7 @@ struct Sink {
       ++place.nodes;
       return;
     }
-    if (place.calls++ == 0 && place.nodes == 0) place.forward = runtime::running_task();
+    if (place.calls++ == 0 && place.nodes == 0) place.note(runtime::running_task());
     // Operators without a node have the number of the next operator with one, which runs later.
     if (place.nodes == 0 && place.forward && function.seqNr() >= 0)
       place.task_of_sequence.insert_or_assign(function.seqNr(), *place.forward);
@@ -119,14 +127,14 @@ struct Sink {
     place.operators.flops += note.flops;
     if (note.rate > 0) place.operators.at_full_rate += note.flops / note.rate * 1e9;
     ++place.operators.calls;
-    const std::optional<TaskId>& task = place.nodes > 0 ? place.backward : place.forward;
+    const std::optional<TaskId>& task = place.in_backward() ? place.backward : place.forward;
     if (!task) {
       place.operators.without_task += own;
       ++place.operators.calls_without_task;
       return;
     }
     TaskTime& time = place.operators.tasks[*task];
-    (place.nodes > 0 ? time.backward : time.forward) += own;
+    (place.in_backward() ? time.backward : time.forward) += own;
     time.flops += note.flops;
   }
 

@@ -123,7 +123,10 @@ std::vector<OpInfo> grad_attention_ops() {
        .infer = attention_grad::infer,
        .linear = always<Linear::kFirst>,
        .work = attention_grad::grad_work,
-       .lower = attention_grad::lower}};
+       .lower = attention_grad::lower,
+       .axes_in_memory = [](const Attributes&) {
+         return std::vector<int64_t>{0, 2, 1, 3};
+       }}};
 }
 
 }  // namespace rannc::ir::ops

@@ -1,6 +1,7 @@
 // Backward operators of normalizations, losses and look-ups.
 #include <algorithm>
 
+#include "ir/op/op_memory.h"
 #include "ir/ops/norms.h"
 #include "ir/ops/picks.h"
 
@@ -311,7 +312,8 @@ OpInfo scattering(std::string_view name, std::string_view says, std::string_view
                                 {"outer", AttributeKind::kSizes}},
                  .infer = infer,
                  .linear = always<Linear::kFirst>,
-                 .lower = lower};
+                 .lower = lower,
+                 .temporary = [](const MemoryCall& call) { return call.copies({0}); }};
   made.attributes.insert(made.attributes.end(), further.begin(), further.end());
   return made;
 }
@@ -331,7 +333,11 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_input<2>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_layer_norm_grad_input},
+       .lower = lower_layer_norm_grad_input,
+       .temporary =
+           [](const MemoryCall& call) {
+             return call.copies({0, 1});
+           }},
       {.name = "core.layer_norm_grad_scale",
        .says = "the gradient of layer_norm's scale",
        .aten = {"aten::native_layer_norm_backward"},
@@ -340,7 +346,11 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_scale<2>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_layer_norm_grad_scale},
+       .lower = lower_layer_norm_grad_scale,
+       .temporary =
+           [](const MemoryCall& call) {
+             return call.copies({0, 1});
+           }},
       {.name = "core.rms_norm_grad_input",
        .says = "the gradient of rms_norm's x",
        .aten = {"aten::_fused_rms_norm_backward"},
@@ -349,7 +359,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_input<1>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_rms_norm_grad_input},
+       .lower = lower_rms_norm_grad_input,
+       .temporary = [](const MemoryCall& call) { return Dim(5) * call.result_bytes(); }},
       {.name = "core.rms_norm_grad_scale",
        .says = "the gradient of rms_norm's scale",
        .aten = {"aten::_fused_rms_norm_backward"},
@@ -358,7 +369,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_scale<1>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_rms_norm_grad_scale},
+       .lower = lower_rms_norm_grad_scale,
+       .temporary = [](const MemoryCall& call) { return Dim(2) * call.operand_bytes(0); }},
       {.name = "core.batch_norm_grad_input",
        .says = "the gradient of batch_norm's x in training, by the batch's mean and inverse deviation",
        .aten = {"aten::native_batch_norm_backward"},
@@ -366,7 +378,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_batch_norm_grad_input,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_batch_norm_grad_input},
+       .lower = lower_batch_norm_grad_input,
+       .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm_grad_scale",
        .says = "the gradient of batch_norm's scale, by mean and inverse deviation",
        .aten = {"aten::native_batch_norm_backward"},
@@ -384,7 +397,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_cross_entropy_grad,
        .linear = always<Linear::kFirst>,
        .work = cross_entropy_grad_work,
-       .lower = lower_cross_entropy_grad},
+       .lower = lower_cross_entropy_grad,
+       .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.mse_sum_grad_prediction",
        .says = "the gradient of mse_sum's prediction",
        .operands = {{"gy"}, {"prediction"}, {"target"}},

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ir/gradient/vjp.h"
+#include "ir/op/op_memory.h"
 #include "ir/ops/backward/grad_rules.h"
 #include "ir/ops/entries/recurrent.h"
 #include "ir/ops/gradients/gradients_dense.h"
@@ -134,6 +135,15 @@ Result<aten::Lowering> lower_lstm_grad(const LowerCall& call) {
   return std::move(lstm.calls).with(std::move(results));
 }
 
+Dim lstm_grad_temporary(const MemoryCall& call) {
+  const std::vector<const ValueType*> types = type_list(call.graph(), call.graph().inputs(call.task()));
+  std::array<const ValueType*, kOperands> layer{};
+  for (uint32_t i = 0; i < kOperands; ++i) {
+    if (kPlaces[i] < types.size()) layer[i] = types[kPlaces[i]];
+  }
+  return one_dnn_temporary(sizes_of(layer));
+}
+
 std::vector<OpInfo> gradient_entries() {
   const auto optional = [](std::string_view name) { return OperandInfo{name, Role::kData, Presence::kOptional}; };
   const auto weight = [](std::string_view name) { return OperandInfo{name, Role::kWeight, Presence::kOptional}; };
@@ -159,7 +169,8 @@ std::vector<OpInfo> gradient_entries() {
            .results = {{"x"}, {"weight"}, {"recurrence"}, {"bias"}, {"hidden"}, {"cell"}},
            .infer = infer_lstm_grad,
            .work = lstm_grad_work,
-           .lower = lower_lstm_grad}};
+           .lower = lower_lstm_grad,
+           .temporary = lstm_grad_temporary}};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Backward operators of convolutions and pooling. `sizes` are those of the operand's spatial axes.
+#include "ir/op/op_memory.h"
 #include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
@@ -237,7 +238,8 @@ std::vector<OpInfo> grad_windows_ops() {
        .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil, sizes},
        .infer = infer_pool_grad,
        .linear = always<Linear::kFirst>,
-       .lower = lower_max_pool_grad},
+       .lower = lower_max_pool_grad,
+       .temporary = [](const MemoryCall& call) { return call.copies({0}); }},
       {.name = "core.avg_pool_grad_input",
        .says = "the gradient of avg_pool's x, whose spatial axes have `sizes`",
        .aten = {"aten::avg_pool2d_backward", "aten::avg_pool3d_backward"},

@@ -200,6 +200,19 @@ TapeUse attention_tape(const TapeCall& call) {
   return use;
 }
 
+// The kernel writes [samples, places, heads, features].
+std::vector<int64_t> attention_in_memory(const Attributes& attributes) {
+  std::vector<int64_t> axes;
+  const Shape& order = *attributes.list("order");
+  for (const int64_t axis : {int64_t{0}, int64_t{kPlaces}, int64_t{kHeads}, int64_t{kFeatures}}) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if ((order[i].constant() + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank) == axis)
+        axes.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return axes;
+}
+
 // LibTorch decomposes attention if its mask wants a gradient, with 16-bit floats in f32.
 uint32_t attention_auxiliary(const TapeCall& call) {
   const bool narrow = byte_size(call.inputs[kQ]->dtype) < byte_size(DType::kF32);
@@ -226,7 +239,8 @@ std::vector<OpInfo> attention_ops() {
        .lower = lower_attention,
        .gradient = gradient::attention,
        .gradient_takes_auxiliary = attention_auxiliary,
-       .tape = TapeInfo{.rule = attention_tape}}};
+       .tape = TapeInfo{.rule = attention_tape},
+       .axes_in_memory = attention_in_memory}};
 }
 
 }  // namespace rannc::ir::ops

@@ -1,4 +1,5 @@
 // Matrix products.
+#include "ir/op/op_memory.h"
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/rules.h"
 
@@ -138,6 +139,12 @@ TapeUse matmul_tape(const TapeCall& call) {
   return use;
 }
 
+// Products of stacked matrices are computed on operands with one leading axis.
+Dim matmul_temporary(const MemoryCall& call) {
+  if (call.operand(0).shape->size() < 3 || call.operand(1).shape->size() < 3) return Dim(0);
+  return call.merged_copies({0, 1}, 2);
+}
+
 }  // namespace
 
 std::vector<OpInfo> linear_ops() {
@@ -151,7 +158,8 @@ std::vector<OpInfo> linear_ops() {
        .work = matmul_work,
        .form = form("aten::matmul", 2),
        .gradient = gradient::matmul,
-       .tape = TapeInfo{.rule = matmul_tape}},
+       .tape = TapeInfo{.rule = matmul_tape},
+       .temporary = matmul_temporary},
       {.name = "core.linear",
        .says = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
        .onnx = {"Gemm"},
@@ -163,7 +171,8 @@ std::vector<OpInfo> linear_ops() {
        .work = linear_work,
        .lower = lower_linear,
        .gradient = gradient::linear,
-       .tape = TapeInfo{{operand_where(0, 1), operand_where(1, 0)}}},
+       .tape = TapeInfo{{operand_where(0, 1), operand_where(1, 0)}},
+       .temporary = [](const MemoryCall& call) { return call.merged_copies({0}, 1); }},
   };
 }
 

@@ -1,4 +1,5 @@
 // Losses, as sums over the samples of a micro-batch.
+#include "ir/op/op_memory.h"
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/rules.h"
 
@@ -162,6 +163,17 @@ TapeUse bce_tape(const TapeCall& call) {
   return use;
 }
 
+// Logits whose classes are not on the last axis are copied. Without the auxiliary result, the logarithms are temporary.
+Dim cross_entropy_temporary(const MemoryCall& call) {
+  const int64_t axis = OpAttributes(call.graph().op(call.task()), call.attributes()).integer("axis");
+  const auto rank = static_cast<int64_t>(call.operand(0).shape->size());
+  const bool moved = axis != -1 && axis != rank - 1;
+  return call.operand_bytes(0) * Dim((moved ? 1 : 0) + (call.results() < 2 ? 1 : 0));
+}
+
+// The terms before they are summed.
+Dim each_term(const MemoryCall& call) { return call.operand_bytes(0); }
+
 }  // namespace
 
 std::vector<OpInfo> loss_ops() {
@@ -183,7 +195,8 @@ std::vector<OpInfo> loss_ops() {
        .lower = lower_cross_entropy,
        .gradient = gradient::cross_entropy_sum,
        .gradient_takes_auxiliary = all_auxiliary,
-       .tape = TapeInfo{.rule = cross_entropy_tape}},
+       .tape = TapeInfo{.rule = cross_entropy_tape},
+       .temporary = cross_entropy_temporary},
       {.name = "core.mse_sum",
        .says = "sum of the squares of prediction - target",
        .operands = {{"prediction"}, {"target"}},
@@ -191,7 +204,8 @@ std::vector<OpInfo> loss_ops() {
        .work = pairs_work<3>,
        .form = form("aten::mse_loss", 2, {{"", Dim(kSum)}}),
        .gradient = gradient::mse_sum,
-       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}}},
+       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
+       .temporary = each_term},
       {.name = "core.huber_sum",
        .says = "sum of half the squares of prediction - target where its size is below delta, else of "
                "delta * (size - delta / 2)",
@@ -201,7 +215,8 @@ std::vector<OpInfo> loss_ops() {
        .work = pairs_work<6>,
        .form = form("aten::huber_loss", 2, {{"", Dim(kSum)}, {"", aten::FromAttribute{"delta"}}}),
        .gradient = gradient::huber_sum,
-       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}}},
+       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
+       .temporary = each_term},
       {.name = "core.bce_with_logits_sum",
        .says = "sum of the cross entropies of a target from 0 to 1 and sigmoid(logits), the target's part times its "
                "weight",
@@ -211,7 +226,8 @@ std::vector<OpInfo> loss_ops() {
        .work = pairs_work<12>,
        .lower = lower_bce,
        .gradient = gradient::bce_with_logits_sum,
-       .tape = TapeInfo{.rule = bce_tape}},
+       .tape = TapeInfo{.rule = bce_tape},
+       .temporary = [](const MemoryCall& call) { return Dim(2) * call.operand_bytes(0); }},
   };
 }
 

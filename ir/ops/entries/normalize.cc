@@ -1,4 +1,5 @@
 // Layer, RMS and batch normalization.
+#include "ir/op/op_memory.h"
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/memory.h"
 #include "ir/ops/norms.h"
@@ -199,7 +200,8 @@ std::vector<OpInfo> normalize_ops() {
        .lower = lower_layer_norm,
        .gradient = gradient::layer_norm,
        .gradient_takes_auxiliary = all_auxiliary,
-       .tape = TapeInfo{.rule = layer_norm_tape}},
+       .tape = TapeInfo{.rule = layer_norm_tape},
+       .temporary = [](const MemoryCall& call) { return call.copies({0}); }},
       {.name = "core.rms_norm",
        .says = "x over the root of its mean square along the axes from `axis` on, scaled; the auxiliary result is the "
                "inverse root",
@@ -213,7 +215,8 @@ std::vector<OpInfo> normalize_ops() {
        .lower = lower_rms_norm,
        .gradient = gradient::rms_norm,
        .gradient_takes_auxiliary = all_auxiliary,
-       .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape}},
+       .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape},
+       .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
                "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "

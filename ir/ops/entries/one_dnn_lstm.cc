@@ -56,6 +56,8 @@ Dim one_dnn_scratch(const Sizes& sizes) {
 
 }  // namespace
 
+Dim one_dnn_temporary(const Sizes& sizes) { return one_dnn_scratch(sizes); }
+
 Dim state_bytes(const TapeCall& call) {
   const Sizes sizes = sizes_of(call.inputs);
   return Dim(sizes.directions) * sizes.samples * sizes.hidden * Dim(byte_size(call.inputs[kSequence]->dtype));

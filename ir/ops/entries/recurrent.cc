@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ir/gradient/vjp.h"
+#include "ir/op/op_memory.h"
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops {
@@ -192,6 +193,17 @@ TapeUse lstm_tape(const TapeCall& call) {
 TapeUse gru_tape(const TapeCall& call) { return stepwise_tape(call, 6, false); }
 TapeUse rnn_tape(const TapeCall& call) { return stepwise_tape(call, 1, true); }
 
+// Without a workspace, the products of a layer with its weights exist for all steps at once.
+template <int64_t gates>
+Dim gates_of_all_steps(const MemoryCall& call) {
+  return Dim(gates) * call.result_bytes();
+}
+
+Dim lstm_temporary(const MemoryCall& call) {
+  if (call.operand(kSequence).dtype != DType::kF32) return gates_of_all_steps<4>(call);
+  return one_dnn_temporary(sizes_of(type_list(call.graph(), call.graph().inputs(call.task()))));
+}
+
 std::vector<OperandInfo> operands(size_t count) {
   const OperandInfo all[kOperands] = {{"x"},
                                       {"weight", Role::kWeight},
@@ -222,7 +234,8 @@ std::vector<OpInfo> entries() {
        .lower = lower_lstm,
        .gradient = gradient::lstm,
        .gradient_takes_auxiliary = one_dnn_workspaces,
-       .tape = TapeInfo{.rule = lstm_tape}},
+       .tape = TapeInfo{.rule = lstm_tape},
+       .temporary = lstm_temporary},
       {.name = "core.gru",
        .says =
            "gated recurrent units likewise; gates in the order reset, update, new, of which the last takes the reset "
@@ -235,7 +248,8 @@ std::vector<OpInfo> entries() {
        .work = recurrent_work,
        .lower = lower_gru,
        .gradient = gradient_by_vjp,
-       .tape = TapeInfo{.rule = gru_tape}},
+       .tape = TapeInfo{.rule = gru_tape},
+       .temporary = gates_of_all_steps<3>},
       {.name = "core.rnn",
        .says = "a plain recurrent layer likewise, of one gate",
        .onnx = {"RNN"},
@@ -247,7 +261,8 @@ std::vector<OpInfo> entries() {
        .work = recurrent_work,
        .lower = lower_rnn,
        .gradient = gradient_by_vjp,
-       .tape = TapeInfo{.rule = rnn_tape}},
+       .tape = TapeInfo{.rule = rnn_tape},
+       .temporary = gates_of_all_steps<1>},
   };
 }
 

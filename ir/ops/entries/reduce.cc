@@ -1,6 +1,7 @@
 // Reductions along axes.
 #include <algorithm>
 
+#include "ir/op/op_memory.h"
 #include "ir/ops/folding/fold.h"
 #include "ir/ops/gradients/gradients_elementwise.h"
 #include "ir/ops/interval.h"
@@ -198,12 +199,19 @@ OpInfo exponential(std::string_view name, std::string_view says, std::string_vie
           .tape = TapeInfo{{kept_result()}}};
 }
 
+// Which elements are -infinity.
+Dim softmax_temporary(const MemoryCall& call) {
+  const OpAttributes attributes(call.graph().op(call.task()), call.attributes());
+  return attributes.text("hidden_rows") == "zero" ? element_count(*call.result().shape) : Dim(0);
+}
+
 OpInfo softmax() {
   OpInfo op = exponential(
       "softmax", "e^x over its sum along an axis; of nothing but -infinity NaN, or zeros where hidden_rows says so",
       "Softmax", gradient::softmax);
   op.form.reset();
   op.lower = lower_softmax;
+  op.temporary = softmax_temporary;
   op.aten = {"aten::softmax", "aten::_safe_softmax"};
   op.attributes.push_back({"hidden_rows", AttributeKind::kText, "nan", false, {"nan", "zero"}});
   return op;

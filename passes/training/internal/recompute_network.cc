@@ -1,5 +1,5 @@
-// Builds and cuts the network of a stage's choices. Nodes: `needed` of each piece of memory, `runs` of each task. On the
-// source's side means yes. selective-recompute.md explains the edges.
+// Builds and cuts the network of a stage's choices. Nodes: `needed` of each piece of memory, `runs` of each task. On
+// the source's side means yes. selective-recompute.md explains the edges.
 #include "passes/training/internal/recompute_network.h"
 
 #include <set>

@@ -39,9 +39,7 @@ struct RecomputeNetwork {
  private:
   static constexpr uint32_t kSource = 0, kSink = 1;
   uint32_t needed(uint32_t memory_index) const { return 2 + memory_index; }
-  uint32_t runs(uint32_t task_index) const {
-    return 2 + static_cast<uint32_t>(memory.size()) + task_index;
-  }
+  uint32_t runs(uint32_t task_index) const { return 2 + static_cast<uint32_t>(memory.size()) + task_index; }
   bool is_drawn_again(const Memory& of, RecomputePrice price) const {
     return of.draw_ns != RecomputeCosts::kNever && price.per_ns * of.draw_ns <= price.per_byte * of.bytes;
   }

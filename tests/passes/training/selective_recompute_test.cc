@@ -58,7 +58,8 @@ class Judge {
     for (const ValueId base : bases) found.kept_bytes += costs_.bytes[base.index()];
     for (const TaskId task : table[FunctionKind::kRebuild].tasks) found.recompute_ns += time(task);
     for (const ValueId value : table[FunctionKind::kRebuild].arguments) {
-      const bool drawn = graph_.kind(value) == ir::ValueKind::kRandomInput && !std::binary_search(kept.begin(), kept.end(), value);
+      const bool drawn =
+          graph_.kind(value) == ir::ValueKind::kRandomInput && !std::binary_search(kept.begin(), kept.end(), value);
       if (drawn) found.recompute_ns += costs_.draw_ns[value.index()];
     }
     return found;
@@ -373,9 +374,8 @@ TEST(SelectiveRecompute, AMaskIsKeptWhereItsNumbersAreSlowToGenerate) {
     RecomputeCosts costs = plain_costs(joint);
     costs.draw_ns.assign(costs.draw_ns.size(), draw_ns);
     const KeptChoice found = SelectiveRecompute(joint, costs).cheapest({1, 1});
-    return std::count_if(found.kept.begin(), found.kept.end(), [&](ValueId value) {
-      return joint.graph.kind(value) == ir::ValueKind::kRandomInput;
-    });
+    return std::count_if(found.kept.begin(), found.kept.end(),
+                         [&](ValueId value) { return joint.graph.kind(value) == ir::ValueKind::kRandomInput; });
   };
   EXPECT_EQ(kept_masks(999), 0);
   EXPECT_EQ(kept_masks(1001), 2);

@@ -1,0 +1,37 @@
+#include "ir/op/op_memory.h"
+
+namespace rannc::ir {
+
+namespace {
+
+Dim bytes_of(const ValueType& type) {
+  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
+}
+
+}  // namespace
+
+bool MemoryCall::has(size_t operand) const {
+  const auto inputs = graph_.inputs(task_);
+  return operand < inputs.size() && inputs[operand].valid();
+}
+
+Dim MemoryCall::operand_bytes(size_t operand) const { return bytes_of(this->operand(operand)); }
+Dim MemoryCall::result_bytes(size_t result) const { return bytes_of(this->result(result)); }
+
+Dim MemoryCall::copies(std::initializer_list<size_t> operands) const {
+  Dim total = 0;
+  for (const size_t operand : operands) {
+    if (has(operand) && views_.is_scattered(value(operand))) total = total + operand_bytes(operand);
+  }
+  return total;
+}
+
+Dim MemoryCall::merged_copies(std::initializer_list<size_t> operands, size_t apart) const {
+  Dim total = 0;
+  for (const size_t operand : operands) {
+    if (has(operand) && !views_.merges(graph_, value(operand), apart)) total = total + operand_bytes(operand);
+  }
+  return total;
+}
+
+}  // namespace rannc::ir
