@@ -12,7 +12,7 @@ namespace rannc::ir {
 /// Phase of a task in a joint graph.
 enum class Phase : uint8_t {
   kForward,
-  kInput,   ///< `I`: needed by gradients of activations, and possibly of parameters
+  kInput,   ///< `I`: needed by gradients of activations, or computed by the kernel of one
   kWeight,  ///< `W`: needed only by gradients of parameters
 };
 /// The letter of a phase: `F`, `I`, `W`.

@@ -29,8 +29,8 @@ enum class FunctionKind : uint8_t {
   kStep,      ///< P, once per step, before the first micro-batch
   kForward,   ///< F
   kRebuild,   ///< R: saved values from kept ones
-  kInput,     ///< I: gradients of the stage's inputs
-  kWeight,    ///< W: gradients of parameters
+  kInput,     ///< I: gradients of the stage's inputs, and of parameters by the kernels of activations' gradients
+  kWeight,    ///< W: all other gradients of parameters
   kBackward,  ///< B
   kStepEnd,   ///< E: gradients of once-per-step tasks, from sums over the micro-batches
 };

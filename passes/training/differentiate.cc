@@ -221,6 +221,7 @@ class Differentiator {
         mark_input(call.given(i), first);
       }
     }
+    if (call.shares_kernel()) share_phase(first);
   }
 
   // Adds the parts of a task that reads a parameter twice.
@@ -249,6 +250,14 @@ class Differentiator {
         if (input.valid()) open.push_back(input);
       }
     }
+  }
+
+  // Moves all tasks from `first` on to phase I if one of them is there. One kernel computes what they make.
+  void share_phase(uint32_t first) {
+    const auto begin = joint_.origins.begin() + first, end = joint_.origins.begin() + graph().task_count();
+    const auto is_input = [](const Joint::Origin& origin) { return origin.phase == Phase::kInput; };
+    if (std::none_of(begin, end, is_input)) return;
+    std::for_each(begin, end, [](Joint::Origin& origin) { origin.phase = Phase::kInput; });
   }
 
   Result<void> nothing_is_mixed() const {

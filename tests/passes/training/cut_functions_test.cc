@@ -69,6 +69,18 @@ TEST(CutFunctions, InferenceHasNoBackwardPass) {
   }
 }
 
+TEST(CutFunctions, IAddsTheGradientsOfScales) {
+  const ir::Plan plan = build_plan(rannc::testing::norm_model(ir::DType::kF32), {.cuts = {2}});
+  const auto added = [&](size_t stage, FunctionKind kind) {
+    return ir::function_table(*plan.functions[stage])[kind].added.size();
+  };
+  // The operand of the first normalization is an input of the model, that of the second comes from the first stage.
+  EXPECT_EQ(added(0, FunctionKind::kInput), 0U);
+  EXPECT_EQ(added(0, FunctionKind::kWeight), 2U);
+  EXPECT_EQ(added(1, FunctionKind::kInput), 2U);
+  EXPECT_EQ(added(1, FunctionKind::kWeight), 0U);
+}
+
 TEST(CutFunctions, AReshapedWeightIsMadeOnceAStepAndItsGradientAtTheEnd) {
   const ir::Plan plan = build_plan(rannc::testing::token_model(ir::DType::kF32), {});
   const FunctionTable table = ir::function_table(*plan.functions[0]);

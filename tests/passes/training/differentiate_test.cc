@@ -75,6 +75,59 @@ TEST(Differentiate, PhasesAreWhatIsNeededForWhat) {
   EXPECT_GE(inputs, 3U);  // of the loss, of the second product, of relu
 }
 
+/// Two normalizations around a product. Nothing wants the gradient of the first one's operand.
+constexpr char kNormalised[] = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %scale0: f32[4]
+parameter %bias0: f32[4]
+parameter %w: f32[4,4]
+parameter %scale1: f32[4]
+parameter %bias1: f32[4]
+#0 %a: f32[batch,4] samples 0 = core.layer_norm(%x, %scale0, %bias0)
+#1 %h: f32[batch,4] samples 0 = core.matmul(%a, %w)
+#2 %b: f32[batch,4] samples 0 = core.layer_norm(%h, %scale1, %bias1)
+#3 %l: f32[] partial = core.sum(%b)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)";
+
+/// Parameters whose gradients are of phase I.
+std::string parts_of_input_phase(const Joint& joint) {
+  std::string text;
+  for (const Joint::ParameterGradient& part : joint.gradients) {
+    const TaskId maker = joint.graph.producer(part.gradient);
+    if (joint.origins[maker.index()].phase == Phase::kInput)
+      text += std::string(joint.graph.value(part.parameter).name) + " ";
+  }
+  return text;
+}
+
+TEST(Differentiate, ScalesAndBiasesBelongToIBesideTheGradientOfTheirOperand) {
+  EXPECT_EQ(parts_of_input_phase(joint_of(parsed(kNormalised))), "scale1 bias1 ");
+}
+
+TEST(Differentiate, ScalesWithoutASharedKernelBelongToW) {
+  const auto with = [](const std::string& norm) {
+    return parts_of_input_phase(joint_of(parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+parameter %scale: f32[4]
+parameter %bias: f32[4]
+buffer %mean: f32[4]
+buffer %variance: f32[4]
+#0 %h: f32[batch,4] samples 0 = core.matmul(%x, %w)
+#1 %b: f32[batch,4] samples 0 = )" + norm + R"(
+#2 %l: f32[] partial = core.sum(%b)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)")));
+  };
+  EXPECT_EQ(with("core.batch_norm(%h, %scale, %bias, %mean, %variance)"), "");
+  EXPECT_EQ(with("core.rms_norm(%h, %scale)"), "");
+}
+
 TEST(Differentiate, TheTextIsReadBack) {
   const Joint joint = joint_of(parsed(kModel));
   const std::string text = ir::print(joint);
