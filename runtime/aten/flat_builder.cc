@@ -47,7 +47,7 @@ class FlatBuilder {
     }
     for (const ValueId value : spec_.results) draw(value, TaskId());
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
-    if (spec_.merges) merge_gradient_kernels(*code_);
+    merge_gradient_kernels(*code_);
     find_last_readers();
     FlatProgram program;
     program.code_ = std::move(code_);

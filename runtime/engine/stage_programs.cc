@@ -123,8 +123,7 @@ class ProgramBuilder {
                                .draws = draws_,
                                .results = std::move(results),
                                .adds = std::move(adds),
-                               .kernels = kernels_,
-                               .merges = kind == FunctionKind::kBackward},
+                               .kernels = kernels_},
                               sizes);
   }
 
