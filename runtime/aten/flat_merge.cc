@@ -7,6 +7,8 @@
 #include <array>
 #include <string>
 
+#include "runtime/aten/torch_types.h"
+
 namespace rannc::runtime {
 
 namespace {
@@ -183,7 +185,7 @@ class Merger {
   /// Channels are axis 1 of a convolution or batch normalization; a layer normalization's scale covers the last axes.
   bool is_bias_gradient(const FlatInstruction& sum, const GradientKernel& kernel) {
     const ir::Graph& graph = *code_.graph;
-    if (!is_whole_task(sum) || argument(sum, 3).kind != ArgumentKind::kAbsent) return false;
+    if (!is_whole_task(sum) || !keeps_dtype(sum)) return false;
     const auto& of = graph.type(graph.inputs(sum.task)[0]).shape;
     const auto& to = graph.type(graph.outputs(sum.task)[0]).shape;
     const FlatArgument& axes = argument(sum, 1);
@@ -200,6 +202,14 @@ class Merger {
     }
     if (summed != expected || !(*to)[0].is_constant()) return false;
     return !rows || normalised_axes(kernel, sum) == to->size();
+  }
+
+  /// Whether a sum is of the element type of its operand.
+  bool keeps_dtype(const FlatInstruction& sum) {
+    const FlatArgument& dtype = argument(sum, 3);
+    if (dtype.kind == ArgumentKind::kAbsent) return true;
+    const ir::DType of = code_.graph->type(code_.graph->inputs(sum.task)[0]).dtype;
+    return dtype.kind == ArgumentKind::kConstant && code_.constants[dtype.index].toScalarType() == scalar_type(of);
   }
 
   /// Whether a call is all that its task does, so that the types of the task are those of the call.

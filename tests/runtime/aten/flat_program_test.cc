@@ -39,5 +39,10 @@ TEST(FlatProgram, TheKernelOfANormalizationIsCalledOnceWhereverIAndWRunApart) {
   }
 }
 
+TEST(FlatProgram, OneKernelComputesScaleAndBiasInW) {
+  const ir::Plan plan = testing::build_plan(testing::norm_model(ir::DType::kF32), {.cuts = {2}});
+  EXPECT_EQ(calls(*plan.functions[0], FunctionKind::kWeight), 3U);  // the kernel, and two additions
+}
+
 }  // namespace
 }  // namespace rannc::runtime

@@ -8,6 +8,7 @@
 #include "ir/plan/stage_graph.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
+#include "ir/text/text.h"
 #include "runtime/engine/engine.h"
 #include "tests/codegen/random_program.h"
 #include "tests/runtime/support/local_run.h"
@@ -198,6 +199,48 @@ TEST(ExplicitEngine, SelectiveRecomputeAddsRunningStatisticsOnce) {
 TEST(ExplicitEngine, SelectiveRecomputeKeepsMasksOrGeneratesThemAgain) {
   EXPECT_GE(exact_points(dropout_model, {}), 8U);
   EXPECT_GE(exact_points(noise_model, {2}), 8U);
+}
+
+/// Convolutions and normalizations with biases. `second`: further attributes of the second convolution.
+std::string images(const std::string& second) {
+  return R"(rannc.graph 1
+batch batch
+input %x: f64[batch,2,6,6] samples 0
+input %target: f64[batch,4,3,3] samples 0
+parameter %w0: f64[4,2,3,3]
+parameter %b0: f64[4]
+parameter %s0: f64[4]
+parameter %t0: f64[4]
+parameter %w1: f64[4,4,1,1]
+parameter %b1: f64[4]
+parameter %s1: f64[3]
+parameter %t1: f64[3]
+#0 %a: f64[batch,4,6,6] samples 0 = core.conv(%x, %w0, %b0) {pads = [1,1,1,1]}
+#1 %b: f64[batch,4,6,6] samples 0 = core.group_norm(%a, %s0, %t0) {groups = 2}
+#2 %c: f64[batch,4,3,3] samples 0 = core.conv(%b, %w1, %b1) {strides = [2,2])" +
+         second + R"(}
+#3 %d: f64[batch,4,3,3] samples 0 = core.layer_norm(%c, %s1, %t1)
+#4 %l: f64[] partial = core.mse_sum(%d, %target)
+inputs [%x, %target]
+outputs [%d]
+loss %l weight 0x1p+0 per one ignore -100
+)";
+}
+
+TEST(ExplicitEngine, MergedKernelsGiveTheGradientsOfTheTape) {
+  at::manual_seed(3);
+  for (const char* second : {"", ", algorithm = \"linear\", channels_last = true", ", channels_last = true"}) {
+    for (const bool split : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << second << (split ? " split" : ""));
+      ir::Graph graph = ir::parse_graph(images(second), "images.rir").value();
+      give_weights(graph);
+      const auto batch = batch_for(graph, 5);
+      const ir::Plan plan =
+          build_plan(std::move(graph), {.cuts = {2}, .micro_batches = {3, 2}, .split_backward = split});
+      const Numbers expected = run_locally(plan, batch, {1.0}, {.engine = "autograd"});
+      expect_equal(run_locally(plan, batch, {1.0}, {.engine = "explicit"}), expected);
+    }
+  }
 }
 
 TEST(ExplicitEngine, ABundleWithoutFunctionsIsRefused) {
