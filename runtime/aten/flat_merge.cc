@@ -72,7 +72,8 @@ class Merger {
       const std::string& name = instruction.handle->schema().name();
       const FlatArgument& first = argument(instruction, 0);
       const bool of_empty = first.kind == ArgumentKind::kSlot && empty_[first.index];
-      empty_[instruction.slot] = name == "aten::new_empty" || (name == "aten::expand" && of_empty);
+      const bool keeps_empty = name == "aten::expand" || name == "aten::empty_like";
+      empty_[instruction.slot] = name == "aten::new_empty" || (keeps_empty && of_empty);
     }
   }
 

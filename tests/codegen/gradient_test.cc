@@ -124,6 +124,31 @@ TEST(Gradients, WithoutARuleAreOneTask) {
   EXPECT_GT(compared, 60U);
 }
 
+// A gradient in another format than its value costs a copy in each task that reads both.
+TEST(Gradients, OfValuesThatAreChannelsLastAreChannelsLast) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  size_t compared = 0;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF32);
+    if (!has_gradient(c, made) || !OpAttributes(*made.op, made.attributes).flag("channels_last")) continue;
+    if (made.op == &core("contiguous")) continue;  // its operand has the other format
+    SCOPED_TRACE(describe(c));
+    const Joint joint = join(c, made, {.wanted = 1, .read = 1});
+    runtime::GraphValues values(joint.graph.value_count());
+    std::vector<at::Tensor> drawn = testing::drawn(made, 3);
+    drawn[0] = drawn[0].contiguous(last);
+    for (size_t k = 0; k < drawn.size(); ++k) values[joint.graph.inputs(joint.task)[k].index()] = drawn[k];
+    const at::Tensor forward = testing::execute(made, drawn, 3)[0];
+    ASSERT_TRUE(forward.is_contiguous(last));
+    values[joint.seeds[0].index()] = at::randn_like(forward);
+    const auto ran = runtime::run_graph(joint.graph, {.sizes = {{"batch", 3}}}, values);
+    ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
+    EXPECT_TRUE(values[joint.given[0].index()]->is_contiguous(last));
+    ++compared;
+  }
+  EXPECT_GE(compared, 6U);
+}
+
 // What becomes of weights before they meet samples: their gradients are sums over samples all the way back.
 TEST(Gradients, OfPartialSumsArePartialSums) {
   size_t judged = 0;

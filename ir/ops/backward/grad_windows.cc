@@ -1,5 +1,6 @@
 // Backward operators of convolutions and pooling. `sizes` are those of the operand's spatial axes.
 #include "ir/op/op_memory.h"
+#include "ir/ops/memory.h"
 #include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
@@ -7,10 +8,25 @@ namespace {
 
 // --- shared helpers: the operand's gradient is computed from the result's; both have their samples on axis 0
 
+// A tensor of that shape in the task's memory format, for kernels that read its shape and format. Without a format it
+// needs no memory.
+aten::Value shaped(Calls& calls, const LowerCall& call, const Shape& shape) {
+  const aten::Value made = shaped(calls, shape);
+  if (!call.attributes.flag(kChannelsLast)) return made;
+  return calls("aten::empty_like", {made, {"memory_format", aten::MemoryFormat::kChannelsLast}});
+}
+
+// The same for a convolution, whose kernels copy an operand that is not dense.
+aten::Value dense(Calls& calls, const LowerCall& call, const Shape& shape) {
+  if (call.attributes.flag(kChannelsLast)) return shaped(calls, call, shape);
+  return calls("aten::new_empty", {aten::Operand{0}, shape});
+}
+
 // Type [samples, channels, sizes…] of the operand. Fails if windows over it do not give the shape of `gy`.
 Result<Types> operand_type(const OpCall& call, const Window* window, const Dim& channels, const Dim& made) {
   RANNC_ASSIGN(const Shape gy, shape_of(call, 0));
   RANNC_TRY(samples_lead(call, 0));
+  RANNC_TRY(channels_can_be_last(call));
   const Shape* sizes = call.attributes.list("sizes");
   if (sizes == nullptr || sizes->size() < 1 || sizes->size() > 3 || gy.size() != sizes->size() + 2) {
     return error("a gradient of shape " + str(gy) + " does not fit the sizes of the operand");
@@ -56,6 +72,7 @@ Result<Types> infer_conv_grad_weight(const OpCall& call) {
   if (!in) return error(x[1].str() + " channels do not divide into " + std::to_string(groups) + " groups");
   RANNC_ASSIGN(const Shape expected, windowed(window, x, gy[1], false));
   if (expected != gy) return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
+  RANNC_TRY(channels_can_be_last(call));
   if (!(call.in(0).batch == call.in(1).batch)) return error("x and the result's gradient differ in their samples");
   Shape to = {gy[1], *in};
   for (const int64_t size : window.kernel) to.emplace_back(size);
@@ -90,7 +107,7 @@ Result<aten::Lowering> lower_conv_grad_input(const LowerCall& call) {
   const Shape& to = shape_of(*call.outputs[0]);
   Calls calls;
   const bool by_hand = !window.symmetric();
-  const aten::Value x = shaped(calls, by_hand ? padded_shape(window, to) : to);
+  const aten::Value x = dense(calls, call, by_hand ? padded_shape(window, to) : to);
   aten::Value made = convolution_backward(calls, call, by_hand ? without_pads(window) : window, x, aten::Operand{1},
                                           {true, false, false});
   if (by_hand) made = without_pads(calls, window, made);
@@ -102,7 +119,7 @@ Result<aten::Lowering> lower_conv_grad_weight(const LowerCall& call) {
   Calls calls;
   const bool by_hand = !window.symmetric();
   const aten::Value x = by_hand ? padded(calls, window, aten::Operand{1}, 0) : aten::Value(aten::Operand{1});
-  const aten::Value weight = shaped(calls, shape_of(*call.outputs[0]));
+  const aten::Value weight = dense(calls, call, shape_of(*call.outputs[0]));
   const aten::Made made =
       convolution_backward(calls, call, by_hand ? without_pads(window) : window, x, weight, {false, true, false});
   return std::move(calls).with({aten::Made{made.call, 1}});
@@ -144,8 +161,8 @@ Result<aten::Lowering> lower_max_pool_grad(const LowerCall& call) {
   const aten::Value gradient = lifted(calls, at.lifted, aten::Operand{0});
   const aten::Value places = lifted(calls, at.lifted, aten::Operand{1});
   aten::Value made = calls(dimensional("max_pool", at.window.rank(), "d_with_indices_backward"),
-                           {gradient, shaped(calls, at.from), at.window.kernel, at.window.strides, at.window.begin,
-                            at.window.dilations, !by_hand && call.attributes.flag("ceil"), places});
+                           {gradient, shaped(calls, call, at.from), at.window.kernel, at.window.strides,
+                            at.window.begin, at.window.dilations, !by_hand && call.attributes.flag("ceil"), places});
   made = lowered(calls, at.lifted, made);
   if (by_hand) made = calls("aten::constant_pad_nd", {made, exact_pads(window, to, gy, -1), aten::Scalar{0.0}});
   return std::move(calls).with({made});
@@ -174,8 +191,8 @@ Result<aten::Lowering> lower_avg_pool_grad(const LowerCall& call) {
   if (by_hand && ceil) gradient = with_late_windows(calls, window, shape_of(*call.inputs[0]), to);
   gradient = lifted(calls, at.lifted, gradient);
   aten::Value made = calls(dimensional("avg_pool", at.window.rank(), "d_backward"),
-                           {gradient, shaped(calls, at.from), at.window.kernel, at.window.strides, at.window.begin,
-                            ceil, call.attributes.flag("count_include_pad"), aten::None{}});
+                           {gradient, shaped(calls, call, at.from), at.window.kernel, at.window.strides,
+                            at.window.begin, ceil, call.attributes.flag("count_include_pad"), aten::None{}});
   made = lowered(calls, at.lifted, made);
   if (by_hand) made = without_pads(calls, window, made);
   return std::move(calls).with({made});
@@ -194,7 +211,7 @@ Result<aten::Lowering> lower_adaptive_grad(const LowerCall& call) {
   Calls calls;
   const aten::Value gradient = lifted(calls, is_lifted, aten::Operand{0});
   const aten::Value made =
-      calls(dimensional("_adaptive_avg_pool", from.size() - 2, "d_backward"), {gradient, shaped(calls, from)});
+      calls(dimensional("_adaptive_avg_pool", from.size() - 2, "d_backward"), {gradient, shaped(calls, call, from)});
   return std::move(calls).with({lowered(calls, is_lifted, made)});
 }
 
@@ -211,13 +228,13 @@ std::vector<OpInfo> grad_windows_ops() {
   const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
   const AttributeInfo kernel{.name = "kernel", .kind = Kind::kIntegers, .required = true},
       sizes{.name = "sizes", .kind = Kind::kSizes, .required = true}, ceil{"ceil", Kind::kFlag, false},
-      groups{"groups", Kind::kInteger, Dim(1)};
+      groups{"groups", Kind::kInteger, Dim(1)}, last = channels_last_attribute();
   return {
       {.name = "core.conv_grad_input",
        .says = "the gradient of conv's x, whose spatial axes have `sizes`",
        .aten = {"aten::convolution_backward"},
        .operands = {{"gy"}, {"weight", Role::kWeight}},
-       .attributes = {integers("strides"), integers("pads"), integers("dilations"), groups, sizes},
+       .attributes = {integers("strides"), integers("pads"), integers("dilations"), groups, sizes, last},
        .infer = infer_conv_grad_input,
        .linear = always<Linear::kEach>,
        .work = conv_grad_input_work,
@@ -226,7 +243,7 @@ std::vector<OpInfo> grad_windows_ops() {
        .says = "the gradient of conv's weight, whose spatial axes have the sizes `kernel`",
        .aten = {"aten::convolution_backward"},
        .operands = {{"gy"}, {"x"}},
-       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), groups},
+       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), groups, last},
        .infer = infer_conv_grad_weight,
        .linear = always<Linear::kEach>,
        .work = conv_grad_weight_work,
@@ -235,7 +252,7 @@ std::vector<OpInfo> grad_windows_ops() {
        .says = "the gradient of max_pool's x, whose spatial axes have `sizes`, from the places of the maxima",
        .aten = {"aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward"},
        .operands = {{"gy"}, {"places", Role::kIndex}},
-       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil, sizes},
+       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil, sizes, last},
        .infer = infer_pool_grad,
        .linear = always<Linear::kFirst>,
        .lower = lower_max_pool_grad,
@@ -244,8 +261,13 @@ std::vector<OpInfo> grad_windows_ops() {
        .says = "the gradient of avg_pool's x, whose spatial axes have `sizes`",
        .aten = {"aten::avg_pool2d_backward", "aten::avg_pool3d_backward"},
        .operands = {{"gy"}},
-       .attributes =
-           {kernel, integers("strides"), integers("pads"), ceil, {"count_include_pad", Kind::kFlag, false}, sizes},
+       .attributes = {kernel,
+                      integers("strides"),
+                      integers("pads"),
+                      ceil,
+                      {"count_include_pad", Kind::kFlag, false},
+                      sizes,
+                      last},
        .infer = infer_pool_grad,
        .linear = always<Linear::kFirst>,
        .work = pool_grad_work,
@@ -254,7 +276,7 @@ std::vector<OpInfo> grad_windows_ops() {
        .says = "the gradient of adaptive_avg_pool's x, whose spatial axes have `sizes`",
        .aten = {"aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward"},
        .operands = {{"gy"}},
-       .attributes = {sizes},
+       .attributes = {sizes, last},
        .infer = infer_adaptive_grad,
        .linear = always<Linear::kFirst>,
        .lower = lower_adaptive_grad},

@@ -7,10 +7,9 @@ namespace {
 
 Shape spatial(const Shape& shape) { return Shape(shape.begin() + 2, shape.end()); }
 
-// The forward task's attributes without those that choose its kernel, plus one more.
+// The forward task's attributes without the algorithm, plus one more.
 Attributes with(const GradientCall& call, std::string_view name, Shape value) {
   Attributes attributes = call.attributes().given();
-  attributes.erase(kChannelsLast);
   attributes.erase(kAlgorithm);
   attributes.set(name, std::move(value));
   return attributes;
@@ -92,8 +91,9 @@ bool max_pool(GradientCall& call) { return pool(call, "max_pool_grad_input", {ca
 bool avg_pool(GradientCall& call) { return pool(call, "avg_pool_grad_input", {call.gradient()}); }
 
 bool adaptive_avg_pool(GradientCall& call) {
-  call.give(0, call.add("adaptive_avg_pool_grad_input", {call.gradient()},
-                        {{"sizes", spatial(call.shape(call.operand(0)))}}));
+  Attributes attributes = {{"sizes", spatial(call.shape(call.operand(0)))}};
+  if (call.attributes().flag(kChannelsLast)) attributes.set(kChannelsLast, true);
+  call.give(0, call.add("adaptive_avg_pool_grad_input", {call.gradient()}, std::move(attributes)));
   return true;
 }
 

@@ -55,6 +55,8 @@ void add_convolutions(std::vector<OpCase>& cases) {
       {"conv_grad_weight", {f("batch,6,5,8"), f("batch,4,9,8")}, with(strided, "kernel", "3,3")},
       {"conv_grad_weight", {f("batch,3,4"), f("batch,2,9")}, with(uneven, "kernel", "3")},
       {"conv_grad_weight", {f("2,3,4"), f("2,2,6")}, {{"kernel", dims("3")}}},
+      {"conv_grad_input", {f("batch,3,4,5"), f("3,2,3,2")}, {{"sizes", dims("6,6")}, {"channels_last", true}}},
+      {"conv_grad_weight", {f("batch,3,4,5"), f("batch,2,6,6")}, {{"kernel", dims("3,2")}, {"channels_last", true}}},
   };
   cases.insert(cases.end(), more.begin(), more.end());
 }
@@ -83,6 +85,9 @@ void add_pools(std::vector<OpCase>& cases) {
       {"max_pool_grad_input", {f("batch,2,4,3"), i("batch,2,4,3", 0, 42)}, with(even, "sizes", dims("7,6"))},
       {"max_pool_grad_input", {f("batch,2,2,3"), i("batch,2,2,3", 0, 35)}, with(uneven, "sizes", dims("5,6"))},
       {"max_pool_grad_input", {f("batch,2,2"), i("batch,2,2", 0, 5)}, with(line, "sizes", dims("5"))},
+      {"max_pool", {f("batch,2,7,6")}, with(even, "channels_last", true), 2},
+      {"avg_pool", {f("batch,2,7,8")}, with(ceil, "channels_last", true)},
+      {"adaptive_avg_pool", {f("batch,2,4,5")}, {{"size", dims("2,2")}, {"channels_last", true}}},
       {"avg_pool", {f("batch,2,7,8")}, ceil},
       {"avg_pool", {f("batch,2,5,6")}, counted(uneven)},
       {"avg_pool", {f("batch,2,6")}, {{"kernel", dims("3")}, {"pads", dims("1,1")}, {"strides", dims("2")}}},
