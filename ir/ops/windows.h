@@ -5,6 +5,9 @@
 
 namespace rannc::ir::ops {
 
+/// Algorithms of a convolution: a product over channels at each position, or oneDNN's kernel.
+inline constexpr std::string_view kLinear = "linear", kOneDnn = "onednn";
+
 /// Kernel, strides, pads begin…end and dilations of all spatial axes, with their defaults filled in.
 struct Window {
   std::vector<int64_t> kernel, strides, begin, end, dilations;

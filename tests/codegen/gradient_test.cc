@@ -149,6 +149,20 @@ TEST(Gradients, OfValuesThatAreChannelsLastAreChannelsLast) {
   EXPECT_GE(compared, 6U);
 }
 
+TEST(Gradients, OfConvolutionsByProductsAreProducts) {
+  size_t seen = 0;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF32);
+    if (made.op != &core("conv") || OpAttributes(*made.op, made.attributes).text("algorithm") != "linear") continue;
+    const Joint joint = join(c, made);
+    for (const TaskId task : joint.graph.tasks()) {
+      EXPECT_FALSE(joint.graph.op(task).name.starts_with("core.conv_")) << joint.graph.op(task).name;
+      seen += joint.graph.op(task).name == "core.matmul" ? 1 : 0;
+    }
+  }
+  EXPECT_GE(seen, 4U);
+}
+
 // What becomes of weights before they meet samples: their gradients are sums over samples all the way back.
 TEST(Gradients, OfPartialSumsArePartialSums) {
   size_t judged = 0;

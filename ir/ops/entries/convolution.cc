@@ -11,8 +11,6 @@
 namespace rannc::ir::ops {
 namespace {
 
-constexpr std::string_view kLinear = "linear", kOneDnn = "onednn";
-
 // Type of the result with `channels` channels.
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
   RANNC_ASSIGN(Shape to, windowed(window, *call.in(0).shape, channels, ceil));

@@ -1,6 +1,9 @@
 // Gradient rules of convolutions and pooling.
-#include "ir/graph/memory_format.h"
+#include <algorithm>
+
 #include "ir/ops/gradients/gradients_dense.h"
+#include "ir/ops/memory.h"
+#include "ir/ops/windows.h"
 
 namespace rannc::ir::ops::gradient {
 namespace {
@@ -20,6 +23,58 @@ bool pool(GradientCall& call, std::string_view op, const std::vector<ValueId>& o
   return true;
 }
 
+// [samples, channels, height, width] with the channels at the end. A view of a value that is channels last.
+ValueId with_channels_behind(GradientCall& call, ValueId value) {
+  return call.add("permute", {value}, {{"dims", Shape(std::begin(kBehind), std::end(kBehind))}});
+}
+
+ValueId as_rows(GradientCall& call, ValueId value) {
+  const Shape shape = call.shape(value);
+  const Dim rows = element_count(Shape(shape.begin(), shape.end() - 1));
+  return call.add("reshape", {value}, {{"shape", Shape{rows, shape.back()}}});
+}
+
+// The positions of x, channels at the end, that the strides visit.
+Attributes visited(const GradientCall& call) {
+  const Shape& x = call.shape(call.operand(0));
+  return {{"axes", Shape{1, 2}},
+          {"starts", Shape{0, 0}},
+          {"ends", Shape{x[2], x[3]}},
+          {"steps", *call.attributes().list("strides")}};
+}
+
+bool visits_all(const GradientCall& call) {
+  const std::vector<int64_t> strides = call.attributes().integers("strides");
+  return std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 1; });
+}
+
+// Products over all positions that the window visits, like the forward pass by this algorithm.
+bool linear_conv(GradientCall& call) {
+  const ValueId x = call.operand(0), weight = call.operand(1);
+  const Shape to = call.shape(call.gradient()), from = call.shape(x), filters = call.shape(weight);
+  const ValueId gy = as_rows(call, with_channels_behind(call, call.gradient()));
+  if (call.wants(0)) {
+    const ValueId matrix = call.add("reshape", {weight}, {{"shape", Shape{filters[0], filters[1]}}});
+    ValueId made = call.add("matmul", {gy, matrix});
+    made = call.add("reshape", {made}, {{"shape", Shape{to[0], to[2], to[3], from[1]}}});
+    if (!visits_all(call)) {
+      Attributes attributes = visited(call);
+      attributes.set("sizes", Shape{from[0], from[2], from[3], from[1]});
+      made = call.add("slice_grad", {made}, std::move(attributes));
+    }
+    call.give(0, call.add("permute", {made}, {{"dims", Shape(std::begin(kInFront), std::end(kInFront))}}));
+  }
+  if (call.wants(1)) {
+    ValueId read = with_channels_behind(call, x);
+    if (!visits_all(call)) read = call.add("slice", {read}, visited(call));
+    const ValueId columns = call.add("permute", {gy}, {{"dims", Shape{1, 0}}});
+    const ValueId made = call.add("matmul", {columns, as_rows(call, read)});
+    call.give(1, call.add("reshape", {made}, {{"shape", filters}}));
+  }
+  if (call.wants(2)) give_channel_sums(call, 2);
+  return true;
+}
+
 }  // namespace
 
 void give_channel_sums(GradientCall& call, size_t operand) {
@@ -29,6 +84,7 @@ void give_channel_sums(GradientCall& call, size_t operand) {
 }
 
 bool conv(GradientCall& call) {
+  if (call.attributes().text(kAlgorithm) == kLinear) return linear_conv(call);
   const ValueId gy = call.gradient(), x = call.operand(0), weight = call.operand(1);
   if (call.wants(0)) {
     call.give(0, call.add("conv_grad_input", {gy, weight}, with(call, "sizes", spatial(call.shape(x)))));
