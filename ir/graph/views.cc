@@ -90,6 +90,17 @@ Views::Strides Views::strides_of(const Graph& graph, ValueId value) const {
   return in_one_piece(*graph.type(value).shape);
 }
 
+bool Views::is_dense(const Graph& graph, ValueId value, std::span<const int64_t> axes) const {
+  const Strides strides = strides_of(graph, value);
+  if (!strides || strides->size() != axes.size()) return false;
+  Shape shape, distances;
+  for (const int64_t axis : axes) {
+    shape.push_back((*graph.type(value).shape)[static_cast<size_t>(axis)]);
+    distances.push_back((*strides)[static_cast<size_t>(axis)]);
+  }
+  return lies_in_one_piece(shape, distances);
+}
+
 bool Views::merges(const Graph& graph, ValueId value, size_t apart) const {
   if (!is_scattered(value)) return true;
   const Strides strides = strides_of(graph, value);

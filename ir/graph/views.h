@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +19,8 @@ class Views {
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether the value is not contiguous.
   bool is_scattered(ValueId value) const { return scattered_[value.index()]; }
+  /// Whether the value is contiguous with its axes in this order, outermost first.
+  bool is_dense(const Graph& graph, ValueId value, std::span<const int64_t> axes) const;
   /// Whether its axes, all but the last `apart`, merge into one without a copy.
   bool merges(const Graph& graph, ValueId value, size_t apart) const;
   /// The axes in descending order of strides; nothing if the strides are unknown.

@@ -66,7 +66,9 @@ struct OpInfo {
   std::optional<TapeInfo> tape = {};
   /// The axes of its results of as many axes, outermost in memory first. Null: results are contiguous.
   std::vector<int64_t> (*axes_in_memory)(const Attributes&) = nullptr;
-  /// Peak bytes that its calls allocate beside operands and results. Null: none.
+  /// Operands that its lowering copies, each of which the copy replaces. Null: none.
+  std::vector<uint32_t> (*copied)(const MemoryCall&) = nullptr;
+  /// Peak bytes that its calls allocate beside operands, their copies and results. Null: none.
   Dim (*temporary)(const MemoryCall&) = nullptr;
   std::string_view family = {};  ///< the file that declares it; set by the registry
 

@@ -18,6 +18,10 @@ bool MemoryCall::has(size_t operand) const {
 Dim MemoryCall::operand_bytes(size_t operand) const { return bytes_of(this->operand(operand)); }
 Dim MemoryCall::result_bytes(size_t result) const { return bytes_of(this->result(result)); }
 
+bool MemoryCall::is_dense(size_t operand, std::span<const int64_t> axes) const {
+  return views_.is_dense(graph_, value(operand), axes);
+}
+
 Dim MemoryCall::copies(std::initializer_list<size_t> operands) const {
   Dim total = 0;
   for (const size_t operand : operands) {

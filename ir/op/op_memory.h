@@ -20,6 +20,8 @@ class MemoryCall {
   const ValueType& result(size_t result = 0) const { return graph_.type(graph_.outputs(task_)[result]); }
   size_t results() const { return graph_.outputs(task_).size(); }
   TaskId task() const { return task_; }
+  /// Whether an operand is contiguous with its axes in this order, outermost first.
+  bool is_dense(size_t operand, std::span<const int64_t> axes) const;
   /// Bytes of the copies that a kernel makes of those operands that are not contiguous.
   Dim copies(std::initializer_list<size_t> operands) const;
   /// The same for operands whose axes, all but the last `apart`, have to merge into one.

@@ -77,7 +77,6 @@ class FunctionWalk {
     Ids results;     ///< held to the end
     Ids added = {};  ///< sorted: terms of sums
     bool creates_sums = false;
-    bool merges = false;  ///< gradients of one convolution are computed by one call
   };
 
   FunctionWalk(const FunctionFollower& follower, const Bindings& sizes)
@@ -87,8 +86,7 @@ class FunctionWalk {
     function_ = &function;
     held_.clear();
     made_.clear();
-    computed_.clear();
-    last_reader_.clear();
+    done_.clear();
     readers_.clear();
     live_ = peak_ = 0;
     select();
@@ -97,7 +95,9 @@ class FunctionWalk {
     for (const ValueId value : function.added) {
       if (contains(arguments_, value)) add(value);
     }
-    for (size_t at = 0; at < tasks_.size(); ++at) step(at);
+    for (size_t at = 0; at < tasks_.size(); ++at) {
+      if (!done_.contains(tasks_[at])) step(merged_at(at));
+    }
     return peak_;
   }
 
@@ -141,7 +141,7 @@ class FunctionWalk {
     return element_count(*type.shape).evaluate(sizes_).value_or(0) * static_cast<int64_t>(byte_size(type.dtype));
   }
 
-  /// Leaves out tasks that no result and no sum needs, and finds the last reader of each value.
+  /// Leaves out tasks that no result and no sum needs, and finds the readers of each value.
   void select() {
     const Function& f = *function_;
     arguments_ = sorted(f.arguments);
@@ -154,15 +154,46 @@ class FunctionWalk {
       const auto outputs = graph_.outputs(task);
       if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return needed.contains(v); })) continue;
       tasks_.push_back(task);
-      const auto inputs = graph_.inputs(task);
-      for (size_t k = 0; k < inputs.size(); ++k) {
-        if (!reads_operand(graph_, task, k)) continue;
-        needed.insert(inputs[k]);
-        last_reader_.try_emplace(inputs[k], task);
-        ++readers_[inputs[k]];
+      for (const ValueId operand : operands(task)) {
+        needed.insert(operand);
+        ++readers_[operand];
       }
     }
     std::reverse(tasks_.begin(), tasks_.end());
+  }
+
+  /// The operands whose numbers a task reads, each once.
+  std::set<ValueId> operands(TaskId task) const {
+    std::set<ValueId> found;
+    const auto inputs = graph_.inputs(task);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (reads_operand(graph_, task, k)) found.insert(inputs[k]);
+    }
+    return found;
+  }
+
+  // --- calls of one gradient kernel for several operands
+
+  TaskId origin(TaskId task) const { return f_.stage_.joint.origins[task.index()].task; }
+
+  /// The task at a position and those that its call computes too: gradients of the same kernel, and the sum of the
+  /// result's gradient that is a bias gradient.
+  std::vector<TaskId> merged_at(size_t at) const {
+    const TaskId first = tasks_[at];
+    std::vector<TaskId> found = {first};
+    const OpInfo& op = graph_.op(first);
+    const bool gradient = f_.stage_.joint.origins[first.index()].phase != Phase::kForward;
+    if (!gradient || op.aten.empty() || graph_.inputs(first).size() < 2) return found;
+    const ValueId gy = graph_.inputs(first)[0];
+    for (size_t next = at + 1; next < std::min(tasks_.size(), at + 1 + kNearby); ++next) {
+      const TaskId task = tasks_[next];
+      if (done_.contains(task) || origin(task) != origin(first)) continue;
+      const OpInfo& other = graph_.op(task);
+      const bool same_kernel = !other.aten.empty() && other.aten[0] == op.aten[0] && &other != &op;
+      const bool of_bias = graph_.inputs(task).size() == 1 && graph_.inputs(task)[0] == gy && found.size() > 1;
+      if (same_kernel || of_bias) found.push_back(task);
+    }
+    return found;
   }
 
   // --- memory
@@ -182,63 +213,75 @@ class FunctionWalk {
     live_ -= bytes(base);
   }
 
-  /// Frees a value after `task` unless it leaves the function or is read later.
-  void drop_after(TaskId task, ValueId value) {
-    if (contains(results_, value)) return;
-    const auto last = last_reader_.find(value);
-    if (last != last_reader_.end() && last->second != task) return;
-    if (graph_.producer(value) != task && !exists(value)) return;
-    drop(value);
+  /// Frees a value that a task has read or made, unless it leaves the function or is read later.
+  void drop_if_unread(ValueId value) {
+    if (contains(results_, value) || !exists(value)) return;
+    const auto readers = readers_.find(value);
+    if (readers == readers_.end() || readers->second == 0) drop(value);
   }
-  /// Whether an operand is held by this run: an argument, or made by one of its tasks.
+  /// Whether a value is held by this run: an argument, or made by one of its tasks.
   bool exists(ValueId value) const { return contains(arguments_, value) || made_.contains(value); }
 
-  void step(size_t at) {
-    const TaskId task = tasks_[at];
-    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (!reads_operand(graph_, task, k) || exists(inputs[k])) continue;
-      if (graph_.kind(inputs[k]) != ValueKind::kRandomInput) continue;
-      made_.insert(inputs[k]);
-      hold(inputs[k]);
+  /// Runs tasks that one call computes.
+  void step(const std::vector<TaskId>& tasks) {
+    const TaskId first = tasks[0];
+    for (const TaskId task : tasks) {
+      done_.insert(task);
+      draw(task);
     }
-    const bool in_sum = is_product_into_sum(task);
-    const TaskId partner = merged_with(at);
-    make(task, in_sum);
-    if (partner.valid()) make(partner, false);
-    const int64_t transient = scratch(task, partner);
+    const int64_t copies = replace_copied(first);
+    const bool in_sum = is_product_into_sum(first);
+    if (!in_sum) {
+      for (const TaskId task : tasks) make(task);
+    }
+    const int64_t transient = scratch(tasks);
     grow(transient);
     live_ -= transient;
-    std::set<ValueId> operands;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (reads_operand(graph_, task, k)) operands.insert(inputs[k]);
+    if (in_sum) add(graph_.outputs(first)[0]);  // while the factors are there
+    live_ -= copies;
+    for (const TaskId task : tasks) {
+      for (const ValueId operand : operands(task)) {
+        if (--readers_[operand] == 0 && !replaced_.contains(operand)) drop_if_unread(operand);
+      }
     }
-    for (const ValueId operand : operands) drop_after(task, operand);
-    for (const ValueId output : outputs) {
-      const bool added = contains(function_->added, output);
-      if (added) add(output);
-      if (in_sum) continue;
-      if (!last_reader_.contains(output)) drop_after(task, output);
+    replaced_.clear();
+    if (in_sum) return;
+    for (const TaskId task : tasks) {
+      for (const ValueId output : graph_.outputs(task)) {
+        if (contains(function_->added, output)) add(output);
+        drop_if_unread(output);
+      }
     }
   }
 
-  void make(TaskId task, bool in_sum) {
+  void draw(TaskId task) {
+    for (const ValueId operand : operands(task)) {
+      if (graph_.kind(operand) != ValueKind::kRandomInput || exists(operand)) continue;
+      made_.insert(operand);
+      hold(operand);
+    }
+  }
+
+  void make(TaskId task) {
     for (const ValueId output : graph_.outputs(task)) {
-      if (made_.insert(output).second && !in_sum) hold(output);
+      made_.insert(output);
+      hold(output);
     }
   }
 
-  /// The other gradient of the same convolution, if one call computes both and it comes later.
-  TaskId merged_with(size_t at) const {
-    if (!function_->merges || convolution_gradient(graph_.op(tasks_[at])) == 0) return {};
-    for (size_t next = at + 1; next < std::min(tasks_.size(), at + 1 + kNearby); ++next) {
-      const bool other =
-          convolution_gradient(graph_.op(tasks_[next])) == (3 ^ convolution_gradient(graph_.op(tasks_[at])));
-      if (other && origin(tasks_[next]) == origin(tasks_[at])) return tasks_[next];
+  /// Copies operands, and frees those that nothing else reads. Returns the bytes of the copies.
+  int64_t replace_copied(TaskId task) {
+    if (graph_.op(task).copied == nullptr) return 0;
+    int64_t total = 0;
+    for (const uint32_t index : graph_.op(task).copied(MemoryCall(graph_, task, f_.views_))) {
+      const ValueId operand = graph_.inputs(task)[index];
+      grow(bytes(operand));
+      total += bytes(operand);
+      const bool last = readers_[operand] == 1 && !contains(results_, operand) && exists(operand);
+      if (last && replaced_.insert(operand).second) drop(operand);
     }
-    return {};
+    return total;
   }
-  TaskId origin(TaskId task) const { return f_.stage_.joint.origins[task.index()].task; }
 
   /// A product of matrices is added to its sum without memory of its own, if nothing else reads it.
   bool is_product_into_sum(TaskId task) const {
@@ -258,7 +301,7 @@ class FunctionWalk {
       if (sum_dtype(type.dtype) != type.dtype) peak_ = std::max(peak_, live_ + sum);
       return;
     }
-    const bool own = f_.views_.base(value) == value && !last_reader_.contains(value) && !contains(results_, value) &&
+    const bool own = f_.views_.base(value) == value && !readers_.contains(value) && !contains(results_, value) &&
                      sum_dtype(type.dtype) == type.dtype && !type.rows;
     if (own && !(task.valid() && is_product_into_sum(task))) {
       live_ += sum;  // in the place of the term, which is dropped next
@@ -269,14 +312,15 @@ class FunctionWalk {
 
   // --- memory that kernels need for themselves
 
-  int64_t scratch(TaskId task, TaskId partner) {
+  int64_t scratch(const std::vector<TaskId>& tasks) {
+    const TaskId task = tasks[0];
     const OpInfo& op = graph_.op(task);
-    if (uint64_t wanted = convolution_gradient(op); wanted != 0 && has_kernel_scratch(graph_.op(origin(task)))) {
-      if (partner.valid()) {
-        computed_.insert(partner);
-        wanted = 3;
-      }
-      return computed_.contains(task) ? 0 : kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
+    uint64_t wanted = 0;
+    for (const TaskId each : tasks) wanted |= convolution_gradient(graph_.op(each));
+    if (wanted != 0 && has_kernel_scratch(graph_.op(origin(task)))) {
+      // A call for one gradient gets an empty tensor in the place of the other operand.
+      const int64_t placeholder = wanted == 3 ? 0 : bytes(graph_.outputs(task)[0]);
+      return placeholder + kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
     }
     if (has_kernel_scratch(op)) return kernel_scratch(graph_, task, 0, sizes_).forward;
     if (vjp_of(graph_, task)) return repeated(origin(task));
@@ -301,10 +345,10 @@ class FunctionWalk {
   Ids arguments_, results_;  ///< sorted
   std::vector<TaskId> tasks_;
   std::set<ValueId> made_;
-  std::set<TaskId> computed_;  ///< by the call of another task
-  std::map<ValueId, TaskId> last_reader_;
-  std::map<ValueId, uint32_t> readers_;
-  std::map<ValueId, uint32_t> held_;  ///< by base: number of values
+  std::set<TaskId> done_;
+  std::set<ValueId> replaced_;           ///< operands whose copies the current task reads
+  std::map<ValueId, uint32_t> readers_;  ///< tasks to come
+  std::map<ValueId, uint32_t> held_;     ///< by base: number of values
   int64_t live_ = 0, peak_ = 0;
 };
 
@@ -345,7 +389,7 @@ FunctionMemory FunctionFollower::follow(const Bindings& sizes) const {
     (first ? memory.first_weight : memory.weight) =
         walk.peak({weight.tasks, weight.arguments, {}, sorted(weight.added), first});
     (first ? memory.first_backward : memory.backward) =
-        walk.peak({both.tasks, arguments, gradients, sorted(both.added), first, true});
+        walk.peak({both.tasks, arguments, gradients, sorted(both.added), first});
   }
   return memory;
 }

@@ -124,8 +124,10 @@ std::vector<OpInfo> grad_attention_ops() {
        .linear = always<Linear::kFirst>,
        .work = attention_grad::grad_work,
        .lower = attention_grad::lower,
-       .axes_in_memory = [](const Attributes&) {
-         return std::vector<int64_t>{0, 2, 1, 3};
+       .axes_in_memory = FusedAttention::axes_in_memory,
+       .copied = [](const MemoryCall& call) {
+         using namespace attention_grad;
+         return FusedAttention::copied(call, {kQ, kK, kV});
        }}};
 }
 

@@ -141,7 +141,7 @@ Dim lstm_grad_temporary(const MemoryCall& call) {
   for (uint32_t i = 0; i < kOperands; ++i) {
     if (kPlaces[i] < types.size()) layer[i] = types[kPlaces[i]];
   }
-  return one_dnn_temporary(sizes_of(layer));
+  return one_dnn_scratch(sizes_of(layer));
 }
 
 std::vector<OpInfo> gradient_entries() {

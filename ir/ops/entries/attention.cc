@@ -2,6 +2,7 @@
 #include "ir/ops/entries/attention.h"
 
 #include <limits>
+#include <numeric>
 
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/norms.h"
@@ -109,6 +110,25 @@ bool FusedAttention::fits(std::span<const ValueType* const> operands) {
   return operands[kQ]->shape->back() == operands[kV]->shape->back();
 }
 
+std::vector<int64_t> FusedAttention::axes_in_memory(const Attributes& attributes) {
+  std::vector<int64_t> axes;
+  for (const Dim& axis : *attributes.list("order")) {
+    axes.push_back((axis.constant() + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank));
+  }
+  if (axes.back() != kFeatures) std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+std::vector<uint32_t> FusedAttention::copied(const MemoryCall& call, std::initializer_list<uint32_t> operands) {
+  if (call.results() == 1) return {};  // not fused
+  const std::vector<int64_t> axes = axes_in_memory(call.attributes());
+  std::vector<uint32_t> found;
+  for (const uint32_t operand : operands) {
+    if (!call.is_dense(operand, axes)) found.push_back(operand);
+  }
+  return found;
+}
+
 aten::Value FusedAttention::by_heads(uint32_t operand) {
   const aten::Operand given{operand};
   if (order_.back() != kFeatures) return calls("aten::contiguous", {given});
@@ -200,19 +220,6 @@ TapeUse attention_tape(const TapeCall& call) {
   return use;
 }
 
-// The kernel writes [samples, places, heads, features].
-std::vector<int64_t> attention_in_memory(const Attributes& attributes) {
-  std::vector<int64_t> axes;
-  const Shape& order = *attributes.list("order");
-  for (const int64_t axis : {int64_t{0}, int64_t{kPlaces}, int64_t{kHeads}, int64_t{kFeatures}}) {
-    for (size_t i = 0; i < order.size(); ++i) {
-      if ((order[i].constant() + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank) == axis)
-        axes.push_back(static_cast<int64_t>(i));
-    }
-  }
-  return axes;
-}
-
 // LibTorch decomposes attention if its mask wants a gradient, with 16-bit floats in f32.
 uint32_t attention_auxiliary(const TapeCall& call) {
   const bool narrow = byte_size(call.inputs[kQ]->dtype) < byte_size(DType::kF32);
@@ -240,7 +247,9 @@ std::vector<OpInfo> attention_ops() {
        .gradient = gradient::attention,
        .gradient_takes_auxiliary = attention_auxiliary,
        .tape = TapeInfo{.rule = attention_tape},
-       .axes_in_memory = attention_in_memory}};
+       .copied = [](const MemoryCall& call) {
+         return FusedAttention::copied(call, {kQ, kK, kV});
+       }}};
 }
 
 }  // namespace rannc::ir::ops

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/op/op_memory.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -22,6 +23,11 @@ class FusedAttention {
 
   /// Whether the kernel exists for these operands: q, k, v. LibTorch decomposes attention otherwise.
   static bool fits(std::span<const ValueType* const> operands);
+
+  /// The axes of the gradients in memory, by heads: those of dense operands.
+  static std::vector<int64_t> axes_in_memory(const Attributes& attributes);
+  /// Those of `operands` that `by_heads` copies.
+  static std::vector<uint32_t> copied(const MemoryCall& call, std::initializer_list<uint32_t> operands);
 
   /// An operand by heads, as the kernel can read it. Memory in the order of the result is not copied.
   aten::Value by_heads(uint32_t operand);

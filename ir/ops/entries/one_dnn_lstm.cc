@@ -44,19 +44,25 @@ Dim workspace_bytes(const Sizes& sizes, const Rounding& rounding) {
          Dim(2) * rounding.pages(states * sizes.hidden);
 }
 
-// Temporary memory, one direction after the other: the weights in oneDNN's layout (twice if their rows are too narrow
-// for it), the gradients of the gates, and some states. The sizes of the kernels' own buffers were measured.
-Dim one_dnn_scratch(const Sizes& sizes) {
-  Dim rows = sizes.features + sizes.hidden + sizes.steps * sizes.samples;
+// Columns of the weights in oneDNN's layout, twice if their rows are too narrow for it.
+Dim packed_columns(const Sizes& sizes) {
+  Dim columns = sizes.features + sizes.hidden;
   for (const Dim& width : {sizes.features, sizes.hidden}) {
-    if (!(one_dnn_row(width) == width)) rows = rows + one_dnn_row(width);
+    if (!(one_dnn_row(width) == width)) columns = columns + one_dnn_row(width);
   }
-  return Dim(4) * (rows * sizes.rows + Dim(7) * sizes.samples * sizes.hidden) + Dim(152) * sizes.hidden + Dim(9000);
+  return columns;
 }
 
 }  // namespace
 
-Dim one_dnn_temporary(const Sizes& sizes) { return one_dnn_scratch(sizes); }
+Dim one_dnn_forward_scratch(const Sizes& sizes) { return Dim(4) * packed_columns(sizes) * sizes.rows; }
+
+// One direction after the other: the weights, the gradients of the gates, and some states. The sizes of the kernels'
+// own buffers were measured.
+Dim one_dnn_scratch(const Sizes& sizes) {
+  const Dim columns = packed_columns(sizes) + sizes.steps * sizes.samples;
+  return Dim(4) * (columns * sizes.rows + Dim(7) * sizes.samples * sizes.hidden) + Dim(152) * sizes.hidden + Dim(9000);
+}
 
 Dim state_bytes(const TapeCall& call) {
   const Sizes sizes = sizes_of(call.inputs);

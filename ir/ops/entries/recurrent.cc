@@ -201,7 +201,7 @@ Dim gates_of_all_steps(const MemoryCall& call) {
 
 Dim lstm_temporary(const MemoryCall& call) {
   if (call.operand(kSequence).dtype != DType::kF32) return gates_of_all_steps<4>(call);
-  return one_dnn_temporary(sizes_of(type_list(call.graph(), call.graph().inputs(call.task()))));
+  return one_dnn_forward_scratch(sizes_of(type_list(call.graph(), call.graph().inputs(call.task()))));
 }
 
 std::vector<OperandInfo> operands(size_t count) {

@@ -48,8 +48,9 @@ uint32_t one_dnn_workspaces(const TapeCall& call);
 Result<void> add_workspaces(const OpCall& call, Types& types);
 Result<aten::Lowering> lower_one_dnn_lstm(const LowerCall& call);
 TapeUse one_dnn_lstm_tape(const TapeCall& call);
-/// Bytes that oneDNN's kernel of the layer or of its gradient allocates for itself.
-Dim one_dnn_temporary(const Sizes& sizes);
+/// Bytes that oneDNN's kernels of the layer and of its gradient allocate for themselves.
+Dim one_dnn_forward_scratch(const Sizes& sizes);
+Dim one_dnn_scratch(const Sizes& sizes);
 /// Bytes of one state of all directions.
 Dim state_bytes(const TapeCall& call);
 /// The sequence, kept without gaps between its elements.

@@ -6,9 +6,9 @@
 
 #include "ir/graph/rewriter.h"
 #include "ir/plan/stage_graph.h"
+#include "ir/text/text.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
-#include "ir/text/text.h"
 #include "runtime/engine/engine.h"
 #include "tests/codegen/random_program.h"
 #include "tests/runtime/support/local_run.h"
