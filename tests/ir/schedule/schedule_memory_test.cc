@@ -99,7 +99,7 @@ TEST(ScheduleMemory, MessagesLiveUntilTheyAreTakenAndFromReceiveToComputation) {
   // Where the 20 that the middle keeps include what it received and what it sends, neither counts again: 5 received;
   // 25 while they turn into 20; the gradient in, then out.
   shape.stages[1].saved_bytes = 20;
-  shape.stages[1].keeps_results = true;
+  shape.routes[1].saved = true;
   EXPECT_THAT(follow(shape, 1, schedule).during, ElementsAre(5, 25, 20, 25, 30, 5, 5));
 }
 
