@@ -244,7 +244,14 @@ class Lowering {
 
 }  // namespace
 
-Schedule add_recompute(const PipelineShape& shape, Schedule schedule) {
+Schedule add_recompute(const PipelineShape& shape, Schedule schedule, RecomputedMicroBatches which) {
+  const auto selects = [&](const std::vector<Action>& row, size_t backward) {
+    const Action& action = row[backward];
+    if (!shape.stages[action.stage.index()].recompute) return false;
+    if (which == RecomputedMicroBatches::kAll) return true;
+    if (which == RecomputedMicroBatches::kAllButLast) return action.micro_batch + 1 < shape.micro_batch_count();
+    return backward == 0 || row[backward - 1] != compute_action(ActionKind::kForward, action.stage, action.micro_batch);
+  };
   for (auto& row : schedule.rows) {
     std::set<std::pair<StageId, uint32_t>> present;
     for (const Action& action : row) {
@@ -254,10 +261,7 @@ Schedule add_recompute(const PipelineShape& shape, Schedule schedule) {
     for (size_t i = 0; i < row.size(); ++i) {
       const Action& action = row[i];
       const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
-      const bool at_once =
-          i > 0 && row[i - 1] == compute_action(ActionKind::kForward, action.stage, action.micro_batch);
-      if (backward && !at_once && shape.stages[action.stage.index()].recompute &&
-          !present.contains({action.stage, action.micro_batch})) {
+      if (backward && selects(row, i) && !present.contains({action.stage, action.micro_batch})) {
         result.push_back(compute_action(ActionKind::kRecompute, action.stage, action.micro_batch));
       }
       result.push_back(action);

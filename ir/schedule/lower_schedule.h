@@ -5,9 +5,17 @@
 
 namespace rannc::ir {
 
-/// Inserts an R before the B or I of every micro-batch of a stage that recomputes, except if the backward pass directly
-/// follows its forward pass or already has an R. The R needs no gradient, so it overlaps the arrival of one.
-Schedule add_recompute(const PipelineShape& shape, Schedule schedule);
+/// Micro-batches whose forward pass is repeated, in a stage that recomputes.
+enum class RecomputedMicroBatches : uint8_t {
+  kUnlessBackwardFollows,  ///< those whose backward pass does not directly follow their forward pass
+  kAll,
+  kAllButLast,
+};
+
+/// Inserts an R before the B or I of the selected micro-batches of each stage that recomputes, unless the row already
+/// has one. The R needs no gradient, so it overlaps the arrival of one.
+Schedule add_recompute(const PipelineShape& shape, Schedule schedule,
+                       RecomputedMicroBatches which = RecomputedMicroBatches::kUnlessBackwardFollows);
 
 /// Adds transfers, collectives and optimizer steps to compute-only rows.
 ///

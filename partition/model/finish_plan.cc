@@ -156,6 +156,7 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
   spec.k = options.schedule_parameters.periods;
   spec.period = options.schedule_parameters.period_ns;
   spec.warmup = options.schedule_parameters.warm_up;
+  spec.recomputed = options.recomputed;
   // Depths that a planner derived for another schedule apply only if they are to be deepened.
   const bool own = spec.name == stages.schedule || schedule_needs(spec.name, ScheduleFamily::Needs::kWarmUp);
   if (spec.warmup.empty() && own) spec.warmup = stages.warm_up;

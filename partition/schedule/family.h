@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/schedule/lower_schedule.h"
 #include "ir/schedule/schedule.h"
 #include "partition/schedule/generators.h"
 #include "partition/schedule/in_flight.h"
@@ -27,6 +28,8 @@ struct ScheduleSpec {
   uint32_t k = 0;                ///< `k-periodic`: batches per pattern; 0: `default_k`
   std::string table;             ///< `Needs::kTable`: text of `ir::parse_schedule`
   std::string table_file;        ///< `Needs::kTable`: its name in messages
+  /// In stages that recompute.
+  ir::RecomputedMicroBatches recomputed = ir::RecomputedMicroBatches::kUnlessBackwardFollows;
 };
 
 /// Input of a generator.

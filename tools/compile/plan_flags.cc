@@ -168,8 +168,10 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--pin", flags.pins, "TASK=STAGE: put a task, or all tasks that match a pattern, into a stage")
       ->allow_extra_args(false);
   app.add_option("--together", flags.together, "TASK,TASK: no cut between the two tasks")->allow_extra_args(false);
-  app.add_option("--recompute", flags.recompute, "recompute of forward passes: auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+  app.add_option("--recompute", flags.recompute,
+                 "recompute of forward passes: auto (where memory requires it), never, always or except-last (all "
+                 "micro-batches but the last)")
+      ->check(CLI::IsMember({"auto", "never", "always", "except-last"}))
       ->capture_default_str();
   app.add_option("--schedule", flags.schedules,
                  "allowed schedules (--list schedule), such as gpipe,1f1b; table: a hand-written schedule")
@@ -254,9 +256,15 @@ partition::Objective objective_of(const PlanFlags& flags) {
 }
 
 partition::RecomputeRule recompute_of(const PlanFlags& flags) {
-  if (flags.recompute == "always") return partition::RecomputeRule::kAlways;
+  if (flags.recompute == "always" || flags.recompute == "except-last") return partition::RecomputeRule::kAlways;
   if (flags.recompute == "never") return partition::RecomputeRule::kNever;
   return partition::RecomputeRule::kChoose;
+}
+
+void add_recompute(const PlanFlags& flags, partition::PlanOptions& options) {
+  options.recompute = recompute_of(flags);
+  if (flags.recompute == "always") options.recomputed = ir::RecomputedMicroBatches::kAll;
+  if (flags.recompute == "except-last") options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
 }
 
 Result<std::string> schedule_table(const std::string& path) {
@@ -302,7 +310,7 @@ Result<PlanRequest> plan_request(const PlanFlags& flags) {
   options.planner = flags.planner;
   options.objective = objective_of(flags);
   options.time_limit_ns = flags.step_limit_ns;
-  options.recompute = recompute_of(flags);
+  add_recompute(flags, options);
   options.constraints.stages = flags.stages;
   options.constraints.max_stages = flags.max_stages;
   options.constraints.stages_per_device = flags.stages_per_device;

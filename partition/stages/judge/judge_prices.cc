@@ -180,6 +180,7 @@ ScheduleSpec schedule_of(const StageProblem& problem, const RangeCosts& ranges, 
   ScheduleSpec spec;
   spec.name = plan.schedule;
   spec.warmup = plan.warm_up;
+  spec.recomputed = problem.recomputed;
   if (!schedule_needs(plan.schedule, ScheduleFamily::Needs::kTimes)) return spec;
   spec.times = chain_times(problem, ranges, plan);
   spec.k = problem.schedule_parameters.periods;

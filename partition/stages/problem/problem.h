@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/cluster.h"
 #include "partition/schedule/in_flight.h"
 
@@ -110,6 +111,8 @@ struct PlanDemands {
   Objective objective = Objective::kStepTime;  ///< used by `auto`, `exact` and the judge; other planners have their own
   std::optional<double> time_limit_ns;         ///< upper limit on the step time
   RecomputeRule recompute = RecomputeRule::kNever;
+  /// In stages that recompute.
+  ir::RecomputedMicroBatches recomputed = ir::RecomputedMicroBatches::kUnlessBackwardFollows;
   StageConstraints constraints;
   ScheduleParameters schedule_parameters;
   /// Whether the runtime computes I and W apart. Otherwise W costs nothing and I the whole backward pass, so that

@@ -215,6 +215,44 @@ TEST(Tables, RecomputeExceptTheLastMicroBatch) {
   EXPECT_THAT(ir::split_mini_batch(9, 8), testing::ElementsAre(2, 1, 1, 1, 1, 1, 1, 1));
 }
 
+/// The modes differ in the micro-batches whose backward pass follows at once: 5 samples in 4, 9 in 8.
+TEST(Tables, RecomputeOfAllMicroBatches) {
+  using Which = ir::RecomputedMicroBatches;
+  const auto rows = [](const std::string& name, uint32_t samples, uint32_t count, Which which) {
+    PipelineShape shape = ir::chain_shape(2, count);
+    shape.micro_batches = ir::split_mini_batch(samples, count);
+    for (ir::StageShape& stage : shape.stages) stage.recompute = true;
+    const auto schedule = make_schedule(shape, {.name = name, .recomputed = which}).value();
+    EXPECT_TRUE(ir::check_schedule(shape, ir::lower_schedule(shape, schedule).value()).ok());
+    return ir::print_compute_rows(schedule);
+  };
+  EXPECT_EQ(rows("gpipe", 5, 4, Which::kAll),
+            "0: F0 F1 F2 F3 R3 B3 R2 B2 R1 B1 R0 B0\n1: F0 F1 F2 F3 R3 B3 R2 B2 R1 B1 R0 B0\n");
+  EXPECT_EQ(rows("1f1b", 5, 4, Which::kAll),
+            "0: F0 F1 R0 B0 F2 R1 B1 F3 R2 B2 R3 B3\n1: F0 R0 B0 F1 R1 B1 F2 R2 B2 F3 R3 B3\n");
+  EXPECT_EQ(rows("1f1b", 5, 4, Which::kAllButLast),
+            "0: F0 F1 R0 B0 F2 R1 B1 F3 R2 B2 B3\n1: F0 R0 B0 F1 R1 B1 F2 R2 B2 F3 B3\n");
+  EXPECT_EQ(rows("1f1b", 5, 4, Which::kUnlessBackwardFollows),
+            "0: F0 F1 R0 B0 F2 R1 B1 F3 R2 B2 R3 B3\n1: F0 B0 F1 B1 F2 B2 F3 B3\n");
+  for (const auto& [which, count] : {std::pair(Which::kAll, 8), std::pair(Which::kAllButLast, 7)}) {
+    for (const char* name : {"gpipe", "1f1b", "zb-h1"}) {
+      const std::string of_eight = rows(name, 9, 8, which);
+      EXPECT_EQ(std::count(of_eight.begin(), of_eight.end(), 'R'), 2 * count) << name;
+    }
+  }
+}
+
+/// Where the row is idle, R stands before the receive of the gradient, which it does not need.
+TEST(Tables, RecomputeStandsBeforeTheArrivingGradient) {
+  PipelineShape shape = ir::chain_shape(2, 2);
+  for (ir::StageShape& stage : shape.stages) stage.recompute = true;
+  const auto rows = make_schedule(shape, {.name = "gpipe", .recomputed = ir::RecomputedMicroBatches::kAll}).value();
+  EXPECT_EQ(ir::print_schedule(ir::lower_schedule(shape, rows).value()),
+            "schedule gpipe lowered\n"
+            "d0: F0.0 SA0.0>d1 F0.1 SA0.1>d1 R0.1 RG0.1<d1 B0.1 R0.0 RG0.0<d1 B0.0 S0\n"
+            "d1: RA0.0<d0 F1.0 RA0.1<d0 F1.1 R1.1 B1.1 SG0.1>d0 R1.0 B1.0 SG0.0>d0 S1\n");
+}
+
 TEST(WarmUpLatency, GPipeAndBothPoliciesOfDapple) {
   const PipelineShape shape = ir::chain_shape(4, 16);
   for (const auto& row : published::latencies()) {

@@ -61,6 +61,22 @@ TEST(PlanFlags, NamedTasksAreChecked) {
   }
 }
 
+TEST(PlanFlags, RecomputeModes) {
+  using partition::RecomputeRule;
+  using Which = ir::RecomputedMicroBatches;
+  const auto options = [](const std::string& mode) {
+    PlanFlags flags;
+    flags.recompute = mode;
+    return plan_request(flags)->options;
+  };
+  EXPECT_EQ(options("auto").recompute, RecomputeRule::kChoose);
+  EXPECT_EQ(options("auto").recomputed, Which::kUnlessBackwardFollows);
+  EXPECT_EQ(options("always").recompute, RecomputeRule::kAlways);
+  EXPECT_EQ(options("always").recomputed, Which::kAll);
+  EXPECT_EQ(options("except-last").recompute, RecomputeRule::kAlways);
+  EXPECT_EQ(options("except-last").recomputed, Which::kAllButLast);
+}
+
 TEST(PlanFlags, SeveralSchedulesAreCandidates) {
   PlanFlags flags;
   flags.schedules = {"gpipe", "1f1b"};
