@@ -196,6 +196,12 @@ std::string_view letter(FunctionKind kind) {
   return kLetters[static_cast<size_t>(kind)];
 }
 
+std::shared_ptr<const StageFunctions> with_kept(const StageFunctions& stage, std::optional<std::vector<ValueId>> kept) {
+  const Joint& from = stage.joint;
+  Joint joint{from.graph.clone(), from.origins, from.seeds, from.outputs, from.inputs, from.gradients};
+  return std::make_shared<const StageFunctions>(StageFunctions{std::move(joint), std::move(kept)});
+}
+
 bool equal(const StageFunctions& a, const StageFunctions& b) { return equal(a.joint, b.joint) && a.kept == b.kept; }
 
 std::vector<FunctionKind> function_places(const Joint& joint) {

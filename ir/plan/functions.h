@@ -1,6 +1,7 @@
 /// The programs of a pipeline stage: forward, recompute and backward functions, cut from its joint graph.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct StageFunctions {
 };
 
 bool equal(const StageFunctions& a, const StageFunctions& b);
+
+/// The same stage with another list of kept values, or without an R.
+std::shared_ptr<const StageFunctions> with_kept(const StageFunctions& stage, std::optional<std::vector<ValueId>> kept);
 
 /// Kinds of functions. Each task that differentiation adds or copies belongs to one of P, F, I, W and E. R repeats
 /// tasks of F. B is I and W in one, in the order of a tape.

@@ -21,7 +21,8 @@
 //   P17  no task completes a sum over micro-batches: stages run once per micro-batch, on a part of its samples
 //   P18  if a task normalizes over the samples of all replicas of its stage, each replica has a sample of every
 //        micro-batch
-//   P19  functions, if they are cut, are those of every stage, in order
+//   P19  functions, if they are cut, are those of every stage, in order, and keep values for an R exactly if the stage
+//        recomputes
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -415,11 +416,17 @@ class PlanVerifier {
       const StageGraph stage = stage_graph(plan_, StageId::from(s));
       found_ = ir::verify(functions.joint, stage.graph);
       if (!found_.empty()) return;
+      found_ = ir::verify(functions, function_table(functions));
+      if (!found_.empty()) return;
       std::vector<ValueId> returned;
       for (const Joint::BorderGradient& output : functions.joint.outputs) returned.push_back(output.value);
       if (functions.joint.graph.inputs().size() != stage.graph.inputs().size() + returned.size())
         add("P19", {}, "the functions of stage @s{} have other inputs than the stage", s);
-      found_ = ir::verify(functions, function_table(functions));
+      if (functions.kept.has_value() != plan_.stages[s].recompute) {
+        add("P19", {}, "stage @s{} {}, but its functions {}", s,
+            plan_.stages[s].recompute ? "recomputes" : "does not recompute",
+            functions.kept ? "keep values for an R" : "have no R");
+      }
     }
   }
 

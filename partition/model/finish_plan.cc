@@ -11,6 +11,7 @@
 
 #include "ir/plan/fixed_samples.h"
 #include "ir/plan/function_memory.h"
+#include "ir/plan/functions.h"
 #include "ir/schedule/lower_schedule.h"
 #include "partition/model/stage_memory.h"
 #include "partition/stages/problem/problem.h"
@@ -234,7 +235,12 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
 
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   ir::Plan changed = plan.clone();
-  for (ir::Stage& stage : changed.stages) stage.recompute = change.recompute;
+  for (ir::Stage& stage : changed.stages) stage.recompute = change.recompute.has_value();
+  for (auto& functions : changed.functions) {
+    std::optional<std::vector<ValueId>> kept;
+    if (change.recompute) kept = ir::kept_by_whole_recompute(functions->joint);
+    if (functions->kept != kept) functions = ir::with_kept(*functions, std::move(kept));
+  }
   changed.micro_batches = ir::split_mini_batch(plan.mini_batch, change.micro_batches);
   changed.stage_times.clear();
   changed.profile_digest.clear();
@@ -250,6 +256,7 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   const ir::PipelineShape shape = ir::pipeline_shape(changed);
   ScheduleSpec spec;
   spec.name = change.schedule;
+  spec.recomputed = change.recompute.value_or(spec.recomputed);
   RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
   RANNC_ASSIGN(changed.schedule, ir::lower_schedule(shape, rows));
   return changed;

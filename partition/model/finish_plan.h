@@ -1,6 +1,7 @@
 /// Completes a plan from its stages: schedule, routes, simulated timeline and memory.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ir/plan/plan.h"
@@ -22,10 +23,11 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
 struct Reschedule {
   uint32_t micro_batches = 1;
   std::string schedule = "1f1b";
-  bool recompute = false;  ///< for every stage
+  /// Micro-batches whose forward pass all stages repeat as a whole. Nothing: none.
+  std::optional<ir::RecomputedMicroBatches> recompute;
 };
-/// Returns the plan under another schedule, with new micro-batches, rows and recompute. Predictions are dropped, and so
-/// are prices, which apply to other sizes.
+/// Returns the plan under another schedule, with new micro-batches, rows and recompute. Its functions, if they are cut,
+/// keep what the new recompute reads. Predictions are dropped, and so are prices, which apply to other sizes.
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
 
 /// Rounds up to whole ns, so that a stage does not seem faster than its tasks. Limited to the longest allowed step.

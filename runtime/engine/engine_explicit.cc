@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/op/op.h"
+#include "ir/plan/functions.h"
 #include "ir/state/statistics.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_program.h"
@@ -45,6 +46,7 @@ class ExplicitProgram final : public Program {
         origins_(origins),
         functions_(std::move(functions)),
         joint_(functions_->joint),
+        kept_(functions_->kept),
         table_(ir::function_table(*functions_)),
         tasks_(std::move(tasks)),
         places_(places_of(signature_, joint_, tasks_)),
@@ -57,7 +59,7 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(load_weights(weights, signature_.buffers, places_.buffers, &buffers_));
     RANNC_TRY(load_weights(weights, signature_.constants, places_.constants, nullptr));
     sums_.create();
-    RANNC_ASSIGN(programs_, build_programs(*functions_, table_, places_, kernels(), sizes_, load_sizes_));
+    RANNC_TRY(build());
     totals_.resize(programs_.totals.size());
     for (const at::Tensor& leaf : sums_.leaves()) sum_places_.push_back(&leaf.mutable_grad());
     for (at::Tensor& total : totals_) sum_places_.push_back(&total);
@@ -74,6 +76,16 @@ class ExplicitProgram final : public Program {
   const Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
 
+  Result<void> use_functions(const ir::StageFunctions& functions) override {
+    if (functions.kept == kept_) return {};
+    if (!ir::equal(functions.joint, joint_)) return error("the new functions differ from those of the bundle");
+    kept_ = functions.kept;
+    table_ = ir::function_table(functions);
+    sizes_ = SizeTable();
+    load_sizes_ = SizeTable();
+    return build();
+  }
+
   void begin_step(const Carried& carried) override {
     if (std::find(carried.gradients.begin(), carried.gradients.end(), true) != carried.gradients.end()) end_backward();
     backward_ran_ = false;
@@ -86,7 +98,7 @@ class ExplicitProgram final : public Program {
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = forward_arguments(std::move(inputs));
-    const bool keeps_all = !at.recomputed || !functions_->kept;
+    const bool keeps_all = !at.recomputed || !kept_;
     FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
     RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at));
     Values outputs;
@@ -174,6 +186,11 @@ class ExplicitProgram final : public Program {
       if (places[i].valid()) fixed_[places[i].index()] = tensor;
       if (values != nullptr) values->push_back(to_value(std::move(tensor)));
     }
+    return {};
+  }
+
+  Result<void> build() {
+    RANNC_ASSIGN(programs_, build_programs({joint_, kept_, table_, places_, kernels()}, sizes_, load_sizes_));
     return {};
   }
 
@@ -340,6 +357,7 @@ class ExplicitProgram final : public Program {
   const Origins origins_;
   std::shared_ptr<const ir::StageFunctions> functions_;
   const ir::Joint& joint_;
+  std::optional<std::vector<ValueId>> kept_;  ///< as `StageFunctions::kept`
   ir::FunctionTable table_;
   std::vector<TaskId> tasks_;  ///< of the plan, by task of the stage
   StagePlaces places_;

@@ -28,13 +28,12 @@ Ids named(const ir::Graph& graph, const Items& items) {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const ir::StageFunctions& stage, const ir::FunctionTable& table, const StagePlaces& places,
-                 std::map<TaskId, TaskKernel> kernels, SizeTable& sizes)
+  ProgramBuilder(const StageParts& stage, SizeTable& sizes)
       : joint_(stage.joint),
         recomputes_(stage.kept.has_value()),
-        table_(table),
-        places_(places),
-        kernels_(std::move(kernels)),
+        table_(stage.table),
+        places_(stage.places),
+        kernels_(stage.kernels),
         sizes_(sizes) {}
 
   Result<StagePrograms> build(SizeTable& load_sizes) {
@@ -131,7 +130,7 @@ class ProgramBuilder {
   const bool recomputes_;
   const ir::FunctionTable& table_;
   const StagePlaces& places_;
-  const std::map<TaskId, TaskKernel> kernels_;
+  const std::map<TaskId, TaskKernel>& kernels_;
   SizeTable& sizes_;
   Ids draws_;                                       // random inputs
   std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to
@@ -169,10 +168,8 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
   return found;
 }
 
-Result<StagePrograms> build_programs(const ir::StageFunctions& stage, const ir::FunctionTable& table,
-                                     const StagePlaces& places, std::map<TaskId, TaskKernel> kernels, SizeTable& sizes,
-                                     SizeTable& load_sizes) {
-  return ProgramBuilder(stage, table, places, std::move(kernels), sizes).build(load_sizes);
+Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
+  return ProgramBuilder(stage, sizes).build(load_sizes);
 }
 
 }  // namespace rannc::runtime

@@ -10,6 +10,10 @@
 #include "runtime/execute/signature.h"
 #include "runtime/execute/value.h"
 
+namespace rannc::ir {
+struct StageFunctions;
+}
+
 namespace rannc::runtime {
 
 /// Sums across the replicas of a stage in the middle of a pass, as seen by one replica.
@@ -64,6 +68,9 @@ class Program {
   /// Whether input and weight gradients are computed separately. If not, `backward_input` computes both and
   /// `backward_weight` does nothing.
   virtual bool parts_backward() const = 0;
+  /// Changes what later forward passes keep for `recompute`. The rest of the functions must be those of the bundle. An
+  /// engine that always repeats the whole forward pass ignores it.
+  virtual Result<void> use_functions(const ir::StageFunctions&) { return {}; }
 
   /// Resets accumulated gradients and statistics, except those in `carried`.
   virtual void begin_step(const Carried& carried) = 0;

@@ -128,7 +128,16 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
       !std::equal(changed.stages.begin(), changed.stages.end(), plan().stages.begin(), plan().stages.end(), same_cut)) {
     return error("the new plan must have the same graph, stages and devices");
   }
+  if (changed.functions.size() != plan().functions.size()) {
+    return error(fmt::format("the new plan has functions of {} stages, the bundle's of {}", changed.functions.size(),
+                             plan().functions.size()));
+  }
   RANNC_TRY(ir::as_result(ir::verify(changed)));
+  for (const auto& device : devices_.all()) {
+    for (size_t s = 0; s < changed.functions.size(); ++s) {
+      if (device->programs[s]) RANNC_TRY(device->programs[s]->use_functions(*changed.functions[s]));
+    }
+  }
   bundle_.plan = std::move(changed);
   pipeline_ = make_pipeline(bundle_.plan);
   for (const auto& device : devices_.all()) {

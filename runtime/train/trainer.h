@@ -66,9 +66,9 @@ class Trainer {
   /// of several processes, all must call it with the same rate. A checkpoint stores the last rate.
   void set_learning_rate(double rate);
 
-  /// Continues under another schedule of the same cut. Micro-batches, schedule, recompute and predictions may differ;
-  /// the graph and the stages' tasks and devices may not. In a run of several processes, all must call it with the same
-  /// plan. Discards the sums of `accumulate`.
+  /// Continues under another schedule of the same cut. Micro-batches, schedule, recompute, predictions and the values
+  /// that the plan's functions keep for recompute may differ; the graph and the stages' tasks and devices may not. In a
+  /// run of several processes, all must call it with the same plan. Discards the sums of `accumulate`.
   Result<void> reschedule(ir::Plan plan);
 
   /// Runs forward, backward and optimizer over this mini-batch and those accumulated since the last step.

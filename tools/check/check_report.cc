@@ -20,12 +20,17 @@ WorstError worst_from(const json& entry) { return {entry.at("relative"), entry.a
 
 }  // namespace
 
+std::string_view recompute_mode(const partition::Reschedule& change) {
+  if (!change.recompute) return "never";
+  return *change.recompute == ir::RecomputedMicroBatches::kAll ? "always" : "except-last";
+}
+
 std::string CheckVariant::str() const {
   const bool replicated = std::any_of(replicas.begin(), replicas.end(), [](uint32_t count) { return count > 1; });
   const std::string cut =
       replicated ? fmt::format("replicas {}", fmt::join(replicas, ",")) : fmt::format("stages {}", replicas.size());
   return fmt::format("{} micro-batches {} {} recompute {}", cut, change.micro_batches, change.schedule,
-                     change.recompute ? "always" : "never");
+                     recompute_mode(change));
 }
 
 json to_json(const CheckResult& result) {
@@ -52,7 +57,7 @@ void CheckPrinter::line(const std::string& folder, const std::vector<std::string
                 {"replicas", variant.replicas},
                 {"micro_batches", variant.change.micro_batches},
                 {"schedule", variant.change.schedule},
-                {"recompute", variant.change.recompute},
+                {"recompute", recompute_mode(variant.change)},
                 {"transport", transport},
                 {"warnings", warnings},
                 {"ok", result.failures.empty()}});

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/diagnostic.h"
@@ -17,6 +18,9 @@ struct CheckVariant {
   partition::Reschedule change;
   std::string str() const;
 };
+
+/// `never`, `always` or `except-last`.
+std::string_view recompute_mode(const partition::Reschedule& change);
 
 nlohmann::json to_json(const CheckResult& result);
 CheckResult result_from_json(const nlohmann::json& entry);

@@ -83,13 +83,19 @@ struct Case {
   std::vector<std::string> warnings, not_done;  ///< as reported by rannc-compile
 };
 
+std::optional<rannc::ir::RecomputedMicroBatches> recompute_of(const std::string& mode) {
+  if (mode == "never") return std::nullopt;
+  using Which = rannc::ir::RecomputedMicroBatches;
+  return mode == "always" ? Which::kAll : Which::kAllButLast;
+}
+
 std::vector<Variant> variants(const Flags& flags, const Case& checked, const Cut& cut) {
   std::vector<Variant> list;
   const std::vector<uint32_t> usual{checked.fixed_batch ? 1U : 4U};
   for (const uint32_t micro_batches : flags.micro_batches.empty() ? usual : flags.micro_batches) {
     for (const std::string& schedule : flags.schedules) {
       for (const std::string& recompute : flags.recompute) {
-        list.push_back({cut, {micro_batches, schedule, recompute == "always"}});
+        list.push_back({cut, {micro_batches, schedule, recompute_of(recompute)}});
       }
     }
   }
@@ -535,9 +541,9 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
-  app.add_option("--recompute", flags.recompute, "never, always")
+  app.add_option("--recompute", flags.recompute, "never, always, except-last")
       ->delimiter(',')
-      ->check(CLI::IsMember({"never", "always"}))
+      ->check(CLI::IsMember({"never", "always", "except-last"}))
       ->capture_default_str();
   app.add_option("--transport", flags.transports, runtime::transport_summaries())
       ->delimiter(',')

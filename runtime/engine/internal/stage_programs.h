@@ -43,8 +43,16 @@ struct StagePrograms {
   bool has_end = false;                  ///< E does something
 };
 
-Result<StagePrograms> build_programs(const ir::StageFunctions& stage, const ir::FunctionTable& table,
-                                     const StagePlaces& places, std::map<TaskId, TaskKernel> kernels, SizeTable& sizes,
-                                     SizeTable& load_sizes);
+/// What the programs of a stage are built from.
+struct StageParts {
+  const ir::Joint& joint;
+  const std::optional<std::vector<ValueId>>& kept;  ///< as `StageFunctions::kept`
+  const ir::FunctionTable& table;
+  const StagePlaces& places;
+  std::map<TaskId, TaskKernel> kernels;
+};
+
+/// The joint graph must outlive the programs.
+Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes);
 
 }  // namespace rannc::runtime

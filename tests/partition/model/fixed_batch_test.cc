@@ -123,8 +123,8 @@ TEST(FixedBatch, AFinishedPlanIsNotRescheduledForMore) {
   const auto outcome = plan(layers("8", false), options(kSamples));
   ASSERT_TRUE(outcome.ok());
   const ir::Plan& made = std::get<PlannedModel>(*outcome).plan;
-  EXPECT_TRUE(reschedule(made, {1, "gpipe", false}).ok());
-  const auto split = reschedule(made, {3, "1f1b", false});
+  EXPECT_TRUE(reschedule(made, {1, "gpipe", {}}).ok());
+  const auto split = reschedule(made, {3, "1f1b", {}});
   ASSERT_FALSE(split.ok());
   EXPECT_EQ(split.diagnostic().rule, "P15");
 }
