@@ -4,110 +4,19 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "ir/plan/fixed_samples.h"
-#include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
 #include "ir/schedule/lower_schedule.h"
-#include "partition/model/stage_memory.h"
+#include "partition/model/stage_pricer.h"
 #include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
 
 namespace {
-
-// Interpolates linearly between priced sizes, like the planners' own tables.
-double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const std::function<double(size_t)>& time) {
-  TimeTable table;
-  table.sizes = sizes;
-  const TimeTable::Blend blend = table.blend(samples);
-  return blend.low_weight * time(blend.low) + blend.high_weight * time(blend.high);
-}
-
-constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: larger costs are not those of any machine
-
-// Prices a stage on the slowest of its device kinds.
-Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const ModelFacts& model,
-                                 const std::set<uint32_t>& kinds) {
-  double forward = 0, backward = 0, weight = 0;
-  for (const uint32_t kind : kinds) {
-    const auto sum = [&](auto&& part) {
-      return at_samples(model.costs.sizes, samples, [&](size_t size) {
-        double total = 0;
-        for (const TaskId task : plan.stages[stage.index()].tasks) total += part(model.costs.of(kind, size, task));
-        return total;
-      });
-    };
-    forward = std::max(forward, sum([](const TaskCost& cost) { return cost.forward_ns; }));
-    if (!model.training) continue;
-    backward = std::max(backward, sum([](const TaskCost& cost) { return cost.backward_ns(); }));
-    weight = std::max(weight, sum([](const TaskCost& cost) { return cost.late_ns(); }));
-  }
-  if (!(forward + backward <= kMostNs)) {
-    return error(
-        fmt::format("stage {} would take {:.3g} ns for {} samples, more than the limit of {:.0e}: the cluster's "
-                    "rates or the profile's times must be wrong",
-                    stage.index(), forward + backward, samples, kMostNs));
-  }
-  ir::StageTime time{stage, samples, whole_ns(forward), whole_ns(backward)};
-  time.weight_ns = std::min(whole_ns(weight), time.backward_ns);
-  return time;
-}
-
-// The functions of one stage, ready to follow.
-struct FollowedFunctions {
-  FollowedFunctions(const ir::Plan& plan, size_t stage)
-      : functions(*plan.functions[stage]),
-        table(ir::function_table(functions)),
-        follower(functions, table, ir::sample_inputs(plan, functions.joint.graph)) {}
-  const ir::StageFunctions& functions;
-  const ir::FunctionTable table;
-  const ir::FunctionFollower follower;
-};
-
-// Sets the memory of a stage by following its functions.
-void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, const ir::Bindings& assume,
-                             ir::StageTime& time) {
-  ir::Bindings sizes = assume;
-  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = time.samples;
-  const auto whole = [](int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); };
-  const ir::FunctionMemory memory = follower.follow(sizes);
-  time.passing_bytes = whole(memory.evaluate);
-  if (!plan.training) return;
-  time.stashed_bytes = whole(memory.saved);
-  time.kept_bytes = whole(memory.kept);
-  time.pending_bytes = whole(memory.pending);
-  time.forward_bytes = whole(memory.forward);
-  time.begin_bytes = whole(memory.begin);
-  time.rebuild_bytes = whole(memory.rebuild);
-  time.input_bytes = whole(memory.input);
-  time.weight_bytes = whole(memory.weight);
-  time.first_weight_bytes = whole(memory.first_weight);
-  time.backward_bytes = whole(memory.backward);
-  time.first_backward_bytes = whole(memory.first_backward);
-}
-
-// Sets the memory of a stage by following its tasks under LibTorch's tape.
-void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
-  std::vector<ValueId> sent;
-  for (const ir::Route& route : plan.routes) {
-    if (route.from == time.stage && route.gradient) sent.push_back(route.value);
-  }
-  sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
-  const auto whole = [](double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); };
-  const StageMemory memory = follower.follow(plan.stages[time.stage.index()].tasks, sent, time.samples);
-  time.passing_bytes = whole(memory.passing);
-  if (!plan.training) return;
-  time.stashed_bytes = whole(memory.saved);
-  time.pending_bytes = whole(memory.pending);
-  time.forward_bytes = whole(memory.forward);
-  time.backward_bytes = whole(memory.backward);
-  time.first_backward_bytes = whole(memory.first_backward);
-}
 
 // Returns the devices in use, in the cluster's order. Renumbers the stages.
 void choose_devices(ir::Plan& plan, const StagePlan& stages, const Cluster& cluster, std::vector<DeviceId>& chosen) {
@@ -206,25 +115,8 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   ir::derive_routes(plan);
 
   if (options.cut_functions) options.cut_functions(plan);
-  StageFollower follower(plan.graph, model.tape);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
-    const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
-    for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
-    std::set<uint32_t> kinds;
-    for (const DeviceId device : stages.stages[s].devices) kinds.insert(options.cluster.devices[device.index()].kind);
-    std::optional<FollowedFunctions> functions;
-    if (!plan.functions.empty()) functions.emplace(plan, s);
-    for (const uint32_t samples : sizes) {
-      RANNC_ASSIGN(ir::StageTime time, stage_time(plan, StageId::from(s), samples, model, kinds));
-      plan.stage_times.push_back(time);
-      if (functions) {
-        add_memory_of_functions(plan, functions->follower, options.assume, plan.stage_times.back());
-      } else {
-        add_memory(plan, follower, plan.stage_times.back());
-      }
-    }
-  }
+  StagePricer pricer(plan, model, options, stages);
+  RANNC_TRY(pricer.price_all(plan));
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   price_finish(plan, shape, options.cluster);

@@ -77,7 +77,8 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
       ComputeTimes entry;
       for (const ir::StageTime& time : plan.stage_times) {
         if (time.stage.index() != s || time.samples != share) continue;
-        entry.forward = entry.recompute = static_cast<double>(time.forward_ns);
+        entry.forward = static_cast<double>(time.forward_ns);
+        entry.recompute = static_cast<double>(time.rebuild_ns > 0 ? time.rebuild_ns : time.forward_ns);
         entry.input_gradient = static_cast<double>(time.backward_ns - time.weight_ns);
         entry.weight_gradient = static_cast<double>(time.weight_ns);
       }

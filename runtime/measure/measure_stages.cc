@@ -200,8 +200,9 @@ class Averages {
     for (ir::StageTime& time : measured.stage_times) {
       const auto found = passes_.find({time.stage, time.samples});
       if (found == passes_.end()) continue;
-      const auto& [forward, input, weight] = found->second;
+      const auto& [forward, rebuild, input, weight] = found->second;
       time.forward_ns = forward.value(time.forward_ns);
+      if (rebuild.count > 0) time.rebuild_ns = std::max<int64_t>(1, rebuild.value(0));
       time.weight_ns = weight.value(0);
       time.backward_ns = input.value(time.backward_ns) + time.weight_ns;
     }
@@ -215,7 +216,7 @@ class Averages {
 
  private:
   struct Passes {
-    Mean forward, input_gradient, weight_gradient;
+    Mean forward, rebuild, input_gradient, weight_gradient;
   };
 
   void add(const ActionRecord& record) {
@@ -228,8 +229,9 @@ class Averages {
       case ir::ActionKind::kReduceShared:
         return shared_[action.route].add(record);
       case ir::ActionKind::kForward:
-      case ir::ActionKind::kRecompute:
         return passes(record).forward.add(record);
+      case ir::ActionKind::kRecompute:
+        return passes(record).rebuild.add(record);
       case ir::ActionKind::kWeightGradient:
         return passes(record).weight_gradient.add(record);
       case ir::ActionKind::kBackward:

@@ -12,7 +12,7 @@ namespace rannc::runtime {
 
 /// Measured times of a plan.
 struct MeasuredStages {
-  /// The plan's `stage_times` with measured forward and backward times. Memory figures stay as planned.
+  /// The plan's `stage_times` with measured forward, recompute and backward times. Memory figures stay as planned.
   std::vector<ir::StageTime> stage_times;
   std::vector<ir::FinishTime> finish_times;  ///< by stage; empty for inference
   std::vector<int64_t> shared_ns;            ///< by the plan's shared parameters; empty for inference
@@ -22,7 +22,6 @@ struct MeasuredStages {
 /// LibTorch's current number of threads, so that caches, memory and page tables are shared as in training.
 /// - Times are those of the median step; times of passes are means over its micro-batches.
 /// - Waits for messages do not count. Gradient sums count from the time when the last member has joined.
-/// - If forward passes are recomputed, the forward time is the mean of both runs.
 /// `symbols` binds all symbols but the batch symbol. Needs the memory of all devices together. `progress` receives
 /// texts such as `step 2` and may be empty.
 Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& symbols,

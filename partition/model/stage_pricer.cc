@@ -1,0 +1,167 @@
+#include "partition/model/stage_pricer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "ir/plan/function_memory.h"
+#include "partition/model/finish_plan.h"
+
+namespace rannc::partition {
+
+namespace {
+
+// Interpolates linearly between priced sizes, like the planners' own tables.
+double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const std::function<double(size_t)>& time) {
+  TimeTable table;
+  table.sizes = sizes;
+  const TimeTable::Blend blend = table.blend(samples);
+  return blend.low_weight * time(blend.low) + blend.high_weight * time(blend.high);
+}
+
+constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: larger costs are not those of any machine
+
+// The functions of one stage, ready to follow.
+struct FollowedFunctions {
+  FollowedFunctions(const ir::Plan& plan, size_t stage)
+      : functions(*plan.functions[stage]),
+        table(ir::function_table(functions)),
+        follower(functions, table, ir::sample_inputs(plan, functions.joint.graph)) {}
+  const ir::StageFunctions& functions;
+  const ir::FunctionTable table;
+  const ir::FunctionFollower follower;
+};
+
+// Returns the tasks of the plan that R repeats.
+std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage) {
+  std::vector<TaskId> tasks;
+  if (plan.functions.empty() || !plan.functions[stage.index()]->kept) return tasks;
+  const ir::StageFunctions& functions = *plan.functions[stage.index()];
+  const ir::FunctionTable table = ir::function_table(functions);
+  for (const TaskId task : table[ir::FunctionKind::kRebuild].tasks) {
+    tasks.push_back(plan.stages[stage.index()].tasks[functions.joint.origins[task.index()].task.index()]);
+  }
+  return tasks;
+}
+
+// Sets the memory of a stage by following its functions.
+void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, const ir::Bindings& assume,
+                             ir::StageTime& time) {
+  ir::Bindings sizes = assume;
+  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = time.samples;
+  const auto whole = [](int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); };
+  const ir::FunctionMemory memory = follower.follow(sizes);
+  time.passing_bytes = whole(memory.evaluate);
+  if (!plan.training) return;
+  time.stashed_bytes = whole(memory.saved);
+  time.kept_bytes = whole(memory.kept);
+  time.pending_bytes = whole(memory.pending);
+  time.forward_bytes = whole(memory.forward);
+  time.begin_bytes = whole(memory.begin);
+  time.rebuild_bytes = whole(memory.rebuild);
+  time.input_bytes = whole(memory.input);
+  time.weight_bytes = whole(memory.weight);
+  time.first_weight_bytes = whole(memory.first_weight);
+  time.backward_bytes = whole(memory.backward);
+  time.first_backward_bytes = whole(memory.first_backward);
+}
+
+// Sets the memory of a stage by following its tasks under LibTorch's tape.
+void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
+  std::vector<ValueId> sent;
+  for (const ir::Route& route : plan.routes) {
+    if (route.from == time.stage && route.gradient) sent.push_back(route.value);
+  }
+  sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
+  const auto whole = [](double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); };
+  const StageMemory memory = follower.follow(plan.stages[time.stage.index()].tasks, sent, time.samples);
+  time.passing_bytes = whole(memory.passing);
+  if (!plan.training) return;
+  time.stashed_bytes = whole(memory.saved);
+  time.pending_bytes = whole(memory.pending);
+  time.forward_bytes = whole(memory.forward);
+  time.backward_bytes = whole(memory.backward);
+  time.first_backward_bytes = whole(memory.first_backward);
+}
+
+}  // namespace
+
+StagePricer::StagePricer(const ir::Plan& plan, const ModelFacts& model, const PlanOptions& options,
+                         const StagePlan& stages)
+    : model_(model), options_(options), follower_(std::make_unique<StageFollower>(plan.graph, model.tape)) {
+  for (const PlannedStage& stage : stages.stages) {
+    std::set<uint32_t>& kinds = kinds_.emplace_back();
+    for (const DeviceId device : stage.devices) kinds.insert(options.cluster.devices[device.index()].kind);
+  }
+}
+
+std::vector<uint32_t> StagePricer::samples_of(const ir::Plan& plan, StageId stage) const {
+  std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
+  const auto replicas = static_cast<uint32_t>(plan.stages[stage.index()].devices.size());
+  for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
+  return {sizes.begin(), sizes.end()};
+}
+
+// Prices a stage on the slowest of its device kinds.
+Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, uint32_t samples) const {
+  double forward = 0, backward = 0, weight = 0, rebuild = 0;
+  const std::vector<TaskId> repeated = repeated_tasks(plan, stage);
+  for (const uint32_t kind : kinds_[stage.index()]) {
+    const auto sum = [&](const std::vector<TaskId>& tasks, auto&& part) {
+      return at_samples(model_.costs.sizes, samples, [&](size_t size) {
+        double total = 0;
+        for (const TaskId task : tasks) total += part(model_.costs.of(kind, size, task));
+        return total;
+      });
+    };
+    const std::vector<TaskId>& tasks = plan.stages[stage.index()].tasks;
+    const auto forward_ns = [](const TaskCost& cost) { return cost.forward_ns; };
+    forward = std::max(forward, sum(tasks, forward_ns));
+    if (!model_.training) continue;
+    rebuild = std::max(rebuild, sum(repeated, forward_ns));
+    backward = std::max(backward, sum(tasks, [](const TaskCost& cost) { return cost.backward_ns(); }));
+    weight = std::max(weight, sum(tasks, [](const TaskCost& cost) { return cost.late_ns(); }));
+  }
+  if (!(forward + backward <= kMostNs)) {
+    return error(
+        fmt::format("stage {} would take {:.3g} ns for {} samples, more than the limit of {:.0e}: the cluster's "
+                    "rates or the profile's times must be wrong",
+                    stage.index(), forward + backward, samples, kMostNs));
+  }
+  ir::StageTime time{stage, samples, whole_ns(forward), whole_ns(backward)};
+  time.weight_ns = std::min(whole_ns(weight), time.backward_ns);
+  if (!plan.functions.empty() && plan.functions[stage.index()]->kept) {
+    time.rebuild_ns = std::max<int64_t>(1, whole_ns(rebuild));
+  }
+  return time;
+}
+
+Result<std::vector<ir::StageTime>> StagePricer::price(const ir::Plan& plan, StageId stage) {
+  std::vector<ir::StageTime> times;
+  std::optional<FollowedFunctions> functions;
+  if (!plan.functions.empty()) functions.emplace(plan, stage.index());
+  for (const uint32_t samples : samples_of(plan, stage)) {
+    RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples));
+    if (functions) {
+      add_memory_of_functions(plan, functions->follower, options_.assume, time);
+    } else {
+      add_memory(plan, *follower_, time);
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+Result<void> StagePricer::price_all(ir::Plan& plan) {
+  plan.stage_times.clear();
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    RANNC_ASSIGN(const std::vector<ir::StageTime> times, price(plan, StageId::from(s)));
+    plan.stage_times.insert(plan.stage_times.end(), times.begin(), times.end());
+  }
+  return {};
+}
+
+}  // namespace rannc::partition
