@@ -246,6 +246,10 @@ std::vector<ValueId> kept_by_whole_recompute(const Joint& joint) {
   return kept;
 }
 
+bool recomputes_selectively(const StageFunctions& stage) {
+  return stage.kept && *stage.kept != kept_by_whole_recompute(stage.joint);
+}
+
 std::string print_functions(const StageFunctions& stage, size_t index) {
   constexpr std::string_view kNames[kFunctionKinds] = {"P.load", "P.step", "F", "R", "I", "W", "B", "E"};
   const FunctionTable table = function_table(stage);

@@ -80,6 +80,8 @@ FunctionTable function_table(const Joint& joint, const std::vector<ValueId>& kep
 
 /// What F keeps if R recomputes the whole stage: the inputs that its saved values depend on.
 std::vector<ValueId> kept_by_whole_recompute(const Joint& joint);
+/// Whether the stage has an R that recomputes only part of it.
+bool recomputes_selectively(const StageFunctions& stage);
 
 /// The functions of a stage as text, one line each: arguments, results, kept and summed values with their bytes, and
 /// tasks. `index` is the stage's number.

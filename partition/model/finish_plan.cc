@@ -11,6 +11,7 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/plan/functions.h"
 #include "ir/schedule/lower_schedule.h"
+#include "partition/model/choose_kept.h"
 #include "partition/model/stage_pricer.h"
 #include "partition/stages/problem/problem.h"
 
@@ -115,13 +116,17 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   ir::derive_routes(plan);
 
   if (options.cut_functions) options.cut_functions(plan);
+  const MakeRows make_rows = [&](const ir::Plan& of, const ir::PipelineShape& shape) -> Result<ir::Schedule> {
+    RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(of, stages, options)));
+    return ir::lower_schedule(shape, rows);
+  };
   StagePricer pricer(plan, model, options, stages);
+  RANNC_TRY(choose_kept(plan, pricer, options, make_rows));
   RANNC_TRY(pricer.price_all(plan));
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   price_finish(plan, shape, options.cluster);
-  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(plan, stages, options)));
-  RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
+  RANNC_ASSIGN(plan.schedule, make_rows(plan, shape));
   return plan;
 }
 

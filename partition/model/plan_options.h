@@ -3,9 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
+#include "ir/gradient/joint.h"
+#include "ir/plan/kept_choice.h"
 #include "ir/plan/plan.h"
 #include "partition/cost/cost_model.h"
 #include "partition/model/block_demands.h"
@@ -32,6 +36,12 @@ struct PlanOptions : PlanDemands {
   /// Sets `Plan::functions` of a plan whose stages are chosen. Memory is then that of the functions. If it is absent or
   /// sets none, memory is that of LibTorch's tape.
   std::function<void(ir::Plan&)> cut_functions;
+  /// Trade-offs of a stage's recompute, by ascending bytes and descending time; the last recomputes nothing. If it is
+  /// absent, recompute repeats whole stages.
+  std::function<std::vector<ir::KeptChoice>(const ir::Joint&, const ir::RecomputeCosts&)> recompute_choices;
+  /// Every stage recomputes with the least memory for which its recompute takes at most this share of its forward and
+  /// backward time. Nothing: only stages recompute that would otherwise not fit.
+  std::optional<double> recompute_budget;
   std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   uint32_t optimizer_states = 0;
   ir::PlanOptimizer optimizer;  ///< unnamed: the plan names no optimizer and keeps `optimizer_states`

@@ -9,6 +9,7 @@
 
 #include "ir/plan/function_memory.h"
 #include "partition/model/finish_plan.h"
+#include "partition/model/value_bytes.h"
 
 namespace rannc::partition {
 
@@ -162,6 +163,35 @@ Result<void> StagePricer::price_all(ir::Plan& plan) {
     plan.stage_times.insert(plan.stage_times.end(), times.begin(), times.end());
   }
   return {};
+}
+
+ir::RecomputeCosts StagePricer::recompute_costs(const ir::Plan& plan, StageId stage) const {
+  const ir::Joint& joint = plan.functions[stage.index()]->joint;
+  const ir::Graph& graph = joint.graph;
+  const uint32_t samples = samples_of(plan, stage).front();
+  double launch_ns = 0, bytes_per_second = kMostCost;
+  for (const uint32_t kind : kinds_[stage.index()]) {
+    launch_ns = std::max(launch_ns, options_.cluster.kinds[kind].launch_ns);
+    bytes_per_second = std::min(bytes_per_second, options_.cluster.kinds[kind].bytes_per_second);
+  }
+  ir::RecomputeCosts costs;
+  for (const ValueId value : graph.values()) {
+    const auto line = byte_line(graph, value, options_.assume);
+    const double bytes = line.ok() ? std::min(line->at(samples), kMostNs) : 0;
+    costs.bytes.push_back(static_cast<int64_t>(bytes));
+    costs.draw_ns.push_back(whole_ns(std::min(launch_ns + 2e9 * bytes / bytes_per_second, kMostNs)));
+  }
+  for (const ValueId sample : ir::sample_inputs(plan, graph)) costs.bytes[sample.index()] = 0;
+  costs.forward_ns.assign(graph.task_count(), 0);
+  for (uint32_t i = 0; i < joint.forward_count(); ++i) {
+    const TaskId task = plan.stages[stage.index()].tasks[joint.origins[i].task.index()];
+    for (const uint32_t kind : kinds_[stage.index()]) {
+      const double ns = at_samples(model_.costs.sizes, samples,
+                                   [&](size_t size) { return model_.costs.of(kind, size, task).forward_ns; });
+      costs.forward_ns[i] = std::max(costs.forward_ns[i], whole_ns(std::min(ns, kMostNs)));
+    }
+  }
+  return costs;
 }
 
 }  // namespace rannc::partition

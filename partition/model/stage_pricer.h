@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "ir/plan/kept_choice.h"
 #include "ir/plan/plan.h"
 #include "partition/model/model_facts.h"
 #include "partition/model/plan_options.h"
@@ -24,6 +25,10 @@ class StagePricer {
   Result<std::vector<ir::StageTime>> price(const ir::Plan& plan, StageId stage);
   /// Sets the times of all stages.
   Result<void> price_all(ir::Plan& plan);
+
+  /// What keeping and recomputing values of a stage's joint graph costs, for the largest number of samples. A random
+  /// input is generated in the time of starting one task and passing twice over its memory.
+  ir::RecomputeCosts recompute_costs(const ir::Plan& plan, StageId stage) const;
 
  private:
   Result<ir::StageTime> time_of(const ir::Plan& plan, StageId stage, uint32_t samples) const;

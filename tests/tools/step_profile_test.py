@@ -90,7 +90,7 @@ class StepProfile(programs.ProgramTest):
     def test_replicas_and_recompute(self):
         _, processes, _ = self.run_profile(self.bundle(2, "--cluster", "local:3", "--replicas", "2,1", "--recompute", "always"),
                                            "--clip-norm", 0.1)
-        self.expect_all_tasks(processes, passes={3, 4})  # the last stage goes back at once, and repeats nothing
+        self.expect_all_tasks(processes, passes={3, 4})  # R repeats only what the backward pass reads
 
     def test_numbers_stay_what_they_are(self):
         bundle = self.bundle(1, "--cluster", "local:1")

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/registry.h"
@@ -33,6 +34,33 @@ const ir::StageTime* time_of(const ir::Plan& plan, size_t stage) {
 int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
   const ir::StageShape shape = ir::pipeline_shape(plan).stages[stage];
   return shape.fixed_bytes + shape.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(stage));
+}
+
+// Number of micro-batches whose forward pass a stage repeats.
+size_t recomputed_micro_batches(const ir::Plan& plan, size_t stage) {
+  const auto& row = plan.schedule.rows[plan.stages[stage].devices.front().index()];
+  return static_cast<size_t>(std::count_if(row.begin(), row.end(), [&](const ir::Action& action) {
+    return action.kind == ir::ActionKind::kRecompute && action.stage.index() == stage;
+  }));
+}
+
+bool is_selective(const ir::Plan& plan, size_t stage) {
+  return !plan.functions.empty() && ir::recomputes_selectively(*plan.functions[stage]);
+}
+
+int64_t rebuild_ns(const ir::StageTime& time) { return time.rebuild_ns > 0 ? time.rebuild_ns : time.forward_ns; }
+
+// Describes what a stage recomputes; empty if it recomputes nothing.
+std::string recompute_text(const ir::Plan& plan, size_t stage) {
+  const ir::StageTime* time = time_of(plan, stage);
+  if (!plan.stages[stage].recompute || time == nullptr) return {};
+  std::string text = fmt::format("{} for {} of {} micro-batches, {} each",
+                                 is_selective(plan, stage) ? "selective recompute" : "recompute",
+                                 recomputed_micro_batches(plan, stage), plan.micro_batches.size(),
+                                 duration(static_cast<double>(rebuild_ns(*time))));
+  if (plan.functions.empty()) return text;
+  const auto kept = static_cast<double>(time->kept_bytes), saved = static_cast<double>(time->stashed_bytes);
+  return text + fmt::format(", keeps {} instead of {}", bytes(kept), bytes(saved));
 }
 
 // Compares the plan's objective with its bound and with two obvious plans.
@@ -108,9 +136,10 @@ std::string summary_text(const PlannedModel& planned, const SearchReport& report
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::StageTime* time = time_of(plan, s);
     const std::vector<std::string> names = device_names(plan, plan.stages[s]);
+    const std::string recompute = recompute_text(plan, s);
     text += fmt::format(
-        "  stage {}: {} tasks on {}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n", s,
-        plan.stages[s].tasks.size(), fmt::join(names, ", "), plan.stages[s].recompute ? ", recompute" : "",
+        "  stage {}: {} tasks on {}{}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n",
+        s, plan.stages[s].tasks.size(), fmt::join(names, ", "), recompute.empty() ? "" : "; ", recompute,
         duration(time ? static_cast<double>(time->forward_ns) : 0),
         duration(time ? static_cast<double>(time->backward_ns) : 0), bytes(static_cast<double>(fixed_bytes(plan, s))),
         bytes(received_bytes(plan, s)));
@@ -133,7 +162,19 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   json["bubble"] = planned.timeline.bubble;
   json["blocks"] = planned.blocks.partition.count;
   json["atoms"] = plan.atoms.tasks.size();
-  for (size_t s = 0; s < plan.stages.size(); ++s) json["stages"][s]["tasks"] = plan.stages[s].tasks.size();
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    auto& stage = json["stages"][s];
+    stage["tasks"] = plan.stages[s].tasks.size();
+    stage["recompute"] = plan.stages[s].recompute;
+    const ir::StageTime* time = time_of(plan, s);
+    if (!plan.stages[s].recompute || time == nullptr) continue;
+    stage["selective"] = is_selective(plan, s);
+    stage["recomputed_micro_batches"] = recomputed_micro_batches(plan, s);
+    stage["recompute_ns"] = rebuild_ns(*time);
+    if (plan.functions.empty()) continue;
+    stage["kept_bytes"] = time->kept_bytes;
+    stage["recomputed_bytes"] = time->stashed_bytes - std::min(time->kept_bytes, time->stashed_bytes);
+  }
   auto& others = json["alternatives"] = nlohmann::ordered_json::array();
   for (const partition::Alternative& other : planned.alternatives) {
     others.push_back({{"what", other.what}, {"step_ns", other.step_ns}, {"remark", other.remark}});
@@ -148,7 +189,12 @@ std::string explain(const PlannedModel& planned, const partition::PlanOptions& o
       options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
   const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
                                                    : std::vector<partition::Remedy>{};
-  return "at " + report.prices + ":\n" + partition::explain(planned.stages, remedies, block_names(planned));
+  std::string text = "at " + report.prices + ":\n" + partition::explain(planned.stages, remedies, block_names(planned));
+  for (size_t s = 0; s < planned.plan.stages.size(); ++s) {
+    const std::string recompute = recompute_text(planned.plan, s);
+    if (!recompute.empty()) text += fmt::format("stage {}: {}\n", s, recompute);
+  }
+  return text;
 }
 
 }  // namespace rannc::tools

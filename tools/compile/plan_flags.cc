@@ -18,6 +18,8 @@ namespace rannc::tools {
 
 namespace {
 
+constexpr double kRecomputeBudget = 5;  // percent
+
 Result<TaskPin> parse_pin(const std::string& text) {
   TaskPin pin{{}, 0, "--pin " + text};
   const Diagnostic wrong = error(pin.source + ": expected TASK=STAGE, with stages counted from 0");
@@ -169,10 +171,15 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->allow_extra_args(false);
   app.add_option("--together", flags.together, "TASK,TASK: no cut between the two tasks")->allow_extra_args(false);
   app.add_option("--recompute", flags.recompute,
-                 "recompute of forward passes: auto (where memory requires it), never, always or except-last (all "
-                 "micro-batches but the last)")
-      ->check(CLI::IsMember({"auto", "never", "always", "except-last"}))
+                 "recompute of forward passes: auto (what memory requires), never, always, except-last (all "
+                 "micro-batches but the last) or selective (what is cheap)")
+      ->check(CLI::IsMember({"auto", "never", "always", "except-last", "selective"}))
       ->capture_default_str();
+  app.add_option("--recompute-budget", flags.recompute_budget,
+                 fmt::format("largest recompute time of a stage, in percent of its forward and backward time, for "
+                             "--recompute selective (default: {:.0f})",
+                             kRecomputeBudget))
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--schedule", flags.schedules,
                  "allowed schedules (--list schedule), such as gpipe,1f1b; table: a hand-written schedule")
       ->delimiter(',')
@@ -210,6 +217,8 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
 
 Result<void> check_plan_flags(PlanFlags& flags) {
   if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum needs --optimizer sgd");
+  if (flags.recompute_budget && flags.recompute != "selective")
+    return error("--recompute-budget needs --recompute selective");
   RANNC_TRY(check_schedules(flags));
   RANNC_TRY(check_schedule_parameters(flags));
   RANNC_TRY(check_stages_per_device(flags));
@@ -265,6 +274,8 @@ void add_recompute(const PlanFlags& flags, partition::PlanOptions& options) {
   options.recompute = recompute_of(flags);
   if (flags.recompute == "always") options.recomputed = ir::RecomputedMicroBatches::kAll;
   if (flags.recompute == "except-last") options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
+  if (flags.recompute == "selective")
+    options.recompute_budget = flags.recompute_budget.value_or(kRecomputeBudget) / 100;
 }
 
 Result<std::string> schedule_table(const std::string& path) {

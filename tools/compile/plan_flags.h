@@ -25,7 +25,8 @@ struct PlanFlags {
   std::vector<std::string> together;  ///< `NAME,NAME`
   std::string objective = "step";     ///< `step`, `period`, `load`, `memory`
   std::optional<double> step_limit_ns;
-  std::string recompute = "auto";  ///< `auto`, `never`, `always`, `except-last`
+  std::string recompute = "auto";          ///< `auto`, `never`, `always`, `except-last`, `selective`
+  std::optional<double> recompute_budget;  ///< percent of a stage's forward and backward time, for `selective`
   std::string planner = "auto";
   std::vector<std::string> schedules;     ///< allowed schedules; empty: those of the planner
   std::string schedule_file;              ///< for the schedule `table`

@@ -200,6 +200,10 @@ Result<void> check_profile_command(const ProfileCommand& command) {
                              placement ? "only a plan" : "blocks, plan and schedule, but no model and no bundle"));
   }
   if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
+  if (command.plan.recompute == "selective") {
+    return error(
+        "--recompute selective: a profile has no tasks to choose from; choose auto, never, always or except-last");
+  }
   for (const std::string& schedule : command.plan.schedules) {
     if (!partition::schedule_needs(schedule, partition::ScheduleFamily::Needs::kTable)) continue;
     return error(fmt::format("--schedule {}: a profile has no hand-written schedule; choose another one", schedule));

@@ -235,7 +235,7 @@ Result<void> compile(const Flags& flags) {
     status.clear();
   }
   if (flags.emit == "functions") {
-    RANNC_TRY(rannc::passes::cut_functions(planned.plan));
+    if (planned.plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(planned.plan));
     std::string text;
     for (size_t s = 0; s < planned.plan.functions.size(); ++s) {
       text += rannc::ir::print_functions(*planned.plan.functions[s], s);

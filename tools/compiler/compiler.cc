@@ -18,6 +18,7 @@
 #include "partition/model/fixed_batch.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
+#include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
@@ -370,6 +371,9 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   plan.parts_backward = true;  // as the default engine does
   plan.cut_functions = [](ir::Plan& chosen) {
     if (!passes::cut_functions(chosen).ok()) chosen.functions.clear();
+  };
+  plan.recompute_choices = [](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
+    return passes::SelectiveRecompute(joint, costs).hull();
   };
   RANNC_TRY(check_undivided(model, plan));
   return plan;

@@ -64,17 +64,24 @@ TEST(PlanFlags, NamedTasksAreChecked) {
 TEST(PlanFlags, RecomputeModes) {
   using partition::RecomputeRule;
   using Which = ir::RecomputedMicroBatches;
-  const auto options = [](const std::string& mode) {
+  const auto options = [](const std::string& mode, std::optional<double> budget = {}) {
     PlanFlags flags;
     flags.recompute = mode;
+    flags.recompute_budget = budget;
     return plan_request(flags)->options;
   };
   EXPECT_EQ(options("auto").recompute, RecomputeRule::kChoose);
-  EXPECT_EQ(options("auto").recomputed, Which::kUnlessBackwardFollows);
+  EXPECT_FALSE(options("auto").recompute_budget);
   EXPECT_EQ(options("always").recompute, RecomputeRule::kAlways);
   EXPECT_EQ(options("always").recomputed, Which::kAll);
   EXPECT_EQ(options("except-last").recompute, RecomputeRule::kAlways);
   EXPECT_EQ(options("except-last").recomputed, Which::kAllButLast);
+  EXPECT_EQ(options("selective").recompute, RecomputeRule::kChoose);
+  EXPECT_DOUBLE_EQ(*options("selective").recompute_budget, 0.05);
+  EXPECT_DOUBLE_EQ(*options("selective", 12.5).recompute_budget, 0.125);
+  PlanFlags flags;
+  flags.recompute_budget = 3;
+  EXPECT_EQ(check_plan_flags(flags).diagnostic().message, "--recompute-budget needs --recompute selective");
 }
 
 TEST(PlanFlags, SeveralSchedulesAreCandidates) {
