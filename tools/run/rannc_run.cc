@@ -9,6 +9,7 @@
 
 #include "ir/base/replacement.h"
 #include "ir/base/stopwatch.h"
+#include "ir/plan/functions.h"
 #include "runtime/engine/engine.h"
 #include "runtime/execute/trace.h"
 #include "runtime/train/checkpoint.h"
@@ -252,6 +253,14 @@ class Run {
       fmt::print(stderr,
                  "warning: the optimizer keeps {} copies of the parameters, but the plan reserves memory for {}\n",
                  states, planned);
+    }
+    const auto& functions = trainer_->plan().functions;
+    if (flags_.engine == "autograd" && std::any_of(functions.begin(), functions.end(), [](const auto& stage) {
+          return rannc::ir::recomputes_selectively(*stage);
+        })) {
+      fmt::print(stderr,
+                 "note: the plan recomputes selectively, but engine autograd repeats whole forward passes: times and "
+                 "memory differ from the plan's prediction\n");
     }
     std::fflush(stdout);
   }
