@@ -51,8 +51,8 @@ class Schedules(programs.ProgramTest):
                           ["--text", programs.SOURCE / "tests" / "requirements.md"])
 
     def test_unet_with_skips(self):
-        model, side, samples = self.scratch / "unet.onnx", 16, 8
-        self.succeed("rannc-zoo", "unet", "-o", model, "--blocks", 1, "--channels", 4, "--image", side)
+        model, side, samples = self.scratch / "unet.onnx", 64, 8
+        self.succeed("rannc-zoo", "unet", "-o", model, "--blocks", 1, "--channels", 2, "--image", side)
         rng = random.Random(5)
 
         def numbers(channels):

@@ -12,18 +12,10 @@ namespace {
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
-constexpr std::array<std::string_view, 12> kMatrices = {"aten::mm",
-                                                        "aten::addmm",
-                                                        "aten::bmm",
-                                                        "aten::baddbmm",
-                                                        "aten::mv",
-                                                        "aten::addmv",
-                                                        "aten::addbmm",
-                                                        "aten::dot",
-                                                        "aten::vdot",
-                                                        "aten::ger",
-                                                        "aten::_addmm_activation",
-                                                        "aten::mkldnn_linear"};
+constexpr std::array<std::string_view, 13> kMatrices = {
+    "aten::mm",           "aten::addmm",  "aten::addmm_", "aten::bmm",  "aten::baddbmm", "aten::mv",
+    "aten::addmv",        "aten::addbmm", "aten::dot",    "aten::vdot", "aten::ger",     "aten::_addmm_activation",
+    "aten::mkldnn_linear"};
 constexpr std::array<std::string_view, 5> kOthers = {"conv", "_attention", "lstm", "gru", "rnn_"};
 
 at::Tensor tensor(Inputs inputs, size_t index) {
@@ -92,7 +84,8 @@ double product_flops(const at::RecordFunction& call) {
   const Inputs inputs = call.inputs();
   if (name == "aten::mm" || name == "aten::bmm" || name == "aten::mv")
     return product(tensor(inputs, 0), tensor(inputs, 1));
-  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::addmv" || name == "aten::_addmm_activation")
+  if (name == "aten::addmm" || name == "aten::addmm_" || name == "aten::baddbmm" || name == "aten::addmv" ||
+      name == "aten::_addmm_activation")
     return product(tensor(inputs, 1), tensor(inputs, 2));
   if (name == "aten::dot" || name == "aten::vdot") return product(tensor(inputs, 0), tensor(inputs, 1));
   if (name == "aten::convolution") return forward_convolution(inputs);
