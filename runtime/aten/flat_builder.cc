@@ -7,6 +7,7 @@
 
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
+#include "ir/op/foreign.h"
 #include "ir/op/matrix_product.h"
 #include "ir/op/op.h"
 #include "runtime/aten/internal/aten_schema.h"
@@ -129,7 +130,7 @@ class FlatBuilder {
     if (const auto kernel = spec_.kernels.find(task); kernel != spec_.kernels.end()) {
       code_->kernels.push_back(kernel->second);
       whole(FlatInstruction::Kind::kKernel, task, operands).index = static_cast<uint32_t>(code_->kernels.size() - 1);
-    } else if (is_foreign(task)) {
+    } else if (runs_above_autograd(task)) {
       whole(FlatInstruction::Kind::kTask, task, operands);
     } else {
       const auto in = ir::type_list(graph_, inputs), out = ir::type_list(graph_, outputs);
@@ -151,9 +152,9 @@ class FlatBuilder {
     return {};
   }
 
-  bool is_foreign(TaskId task) const {
-    const ir::OpInfo& op = graph_.op(task);
-    return !op.known() || ir::vjp_of(graph_, task).has_value();
+  /// Whether a task runs as a whole above autograd. Its checks of guessed types name the operator.
+  bool runs_above_autograd(TaskId task) const {
+    return ir::is_foreign(graph_.op(task)) || ir::vjp_of(graph_, task).has_value();
   }
 
   FlatInstruction& whole(FlatInstruction::Kind kind, TaskId task, const std::vector<FlatArgument>& operands) {
