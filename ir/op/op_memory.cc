@@ -1,22 +1,16 @@
 #include "ir/op/op_memory.h"
 
+#include "ir/graph/byte_count.h"
+
 namespace rannc::ir {
-
-namespace {
-
-Dim bytes_of(const ValueType& type) {
-  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
-}
-
-}  // namespace
 
 bool MemoryCall::has(size_t operand) const {
   const auto inputs = graph_.inputs(task_);
   return operand < inputs.size() && inputs[operand].valid();
 }
 
-Dim MemoryCall::operand_bytes(size_t operand) const { return bytes_of(this->operand(operand)); }
-Dim MemoryCall::result_bytes(size_t result) const { return bytes_of(this->result(result)); }
+Dim MemoryCall::operand_bytes(size_t operand) const { return byte_count(this->operand(operand)); }
+Dim MemoryCall::result_bytes(size_t result) const { return byte_count(this->result(result)); }
 
 bool MemoryCall::is_dense(size_t operand, std::span<const int64_t> axes) const {
   return views_.is_dense(graph_, value(operand), axes);

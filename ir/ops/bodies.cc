@@ -177,7 +177,7 @@ BodyTape tape_of_body(const Body& body, const std::vector<bool>& wanted) {
   }
   for (const ValueId value : graph.values()) {
     if (kept[value.index()] && graph.producer(value).valid())
-      tape.own_bytes = tape.own_bytes + bytes_of(graph.type(value));
+      tape.own_bytes = tape.own_bytes + byte_count(graph.type(value));
   }
   return tape;
 }

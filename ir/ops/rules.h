@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/dim/dim_bounds.h"
+#include "ir/graph/byte_count.h"
 #include "ir/op/op.h"
 
 namespace rannc::ir::ops {
@@ -169,8 +170,6 @@ std::string number(double value);  ///< for messages
 Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t operand);
 
 // --- work (shapes.cc)
-/// Bytes of a value; 0 where its shape is unknown.
-Dim bytes_of(const ValueType& type);
 /// Bytes of all operands and outputs.
 Dim traffic(const OpCall& call, std::span<const ValueType> outputs);
 Work work(Dim flops, const OpCall& call, std::span<const ValueType> outputs);

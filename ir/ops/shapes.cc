@@ -161,16 +161,12 @@ Result<Shape> list_argument(const OpCall& call, std::string_view name, size_t op
   return *call.in(operand).contents;
 }
 
-Dim bytes_of(const ValueType& type) {
-  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
-}
-
 Dim traffic(const OpCall& call, std::span<const ValueType> outputs) {
   Dim bytes = 0;
   for (const ValueType* type : call.inputs) {
-    if (type) bytes = bytes + bytes_of(*type);
+    if (type) bytes = bytes + byte_count(*type);
   }
-  for (const ValueType& type : outputs) bytes = bytes + bytes_of(type);
+  for (const ValueType& type : outputs) bytes = bytes + byte_count(type);
   return bytes;
 }
 

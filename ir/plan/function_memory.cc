@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/gradient/vjp.h"
+#include "ir/graph/byte_count.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/kernel_scratch.h"
 #include "ir/op/matrix_product.h"
@@ -47,25 +48,27 @@ Ids sample_inputs(const Plan& plan, const Graph& joint) {
   return found;
 }
 
-FunctionFollower::FunctionFollower(const StageFunctions& stage, const FunctionTable& table, const Ids& samples)
-    : stage_(stage), table_(table), views_(stage.joint.graph) {
-  const Graph& graph = stage.joint.graph;
+FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
+    : stage_(*plan.functions[stage.index()]),
+      table_(function_table(stage_)),
+      views_(stage_.joint.graph),
+      samples_(sample_inputs(plan, stage_.joint.graph)) {
+  const Graph& graph = stage_.joint.graph;
   const size_t count = graph.value_count();
-  sample_.assign(count, false);
-  for (const ValueId value : samples) sample_[value.index()] = true;
   fixed_.assign(count, false);
   for (const ValueId value : graph.values()) {
     const TaskId task = graph.producer(value);
     const ValueKind kind = graph.kind(value);
     const bool leaf = !task.valid() && kind != ValueKind::kInput && kind != ValueKind::kRandomInput;
     const bool early =
-        task.valid() && (table.place[task.index()] == Kind::kLoad || table.place[task.index()] == Kind::kStep);
-    fixed_[value.index()] = leaf || early || sample_[value.index()];
+        task.valid() && (table_.place[task.index()] == Kind::kLoad || table_.place[task.index()] == Kind::kStep);
+    fixed_[value.index()] = leaf || early;
   }
+  for (const ValueId value : samples_) fixed_[value.index()] = true;
   saved_.assign(count, false);
   kept_.assign(count, false);
-  for (const ValueId value : table.saved) saved_[views_.base(value).index()] = true;
-  for (const ValueId value : table.recompute) kept_[views_.base(value).index()] = true;
+  for (const ValueId value : table_.saved) saved_[views_.base(value).index()] = true;
+  for (const ValueId value : table_.recompute) kept_[views_.base(value).index()] = true;
 }
 
 /// One run of one function.
@@ -101,8 +104,6 @@ class FunctionWalk {
     return peak_;
   }
 
-  int64_t live() const { return live_; }
-
   /// Bytes of the memory of values, each once.
   int64_t held(const Ids& values) {
     std::set<ValueId> bases;
@@ -121,10 +122,9 @@ class FunctionWalk {
   }
 
   int64_t sum_bytes(ValueId value) {
-    const ValueType& type = graph_.type(value);
-    if (!type.shape) return 0;
-    return element_count(*type.shape).evaluate(sizes_).value_or(0) *
-           static_cast<int64_t>(byte_size(sum_dtype(type.dtype)));
+    ValueType type = graph_.type(value);
+    type.dtype = sum_dtype(type.dtype);
+    return byte_count(type).evaluate(sizes_).value_or(0);
   }
 
  private:
@@ -137,8 +137,7 @@ class FunctionWalk {
       for (const ValueId operand : graph_.inputs(task)) total += operand.valid() ? bytes(operand) : 0;
       return total;
     }
-    if (!type.shape) return 0;
-    return element_count(*type.shape).evaluate(sizes_).value_or(0) * static_cast<int64_t>(byte_size(type.dtype));
+    return byte_count(type).evaluate(sizes_).value_or(0);
   }
 
   /// Leaves out tasks that no result and no sum needs, and finds the readers of each value.
@@ -237,7 +236,7 @@ class FunctionWalk {
     const int64_t transient = scratch(tasks);
     grow(transient);
     live_ -= transient;
-    if (in_sum) add(graph_.outputs(first)[0]);  // while the factors are there
+    if (in_sum && function_->creates_sums) grow(sum_bytes(graph_.outputs(first)[0]));  // while the factors are there
     live_ -= copies;
     for (const TaskId task : tasks) {
       for (const ValueId operand : operands(task)) {
@@ -293,7 +292,6 @@ class FunctionWalk {
 
   /// The first term becomes the sum if nothing else holds its memory; else it is copied.
   void add(ValueId value) {
-    const TaskId task = graph_.producer(value);
     const ValueType& type = graph_.type(value);
     const int64_t sum = sum_bytes(value);
     if (!function_->creates_sums) {
@@ -303,7 +301,7 @@ class FunctionWalk {
     }
     const bool own = f_.views_.base(value) == value && !readers_.contains(value) && !contains(results_, value) &&
                      sum_dtype(type.dtype) == type.dtype && !type.rows;
-    if (own && !(task.valid() && is_product_into_sum(task))) {
+    if (own) {
       live_ += sum;  // in the place of the term, which is dropped next
     } else {
       grow(sum);
@@ -356,9 +354,7 @@ FunctionMemory FunctionFollower::follow(const Bindings& sizes) const {
   const Joint& joint = stage_.joint;
   FunctionWalk walk(*this, sizes);
   int64_t samples = 0;
-  for (size_t i = 0; i < sample_.size(); ++i) {
-    if (sample_[i]) samples += walk.bytes(ValueId::from(i));
-  }
+  for (const ValueId value : samples_) samples += walk.bytes(value);
   const StageFunction& forward = table_[Kind::kForward];
   Ids inputs, seeds, gradients;
   for (const ValueId value : forward.arguments) {

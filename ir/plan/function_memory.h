@@ -35,14 +35,14 @@ struct StepMemory {
 /// Follows the functions of a stage task by task, as the explicit engine runs them: a value lives until its last reader
 /// has run or, if it leaves the function, to the end.
 ///
-/// Limits: temporary tensors between the calls of one task are not counted, except the scratch memory of convolutions
-/// and the repeated forward pass of `vjp` tasks. Values of unknown size count as empty.
+/// Limits: temporary memory of a task is what its operator entry declares (`OpInfo::copied`, `OpInfo::temporary`), the
+/// scratch memory of convolutions, and the repeated forward pass of `vjp` tasks. Values of unknown size count as empty.
 class FunctionFollower {
  public:
-  /// Both arguments must outlive the follower. `samples`: inputs that are samples of the model, which a device holds
-  /// anyway.
-  FunctionFollower(const StageFunctions& stage, const FunctionTable& table, const std::vector<ValueId>& samples);
+  /// Of a stage of a plan with functions, which must outlive the follower.
+  FunctionFollower(const Plan& plan, StageId stage);
 
+  const FunctionTable& table() const { return table_; }
   FunctionMemory follow(const Bindings& sizes) const;
   StepMemory step(const Bindings& sizes) const;
   /// Whether a value shares memory with a saved value, or with one that R reads.
@@ -52,14 +52,14 @@ class FunctionFollower {
  private:
   friend class FunctionWalk;
   const StageFunctions& stage_;
-  const FunctionTable& table_;
+  const FunctionTable table_;
   const Views views_;
-  std::vector<bool> sample_;        ///< by value
+  const std::vector<ValueId> samples_;
   std::vector<bool> fixed_;         ///< by base: parameters, buffers, constants, results of P, samples
   std::vector<bool> saved_, kept_;  ///< by base
 };
 
-/// Inputs of a stage's joint graph that are inputs of the model.
+/// Inputs of a stage's joint graph that are inputs of the model, whose samples a device holds anyway.
 std::vector<ValueId> sample_inputs(const Plan& plan, const Graph& joint);
 
 }  // namespace rannc::ir

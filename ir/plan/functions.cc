@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/graph/byte_count.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/internal/text_writer.h"
 #include "ir/op/op.h"
@@ -183,7 +184,7 @@ void append_list(std::string& text, const Graph& graph, std::string_view word, c
     const ValueType& type = graph.type(values[i]);
     if (type.shape) {
       text += ' ';
-      text += (element_count(*type.shape) * Dim(byte_size(type.dtype))).str();
+      text += byte_count(type).str();
     }
   }
   text += ']';

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ir/graph/byte_count.h"
 #include "ir/op/op.h"
 #include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
@@ -46,10 +47,6 @@ std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> so
 }
 
 namespace {
-
-Dim byte_count(const ValueType& type) {
-  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
-}
 
 // Bytes of the gradient sum of a parameter of `bytes` bytes.
 int64_t sum_bytes(int64_t bytes, DType dtype) { return bytes / byte_size(dtype) * byte_size(sum_dtype(dtype)); }
@@ -183,9 +180,7 @@ bool counts_functions(const Plan& plan) {
 // Adds what the functions of the stages hold beside the times of their passes.
 void add_functions(const Plan& plan, PipelineShape& shape) {
   for (size_t s = 0; s < shape.stages.size(); ++s) {
-    const StageFunctions& stage = *plan.functions[s];
-    const FunctionTable table = function_table(stage);
-    const FunctionFollower follower(stage, table, sample_inputs(plan, stage.joint.graph));
+    const FunctionFollower follower(plan, StageId::from(s));
     const StepMemory step = follower.step({});
     StageShape& entry = shape.stages[s];
     entry.fixed_bytes += step.fixed;
@@ -194,7 +189,7 @@ void add_functions(const Plan& plan, PipelineShape& shape) {
     entry.step_bytes = std::max(step.end, entry.step_bytes + std::max<int64_t>(0, step.late - step.totals));
     for (size_t r = 0; r < plan.routes.size(); ++r) {
       if (plan.routes[r].from.index() != s) continue;
-      const ValueId sent = stage.joint.graph.find(plan.graph.value(plan.routes[r].value).name);
+      const ValueId sent = plan.functions[s]->joint.graph.find(plan.graph.value(plan.routes[r].value).name);
       shape.routes[r].saved = follower.is_saved(sent);
       shape.routes[r].kept = follower.is_kept(sent);
     }

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "ir/graph/byte_count.h"
 #include "ir/graph/structure.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
@@ -67,10 +68,6 @@ Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir
   return error(graph.location(task), fmt::format("the size {} is out of range", dim.str()));
 }
 
-ir::Dim bytes_of(const ir::ValueType& type) {
-  return type.shape ? ir::element_count(*type.shape) * ir::Dim(ir::byte_size(type.dtype)) : ir::Dim(0);
-}
-
 // The backward passes of views and sums need nothing from the forward pass.
 bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
   if (!graph.op(task).tape) return false;
@@ -119,7 +116,7 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
     if (!input.valid()) continue;
     const ir::Graph::Value& value = graph.value(input);
     if (value.kind == ir::ValueKind::kParameter) {
-      RANNC_ASSIGN(const double bytes, number(bytes_of(value.type), bindings, graph, task));
+      RANNC_ASSIGN(const double bytes, number(ir::byte_count(value.type), bindings, graph, task));
       facts.parameter_bytes += bytes;
     } else if (needs_gradient[input.index()]) {
       facts.needs_input_gradient = true;
@@ -128,7 +125,7 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
   const bool saves = !keeps_nothing(graph, task, needs_gradient);
   for (const ValueId output : graph.outputs(task)) {
     if (!saves || !needs_gradient[output.index()]) continue;
-    RANNC_ASSIGN(const double bytes, number(bytes_of(graph.type(output)), bindings, graph, task));
+    RANNC_ASSIGN(const double bytes, number(ir::byte_count(graph.type(output)), bindings, graph, task));
     facts.saved_bytes += bytes;
   }
   return facts;

@@ -25,25 +25,12 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
 
 constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: larger costs are not those of any machine
 
-// The functions of one stage, ready to follow.
-struct FollowedFunctions {
-  FollowedFunctions(const ir::Plan& plan, size_t stage)
-      : functions(*plan.functions[stage]),
-        table(ir::function_table(functions)),
-        follower(functions, table, ir::sample_inputs(plan, functions.joint.graph)) {}
-  const ir::StageFunctions& functions;
-  const ir::FunctionTable table;
-  const ir::FunctionFollower follower;
-};
-
 // Returns the tasks of the plan that R repeats.
-std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage) {
+std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir::FunctionTable& table) {
   std::vector<TaskId> tasks;
-  if (plan.functions.empty() || !plan.functions[stage.index()]->kept) return tasks;
-  const ir::StageFunctions& functions = *plan.functions[stage.index()];
-  const ir::FunctionTable table = ir::function_table(functions);
+  const ir::Joint& joint = plan.functions[stage.index()]->joint;
   for (const TaskId task : table[ir::FunctionKind::kRebuild].tasks) {
-    tasks.push_back(plan.stages[stage.index()].tasks[functions.joint.origins[task.index()].task.index()]);
+    tasks.push_back(plan.stages[stage.index()].tasks[joint.origins[task.index()].task.index()]);
   }
   return tasks;
 }
@@ -107,9 +94,9 @@ std::vector<uint32_t> StagePricer::samples_of(const ir::Plan& plan, StageId stag
 }
 
 // Prices a stage on the slowest of its device kinds.
-Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, uint32_t samples) const {
+Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, uint32_t samples,
+                                           const std::vector<TaskId>& repeated) const {
   double forward = 0, backward = 0, weight = 0, rebuild = 0;
-  const std::vector<TaskId> repeated = repeated_tasks(plan, stage);
   for (const uint32_t kind : kinds_[stage.index()]) {
     const auto sum = [&](const std::vector<TaskId>& tasks, auto&& part) {
       return at_samples(model_.costs.sizes, samples, [&](size_t size) {
@@ -142,12 +129,16 @@ Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, 
 
 Result<std::vector<ir::StageTime>> StagePricer::price(const ir::Plan& plan, StageId stage) {
   std::vector<ir::StageTime> times;
-  std::optional<FollowedFunctions> functions;
-  if (!plan.functions.empty()) functions.emplace(plan, stage.index());
+  std::optional<ir::FunctionFollower> functions;
+  std::vector<TaskId> repeated;
+  if (!plan.functions.empty()) {
+    functions.emplace(plan, stage);
+    repeated = repeated_tasks(plan, stage, functions->table());
+  }
   for (const uint32_t samples : samples_of(plan, stage)) {
-    RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples));
+    RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples, repeated));
     if (functions) {
-      add_memory_of_functions(plan, functions->follower, options_.assume, time);
+      add_memory_of_functions(plan, *functions, options_.assume, time);
     } else {
       add_memory(plan, *follower_, time);
     }

@@ -31,7 +31,9 @@ class StagePricer {
   ir::RecomputeCosts recompute_costs(const ir::Plan& plan, StageId stage) const;
 
  private:
-  Result<ir::StageTime> time_of(const ir::Plan& plan, StageId stage, uint32_t samples) const;
+  /// `repeated`: tasks of R.
+  Result<ir::StageTime> time_of(const ir::Plan& plan, StageId stage, uint32_t samples,
+                                const std::vector<TaskId>& repeated) const;
   std::vector<uint32_t> samples_of(const ir::Plan& plan, StageId stage) const;
 
   const ModelFacts& model_;

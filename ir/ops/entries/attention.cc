@@ -95,12 +95,19 @@ Dim attention_product(const Shape& q, const Shape& k) {
 
 // --- lowering
 
+namespace {
+
+// Axes counted from the first.
+std::vector<int64_t> from_first(std::vector<int64_t> axes) {
+  for (int64_t& axis : axes) axis = (axis + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank);
+  return axes;
+}
+
+}  // namespace
+
 FusedAttention::FusedAttention(const LowerCall& call)
-    : call_(call), order_(call.attributes.integers("order")), inverse_(kRank) {
-  for (size_t i = 0; i < kRank; ++i) {
-    order_[i] = (order_[i] + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank);
-    inverse_[static_cast<size_t>(order_[i])] = static_cast<int64_t>(i);
-  }
+    : call_(call), order_(from_first(call.attributes.integers("order"))), inverse_(kRank) {
+  for (size_t i = 0; i < kRank; ++i) inverse_[static_cast<size_t>(order_[i])] = static_cast<int64_t>(i);
 }
 
 bool FusedAttention::fits(std::span<const ValueType* const> operands) {
@@ -111,10 +118,7 @@ bool FusedAttention::fits(std::span<const ValueType* const> operands) {
 }
 
 std::vector<int64_t> FusedAttention::axes_in_memory(const Attributes& attributes) {
-  std::vector<int64_t> axes;
-  for (const Dim& axis : *attributes.list("order")) {
-    axes.push_back((axis.constant() + static_cast<int64_t>(kRank)) % static_cast<int64_t>(kRank));
-  }
+  std::vector<int64_t> axes = from_first(attributes.integers("order"));
   if (axes.back() != kFeatures) std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -199,8 +203,8 @@ TapeUse written_out_tape(const TapeCall& call) {
   TapeUse use;
   if (call.wants(kQ) || call.wants(kK) || call.wants(kMask)) use.keeps = {kept_operand(kV)};
   use.own_bytes = scores(call.inputs) * Dim(byte_size(call.inputs[kQ]->dtype));
-  if (call.wants(kQ)) use.own_bytes = use.own_bytes + bytes_of(*call.inputs[kK]);  // as scaled
-  if (call.wants(kK)) use.own_bytes = use.own_bytes + bytes_of(*call.inputs[kQ]);
+  if (call.wants(kQ)) use.own_bytes = use.own_bytes + byte_count(*call.inputs[kK]);  // as scaled
+  if (call.wants(kK)) use.own_bytes = use.own_bytes + byte_count(*call.inputs[kQ]);
   return use;
 }
 
