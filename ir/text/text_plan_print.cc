@@ -1,6 +1,7 @@
 // Printer of plans: graph, then devices, atoms, blocks, stages, routes, schedule, predictions.
 #include <fmt/format.h>
 
+#include "ir/internal/stage_time_fields.h"
 #include "ir/internal/text_joint.h"
 #include "ir/internal/text_writer.h"
 #include "ir/plan/functions.h"
@@ -124,22 +125,9 @@ class PlanPrinter {
   void stage_time(const StageTime& time) {
     add("time @s{} samples {} forward_ns {} backward_ns {} stashed_bytes {}", time.stage.index(), time.samples,
         time.forward_ns, time.backward_ns, time.stashed_bytes);
-    const auto more = [&](const char* name, auto amount) {
+    for_each_optional_field(time, [&](const char* name, auto amount) {
       if (amount != 0) add(" {} {}", name, amount);
-    };
-    more("weight_ns", time.weight_ns);
-    more("pending_bytes", time.pending_bytes);
-    more("passing_bytes", time.passing_bytes);
-    more("forward_bytes", time.forward_bytes);
-    more("backward_bytes", time.backward_bytes);
-    more("first_backward_bytes", time.first_backward_bytes);
-    more("kept_bytes", time.kept_bytes);
-    more("begin_bytes", time.begin_bytes);
-    more("rebuild_bytes", time.rebuild_bytes);
-    more("input_bytes", time.input_bytes);
-    more("weight_bytes", time.weight_bytes);
-    more("first_weight_bytes", time.first_weight_bytes);
-    more("rebuild_ns", static_cast<uint64_t>(time.rebuild_ns));
+    });
     to_ += '\n';
   }
 

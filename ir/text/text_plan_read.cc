@@ -1,6 +1,7 @@
 // Parser of plans. It checks the numbers of tasks, stages and devices, so that the verifier may rely on them.
 #include <fmt/format.h>
 
+#include "ir/internal/stage_time_fields.h"
 #include "ir/internal/text_joint.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
@@ -246,6 +247,13 @@ class PlanReader {
     return {};
   }
 
+  template <class Number>
+  static Result<void> amount(TextCursor& line, Number& into) {
+    RANNC_ASSIGN(const uint64_t read, line.unsigned_integer("a number", INT64_MAX));
+    into = static_cast<Number>(read);
+    return {};
+  }
+
   Result<void> time(TextCursor& line) {
     StageTime time;
     RANNC_ASSIGN(time.stage, stage_id(line));
@@ -256,20 +264,11 @@ class PlanReader {
     time.samples = static_cast<uint32_t>(samples);
     time.forward_ns = static_cast<int64_t>(forward);
     time.backward_ns = static_cast<int64_t>(backward);
-    uint64_t weight = 0, rebuild = 0;
-    for (const auto& [name, into] :
-         {std::pair("weight_ns", &weight), std::pair("pending_bytes", &time.pending_bytes),
-          std::pair("passing_bytes", &time.passing_bytes), std::pair("forward_bytes", &time.forward_bytes),
-          std::pair("backward_bytes", &time.backward_bytes),
-          std::pair("first_backward_bytes", &time.first_backward_bytes), std::pair("kept_bytes", &time.kept_bytes),
-          std::pair("begin_bytes", &time.begin_bytes), std::pair("rebuild_bytes", &time.rebuild_bytes),
-          std::pair("input_bytes", &time.input_bytes), std::pair("weight_bytes", &time.weight_bytes),
-          std::pair("first_weight_bytes", &time.first_weight_bytes), std::pair("rebuild_ns", &rebuild)}) {
-      if (!line.accept_word(name)) continue;  // absent: 0
-      RANNC_ASSIGN(*into, line.unsigned_integer("a number", INT64_MAX));
-    }
-    time.weight_ns = static_cast<int64_t>(weight);
-    time.rebuild_ns = static_cast<int64_t>(rebuild);
+    Result<void> read;
+    for_each_optional_field(time, [&](const char* name, auto& into) {
+      if (read.ok() && line.accept_word(name)) read = amount(line, into);
+    });
+    RANNC_TRY(read);
     plan_.stage_times.push_back(time);
     return {};
   }
