@@ -65,6 +65,27 @@ PlanSpec random_spec(std::mt19937_64& random, uint32_t tasks) {
   return spec;
 }
 
+/// A model with weights and a mini-batch, and how it is cut.
+struct RandomModel {
+  ir::Graph graph;
+  PlanSpec spec;
+  std::map<std::string, at::Tensor> batch;
+  std::vector<double> denominators;
+};
+
+RandomModel random_model(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  at::manual_seed(seed);
+  RandomModel model{
+      .graph = ir::testing::random_program(seed, 4 + seed % 24), .spec = {}, .batch = {}, .denominators = {}};
+  ir::remove_dead(model.graph);
+  give_weights(model.graph);
+  model.spec = random_spec(random, model.graph.task_count());
+  model.batch = batch_for(model.graph, samples_of(model.spec));
+  model.denominators.assign(model.graph.losses().size(), 1.0);
+  return model;
+}
+
 /// Cuts the model as specified, or not at all if a stage would only have tasks that each of its readers repeats.
 ir::Plan cut(ir::Graph graph, PlanSpec spec) {
   ir::Plan plan = build_plan(graph.clone(), spec);
@@ -99,20 +120,13 @@ TEST_P(EnginesAgree, OnRandomModels) {
   const uint64_t first = 1 + GetParam() * kModels;
   for (uint64_t seed = first; seed < first + kModels && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    std::mt19937_64 random(seed);
-    at::manual_seed(seed);
-    ir::Graph graph = ir::testing::random_program(seed, 4 + seed % 24);
-    ir::remove_dead(graph);
-    give_weights(graph);
-    const PlanSpec spec = random_spec(random, graph.task_count());
-    const auto batch = batch_for(graph, samples_of(spec));
-    const std::vector<double> denominators(graph.losses().size(), 1.0);
-    const ir::Plan plan = cut(std::move(graph), spec);
+    RandomModel model = random_model(seed);
+    const ir::Plan plan = cut(std::move(model.graph), model.spec);
     RunOptions options{.step = 3, .seed = seed};
     options.engine = "autograd";
-    const Numbers expected = run_locally(plan, batch, denominators, options);
+    const Numbers expected = run_locally(plan, model.batch, model.denominators, options);
     options.engine = "explicit";
-    expect_equal(run_locally(plan, batch, denominators, options), expected);
+    expect_equal(run_locally(plan, model.batch, model.denominators, options), expected);
   }
 }
 
@@ -165,14 +179,8 @@ TEST_P(EnginesAgree, WithAndWithoutSelectiveRecompute) {
   size_t points = 0;
   for (uint64_t seed = first; seed < first + kSelective && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    std::mt19937_64 random(seed);
-    at::manual_seed(seed);
-    ir::Graph graph = ir::testing::random_program(seed, 4 + seed % 24);
-    ir::remove_dead(graph);
-    give_weights(graph);
-    const PlanSpec spec = random_spec(random, graph.task_count());
-    const std::vector<double> denominators(graph.losses().size(), 1.0);
-    points += expect_bits_at_every_point(graph, spec, batch_for(graph, samples_of(spec)), denominators,
+    const RandomModel model = random_model(seed);
+    points += expect_bits_at_every_point(model.graph, model.spec, model.batch, model.denominators,
                                          {.step = 3, .seed = seed, .engine = "explicit"});
   }
   EXPECT_GE(points, 2 * kSelective);
