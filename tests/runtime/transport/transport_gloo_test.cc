@@ -4,14 +4,34 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
+#include "tests/runtime/transport/gloo_ends.h"
 #include "tools/common/launcher.h"
 
 namespace rannc::runtime {
 namespace {
+
+// A worker writes to a peer that was killed before it hears of its end.
+TEST(TransportGloo, ABrokenConnectionRaisesNoSignal) {
+  std::signal(SIGPIPE, SIG_DFL);
+  rannc::testing::Ends ends = rannc::testing::gloo_ends(2);
+  struct sigaction now = {};
+  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
+  rannc::testing::leave(ends);
+}
+
+TEST(TransportGloo, AHandlerOfTheProgramStays) {
+  const auto handler = [](int) {};
+  std::signal(SIGPIPE, handler);
+  rannc::testing::Ends ends = rannc::testing::gloo_ends(2);
+  EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), static_cast<sighandler_t>(handler));
+  rannc::testing::leave(ends);
+}
 
 // LibTorch's records of collectives are one per process and not locked for new groups: without a lock of our own
 // this loop crashed or hung in one run of three.
@@ -58,7 +78,7 @@ TEST(TransportGloo, WhyOneFailsIsWhatTheOthersHear) {
       const std::jthread other(work, 1);
       work(0);
     }
-    EXPECT_THAT(heard, testing::HasSubstr("the disk is full"));
+    EXPECT_THAT(heard, ::testing::HasSubstr("the disk is full"));
   }
 }
 
@@ -105,7 +125,7 @@ TEST(TransportGloo, AWorkerThatNeverComesIsNamed) {
   where.timeout = std::chrono::milliseconds(300);
   const auto end = join_gloo(where);
   ASSERT_FALSE(end.ok());
-  EXPECT_THAT(end.diagnostic().str(), testing::HasSubstr("nothing was heard from worker 1, 2"));
+  EXPECT_THAT(end.diagnostic().str(), ::testing::HasSubstr("nothing was heard from worker 1, 2"));
 }
 
 }  // namespace
