@@ -172,7 +172,9 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
 Result<void> Router::send(const ir::Action& action) {
   const auto direction = action.kind == ir::ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
   const Slot slot{direction, action.route, action.micro_batch, action.peer};
-  return transport_.send(key(slot), action.peer, mailbox_.take(slot));
+  // Only a training step awaits its sends at the positions that a plan counts with.
+  const SentValue sent = input_->training ? SentValue::kHeldUntilAwaited : SentValue::kFreedWhenTaken;
+  return transport_.send(key(slot), action.peer, mailbox_.take(slot), sent);
 }
 
 Result<void> Router::receive(const ir::Action& action) {

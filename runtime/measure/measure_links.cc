@@ -72,9 +72,9 @@ class Exchanger {
     const DeviceId peer(1 - end_.device().index());
     RANNC_ASSIGN(const auto receipt, end_.receive(key, peer, own_->spec()));
     Value answer = own_;
-    if (end_.device() == DeviceId(0)) RANNC_TRY(end_.send(key, peer, own_));
+    if (end_.device() == DeviceId(0)) RANNC_TRY(end_.send(key, peer, own_, SentValue::kFreedWhenTaken));
     RANNC_ASSIGN(answer, receipt->wait());
-    if (end_.device() != DeviceId(0)) RANNC_TRY(end_.send(key, peer, answer));
+    if (end_.device() != DeviceId(0)) RANNC_TRY(end_.send(key, peer, answer, SentValue::kFreedWhenTaken));
     return {};
   }
 
@@ -88,7 +88,7 @@ class Exchanger {
       receipts.push_back(std::move(receipt));
     }
     for (const DeviceId peer : members_) {
-      if (peer != end_.device()) RANNC_TRY(end_.send(key, peer, own_));
+      if (peer != end_.device()) RANNC_TRY(end_.send(key, peer, own_, SentValue::kFreedWhenTaken));
     }
     for (const auto& receipt : receipts) {
       RANNC_ASSIGN(const Value part, receipt->wait());

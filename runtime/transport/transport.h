@@ -33,6 +33,12 @@ struct CollectiveKey {
   auto operator<=>(const CollectiveKey&) const = default;
 };
 
+/// When a transport that copies messages frees a sent value.
+enum class SentValue : uint8_t {
+  kFreedWhenTaken,    ///< once the receiver has taken it
+  kHeldUntilAwaited,  ///< once `await_sends` or `flush` finds it taken; peak memory does not depend on the receiver
+};
+
 /// A pending receive.
 class Receipt {
  public:
@@ -51,7 +57,7 @@ class Transport {
   virtual uint32_t devices() const = 0;
   /// Sends `value` without waiting for the receiver. Between two devices, sends happen in the order in which the
   /// receiver posts its receives (rule S5).
-  virtual Result<void> send(const MessageKey& key, DeviceId to, Value value) = 0;
+  virtual Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) = 0;
   /// Posts a receive and returns immediately. `spec` is the type of the value in the plan.
   virtual Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) = 0;
   /// Returns element-wise sums over `members`, which include this device. All call it with the same key, members and

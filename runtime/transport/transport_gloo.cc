@@ -70,13 +70,14 @@ class GlooTransport : public Transport {
   DeviceId device() const override { return DeviceId(where_.rank); }
   uint32_t devices() const override { return where_.workers; }
 
-  Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
+  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     if (auto reason = failure()) return *reason;
     try {
       RANNC_TRY(await_sends(to, kOutstandingSends - 1));
       std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
       GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
-      queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)));
+      queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)),
+                        sent);
     } catch (const std::exception& failed) {
       return lost(to, plain(failed));
     }

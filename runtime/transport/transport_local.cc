@@ -134,7 +134,7 @@ class LocalTransport final : public Transport {
 
   DeviceId device() const override { return device_; }
   uint32_t devices() const override { return devices_; }
-  Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
+  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue) override {
     return exchange_->post({device_, to, key}, std::move(value));
   }
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec&) override {

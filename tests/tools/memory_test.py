@@ -46,11 +46,9 @@ class MemoryTest(memory_runs.MemoryRuns):
 
     def test_selective_recompute(self):
         self.expect_gpt(1, 4, "gpipe", "selective")
-        self.expect_replicas([1, 1], "--recompute", "selective", schedules=["1f1b"])
-        self.expect_replicas([1, 1], "--recompute", "selective", schedules=["gpipe"], slack=0.05)
+        self.expect_replicas([1, 1], "--recompute", "selective")
         budget = ["--recompute", "selective", "--recompute-budget", 15]
-        self.expect_replicas([1, 1], *budget, schedules=["1f1b"])
-        self.expect_replicas([1, 1], *budget, schedules=["zb-h1"], slack=0.05)
+        self.expect_replicas([1, 1], *budget, schedules=["1f1b", "zb-h1"])
 
     def test_autograd_repeats_whole_stages(self):
         model = self.model("gpt", "--layers", 2, "--width", 64, "--heads", 4, "--context", 64)
@@ -76,10 +74,8 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_gpt(1, 3, "1f1b", "never", optimizer="sgd")
 
     def test_two_stages(self):
-        self.expect_replicas([1, 1], "--recompute", "never")
-        self.expect_replicas([1, 1], "--recompute", "always", schedules=["1f1b"])
-        # A stage that recomputes does not keep what it sends. The peer of GPipe's first stage may take it late.
-        self.expect_replicas([1, 1], "--recompute", "always", schedules=["gpipe"], slack=0.12)
+        for recompute in ("never", "always"):
+            self.expect_replicas([1, 1], "--recompute", recompute)
 
     def test_two_replicas(self):
         self.expect_replicas([2], "--recompute", "never")
@@ -156,9 +152,9 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
 
     def test_gradients_that_wait_for_a_peer(self):
-        """A peer that computes on takes a gradient late; how late depends on times, and the plan counts the latest."""
-        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "dapple-b", slack=0.25)
-        self.expect_convolutions(3, "--stages", 3, "--micro-batches", 8, "--schedule", "dapple-b", slack=0.25)
+        """A peer that computes on takes a gradient late: it is held until its send is awaited."""
+        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "dapple-b")
+        self.expect_convolutions(3, "--stages", 3, "--micro-batches", 8, "--schedule", "dapple-b")
 
     def test_convolutions_with_chosen_kernels(self):
         """Which lie channels last where that is faster: the large filters are then copied four times."""

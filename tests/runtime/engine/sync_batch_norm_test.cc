@@ -177,8 +177,9 @@ class FailingTransport final : public runtime::Transport {
   explicit FailingTransport(std::unique_ptr<runtime::Transport> inner) : inner_(std::move(inner)) {}
   DeviceId device() const override { return inner_->device(); }
   uint32_t devices() const override { return inner_->devices(); }
-  Result<void> send(const runtime::MessageKey& key, DeviceId to, runtime::Value value) override {
-    return inner_->send(key, to, std::move(value));
+  Result<void> send(const runtime::MessageKey& key, DeviceId to, runtime::Value value,
+                    runtime::SentValue sent) override {
+    return inner_->send(key, to, std::move(value), sent);
   }
   Result<std::unique_ptr<runtime::Receipt>> receive(const runtime::MessageKey& key, DeviceId from,
                                                     const runtime::TensorSpec& spec) override {

@@ -31,9 +31,9 @@ class Broken final : public Transport {
   explicit Broken(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
   DeviceId device() const override { return inner_->device(); }
   uint32_t devices() const override { return inner_->devices(); }
-  Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
+  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     if (++sent_ == 3) return error("the cable is cut");
-    return inner_->send(key, to, std::move(value));
+    return inner_->send(key, to, std::move(value), sent);
   }
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
     return inner_->receive(key, from, spec);

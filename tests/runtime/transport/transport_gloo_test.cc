@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <semaphore>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
+#include "runtime/transport/internal/send_queue.h"
 #include "tests/runtime/transport/gloo_ends.h"
 #include "tools/common/launcher.h"
 
@@ -31,6 +33,31 @@ TEST(TransportGloo, AHandlerOfTheProgramStays) {
   rannc::testing::Ends ends = rannc::testing::gloo_ends(2);
   EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), static_cast<sighandler_t>(handler));
   rannc::testing::leave(ends);
+}
+
+// Memory before launch counts a sent value until its send is awaited.
+TEST(SendQueue, HoldsWhatIsTakenUntilItIsAwaited) {
+  for (const SentValue sent : {SentValue::kHeldUntilAwaited, SentValue::kFreedWhenTaken}) {
+    auto first = at::zeros({4});
+    const c10::weak_intrusive_ptr<c10::TensorImpl> alive(first.getIntrusivePtr());
+    std::binary_semaphore at_second{0}, go_on{0};
+    const auto wait = [&](const SendQueue::Work&, const std::string& what) {
+      if (what == "second") {
+        at_second.release();
+        go_on.acquire();
+      }
+      return Result<void>();
+    };
+    SendQueue queue(wait, std::chrono::seconds(10));
+    queue.push(std::move(first), {}, "first", sent);
+    queue.push(at::zeros({4}), {}, "second", sent);
+    at_second.acquire();
+    EXPECT_EQ(alive.expired(), sent == SentValue::kFreedWhenTaken);
+    EXPECT_TRUE(queue.await(1).ok());
+    EXPECT_TRUE(alive.expired());
+    go_on.release();
+    EXPECT_TRUE(queue.await(0).ok());
+  }
 }
 
 // LibTorch's records of collectives are one per process and not locked for new groups: without a lock of our own
