@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "runtime/transport/internal/no_broken_pipes.h"
 
 namespace rannc::runtime {
 
@@ -79,16 +80,10 @@ Result<uint16_t> exchange_port(const Rendezvous& where, uint16_t own) {
   }
 }
 
-// Gloo writes to sockets without MSG_NOSIGNAL. The write to a worker that was killed would end this one too.
-void ignore_broken_pipes() {
-  struct sigaction now = {};
-  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
-}
-
 }  // namespace
 
 GlooGroup make_gloo_group(StoreClient& client, const Rendezvous& where) {
-  ignore_broken_pipes();
+  const NoBrokenPipes guard;  // Gloo's threads inherit it
   auto options = c10d::ProcessGroupGloo::Options::create(where.timeout);
   const std::string& address = where.interface_address.empty() ? client.local_address() : where.interface_address;
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));

@@ -12,6 +12,7 @@
 
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/gloo_group.h"
+#include "runtime/transport/internal/no_broken_pipes.h"
 #include "runtime/transport/internal/run_watch.h"
 #include "runtime/transport/internal/send_queue.h"
 
@@ -74,6 +75,7 @@ class GlooTransport : public Transport {
     if (auto reason = failure()) return *reason;
     try {
       RANNC_TRY(await_sends(to, kOutstandingSends - 1));
+      const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
       GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
       queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)),
@@ -87,6 +89,7 @@ class GlooTransport : public Transport {
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
     if (auto reason = failure()) return *reason;
     try {
+      const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)))};
       GlooWork work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
       return std::unique_ptr<Receipt>(new GlooReceipt(watch_, std::move(work), tensors[0],
@@ -148,12 +151,14 @@ class GlooTransport : public Transport {
    public:
     explicit Exchange(GlooTransport& transport) : transport_(transport) {}
     void send(DeviceId to, const at::Tensor& tensor) {
+      const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{tensor};
       const int tag = next_tag(transport_.sent_terms_, to) | static_cast<int>(kSumTag);
       GlooWork work = transport_.group_->send(tensors, static_cast<int>(to.index()), tag);
       pending_.push_back({tensor, std::move(work), what("take its part of", to)});
     }
     void receive(DeviceId from, const at::Tensor& into) {
+      const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{into};
       const int tag = next_tag(transport_.received_terms_, from) | static_cast<int>(kSumTag);
       GlooWork work = transport_.group_->recv(tensors, static_cast<int>(from.index()), tag);

@@ -4,12 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <semaphore>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
+#include "runtime/transport/internal/no_broken_pipes.h"
 #include "runtime/transport/internal/send_queue.h"
 #include "tests/runtime/transport/gloo_ends.h"
 #include "tools/common/launcher.h"
@@ -18,20 +25,41 @@ namespace rannc::runtime {
 namespace {
 
 // A worker writes to a peer that was killed before it hears of its end.
-TEST(TransportGloo, ABrokenConnectionRaisesNoSignal) {
-  std::signal(SIGPIPE, SIG_DFL);
-  rannc::testing::Ends ends = rannc::testing::gloo_ends(2);
-  struct sigaction now = {};
-  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
-  EXPECT_EQ(now.sa_handler, SIG_IGN);
-  rannc::testing::leave(ends);
+TEST(NoBrokenPipes, AClosedConnectionIsAnErrorNotASignal) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  close(ends[1]);
+  const auto write_once = [&] {
+    const NoBrokenPipes guard;
+    return write(ends[0], "x", 1) < 0 ? errno : 0;
+  };
+  EXPECT_EQ(write_once(), EPIPE);
+  EXPECT_EQ(write_once(), EPIPE);
+  sigset_t pending, blocked;
+  sigpending(&pending);
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGPIPE), 0);
+  close(ends[0]);
 }
 
-TEST(TransportGloo, AHandlerOfTheProgramStays) {
-  const auto handler = [](int) {};
-  std::signal(SIGPIPE, handler);
+/// Threads of this process that SIGPIPE cannot reach.
+int guarded_threads() {
+  constexpr uint64_t kBit = uint64_t{1} << (SIGPIPE - 1);
+  int found = 0;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("SigBlk:")) found += (std::stoull(line.substr(7), nullptr, 16) & kBit) != 0 ? 1 : 0;
+    }
+  }
+  return found;
+}
+
+TEST(NoBrokenPipes, HoldsInTheThreadsOfGloo) {
+  const int before = guarded_threads();
   rannc::testing::Ends ends = rannc::testing::gloo_ends(2);
-  EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), static_cast<sighandler_t>(handler));
+  EXPECT_GE(guarded_threads(), before + 2);
   rannc::testing::leave(ends);
 }
 
