@@ -7,7 +7,6 @@
 
 #include "ir/plan/functions.h"
 #include "runtime/aten/flat_program.h"
-#include "runtime/execute/signature.h"
 
 namespace rannc::runtime {
 
@@ -22,9 +21,6 @@ struct StagePlaces {
   std::vector<uint32_t> leaf_of_part;  ///< by `Joint::gradients`: leaf of the signature
   size_t leaf_count = 0;
 };
-
-/// Matches a signature with the stage's functions. `tasks` are the stage's tasks in the plan.
-StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const std::vector<TaskId>& tasks);
 
 /// All programs of one stage. Sums are numbered: leaves of the signature first, then operands of totals.
 struct StagePrograms {

@@ -12,7 +12,7 @@
 #include "runtime/engine/internal/running_program.h"
 #include "runtime/engine/internal/running_statistics.h"
 #include "runtime/engine/internal/stage_calls.h"
-#include "runtime/engine/internal/stage_programs.h"
+#include "runtime/engine/internal/stage_places.h"
 #include "runtime/engine/internal/sync_norm_kernels.h"
 #include "runtime/engine/internal/torch_draws.h"
 #include "runtime/engine/internal/torch_weights.h"

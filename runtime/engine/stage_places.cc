@@ -1,0 +1,52 @@
+// Finds a stage's weights, inputs and outputs in its joint graph by name.
+#include "runtime/engine/internal/stage_places.h"
+
+#include <algorithm>
+#include <map>
+
+namespace rannc::runtime {
+
+namespace {
+
+using Ids = std::vector<ValueId>;
+
+template <class Items>
+Ids named(const ir::Graph& graph, const Items& items) {
+  Ids found;
+  for (const auto& item : items) found.push_back(graph.find(item.name));
+  return found;
+}
+
+}  // namespace
+
+StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const std::vector<TaskId>& tasks) {
+  const ir::Graph& graph = joint.graph;
+  StagePlaces found;
+  found.inputs = named(graph, signature.inputs);
+  found.outputs = named(graph, signature.outputs);
+  found.parameters = named(graph, signature.parameters);
+  found.buffers = named(graph, signature.buffers);
+  found.constants = named(graph, signature.constants);
+  found.draws = named(graph, signature.draws);
+  for (const ir::Statistics& each : graph.statistics()) {
+    found.moments.push_back(each.mean);
+    found.moments.push_back(each.variance);
+  }
+  for (const ValueId input : found.inputs) {
+    const auto at = std::find_if(joint.inputs.begin(), joint.inputs.end(),
+                                 [&](const ir::Joint::BorderGradient& each) { return each.value == input; });
+    found.input_gradients.emplace_back();
+    if (at != joint.inputs.end()) found.input_gradients.back() = static_cast<size_t>(at - joint.inputs.begin());
+  }
+  found.leaf_count = signature.leaves.size();
+  std::map<std::pair<ValueId, TaskId>, uint32_t> leaves;
+  for (uint32_t i = 0; i < found.leaf_count; ++i) {
+    leaves[{found.parameters[signature.leaves[i].parameter], signature.leaves[i].task}] = i;
+  }
+  for (const auto& part : joint.gradients) {
+    found.leaf_of_part.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
+  }
+  return found;
+}
+
+}  // namespace rannc::runtime
