@@ -2,9 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -19,8 +17,6 @@
 namespace rannc::codegen {
 
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 constexpr uint32_t kWarmUps = 2;
 constexpr uint32_t kMostRuns = 40;
@@ -52,77 +48,44 @@ void timed(bool counted, std::vector<double>& times, double& total, Body&& body)
   total += elapsed;
 }
 
-/// Start and end points of a backward pass.
-class Backward {
- public:
-  Backward(TaskRun& run, const Tensors& results) : run_(run) {
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (!run.seeded()[i] || !results[i].defined() || !results[i].requires_grad()) continue;
-      results_.push_back(results[i]);
-      seeds_.push_back(at::full_like(results[i], 1e-3));
-    }
-  }
-  bool possible() const { return !results_.empty() && !(run_.sources().empty() && run_.leaves().empty()); }
-  bool parts() const { return possible() && !run_.sources().empty() && !run_.leaves().empty(); }
-
-  void inputs() const { grad(run_.sources(), true); }
-  void weights(Tensors& sums) const { add(grad(run_.leaves(), true), 0, sums); }
-  void both(Tensors& sums) const {
-    Tensors all = run_.sources();
-    all.insert(all.end(), run_.leaves().begin(), run_.leaves().end());
-    add(grad(all, false), run_.sources().size(), sums);
-  }
-
- private:
-  Tensors grad(const Tensors& sources, bool again) const {
-    return torch::autograd::grad(results_, sources, seeds_, again, /*create_graph=*/false, /*allow_unused=*/true);
-  }
-  static void add(const Tensors& gradients, size_t first, Tensors& sums) {
-    const c10::NoGradGuard no_grad;
-    for (size_t i = first; i < gradients.size(); ++i) {
-      if (gradients[i].defined()) sums[i - first].add_(gradients[i]);
-    }
-  }
-
-  TaskRun& run_;
-  Tensors results_, seeds_;
-};
-
 /// Measures bytes with one additional pass of each kind.
-void weigh(TaskRun& run, Tensors& sums, RunTimes& times) {
+Result<void> weigh(TaskRun& run, RunTimes& times) {
   runtime::AllocationMeter meter;
-  Tensors results = run.forward();
+  RANNC_ASSIGN(TaskRun::Forward made, run.forward());
   times.temporary_bytes = static_cast<double>(meter.peak_bytes() - meter.live_bytes());
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (!run.seeded()[i]) results[i] = at::Tensor();
+  for (size_t i = 0; i < made.outputs.size(); ++i) {
+    if (!run.seeded()[i]) made.outputs[i] = at::Tensor();
   }
   times.held_bytes = static_cast<double>(std::max<int64_t>(0, meter.live_bytes()));
-  const Backward backward(run, results);
-  if (!backward.possible()) return;
+  if (!run.has_backward()) return {};
   meter.restart();
   const int64_t before = meter.live_bytes();
-  backward.both(sums);
+  RANNC_TRY(run.backward(std::move(made.saved)));
   times.temporary_bytes = std::max(times.temporary_bytes, static_cast<double>(meter.peak_bytes() - before));
+  return {};
 }
 
-RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {
-  Tensors sums;
-  for (const at::Tensor& leaf : run.leaves())
-    sums.push_back(at::zeros_like(leaf.detach(), runtime::sum_type(leaf.scalar_type())));
+Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
   std::vector<double> forward, input_gradient, weight_gradient, together;
   double total = 0;
   for (uint32_t i = 0; i < std::max(kMostRuns, kWarmUps + options.repeat); ++i) {
     if (i >= kWarmUps + options.repeat && total >= kEnoughNs) break;
     const bool counted = i >= kWarmUps;
-    Tensors results;
-    timed(counted, forward, total, [&] { results = run.forward(); });
-    const Backward backward(run, results);
-    if (!backward.possible()) continue;
-    if (apart && backward.parts()) {
-      timed(counted, input_gradient, total, [&] { backward.inputs(); });
-      timed(counted, weight_gradient, total, [&] { backward.weights(sums); });
+    Result<TaskRun::Forward> made = TaskRun::Forward{};
+    timed(counted, forward, total, [&] { made = run.forward(); });
+    RANNC_TRY(made);
+    if (!run.has_backward()) continue;
+    if (i == 0) run.prepare(*made);
+    Result<void> done;
+    if (apart && run.has_input() && run.has_weight()) {
+      Result<TaskRun::Tensors> pending = TaskRun::Tensors{};
+      timed(counted, input_gradient, total, [&] { pending = run.input(made->saved); });
+      RANNC_TRY(pending);
+      timed(counted, weight_gradient, total, [&] { done = run.weight(*std::move(pending)); });
+      RANNC_TRY(done);
     }
-    timed(counted, together, total, [&] { backward.both(sums); });
+    timed(counted, together, total, [&] { done = run.backward(std::move(made->saved)); });
+    RANNC_TRY(done);
   }
   RunTimes times;
   times.forward_ns = typical(std::move(forward));
@@ -130,9 +93,9 @@ RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {
   times.input_gradient_ns = typical(std::move(input_gradient));
   times.weight_gradient_ns = typical(std::move(weight_gradient));
   if (apart && times.input_gradient_ns == 0) {
-    (run.leaves().empty() ? times.input_gradient_ns : times.weight_gradient_ns) = times.backward_ns;
+    (run.has_input() ? times.input_gradient_ns : times.weight_gradient_ns) = times.backward_ns;
   }
-  weigh(run, sums, times);
+  RANNC_TRY(weigh(run, times));
   return times;
 }
 
@@ -147,9 +110,9 @@ Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> t
     return error(graph.location(tasks.front()), std::string("cannot be measured: ") + what);
   };
   try {
-    const c10::AutoGradMode with_grad(true);
-    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings));
-    return run_all(*run, tasks.size() == 1, options);
+    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings, options.cut));
+    auto times = run_all(*run, tasks.size() == 1, options);
+    return times.ok() ? times : refused(times.diagnostic().message.c_str());
   } catch (const c10::Error& failure) {
     return refused(failure.what_without_backtrace());
   } catch (const std::exception& failure) {

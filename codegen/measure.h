@@ -2,29 +2,34 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "ir/graph/graph.h"
+#include "ir/plan/functions.h"
+#include "ir/plan/stage_graph.h"
 
 namespace rannc::codegen {
 
 /// Lower quartiles over the counted runs. Without a gradient, the backward numbers are 0.
 struct RunTimes {
-  double forward_ns = 0;
-  double input_gradient_ns = 0;   ///< only gradients of operands; only for a single task
-  double weight_gradient_ns = 0;  ///< only gradients of parameters, with accumulation; only for a single task
-  double backward_ns = 0;         ///< both in one autograd pass, with accumulation
-  double held_bytes = 0;          ///< kept until backward: autograd's saved tensors and results with gradients
+  double forward_ns = 0;          ///< F, and P of a step
+  double input_gradient_ns = 0;   ///< I; only for a single task
+  double weight_gradient_ns = 0;  ///< W, and E; only for a single task
+  double backward_ns = 0;         ///< B, and E
+  double held_bytes = 0;          ///< kept until backward: saved values and results with gradients
   /// Maximum of the bytes that the forward pass allocates and frees again, and of the bytes for gradients in flight
   /// that the backward pass needs in addition to `held_bytes`.
   double temporary_bytes = 0;
 };
 
-/// Number of counted runs: at least `repeat`, more if runs are short.
+/// Differentiates a stage and cuts its functions (`passes::cut_functions`).
+using CutFunctions = std::function<Result<ir::StageFunctions>(const ir::StageGraph&)>;
+
 struct RunOptions {
-  uint32_t repeat = 5;
+  CutFunctions cut;
+  uint32_t repeat = 5;  ///< minimum number of counted runs; short runs are repeated more often
 };
 
 /// Facts about a graph, computed once for many runs.
@@ -34,12 +39,13 @@ struct RunFacts {
   std::vector<bool> channels_last;   ///< by value (`ir::channels_last`)
 };
 
-/// Lowers `tasks` (ascending) to one program like that of a stage, runs it on random operands and returns its costs.
-/// `bindings` determine the shapes; memory layouts are those that the tasks expect. Uses LibTorch's current number of
-/// threads. Random tasks use given factors, so generating random numbers is not measured. Errors have the location of
-/// the first task: a task cannot be lowered, a symbol is unbound, or LibTorch rejects the operands.
+/// Runs `tasks` (ascending) as a stage of their own on random operands, by the functions and flat programs of the
+/// explicit engine, and returns their costs. `bindings` determine the shapes; memory layouts are those that the tasks
+/// expect. Uses LibTorch's current number of threads. Random tasks use given factors, so generating random numbers is
+/// not measured. Errors have the location of the first task: a task cannot be lowered or differentiated, a symbol is
+/// unbound, or LibTorch rejects the operands.
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
-                               const ir::Bindings& bindings, const RunOptions& options = {});
+                               const ir::Bindings& bindings, const RunOptions& options);
 
 /// Returns LibTorch's version, for the name of a profile's environment.
 std::string library_version();

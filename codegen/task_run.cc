@@ -1,20 +1,13 @@
-// Lowers tasks to the body of one function and creates operands for it.
+// Cuts tasks out of their graph and creates operands for them.
 #include "codegen/internal/task_run.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/passes/inliner.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <set>
 
-#include "codegen/aten_source.h"
-#include "codegen/internal/define.h"
-#include "codegen/internal/indented.h"
-#include "codegen/internal/task_symbols.h"
 #include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
@@ -25,10 +18,7 @@ namespace {
 
 constexpr double kWeightScale = 0.05;                 // keeps long runs of random weights finite
 constexpr size_t kMostStoredBytes = size_t{1} << 26;  // larger constants are synthetic
-
-bool is_leaf(const ir::Graph& graph, ValueId value, const std::vector<bool>& needs_gradient) {
-  return graph.value(value).kind == ir::ValueKind::kParameter && needs_gradient[value.index()];
-}
+constexpr double kSeed = 1e-3;
 
 }  // namespace
 
@@ -36,78 +26,79 @@ class TaskRunBuilder {
  public:
   TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                  const ir::Bindings& bindings)
-      : graph_(graph), tasks_(tasks), facts_(facts), needs_gradient_(facts.needs_gradient), bindings_(bindings) {}
+      : graph_(graph), tasks_(tasks.begin(), tasks.end()), facts_(facts), bindings_(bindings) {}
 
-  Result<std::unique_ptr<TaskRun>> build() {
-    for (const TaskId task : tasks_) RANNC_TRY(lower(task, graph_.task(task)));
-    collect_results();
-    RANNC_TRY(add_symbols());
-    std::string results;
-    for (const ValueId value : results_) results += names_.at(value) + ", ";
-    torch::jit::Module module("measured");
-    define(module, "def forward(self" + head_ + "):\n" + body_ + "    return (" + results + ")\n");
-    const auto code = module.get_method("forward").graph()->copy();
-    torch::jit::Inline(*code);
-    run_->code_ = torch::jit::Code(code, "forward");
-    run_->arguments_.insert(run_->arguments_.begin(), module._ivalue());
-    return std::move(run_);
+  Result<std::unique_ptr<TaskRun>> build(const CutFunctions& cut) {
+    std::unique_ptr<TaskRun> run(new TaskRun);
+    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, outputs(), sources());
+    RANNC_ASSIGN(run->functions_, cut(stage));
+    const ir::Graph& joint = run->functions_.joint.graph;
+    run->fixed_.resize(joint.value_count());
+    for (const ValueId value : stage.graph.values()) {
+      if (stage.graph.producer(value).valid()) continue;
+      RANNC_ASSIGN(run->fixed_[joint.find(stage.graph.value(value).name).index()],
+                   leaf(graph_.find(stage.graph.value(value).name)));
+    }
+    return run;
+  }
+
+  /// Values that are read outside, losses and graph outputs, or all results if there are none. A gradient arrives for
+  /// those that are read, or for all if none is.
+  std::vector<ir::StageOutput> outputs() const {
+    std::set<ValueId> losses, moments;
+    for (const ir::Statistics& each : graph_.statistics()) moments.insert({each.mean, each.variance});
+    for (const ir::LossTerm& loss : graph_.losses()) losses.insert(loss.numerator);
+    const std::set<ValueId> graph_outputs(graph_.outputs().begin(), graph_.outputs().end());
+    std::vector<ValueId> made, read, left;
+    for (const TaskId task : tasks_) {
+      for (const ValueId value : graph_.outputs(task)) {
+        if (!value.valid() || moments.contains(value)) continue;
+        made.push_back(value);
+        const bool is_read = losses.contains(value) || graph_.any_use(value, [&](ir::Graph::Use use) {
+          return !std::binary_search(tasks_.begin(), tasks_.end(), use.task);
+        });
+        if (is_read) read.push_back(value);
+        if (is_read || graph_outputs.contains(value)) left.push_back(value);
+      }
+    }
+    if (left.empty()) left = made;
+    std::sort(left.begin(), left.end());
+    std::vector<ir::StageOutput> found;
+    for (const ValueId value : left) {
+      const bool seeded = read.empty() || std::find(read.begin(), read.end(), value) != read.end();
+      found.push_back({value, seeded && facts_.needs_gradient[value.index()]});
+    }
+    return found;
   }
 
  private:
-  Result<void> lower(TaskId id, const ir::Graph::Task& task) {
-    std::vector<std::string> inputs, outputs;
-    std::vector<const ir::ValueType*> input_types, output_types;
-    for (size_t i = 0; i < task.inputs.size(); ++i) {
-      const ValueId value = task.inputs[i];
-      inputs.emplace_back();
-      input_types.push_back(value.valid() ? &graph_.type(value) : nullptr);
-      if (!value.valid()) continue;
-      RANNC_ASSIGN(inputs.back(), operand(id, i));
+  /// Activations from outside whose gradient is sent back.
+  std::vector<ValueId> sources() const {
+    std::set<ValueId> found;
+    for (const TaskId task : tasks_) {
+      for (const ValueId input : graph_.inputs(task)) {
+        if (!input.valid() || !facts_.needs_gradient[input.index()]) continue;
+        if (graph_.kind(input) != ir::ValueKind::kActivation) continue;
+        if (!std::binary_search(tasks_.begin(), tasks_.end(), graph_.producer(input))) found.insert(input);
+      }
     }
-    for (const ValueId value : task.outputs) {
-      outputs.push_back(names_[value] = fmt::format("rannc_v{}", value.index()));
-      output_types.push_back(&graph_.type(value));
-      made_.insert(value);
-    }
-    collect_symbols(graph_, id, symbols_);
-    const auto lowering = ir::lowering({*task.op, input_types, output_types, task.attributes});
-    if (!lowering.ok()) return error(task.location, lowering.diagnostic().message);
-    body_ += indented(torchscript_statements(*lowering, {inputs, outputs, "torch.device(\"cpu\")", "True"}));
-    return {};
-  }
-
-  std::string argument(c10::IValue value, const char* type = "Tensor") {
-    std::string name = fmt::format("rannc_a{}", run_->arguments_.size());
-    head_ += fmt::format(", {}: {}", name, type);
-    run_->arguments_.push_back(std::move(value));
-    return name;
-  }
-
-  Result<std::string> operand(TaskId task, size_t index) {
-    const ValueId value = graph_.inputs(task)[index];
-    if (is_leaf(graph_, value, needs_gradient_)) {
-      RANNC_ASSIGN(const at::Tensor parameter, outside(task, index));
-      run_->leaves_.push_back(parameter.detach().requires_grad_());
-      return argument(run_->leaves_.back());
-    }
-    if (const auto known = names_.find(value); known != names_.end()) return known->second;
-    RANNC_ASSIGN(const at::Tensor tensor, outside(task, index));
-    return names_[value] = argument(tensor);
+    return {found.begin(), found.end()};
   }
 
   /// Returns the tensor of a value that no task of the run computes.
-  Result<at::Tensor> outside(TaskId task, size_t index) {
-    const ValueId value = graph_.inputs(task)[index];
-    const auto known = tensors_.find(value);
-    if (known != tensors_.end()) return known->second;
-    RANNC_ASSIGN(at::Tensor tensor, make(value, graph_.location(task)));
-    if (ir::reads_channels_last(graph_, facts_.channels_last, task, index))
-      tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
-    if (needs_gradient_[value.index()] && !is_leaf(graph_, value, needs_gradient_)) {
-      tensor.requires_grad_();
-      run_->sources_.push_back(tensor);
+  Result<at::Tensor> leaf(ValueId value) {
+    bool channels_last = false;
+    Location place = graph_.location(tasks_.front());
+    for (const TaskId task : tasks_) {
+      const std::span<const ValueId> inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] != value) continue;
+        place = graph_.location(task);
+        channels_last = channels_last || ir::reads_channels_last(graph_, facts_.channels_last, task, i);
+      }
     }
-    return tensors_[value] = tensor;
+    RANNC_ASSIGN(const at::Tensor tensor, make(value, place));
+    return channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
   }
 
   Result<std::vector<int64_t>> sizes(const ir::ValueType& type, const Location& place) const {
@@ -165,68 +156,114 @@ class TaskRunBuilder {
     return limit;
   }
 
-  /// Selects as results the values that are read outside, or all values if there are none.
-  void collect_results() {
-    std::set<ValueId> read, losses;
-    for (const ir::LossTerm& loss : graph_.losses()) losses.insert(loss.numerator);
-    const std::set<TaskId> own(tasks_.begin(), tasks_.end());
-    for (const ValueId value : made_) {
-      bool outside = false;
-      graph_.for_each_use(value, [&](ir::Graph::Use use) { outside = outside || !own.contains(use.task); });
-      if (outside || losses.contains(value)) read.insert(value);
-    }
-    const std::set<ValueId> graph_outputs(graph_.outputs().begin(), graph_.outputs().end());
-    for (const ValueId value : made_) {
-      if (read.contains(value) || graph_outputs.contains(value)) results_.push_back(value);
-    }
-    if (results_.empty()) results_.assign(made_.begin(), made_.end());
-    const bool any = std::any_of(results_.begin(), results_.end(), [&](ValueId value) { return read.contains(value); });
-    for (const ValueId value : results_) {
-      run_->seeded_.push_back(needs_gradient_[value.index()] && (!any || read.contains(value)));
-    }
-  }
-
-  Result<void> add_symbols() {
-    for (const std::string& symbol : symbols_) {
-      const auto bound = bindings_.find(symbol);
-      if (bound == bindings_.end()) {
-        return error(graph_.location(tasks_.front()),
-                     fmt::format("the symbol '{}' has no value to measure with", symbol));
-      }
-      std::string variable = symbol;
-      std::replace(variable.begin(), variable.end(), '.', '_');
-      head_ += ", " + variable + ": int";
-      run_->arguments_.emplace_back(bound->second);
-    }
-    return {};
-  }
-
   const ir::Graph& graph_;
-  std::span<const TaskId> tasks_;
+  const std::vector<TaskId> tasks_;
   const RunFacts& facts_;
-  const std::vector<bool>& needs_gradient_;
   const ir::Bindings& bindings_;
-  std::unique_ptr<TaskRun> run_{new TaskRun};
-  std::string head_, body_;
-  std::map<ValueId, std::string> names_;   // of values in the program; parameters have one per reading task
-  std::map<ValueId, at::Tensor> tensors_;  // of values computed outside
-  std::set<ValueId> made_;
-  std::set<std::string> symbols_;
-  std::vector<ValueId> results_;
 };
 
 Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const RunFacts& facts, const ir::Bindings& bindings) {
+                                                const RunFacts& facts, const ir::Bindings& bindings,
+                                                const CutFunctions& cut) {
   RANNC_CHECK(!tasks.empty()) << "a run of no tasks";
-  return TaskRunBuilder(graph, tasks, facts, bindings).build();
+  TaskRunBuilder builder(graph, tasks, facts, bindings);
+  RANNC_ASSIGN(std::unique_ptr<TaskRun> run, builder.build(cut));
+  std::vector<ir::StageOutput> outputs = builder.outputs();
+  const ir::Graph& joint = run->functions_.joint.graph;
+  for (ir::StageOutput& output : outputs) output.value = joint.find(graph.value(output.value).name);
+  RANNC_TRY(run->build_programs(outputs, bindings));
+  return run;
 }
 
-std::vector<at::Tensor> TaskRun::forward() {
-  torch::jit::Stack stack = arguments_;
-  torch::jit::InterpreterState(code_).run(stack);
-  std::vector<at::Tensor> results;
-  for (const c10::IValue& result : stack.back().toTupleRef().elements()) results.push_back(result.toTensor());
+Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings) {
+  const ir::Joint& joint = functions_.joint;
+  for (const ir::StageOutput& output : outputs) {
+    places_.outputs.push_back(output.value);
+    seeded_.push_back(output.gradient);
+  }
+  for (const ir::Statistics& each : joint.graph.statistics()) {
+    places_.moments.push_back(each.mean);
+    places_.moments.push_back(each.variance);
+  }
+  places_.leaf_count = joint.gradients.size();
+  for (uint32_t i = 0; i < places_.leaf_count; ++i) places_.leaf_of_part.push_back(i);
+  const ir::FunctionTable table = ir::function_table(functions_);
+  const auto does = [&](ir::FunctionKind kind) { return !table[kind].tasks.empty(); };
+  has_input_ = does(ir::FunctionKind::kInput) || !joint.inputs.empty();
+  has_weight_ = does(ir::FunctionKind::kWeight) || !table[ir::FunctionKind::kWeight].added.empty();
+  has_step_ = does(ir::FunctionKind::kStep);
+  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept, table, places_, {}}, sizes_, load_sizes_));
+  sums_.resize(places_.leaf_count + programs_.totals.size());
+  for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
+  for (const ir::Joint::ParameterGradient& part : joint.gradients) {
+    const at::Tensor& parameter = fixed_[part.parameter.index()];
+    sums_[static_cast<size_t>(&part - joint.gradients.data())] =
+        at::zeros_like(parameter, runtime::sum_type(parameter.scalar_type()));
+  }
+  RANNC_TRY(sizes_.bind(bindings));
+  RANNC_TRY(load_sizes_.bind(bindings));
+  RANNC_ASSIGN(Tensors loaded, call(programs_.load, {}));
+  for (size_t i = 0; i < loaded.size(); ++i) fixed_[programs_.loaded[i].index()] = std::move(loaded[i]);
+  return {};
+}
+
+Result<TaskRun::Tensors> TaskRun::call(runtime::FlatProgram& program, Tensors arguments) {
+  runtime::FlatRun with{.fixed = fixed_, .sums = sum_places_};
+  with.draw = [this](ValueId value) { return Result<at::Tensor>(fixed_[value.index()]); };
+  return program.run(std::move(arguments), with);
+}
+
+Result<TaskRun::Forward> TaskRun::forward() {
+  if (has_step_) {
+    RANNC_ASSIGN(Tensors stepped, call(programs_.step, {}));
+    for (size_t i = 0; i < stepped.size(); ++i) fixed_[programs_.stepped[i].index()] = std::move(stepped[i]);
+  }
+  Tensors inputs;
+  for (const ValueId value : programs_.inputs) inputs.push_back(fixed_[value.index()]);
+  RANNC_ASSIGN(Tensors results, call(programs_.forward, std::move(inputs)));
+  const auto outputs = static_cast<ptrdiff_t>(places_.outputs.size());
+  const auto saved = results.begin() + outputs + static_cast<ptrdiff_t>(places_.moments.size());
+  Forward made;
+  made.saved.assign(std::make_move_iterator(saved), std::make_move_iterator(results.end()));
+  made.outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.begin() + outputs));
+  return made;
+}
+
+void TaskRun::prepare(const Forward& forward) {
+  for (const auto& [output, seed] : functions_.joint.outputs) {
+    const auto place = std::find(places_.outputs.begin(), places_.outputs.end(), output) - places_.outputs.begin();
+    seeds_.push_back(at::full_like(forward.outputs[static_cast<size_t>(place)], kSeed));
+  }
+}
+
+TaskRun::Tensors TaskRun::with_seeds(Tensors saved) const {
+  saved.insert(saved.end(), seeds_.begin(), seeds_.end());
+  return saved;
+}
+
+Result<void> TaskRun::end() {
+  if (!programs_.has_end) return {};
+  Tensors totals;
+  for (size_t i = places_.leaf_count; i < sums_.size(); ++i) totals.push_back(std::exchange(sums_[i], {}));
+  if (std::any_of(totals.begin(), totals.end(), [](const at::Tensor& total) { return !total.defined(); })) return {};
+  RANNC_TRY(call(programs_.end, std::move(totals)));
+  return {};
+}
+
+Result<void> TaskRun::backward(Tensors saved) {
+  RANNC_TRY(call(programs_.backward, with_seeds(std::move(saved))));
+  return end();
+}
+
+Result<TaskRun::Tensors> TaskRun::input(Tensors saved) {
+  RANNC_ASSIGN(Tensors results, call(programs_.input, with_seeds(std::move(saved))));
+  results.erase(results.begin(), results.begin() + static_cast<ptrdiff_t>(functions_.joint.inputs.size()));
   return results;
+}
+
+Result<void> TaskRun::weight(Tensors arguments) {
+  RANNC_TRY(call(programs_.weight, std::move(arguments)));
+  return end();
 }
 
 }  // namespace rannc::codegen

@@ -1,43 +1,66 @@
-/// Runs a model's tasks as one compiled function on synthetic operands.
+/// Runs a model's tasks as the functions of a stage on synthetic operands.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/jit/runtime/interpreter.h>
 
-#include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "codegen/measure.h"
-#include "ir/graph/graph.h"
+#include "runtime/aten/stage_programs.h"
 
 namespace rannc::codegen {
 
-/// Built like a stage's program: a parameter is passed once per reading task, factors of random tasks are operands, and
-/// values that are read outside are results. Weights are random, so that models without weight files can be measured.
-/// Integer operands are random within the extents that they index.
+/// A stage that consists of these tasks. Weights are random, so that models without weight files can be measured.
+/// Factors of random tasks are given. Integer operands are random within the extents that they index.
 class TaskRun {
  public:
+  using Tensors = std::vector<at::Tensor>;
+
   /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through.
   static Result<std::unique_ptr<TaskRun>> build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const RunFacts& facts, const ir::Bindings& bindings);
+                                                const RunFacts& facts, const ir::Bindings& bindings,
+                                                const CutFunctions& cut);
 
-  /// Runs the forward pass and returns its results, recorded by autograd if gradients are enabled.
-  std::vector<at::Tensor> forward();
-  /// Per result, whether it receives a gradient.
+  /// Results of a forward pass and what it keeps.
+  struct Forward {
+    Tensors outputs, saved;
+  };
+  /// P of a step, then F.
+  Result<Forward> forward();
+  /// B, then E, for seeds of `prepare`. Frees saved values at their last reader if the caller holds no reference.
+  Result<void> backward(Tensors saved);
+  /// I. Returns what W takes.
+  Result<Tensors> input(Tensors saved);
+  /// W, then E.
+  Result<void> weight(Tensors arguments);
+  /// Makes the seeds. Call it after the first forward pass.
+  void prepare(const Forward& forward);
+
+  /// Whether B, I and W do anything.
+  bool has_backward() const { return has_input_ || has_weight_; }
+  bool has_input() const { return has_input_; }
+  bool has_weight() const { return has_weight_; }
+  /// Per output, whether it receives a gradient.
   const std::vector<bool>& seeded() const { return seeded_; }
-  /// Operands whose gradient is sent back.
-  const std::vector<at::Tensor>& sources() const { return sources_; }
-  /// Parameters, one per reading task.
-  const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
  private:
-  torch::jit::Code code_;
-  torch::jit::Stack arguments_;
-  std::vector<at::Tensor> sources_, leaves_;
+  TaskRun() = default;
+  Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings);
+  Result<Tensors> call(runtime::FlatProgram& program, Tensors arguments);
+  Result<void> end();
+  Tensors with_seeds(Tensors saved) const;
+
+  ir::StageFunctions functions_;
+  runtime::StagePlaces places_;
+  runtime::SizeTable sizes_, load_sizes_;
+  runtime::StagePrograms programs_;
+  Tensors fixed_;  // by value of the joint graph
+  Tensors seeds_, sums_;
+  std::vector<at::Tensor*> sum_places_;
   std::vector<bool> seeded_;
+  bool has_input_ = false, has_weight_ = false, has_step_ = false;
   friend class TaskRunBuilder;
 };
 

@@ -11,41 +11,38 @@ namespace rannc::ir {
 
 namespace {
 
-bool contains(const Stage& stage, TaskId task) {
-  return std::binary_search(stage.tasks.begin(), stage.tasks.end(), task);
+bool contains(const std::vector<TaskId>& tasks, TaskId task) {
+  return std::binary_search(tasks.begin(), tasks.end(), task);
 }
 
 /// Whether a graph output or loss numerator belongs to the stage.
 bool makes(const Plan& plan, StageId stage, ValueId value) {
   const TaskId producer = plan.graph.producer(value);
-  if (!producer.valid() || !contains(plan.stages[stage.index()], producer)) return false;
+  if (!producer.valid() || !contains(plan.stages[stage.index()].tasks, producer)) return false;
   if (!plan.atoms.constant[producer.index()]) return true;
   for (uint32_t earlier = 0; earlier < stage.index(); ++earlier) {
-    if (contains(plan.stages[earlier], producer)) return false;
+    if (contains(plan.stages[earlier].tasks, producer)) return false;
   }
   return true;
 }
 
 class StageCopy {
  public:
-  StageCopy(const Plan& plan, StageId stage)
-      : plan_(plan),
-        from_(plan.graph),
-        stage_(stage),
-        tasks_(plan.stages[stage.index()].tasks),
-        rewriter_(from_, leaves()) {}
+  StageCopy(const Graph& from, const std::vector<TaskId>& tasks)
+      : from_(from), tasks_(tasks), rewriter_(from_, leaves()) {}
 
-  StageGraph copy() && {
+  StageGraph copy(const std::vector<StageOutput>& outputs, const std::vector<ValueId>& sources) && {
     Graph& graph = rewriter_.graph();
-    for (const ValueId value : graph.values()) {
-      if (graph.value(value).data.present()) graph.set_data(value, {});
-    }
     add_inputs();
+    for (const ValueId source : sources) found_.sources.push_back(rewriter_.map(source));
     for (const TaskId task : tasks_) rewriter_.copy(task);
-    add_outputs();
+    for (const StageOutput& output : outputs) {
+      graph.add_output(rewriter_.map(output.value));
+      if (output.gradient) found_.returned.push_back(rewriter_.map(output.value));
+    }
     keep_assumptions();
     for (const Statistics& each : from_.statistics()) {
-      if (!contains(plan_.stages[stage_.index()], from_.producer(each.mean))) continue;
+      if (!contains(tasks_, from_.producer(each.mean))) continue;
       graph.add_statistics({rewriter_.map(each.mean), rewriter_.map(each.variance), rewriter_.map(each.running_mean),
                             rewriter_.map(each.running_variance)});
     }
@@ -71,8 +68,7 @@ class StageCopy {
     for (const TaskId task : tasks_) {
       for (const ValueId input : from_.inputs(task)) {
         if (!input.valid()) continue;
-        const bool received = from_.kind(input) == ValueKind::kActivation &&
-                              !contains(plan_.stages[stage_.index()], from_.producer(input));
+        const bool received = from_.kind(input) == ValueKind::kActivation && !contains(tasks_, from_.producer(input));
         if (received || from_.kind(input) == ValueKind::kInput) inputs.insert(input);
       }
     }
@@ -83,9 +79,6 @@ class StageCopy {
         rewriter_.replace(input, graph.add_value(ValueKind::kInput, value.name, value.type));
       }
       graph.add_input(rewriter_.map(input));
-    }
-    for (const Route& route : plan_.routes) {
-      if (route.to == stage_ && route.gradient) found_.sources.push_back(rewriter_.map(route.value));
     }
   }
 
@@ -106,16 +99,7 @@ class StageCopy {
     graph.set_assumptions(std::move(kept));
   }
 
-  void add_outputs() {
-    for (const StageOutput& output : stage_outputs(plan_, stage_)) {
-      rewriter_.graph().add_output(rewriter_.map(output.value));
-      if (output.gradient && plan_.training) found_.returned.push_back(rewriter_.map(output.value));
-    }
-  }
-
-  const Plan& plan_;
   const Graph& from_;
-  const StageId stage_;
   const std::vector<TaskId>& tasks_;
   Rewriter rewriter_;
   StageGraph found_;
@@ -139,6 +123,23 @@ std::vector<StageOutput> stage_outputs(const Plan& plan, StageId stage) {
   return found;
 }
 
-StageGraph stage_graph(const Plan& plan, StageId stage) { return StageCopy(plan, stage).copy(); }
+StageGraph stage_graph(const Graph& graph, const std::vector<TaskId>& tasks, const std::vector<StageOutput>& outputs,
+                       const std::vector<ValueId>& sources) {
+  return StageCopy(graph, tasks).copy(outputs, sources);
+}
+
+StageGraph stage_graph(const Plan& plan, StageId stage) {
+  std::vector<StageOutput> outputs = stage_outputs(plan, stage);
+  for (StageOutput& output : outputs) output.gradient = output.gradient && plan.training;
+  std::vector<ValueId> sources;
+  for (const Route& route : plan.routes) {
+    if (route.to == stage && route.gradient) sources.push_back(route.value);
+  }
+  StageGraph made = stage_graph(plan.graph, plan.stages[stage.index()].tasks, outputs, sources);
+  for (const ValueId value : made.graph.values()) {
+    if (made.graph.value(value).data.present()) made.graph.set_data(value, {});
+  }
+  return made;
+}
 
 }  // namespace rannc::ir

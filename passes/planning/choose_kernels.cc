@@ -13,6 +13,7 @@
 #include "ir/graph/structure.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
+#include "ir/state/statistics.h"
 #include "passes/planning/internal/least_cut.h"
 
 namespace rannc::passes {
@@ -122,6 +123,8 @@ class Alternatives {
     const std::vector<std::string> names(graph_.outputs(task).size());
     const TaskId made = graph_.add_task(graph_.op(task), operands, std::move(attributes), names, graph_.location(task));
     finish(made);
+    const auto statistics = ir::statistics_by_entry(graph_, made);
+    if (statistics && statistics->mean.valid() && statistics->variance.valid()) graph_.add_statistics(*statistics);
     return made;
   }
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "ir/plan/functions.h"
+#include "ir/plan/stage_graph.h"
 
 namespace rannc::passes {
 
@@ -19,5 +20,8 @@ Result<void> cut_functions(ir::Plan& plan);
 /// The same with a choice of what each stage with recompute keeps, such as by `SelectiveRecompute`. A choice that R
 /// cannot start from is a diagnostic with rule H5.
 Result<void> cut_functions(ir::Plan& plan, const ChooseKept& choose);
+
+/// The functions of one stage, without an R.
+Result<ir::StageFunctions> cut_functions(const ir::StageGraph& stage);
 
 }  // namespace rannc::passes

@@ -15,6 +15,7 @@
 #include "ir/verify.h"
 #include "passes/simplify/infer_shapes.h"
 #include "passes/simplify/set_precision.h"
+#include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
 #include "runtime/aten/graph_run.h"
 
@@ -280,7 +281,8 @@ TEST(Foreign, WhatIsFoundOutRunsAsPrinted) {
 TEST(Foreign, IsMeasured) {
   const ir::Graph graph = parsed(kCdist + kLoss);
   const TaskId task(0);
-  const auto times = measure_tasks(graph, {&task, 1}, RunFacts(graph), {{"batch", 8}});
+  const auto cut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
+  const auto times = measure_tasks(graph, {&task, 1}, RunFacts(graph), {{"batch", 8}}, {cut});
   ASSERT_TRUE(times.ok()) << times.diagnostic().str();
   EXPECT_GT(times->forward_ns, 0);
   EXPECT_GT(times->weight_gradient_ns, 0);

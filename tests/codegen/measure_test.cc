@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "passes/training/cut_functions.h"
 #include "tests/runtime/support/toy_graphs.h"
 
 namespace rannc::codegen {
 namespace {
 
 constexpr int64_t kSamples = 8;
+const CutFunctions kCut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
 
 struct Measured {
   explicit Measured(ir::Graph made) : graph(std::move(made)), facts(graph) {}
@@ -20,7 +22,7 @@ struct Measured {
   Result<RunTimes> run(uint32_t first, uint32_t last) const {
     std::vector<TaskId> tasks;
     for (uint32_t task = first; task <= last; ++task) tasks.push_back(TaskId(task));
-    return measure_tasks(graph, tasks, facts, {{graph.batch_symbol(), kSamples}}, {.repeat = 1});
+    return measure_tasks(graph, tasks, facts, {{graph.batch_symbol(), kSamples}}, {kCut, 1});
   }
   RunTimes task(uint32_t index) const { return run(index, index).value(); }
   double output_bytes(uint32_t task) const {
@@ -50,7 +52,7 @@ TEST(MeasureTasks, PartsInputFromWeightGradients) {
   EXPECT_GT(inner.backward_ns, 0);
 }
 
-TEST(MeasureTasks, CountsWhatTheTapeHolds) {
+TEST(MeasureTasks, CountsWhatIsKept) {
   const Measured model(testing::skip_and_tie(ir::DType::kF32));
   // relu keeps its result and lets go of what it was made of; gelu keeps what it reads, and its result is awaited.
   EXPECT_EQ(model.run(0, 1)->held_bytes, model.output_bytes(1));
@@ -80,7 +82,7 @@ TEST(MeasureTasks, RunsWholeModels) {
 TEST(MeasureTasks, NamesTheSizeItDoesNotKnow) {
   const Measured model(testing::skip_and_tie(ir::DType::kF32));
   const TaskId first(0);
-  const auto times = measure_tasks(model.graph, {&first, 1}, model.facts, {});
+  const auto times = measure_tasks(model.graph, {&first, 1}, model.facts, {}, {kCut, 1});
   ASSERT_FALSE(times.ok());
   EXPECT_THAT(times.diagnostic().message, ::testing::HasSubstr(model.graph.batch_symbol()));
 }

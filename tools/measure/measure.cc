@@ -11,6 +11,7 @@
 #include "ir/plan/plan.h"
 #include "partition/cost/analytic.h"
 #include "passes/planning/choose_kernels.h"
+#include "passes/training/cut_functions.h"
 #include "tools/measure/block_runs.h"
 
 namespace rannc::tools {
@@ -55,7 +56,8 @@ struct Bench {
   Result<codegen::RunTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
     ir::Bindings bindings = options.assume;
     if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
-    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {options.repeat});
+    const auto cut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
+    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {cut, options.repeat});
   }
 
   Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
