@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "ir/schedule/send_completion.h"
 
@@ -44,6 +45,7 @@ class Follower {
  private:
   int64_t run(const Action& action) {
     if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
+    if (action.kind == ActionKind::kReduceShared) return live_ + sum_bytes(shape_.shared[action.route]);
     const size_t at = cell(action);
     if (action.kind == ActionKind::kStep && at < held_.size()) return live_ + stage(action.stage).step_bytes;
     if (!is_compute(action.kind) || at >= held_.size()) return live_;
@@ -56,6 +58,21 @@ class Follower {
         first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
     if (gives_gradients(action)) summed_[slot(at)] = true;
     return std::max(needed > 0 ? before + needed : made, live_);
+  }
+
+  /// Peak bytes of the sum of a shared parameter's gradients beside these: the device's stages are added first, whose
+  /// gradients become one term. Then the sum and this device's share of it are held, as for replicas.
+  int64_t sum_bytes(const SharedShape& shared) const {
+    std::set<DeviceId> members;
+    int64_t here = 0;
+    for (const StageId id : shared.stages) {
+      members.insert(stage(id).devices.begin(), stage(id).devices.end());
+      here += std::find(stages_.begin(), stages_.end(), id) != stages_.end() ? 1 : 0;
+    }
+    const auto count = static_cast<int64_t>(members.size());
+    const int64_t added = here > 1 ? shared.bytes : 0;
+    const int64_t summed = count > 1 ? shared.bytes + shared.bytes / count - (here - 1) * shared.bytes : 0;
+    return std::max(added, summed);
   }
 
   const StageShape& stage(StageId id) const { return shape_.stages[id.index()]; }

@@ -127,6 +127,19 @@ TEST(ScheduleMemory, ReplicasHoldTheirShare) {
   EXPECT_EQ(follow(shape, 1, schedule).peak, 30);
 }
 
+// The sum and this device's half of it, beside the gradients; stages of one device are added first.
+TEST(ScheduleMemory, SumsOfSharedParametersAreBesideTheGradients) {
+  PipelineShape shape = chain_shape(2, 1);
+  shape.routes.clear();
+  for (StageShape& stage : shape.stages) stage.saved_bytes = 0, stage.gradient_bytes = 50;
+  shape.shared.push_back({{StageId(0), StageId(1)}, 40});
+  const std::string apart = "0: F0.0 B0.0 RS0\n1: F1.0 B1.0 RS0";
+  EXPECT_THAT(follow(shape, 1, rows(shape, apart)).during, ElementsAre(0, 50, 110));
+  shape.devices = 1;
+  shape.stages[1].devices = {DeviceId(0)};
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0.0 F1.0 B1.0 B0.0 RS0")).during, ElementsAre(0, 0, 50, 100, 140));
+}
+
 TEST(ScheduleMemory, EmptyRowsHoldTheirStages) {
   PipelineShape shape = chain_shape(1, 1);
   shape.stages[0].fixed_bytes = 7;
