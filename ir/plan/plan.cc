@@ -140,6 +140,7 @@ int64_t per_sample(const StageTime& time, uint64_t bytes) {
 
 void take_passes(const StageTime& time, StageShape& shape) {
   const auto raise = [&](int64_t& to, uint64_t bytes) { to = std::max(to, per_sample(time, bytes)); };
+  shape.of_functions = time.begin_bytes > 0;
   raise(shape.saved_bytes, time.stashed_bytes);
   raise(shape.kept_bytes, time.kept_bytes);
   raise(shape.pending_bytes, time.pending_bytes);

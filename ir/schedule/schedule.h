@@ -28,18 +28,19 @@ struct StageShape {
   int64_t temporary_bytes = 0;    ///< per sample: only while an action of the stage runs
   int64_t gradient_bytes = 0;     ///< gradients of parameters: from the first B or W of the step on
   /// Per sample: peak bytes of an action above the memory in use before it, including all that it produces and keeps.
-  /// 0: unknown; the action then needs what it produces and keeps, and `temporary_bytes`.
+  /// 0: unknown, unless `of_functions`; the action then needs what it produces and keeps, and `temporary_bytes`.
   int64_t passing_bytes = 0;   ///< an F that an R repeats, or an F of inference
   int64_t forward_bytes = 0;   ///< any other F
-  int64_t rebuild_bytes = 0;   ///< R; 0: `forward_bytes`
+  int64_t rebuild_bytes = 0;   ///< R; unknown: `forward_bytes`
   int64_t backward_bytes = 0;  ///< B
-  int64_t input_bytes = 0;     ///< I; 0: `backward_bytes`
+  int64_t input_bytes = 0;     ///< I; unknown: `backward_bytes`
   int64_t weight_bytes = 0;    ///< W
   /// A step's first B, including the gradient sums of parameters, which do not grow with samples. One entry per number
   /// of samples, larger ones first. Empty: like any other B.
   std::vector<PassBytes> first_backward;
   std::vector<PassBytes> first_weight;  ///< the same for a step's first W
   int64_t step_bytes = 0;               ///< while gradients are summed over replicas and the optimizer steps
+  bool of_functions = false;            ///< passes are those of functions, which may do nothing: 0 bytes are 0
   bool operator==(const StageShape&) const = default;
 };
 

@@ -101,11 +101,11 @@ class Follower {
       case ActionKind::kForward:
         return recomputed_[at] || !shape_.training ? shape.passing_bytes : shape.forward_bytes;
       case ActionKind::kRecompute:
-        return shape.rebuild_bytes > 0 ? shape.rebuild_bytes : shape.forward_bytes;
+        return shape.of_functions || shape.rebuild_bytes > 0 ? shape.rebuild_bytes : shape.forward_bytes;
       case ActionKind::kBackward:
         return shape.backward_bytes;
       case ActionKind::kInputGradient:
-        return shape.input_bytes > 0 ? shape.input_bytes : shape.backward_bytes;
+        return shape.of_functions || shape.input_bytes > 0 ? shape.input_bytes : shape.backward_bytes;
       case ActionKind::kWeightGradient:
         return shape.weight_bytes;
       default:

@@ -23,7 +23,7 @@ class MemorySharedTest(memory_runs.MemoryRuns):
     def expect_all(self, folder):
         card = json.loads((folder / "card.json").read_text())
         mini_batch = 4 if "ambiguous" in folder.name else 8
-        more = ["--train-batch-norm"] if card["mode"] == "training" and "dynamo" in folder.name else []
+        more = ["--train-batch-norm"] if card["mode"] == "training" and "BatchNormalization" in card["ops"] else []
         for schedule, places in SCHEDULES.items():
             for recompute, budget in RECOMPUTE.items():
                 with self.subTest(schedule=schedule, recompute=recompute):

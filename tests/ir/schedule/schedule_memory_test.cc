@@ -127,6 +127,20 @@ TEST(ScheduleMemory, ReplicasHoldTheirShare) {
   EXPECT_EQ(follow(shape, 1, schedule).peak, 30);
 }
 
+// An R or I without tasks needs nothing. Without functions, 0 bytes are unknown.
+TEST(ScheduleMemory, FunctionsWithoutTasksNeedNothing) {
+  PipelineShape shape = chain_shape(1, 1);
+  StageShape& stage = shape.stages[0];
+  stage.recompute = true;
+  stage.saved_bytes = stage.kept_bytes = 5;
+  stage.passing_bytes = stage.forward_bytes = 20;
+  stage.backward_bytes = 30;
+  const Schedule schedule = rows(shape, "0: F0 R0 I0 W0");
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(20, 25, 35, 5));
+  stage.of_functions = true;
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(20, 5, 5, 5));
+}
+
 // The sum and this device's half of it, beside the gradients; stages of one device are added first.
 TEST(ScheduleMemory, SumsOfSharedParametersAreBesideTheGradients) {
   PipelineShape shape = chain_shape(2, 1);
