@@ -74,6 +74,9 @@ class MethodWriter {
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (ir::reads_operand(graph_, task, i) && !made.contains(inputs[i])) read.insert(inputs[i]);
       }
+      for (const ValueId operand : repeated_operands(task)) {
+        if (operand.valid() && !made.contains(operand)) read.insert(operand);
+      }
       made.insert(graph_.outputs(task).begin(), graph_.outputs(task).end());
     }
     for (const ValueId value : results_) {
@@ -85,6 +88,13 @@ class MethodWriter {
     return found;
   }
 
+  /// The operands of the forward task whose tape a task runs: TorchScript has no tapes to pass, so it is repeated.
+  std::span<const ValueId> repeated_operands(TaskId task) const {
+    const auto vjp = ir::vjp_of(graph_, task);
+    if (!vjp || !vjp->tape.valid()) return {};
+    return graph_.inputs(graph_.producer(vjp->tape));
+  }
+
   Result<void> add(TaskId task) {
     const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
     std::vector<std::string> operands, made;
@@ -94,7 +104,8 @@ class MethodWriter {
     asks_training_ = asks_training_ || graph_.op(task).asks_training(graph_.attributes(task));
     const TaskId of = tasks_[joint_.origins[task.index()].task.index()];
     body_ += fmt::format("    # #{} {}\n", of.index(), graph_.op(task).name);
-    if (const auto vjp = ir::vjp_of(graph_, task)) return add_vjp(*vjp, operands, made);
+    if (const auto vjp = ir::vjp_of(graph_, task)) return add_vjp(repeated(*vjp), operands, made);
+    if (const auto taped = ir::taped_of(graph_, task)) return add_taped(task, *taped, operands, made);
     RANNC_ASSIGN(const std::string text, statements({graph_.op(task), ir::type_list(graph_, inputs),
                                                      ir::type_list(graph_, outputs), graph_.attributes(task)},
                                                     operands, made, graph_.location(task)));
@@ -114,10 +125,34 @@ class MethodWriter {
     return arguments_.empty() ? "torch.device(\"cpu\")" : name(arguments_.front()) + ".device";
   }
 
+  /// Runs the operator of a `taped` task. The tape is empty.
+  Result<void> add_taped(TaskId task, const ir::Taped& taped, const std::vector<std::string>& operands,
+                         std::vector<std::string> made) {
+    const std::string tape = made.back();
+    made.pop_back();
+    RANNC_ASSIGN(const std::string text, statements({*taped.op, ir::type_list(graph_, graph_.inputs(task)),
+                                                     ir::type_list(graph_, taped.results), taped.attributes},
+                                                    operands, made, graph_.location(task)));
+    body_ += indented(text);
+    body_ += fmt::format("    {} = torch.empty([0], dtype={})\n", tape, ir::torch_number(ir::DType::kU8));
+    return {};
+  }
+
+  /// A `vjp` task that repeats the forward pass, instead of one that runs its tape.
+  ir::Vjp repeated(ir::Vjp vjp) {
+    if (!vjp.tape.valid()) return vjp;
+    const TaskId forward = graph_.producer(vjp.tape);
+    collect_symbols(graph_, forward, symbols_);
+    vjp.operands = graph_.inputs(forward);
+    vjp.attributes = ir::taped_of(graph_, forward)->attributes;
+    return vjp;
+  }
+
   /// Repeats the operator under a tape of its own.
   Result<void> add_vjp(const ir::Vjp& vjp, const std::vector<std::string>& given,
                        const std::vector<std::string>& made) {
-    std::vector<std::string> operands(given.begin() + static_cast<ptrdiff_t>(vjp.gradients.size()), given.end());
+    std::vector<std::string> operands;
+    for (const ValueId operand : vjp.operands) operands.push_back(operand.valid() ? name(operand) : "");
     std::string leaves, results, seeds, text;
     for (const uint32_t operand : vjp.wanted) {
       const std::string leaf = made[0] + "_leaf" + std::to_string(operand);

@@ -1,6 +1,6 @@
 // Verifier of joint graphs. Rules:
 //   J1  the first tasks are copies of the planning graph's tasks: operators, attributes, operands, results; further
-//       results are auxiliary
+//       results are auxiliary, or the tape of a `taped.…` task, which only its `vjp` task reads
 //   J2  every other task belongs to a task of the planning graph and has the phase I or W
 //   J3  a seed is an input with the type of its loss term or output; parts require at least one seed
 //   J4  a part has the type of its parameter and names a task that reads it; at most one part per reading
@@ -12,6 +12,7 @@
 #include <set>
 
 #include "ir/gradient/joint.h"
+#include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
 
@@ -56,10 +57,13 @@ class JointVerifier {
   }
 
   bool is_copy(TaskId task, const std::vector<ValueId>& copies) const {
-    const bool same_op = graph_.op(task).name == planning_.op(task).name;
-    if (!same_op || !(graph_.attributes(task) == planning_.attributes(task))) return false;
+    const auto taped = taped_of(graph_, task);
+    const Attributes& attributes = taped ? taped->attributes : graph_.attributes(task);
+    const bool same_op = operator_name(graph_, task) == planning_.op(task).name;
+    if (!same_op || !(attributes == planning_.attributes(task))) return false;
     const auto from = planning_.inputs(task), to = graph_.inputs(task);
     if (from.size() != to.size() || planning_.outputs(task).size() > graph_.outputs(task).size()) return false;
+    if (taped && !is_valid(*taped, planning_.outputs(task).size(), to.size())) return false;
     for (size_t i = 0; i < from.size(); ++i) {
       if (from[i].valid() != to[i].valid() || (from[i].valid() && copies[from[i].index()] != to[i])) return false;
     }
@@ -69,6 +73,19 @@ class JointVerifier {
         return false;
     }
     return true;
+  }
+
+  /// Whether the last result is a tape, which only `vjp` tasks read, and the values that its attributes list exist.
+  bool is_valid(const Taped& taped, size_t results, size_t operands) const {
+    const auto is_operand = [&](uint32_t place) { return place < operands; };
+    const auto exists = [&](uint32_t place) { return place < operands + results; };
+    const bool other_reader = graph_.any_use(taped.tape, [&](Graph::Use use) {
+      const auto vjp = vjp_of(graph_, use.task);
+      return !vjp || vjp->tape != taped.tape;
+    });
+    return taped.results.size() == results && !other_reader &&
+           std::all_of(taped.wanted.begin(), taped.wanted.end(), is_operand) &&
+           std::all_of(taped.shared.begin(), taped.shared.end(), exists);
   }
 
   void gradient_task(TaskId task) {

@@ -263,10 +263,13 @@ class FunctionWalk {
 
   void make(TaskId task) {
     for (const ValueId output : graph_.outputs(task)) {
+      if (is_unread(output) && is_tape(graph_, output)) continue;  // not recorded
       made_.insert(output);
       hold(output);
     }
   }
+
+  bool is_unread(ValueId value) const { return !readers_.contains(value) && !contains(results_, value); }
 
   /// Copies operands, and frees those that nothing else reads. Returns the bytes of the copies.
   int64_t replace_copied(TaskId task) {
@@ -321,9 +324,18 @@ class FunctionWalk {
       return placeholder + kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
     }
     if (has_kernel_scratch(op)) return kernel_scratch(graph_, task, 0, sizes_).forward;
-    if (vjp_of(graph_, task)) return repeated(origin(task));
-    if (op.temporary == nullptr) return 0;
-    return op.temporary(MemoryCall(graph_, task, f_.views_)).evaluate(sizes_).value_or(0);
+    if (const auto vjp = vjp_of(graph_, task))
+      return vjp->tape.valid() ? workspace(origin(task)) : repeated(origin(task));
+    const auto taped = taped_of(graph_, task);
+    const auto temporary = taped ? taped->op->temporary : op.temporary;
+    if (temporary == nullptr) return 0;
+    return temporary(MemoryCall(graph_, task, f_.views_)).evaluate(sizes_).value_or(0);
+  }
+
+  /// What the gradient of a task on its tape allocates.
+  int64_t workspace(TaskId task) const {
+    const auto taped = taped_of(graph_, task);
+    return taped ? tape_use(graph_, *taped, task).workspace_bytes.evaluate(sizes_).value_or(0) : 0;
   }
 
   /// What the tape of one repeated task holds.

@@ -36,7 +36,7 @@ struct StepMemory {
 /// has run or, if it leaves the function, to the end.
 ///
 /// Limits: temporary memory of a task is what its operator entry declares (`OpInfo::copied`, `OpInfo::temporary`), the
-/// scratch memory of convolutions, and the repeated forward pass of `vjp` tasks. Values of unknown size count as empty.
+/// scratch memory of convolutions, and what `vjp` tasks allocate. Values of unknown size count as empty.
 class FunctionFollower {
  public:
   /// Of a stage of a plan with functions, which must outlive the follower.

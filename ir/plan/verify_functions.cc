@@ -3,7 +3,8 @@
 //   H2  a function reads its arguments, what P makes, and what it has made before; it makes its other results
 //   H3  a saved value is made by F or is its argument, and I, W or B read it
 //   H4  a pending value is made by I or is a seed, and W reads it
-//   H5  R repeats tasks of F, from kept values and random inputs, and makes each saved value that F does not keep
+//   H5  R repeats tasks of F, from kept values and random inputs, and makes each saved value that F does not keep; a
+//       tape is never kept for R
 //   H6  each part of a parameter's gradient and each operand of a total is added once
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include <map>
 #include <set>
 
+#include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
@@ -121,6 +123,8 @@ class FunctionVerifier {
     const ValueSet kept(table_.recompute.begin(), table_.recompute.end());
     for (const ValueId value : kept) {
       if (!made_by(value, Kind::kForward)) add(name(value) + " is kept for R, but F does not make it", "H5");
+      // A kept tape would hold memory of operands that R makes again.
+      if (stage_.kept && is_tape(graph_, value)) add(name(value) + ", which is kept for R, is a tape", "H5");
     }
     for (const ValueId value : table_[Kind::kRebuild].arguments) {
       if (kept.contains(value) || graph_.kind(value) == ValueKind::kRandomInput) continue;

@@ -131,10 +131,12 @@ class FlatBuilder {
       code_->kernels.push_back(kernel->second);
       whole(FlatInstruction::Kind::kKernel, task, operands).index = static_cast<uint32_t>(code_->kernels.size() - 1);
     } else if (runs_above_autograd(task)) {
-      whole(FlatInstruction::Kind::kTask, task, operands);
+      whole(FlatInstruction::Kind::kTask, task, operands).records = keeps_tape(task);
     } else {
-      const auto in = ir::type_list(graph_, inputs), out = ir::type_list(graph_, outputs);
-      auto lowering = ir::lowering({graph_.op(task), in, out, graph_.attributes(task)});
+      const auto taped = ir::taped_of(graph_, task);
+      const auto in = ir::type_list(graph_, inputs), out = ir::type_list(graph_, taped ? taped->results : outputs);
+      auto lowering = ir::lowering(
+          {taped ? *taped->op : graph_.op(task), in, out, taped ? taped->attributes : graph_.attributes(task)});
       if (!lowering.ok()) return error(graph_.location(task), lowering.diagnostic().message);
       const bool blocks = std::any_of(lowering->calls.begin(), lowering->calls.end(),
                                       [](const aten::Call& call) { return !call.blocks.empty(); });
@@ -154,7 +156,15 @@ class FlatBuilder {
 
   /// Whether a task runs as a whole above autograd. Its checks of guessed types name the operator.
   bool runs_above_autograd(TaskId task) const {
-    return ir::is_foreign(graph_.op(task)) || ir::vjp_of(graph_, task).has_value();
+    const auto taped = ir::taped_of(graph_, task);
+    const bool foreign = ir::is_foreign(taped ? *taped->op : graph_.op(task));
+    return foreign || keeps_tape(task) || ir::vjp_of(graph_, task).has_value();
+  }
+
+  /// Whether a task makes a tape that is read. Else it runs like any other.
+  bool keeps_tape(TaskId task) const {
+    const auto taped = ir::taped_of(graph_, task);
+    return taped && readers_.contains(taped->tape);
   }
 
   FlatInstruction& whole(FlatInstruction::Kind kind, TaskId task, const std::vector<FlatArgument>& operands) {
@@ -194,6 +204,7 @@ class FlatBuilder {
 
   Result<void> calls(TaskId task, const aten::Lowering& lowering, const std::vector<FlatArgument>& operands) {
     Frame frame{operands, {}};
+    const bool auxiliary = !ir::taped_of(graph_, task) && graph_.outputs(task).size() > graph_.op(task).min_results();
     for (const aten::Call& call : lowering.calls) {
       const c10::OperatorHandle* handle = handle_of(call.schema);
       if (handle == nullptr) return error(graph_.location(task), "LibTorch has no operator `" + call.schema + "`");
@@ -212,14 +223,14 @@ class FlatBuilder {
       frame.first.push_back(new_slots(call.results));
       add({.kind = FlatInstruction::Kind::kCall,
            .task = task,
-           .grad_mode = graph_.outputs(task).size() > graph_.op(task).min_results(),
+           .grad_mode = auxiliary,
            .handle = *handle,
            .slot = frame.first.back(),
            .results = call.results},
           arguments);
     }
     const auto outputs = graph_.outputs(task);
-    for (size_t i = 0; i < outputs.size(); ++i) places_[outputs[i]] = resolve(lowering.results[i], frame);
+    for (size_t i = 0; i < lowering.results.size(); ++i) places_[outputs[i]] = resolve(lowering.results[i], frame);
     return {};
   }
 

@@ -170,10 +170,11 @@ class Interpreter {
       at::Tensor operand = tensor(argument(instruction, i));
       operands.push_back(operand.defined() ? std::optional(std::move(operand)) : std::nullopt);
     }
-    const GraphRun with{.sizes = code_.size_table->bindings(), .training = run_.training};
+    const GraphRun with{
+        .sizes = code_.size_table->bindings(), .training = run_.training, .records = instruction.records};
     RANNC_ASSIGN(Tensors made, run_on(*code_.graph, instruction.task, with, operands));
     for (at::Tensor& each : made) {
-      if (each.requires_grad()) each = each.detach();
+      if (each.defined() && each.requires_grad()) each = each.detach();
     }
     keep(instruction, std::move(made));
     return {};

@@ -62,7 +62,7 @@ struct FlatCode;
 /// A program. Handles are resolved once. A value is freed by its last reader. Not thread-safe.
 ///
 /// Operators without a lowering to plain calls (foreign operators, `vjp` tasks, branches, loops) run above the autograd
-/// keys without recording, because a library may have registered one there alone.
+/// keys, because a library may have registered one there alone. Only a `taped` task whose tape is read records.
 class FlatProgram {
  public:
   /// The graph must outlive the program. `sizes` is shared by the programs of a stage and outlives them.

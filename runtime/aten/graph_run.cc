@@ -9,6 +9,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
 #include "runtime/aten/aten_call.h"
+#include "runtime/aten/internal/operator_tape.h"
 
 namespace rannc::runtime {
 
@@ -23,6 +24,49 @@ Result<std::vector<at::Tensor>> run_operator(const ir::LowerCall& call, const Op
                       {.operands = operands, .sizes = run.sizes, .device = run.device, .training = run.training});
 }
 
+/// Bytes of a tape, which are those of its type.
+int64_t bytes_of(const ir::ValueType& type, const GraphRun& run) {
+  return ir::element_count(*type.shape).evaluate(run.sizes).value_or(0);
+}
+
+/// Makes the wanted operands leaves.
+std::vector<at::Tensor> detach_wanted(Operands& operands, const std::vector<uint32_t>& wanted) {
+  std::vector<at::Tensor> leaves;
+  for (const uint32_t operand : wanted) {
+    operands[operand] = operands[operand]->detach().set_requires_grad(true);
+    leaves.push_back(*operands[operand]);
+  }
+  return leaves;
+}
+
+/// Runs the operator of a `taped` task and keeps its tape.
+Result<std::vector<at::Tensor>> run_taped(const ir::Graph& graph, TaskId task, const ir::Taped& taped,
+                                          Operands operands, const GraphRun& run) {
+  const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, taped.results);
+  const ir::LowerCall call{*taped.op, inputs, outputs, taped.attributes};
+  if (!run.records) {
+    RANNC_ASSIGN(std::vector<at::Tensor> made, run_operator(call, operands, run));
+    made.emplace_back();
+    return made;
+  }
+  const c10::AutoGradMode with_tape(true);
+  OperatorTape tape{detach_wanted(operands, taped.wanted), {}};
+  RANNC_ASSIGN(std::vector<at::Tensor> made, run_operator(call, operands, run));
+  for (at::Tensor& each : made) {
+    tape.results.push_back(each.requires_grad() ? torch::autograd::impl::gradient_edge(each) : torch::autograd::Edge());
+    each = each.detach();
+  }
+  made.push_back(carry(std::move(tape), bytes_of(graph.type(taped.tape), run)));
+  return made;
+}
+
+/// Runs the tape that the forward task has kept.
+Result<std::vector<at::Tensor>> run_kept_tape(const ir::Vjp& vjp, const Operands& given) {
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < vjp.gradients.size(); ++i) gradients.push_back(given[i].value_or(at::Tensor()));
+  return run_tape(*given[vjp.gradients.size()], gradients);
+}
+
 /// Reruns the forward pass and differentiates only that.
 Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& vjp, const Operands& given,
                                         const GraphRun& run) {
@@ -33,11 +77,8 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
                ir::types_of({*vjp.op, inputs, vjp.attributes, graph.batch_symbol(),
                              static_cast<uint32_t>(vjp.gradients.size())}));
   for (const ir::ValueType& type : types) outputs.push_back(&type);
-  std::vector<at::Tensor> leaves, results, seeds;
-  for (const uint32_t operand : vjp.wanted) {
-    operands[operand] = operands[operand]->detach().set_requires_grad(true);
-    leaves.push_back(*operands[operand]);
-  }
+  std::vector<at::Tensor> results, seeds;
+  const std::vector<at::Tensor> leaves = detach_wanted(operands, vjp.wanted);
   const c10::AutoGradMode with_tape(true);
   RANNC_ASSIGN(const std::vector<at::Tensor> made,
                run_operator({*vjp.op, inputs, outputs, vjp.attributes}, operands, run));
@@ -66,6 +107,8 @@ Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, cons
                                        const std::vector<std::optional<at::Tensor>>& operands) {
   const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
   const auto vjp = ir::vjp_of(graph, task);
+  if (const auto taped = ir::taped_of(graph, task)) return run_taped(graph, task, *taped, operands, run);
+  if (vjp && vjp->tape.valid()) return run_kept_tape(*vjp, operands);
   std::optional<GradModeWithoutTape> in_grad_mode;
   const bool has_auxiliary = !vjp && outputs.size() > graph.op(task).min_results();
   if (has_auxiliary && !c10::GradMode::is_enabled()) in_grad_mode.emplace();

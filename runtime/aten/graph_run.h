@@ -17,6 +17,7 @@ struct GraphRun {
   ir::Bindings sizes;  ///< values of the symbols
   at::Device device = at::kCPU;
   bool training = true;
+  bool records = true;  ///< `taped` tasks keep their tapes; else those are undefined tensors
 };
 
 /// Runs one task on `values` and stores its results there. Errors name the task: an operand is missing, the operator
@@ -24,7 +25,8 @@ struct GraphRun {
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values);
 
 /// Runs one task on these operands (nullopt: absent) and returns its results. Exceptions of kernels pass through. A
-/// `vjp` task repeats its forward pass under a tape of its own.
+/// `vjp` task runs the tape that its forward task has kept, or repeats its forward pass under a tape of its own. A tape
+/// that no other tensor refers to is consumed.
 Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, const GraphRun& run,
                                        const std::vector<std::optional<at::Tensor>>& operands);
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/graph/views.h"
 #include "ir/state/statistics.h"
@@ -104,6 +105,7 @@ class RecomputeBuilder {
     const ValueId counted = finder_.counted(root);
     RecomputeNetwork::Memory made{.bytes = finder_.is_fixed(counted) ? 0 : costs_.bytes[counted.index()]};
     if (graph_.producer(root).valid()) made.maker = add_task(graph_.producer(root));
+    made.is_tape = ir::is_tape(graph_, root);
     if (graph_.kind(root) == ir::ValueKind::kRandomInput) {
       made.draw_ns = costs_.draw_ns[root.index()];
       made_.total_ns += made.draw_ns;
@@ -154,7 +156,7 @@ std::vector<bool> RecomputeNetwork::cut(RecomputePrice price) const {
   for (uint32_t i = 0; i < memory.size(); ++i) {
     const Memory& each = memory[i];
     const bool drawn = is_drawn_again(each, price);
-    const int64_t cost = drawn ? price.per_ns * each.draw_ns : price.per_byte * each.bytes;
+    const int64_t cost = drawn ? price.per_ns * each.draw_ns : each.is_tape ? never : price.per_byte * each.bytes;
     network.connect(needed(i), each.maker == kNone ? kSink : runs(each.maker), cost);
   }
   for (uint32_t i = 0; i < tasks.size(); ++i) {

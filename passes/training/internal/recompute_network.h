@@ -17,6 +17,7 @@ struct RecomputeNetwork {
     uint32_t maker = kNone;  ///< index in `tasks`; none: an input or a random input
     int64_t bytes = 0;
     int64_t draw_ns = RecomputeCosts::kNever;  ///< of a random input
+    bool is_tape = false;                      ///< never kept
   };
   struct Task {
     int64_t ns = 0;

@@ -42,6 +42,7 @@ struct FlatInstruction {
   Kind kind = Kind::kCall;
   TaskId task;
   bool grad_mode = false;                     ///< the kernel returns what its gradient reads in grad mode only
+  bool records = false;                       ///< of `kTask`: the task keeps its tape
   std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
   uint32_t first = 0, count = 0;              ///< arguments
   uint32_t slot = 0, results = 0;             ///< slots of the results
