@@ -1,6 +1,7 @@
 #include "passes/training/differentiate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ir/gradient/gradient.h"
 #include "ir/gradient/vjp.h"
@@ -77,7 +78,9 @@ class Differentiator {
     ir::Rewriter rewriter(from_);
     for (const TaskId task : from_.tasks()) {
       const size_t results = results_of(task);
-      if (results > from_.outputs(task).size()) {
+      if (is_active(task) && ir::keeps_tape(from_.op(task))) {
+        copy_with_tape(rewriter, task);
+      } else if (results > from_.outputs(task).size()) {
         copy_with_auxiliary(rewriter, task, results);
       } else {
         rewriter.copy(task);
@@ -95,26 +98,59 @@ class Differentiator {
     const ir::OpInfo& op = from_.op(task);
     const auto inputs = from_.inputs(task), outputs = from_.outputs(task);
     if (op.gradient_takes_auxiliary == nullptr || !is_active(task)) return outputs.size();
+    const std::vector<bool> each = wanted_of(task);
     uint64_t wanted = 0;
-    for (size_t i = 0; i < std::min<size_t>(inputs.size(), 64); ++i) {
-      if (inputs[i].valid() && active_[inputs[i].index()]) wanted |= uint64_t{1} << i;
-    }
+    for (size_t i = 0; i < std::min<size_t>(each.size(), 64); ++i) wanted |= uint64_t{each[i]} << i;
     const auto operands = ir::type_list(from_, inputs), results = ir::type_list(from_, outputs);
     return op.min_results() + op.gradient_takes_auxiliary({op, operands, results, from_.attributes(task), wanted});
   }
 
+  // Returns whether the gradient of each operand is wanted.
+  std::vector<bool> wanted_of(TaskId task) const {
+    std::vector<bool> wanted;
+    for (const ValueId input : from_.inputs(task)) wanted.push_back(input.valid() && active_[input.index()]);
+    return wanted;
+  }
+
+  std::vector<std::string> names_of_results(TaskId task) const {
+    std::vector<std::string> names;
+    for (const ValueId output : from_.outputs(task)) names.emplace_back(from_.value(output).name);
+    return names;
+  }
+
+  static std::vector<ValueId> mapped(const ir::Rewriter& rewriter, std::span<const ValueId> values) {
+    std::vector<ValueId> found;
+    for (const ValueId value : values) found.push_back(rewriter.map(value));
+    return found;
+  }
+
   void copy_with_auxiliary(ir::Rewriter& rewriter, TaskId task, size_t results) {
     const ir::OpInfo& op = from_.op(task);
-    const auto outputs = from_.outputs(task);
-    std::vector<ValueId> operands;
-    for (const ValueId input : from_.inputs(task)) operands.push_back(rewriter.map(input));
-    std::vector<std::string> names;
-    for (const ValueId output : outputs) names.emplace_back(from_.value(output).name);
+    std::vector<std::string> names = names_of_results(task);
     for (size_t i = names.size(); i < results; ++i) names.push_back(names[0] + "." + std::string(op.results[i].name));
     Graph& graph = rewriter.graph();
-    const TaskId copy = graph.add_task(op, operands, from_.attributes(task), names, from_.location(task));
+    const TaskId copy =
+        graph.add_task(op, mapped(rewriter, from_.inputs(task)), from_.attributes(task), names, from_.location(task));
     const auto typed = ir::infer_types(graph, copy);
     RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    replace_results(rewriter, task, copy);
+  }
+
+  void copy_with_tape(ir::Rewriter& rewriter, TaskId task) {
+    if (!views_) views_.emplace(from_);
+    ir::TapedCopy taped = ir::taped_copy(from_, task, wanted_of(task), *views_);
+    std::vector<std::string> names = names_of_results(task);
+    names.push_back(names[0] + ".tape");
+    Graph& graph = rewriter.graph();
+    const TaskId copy = graph.add_task(graph.foreign_op(taped.name), mapped(rewriter, from_.inputs(task)),
+                                       std::move(taped.attributes), names, from_.location(task));
+    graph.set_type(graph.outputs(copy).back(), std::move(taped.tape));
+    replace_results(rewriter, task, copy);
+  }
+
+  void replace_results(ir::Rewriter& rewriter, TaskId task, TaskId copy) const {
+    Graph& graph = rewriter.graph();
+    const auto outputs = from_.outputs(task);
     for (size_t i = 0; i < outputs.size(); ++i) {
       graph.set_type(graph.outputs(copy)[i], from_.type(outputs[i]));
       rewriter.replace(outputs[i], graph.outputs(copy)[i]);
@@ -199,8 +235,7 @@ class Differentiator {
     for (const ValueId result : from_.outputs(task)) gradients.push_back(gradient_of(task, result));
     if (std::none_of(gradients.begin(), gradients.end(), [](ValueId v) { return v.valid(); })) return;
     gradients.resize(graph().outputs(task).size());
-    std::vector<bool> wanted;
-    for (const ValueId input : from_.inputs(task)) wanted.push_back(input.valid() && active_[input.index()]);
+    const std::vector<bool> wanted = wanted_of(task);
     const uint32_t first = graph().task_count();
     ir::GradientCall call(graph(), task, gradients, wanted);
     const ir::OpInfo& op = from_.op(task);
@@ -281,6 +316,7 @@ class Differentiator {
   std::vector<bool> active_;                 // by value: a parameter above, a loss below
   std::vector<ValueId> copies_;              // by value
   std::vector<std::vector<ValueId>> parts_;  // by value: gradients, in the order in which they are added
+  std::optional<ir::Views> views_;           // of `from_`, if a task keeps its tape
   Joint joint_;
 };
 

@@ -9,9 +9,9 @@ namespace rannc::passes {
 /// Applies reverse mode to a graph with losses. The result is a copy of the forward tasks, followed by the tasks that
 /// the operators' gradient rules add (`ir/gradient/gradient.h`), from the last task to the first. Only tasks between a
 /// parameter and a loss are differentiated. Gradients of a value with several readers are added in the order of a
-/// single tape: the loss's seed, then its readers from last to first. An operator without a rule becomes one `vjp`
-/// task, which repeats its forward pass and runs the tape for it alone. The gradient of a value that is computed once
-/// per step is first summed over the micro-batches (`core.total`).
+/// single tape: the loss's seed, then its readers from last to first. An operator without a rule keeps a tape of its
+/// own as one more result of its copy, which one `vjp` task runs. The gradient of a value that is computed once per
+/// step is first summed over the micro-batches (`core.total`).
 ///
 /// The graph must have types. Linear in its size. A diagnostic names a value whose gradient would mix the samples of a
 /// micro-batch.

@@ -10,6 +10,7 @@
 
 #include "codegen/internal/define.h"
 #include "ir/plan/functions.h"
+#include "ir/text/text.h"
 #include "runtime/aten/torch_types.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
@@ -136,6 +137,29 @@ TEST(FunctionSource, RGivesWhatFSaved) {
   for (const ValueId value : methods.table().rebuilt) saved[value] = methods.value(value).clone();
   methods.run(FunctionKind::kRebuild, "R");
   for (const auto& [value, tensor] : saved) EXPECT_TRUE(methods.value(value).equal(tensor));
+}
+
+// TorchScript has no tapes to pass, so that the text repeats the forward pass.
+TEST(FunctionSource, ATapeIsEmptyAndItsForwardPassRepeated) {
+  const ir::Plan plan = testing::build_plan(ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f64[2,batch,4] samples 1
+input %target: f64[2,batch,2] samples 1
+parameter %w: f64[1,6,4]
+parameter %r: f64[1,6,2]
+#0 %y: f64[2,batch,2] samples 1, %h: f64[1,batch,2] samples 1 = core.gru(%x, %w, %r)
+#1 %l: f64[] partial = core.mse_sum(%y, %target)
+inputs [%x, %target]
+loss %l weight 0x1p+0 per one ignore -100
+)",
+                                                            "recurrent.rir")
+                                                .value(),
+                                            {});
+  const std::string source = function_source(plan, StageId(0)).value();
+  EXPECT_THAT(source, HasSubstr("# #0 taped.core.gru"));
+  EXPECT_THAT(source, HasSubstr(" = torch.empty([0], dtype=0)\n"));
+  EXPECT_THAT(source, HasSubstr("# #0 vjp.core.gru"));
+  expect_parts_equal_whole(plan, StageId(0));
 }
 
 TEST(FunctionSource, NamesTheTaskOfThePlanAboveItsStatements) {

@@ -25,7 +25,7 @@ Result<std::vector<ir::StoredTensor>> run_stored(const ir::Graph& graph, const S
 /// What became of a comparison with the tape.
 struct TapeCheck {
   size_t differentiable = 0;  ///< inputs that the tape gives a gradient
-  size_t by_vjp = 0;          ///< tasks that repeat their forward pass on a tape of their own
+  size_t by_vjp = 0;          ///< tasks that run a tape of their operator alone
   std::string fault;          ///< the first number that differs; empty: none
 };
 

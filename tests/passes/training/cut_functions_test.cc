@@ -180,6 +180,43 @@ TEST_F(VerifyFunctions, H5_ARecomputeOfWhatItCannotReach) {
   expect_broken("H5", [](FunctionTable& t) { t.recompute.push_back(t.pending.front()); });
 }
 
+/// One recurrent layer whose hidden states are read, with recompute.
+ir::Plan recurrent_plan() {
+  return build_plan(ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[3,batch,4] samples 1
+parameter %w: f32[1,6,4]
+parameter %r: f32[1,6,2]
+#0 %y: f32[3,batch,2] samples 1, %h: f32[1,batch,2] samples 1 = core.gru(%x, %w, %r)
+#1 %l: f32[] partial = core.sum(%y)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)",
+                                    "recurrent.rir")
+                        .value(),
+                    {.micro_batches = {2, 2}, .recompute = true});
+}
+
+TEST(CutFunctions, ATapeIsSavedWithTheValuesThatItShares) {
+  const ir::Plan plan = recurrent_plan();
+  const std::string text = ir::print_functions(*plan.functions[0], 0);
+  EXPECT_THAT(text, HasSubstr(" keeps [%x 48*batch, %y.tape 168*batch]\nfunction @s0.R tasks [#0] "));
+  EXPECT_THAT(text, HasSubstr("arguments [%x 48*batch] keeps [%y.tape 168*batch]\n"));
+}
+
+TEST_F(VerifyFunctions, H5_ATapeThatFKeepsForR) {
+  const ir::Plan plan = recurrent_plan();
+  FunctionTable table = ir::function_table(*plan.functions[0]);
+  ASSERT_TRUE(ir::verify(*plan.functions[0], table).empty());
+  const ValueId tape = plan.functions[0]->joint.graph.find("y.tape");
+  const ir::StageFunctions kept{ir::parse_joint(ir::print(plan.functions[0]->joint), "joint.rir").value(),
+                                std::vector<ValueId>{tape}};
+  const auto found = ir::verify(kept, ir::function_table(kept));
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Diagnostic& each) {
+    return each.rule == "H5" && each.message == "%y.tape, which is kept for R, is a tape";
+  }));
+}
+
 TEST_F(VerifyFunctions, H6_ASumWithoutATermOrWithTwo) {
   expect_broken(
       "H6", [](FunctionTable& t) { t[FunctionKind::kInput].added.push_back(t[FunctionKind::kWeight].added.front()); });

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
 #include "ir/text/text.h"
@@ -32,6 +33,17 @@ parameter %unused: f32[10]
 inputs [%x, %y]
 outputs [%side]
 loss %l weight 0x1p+0 per elements %y ignore -100
+)";
+
+constexpr char kRecurrent[] = R"(rannc.graph 1
+batch batch
+input %x: f32[3,batch,4] samples 1
+parameter %w: f32[1,6,4]
+parameter %r: f32[1,6,2]
+#0 %y: f32[3,batch,2] samples 1, %h: f32[1,batch,2] samples 1 = core.gru(%x, %w, %r)
+#1 %l: f32[] partial = core.sum(%y)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
 )";
 
 Graph parsed(const std::string& text) {
@@ -193,9 +205,30 @@ loss %l weight 0x1p+0 per one ignore -100
   EXPECT_EQ(parts_of(joint), "w#0 ");
   const TaskId maker = joint.graph.producer(joint.gradients[0].gradient);
   EXPECT_EQ(joint.graph.op(maker).name, "vjp.mine.mix");
-  EXPECT_EQ(joint.graph.attributes(maker).number("strength"), 0.5);
-  EXPECT_EQ(joint.graph.inputs(maker).size(), 3U) << "the gradient of its result, and its operands";
+  EXPECT_EQ(joint.graph.op(TaskId(0)).name, "taped.mine.mix");
+  EXPECT_EQ(joint.graph.attributes(TaskId(0)).number("strength"), 0.5);
+  const auto inputs = joint.graph.inputs(maker);
+  EXPECT_EQ(inputs.size(), 4U) << "the gradient of its result, the tape, and its operands, which the tape may keep";
+  EXPECT_EQ(inputs[1], joint.graph.outputs(TaskId(0))[1]);
   EXPECT_TRUE(joint.graph.type(joint.gradients[0].gradient).batch.is_partial());
+}
+
+// Bytes of its own, and the values whose memory it shares: x for the weight, the weights for x.
+TEST(Differentiate, ATapeHasTheBytesThatItsOperatorDeclares) {
+  const Graph graph = parsed(kRecurrent);
+  const Joint joint = joint_of(graph);
+  const auto vjp = ir::vjp_of(joint.graph, joint.graph.producer(joint.gradients[0].gradient));
+  ASSERT_TRUE(vjp && vjp->tape.valid());
+  EXPECT_TRUE(ir::is_tape(joint.graph, vjp->tape));
+  const ir::TapeUse use = ir::tape_use(graph, TaskId(0), 0b110);
+  EXPECT_EQ(joint.graph.type(vjp->tape).shape, ir::Shape{use.own_bytes});
+  EXPECT_EQ(use.own_bytes.evaluate({{"batch", 1}}), std::optional<int64_t>(4 * 2 * (3 * 6 + 2 + 1)));
+  std::string shared;
+  for (const ValueId value : vjp->operands) shared += std::string(joint.graph.value(value).name) + " ";
+  EXPECT_EQ(shared, "x w r ");
+  const auto again = ir::parse_joint(ir::print(joint), "joint.rir");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+  EXPECT_TRUE(ir::equal(*again, joint));
 }
 
 TEST(Differentiate, NoLossIsAnError) {
@@ -223,6 +256,23 @@ TEST(VerifyJoint, J1_AnotherAttribute) {
   const auto found = ir::verify(joint, graph);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].rule, "J1");
+}
+TEST(VerifyJoint, J1_ATapeThatAnotherTaskReads) {
+  const Graph graph = parsed(kRecurrent);
+  const std::string text = ir::print(joint_of(graph));
+  const auto rule = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    if (at == std::string::npos) return "no " + from + " in\n" + text;
+    const auto joint = ir::parse_joint(changed.replace(at, from.size(), to), "joint.rir");
+    if (!joint.ok()) return joint.diagnostic().str();
+    const auto found = ir::verify(*joint, graph);
+    return found.empty() ? "" : found[0].rule;
+  };
+  EXPECT_EQ(rule("tape.wanted = [1,2]", "tape.wanted = [1,2]"), "");
+  EXPECT_EQ(rule("tape.wanted = [1,2]", "tape.wanted = [1,7]"), "J1");
+  EXPECT_EQ(rule("tape.shared = [0,1,2]", "tape.shared = [0,1,5]"), "J1");
+  EXPECT_EQ(rule("vjp.core.gru(", "other.core.gru("), "J1");
 }
 TEST(VerifyJoint, J2_OfNoForwardTask) {
   expect_broken("J2", [](Joint& joint) { joint.origins.back().task = TaskId(1000); });
