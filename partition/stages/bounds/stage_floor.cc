@@ -3,14 +3,17 @@
 //
 // Cost of memory for a stage. Let M micro-batches pass a stage whose forward pass and input gradient take f and b, and
 // let each be away for at least w between them: it must pass the later stages and come back.
-//   1 A stage that repeats a forward pass spends f on it. It need not if the backward pass directly follows the forward
-//     pass in its row, but then nothing else runs in between. Each micro-batch costs f + b + min(f, w) or more.
+//   1 A stage that repeats a share r of a forward pass spends r f on it. It need not if the backward pass directly
+//   follows the forward
+//     pass in its row, but then nothing else runs in between. Each micro-batch costs f + b + min(r f, w) or more.
 //   2 A stage that holds at most h micro-batches at once has to fit micro-batch times of M * (f + w + b) into h slots.
 //   3 Until its first input gradient starts, w after its first forward pass, it runs at most h forward passes. After
 //     its last forward pass it runs at most h input gradients, the last of them w later. If M > h these periods are
 //     disjoint, and between them lie (M - h) of each: 2 w + f + b + (M - h) (f + b) in total.
 // h is the remaining memory divided by the bytes of a micro-batch in flight, so all three hold for every schedule,
-// stage count and placement. These times lie between the passes of earlier and of later stages, so they add to both.
+// stage count and placement. A stage with a rebuild hull has a choice of r and h. Its points are relaxed to pairs of
+// the least r and the largest h in each quarter of the shares. These times lie between the passes of earlier and of
+// later stages, so they add to both.
 #include "partition/stages/bounds/stage_floor.h"
 
 #include <algorithm>
@@ -28,11 +31,12 @@ struct Place {
   double limit = 0;   ///< of the step
 };
 
-/// Whether the stage meets the limit with this many slots, with or without repetition (see the start of the file).
-bool meets_with(const FloorEntry& entry, double count, double slots, bool repeats, const Place& place) {
+/// Whether the stage meets the limit with this many slots if it repeats this share of its forward passes (see the start
+/// of the file).
+bool meets_with(const FloorEntry& entry, double count, double slots, double share, const Place& place) {
   if (slots == 0) return false;
   const double once = entry.forward + entry.backward;
-  const double repeated = repeats ? count * std::min(entry.forward, place.away) : 0;
+  const double repeated = count * std::min(share * entry.forward, place.away);
   double chain = std::max(count * once + repeated, count * (once + place.away) / slots);
   if (count > slots) chain = std::max(chain, 2 * place.away + once + (count - slots) * once);
   return place.around + chain <= place.limit && place.ahead + entry.work + repeated + entry.tail <= place.limit;
@@ -52,9 +56,13 @@ struct StageFloor::Query {
   bool priced = true;  ///< whether memory is priced
 
   bool meets(const FloorEntry& entry, const Place& place) const {
-    if (!priced) return meets_with(entry, count, kInfinity, false, place);
-    return meets_with(entry, count, entry.slots, false, place) ||
-           meets_with(entry, count, entry.repeated_slots, true, place);
+    if (!priced) return meets_with(entry, count, kInfinity, 0, place);
+    if (meets_with(entry, count, entry.slots, 0, place)) return true;
+    if (meets_with(entry, count, entry.repeated_slots, 1, place)) return true;
+    return entry.trades != nullptr &&
+           std::any_of(entry.trades->begin(), entry.trades->end(), [&](const FloorTrade& trade) {
+             return meets_with(entry, count, trade.slots, trade.share, place);
+           });
   }
   bool within(const FloorEntry& entry) const {
     if (entry.work + entry.tail > limit || entry.port > limit || entry.bytes > limits.memory_bytes) return false;

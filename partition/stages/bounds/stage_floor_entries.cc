@@ -122,7 +122,8 @@ FloorEntries::FloorEntries(const StageProblem& problem, const RangeCosts& ranges
              1),
       inputs_(timed(problem, problem.mini_batch / micro_batches, true), ranges, 1, devices_of(problem), 1),
       entries_(problem.blocks),
-      priced_(problem.blocks, 0) {
+      priced_(problem.blocks, 0),
+      hulls_(problem) {
   unit_ = device_unit(problem);
   units_ = (devices_of(problem) + unit_ - 1) / unit_;
   for (uint32_t d = 0; d < devices_of(problem); ++d) memory_ = std::max(memory_, memory_of(problem, DeviceId(d)));
@@ -214,6 +215,7 @@ std::span<const FloorEntry> FloorEntries::from(uint32_t a, double limit, BoundBu
     built_band_ = band(limit);
     std::fill(priced_.begin(), priced_.end(), 0);
     for (auto& entries : entries_) entries = {};
+    trades_.clear();
   }
   if (!priced_[a]) {
     if (!budget.take(1)) return {};
@@ -236,6 +238,7 @@ void FloorEntries::price(uint32_t a) {
     if (least_there > most_there || most_there < least_here + least_units) continue;
     if (least_there > most_here + most_units) continue;
     if (b < problem_.blocks && !ranges_.cut_allowed(b)) continue;
+    points_.clear();
     bool any_in_time = false;
     const auto groups = static_cast<uint16_t>(groups_.size());  // some hundreds
     for (uint16_t group = 0; group < groups; ++group) {
@@ -261,6 +264,7 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   if (entry.work > built_) return false;
   entry.bytes = fitting(entry, a, b, group.share);
   if (entry.bytes > memory_) return true;
+  if (!hulls_.empty()) add_trades(entry, a, b, group.share);
   entry.end = b;
   entry.units = group.units;
   entry.replicas = index;
@@ -298,15 +302,33 @@ double FloorEntries::fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t s
   double least = kInfinity;
   for (const bool recompute : recompute_choices(problem_.recompute)) {
     const StageBytes bytes = small_.bytes(a, b, share, recompute);
-    const double all = micro_batches(), peak = bytes.peak(1, all);
-    least = std::min(least, peak);
-    if (peak > memory_) continue;
-    double& slots = recompute ? entry.repeated_slots : entry.slots;
-    slots = kInfinity;
-    if (bytes.in_flight == 0 || bytes.peak(all, all) <= memory_) continue;
-    slots = std::max(1.0, std::floor((memory_ - bytes.standing) / bytes.in_flight * (1 + 1e-9)));
+    least = std::min(least, bytes.peak(1, micro_batches()));
+    (recompute ? entry.repeated_slots : entry.slots) = slots_of(bytes);
   }
   return least;
+}
+
+double FloorEntries::slots_of(const StageBytes& bytes) const {
+  const double all = micro_batches();
+  if (bytes.peak(1, all) > memory_) return 0;
+  if (bytes.in_flight == 0 || bytes.peak(all, all) <= memory_) return kInfinity;
+  return std::max(1.0, std::floor((memory_ - bytes.standing) / bytes.in_flight * (1 + 1e-9)));
+}
+
+/// Points of more bytes never leave more slots: a kept byte takes room for each micro-batch in flight and frees room in
+/// one R. A mini-batch of one micro-batch is an exception, but then nothing is gained by recompute.
+void FloorEntries::add_trades(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) {
+  if (entry.slots >= micro_batches() || entry.repeated_slots <= entry.slots) return;
+  if (points_.empty()) points_ = hulls_.of(a, b);
+  FloorTrades& trades = trades_.emplace_back();
+  entry.trades = &trades;
+  for (size_t i = 1; i < points_.size(); ++i) {
+    const RebuildPoint& point = points_[i];
+    const double part = (1 - point.share) * static_cast<double>(trades.size());
+    FloorTrade& trade = trades[std::min(trades.size() - 1, static_cast<size_t>(part))];
+    if (trade.slots == 0) trade.slots = slots_of(small_.bytes(a, b, share, true, point.bytes_per_sample));
+    trade.share = std::min(trade.share, point.share);
+  }
 }
 
 }  // namespace rannc::partition

@@ -1,12 +1,15 @@
 /// Prices optimistic stages on demand for the lower-bound search.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <stop_token>
 #include <vector>
 
 #include "partition/stages/pricing/prices.h"
+#include "partition/stages/pricing/stage_hulls.h"
 
 namespace rannc::partition {
 
@@ -38,6 +41,14 @@ class BestLinks {
   uint64_t largest_node_ = 1;
 };
 
+/// Relaxation of some points of a stage's hull: the most micro-batches that fit with one of them, and the least share
+/// of a forward pass that one of them repeats.
+struct FloorTrade {
+  double slots = 0;  ///< 0: there are none
+  double share = 1;
+};
+using FloorTrades = std::array<FloorTrade, 4>;  ///< by quarters of the share
+
 /// Blocks up to `end` on `units` devices under the best conditions of the cluster. Times in ns, of a mini-batch unless
 /// stated otherwise.
 struct FloorEntry {
@@ -53,8 +64,9 @@ struct FloorEntry {
   struct Full {
     double work = 0, port = 0, messages = 0;  ///< `messages`: incoming and outgoing
   } full;
-  double tail = 0;   ///< all-reduce and optimizer
-  double bytes = 0;  ///< least peak memory
+  double tail = 0;                      ///< all-reduce and optimizer
+  double bytes = 0;                     ///< least peak memory
+  const FloorTrades* trades = nullptr;  ///< between no and whole recompute; null: none that helps
 };
 
 /// Prices of all ranges of blocks on all numbers of devices for one micro-batch count. Uses the best kind of device,
@@ -112,6 +124,9 @@ class FloorEntries {
   bool add(uint32_t a, uint32_t b, uint16_t group);
   void add_messages(FloorEntry& entry, uint32_t a, uint32_t b, const Group& group) const;
   double fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) const;
+  /// Micro-batches that fit with these bytes; 0: none.
+  double slots_of(const StageBytes& bytes) const;
+  void add_trades(FloorEntry& entry, uint32_t a, uint32_t b, size_t share);
 
   const StageProblem& problem_;
   const RangeCosts& ranges_;
@@ -131,6 +146,10 @@ class FloorEntries {
   Band built_band_;
   std::vector<std::vector<FloorEntry>> entries_;  ///< by first block
   std::vector<char> priced_;
+  StageHulls hulls_;
+  /// Hull of the blocks that are being priced; empty: not computed yet.
+  std::vector<RebuildPoint> points_;
+  std::deque<FloorTrades> trades_;
   uint64_t spent_ = 0;  ///< steps spent on the block that is being priced
 };
 

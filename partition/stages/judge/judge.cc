@@ -46,7 +46,8 @@ double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t sa
   return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
 }
 
-PlanJudge::PlanJudge(const StageProblem& problem) : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)) {}
+PlanJudge::PlanJudge(const StageProblem& problem)
+    : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)), hulls_(problem) {}
 
 PlanJudge::~PlanJudge() = default;
 

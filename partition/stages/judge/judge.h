@@ -11,6 +11,7 @@
 
 #include "ir/schedule/schedule.h"
 #include "partition/stages/bounds/bounds.h"
+#include "partition/stages/pricing/stage_hulls.h"
 #include "partition/stages/problem/plan.h"
 #include "partition/stages/problem/problem.h"
 
@@ -18,6 +19,7 @@ namespace rannc::partition {
 
 class RangeCosts;
 struct ScheduleSpec;
+struct StageBytes;
 
 /// Why a plan does not hold. Searches discard most reasons, so the text is made on request.
 struct Refusal {
@@ -58,6 +60,9 @@ class JudgedPlan {
 /// ports of their stages, one at a time in each direction. A message takes as long as the busiest port on its route; a
 /// node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends, and the
 /// optimizer step follows it.
+///
+/// A stage that recomputes repeats the least that its memory allows, if the problem has rebuild hulls and a rule
+/// determines how many micro-batches it holds. Otherwise it repeats its whole forward pass.
 class PlanJudge {
  public:
   explicit PlanJudge(const StageProblem& problem);
@@ -96,6 +101,9 @@ class PlanJudge {
 
   const Sums& sums(uint64_t samples);
   std::optional<Refusal> price(StagePlan& plan, Run& run);
+  /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
+  /// those of whole recompute, by what the stage then holds.
+  double least_repeated(const StagePlan& plan, size_t stage, double memory, double samples, StageBytes& bytes);
   /// Prices stages and splits the mini-batch. Each place is one device; messages are not added yet.
   std::optional<Refusal> lay_out(StagePlan& plan, Run& run);
   /// Lays out the plan with its messages.
@@ -122,6 +130,8 @@ class PlanJudge {
   const StageProblem& problem_;
   std::unique_ptr<RangeCosts> ranges_;
   std::map<uint64_t, Sums> sums_;
+  StageHulls hulls_;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<RebuildPoint>> points_;  ///< of `hulls_`, by blocks
   uint64_t spent_ = 0;
 };
 

@@ -69,6 +69,26 @@ const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
   return entry->second;
 }
 
+double PlanJudge::least_repeated(const StagePlan& plan, size_t stage, double memory, double samples,
+                                 StageBytes& bytes) {
+  const uint32_t a = plan.stages[stage].first, b = plan.stages[stage].end;
+  const auto fits = [&](const StageBytes& choice) {
+    if (peak_by_rule(plan, stage, choice) > memory) return false;
+    bytes = choice;
+    return true;
+  };
+  if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kNever))) return 0;
+  const auto [entry, fresh] = points_.try_emplace({a, b});
+  if (fresh) entry->second = hulls_.of(a, b);
+  const std::vector<RebuildPoint>& points = entry->second;
+  for (size_t i = points.size(); i-- > 1;) {
+    if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kAlways, points[i].bytes_per_sample))) {
+      return points[i].share;
+    }
+  }
+  return 1;
+}
+
 std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
   run.peaks_known = holds_by_rule(plan, run.places);
   const size_t classes = problem_.mini_batch % plan.micro_batches == 0 ? 1 : 2;
@@ -94,13 +114,17 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
         time.weight_gradient = std::max(time.weight_gradient, part(at.weight));
         time.input_gradient = std::max(time.input_gradient, part(at.backward) - part(at.weight));
       }
-      time.recompute = time.forward;
       times.push_back(time);
     }
     const double n = static_cast<double>(share_of(run.largest, replicas));
     const uint32_t a = stage.first, b = stage.end;
     run.bytes.push_back(
         stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever));
+    double repeated = 1;
+    if (stage.recompute && run.peaks_known && !hulls_.empty()) {
+      repeated = least_repeated(plan, s, memory, n, run.bytes.back());
+    }
+    for (ComputeTimes& time : times) time.recompute = repeated * time.forward;
     if (run.peaks_known) {
       stage.peak_bytes = peak_by_rule(plan, s, run.bytes.back());
       if (stage.peak_bytes > memory) return Refusal{Refusal::Reason::kMemory, s, stage.peak_bytes, memory};

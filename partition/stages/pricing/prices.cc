@@ -60,9 +60,9 @@ size_t StagePrices::share_of(uint32_t replicas) const {
   return static_cast<size_t>(above - shares_.begin()) - 1;
 }
 
-StageBytes StagePrices::bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const {
+StageBytes StagePrices::bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double more) const {
   return stage_bytes(*ranges_, a, b, static_cast<double>(shares_[share].samples),
-                     recompute ? RecomputeRule::kAlways : RecomputeRule::kNever);
+                     recompute ? RecomputeRule::kAlways : RecomputeRule::kNever, more);
 }
 
 double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {

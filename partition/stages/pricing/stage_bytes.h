@@ -33,19 +33,22 @@ struct StageBytes {
 /// Bytes for the blocks [a, b) and micro-batches of which the replica owns `samples`. Permanent: parameters, gradients,
 /// optimizer state and buffers. While it works: the gradients or the message of what it sends; the largest temporary,
 /// which includes the gradients that it returns; the next incoming message; with recompute, the stash of one
-/// micro-batch. A received message becomes part of what is kept.
-inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, double samples, RecomputeRule choice) {
+/// micro-batch. A received message becomes part of what is kept. `more`: bytes per sample that a stage keeps under
+/// recompute beside what it receives; its R makes that much less.
+inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, double samples, RecomputeRule choice,
+                              double more = 0) {
   const double kept = ranges.kept(a, b).at(samples), saved = ranges.saved(a, b).at(samples);
   const double sent = ranges.sent(a, b).at(samples);
   const bool recompute = choice == RecomputeRule::kAlways;
   StageBytes bytes;
   bytes.gradients = ranges.gradients(a, b);
   const double temporary = std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples));
-  const double repeated = recompute ? std::max(0.0, saved - kept) : 0;
+  const double left_out = std::max(0.0, saved - kept), also_kept = std::min(left_out, more * samples);
+  const double repeated = recompute ? left_out - also_kept : 0;
   bytes.working = temporary + repeated;
   bytes.standing =
       ranges.resident(a, b) + temporary + sent + std::max(ranges.received(a, b).at(samples), sent) + repeated;
-  bytes.in_flight = recompute ? kept : saved;
+  bytes.in_flight = recompute ? kept + also_kept : saved;
   bytes.pending = ranges.pending(a, b).at(samples);
   return bytes;
 }

@@ -94,6 +94,31 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
   return {};
 }
 
+Result<void> hulls_are_sane(const StageProblem& problem) {
+  const auto& hulls = problem.rebuild_hulls;
+  if (hulls.empty()) return {};
+  if (hulls.size() != problem.blocks) {
+    return broken("C1", fmt::format("{} rebuild hulls are given for {} blocks", hulls.size(), problem.blocks));
+  }
+  for (size_t b = 0; b < hulls.size(); ++b) {
+    if (hulls[b].empty()) return broken("C1", fmt::format("the rebuild hull of block {} has no points", b));
+    for (size_t i = 0; i < hulls[b].size(); ++i) {
+      const RebuildPoint& point = hulls[b][i];
+      if (!sane(point.bytes_per_sample) || !(point.share >= 0 && point.share <= 1)) {
+        return broken("C2", fmt::format("a rebuild of block {} keeps {} bytes and repeats a share of {}: bytes are "
+                                        "from 0 to 1e60, shares from 0 to 1",
+                                        b, point.bytes_per_sample, point.share));
+      }
+      if (i == 0) continue;
+      const RebuildPoint& before = hulls[b][i - 1];
+      if (before.bytes_per_sample < point.bytes_per_sample && before.share > point.share) continue;
+      return broken("C3",
+                    fmt::format("point {} of the rebuild hull of block {}: bytes ascend and shares descend", i, b));
+    }
+  }
+  return {};
+}
+
 Result<void> constraints_are_sane(const StageProblem& problem) {
   const StageConstraints& given = problem.constraints;
   if (given.stages && *given.stages == 0) return broken("C5", "0 stages were requested, at least 1 is needed");
@@ -180,6 +205,7 @@ Result<void> validate(const StageProblem& problem) {
   }
   RANNC_TRY(values_are_sane(problem));
   RANNC_TRY(holdings_are_sane(problem));
+  RANNC_TRY(hulls_are_sane(problem));
   return constraints_are_sane(problem);
 }
 

@@ -120,6 +120,13 @@ struct PlanDemands {
   bool parts_backward = false;
 };
 
+/// A way to run a block that keeps part of what its backward pass reads and repeats part of its forward pass.
+struct RebuildPoint {
+  double bytes_per_sample = 0;  ///< kept beside what the block receives
+  double share = 0;             ///< of the block's forward time that is repeated, from 0 to 1
+  bool operator==(const RebuildPoint&) const = default;
+};
+
 struct StageProblem : PlanDemands {
   uint32_t blocks = 0;
   std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
@@ -130,6 +137,9 @@ struct StageProblem : PlanDemands {
   std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while the block runs; may be empty
   std::vector<double> temporary_bytes;             ///< per block: additional, independent of samples; may be empty
   std::vector<double> pending_bytes_per_sample;    ///< per block: kept from I to W; empty: the stash
+  /// Per block, by ascending bytes and descending shares, at least one point each. A stage that recomputes then repeats
+  /// as little as its memory allows (`pricing/stage_hulls.h`). Empty: it repeats its whole forward pass.
+  std::vector<std::vector<RebuildPoint>> rebuild_hulls;
   std::vector<BlockValue> values;
   std::vector<SharedHolding> shared;  ///< in addition to the blocks' own memory
   double optimizer_factor = 2;        ///< bytes of optimizer state per byte of parameters (Adam: 2)

@@ -272,8 +272,21 @@ class AutoSearch {
                             bound.argument));
   }
 
+  /// Clears `recompute` of stages that keep everything: with rebuild hulls, such stages repeat nothing.
+  StagePlan without_idle_recompute(StagePlan plan) {
+    if (problem_.rebuild_hulls.empty()) return plan;
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      if (!plan.stages[s].recompute) continue;
+      StagePlan keeps = plan;
+      keeps.stages[s].recompute = false;
+      const JudgedPlan judged = trials_.judge().judge(std::move(keeps));
+      if (judged && judged->stages[s].peak_bytes <= plan.stages[s].peak_bytes) plan.stages[s].recompute = false;
+    }
+    return plan;
+  }
+
   StagePlan chosen() {
-    StagePlan plan = contest_.best()->plan;
+    StagePlan plan = without_idle_recompute(contest_.best()->plan);
     BoundEffort effort{.enough = plan.objective, .stop = stop_};
     effort.shared_devices = most_stages_per_device(arrangements_) > 1;
     Bound bound = trials_.judge().lower_bound(effort);

@@ -69,6 +69,22 @@ TEST(StageProblem, EachRuleNamesWhatItFound) {
        [](StageProblem& p) {
          p.shared = {{SharedHolding::Kind::kInput, {1}, -8, 0}};
        }},
+      {"C1", "1 rebuild hulls",
+       [](StageProblem& p) {
+         p.rebuild_hulls.assign(1, {{0, 0}});
+       }},
+      {"C1", "block 1 has no points",
+       [](StageProblem& p) {
+         p.rebuild_hulls = {{{0, 0}}, {}, {{0, 0}}};
+       }},
+      {"C2", "block 2 keeps 4 bytes and repeats a share of 1.5",
+       [](StageProblem& p) {
+         p.rebuild_hulls = {{{0, 0}}, {{0, 0}}, {{4, 1.5}}};
+       }},
+      {"C3", "point 1 of the rebuild hull of block 0",
+       [](StageProblem& p) {
+         p.rebuild_hulls = {{{4, 0.5}, {5, 0.5}}, {{0, 0}}, {{0, 0}}};
+       }},
       {"C4", "no devices", [](StageProblem& p) { p.cluster.devices.clear(); }},
       {"C5", "cut 3", [](StageProblem& p) { p.constraints.forbidden_cuts = {3}; }},
       {"C5", "0 stages", [](StageProblem& p) { p.constraints.stages = 0; }},
