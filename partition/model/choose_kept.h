@@ -21,8 +21,9 @@ using MakeRows = std::function<Result<ir::Schedule>(const ir::Plan&, const ir::P
 /// per additional time takes the next choice of its hull, and whole recompute last. A stage whose choice repeats no
 /// task, or none of whose micro-batches has an R, does not recompute. Leaves the times of stages to be set.
 ///
-/// Limits: the search of stages assumes whole recompute. Stages that share a device are changed greedily, one choice at
-/// a time. The memory of R itself is only checked, not part of the trade-off.
+/// Limits: the search of stages assumes whole recompute or the hulls of blocks (`block_hulls.h`). Stages that share a
+/// device are changed greedily, one choice at a time. The memory of R itself is only checked, not part of the
+/// trade-off.
 Result<void> choose_kept(ir::Plan& plan, StagePricer& pricer, const PlanOptions& options, const MakeRows& make_rows);
 
 }  // namespace rannc::partition

@@ -94,8 +94,8 @@ std::string cluster_digest(const Cluster& cluster) {
   return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
 }
 
-Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom,
-                             const StagePlan& stages, const PlanOptions& options) {
+ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
+                  const PlanOptions& options) {
   ir::Plan plan;
   plan.graph = model.graph.clone();
   plan.atoms = model.atoms;
@@ -116,6 +116,12 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   ir::derive_routes(plan);
 
   if (options.cut_functions) options.cut_functions(plan);
+  return plan;
+}
+
+Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom,
+                             const StagePlan& stages, const PlanOptions& options) {
+  ir::Plan plan = cut_plan(model, block_of_atom, stages, options);
   const MakeRows make_rows = [&](const ir::Plan& of, const ir::PipelineShape& shape) -> Result<ir::Schedule> {
     RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(of, stages, options)));
     return ir::lower_schedule(shape, rows);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "ir/verify.h"
+#include "partition/model/block_hulls.h"
 #include "partition/model/finer_blocks.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/fixed_batch.h"
@@ -18,6 +19,7 @@
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
+#include "partition/stages/pricing/prices.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::partition {
@@ -184,6 +186,8 @@ constexpr uint32_t kMostFineBlocks = 128;  // largest number after splitting bes
 constexpr uint32_t kPieces = 8;            // of a block beside a cut
 constexpr size_t kMostAtoms = 200'000;     // of a model whose blocks are split; more would take seconds
 constexpr uint64_t kSharpenShare = 8;      // part of the search's budget for the search over finer blocks
+constexpr double kTight = 0.75;            // part of a device's memory from which memory may have decided a plan
+constexpr double kWorthwhile = 1e-3;       // gain over the first plan for which a second one is finished
 
 using Chosen = std::variant<PlannedModel, Infeasible>;
 
@@ -222,6 +226,63 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
   }
 }
 
+// Returns the samples that a replica of the plan computes at once, on the stage with most replicas.
+uint64_t samples_at_once(const StagePlan& plan, const PlanOptions& options) {
+  size_t replicas = 1;
+  for (const PlannedStage& stage : plan.stages) replicas = std::max(replicas, stage.devices.size());
+  return std::max<uint64_t>(1, options.mini_batch / (plan.micro_batches * replicas));
+}
+
+// Whether the memory of devices may have decided the plan.
+bool is_tight(const StageProblem& problem, const StagePlan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const PlannedStage& stage) {
+    return stage.recompute || std::any_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
+             return stage.peak_bytes > kTight * memory_of(problem, device);
+           });
+  });
+}
+
+// Searches again, from the plan, with stages that recompute only as much as their memory requires. Returns nothing if
+// no stage of the result recomputes, or if the first plan is as fast once its stages do so. Lowers the plan's bound to
+// that of the second search.
+Result<std::optional<PlannedModel>> search_with_hulls(const PlanOptions& options, const ModelFacts& facts,
+                                                      PlannedModel& planned) {
+  using Outcome = std::optional<PlannedModel>;
+  if (options.planner != "auto" || options.objective != Objective::kStepTime || options.stop.stop_requested() ||
+      !may_recompute_in_part(options) || !is_tight(planned.problem, planned.stages)) {
+    return Outcome();
+  }
+  Lap lap;
+  PlannedModel found;
+  found.problem = planned.problem;
+  const uint64_t samples = samples_at_once(planned.stages, options);
+  found.problem.rebuild_hulls = block_hulls(facts, planned.blocks.partition, samples, options);
+  if (found.problem.rebuild_hulls.empty()) return Outcome();
+  AutoOptions search = search_of(options);
+  search.rivals = AutoOptions::Rivals::kExcluded;
+  search.starts.assign(2, planned.stages);
+  for (StagePlan& start : search.starts) start.notes.clear();
+  for (PlannedStage& stage : search.starts.back().stages) stage.recompute = true;
+  RANNC_ASSIGN(StageOutcome outcome, auto_planner(search)->plan(found.problem, options.stop));
+  planned.times.stages += lap.ns();
+  auto* plan = std::get_if<StagePlan>(&outcome);
+  if (plan == nullptr) return Outcome();
+  if (plan->lower_bound < planned.stages.lower_bound) {
+    planned.stages.lower_bound = plan->lower_bound;
+    planned.stages.bound_name = plan->bound_name;
+  }
+  const bool recomputes =
+      std::any_of(plan->stages.begin(), plan->stages.end(), [](const PlannedStage& stage) { return stage.recompute; });
+  const JudgedPlan first = PlanJudge(found.problem).judge(search.starts.back());
+  const double known = first ? first->objective : kInfinity;
+  if (!recomputes || plan->objective > known * (1 - kWorthwhile)) return Outcome();
+  plan->runners_up = planned.stages.runners_up;
+  found.stages = std::move(*plan);
+  found.blocks = planned.blocks;
+  found.remarks = planned.remarks;
+  return Outcome(std::move(found));
+}
+
 // Splits the blocks beside the plan's cuts and continues the search from it, to balance stages more finely than blocks.
 Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
                      PlannedModel& planned) {
@@ -237,6 +298,9 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const 
                                                      pieces_at_cuts(planned.stages, count, pieces)));
   if (finer.partition.count == count) return {};
   RANNC_ASSIGN(StageProblem problem, problem_of(options, facts, finer.partition, memory));
+  if (!planned.problem.rebuild_hulls.empty()) {
+    problem.rebuild_hulls = block_hulls(facts, finer.partition, samples_at_once(planned.stages, options), options);
+  }
   planned.times.blocks += lap.ns();
   AutoOptions search = search_of(options);
   search.rivals = AutoOptions::Rivals::kExcluded;
@@ -287,22 +351,43 @@ std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options)
   return worst;
 }
 
-// Chooses stages, completes the plan and simulates it.
+// Completes a plan whose stages are chosen and simulates it.
+Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
+                      PlannedModel& planned) {
+  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
+  Lap lap;
+  RANNC_ASSIGN(planned.plan, finish_plan(facts, planned.blocks.partition.block_of, planned.stages, options));
+  count_fixed_samples(planned.plan);
+  planned.times.schedule += lap.ns();
+  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
+  planned.alternatives = alternatives(planned.problem);
+  planned.times.simulate += lap.ns();
+  return {};
+}
+
+// Chooses stages, completes the plan and simulates it. Of the plans with and without rebuild hulls, the one that fits
+// and has the shorter predicted step is chosen.
 Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
                                                          const ModelFacts& facts, const KindMemory& memory) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
   RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts, memory));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
-  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
-  Lap lap;
-  RANNC_ASSIGN(planned.plan, finish_plan(facts, planned.blocks.partition.block_of, planned.stages, options));
-  count_fixed_samples(planned.plan);
-  planned.times.schedule = lap.ns();
-  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
-  planned.alternatives = alternatives(planned.problem);
-  planned.times.simulate = lap.ns();
-  return Outcome(std::move(planned));
+  RANNC_ASSIGN(std::optional<PlannedModel> in_part, search_with_hulls(options, facts, planned));
+  RANNC_TRY(complete(options, facts, memory, planned));
+  if (!in_part) return Outcome(std::move(planned));
+  in_part->times = planned.times;
+  RANNC_TRY(complete(options, facts, memory, *in_part));
+  planned.times = in_part->times;
+  const bool fits = overfull(planned.plan, options).empty(), in_part_fits = overfull(in_part->plan, options).empty();
+  const bool wins = in_part_fits && (!fits || in_part->plan.step_ns < planned.plan.step_ns);
+  if (!wins) return Outcome(std::move(planned));
+  if (fits) {
+    in_part->stages.notes.push_back(fmt::format(
+        "choosing stages by what their memory lets them keep gained {:.1f} %",
+        100 * (1 - static_cast<double>(in_part->plan.step_ns) / static_cast<double>(planned.plan.step_ns))));
+  }
+  return Outcome(*std::move(in_part));
 }
 
 constexpr int kMostTries = 4;
