@@ -189,10 +189,12 @@ void add_functions(const Plan& plan, PipelineShape& shape) {
     entry.gradient_bytes += step.totals - step.late;
     entry.step_bytes = std::max(step.end, entry.step_bytes + std::max<int64_t>(0, step.late - step.totals));
     for (size_t r = 0; r < plan.routes.size(); ++r) {
-      if (plan.routes[r].from.index() != s) continue;
-      const ValueId sent = plan.functions[s]->joint.graph.find(plan.graph.value(plan.routes[r].value).name);
-      shape.routes[r].saved = follower.is_saved(sent);
-      shape.routes[r].kept = follower.is_kept(sent);
+      const Route& route = plan.routes[r];
+      if (route.from.index() != s && route.to.index() != s) continue;
+      const ValueId value = plan.functions[s]->joint.graph.find(plan.graph.value(route.value).name);
+      const bool sends = route.from.index() == s;
+      (sends ? shape.routes[r].saved : shape.routes[r].consumer_saves) = follower.is_saved(value);
+      (sends ? shape.routes[r].kept : shape.routes[r].consumer_keeps) = follower.is_kept(value);
     }
   }
 }

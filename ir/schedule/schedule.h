@@ -52,6 +52,8 @@ struct RouteShape {
   /// Whether the value is part of what its producer saves, or of what it keeps for an R. A pending send then needs no
   /// further memory.
   bool saved = false, kept = false;
+  /// The same of its consumer. A value between stages of one device that both keep is there once.
+  bool consumer_saves = false, consumer_keeps = false;
   bool operator==(const RouteShape&) const = default;
 };
 

@@ -96,6 +96,26 @@ class Follower {
     return shape_.training && (recomputed_[at] ? route.kept : route.saved);
   }
 
+  /// Whether the producer is a stage of this device and keeps the value.
+  bool producer_keeps(const RouteShape& route, uint32_t micro_batch) const {
+    const size_t at = cell({.kind = ActionKind::kForward, .stage = route.producer, .micro_batch = micro_batch});
+    return at < held_.size() && result_is_kept(route, at);
+  }
+
+  /// Bytes of inputs that an F keeps and that their producer on this device keeps as well.
+  int64_t kept_twice(const Action& action, size_t at) const {
+    if (!lowered_) return 0;
+    int64_t bytes = 0;
+    for (const uint32_t route : dependencies_.routes_into(action.stage)) {
+      const RouteShape& r = shape_.routes[route];
+      if (!(recomputed_[at] ? r.consumer_keeps : r.consumer_saves) || !producer_keeps(r, action.micro_batch)) continue;
+      dependencies_.each_incoming(route, action.micro_batch, device_, [&](const Message& m) {
+        if (m.peer == device_) bytes += m.samples.size() * r.bytes_per_sample;
+      });
+    }
+    return bytes;
+  }
+
   int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
     switch (action.kind) {
       case ActionKind::kForward:
@@ -144,7 +164,9 @@ class Follower {
     const int64_t received = live_;
     switch (action.kind) {
       case ActionKind::kForward:
-        if (shape_.training) keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes));
+        if (shape_.training) {
+          keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes) - kept_twice(action, at));
+        }
         live_ += messages(action, Side::kOutgoing);
         break;
       case ActionKind::kRecompute:
@@ -173,7 +195,8 @@ class Follower {
 
   enum class Side { kIncoming, kOutgoing };
 
-  /// Bytes of messages that this computation receives from, or sends to, other devices.
+  /// Bytes of messages that this computation receives or sends. Between stages of this device, a message is a value
+  /// that waits for its consumer, unless its producer keeps it.
   int64_t messages(const Action& action, Side side) const {
     if (!lowered_) return 0;
     int64_t bytes = 0;
@@ -185,8 +208,9 @@ class Follower {
       const RouteShape& r = shape_.routes[route];
       if (!forward && !r.gradient) continue;
       if (forward && !from_producers && result_is_kept(r, cell(action))) continue;
+      const bool kept_here = forward && from_producers && producer_keeps(r, action.micro_batch);
       const auto add = [&](const Message& m) {
-        if (m.peer != device_) bytes += m.samples.size() * r.bytes_per_sample;
+        if (m.peer != device_ || !kept_here) bytes += m.samples.size() * r.bytes_per_sample;
       };
       if (from_producers) {
         dependencies_.each_incoming(route, action.micro_batch, device_, add);

@@ -5,10 +5,8 @@
 with the packages of raw_speed.py. `kept` is what a micro-batch keeps under the second plan, over what PyTorch's tape keeps for the
 same samples. Exit status 1 where a row is beyond its limits.
 """
-import argparse
 import json
 import math
-import pathlib
 import re
 import shlex
 import statistics
@@ -99,15 +97,8 @@ class Bench(two_workers.Bench):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("bin", type=pathlib.Path)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(raw_models.MODELS))
+    parser = two_workers.arguments(__doc__, "dynamo")
     parser.add_argument("--workers", type=int, choices=[1, 2], help="only rows of so many workers")
-    parser.add_argument("--exporters", type=lambda text: text.split(",")[:1], default=["dynamo"], help="one")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--warm-up", type=int, default=3, help="rounds that are not counted")
-    parser.add_argument("--json", action="store_true", help="an object a line")
     flags = parser.parse_args()
     bench = Bench(flags)
     for row in ROWS:

@@ -99,16 +99,21 @@ def ordinals(text):
     return int(last[0]) - int(first) + 1 if last else 1
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def arguments(text, exporter):
+    """A parser of what the scripts of several plans take; `exporter` is the default."""
+    parser = argparse.ArgumentParser(description=text.split("\n")[0])
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(raw_models.MODELS))
-    parser.add_argument("--exporters", type=lambda text: text.split(",")[:1], default=["legacy"], help="one")
+    parser.add_argument("--exporters", type=lambda text: text.split(",")[:1], default=[exporter], help="one")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warm-up", type=int, default=4, help="rounds that are not counted")
     parser.add_argument("--json", action="store_true", help="an object a line")
-    flags = parser.parse_args()
+    return parser
+
+
+def main():
+    flags = arguments(__doc__, "legacy").parse_args()
     bench = Bench(flags)
     for name, samples, plan, more, least in ROWS:
         if name in flags.only:

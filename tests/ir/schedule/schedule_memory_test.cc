@@ -103,6 +103,22 @@ TEST(ScheduleMemory, MessagesLiveUntilTheyAreTakenAndFromReceiveToComputation) {
   EXPECT_THAT(follow(shape, 1, schedule).during, ElementsAre(5, 25, 20, 25, 30, 5, 5));
 }
 
+// A value between stages of one device waits for its reader, and what both keep is there once.
+TEST(ScheduleMemory, ValuesBetweenStagesOfOneDeviceAreHeldOnce) {
+  PipelineShape shape = chain_shape(2, 1);
+  shape.devices = 1;
+  shape.routes[0].bytes_per_sample = 5;
+  for (StageShape& stage : shape.stages) {
+    stage.devices = {DeviceId(0)};
+    stage.saved_bytes = 0;
+  }
+  const Schedule schedule = lower_schedule(shape, rows(shape, "0: F0.0 F1.0 B1.0 B0.0")).value();
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(5, 5, 5, 5, 0, 0));
+  for (StageShape& stage : shape.stages) stage.saved_bytes = 5;
+  shape.routes[0].saved = shape.routes[0].consumer_saves = true;
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(5, 5, 10, 10, 0, 0));
+}
+
 // Stage 0 runs one forward pass more before it offers a buffer for a gradient than 1F1B does: stage 1 holds two.
 TEST(ScheduleMemory, GradientsWaitForAPeerThatComputesOn) {
   PipelineShape shape = chain_shape(2, 5);
