@@ -10,6 +10,7 @@
 #include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
+#include "ir/plan/step_copies.h"
 
 namespace rannc::ir {
 
@@ -86,6 +87,12 @@ struct Weights {
     int64_t total = 0;
     for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
+  }
+  /// Bytes of the wide copies in which an optimizer step updates narrow parameters and their states.
+  int64_t copied_bytes(uint32_t states) const {
+    int64_t total = 0;
+    for (const HeldParameter& held : parameters) total += held.sum_bytes > held.bytes ? held.sum_bytes : 0;
+    return std::min(total * (1 + states), kStepCopyBytes);
   }
   /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
   /// become one term, in addition to which the sum and this replica's share of it are held.
@@ -292,6 +299,7 @@ PipelineShape pipeline_shape(const Plan& plan) {
       entry.fixed_bytes += parameters * plan.optimizer_states;
       entry.gradient_bytes = weights[s].gradient_bytes();
       if (replicas > 1) entry.step_bytes = weights[s].sum_bytes(replicas);
+      entry.step_bytes = std::max(entry.step_bytes, weights[s].copied_bytes(plan.optimizer_states));
     }
     shape.stages.push_back(std::move(entry));
   }

@@ -13,6 +13,7 @@
 #include <map>
 #include <numbers>
 
+#include "ir/plan/step_copies.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -68,7 +69,7 @@ struct Group {
 
 // Bytes of copies at a time. Copies are made in slices, possibly of several tensors, so that they stay in cache and no
 // second set of gradients exists.
-constexpr int64_t kCopiedBytes = int64_t{1} << 20;
+constexpr int64_t kCopiedBytes = ir::kStepCopyBytes;
 // Slices begin at multiples of all vector lengths, so that the results are bit-identical to those of whole tensors.
 constexpr int64_t kAligned = 1024;
 

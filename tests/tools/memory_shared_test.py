@@ -8,6 +8,9 @@ import programs
 DEVICES, MICRO_BATCHES = 2, 4
 SCHEDULES = {"1f1b": ["--stages", DEVICES], "gpipe": ["--stages", DEVICES], "zb-h1": ["--stages", DEVICES],
              "zb-v": ["--stages", 2 * DEVICES, "--stages-per-device", 2]}
+# How far exports are off, by the beginning of their names: kernels of convolutions over a few channels, of attention's gradient, and
+# products that are added to a sum. Everything else is within the limit.
+OFF = {"llama_unoptimized": 0.05, "llama_legacy": 0.035, "resnet": 0.04, "unet_folded": 0.05, "vit": 0.08}
 RECOMPUTE = {"never": [], "always": [], "except-last": [], "selective": ["--recompute-budget", 15]}
 
 
@@ -24,12 +27,13 @@ class MemorySharedTest(memory_runs.MemoryRuns):
         card = json.loads((folder / "card.json").read_text())
         mini_batch = 4 if "ambiguous" in folder.name else 8
         more = ["--train-batch-norm"] if card["mode"] == "training" and "BatchNormalization" in card["ops"] else []
+        limit = next((off for name, off in OFF.items() if folder.name.startswith(name)), memory_runs.LIMIT)
         for schedule, places in SCHEDULES.items():
             for recompute, budget in RECOMPUTE.items():
                 with self.subTest(schedule=schedule, recompute=recompute):
                     self.expect(folder / "model.onnx", losses(card), ["--data", folder / "batch.safetensors"], DEVICES, *places,
                                 "--mini-batch", mini_batch, "--micro-batches", MICRO_BATCHES, "--schedule", schedule,
-                                "--recompute", recompute, *budget, *more, optimizer="sgd")
+                                "--recompute", recompute, *budget, *more, optimizer="sgd", limit=limit)
 
 
 def add_tests():
