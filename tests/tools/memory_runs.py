@@ -24,9 +24,7 @@ class MemoryRuns(programs.ProgramTest):
         return path
 
     def bundle(self, folder, model, loss, devices, *flags, optimizer="adam", costs="analytic"):
-        """`loss`: a term, or flags of several."""
-        terms = ["--loss", loss] if isinstance(loss, str) else loss
-        self.succeed("rannc-compile", model, "-o", folder / "model.rannc", "--cluster", f"local:{devices}", *terms,
+        self.succeed("rannc-compile", model, "-o", folder / "model.rannc", "--cluster", f"local:{devices}", "--loss", loss,
                      "--costs", costs, "--no-refine", "--optimizer", optimizer, *flags)
         return folder / "model.rannc"
 
