@@ -30,7 +30,8 @@ class TaskRunBuilder {
 
   Result<std::unique_ptr<TaskRun>> build(const CutFunctions& cut) {
     std::unique_ptr<TaskRun> run(new TaskRun);
-    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, outputs(), sources());
+    std::vector<ir::StageOutput> returned = outputs();
+    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources());
     RANNC_ASSIGN(run->functions_, cut(stage));
     const ir::Graph& joint = run->functions_.joint.graph;
     run->fixed_.resize(joint.value_count());
@@ -39,9 +40,12 @@ class TaskRunBuilder {
       RANNC_ASSIGN(run->fixed_[joint.find(stage.graph.value(value).name).index()],
                    leaf(graph_.find(stage.graph.value(value).name)));
     }
+    for (ir::StageOutput& output : returned) output.value = joint.find(graph_.value(output.value).name);
+    RANNC_TRY(run->build_programs(returned, bindings_));
     return run;
   }
 
+ private:
   /// Values that are read outside, losses and graph outputs, or all results if there are none. A gradient arrives for
   /// those that are read, or for all if none is.
   std::vector<ir::StageOutput> outputs() const {
@@ -71,7 +75,6 @@ class TaskRunBuilder {
     return found;
   }
 
- private:
   /// Activations from outside whose gradient is sent back.
   std::vector<ValueId> sources() const {
     std::set<ValueId> found;
@@ -166,13 +169,7 @@ Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::spa
                                                 const RunFacts& facts, const ir::Bindings& bindings,
                                                 const CutFunctions& cut) {
   RANNC_CHECK(!tasks.empty()) << "a run of no tasks";
-  TaskRunBuilder builder(graph, tasks, facts, bindings);
-  RANNC_ASSIGN(std::unique_ptr<TaskRun> run, builder.build(cut));
-  std::vector<ir::StageOutput> outputs = builder.outputs();
-  const ir::Graph& joint = run->functions_.joint.graph;
-  for (ir::StageOutput& output : outputs) output.value = joint.find(graph.value(output.value).name);
-  RANNC_TRY(run->build_programs(outputs, bindings));
-  return run;
+  return TaskRunBuilder(graph, tasks, facts, bindings).build(cut);
 }
 
 Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings) {

@@ -4,8 +4,8 @@
 // Cost of memory for a stage. Let M micro-batches pass a stage whose forward pass and input gradient take f and b, and
 // let each be away for at least w between them: it must pass the later stages and come back.
 //   1 A stage that repeats a share r of a forward pass spends r f on it. It need not if the backward pass directly
-//   follows the forward
-//     pass in its row, but then nothing else runs in between. Each micro-batch costs f + b + min(r f, w) or more.
+//     follows the forward pass in its row, but then nothing else runs in between. Each micro-batch costs
+//     f + b + min(r f, w) or more.
 //   2 A stage that holds at most h micro-batches at once has to fit micro-batch times of M * (f + w + b) into h slots.
 //   3 Until its first input gradient starts, w after its first forward pass, it runs at most h forward passes. After
 //     its last forward pass it runs at most h input gradients, the last of them w later. If M > h these periods are
