@@ -5,8 +5,6 @@
 with the packages of raw_speed.py. `kept` is what a micro-batch keeps under the second plan, over what PyTorch's tape keeps for the
 same samples. Exit status 1 where a row is beyond its limits.
 """
-import json
-import math
 import re
 import shlex
 import statistics
@@ -54,6 +52,8 @@ def bytes_of_tape(name, data, samples):
 
 
 class Bench(two_workers.Bench):
+    COLUMNS = ["model", "mini-batch", "first", "second", "ms", "second / first", "95 %", "limit", "predicted", "kept", ""]
+
     def run(self, name, samples, workers, both, first, second, most, error, most_kept):
         mini_batch = MICRO_BATCHES * samples
         data = self.data_file(name, mini_batch)
@@ -83,17 +83,11 @@ class Bench(two_workers.Bench):
         self.rows.append(row)
         self.print(row)
 
-    def print(self, row):
-        if self.flags.json:
-            print(json.dumps(row), flush=True)
-            return
-        if len(self.rows) == 1:
-            print("| model | mini-batch | first | second | ms | second / first | 95 % | limit | predicted | kept | |\n"
-                  "|---|---|---|---|---|---|---|---|---|---|---|")
-        print(f"| {row['model']} | {row['mini_batch']} | {row['first']} | {row['second']} | {row['first_ms']:.1f}, {row['second_ms']:.1f} "
-              f"| {row['ratio']:.3f} | {row['low']:.3f}–{row['high']:.3f} | {row['most']:.2f} "
-              f"| {100 * row['first_predicted']:+.1f} %, {100 * row['predicted']:+.1f} % | {row.get('kept', math.nan):.3f} "
-              f"| {'' if row['ok'] else 'beyond'} |", flush=True)
+    def cells(self, row):
+        return [row["model"], str(row["mini_batch"]), row["first"], row["second"], f"{row['first_ms']:.1f}, {row['second_ms']:.1f}",
+                f"{row['ratio']:.3f}", f"{row['low']:.3f}–{row['high']:.3f}", f"{row['most']:.2f}",
+                f"{100 * row['first_predicted']:+.1f} %, {100 * row['predicted']:+.1f} %", f"{row['kept']:.3f}" if "kept" in row else "",
+                "" if row["ok"] else "beyond"]
 
 
 def main():

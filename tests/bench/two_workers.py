@@ -30,6 +30,8 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 class Bench(raw_speed.Bench):
     """Bundles and data of `raw_speed`; of one exporter."""
 
+    COLUMNS = ["model", "mini-batch", "plan", "", "step ms", "share of two copies", "95 %", "limit", "predicted", "one worker ms", "predicted", ""]
+
     def compiled(self, name, samples, workers, flags):
         """A bundle, the step that its plan predicts in seconds, and a line about the plan."""
         model = raw_models.MODELS[name]
@@ -77,11 +79,13 @@ class Bench(raw_speed.Bench):
             print(json.dumps(row), flush=True)
             return
         if len(self.rows) == 1:
-            print("| model | mini-batch | plan | | step ms | share of two copies | 95 % | limit | predicted | one worker ms | predicted | |\n"
-                  "|---|---|---|---|---|---|---|---|---|---|---|---|")
-        print(f"| {row['model']} | {row['mini_batch']} | {row['plan']} | {row['is']} | {row['step_ms']:.1f} | {row['share']:.3f} "
-              f"| {row['low']:.3f}–{row['high']:.3f} | {row['least']:.2f} | {100 * row['predicted']:+.1f} % | {row['single_ms']:.1f} "
-              f"| {100 * row['single_predicted']:+.1f} % | {'' if row['ok'] else 'below'} |", flush=True)
+            print(f"| {' | '.join(self.COLUMNS)} |\n|{'---|' * len(self.COLUMNS)}")
+        print(f"| {' | '.join(self.cells(row))} |", flush=True)
+
+    def cells(self, row):
+        return [row["model"], str(row["mini_batch"]), row["plan"], row["is"], f"{row['step_ms']:.1f}", f"{row['share']:.3f}",
+                f"{row['low']:.3f}–{row['high']:.3f}", f"{row['least']:.2f}", f"{100 * row['predicted']:+.1f} %", f"{row['single_ms']:.1f}",
+                f"{100 * row['single_predicted']:+.1f} %", "" if row["ok"] else "below"]
 
 
 def plan_in_words(bundle):
