@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
+#include "ir/graph/views.h"
 #include "ir/op/foreign.h"
 #include "ir/op/matrix_product.h"
 #include "ir/op/op.h"
@@ -202,7 +204,22 @@ class FlatBuilder {
     return {Kind::kSlot, false, frame.first[made.call] + made.index};
   }
 
-  Result<void> calls(TaskId task, const aten::Lowering& lowering, const std::vector<FlatArgument>& operands) {
+  /// Whether a call multiplies a stack of rows by one matrix, and the rows do not lie at equal distances. Below
+  /// autograd, LibTorch then multiplies the matrices of the stack one by one. Where a gradient is required, it copies
+  /// the rows into one matrix, which is faster.
+  bool multiplies_scattered_rows(TaskId task, const aten::Call& call) {
+    if (call.schema != "aten::linear" && call.schema != "aten::matmul") return false;
+    const auto inputs = graph_.inputs(task);
+    const auto rank = [&](size_t i) { return graph_.type(inputs[i]).shape ? graph_.type(inputs[i]).shape->size() : 0; };
+    if (inputs.size() < 2 || rank(0) < 3 || rank(1) != 2) return false;
+    if (!views_) views_.emplace(graph_);
+    return !views_->merges(graph_, inputs[0], 1);
+  }
+
+  Result<void> calls(TaskId task, const aten::Lowering& lowering, std::vector<FlatArgument> operands) {
+    const bool scattered = std::any_of(lowering.calls.begin(), lowering.calls.end(),
+                                       [&](const aten::Call& call) { return multiplies_scattered_rows(task, call); });
+    if (scattered) operands[0] = contiguous(task, operands[0]);
     Frame frame{operands, {}};
     const bool auxiliary = !ir::taped_of(graph_, task) && graph_.outputs(task).size() > graph_.op(task).min_results();
     for (const aten::Call& call : lowering.calls) {
@@ -232,6 +249,18 @@ class FlatBuilder {
     const auto outputs = graph_.outputs(task);
     for (size_t i = 0; i < lowering.results.size(); ++i) places_[outputs[i]] = resolve(lowering.results[i], frame);
     return {};
+  }
+
+  FlatArgument contiguous(TaskId task, const FlatArgument& operand) {
+    const FlatArgument format = constant(c10::MemoryFormat::Contiguous);
+    const uint32_t slot = new_slots(1);
+    add({.kind = FlatInstruction::Kind::kCall,
+         .task = task,
+         .handle = *handle_of("aten::contiguous"),
+         .slot = slot,
+         .results = 1},
+        {operand, format});
+    return {Kind::kSlot, false, slot};
   }
 
   FlatArgument constant(c10::IValue value) {
@@ -307,6 +336,7 @@ class FlatBuilder {
   std::map<ValueId, uint32_t> readers_;
   const std::multimap<ValueId, uint32_t> sums_;
   std::map<ValueId, FlatArgument> places_;
+  std::optional<ir::Views> views_;  // computed if a product needs it
 };
 
 Result<FlatProgram> FlatProgram::build(const FlatSpec& spec, SizeTable& sizes) {
