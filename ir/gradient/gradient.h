@@ -59,18 +59,12 @@ class GradientCall {
   /// The gradient given for an operand; invalid if none was.
   ValueId given(size_t operand) const { return given_[operand]; }
 
-  /// Declares that one kernel computes all gradients of the call, those of parameters at little additional cost. If
-  /// phase I runs it for an activation's gradient, the gradients of parameters belong to I as well.
-  void share_kernel() { shares_kernel_ = true; }
-  bool shares_kernel() const { return shares_kernel_; }
-
  private:
   Graph& graph_;
   TaskId task_;
   std::vector<ValueId> gradients_;
   const std::vector<bool>& wanted_;
   std::vector<ValueId> given_;
-  bool shares_kernel_ = false;
 };
 
 }  // namespace rannc::ir

@@ -62,6 +62,9 @@ struct OpInfo {
   bool (*gradient)(GradientCall&) = nullptr;
   /// Number of auxiliary results that the gradient of a call reads. The forward task then returns them. Null: none.
   uint32_t (*gradient_takes_auxiliary)(const TapeCall&) = nullptr;
+  /// Whether one kernel computes all gradients of a call, those of parameters at little additional cost. If phase I
+  /// runs it for an activation's gradient, the gradients of parameters belong to I as well. Null: no.
+  bool (*shares_gradient_kernel)(const OpAttributes&) = nullptr;
   /// Values that LibTorch's tape keeps. Nothing: unknown; float operands and all results are assumed to be kept.
   std::optional<TapeInfo> tape = {};
   /// The axes of its results of as many axes, outermost in memory first. Null: results are contiguous.
@@ -73,6 +76,9 @@ struct OpInfo {
   std::string_view family = {};  ///< the file that declares it; set by the registry
 
   bool known() const { return infer != nullptr; }
+  bool has_gradient_kernel(const Attributes& given) const {
+    return shares_gradient_kernel != nullptr && shares_gradient_kernel(OpAttributes(*this, given));
+  }
   /// Whether it completes partial sums, once per step.
   bool makes_whole() const { return linear == always<Linear::kWhole>; }
   bool can_be_lowered() const { return form.has_value() || lower != nullptr; }

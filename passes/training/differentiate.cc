@@ -256,7 +256,7 @@ class Differentiator {
         mark_input(call.given(i), first);
       }
     }
-    if (call.shares_kernel()) share_phase(first);
+    if (from_.op(task).has_gradient_kernel(from_.attributes(task))) share_phase(first);
   }
 
   // Adds the parts of a task that reads a parameter twice.

@@ -6,7 +6,6 @@
 namespace rannc::ir::ops {
 
 bool gradient::group_norm(GradientCall& call) {
-  call.share_kernel();
   const ValueId gy = call.gradient(), x = call.operand(0), mean = call.result(1), rstd = call.result(2);
   const Attributes groups = {{"groups", Dim(call.attributes().integer("groups"))}};
   if (call.wants(0)) call.give(0, call.add("group_norm_grad_input", {gy, x, mean, rstd, call.operand(1)}, groups));

@@ -101,6 +101,7 @@ std::vector<OpInfo> group_norm_ops() {
        .lower = lower_group_norm,
        .gradient = gradient::group_norm,
        .gradient_takes_auxiliary = all_auxiliary,
+       .shares_gradient_kernel = [](const OpAttributes&) { return true; },
        .tape = TapeInfo{.rule = group_norm_tape}},
   };
 }

@@ -200,6 +200,7 @@ std::vector<OpInfo> normalize_ops() {
        .lower = lower_layer_norm,
        .gradient = gradient::layer_norm,
        .gradient_takes_auxiliary = all_auxiliary,
+       .shares_gradient_kernel = [](const OpAttributes&) { return true; },
        .tape = TapeInfo{.rule = layer_norm_tape},
        .temporary = [](const MemoryCall& call) { return call.copies({0}); }},
       {.name = "core.rms_norm",
@@ -245,6 +246,7 @@ std::vector<OpInfo> normalize_ops() {
        .lower = lower_batch_norm,
        .gradient = gradient::batch_norm,
        .gradient_takes_auxiliary = all_auxiliary,
+       .shares_gradient_kernel = [](const OpAttributes& attributes) { return attributes.flag("training"); },
        .tape = TapeInfo{.rule = batch_norm_tape}},
   };
 }

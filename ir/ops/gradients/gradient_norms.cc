@@ -29,7 +29,6 @@ ValueId running_deviation(GradientCall& call) {
 }  // namespace
 
 bool layer_norm(GradientCall& call) {
-  call.share_kernel();
   const ValueId gy = call.gradient(), x = call.operand(0), mean = call.result(1), rstd = call.result(2);
   const Attributes axis = only(call, {"axis"});
   if (call.wants(0)) call.give(0, call.add("layer_norm_grad_input", {gy, x, mean, rstd, call.operand(1)}, axis));
@@ -53,7 +52,6 @@ bool batch_norm(GradientCall& call) {
   const bool training = call.attributes().flag("training");
   ValueId mean = call.operand(3), rstd;
   if (training) {
-    call.share_kernel();
     mean = call.result(3);
     rstd = call.result(4);
   } else if (call.wants(0) || call.wants(1)) {
