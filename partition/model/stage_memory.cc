@@ -40,6 +40,11 @@ class StageFollower::Pass {
   bool resident(ValueId value) const {
     return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput && !drawn(value);
   }
+  /// Whether it is the same for every micro-batch.
+  bool fixed(ValueId value) const {
+    const ir::BatchLayout& layout = graph_.type(value).batch;
+    return resident(base(value)) || (!layout.has_batch() && layout.mix == ir::Mix::kNone && !drawn(value));
+  }
   bool drawn(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kRandomInput; }
   ValueId base(ValueId value) const { return o_.base_[value.index()]; }
   bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
@@ -141,7 +146,8 @@ class StageFollower::Pass {
     return peak_;
   }
 
-  // For tasks with parameters: the values that they keep, each once, and the gradients of their results.
+  // For tasks whose parameters get their gradients from W: the values that they keep, each once, and the gradients of
+  // their results.
   double pending() {
     double total = 0;
     std::vector<ValueId> counted;
@@ -149,8 +155,10 @@ class StageFollower::Pass {
       const auto inputs = graph_.inputs(task);
       const auto trained = [&](ValueId v) { return v.valid() && graph_.kind(v) == ir::ValueKind::kParameter; };
       if (std::none_of(inputs.begin(), inputs.end(), trained)) continue;
+      const bool by_input = graph_.op(task).has_gradient_kernel(graph_.attributes(task)) && gradient(inputs[0]);
+      if (by_input || fixed(graph_.outputs(task)[0])) continue;
       for (const ValueId kept : tape_.kept(task)) {
-        if (!resident(base(kept))) counted.push_back(base(kept));
+        if (!fixed(kept)) counted.push_back(base(kept));
       }
       total += tape_.own(task).at(samples_);
       for (const ValueId output : graph_.outputs(task)) total += gradient(output) ? bytes(output) : 0;

@@ -70,6 +70,20 @@ TEST(StageMemory, FollowsTheWholeModel) {
   EXPECT_EQ(triple.first_backward, 3 * 32 + 128) << "with more samples the peak is at the second product";
 }
 
+// I computes the gradients of a normalization's scale and bias beside that of its operand, so that nothing waits for W.
+TEST(StageMemory, NormalizationsHoldNothingForW) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), t = model.input({Dim(4)});
+  const ValueId w = model.parameter({Dim(4), Dim(4)}), scale = model.parameter({Dim(4)});
+  const ValueId first = model.task("layer_norm", {x, scale});
+  const ValueId h = model.task("linear", {first, w}, kOutputFirst);
+  EXPECT_EQ(model.follow({model.tasks[1]}, {h}, 1).pending, 16 + 16);
+  const ValueId second = model.task("layer_norm", {h, scale});
+  model.task("mse_sum", {second, t});
+  EXPECT_EQ(model.follow({model.tasks[1], model.tasks[2]}, {second}, 1).pending, 16 + 16);
+  EXPECT_GT(model.follow({model.tasks[0]}, {first}, 1).pending, 16 + 16) << "nothing wants the gradient of x";
+}
+
 // A draw takes memory from where it is first read, once, and stays for the product's gradient.
 TEST(StageMemory, DrawsLiveWhereTheyAreRead) {
   Builder model;
