@@ -7,9 +7,6 @@ namespace {
 
 using ir::ActionKind;
 
-/// Bytes that an I adds to its micro-batch until the W.
-double added_by_input_gradient(const StageBytes& bytes) { return std::max(0.0, bytes.pending - bytes.in_flight); }
-
 double single_stage_peak(const std::vector<ir::Action>& row, const StageBytes& bytes, uint64_t all) {
   uint64_t now = 0, held = 0, passing = 0, flying = 0;  // until W or B; until I or B
   bool parted = false;
@@ -32,28 +29,30 @@ double single_stage_peak(const std::vector<ir::Action>& row, const StageBytes& b
 double row_peak_bytes(const std::vector<ir::Action>& row, std::span<const StageId> stages,
                       std::span<const StageBytes> bytes, uint64_t all) {
   if (stages.size() == 1) return single_stage_peak(row, bytes[stages[0].index()], all);
-  double live = 0, working = 0;
+  double live = 0;
   for (const StageId stage : stages) {
     const StageBytes& own = bytes[stage.index()];
     live += own.standing - own.working - own.gradients;
-    working = std::max(working, own.working);
   }
   double most = live;
   std::vector<bool> summed(bytes.size(), false);
   for (const ir::Action& action : row) {
     const StageBytes& own = bytes[action.stage.index()];
-    const bool ends = action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
+    const double passing = own.working - own.repeated;
+    const bool input = action.kind == ActionKind::kInputGradient, weight = action.kind == ActionKind::kWeightGradient;
+    const bool both = action.kind == ActionKind::kBackward;
+    if (input || both) most = std::max(most, live + own.working);
     if (action.kind == ActionKind::kForward) live += own.in_flight;
-    if (action.kind == ActionKind::kInputGradient) live += added_by_input_gradient(own);
-    if (ends) live -= own.in_flight;
-    if (action.kind == ActionKind::kWeightGradient) live -= added_by_input_gradient(own);
-    if (ends && !summed[action.stage.index()]) {
+    if (input) live += own.added_by_input_gradient();
+    if (both || weight) live -= own.in_flight;
+    if (weight) live -= own.added_by_input_gradient();
+    if ((both || weight) && !summed[action.stage.index()]) {
       summed[action.stage.index()] = true;
       live += own.gradients;
     }
-    most = std::max(most, live);
+    most = std::max(most, live + passing);
   }
-  return most + working;
+  return most;
 }
 
 }  // namespace rannc::partition

@@ -14,6 +14,7 @@ struct StageBytes {
   double pending = 0;    ///< from input gradient to weight gradient
   double gradients = 0;  ///< of parameters, allocated in the first backward pass
   double working = 0;    ///< part of `standing` that is in use only while a pass of the stage runs
+  double repeated = 0;   ///< part of `working` that an R makes and the I or B after it frees
 
   /// Peak bytes with `held` of `all` micro-batches in flight. A stage that holds all of them before its first backward
   /// pass has no gradients at that time, and one micro-batch less afterwards. Monotone in `held`.
@@ -21,12 +22,14 @@ struct StageBytes {
     if (held < all) return standing + in_flight * held;
     return std::max(standing - gradients + in_flight * all, standing + in_flight * (all - 1));
   }
+  /// Bytes that an I adds to its micro-batch until the W.
+  double added_by_input_gradient() const { return std::max(0.0, pending - in_flight); }
   /// Peak bytes under zero-bubble schedules. `waiting` more micro-batches still wait for their weight gradients, and
-  /// one is about to. The part of its stash that this one frees is not counted: bounds assume that every micro-batch
-  /// stays equally large until its end.
+  /// one is about to: what its I adds takes the place of what its R made. The part of its stash that this one frees is
+  /// not counted: bounds assume that every micro-batch stays equally large until its end.
   double parted_peak(double held, double waiting) const {
-    const double more = std::max(0.0, pending - in_flight);
-    return standing + in_flight * (held + waiting) + more * (waiting + 1);
+    const double more = added_by_input_gradient();
+    return standing + in_flight * (held + waiting) + more * waiting + std::max(0.0, more - repeated);
   }
 };
 
@@ -44,10 +47,10 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   bytes.gradients = ranges.gradients(a, b);
   const double temporary = std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples));
   const double left_out = std::max(0.0, saved - kept), also_kept = std::min(left_out, more * samples);
-  const double repeated = recompute ? left_out - also_kept : 0;
-  bytes.working = temporary + repeated;
+  bytes.repeated = recompute ? left_out - also_kept : 0;
+  bytes.working = temporary + bytes.repeated;
   bytes.standing =
-      ranges.resident(a, b) + temporary + sent + std::max(ranges.received(a, b).at(samples), sent) + repeated;
+      ranges.resident(a, b) + temporary + sent + std::max(ranges.received(a, b).at(samples), sent) + bytes.repeated;
   bytes.in_flight = recompute ? kept + also_kept : saved;
   bytes.pending = ranges.pending(a, b).at(samples);
   return bytes;
