@@ -17,13 +17,21 @@ constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
 constexpr uint32_t kEvenStages = 64;   ///< most stages of the starts that share devices equally
 constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
 
+/// Visits a plan, then the same with recompute in all stages if that may be chosen. Returns false to end the search.
+bool visit_with_recompute(const StageProblem& problem, StagePlan plan,
+                          const std::function<bool(const StagePlan&)>& visit) {
+  if (!visit(plan)) return false;
+  if (problem.recompute != RecomputeRule::kChoose) return true;
+  for (PlannedStage& stage : plan.stages) stage.recompute = true;
+  return visit(plan);
+}
+
 class Seeds {
  public:
   Seeds(const StageProblem& problem, const std::function<bool(const StagePlan&)>& visit)
       : problem_(problem), visit_(visit) {}
 
-  /// Visits stages laid out consecutively, with recompute if they might not fit otherwise. Returns false to end the
-  /// search.
+  /// Visits stages laid out consecutively. Returns false to end the search.
   bool sketch(const std::vector<StageOutline>& outline, uint64_t micro_batches) {
     StagePlan plan;
     plan.micro_batches = micro_batches;
@@ -37,10 +45,7 @@ class Seeds {
       plan.stages.push_back(std::move(stage));
     }
     if (device > problem_.cluster.size() || !keeps_constraints(problem_, plan)) return true;
-    if (!visit_(plan)) return false;
-    if (problem_.recompute != RecomputeRule::kChoose) return true;
-    for (PlannedStage& stage : plan.stages) stage.recompute = true;
-    return visit_(plan);
+    return visit_with_recompute(problem_, std::move(plan), visit_);
   }
 
   /// Visits the exact DP's solution under the first discipline that has one. Returns false to end the search.
@@ -118,7 +123,7 @@ bool each_even(const StageProblem& problem, Rebalancer& rebalancer, const Arrang
     const std::vector<uint32_t> replicas = replicas_of_ranks(problem, ranks, stages, micro_batches);
     if (replicas.empty() || ranks > stages || stages > ranks * chunks) continue;
     const StagePlan plan = rebalancer.arranged(arrangement.layout, stages, replicas, micro_batches);
-    if (keeps_constraints(problem, plan) && !visit(plan)) return false;
+    if (keeps_constraints(problem, plan) && !visit_with_recompute(problem, plan, visit)) return false;
   }
   return true;
 }

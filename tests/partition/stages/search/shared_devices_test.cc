@@ -428,5 +428,32 @@ TEST(SharedDevices, DemandedReplicasAreKept) {
   EXPECT_EQ(devices_of("zb-v", {3, 3, 3, 3}), Places{}) << "six devices";
 }
 
+// Too many plans to enumerate, and too little memory to keep everything: some start must recompute.
+TEST(SharedDevices, WhatFitsWithRecomputeIsFoundByChoice) {
+  StageProblem problem = chain(16, std::vector<double>(16, 100));
+  problem.constraints.stages_per_device = 2;
+  problem.mini_batch = 16;
+  problem.micro_batches = {16};
+  AutoOptions options;
+  options.exhaustive_plans = 10;
+  for (const ScheduleFamily& family : schedule_families()) {
+    if (family.layout == StageLayout::kOnePerRank || family.needs == ScheduleFamily::Needs::kTable) continue;
+    SCOPED_TRACE(family.name);
+    options.schedules = {std::string(family.name)};
+    int found = 0;
+    for (uint64_t memory = 500; memory <= 4000; memory += 250) {
+      problem.cluster.kinds[0].memory_bytes = memory;
+      const auto has_plan = [&](RecomputeRule rule) {
+        problem.recompute = rule;
+        return std::holds_alternative<StagePlan>(auto_planner(options)->plan(problem).value());
+      };
+      const bool expected = has_plan(RecomputeRule::kAlways) || has_plan(RecomputeRule::kNever);
+      EXPECT_EQ(has_plan(RecomputeRule::kChoose), expected) << memory;
+      found += expected ? 1 : 0;
+    }
+    EXPECT_GT(found, 3);
+  }
+}
+
 }  // namespace
 }  // namespace rannc::partition
