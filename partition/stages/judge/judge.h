@@ -61,8 +61,8 @@ class JudgedPlan {
 /// node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends, and the
 /// optimizer step follows it.
 ///
-/// A stage that recomputes repeats the least that its memory allows, if the problem has rebuild hulls and a rule
-/// determines how many micro-batches it holds. Otherwise it repeats its whole forward pass.
+/// A stage that recomputes repeats the least that its memory allows if the problem has rebuild hulls. Otherwise it
+/// repeats its whole forward pass.
 class PlanJudge {
  public:
   explicit PlanJudge(const StageProblem& problem);
@@ -104,6 +104,11 @@ class PlanJudge {
   /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
   /// those of whole recompute, by what the stage then holds.
   double least_repeated(const StagePlan& plan, size_t stage, double memory, double samples, StageBytes& bytes);
+  /// The same for stages whose rows determine how many micro-batches they hold, together for those that share devices.
+  /// Takes the steps of their hulls in descending order of time per byte. Sets `run.rows`.
+  void repeat_least_by_rows(StagePlan& plan, Run& run);
+  const std::vector<RebuildPoint>& rebuild_points(uint32_t a, uint32_t b);
+  static std::vector<std::vector<StageId>> stages_by_place(const Run& run);
   /// Prices stages and splits the mini-batch. Each place is one device; messages are not added yet.
   std::optional<Refusal> lay_out(StagePlan& plan, Run& run);
   /// Lays out the plan with its messages.

@@ -1,6 +1,7 @@
 // Prices the stages of a plan that is being judged: times and memory.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "partition/schedule/family.h"
 #include "partition/schedule/make_schedule.h"
@@ -43,6 +44,59 @@ bool holds_by_rule(const StagePlan& plan, const StagePlaces& places) {
   return family->held || (family->takes_depths && !plan.warm_up.empty());
 }
 
+/// What a stage that recomputes can keep: whole recompute first, then its hull, then everything.
+struct KeptChoice {
+  StageBytes bytes;
+  double repeated_ns = 0;
+};
+
+/// The choices of stages that share devices, and how many steps along them each stage has taken.
+class SharedChoices {
+ public:
+  void add(size_t stage, std::vector<KeptChoice> choices) {
+    stages_.push_back(stage);
+    choices_.push_back(std::move(choices));
+  }
+  /// Orders the steps of all stages by descending time per byte.
+  void sort_steps() {
+    std::vector<size_t> at(stages_.size(), 0);
+    for (;;) {
+      std::optional<size_t> best;
+      double most = 0;
+      for (size_t i = 0; i < stages_.size(); ++i) {
+        if (at[i] + 1 == choices_[i].size()) continue;
+        const KeptChoice &now = choices_[i][at[i]], &next = choices_[i][at[i] + 1];
+        const double worth = std::max(0.0, now.repeated_ns - next.repeated_ns) /
+                             std::max(1e-9, next.bytes.in_flight - now.bytes.in_flight);
+        if (!best || worth > most) {
+          best = i;
+          most = worth;
+        }
+      }
+      if (!best) return;
+      steps_.push_back(*best);
+      ++at[*best];
+    }
+  }
+  size_t step_count() const { return steps_.size(); }
+  /// Calls `f(stage, choice)` for what each stage keeps after that many steps.
+  template <class F>
+  void after(size_t steps, F&& f) const {
+    std::vector<size_t> at(stages_.size(), 0);
+    for (size_t i = 0; i < steps; ++i) ++at[steps_[i]];
+    for (size_t i = 0; i < stages_.size(); ++i) f(stages_[i], choices_[i][at[i]]);
+  }
+
+ private:
+  std::vector<size_t> stages_, steps_;
+  std::vector<std::vector<KeptChoice>> choices_;
+};
+
+void set_recompute(PlannedStage& stage, std::vector<ComputeTimes>& times, double share) {
+  for (ComputeTimes& time : times) time.recompute = share * time.forward;
+  stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
+}
+
 }  // namespace
 
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage) {
@@ -69,6 +123,12 @@ const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
   return entry->second;
 }
 
+const std::vector<RebuildPoint>& PlanJudge::rebuild_points(uint32_t a, uint32_t b) {
+  const auto [entry, fresh] = points_.try_emplace({a, b});
+  if (fresh) entry->second = hulls_.of(a, b);
+  return entry->second;
+}
+
 double PlanJudge::least_repeated(const StagePlan& plan, size_t stage, double memory, double samples,
                                  StageBytes& bytes) {
   const uint32_t a = plan.stages[stage].first, b = plan.stages[stage].end;
@@ -78,15 +138,59 @@ double PlanJudge::least_repeated(const StagePlan& plan, size_t stage, double mem
     return true;
   };
   if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kNever))) return 0;
-  const auto [entry, fresh] = points_.try_emplace({a, b});
-  if (fresh) entry->second = hulls_.of(a, b);
-  const std::vector<RebuildPoint>& points = entry->second;
+  const std::vector<RebuildPoint>& points = rebuild_points(a, b);
   for (size_t i = points.size(); i-- > 1;) {
     if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kAlways, points[i].bytes_per_sample))) {
       return points[i].share;
     }
   }
   return 1;
+}
+
+void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
+  const auto choices_of = [&](size_t s) {
+    const PlannedStage& stage = plan.stages[s];
+    const double samples = static_cast<double>(share_of(run.largest, stage.devices.size()));
+    const double forward = run.costs.compute[s][0].forward;
+    const auto bytes = [&](RecomputeRule rule, double more) {
+      return stage_bytes(*ranges_, stage.first, stage.end, samples, rule, more);
+    };
+    std::vector<KeptChoice> choices;
+    for (const RebuildPoint& point : rebuild_points(stage.first, stage.end))
+      choices.push_back({bytes(RecomputeRule::kAlways, point.bytes_per_sample), point.share * forward});
+    choices.push_back({bytes(RecomputeRule::kNever, 0), 0});
+    return choices;
+  };
+  run.rows = rows_of(plan, run);
+  const std::vector<std::vector<StageId>> stages = stages_by_place(run);
+  for (uint32_t place = 0; place < stages.size(); ++place) {
+    SharedChoices choices;
+    for (const StageId stage : stages[place]) {
+      if (plan.stages[stage.index()].recompute) choices.add(stage.index(), choices_of(stage.index()));
+    }
+    choices.sort_steps();
+    const auto fits = [&](size_t steps) {
+      choices.after(steps, [&](size_t s, const KeptChoice& choice) { run.bytes[s] = choice.bytes; });
+      const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
+      return peak <= run.memory[stages[place].front().index()];
+    };
+    size_t low = 0, high = choices.step_count() + 1;  // `low` fits, or nothing does
+    while (high - low > 1) {
+      const size_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    choices.after(low, [&](size_t s, const KeptChoice& choice) {
+      run.bytes[s] = choice.bytes;
+      const double forward = run.costs.compute[s][0].forward;
+      set_recompute(plan.stages[s], run.costs.compute[s], forward > 0 ? choice.repeated_ns / forward : 1);
+    });
+  }
+}
+
+std::vector<std::vector<StageId>> PlanJudge::stages_by_place(const Run& run) {
+  std::vector<std::vector<StageId>> stages(run.places.count());
+  for (uint32_t s = 0; s < run.bytes.size(); ++s) stages[run.places.of_stage[s]].push_back(StageId(s));
+  return stages;
 }
 
 std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
@@ -124,13 +228,12 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
     if (stage.recompute && run.peaks_known && !hulls_.empty()) {
       repeated = least_repeated(plan, s, memory, n, run.bytes.back());
     }
-    for (ComputeTimes& time : times) time.recompute = repeated * time.forward;
     if (run.peaks_known) {
       stage.peak_bytes = peak_by_rule(plan, s, run.bytes.back());
       if (stage.peak_bytes > memory) return Refusal{Refusal::Reason::kMemory, s, stage.peak_bytes, memory};
     }
     stage.forward_ns = times[0].forward;
-    stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
+    set_recompute(stage, times, repeated);
     stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
     run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
   }
@@ -183,14 +286,16 @@ std::optional<Refusal> PlanJudge::lay_out(StagePlan& plan, Run& run) {
     run.shape.stages[s].recompute = plan.stages[s].recompute;
     run.shape.stages[s].devices = {DeviceId(run.places.of_stage[s])};
   }
+  const bool recomputes =
+      std::any_of(plan.stages.begin(), plan.stages.end(), [](const PlannedStage& stage) { return stage.recompute; });
+  if (recomputes && !run.peaks_known && !hulls_.empty()) repeat_least_by_rows(plan, run);
   return std::nullopt;
 }
 
 std::optional<Refusal> PlanJudge::add_peaks(StagePlan& plan, Run& run) const {
   if (run.peaks_known) return std::nullopt;
-  run.rows = rows_of(plan, run);
-  std::vector<std::vector<StageId>> stages(run.places.count());
-  for (uint32_t s = 0; s < plan.stages.size(); ++s) stages[run.places.of_stage[s]].push_back(StageId(s));
+  if (!run.rows) run.rows = rows_of(plan, run);
+  const std::vector<std::vector<StageId>> stages = stages_by_place(run);
   for (uint32_t place = 0; place < stages.size(); ++place) {
     const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
     for (const StageId stage : stages[place]) plan.stages[stage.index()].peak_bytes = peak;

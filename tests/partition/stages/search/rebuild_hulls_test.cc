@@ -272,6 +272,70 @@ TEST(RebuildHulls, TheSearchFindsTheBestOfAllCutsAndPoints) {
   EXPECT_GE(gained, 100);
 }
 
+/// Four stages on two devices, the first and the last on device 0. All recompute.
+std::optional<StagePlan> v_plan(const StageProblem& problem) {
+  if (problem.blocks < 4 || problem.cluster.size() < 2) return std::nullopt;
+  StagePlan plan;
+  plan.schedule = "zb-v";
+  plan.micro_batches = problem.mini_batch;
+  const uint32_t middle = problem.blocks / 2;
+  const uint32_t ends[] = {1, middle, problem.blocks - 1, problem.blocks}, devices[] = {0, 1, 1, 0};
+  for (uint32_t s = 0; s < 4; ++s)
+    plan.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], {DeviceId(devices[s])}, true});
+  return plan;
+}
+
+/// The least step of the plan's cuts over all choices of a point for each stage.
+std::optional<double> least_of_points(const StageProblem& problem, const StagePlan& plan) {
+  std::vector<Points> choices;
+  StagePlan stages = plan;
+  for (uint32_t s = 0; s < plan.stages.size(); ++s) {
+    stages.stages[s].first = s;
+    stages.stages[s].end = s + 1;
+    choices.push_back(all_sums(problem, plan.stages[s].first, plan.stages[s].end));
+  }
+  std::optional<double> least;
+  std::vector<size_t> at(choices.size(), 0);
+  for (size_t s = 0; s < at.size();) {
+    Points kept;
+    for (size_t i = 0; i < at.size(); ++i) kept.push_back(choices[i][at[i]]);
+    const StageProblem whole = merged(problem, plan, kept);
+    StagePlan next = stages;
+    const auto step = testing::judge(whole, next);
+    if (step && (!least || *step < *least)) least = step;
+    for (s = 0; s < at.size() && ++at[s] == choices[s].size(); ++s) at[s] = 0;
+  }
+  return least;
+}
+
+TEST(RebuildHulls, StagesThatShareDevicesRepeatLittle) {
+  int judged = 0, gained = 0, best = 0;
+  for (int i = 0; i < 20'000 && judged < 300; ++i) {
+    SCOPED_TRACE(i);
+    std::mt19937_64 random(static_cast<uint64_t>(i) * 17 + 3);
+    const StageProblem problem = chain_problem(random);
+    const auto plan = v_plan(problem);
+    if (!plan) continue;
+    StageProblem unknown = problem;
+    unknown.rebuild_hulls.clear();
+    StagePlan whole = *plan, in_part = *plan;
+    const auto slow = testing::judge(unknown, whole), fast = testing::judge(problem, in_part);
+    ASSERT_TRUE(fast || !slow);
+    if (!slow) continue;
+    ++judged;
+    for (const PlannedStage& stage : in_part.stages)
+      EXPECT_LE(stage.peak_bytes, static_cast<double>(problem.cluster.kinds[0].memory_bytes));
+    EXPECT_LE(*fast, *slow * (1 + 1e-9));
+    gained += *fast < 0.999 * *slow ? 1 : 0;
+    const auto least = least_of_points(problem, *plan);
+    ASSERT_TRUE(least);
+    best += *fast <= 1.001 * *least ? 1 : 0;
+  }
+  EXPECT_EQ(judged, 300);
+  EXPECT_GE(gained, 250);
+  EXPECT_GE(best, 270) << "steps by descending time per byte miss the best choice only where points are far apart";
+}
+
 /// Eight equal blocks on two devices. A tenth of the stash saves half of the rebuild, half of the stash nine tenths.
 StageProblem eight_blocks(uint64_t memory) {
   StageProblem problem;
@@ -293,7 +357,9 @@ StageProblem eight_blocks(uint64_t memory) {
 TEST(RebuildHulls, FindAnotherCutThanWholeRecompute) {
   StageProblem problem = eight_blocks(160 + 200 + 130);
   const auto plan_of = [](const StageProblem& of) {
-    return std::get<StagePlan>(make_planner("auto")->plan(of).value());
+    AutoOptions options;
+    options.schedules = {"1f1b"};
+    return std::get<StagePlan>(auto_planner(options)->plan(of).value());
   };
   const StagePlan in_part = plan_of(problem);
   problem.rebuild_hulls.clear();
