@@ -204,16 +204,19 @@ class FlatBuilder {
     return {Kind::kSlot, false, frame.first[made.call] + made.index};
   }
 
-  /// Whether a call multiplies a stack of rows by one matrix, and the rows do not lie at equal distances. Below
-  /// autograd, LibTorch then multiplies the matrices of the stack one by one. Where a gradient is required, it copies
-  /// the rows into one matrix, which is faster.
+  /// Whether a call multiplies a stack of rows by one matrix, and LibTorch would not do so by one call of a kernel:
+  ///   - If the rows do not lie at equal distances, it multiplies the matrices of the stack one by one. Where a
+  ///   gradient
+  ///     is required, it copies the rows into one matrix, which is faster.
+  ///   - If the rows are not contiguous, it adds a bias separately. A stage that receives them would get other bits.
   bool multiplies_scattered_rows(TaskId task, const aten::Call& call) {
     if (call.schema != "aten::linear" && call.schema != "aten::matmul") return false;
     const auto inputs = graph_.inputs(task);
     const auto rank = [&](size_t i) { return graph_.type(inputs[i]).shape ? graph_.type(inputs[i]).shape->size() : 0; };
     if (inputs.size() < 2 || rank(0) < 3 || rank(1) != 2) return false;
     if (!views_) views_.emplace(graph_);
-    return !views_->merges(graph_, inputs[0], 1);
+    const bool biased = inputs.size() > 2 && inputs[2].valid();
+    return biased ? views_->is_scattered(inputs[0]) : !views_->merges(graph_, inputs[0], 1);
   }
 
   Result<void> calls(TaskId task, const aten::Lowering& lowering, std::vector<FlatArgument> operands) {
