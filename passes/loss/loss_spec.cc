@@ -119,16 +119,24 @@ Result<void> set_option(LossSpec& term, std::string_view key, std::string_view v
   return {};
 }
 
+std::string_view without_spaces_around(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\n") + 1 - first);
+}
+
 Result<LossSpec> parse_term(std::string_view text) {
   LossSpec term;
+  text = without_spaces_around(text);
   const size_t open = text.find('(');
-  RANNC_ASSIGN(term.kind, find_word<LossSpec::Kind>(kKinds, text.substr(0, open), "loss"));
+  RANNC_ASSIGN(term.kind, find_word<LossSpec::Kind>(kKinds, without_spaces_around(text.substr(0, open)), "loss"));
   if (open == std::string_view::npos) return term;
   if (text.back() != ')') return error(fmt::format("`{}` lacks a closing parenthesis", text));
   std::string_view options = text.substr(open + 1, text.size() - open - 2);
   while (!options.empty()) {
-    const std::string_view option = options.substr(0, options.find(','));
+    std::string_view option = options.substr(0, options.find(','));
     options.remove_prefix(std::min(option.size() + 1, options.size()));
+    option = without_spaces_around(option);
     const size_t equals = option.find('=');
     if (equals == std::string_view::npos) return error(fmt::format("`{}` is no option=value of a loss", option));
     RANNC_TRY(set_option(term, option.substr(0, equals), option.substr(equals + 1)));
@@ -173,8 +181,15 @@ Result<std::vector<LossSpec>> parse_losses(std::string_view text) {
       if (text[end] == '(') ++depth;
       if (text[end] == ')') --depth;
     }
-    RANNC_ASSIGN(LossSpec term, parse_term(text.substr(0, end)));
-    terms.push_back(std::move(term));
+    Result<LossSpec> term = parse_term(text.substr(0, end));
+    const bool several = !terms.empty() || end != text.size();
+    if (!term.ok() && several) {
+      Diagnostic fault = term.diagnostic();
+      fault.message += fmt::format(" (term {} of the loss)", terms.size() + 1);
+      return fault;
+    }
+    RANNC_TRY(term);
+    terms.push_back(*std::move(term));
     if (end == text.size()) return terms;
     text.remove_prefix(end + 1);
   }

@@ -51,7 +51,8 @@ std::span<const std::string_view> loss_names();
 /// `huber`, `smooth_l1` or `in_graph`, followed by the options that differ from the defaults in parentheses:
 /// `cross_entropy(output=logits,axis=1,class_weights=1/0.5/2)`.
 std::string str(const std::vector<LossSpec>& terms);
-/// Parses that spelling. Names cannot contain commas or closing parentheses.
+/// Parses that spelling, also with spaces around terms and options. Names cannot contain commas or closing parentheses,
+/// nor begin or end with a space. An error names the text that it is about and, of several terms, the term's number.
 Result<std::vector<LossSpec>> parse_losses(std::string_view text);
 
 }  // namespace rannc::passes

@@ -29,6 +29,23 @@ TEST(LossSpec, SpellingRoundTrips) {
   }
 }
 
+TEST(LossSpec, SpacesSurroundTermsAndOptions) {
+  const auto terms = parse_losses(" cross_entropy( output=a b , labels=l,axis=1 ) + mse\t+ mse (weight=0.5)");
+  ASSERT_TRUE(terms.ok()) << terms.diagnostic().str();
+  EXPECT_EQ(str(*terms), "cross_entropy(output=a b,labels=l,axis=1)+mse+mse(weight=0.5)");
+}
+
+TEST(LossSpec, ErrorsNameTheTerm) {
+  for (const auto& [text, named] :
+       {std::pair("mse + hinge(output=y)", "`hinge` is no loss"),
+        std::pair("mse + l1( output )", "`output` is no option=value"), std::pair("mse + ", "`` is no loss")}) {
+    const auto terms = parse_losses(text);
+    ASSERT_FALSE(terms.ok()) << text;
+    EXPECT_NE(terms.diagnostic().message.find(named), std::string::npos) << terms.diagnostic().str();
+    EXPECT_NE(terms.diagnostic().message.find("(term 2 of the loss)"), std::string::npos) << terms.diagnostic().str();
+  }
+}
+
 TEST(LossSpec, ErrorsNameWhatIsAllowed) {
   const std::pair<std::string, std::string> faults[] = {
       {"", "cross_entropy, mse, in_graph"}, {"hinge", "`hinge` is no loss"},         {"mse(output)", "`output`"},
