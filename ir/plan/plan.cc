@@ -11,6 +11,7 @@
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
 #include "ir/plan/step_copies.h"
+#include "ir/schedule/schedule_memory.h"
 
 namespace rannc::ir {
 
@@ -95,12 +96,12 @@ struct Weights {
     return std::min(total * (1 + states), kStepCopyBytes);
   }
   /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
-  /// become one term, in addition to which the sum and this replica's share of it are held.
+  /// become one term first.
   int64_t sum_bytes(int64_t replicas) const {
     int64_t most = 0, joined = 0;
     for (const HeldParameter& held : parameters) {
       joined += held.sum_bytes * (held.readings - 1);
-      most = std::max(most, held.sum_bytes + held.sum_bytes / replicas - joined);
+      most = std::max(most, gradient_sum_bytes(held.sum_bytes, replicas, joined));
     }
     return most;
   }

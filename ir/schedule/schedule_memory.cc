@@ -61,7 +61,7 @@ class Follower {
   }
 
   /// Peak bytes of the sum of a shared parameter's gradients beside these: the device's stages are added first, whose
-  /// gradients become one term. Then the sum and this device's share of it are held, as for replicas.
+  /// gradients become one term, then the devices.
   int64_t sum_bytes(const SharedShape& shared) const {
     std::set<DeviceId> members;
     int64_t here = 0;
@@ -71,7 +71,7 @@ class Follower {
     }
     const auto count = static_cast<int64_t>(members.size());
     const int64_t added = here > 1 ? shared.bytes : 0;
-    const int64_t summed = count > 1 ? shared.bytes + shared.bytes / count - (here - 1) * shared.bytes : 0;
+    const int64_t summed = count > 1 ? gradient_sum_bytes(shared.bytes, count, (here - 1) * shared.bytes) : 0;
     return std::max(added, summed);
   }
 

@@ -27,6 +27,12 @@ struct RowMemory {
 /// Sizes scale with the samples that the replica owns. Valid for any row: values that were never kept free nothing.
 RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
+/// Peak bytes of summing one gradient over `members` replicas, beside the gradients that were there before, of which
+/// `joined` bytes are free by then. The sum and this replica's share of it are held in addition to the gradient.
+inline int64_t gradient_sum_bytes(int64_t bytes, int64_t members, int64_t joined) {
+  return bytes + bytes / members - joined;
+}
+
 /// Only the peak, without allocating `during`.
 int64_t row_peak(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
