@@ -35,26 +35,34 @@ std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir
   return tasks;
 }
 
+uint64_t whole_bytes(int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); }
+uint64_t whole_bytes(double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); }
+
+// Sets the memory of training that both followers know.
+template <class Memory>
+void add_common_memory(const Memory& memory, ir::StageTime& time) {
+  time.stashed_bytes = whole_bytes(memory.saved);
+  time.pending_bytes = whole_bytes(memory.pending);
+  time.forward_bytes = whole_bytes(memory.forward);
+  time.backward_bytes = whole_bytes(memory.backward);
+  time.first_backward_bytes = whole_bytes(memory.first_backward);
+}
+
 // Sets the memory of a stage by following its functions.
 void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, const ir::Bindings& assume,
                              ir::StageTime& time) {
   ir::Bindings sizes = assume;
   if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = time.samples;
-  const auto whole = [](int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); };
   const ir::FunctionMemory memory = follower.follow(sizes);
-  time.passing_bytes = whole(memory.evaluate);
+  time.passing_bytes = whole_bytes(memory.evaluate);
   if (!plan.training) return;
-  time.stashed_bytes = whole(memory.saved);
-  time.kept_bytes = whole(memory.kept);
-  time.pending_bytes = whole(memory.pending);
-  time.forward_bytes = whole(memory.forward);
-  time.begin_bytes = whole(memory.begin);
-  time.rebuild_bytes = whole(memory.rebuild);
-  time.input_bytes = whole(memory.input);
-  time.weight_bytes = whole(memory.weight);
-  time.first_weight_bytes = whole(memory.first_weight);
-  time.backward_bytes = whole(memory.backward);
-  time.first_backward_bytes = whole(memory.first_backward);
+  add_common_memory(memory, time);
+  time.kept_bytes = whole_bytes(memory.kept);
+  time.begin_bytes = whole_bytes(memory.begin);
+  time.rebuild_bytes = whole_bytes(memory.rebuild);
+  time.input_bytes = whole_bytes(memory.input);
+  time.weight_bytes = whole_bytes(memory.weight);
+  time.first_weight_bytes = whole_bytes(memory.first_weight);
 }
 
 // Sets the memory of a stage by following its tasks under LibTorch's tape.
@@ -64,15 +72,9 @@ void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& ti
     if (route.from == time.stage && route.gradient) sent.push_back(route.value);
   }
   sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
-  const auto whole = [](double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); };
   const StageMemory memory = follower.follow(plan.stages[time.stage.index()].tasks, sent, time.samples);
-  time.passing_bytes = whole(memory.passing);
-  if (!plan.training) return;
-  time.stashed_bytes = whole(memory.saved);
-  time.pending_bytes = whole(memory.pending);
-  time.forward_bytes = whole(memory.forward);
-  time.backward_bytes = whole(memory.backward);
-  time.first_backward_bytes = whole(memory.first_backward);
+  time.passing_bytes = whole_bytes(memory.passing);
+  if (plan.training) add_common_memory(memory, time);
 }
 
 }  // namespace
