@@ -82,6 +82,7 @@ struct FinishTime {
   StageId stage;
   int64_t all_reduce_ns = 0;  ///< sum over its replicas, from the moment the last one joins
   int64_t optimizer_ns = 0;
+  int64_t gradients_ns = 0;  ///< E: gradients of once-per-step tasks, before the all-reduce
   bool operator==(const FinishTime&) const = default;
 };
 
@@ -111,9 +112,12 @@ struct PlanBody {
   std::vector<Prediction> predictions;  ///< per device
   std::vector<StageTime> stage_times;
   std::vector<FinishTime> finish_times;  ///< of every stage, in order; none for inference
-  int64_t step_ns = 0;                   ///< simulated time of a mini-batch
-  int64_t lower_bound_ns = 0;            ///< no plan for this graph, cluster and costs can be faster
-  std::string planner;                   ///< name of the planner
+  /// Time of P at the beginning of a step, in addition to its first forward pass, by stage. Empty: no stage has a P
+  /// that takes time.
+  std::vector<int64_t> begin_ns;
+  int64_t step_ns = 0;         ///< simulated time of a mini-batch
+  int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and costs can be faster
+  std::string planner;         ///< name of the planner
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).
   std::string model_digest, cluster_digest, profile_digest;

@@ -10,8 +10,9 @@
 //   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
 //   P9   a block lies in one stage; blocks are numbered without gaps
 //   P10  each device has a prediction within its memory
-//   P11  times belong to existing stages and are not negative; end-of-step times cover all stages or none; the step
-//        is not below the lower bound
+//   P11  times belong to existing stages and are not negative; times of the beginning and of the end of a step cover
+//   all
+//        stages or none; the step is not below the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule is lowered, has a row for each device and a name of one word
 //   P14  an optimizer is sgd, adam or adamw, belongs to a plan for training, and keeps as many states as the plan
@@ -368,12 +369,18 @@ class PlanVerifier {
     if (!times.empty() && times.size() != plan_.stages.size()) {
       return add("P11", {}, "{} times of finishing a step for {} stages", times.size(), plan_.stages.size());
     }
+    if (!plan_.begin_ns.empty() && plan_.begin_ns.size() != plan_.stages.size()) {
+      return add("P11", {}, "{} times of beginning a step for {} stages", plan_.begin_ns.size(), plan_.stages.size());
+    }
+    for (size_t s = 0; s < plan_.begin_ns.size(); ++s) {
+      if (plan_.begin_ns[s] < 0) add("P11", {}, "beginning a step takes stage @s{} {} ns", s, plan_.begin_ns[s]);
+    }
     for (size_t s = 0; s < times.size(); ++s) {
       if (times[s].stage != StageId::from(s)) {
         add("P11", {}, "finishing time {} is of stage @s{}", s, times[s].stage.index());
-      } else if (times[s].all_reduce_ns < 0 || times[s].optimizer_ns < 0) {
-        add("P11", {}, "finishing a step takes stage @s{} {} and {} ns", s, times[s].all_reduce_ns,
-            times[s].optimizer_ns);
+      } else if (times[s].all_reduce_ns < 0 || times[s].optimizer_ns < 0 || times[s].gradients_ns < 0) {
+        add("P11", {}, "finishing a step takes stage @s{} {}, {} and {} ns", s, times[s].gradients_ns,
+            times[s].all_reduce_ns, times[s].optimizer_ns);
       }
     }
   }

@@ -33,6 +33,7 @@ class PlanPrinter {
     for (size_t r = 0; r < plan_.routes.size(); ++r) route(r);
     for (const SharedParameter& shared : plan_.shared) share(shared);
     for (const StageTime& time : plan_.stage_times) stage_time(time);
+    for (size_t s = 0; s < plan_.begin_ns.size(); ++s) add("begin @s{} ns {}\n", s, plan_.begin_ns[s]);
     for (const FinishTime& time : plan_.finish_times) finish_time(time);
     for (size_t d = 0; d < plan_.predictions.size(); ++d) prediction(d);
     for (size_t s = 0; s < plan_.functions.size(); ++s) functions(s);
@@ -132,7 +133,9 @@ class PlanPrinter {
   }
 
   void finish_time(const FinishTime& time) {
-    add("finish @s{} all_reduce_ns {} optimizer_ns {}\n", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
+    add("finish @s{} all_reduce_ns {} optimizer_ns {}", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
+    if (time.gradients_ns != 0) add(" gradients_ns {}", time.gradients_ns);
+    to_ += '\n';
   }
 
   void prediction(size_t d) {

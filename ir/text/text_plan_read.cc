@@ -65,7 +65,7 @@ class PlanReader {
 
  private:
   using Statement = Result<void> (PlanReader::*)(TextCursor&);
-  static const std::pair<std::string_view, Statement> kStatements[15];
+  static const std::pair<std::string_view, Statement> kStatements[16];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -280,7 +280,15 @@ class PlanReader {
     RANNC_ASSIGN(const uint64_t optimizer, field(line, "optimizer_ns"));
     time.all_reduce_ns = static_cast<int64_t>(all_reduce);
     time.optimizer_ns = static_cast<int64_t>(optimizer);
+    if (line.accept_word("gradients_ns")) RANNC_TRY(amount(line, time.gradients_ns));
     plan_.finish_times.push_back(time);
+    return {};
+  }
+
+  Result<void> begin_time(TextCursor& line) {
+    RANNC_TRY(next(line, "@s", plan_.begin_ns.size(), "stage"));
+    RANNC_ASSIGN(const uint64_t ns, field(line, "ns"));
+    plan_.begin_ns.push_back(static_cast<int64_t>(ns));
     return {};
   }
 
@@ -377,15 +385,15 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[15] = {
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[16] = {
     {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
     {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
     {"optimizer", &PlanReader::optimizer}, {"step_ns", &PlanReader::step},
     {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
     {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
     {"route", &PlanReader::route},         {"share", &PlanReader::share},
-    {"time", &PlanReader::time},           {"finish", &PlanReader::finish_time},
-    {"predict", &PlanReader::predict},
+    {"time", &PlanReader::time},           {"begin", &PlanReader::begin_time},
+    {"finish", &PlanReader::finish_time},  {"predict", &PlanReader::predict},
 };
 
 }  // namespace

@@ -178,6 +178,15 @@ TEST(VerifyPlan, P11_FinishOutOfOrder) {
 TEST(VerifyPlan, P11_NegativeFinish) {
   expect_broken("P11", "-1", [](Plan& plan) { plan.finish_times = {{StageId(0), 1, 1}, {StageId(1), 1, -1}}; });
 }
+TEST(VerifyPlan, P11_NegativeGradients) {
+  expect_broken("P11", "-2", [](Plan& plan) { plan.finish_times = {{StageId(0), 1, 1, 0}, {StageId(1), 1, 1, -2}}; });
+}
+TEST(VerifyPlan, P11_BeginOfSomeStages) {
+  expect_broken("P11", "1 times of beginning", [](Plan& plan) { plan.begin_ns = {1}; });
+}
+TEST(VerifyPlan, P11_NegativeBegin) {
+  expect_broken("P11", "stage @s1 -3 ns", [](Plan& plan) { plan.begin_ns = {0, -3}; });
+}
 TEST(VerifyPlan, P11_NegativeSum) {
   expect_broken("P11", "shared parameter", [](Plan& plan) { plan.shared[0].sum_ns = -1; });
 }

@@ -42,6 +42,23 @@ TEST(TextPlan, OptimizersRoundTrip) {
   }
 }
 
+TEST(TextPlan, TimesOncePerStepRoundTrip) {
+  Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  EXPECT_EQ(print(plan).find("begin"), std::string::npos);
+  EXPECT_EQ(print(plan).find("gradients_ns"), std::string::npos);
+  plan.begin_ns.assign(plan.stages.size(), 0);
+  plan.begin_ns.back() = 70;
+  plan.finish_times.back().gradients_ns = 30;
+  const std::string text = print(plan);
+  const std::string last = std::to_string(plan.stages.size() - 1);
+  EXPECT_NE(text.find("\nbegin @s" + last + " ns 70\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" gradients_ns 30\n"), std::string::npos) << text;
+  const auto again = parse_plan(text, "t.rir");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+  EXPECT_TRUE(equal(plan, *again));
+  EXPECT_EQ(print(*again), text);
+}
+
 TEST(TextPlan, ClonesAreEqualAndTheirOwn) {
   const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
   Plan copy = plan.clone();
