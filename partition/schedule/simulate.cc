@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "ir/schedule/dependencies.h"
@@ -115,7 +116,7 @@ class Engine {
         const double start = std::max(state.clock, inputs);
         if (Order::kTimed && start > now) return queue(start, d);
         messages_.take(DeviceId(d), action);
-        occupy(d, start, in_grains(compute_time(d, action), options_.grain));
+        occupy(d, start, in_grains(compute_time(d, action), options_.grain) + begin_time(d, action));
         state.unsent = true;
         if (watches(d, action)) done_ = action.micro_batch;
         if (Order::kTimed) return queue(state.clock, d);
@@ -152,14 +153,37 @@ class Engine {
     note(d, start, start + duration);
   }
 
+  /// Whether the device's replica has samples of the action's micro-batch.
+  bool has_samples(uint32_t d, const Action& action) const {
+    const size_t replicas = shape_.stages[action.stage.index()].devices.size();
+    if (replicas < 2) return true;
+    const auto replica = static_cast<size_t>(dependencies_.replica(action.stage, DeviceId(d)));
+    return !ir::replica_samples(shape_.micro_batches[action.micro_batch], replica, replicas).empty();
+  }
+
+  /// Time of P if the action is the first forward pass of its stage on the device.
+  double begin_time(uint32_t d, const Action& action) {
+    const size_t stage = action.stage.index();
+    if (action.kind != ActionKind::kForward || stage >= costs_.begin.size() || costs_.begin[stage] == 0) return 0;
+    if (!has_samples(d, action) || !begun_.insert({d, stage}).second) return 0;
+    return in_grains(costs_.begin[stage], options_.grain);
+  }
+
+  /// Runs E of a stage on a device that has not yet.
+  void complete_gradients(uint32_t d, StageId stage) {
+    const size_t s = stage.index();
+    if (s >= costs_.gradients.size() || costs_.gradients[s] == 0 || !completed_.insert({d, s}).second) return;
+    DeviceState& state = states_[d];
+    DeviceTimeline& device = timeline_.devices[d];
+    const double time = in_grains(costs_.gradients[s], options_.grain);
+    state.clock += time;
+    device.busy += time;
+    device.last = state.clock;
+  }
+
   double compute_time(uint32_t d, const Action& action) const {
     const size_t stage = action.stage.index();
-    if (stage >= costs_.compute.size() || costs_.compute[stage].empty()) return 0;
-    const auto& devices = shape_.stages[stage].devices;
-    if (devices.size() > 1) {
-      const auto replica = static_cast<size_t>(dependencies_.replica(action.stage, DeviceId(d)));
-      if (ir::replica_samples(shape_.micro_batches[action.micro_batch], replica, devices.size()).empty()) return 0;
-    }
+    if (stage >= costs_.compute.size() || costs_.compute[stage].empty() || !has_samples(d, action)) return 0;
     const ComputeTimes& times =
         costs_.compute[stage][costs_.size_class.empty() ? 0 : costs_.size_class[action.micro_batch]];
     switch (action.kind) {
@@ -253,6 +277,13 @@ class Engine {
   void join(uint32_t d, const Action& action) {
     Collective& c = collective(action);
     if (c.members == 0) c.members = static_cast<uint32_t>(dependencies_.members(action).size());
+    if (action.kind == ActionKind::kAllReduce) {
+      complete_gradients(d, action.stage);
+    } else {
+      for (const StageId stage : shape_.shared[action.route].stages) {
+        if (dependencies_.replica(stage, DeviceId(d)) >= 0) complete_gradients(d, stage);
+      }
+    }
     c.last_join = std::max(c.last_join, states_[d].clock);
     if (options_.blocking) states_[d].held = &c;
     note(d, states_[d].clock, states_[d].clock);
@@ -278,6 +309,7 @@ class Engine {
   /// Returns whether the step was taken. Otherwise the device waits or is parked.
   bool step(uint32_t d, const Action& action) {
     DeviceState& state = states_[d];
+    complete_gradients(d, action.stage);
     double start = std::max(state.clock, state.reduced);
     bool known = true;
     dependencies_.each(DeviceId(d), action, [&](const ir::DeviceAction& needed) {
@@ -385,6 +417,7 @@ class Engine {
   std::vector<Collective> all_reduces_, shared_;
   /// By route, micro-batch, sender, receiver, and whether it is an activation.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
+  std::set<std::pair<uint32_t, size_t>> begun_, completed_;  ///< device and stage: whose P ran, whose E ran
   Timeline timeline_;
   const bool watching_;
   uint32_t done_ = kNoAction;  ///< micro-batch of the backward pass that the first device has just ended

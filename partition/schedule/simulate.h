@@ -35,6 +35,8 @@ struct ScheduleCosts {
   std::vector<double> all_reduce;    ///< by stage, after all replicas have joined
   std::vector<double> shared;        ///< by group of a shared parameter
   std::vector<double> step;          ///< by stage
+  std::vector<double> begin;         ///< P by stage, before its first forward pass on a device
+  std::vector<double> gradients;     ///< E by stage, before its gradients are reduced or its step
   std::function<LinkCost(DeviceId from, DeviceId to)> link;
   /// Shared resources that a message occupies exclusively, as dense numbers (ports, switches, buses). Empty: the
   /// sender's outgoing and the receiver's incoming port.
@@ -63,7 +65,7 @@ struct Span {
 };
 
 struct DeviceTimeline {
-  double busy = 0;             ///< F B I W R and steps
+  double busy = 0;             ///< P F B I W R E and steps
   double first = 0, last = 0;  ///< start of the first and end of the last of these
   int64_t peak_bytes = 0;
 };

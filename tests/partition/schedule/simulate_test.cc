@@ -131,6 +131,33 @@ TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
   EXPECT_DOUBLE_EQ(barrier.makespan, 9.5);
 }
 
+TEST(Simulate, WorkOncePerStepPrecedesForwardAndReductions) {
+  PipelineShape shape = ir::chain_shape(2, 2);
+  shape.devices = 3;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  shape.stages[1].devices = {DeviceId(2)};
+  shape.micro_batches = {2, 2};
+  shape.shared.push_back({{StageId(0), StageId(1)}, 1});
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
+  costs.all_reduce = {3, 0};
+  costs.shared = {2};
+  costs.step = {0.5, 0.25};
+  costs.begin = {0.5, 2};
+  costs.gradients = {0.25, 0.75};
+  const auto schedule = lowered(shape, "0: F0 F1 B0 B1\n1: F0 F1 B0 B1\n2: F0 B0 F1 B1\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 0, "F0.0"), 0, 1.5);
+  expect_span(span_of(schedule, t, 0, "F0.1"), 1.5, 2.5);
+  expect_span(span_of(schedule, t, 2, "F1.0"), 1.5, 4.5);
+  expect_span(span_of(schedule, t, 2, "B1.1"), 6.5, 7.5);
+  expect_span(span_of(schedule, t, 0, "B0.1"), 7.5, 8.5);
+  expect_span(span_of(schedule, t, 0, "AR0"), 8.75, 11.75);
+  expect_span(span_of(schedule, t, 2, "RS0"), 8.75, 10.75);
+  expect_span(span_of(schedule, t, 0, "S0"), 11.75, 12.25);
+  expect_span(span_of(schedule, t, 2, "S1"), 10.75, 11);
+  EXPECT_DOUBLE_EQ(t.devices[2].busy, 2 + 4 + 0.75 + 0.25);
+}
+
 TEST(Simulate, BarrierCostsZeroBubbleItsGain) {
   const PipelineShape shape = ir::chain_shape(4, 8);
   const auto end_of_first = [&](const char* name, bool barrier) {
