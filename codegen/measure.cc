@@ -102,7 +102,9 @@ Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
 }  // namespace
 
 RunFacts::RunFacts(const ir::Graph& graph)
-    : needs_gradient(ir::needs_gradient(graph)), channels_last(ir::channels_last(graph)) {}
+    : needs_gradient(ir::needs_gradient(graph)),
+      roles(ir::gradient_roles(graph, needs_gradient)),
+      channels_last(ir::channels_last(graph)) {}
 
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                                const ir::Bindings& bindings, const RunOptions& options) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/graph/structure.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/stage_graph.h"
 
@@ -35,15 +36,17 @@ struct RunOptions {
 /// Facts about a graph, computed once for many runs.
 struct RunFacts {
   explicit RunFacts(const ir::Graph& graph);
-  std::vector<bool> needs_gradient;  ///< by value (`ir::needs_gradient`)
-  std::vector<bool> channels_last;   ///< by value (`ir::channels_last`)
+  std::vector<bool> needs_gradient;     ///< by value (`ir::needs_gradient`)
+  std::vector<ir::GradientRole> roles;  ///< by value (`ir::gradient_roles`)
+  std::vector<bool> channels_last;      ///< by value (`ir::channels_last`)
 };
 
 /// Runs `tasks` (ascending) as a stage of their own on random operands, by the functions and flat programs of the
 /// explicit engine, and returns their costs. `bindings` determine the shapes; memory layouts are those that the tasks
-/// expect. Uses LibTorch's current number of threads. Random tasks use given factors, so generating random numbers is
-/// not measured. Errors have the location of the first task: a task cannot be lowered or differentiated, a symbol is
-/// unbound, or LibTorch rejects the operands.
+/// expect. An operand that other once-per-step tasks make is a parameter of the run, so W sums its gradient. Uses
+/// LibTorch's current number of threads. Random tasks use given factors, so generating random numbers is not measured.
+/// Errors have the location of the first task: a task cannot be lowered or differentiated, a symbol is unbound, or
+/// LibTorch rejects the operands.
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                                const ir::Bindings& bindings, const RunOptions& options);
 

@@ -31,7 +31,7 @@ class TaskRunBuilder {
   Result<std::unique_ptr<TaskRun>> build(const CutFunctions& cut) {
     std::unique_ptr<TaskRun> run(new TaskRun);
     std::vector<ir::StageOutput> returned = outputs();
-    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources());
+    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
     RANNC_ASSIGN(run->functions_, cut(stage));
     const ir::Graph& joint = run->functions_.joint.graph;
     run->fixed_.resize(joint.value_count());
@@ -75,12 +75,18 @@ class TaskRunBuilder {
     return found;
   }
 
-  /// Activations from outside whose gradient is sent back.
-  std::vector<ValueId> sources() const {
+  /// Activations from outside whose gradient is sent back, ascending.
+  std::vector<ValueId> sources() const { return activations(ir::GradientRole::kSample); }
+
+  /// Results of other once-per-step tasks whose gradient is summed, ascending.
+  std::vector<ValueId> weights() const { return activations(ir::GradientRole::kWeight); }
+
+  /// Activations from outside.
+  std::vector<ValueId> activations(ir::GradientRole role) const {
     std::set<ValueId> found;
     for (const TaskId task : tasks_) {
       for (const ValueId input : graph_.inputs(task)) {
-        if (!input.valid() || !facts_.needs_gradient[input.index()]) continue;
+        if (!input.valid() || facts_.roles[input.index()] != role) continue;
         if (graph_.kind(input) != ir::ValueKind::kActivation) continue;
         if (!std::binary_search(tasks_.begin(), tasks_.end(), graph_.producer(input))) found.insert(input);
       }
@@ -133,7 +139,7 @@ class TaskRunBuilder {
       return at::randint(value.type.dtype == ir::DType::kBool ? 2 : index_limit(id), extents, options);
     }
     at::Tensor made = at::randn(extents, options);
-    if (value.kind == ir::ValueKind::kParameter && extents.size() > 1) made.mul_(kWeightScale);
+    if (facts_.roles[id.index()] == ir::GradientRole::kWeight && extents.size() > 1) made.mul_(kWeightScale);
     return value.kind == ir::ValueKind::kBuffer ? made.abs_() : made;
   }
 

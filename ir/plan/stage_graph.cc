@@ -31,9 +31,14 @@ class StageCopy {
   StageCopy(const Graph& from, const std::vector<TaskId>& tasks)
       : from_(from), tasks_(tasks), rewriter_(from_, leaves()) {}
 
-  StageGraph copy(const std::vector<StageOutput>& outputs, const std::vector<ValueId>& sources) && {
+  StageGraph copy(const std::vector<StageOutput>& outputs, const std::vector<ValueId>& sources,
+                  const std::vector<ValueId>& weights) && {
     Graph& graph = rewriter_.graph();
-    add_inputs();
+    for (const ValueId weight : weights) {
+      const Graph::Value value = from_.value(weight);
+      rewriter_.replace(weight, graph.add_value(ValueKind::kParameter, value.name, value.type));
+    }
+    add_inputs(weights);
     for (const ValueId source : sources) found_.sources.push_back(rewriter_.map(source));
     for (const TaskId task : tasks_) rewriter_.copy(task);
     for (const StageOutput& output : outputs) {
@@ -63,11 +68,11 @@ class StageCopy {
     return read;
   }
 
-  void add_inputs() {
+  void add_inputs(const std::vector<ValueId>& weights) {
     std::set<ValueId> inputs;
     for (const TaskId task : tasks_) {
       for (const ValueId input : from_.inputs(task)) {
-        if (!input.valid()) continue;
+        if (!input.valid() || std::binary_search(weights.begin(), weights.end(), input)) continue;
         const bool received = from_.kind(input) == ValueKind::kActivation && !contains(tasks_, from_.producer(input));
         if (received || from_.kind(input) == ValueKind::kInput) inputs.insert(input);
       }
@@ -124,8 +129,8 @@ std::vector<StageOutput> stage_outputs(const Plan& plan, StageId stage) {
 }
 
 StageGraph stage_graph(const Graph& graph, const std::vector<TaskId>& tasks, const std::vector<StageOutput>& outputs,
-                       const std::vector<ValueId>& sources) {
-  return StageCopy(graph, tasks).copy(outputs, sources);
+                       const std::vector<ValueId>& sources, const std::vector<ValueId>& weights) {
+  return StageCopy(graph, tasks).copy(outputs, sources, weights);
 }
 
 StageGraph stage_graph(const Plan& plan, StageId stage) {

@@ -28,8 +28,9 @@ struct StageGraph {
 
 /// Linear in the stage, beside the leaves of the whole graph.
 StageGraph stage_graph(const Plan& plan, StageId stage);
-/// The same of any tasks (ascending) of a graph. `outputs` and `sources` are values of `graph`. Leaves keep their data.
+/// The same of any tasks (ascending) of a graph. `outputs`, `sources` and `weights` are values of `graph`. Activations
+/// of other tasks among `weights` (ascending) become parameters instead of inputs. Leaves keep their data.
 StageGraph stage_graph(const Graph& graph, const std::vector<TaskId>& tasks, const std::vector<StageOutput>& outputs,
-                       const std::vector<ValueId>& sources);
+                       const std::vector<ValueId>& sources, const std::vector<ValueId>& weights = {});
 
 }  // namespace rannc::ir

@@ -39,7 +39,7 @@ struct TaskFacts {
   std::string what;            ///< for messages: operator and name
   double flops = 0;            ///< of the forward pass at these samples
   double traffic_bytes = 0;    ///< read and written by the forward pass
-  double parameter_bytes = 0;  ///< trained parameters; 0: no weight gradient
+  double parameter_bytes = 0;  ///< operands whose gradient W sums over micro-batches; 0: no weight gradient
   double saved_bytes = 0;      ///< activations that its backward pass reads
   bool needs_input_gradient = true;
 };

@@ -15,6 +15,8 @@ namespace rannc::partition {
 
 namespace {
 
+using Role = ir::GradientRole;
+
 // Describes the computation of a body, without names.
 std::string structure(const ir::Graph& body);
 
@@ -69,12 +71,12 @@ Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir
 }
 
 // The backward passes of views and sums need nothing from the forward pass.
-bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
+bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<Role>& roles) {
   if (!graph.op(task).tape) return false;
   uint64_t wanted = 0;
   for (size_t i = 0; i < std::min<size_t>(graph.inputs(task).size(), 64); ++i) {
     const ValueId input = graph.inputs(task)[i];
-    if (input.valid() && needs_gradient[input.index()]) wanted |= uint64_t{1} << i;
+    if (input.valid() && roles[input.index()] != Role::kNone) wanted |= uint64_t{1} << i;
   }
   const ir::TapeUse use = ir::tape_use(graph, task, wanted);
   return use.keeps.empty() && use.own_bytes == ir::Dim(0);
@@ -82,7 +84,8 @@ bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>&
 
 }  // namespace
 
-std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
+std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<Role>& roles) {
+  constexpr std::string_view kLetters[] = {"c", "g", "p"};
   std::string key = graph.op(task).name;
   for (const auto& [name, value] : graph.attributes(task)) {
     if (name == ir::kSynchronised) continue;  // exchanges between replicas are not priced
@@ -93,20 +96,19 @@ std::string structural_key(const ir::Graph& graph, TaskId task, const std::vecto
       key += " -";
       continue;
     }
-    const ir::Graph::Value& value = graph.value(input);
-    const char* role = value.kind == ir::ValueKind::kParameter ? "p" : needs_gradient[input.index()] ? "g" : "c";
-    key +=
-        fmt::format(" {}:{}{}", role, ir::str(value.type.dtype), value.type.shape ? ir::str(*value.type.shape) : "?");
+    const ir::ValueType& type = graph.type(input);
+    key += fmt::format(" {}:{}{}", kLetters[static_cast<size_t>(roles[input.index()])], ir::str(type.dtype),
+                       type.shape ? ir::str(*type.shape) : "?");
   }
   return key;
 }
 
-Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
-                             uint64_t samples, const ir::Bindings& assume) {
+Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<Role>& roles, uint64_t samples,
+                             const ir::Bindings& assume) {
   ir::Bindings bindings = assume;
   if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
   TaskFacts facts;
-  facts.key = structural_key(graph, task, needs_gradient);
+  facts.key = structural_key(graph, task, roles);
   facts.what = fmt::format("{} {}", graph.op(task).name, graph.location(task).str());
   const ir::Work work = ir::work_of(graph, task);
   RANNC_ASSIGN(facts.flops, number(work.flops, bindings, graph, task));
@@ -114,17 +116,16 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
   facts.needs_input_gradient = false;
   for (const ValueId input : graph.inputs(task)) {
     if (!input.valid()) continue;
-    const ir::Graph::Value& value = graph.value(input);
-    if (value.kind == ir::ValueKind::kParameter) {
-      RANNC_ASSIGN(const double bytes, number(ir::byte_count(value.type), bindings, graph, task));
+    if (roles[input.index()] == Role::kWeight) {
+      RANNC_ASSIGN(const double bytes, number(ir::byte_count(graph.type(input)), bindings, graph, task));
       facts.parameter_bytes += bytes;
-    } else if (needs_gradient[input.index()]) {
+    } else if (roles[input.index()] == Role::kSample) {
       facts.needs_input_gradient = true;
     }
   }
-  const bool saves = !keeps_nothing(graph, task, needs_gradient);
+  const bool saves = !keeps_nothing(graph, task, roles);
   for (const ValueId output : graph.outputs(task)) {
-    if (!saves || !needs_gradient[output.index()]) continue;
+    if (!saves || roles[output.index()] == Role::kNone) continue;
     RANNC_ASSIGN(const double bytes, number(ir::byte_count(graph.type(output)), bindings, graph, task));
     facts.saved_bytes += bytes;
   }
@@ -143,24 +144,24 @@ Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, c
   ModelCosts model;
   model.sizes = std::move(sizes);
   model.costs.assign(cluster.kinds.size(), std::vector<std::vector<TaskCost>>(model.sizes.size()));
-  const std::vector<bool> gradient = ir::needs_gradient(graph);
+  const std::vector<Role> roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
   std::unordered_map<std::vector<uint32_t>, uint32_t, ir::HashOfNumbers> seen;
   std::unordered_map<std::string, uint32_t> entries;
   std::vector<uint32_t> numbers;
   model.entry_of.reserve(graph.task_count());
   for (const TaskId task : graph.tasks()) {
-    ir::structural_numbers(graph, task, gradient, numbers);
+    ir::structural_numbers(graph, task, roles, numbers);
     if (const auto known = seen.find(numbers); known != seen.end()) {
       model.entry_of.push_back(known->second);
       continue;
     }
     const auto [entry, fresh] =
-        entries.emplace(structural_key(graph, task, gradient), static_cast<uint32_t>(entries.size()));
+        entries.emplace(structural_key(graph, task, roles), static_cast<uint32_t>(entries.size()));
     seen.emplace(numbers, entry->second);
     model.entry_of.push_back(entry->second);
     if (!fresh) continue;
     for (size_t size = 0; size < model.sizes.size(); ++size) {
-      RANNC_ASSIGN(const TaskFacts facts, task_facts(graph, task, gradient, model.sizes[size], assume));
+      RANNC_ASSIGN(const TaskFacts facts, task_facts(graph, task, roles, model.sizes[size], assume));
       for (size_t kind = 0; kind < cluster.kinds.size(); ++kind) {
         RANNC_ASSIGN(const TaskCost cost, costs.price(facts, model.sizes[size], cluster.kinds[kind]));
         model.costs[kind][size].push_back(cost);

@@ -6,18 +6,19 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "ir/graph/structure.h"
 #include "ir/plan/atoms.h"
 #include "partition/cost/cost_model.h"
 
 namespace rannc::partition {
 
 /// Returns structure, work and traffic of a task at `samples`. `assume` binds the other symbols. An error names an
-/// unbound symbol.
-Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
+/// unbound symbol. `roles` are the graph's, by value (`ir::gradient_roles`).
+Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<ir::GradientRole>& roles,
                              uint64_t samples, const ir::Bindings& assume);
 
 /// Returns only the structural key of `task_facts`. Equal tasks have equal keys, whatever their names.
-std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient);
+std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<ir::GradientRole>& roles);
 
 /// Costs of all tasks, stored once per structural key.
 struct ModelCosts {

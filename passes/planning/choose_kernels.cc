@@ -73,7 +73,8 @@ std::vector<ir::Attributes> ways(const ir::Graph& graph, TaskId task) {
 /// Adds the alternatives of a graph's tasks, each kind once.
 class Alternatives {
  public:
-  explicit Alternatives(const ir::Graph& graph) : graph_(graph.clone()), needs_gradient_(ir::needs_gradient(graph)) {
+  explicit Alternatives(const ir::Graph& graph)
+      : graph_(graph.clone()), roles_(ir::gradient_roles(graph, ir::needs_gradient(graph))) {
     if (!has_alternatives(graph)) return;
     for (const TaskId task : graph.tasks()) {
       const bool several = has_alternatives(graph, task);
@@ -84,7 +85,7 @@ class Alternatives {
     }
   }
   const ir::Graph& graph() const { return graph_; }
-  const std::vector<bool>& needs_gradient() const { return needs_gradient_; }
+  const std::vector<ir::GradientRole>& roles() const { return roles_; }
   ir::Graph take() && { return std::move(graph_); }
 
   /// A task that computes like `task` does now, then the alternatives.
@@ -99,7 +100,7 @@ class Alternatives {
 
   /// Tasks that copy such a value into one layout and into the other.
   const std::array<TaskId, 2>& copies_of(ValueId value) {
-    const auto kind = std::pair(graph_.type_number(value), bool{needs_gradient_[value.index()]});
+    const auto kind = std::pair(graph_.type_number(value), roles_[value.index()]);
     const auto [at, fresh] = copies_.try_emplace(kind);
     if (!fresh) return at->second;
     for (const bool last : {false, true}) {
@@ -114,7 +115,7 @@ class Alternatives {
  private:
   std::vector<uint32_t> numbers(TaskId task) const {
     std::vector<uint32_t> numbers;
-    ir::structural_numbers(graph_, task, needs_gradient_, numbers);
+    ir::structural_numbers(graph_, task, roles_, numbers);
     return numbers;
   }
 
@@ -131,10 +132,13 @@ class Alternatives {
   void finish(TaskId made) {
     RANNC_CHECK(ir::infer_types(graph_, made).ok()) << "the rule was asked before";
     const auto read = graph_.inputs(made);
-    const bool any = std::any_of(read.begin(), read.end(),
-                                 [&](ValueId value) { return value.valid() && needs_gradient_[value.index()]; });
-    for (const ValueId output : graph_.outputs(made))
-      needs_gradient_.push_back(any && ir::is_float(graph_.type(output).dtype));
+    const bool any = std::any_of(read.begin(), read.end(), [&](ValueId value) {
+      return value.valid() && roles_[value.index()] != ir::GradientRole::kNone;
+    });
+    for (const ValueId output : graph_.outputs(made)) {
+      const bool needs_gradient = any && ir::is_float(graph_.type(output).dtype);
+      roles_.push_back(needs_gradient ? ir::GradientRole::kSample : ir::GradientRole::kNone);
+    }
   }
 
   void add_copies(ValueId value) {
@@ -142,9 +146,9 @@ class Alternatives {
   }
 
   ir::Graph graph_;
-  std::vector<bool> needs_gradient_;
+  std::vector<ir::GradientRole> roles_;
   std::unordered_map<std::vector<uint32_t>, std::vector<TaskId>, ir::HashOfNumbers> ways_;
-  std::map<std::pair<uint32_t, bool>, std::array<TaskId, 2>> copies_;
+  std::map<std::pair<uint32_t, ir::GradientRole>, std::array<TaskId, 2>> copies_;
 };
 
 /// The least time of a task in one layout, and the variant that achieves it.
@@ -193,7 +197,7 @@ class Choice {
     if (!fresh) return at->second;
     const std::vector<TaskId>& ways = alternatives_.ways_of(task);
     for (size_t i = 0; i < ways.size(); ++i) {
-      const std::optional<double> ns = times_.ns(alternatives_.graph(), ways[i], alternatives_.needs_gradient());
+      const std::optional<double> ns = times_.ns(alternatives_.graph(), ways[i], alternatives_.roles());
       if (!ns) continue;
       Best& best = at->second[flag(alternatives_.graph(), ways[i]) ? 1 : 0];
       if (best.attributes == nullptr || *ns < kEqual * best.ns)
@@ -218,7 +222,7 @@ class Choice {
     double sum = 0;
     const std::array<TaskId, 2>& copies = alternatives_.copies_of(value);
     for (const TaskId copy : copies) {
-      const auto ns = times_.ns(alternatives_.graph(), copy, alternatives_.needs_gradient());
+      const auto ns = times_.ns(alternatives_.graph(), copy, alternatives_.roles());
       if (!ns) return std::nullopt;
       sum += *ns;
     }

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "ir/graph/structure.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {
@@ -13,9 +15,9 @@ class KernelTimes {
  public:
   virtual ~KernelTimes() = default;
   /// Returns the time of the forward and backward pass of a task of `with_alternatives(graph)`, in ns; nullopt if
-  /// unknown. `needs_gradient` belongs to that graph (`ir::needs_gradient`).
+  /// unknown. `roles` belong to that graph (`ir::gradient_roles`).
   virtual std::optional<double> ns(const ir::Graph& graph, TaskId task,
-                                   const std::vector<bool>& needs_gradient) const = 0;
+                                   const std::vector<ir::GradientRole>& roles) const = 0;
 };
 
 /// Returns whether a task has several kernels or can compute in either memory layout.

@@ -66,7 +66,7 @@ Result<ir::Graph> graph_of(const fs::path& file, const Flags& flags) {
 Result<passes::RecomputeCosts> costs_of(const ir::Graph& graph, uint32_t forward_tasks, const Flags& flags) {
   RANNC_ASSIGN(const partition::Cluster cluster, partition::preset_cluster("rannc-1x8"));
   const auto model = partition::analytic_costs();
-  const std::vector<bool> needs = ir::needs_gradient(graph);
+  const auto roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
   const auto samples = static_cast<double>(flags.samples);
   passes::RecomputeCosts costs;
   for (const ValueId value : graph.values()) {
@@ -77,7 +77,7 @@ Result<passes::RecomputeCosts> costs_of(const ir::Graph& graph, uint32_t forward
   }
   costs.forward_ns.assign(graph.task_count(), 0);
   for (uint32_t i = 0; i < forward_tasks; ++i) {
-    RANNC_ASSIGN(const auto facts, partition::task_facts(graph, TaskId(i), needs, flags.samples, {}));
+    RANNC_ASSIGN(const auto facts, partition::task_facts(graph, TaskId(i), roles, flags.samples, {}));
     RANNC_ASSIGN(const auto cost, model->price(facts, flags.samples, cluster.kinds.front()));
     costs.forward_ns[i] = static_cast<int64_t>(cost.forward_ns);
   }

@@ -18,8 +18,8 @@ class DatabaseTimes final : public passes::KernelTimes {
       : database_(database), environment_(std::move(environment)), samples_(samples) {}
 
   std::optional<double> ns(const ir::Graph& graph, TaskId task,
-                           const std::vector<bool>& needs_gradient) const override {
-    const auto* curve = database_.find(environment_, partition::structural_key(graph, task, needs_gradient));
+                           const std::vector<ir::GradientRole>& roles) const override {
+    const auto* curve = database_.find(environment_, partition::structural_key(graph, task, roles));
     if (curve == nullptr || curve->empty()) return std::nullopt;
     const partition::TaskCost cost = partition::at_samples(*curve, samples_);
     return cost.forward_ns + cost.backward_ns();

@@ -45,11 +45,11 @@ size_t end_of_run(const std::vector<int64_t>& crossing, size_t begin, size_t ato
 }
 
 std::string run_key(const ir::Graph& graph, const ir::Atoms& atoms, const std::vector<TaskId>& tasks,
-                    const std::vector<bool>& gradient) {
+                    const std::vector<ir::GradientRole>& roles) {
   std::map<ValueId, std::string> names;
   std::string text;
   for (const TaskId task : tasks) {
-    text += partition::structural_key(graph, task, gradient) + " <";
+    text += partition::structural_key(graph, task, roles) + " <";
     for (const ValueId input : graph.inputs(task)) {
       if (!input.valid()) continue;
       text += " " + names.emplace(input, fmt::format("o{}", names.size())).first->second;
@@ -73,7 +73,7 @@ std::string run_key(const ir::Graph& graph, const ir::Atoms& atoms, const std::v
 }  // namespace
 
 std::vector<BlockRun> block_runs(const ir::Graph& graph, const ir::Atoms& atoms) {
-  const std::vector<bool> gradient = ir::needs_gradient(graph);
+  const auto roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
   const std::vector<int64_t> crossing = crossing_values(graph, atoms);
   std::vector<BlockRun> runs;
   std::map<std::string, size_t> index;
@@ -83,7 +83,7 @@ std::vector<BlockRun> block_runs(const ir::Graph& graph, const ir::Atoms& atoms)
     const auto last = atoms.tasks.begin() + static_cast<ptrdiff_t>(end);
     BlockRun run;
     run.tasks = ir::close_over_constants(graph, atoms, {first, last});
-    run.key = run_key(graph, atoms, run.tasks, gradient);
+    run.key = run_key(graph, atoms, run.tasks, roles);
     const auto [known, fresh] = index.emplace(run.key, runs.size());
     if (fresh) runs.push_back(std::move(run));
     ++runs[known->second].count;

@@ -49,7 +49,7 @@ struct Bench {
   const ir::Graph& graph;
   const MeasureOptions& options;
   codegen::RunFacts facts_of_graph{graph};
-  const std::vector<bool>& gradient() const { return facts_of_graph.needs_gradient; }
+  const std::vector<ir::GradientRole>& roles() const { return facts_of_graph.roles; }
   std::string environment = environment_name(options.threads);
   uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory();
 
@@ -61,7 +61,7 @@ struct Bench {
   }
 
   Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
-    return partition::task_facts(graph, task, gradient(), samples, options.assume);
+    return partition::task_facts(graph, task, roles(), samples, options.assume);
   }
 };
 
@@ -92,9 +92,9 @@ bool has_all(const auto* curve, const std::vector<uint64_t>& sizes) {
          std::all_of(sizes.begin(), sizes.end(), [&](uint64_t samples) { return curve->contains(samples); });
 }
 
-std::map<std::string, TaskId> distinct_tasks(const ir::Graph& graph, const std::vector<bool>& gradient) {
+std::map<std::string, TaskId> distinct_tasks(const ir::Graph& graph, const std::vector<ir::GradientRole>& roles) {
   std::map<std::string, TaskId> distinct;
-  for (const TaskId task : graph.tasks()) distinct.emplace(partition::structural_key(graph, task, gradient), task);
+  for (const TaskId task : graph.tasks()) distinct.emplace(partition::structural_key(graph, task, roles), task);
   return distinct;
 }
 
@@ -104,7 +104,7 @@ std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId
   TaskCost sum;
   for (const TaskId task : tasks) {
     const auto* curve =
-        database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient()));
+        database.find(bench.environment, partition::structural_key(bench.graph, task, bench.roles()));
     if (curve == nullptr || !curve->contains(samples)) return std::nullopt;
     const TaskCost& cost = curve->at(samples);
     sum.forward_ns += cost.forward_ns;
@@ -197,7 +197,7 @@ Result<MeasureCount> measure_distinct(const Bench& bench, const std::map<std::st
 Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options, ProfileDatabase& database) {
   const Bench bench{graph, options};
   describe(options, database);
-  return measure_distinct(bench, distinct_tasks(graph, bench.gradient()), "tasks", false, database);
+  return measure_distinct(bench, distinct_tasks(graph, bench.roles()), "tasks", false, database);
 }
 
 Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
@@ -206,7 +206,7 @@ Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureO
   if (alternatives.task_count() == graph.task_count()) return MeasureCount{};
   const Bench bench{alternatives, options};
   describe(options, database);
-  std::map<std::string, TaskId> distinct = distinct_tasks(alternatives, bench.gradient());
+  std::map<std::string, TaskId> distinct = distinct_tasks(alternatives, bench.roles());
   std::erase_if(distinct, [&](const auto& entry) {
     return entry.second.index() < graph.task_count() && !passes::has_alternatives(graph, entry.second);
   });
@@ -246,7 +246,7 @@ std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& grap
                                                            const std::string& file,
                                                            const std::function<void(const std::string&)>& remark) {
   const std::string environment = environment_name();
-  const auto distinct = distinct_tasks(graph, ir::needs_gradient(graph));
+  const auto distinct = distinct_tasks(graph, ir::gradient_roles(graph, ir::needs_gradient(graph)));
   const auto missing = std::count_if(distinct.begin(), distinct.end(), [&](const auto& entry) {
     return database.find(environment, entry.first) == nullptr;
   });

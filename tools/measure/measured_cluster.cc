@@ -17,17 +17,17 @@ constexpr double kLeastTraffic = 64 << 10;  // bytes; below, the launch overhead
 
 Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const MeasureOptions& options,
                                             const partition::ProfileDatabase& database, partition::DeviceKind kind) {
-  const std::vector<bool> gradient = ir::needs_gradient(graph);
+  const auto roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
   const std::string environment = environment_name(options.threads);
   double flops = 0, flops_ns = 0, bytes = 0, bytes_ns = 0, shortest = 0;
   std::set<std::string> seen;
   for (const TaskId task : graph.tasks()) {
-    const std::string key = partition::structural_key(graph, task, gradient);
+    const std::string key = partition::structural_key(graph, task, roles);
     const partition::SizeCurve* curve = database.find(environment, key);
     if (curve == nullptr || !seen.insert(key).second) continue;
     for (const auto& [samples, cost] : *curve) {
       RANNC_ASSIGN(const partition::TaskFacts facts,
-                   partition::task_facts(graph, task, gradient, samples, options.assume));
+                   partition::task_facts(graph, task, roles, samples, options.assume));
       shortest = shortest > 0 ? std::min(shortest, cost.forward_ns) : cost.forward_ns;
       if (facts.traffic_bytes < kLeastTraffic) continue;
       const bool computes = facts.flops >= kComputesMuch * facts.traffic_bytes;

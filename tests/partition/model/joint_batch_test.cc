@@ -94,8 +94,8 @@ TEST(JointBatch, EveryPlannersPlanVerifies) {
 // A profile of the plain model prices the other.
 TEST(JointBatch, CostsWhatItCostsApart) {
   const ir::Graph together = normalised(true), apart = normalised(false);
-  const std::vector<bool> gradient(together.value_count(), true);
-  EXPECT_EQ(structural_key(together, TaskId(1), gradient), structural_key(apart, TaskId(1), gradient));
+  const std::vector<ir::GradientRole> roles(together.value_count(), ir::GradientRole::kSample);
+  EXPECT_EQ(structural_key(together, TaskId(1), roles), structural_key(apart, TaskId(1), roles));
 }
 
 TEST(JointBatch, WhatCannotBeIsAnErrorByName) {

@@ -78,8 +78,9 @@ class TestTimes final : public KernelTimes {
   using Rule = std::function<double(std::string_view op, const std::string& kernel, bool last)>;
   explicit TestTimes(Rule rule) : rule_(std::move(rule)) {}
 
-  std::optional<double> ns(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs) const override {
-    EXPECT_EQ(needs.size(), graph.value_count());
+  std::optional<double> ns(const ir::Graph& graph, TaskId task,
+                           const std::vector<ir::GradientRole>& roles) const override {
+    EXPECT_EQ(roles.size(), graph.value_count());
     const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
     const double ns =
         rule_(graph.op(task).name.substr(5), attributes.text(ir::kAlgorithm), attributes.flag(ir::kChannelsLast));

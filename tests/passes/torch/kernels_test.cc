@@ -16,7 +16,7 @@ namespace {
 class DrawnTimes final : public passes::KernelTimes {
  public:
   explicit DrawnTimes(uint64_t seed) : seed_(seed) {}
-  std::optional<double> ns(const ir::Graph& graph, TaskId task, const std::vector<bool>&) const override {
+  std::optional<double> ns(const ir::Graph& graph, TaskId task, const std::vector<ir::GradientRole>&) const override {
     std::mt19937_64 random(seed_ * 1000 + task.index());
     const bool copies = graph.op(task).family == "memory";
     return 1 + static_cast<double>(random() % (copies ? 30 : 1000));
