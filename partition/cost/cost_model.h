@@ -10,17 +10,19 @@
 
 namespace rannc::partition {
 
-/// Times and bytes of one task for one number of samples. Without `together_ns`, B takes I + W. The bytes are those of
-/// the task alone, as measured. What the tasks of one stage keep together follows from the graph (`Tape`).
+/// Times and bytes of one execution of a task for one number of samples. A once-per-step task runs in P and E instead
+/// of F and B. Without `together_ns`, B takes I + W. The bytes are those of the task alone, as measured. What the tasks
+/// of one stage keep together follows from the graph (`Tape`).
 struct TaskCost {
   double forward_ns = 0;
   double input_gradient_ns = 0;
   double weight_gradient_ns = 0;
-  double recompute_ns = 0;     ///< of the repeated forward pass; usually `forward_ns`
+  double recompute_ns = 0;     ///< of the forward pass as part of R; 0: as `forward_ns`
   double saved_bytes = 0;      ///< kept from F to I and W
   double pending_bytes = 0;    ///< kept from I to W
   double temporary_bytes = 0;  ///< live only while the task runs
   double together_ns = 0;      ///< of I and W in one pass, if priced so: they share work and launch overhead
+  double rebuild_ns() const { return recompute_ns > 0 ? recompute_ns : forward_ns; }
   double backward_ns() const { return together_ns > 0 ? together_ns : input_gradient_ns + weight_gradient_ns; }
   /// The part of `backward_ns` that computes weight gradients. I and W priced in one pass share work, so the time is
   /// divided in proportion.

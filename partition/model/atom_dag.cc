@@ -59,11 +59,12 @@ Result<void> weigh_atoms(const ModelFacts& model, const AtomSamples& samples, si
   ParameterOwners owners(model);
   for (uint32_t atom = 0; atom < count; ++atom) {
     const TaskId task = model.atoms.tasks[atom];
-    const TaskCost& cost = model.costs.of(0, size, task);
+    const TaskCost cost = model.costs.per_micro_batch(task) ? model.costs.of(0, size, task) : TaskCost{};
     dag.forward[atom] = cost.forward_ns;
     for (const ValueId input : model.graph.inputs(task)) {
       const TaskId producer = input.valid() ? model.graph.value(input).producer : TaskId();
-      if (producer.valid() && model.atoms.constant[producer.index()])
+      const bool constant = producer.valid() && model.atoms.constant[producer.index()];
+      if (constant && model.costs.per_micro_batch(producer))
         dag.forward[atom] += model.costs.of(0, size, producer).forward_ns;
     }
     if (model.training) {

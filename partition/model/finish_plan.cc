@@ -132,6 +132,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   price_finish(plan, shape, options.cluster);
+  pricer.price_once_per_step(plan);
   RANNC_ASSIGN(plan.schedule, make_rows(plan, shape));
   return plan;
 }

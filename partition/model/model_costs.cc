@@ -144,6 +144,7 @@ Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, c
   ModelCosts model;
   model.sizes = std::move(sizes);
   model.costs.assign(cluster.kinds.size(), std::vector<std::vector<TaskCost>>(model.sizes.size()));
+  model.frequency = ir::execution_frequency(graph);
   const std::vector<Role> roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
   std::unordered_map<std::vector<uint32_t>, uint32_t, ir::HashOfNumbers> seen;
   std::unordered_map<std::string, uint32_t> entries;

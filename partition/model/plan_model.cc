@@ -74,12 +74,13 @@ std::vector<Alternative> alternatives(const StageProblem& problem) {
 
 constexpr double kSafe = 1 - 1e-9;  // against rounding of sums
 
-// No plan can beat all devices working without pause at each sample's cheapest price, nor one micro-batch's pass
-// through the heaviest task.
+// No plan can beat all devices working without pause at each sample's cheapest price, nor one execution of the heaviest
+// task.
 int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
   double cheapest = 0;
   double heaviest = 0;
   for (const TaskId task : facts.graph.tasks()) {
+    if (!facts.costs.per_micro_batch(task) && !facts.costs.per_step(task)) continue;
     double per_sample = std::numeric_limits<double>::infinity();
     double shortest = std::numeric_limits<double>::infinity();
     for (size_t kind = 0; kind < facts.costs.costs.size(); ++kind) {
@@ -90,7 +91,7 @@ int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
         shortest = std::min(shortest, time);
       }
     }
-    if (!facts.atoms.constant[task.index()]) cheapest += per_sample;
+    if (facts.costs.per_micro_batch(task) && !facts.atoms.constant[task.index()]) cheapest += per_sample;
     heaviest = std::max(heaviest, shortest);
   }
   const double shared = cheapest * options.mini_batch / options.cluster.size();

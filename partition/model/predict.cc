@@ -86,9 +86,11 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
     }
     costs.compute.push_back(std::move(times));
   }
+  costs.begin.assign(plan.begin_ns.begin(), plan.begin_ns.end());
   for (const ir::FinishTime& time : plan.finish_times) {
     costs.all_reduce.push_back(static_cast<double>(time.all_reduce_ns));
     costs.step.push_back(static_cast<double>(time.optimizer_ns));
+    costs.gradients.push_back(static_cast<double>(time.gradients_ns));
   }
   for (const ir::SharedParameter& shared : plan.shared) costs.shared.push_back(static_cast<double>(shared.sum_ns));
   return costs;

@@ -95,25 +95,43 @@ std::vector<uint32_t> StagePricer::samples_of(const ir::Plan& plan, StageId stag
   return {sizes.begin(), sizes.end()};
 }
 
+template <class Part>
+double StagePricer::slowest(StageId stage, uint32_t samples, const std::vector<TaskId>& tasks, Part&& part) const {
+  double most = 0;
+  for (const uint32_t kind : kinds_[stage.index()]) {
+    most = std::max(most, at_samples(model_.costs.sizes, samples, [&](size_t size) {
+                      double total = 0;
+                      for (const TaskId task : tasks) total += part(model_.costs.of(kind, size, task));
+                      return total;
+                    }));
+  }
+  return most;
+}
+
+template <class Part>
+double StagePricer::slowest_once(StageId stage, const std::vector<TaskId>& tasks, Part&& part) const {
+  double most = 0;
+  for (const uint32_t kind : kinds_[stage.index()]) {
+    double total = 0;
+    for (const TaskId task : tasks) total += part(model_.costs.of(kind, model_.costs.sizes.size() - 1, task));
+    most = std::max(most, total);
+  }
+  return most;
+}
+
 // Prices a stage on the slowest of its device kinds.
 Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, uint32_t samples,
                                            const std::vector<TaskId>& repeated) const {
-  double forward = 0, backward = 0, weight = 0, rebuild = 0;
-  for (const uint32_t kind : kinds_[stage.index()]) {
-    const auto sum = [&](const std::vector<TaskId>& tasks, auto&& part) {
-      return at_samples(model_.costs.sizes, samples, [&](size_t size) {
-        double total = 0;
-        for (const TaskId task : tasks) total += part(model_.costs.of(kind, size, task));
-        return total;
-      });
-    };
-    const std::vector<TaskId>& tasks = plan.stages[stage.index()].tasks;
-    const auto forward_ns = [](const TaskCost& cost) { return cost.forward_ns; };
-    forward = std::max(forward, sum(tasks, forward_ns));
-    if (!model_.training) continue;
-    rebuild = std::max(rebuild, sum(repeated, forward_ns));
-    backward = std::max(backward, sum(tasks, [](const TaskCost& cost) { return cost.backward_ns(); }));
-    weight = std::max(weight, sum(tasks, [](const TaskCost& cost) { return cost.late_ns(); }));
+  std::vector<TaskId> tasks;
+  for (const TaskId task : plan.stages[stage.index()].tasks) {
+    if (model_.costs.per_micro_batch(task)) tasks.push_back(task);
+  }
+  const double forward = slowest(stage, samples, tasks, [](const TaskCost& cost) { return cost.forward_ns; });
+  double backward = 0, weight = 0, rebuild = 0;
+  if (model_.training) {
+    backward = slowest(stage, samples, tasks, [](const TaskCost& cost) { return cost.backward_ns(); });
+    weight = slowest(stage, samples, tasks, [](const TaskCost& cost) { return cost.late_ns(); });
+    rebuild = slowest(stage, samples, repeated, [](const TaskCost& cost) { return cost.rebuild_ns(); });
   }
   if (!(forward + backward <= kMostNs)) {
     return error(
@@ -158,6 +176,23 @@ Result<void> StagePricer::price_all(ir::Plan& plan) {
   return {};
 }
 
+void StagePricer::price_once_per_step(ir::Plan& plan) const {
+  plan.begin_ns.assign(plan.stages.size(), 0);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageId stage = StageId::from(s);
+    std::vector<TaskId> tasks;
+    for (const TaskId task : plan.stages[s].tasks) {
+      if (model_.costs.per_step(task)) tasks.push_back(task);
+    }
+    plan.begin_ns[s] = whole_ns(slowest_once(stage, tasks, [](const TaskCost& cost) { return cost.forward_ns; }));
+    if (!plan.training) continue;
+    plan.finish_times[s].gradients_ns =
+        whole_ns(slowest_once(stage, tasks, [](const TaskCost& cost) { return cost.backward_ns(); }));
+  }
+  const auto takes_time = [](int64_t ns) { return ns > 0; };
+  if (std::none_of(plan.begin_ns.begin(), plan.begin_ns.end(), takes_time)) plan.begin_ns.clear();
+}
+
 ir::RecomputeCosts StagePricer::recompute_costs(const ir::Plan& plan, StageId stage) const {
   const ir::Joint& joint = plan.functions[stage.index()]->joint;
   const ir::Graph& graph = joint.graph;
@@ -178,9 +213,10 @@ ir::RecomputeCosts StagePricer::recompute_costs(const ir::Plan& plan, StageId st
   costs.forward_ns.assign(graph.task_count(), 0);
   for (uint32_t i = 0; i < joint.forward_count(); ++i) {
     const TaskId task = plan.stages[stage.index()].tasks[joint.origins[i].task.index()];
+    if (!model_.costs.per_micro_batch(task)) continue;  // R never repeats it
     for (const uint32_t kind : kinds_[stage.index()]) {
       const double ns = at_samples(model_.costs.sizes, samples,
-                                   [&](size_t size) { return model_.costs.of(kind, size, task).forward_ns; });
+                                   [&](size_t size) { return model_.costs.of(kind, size, task).rebuild_ns(); });
       costs.forward_ns[i] = std::max(costs.forward_ns[i], whole_ns(std::min(ns, kMostNs)));
     }
   }

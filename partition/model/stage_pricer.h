@@ -23,8 +23,10 @@ class StagePricer {
   /// Returns the times of a stage for each number of samples that a replica computes at once, larger ones first. Memory
   /// is that of the stage's functions if it has some, else that of LibTorch's tape.
   Result<std::vector<ir::StageTime>> price(const ir::Plan& plan, StageId stage);
-  /// Sets the times of all stages.
+  /// Sets the times of all stages' passes.
   Result<void> price_all(ir::Plan& plan);
+  /// Sets the times of P and E of all stages. In training the plan has finish times.
+  void price_once_per_step(ir::Plan& plan) const;
 
   /// What keeping and recomputing values of a stage's joint graph costs, for the largest number of samples. A random
   /// input is generated in the time of starting one task and passing twice over its memory.
@@ -35,6 +37,12 @@ class StagePricer {
   Result<ir::StageTime> time_of(const ir::Plan& plan, StageId stage, uint32_t samples,
                                 const std::vector<TaskId>& repeated) const;
   std::vector<uint32_t> samples_of(const ir::Plan& plan, StageId stage) const;
+  /// Time of `tasks` on the slowest of a stage's device kinds, for a number of samples.
+  template <class Part>
+  double slowest(StageId stage, uint32_t samples, const std::vector<TaskId>& tasks, Part&& part) const;
+  /// The same of once-per-step tasks, whose time does not depend on samples.
+  template <class Part>
+  double slowest_once(StageId stage, const std::vector<TaskId>& tasks, Part&& part) const;
 
   const ModelFacts& model_;
   const PlanOptions& options_;

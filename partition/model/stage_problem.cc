@@ -28,10 +28,17 @@ void add_times(const ModelFacts& model, const std::vector<std::vector<TaskId>>& 
     table.sizes = model.costs.sizes;
     table.forward.assign(sizes, std::vector<double>(tasks.size(), 0));
     table.backward = table.weight_gradient = table.forward;
+    table.begin.assign(tasks.size(), 0);
+    table.gradients = table.begin;
     for (size_t size = 0; size < sizes; ++size) {
       for (size_t block = 0; block < tasks.size(); ++block) {
         for (const TaskId task : tasks[block]) {
           const TaskCost& cost = of_kind[size][model.costs.entry_of[task.index()]];
+          if (model.costs.per_step(task) && size + 1 == sizes) {
+            table.begin[block] += cost.forward_ns;
+            if (model.training) table.gradients[block] += cost.backward_ns();
+          }
+          if (!model.costs.per_micro_batch(task)) continue;
           table.forward[size][block] += cost.forward_ns;
           if (!model.training) continue;
           table.backward[size][block] += cost.backward_ns();

@@ -104,6 +104,17 @@ double received_bytes(const ir::Plan& plan, size_t stage) {
   return total;
 }
 
+/// Time of tasks that run once per step.
+int64_t once_ns(const ir::Plan& plan, size_t stage) {
+  return (plan.begin_ns.empty() ? 0 : plan.begin_ns[stage]) +
+         (plan.finish_times.empty() ? 0 : plan.finish_times[stage].gradients_ns);
+}
+
+std::string once_text(const ir::Plan& plan, size_t stage) {
+  const int64_t ns = once_ns(plan, stage);
+  return ns > 0 ? fmt::format(", {} a step on tasks without samples", duration(static_cast<double>(ns))) : "";
+}
+
 }  // namespace
 
 std::string print_blocks(const PlannedModel& planned) {
@@ -138,11 +149,11 @@ std::string summary_text(const PlannedModel& planned, const SearchReport& report
     const std::vector<std::string> names = device_names(plan, plan.stages[s]);
     const std::string recompute = recompute_text(plan, s);
     text += fmt::format(
-        "  stage {}: {} tasks on {}{}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n",
+        "  stage {}: {} tasks on {}{}{}; forward {}, backward {} a micro-batch{}; weights and states {}; receives {}\n",
         s, plan.stages[s].tasks.size(), fmt::join(names, ", "), recompute.empty() ? "" : "; ", recompute,
         duration(time ? static_cast<double>(time->forward_ns) : 0),
-        duration(time ? static_cast<double>(time->backward_ns) : 0), bytes(static_cast<double>(fixed_bytes(plan, s))),
-        bytes(received_bytes(plan, s)));
+        duration(time ? static_cast<double>(time->backward_ns) : 0), once_text(plan, s),
+        bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
   }
   text += fmt::format("predicted step {} (bubble {:.0f} %){}\n", duration(static_cast<double>(plan.step_ns)),
                       planned.timeline.bubble * 100,
@@ -166,6 +177,7 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
     auto& stage = json["stages"][s];
     stage["tasks"] = plan.stages[s].tasks.size();
     stage["recompute"] = plan.stages[s].recompute;
+    if (const int64_t ns = once_ns(plan, s); ns > 0) stage["once_ns"] = ns;
     const ir::StageTime* time = time_of(plan, s);
     if (!plan.stages[s].recompute || time == nullptr) continue;
     stage["selective"] = is_selective(plan, s);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "partition/schedule/family.h"
@@ -118,7 +119,7 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
 /// Returns a grain for which no time of the simulation has more than 52 bits. Sums are then exact, and periods are
 /// detected.
 double PlanJudge::grain_of(const StagePlan& plan, const Run& run) {
-  double once = 0;
+  double once = std::accumulate(run.costs.begin.begin(), run.costs.begin.end(), 0.0);
   for (const auto& times : run.costs.compute) {
     for (const ComputeTimes& time : times)
       once += time.forward + time.recompute + time.input_gradient + time.weight_gradient;
@@ -158,7 +159,7 @@ double PlanJudge::simulated(const StagePlan& plan, Run& run) {
   std::vector<double> ends;
   for (const DeviceTimeline& place : timeline->devices) ends.push_back(place.last);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    ends[run.places.of_stage[s]] += plan.stages[s].all_reduce_ns + run.steps[s];
+    ends[run.places.of_stage[s]] += run.costs.gradients[s] + plan.stages[s].all_reduce_ns + run.steps[s];
   }
   return *std::max_element(ends.begin(), ends.end());
 }
@@ -187,7 +188,7 @@ double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
   const double count = static_cast<double>(plan.micro_batches);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const PlannedStage& stage = plan.stages[s];
-    work[run.places.of_stage[s]] += count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.steps[s];
+    work[run.places.of_stage[s]] += count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.once(s);
   }
   double largest = 0;
   for (size_t place = 0; place < places; ++place) {
@@ -222,10 +223,10 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
     const ComputeTimes time = least(s);
     const double once = time.forward + time.input_gradient;
     step = std::max({step, head[s] + count * once + tail[s], port[s] + once + tail[s],
-                     head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.steps[s]});
+                     head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.once(s)});
     const uint32_t place = run.places.of_stage[s];
     start[place] = std::min(start[place], head[s]);
-    work[place] += count * (once + time.weight_gradient) + run.steps[s];
+    work[place] += count * (once + time.weight_gradient) + run.once(s);
   }
   for (size_t place = 0; run.places.shared() && place < work.size(); ++place)
     step = std::max(step, start[place] + work[place]);

@@ -1,6 +1,7 @@
 // Prices the stages of a plan that is being judged: times and memory.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "partition/schedule/family.h"
@@ -24,6 +25,11 @@ std::vector<double> blended(const std::vector<std::vector<double>>& rows, const 
     sums[b + 1] = sums[b] + blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
   }
   return sums;
+}
+
+/// Sum over the blocks [a, b) of a table that may be empty.
+double total(const std::vector<double>& of_blocks, uint32_t a, uint32_t b) {
+  return of_blocks.empty() ? 0 : std::accumulate(of_blocks.begin() + a, of_blocks.begin() + b, 0.0);
 }
 
 double peak_by_rule(const StagePlan& plan, size_t stage, const StageBytes& bytes) {
@@ -208,6 +214,13 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
       kinds[problem_.cluster.devices[device.index()].kind] = 1;
     }
     auto& times = run.costs.compute.emplace_back();
+    double& begin = run.costs.begin.emplace_back(0);
+    double& gradients = run.costs.gradients.emplace_back(0);
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      if (!kinds[kind]) continue;
+      begin = std::max(begin, total(problem_.times[kind].begin, stage.first, stage.end));
+      gradients = std::max(gradients, total(problem_.times[kind].gradients, stage.first, stage.end));
+    }
     for (size_t c = 0; c < classes; ++c) {
       const Sums& at = sums(share_of(run.largest - c, replicas));
       ComputeTimes time;

@@ -28,6 +28,8 @@ struct PlanJudge::Run {
   std::vector<StageBytes> bytes;     ///< of one replica, by stage
   std::vector<double> memory;        ///< of the stage's smallest device, by stage
   std::vector<double> steps;         ///< optimizer step by stage, ns
+  /// Work of a stage besides its micro-batches and its all-reduce, ns: P, E and the optimizer.
+  double once(size_t stage) const { return costs.begin[stage] + costs.gradients[stage] + steps[stage]; }
   uint64_t largest = 0;              ///< samples of the largest micro-batch
   bool peaks_known = false;          ///< the schedule's rule determined the peaks of the stages
   std::optional<ir::Schedule> rows;  ///< of all micro-batches, if they had to determine the peaks

@@ -38,6 +38,9 @@ Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
     return broken("C1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
                                     table.sizes.size(), table.forward.size(), table.backward.size()));
   }
+  for (const auto* once : {&table.begin, &table.gradients}) {
+    if (!once->empty()) RANNC_TRY(costs_are_sane(*once, blocks, "the time once per step", false));
+  }
   for (size_t i = 0; i < table.sizes.size(); ++i) {
     if (table.sizes[i] < 1 || (i > 0 && table.sizes[i] <= table.sizes[i - 1])) {
       return broken("C6", fmt::format("size {} of a time table is {}: sizes ascend from 1", i, table.sizes[i]));

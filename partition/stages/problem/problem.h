@@ -27,6 +27,9 @@ struct TimeTable {
   /// [size][block], ns: the part of `backward` that computes weight gradients, which zero-bubble schedules delay.
   /// Empty: not separated, all of it counts as input gradient.
   std::vector<std::vector<double>> weight_gradient;
+  /// [block], ns: work once per step besides the passes of micro-batches: P at its beginning and E at its end. Empty:
+  /// none.
+  std::vector<double> begin, gradients;
 
   /// Replaces each time by the largest time among the sizes up to its own, so that a smaller share never costs more.
   void make_monotone();
