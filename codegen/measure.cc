@@ -61,33 +61,51 @@ Result<void> weigh(TaskRun& run, RunTimes& times) {
   meter.restart();
   const int64_t before = meter.live_bytes();
   RANNC_TRY(run.backward(std::move(made.saved)));
+  RANNC_TRY(run.end());
   times.temporary_bytes = std::max(times.temporary_bytes, static_cast<double>(meter.peak_bytes() - before));
   return {};
 }
 
 Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
-  std::vector<double> forward, input_gradient, weight_gradient, together;
+  std::vector<double> begin, forward, input_gradient, weight_gradient, together, end, rebuild;
   double total = 0;
   for (uint32_t i = 0; i < std::max(kMostRuns, kWarmUps + options.repeat); ++i) {
     if (i >= kWarmUps + options.repeat && total >= kEnoughNs) break;
     const bool counted = i >= kWarmUps;
+    if (run.has_begin()) {
+      Result<void> begun;
+      timed(counted, begin, total, [&] { begun = run.begin(); });
+      RANNC_TRY(begun);
+    }
     Result<TaskRun::Forward> made = TaskRun::Forward{};
     timed(counted, forward, total, [&] { made = run.forward(); });
     RANNC_TRY(made);
     if (!run.has_backward()) continue;
     if (i == 0) run.prepare(*made);
     Result<void> done;
+    if (!apart && run.has_rebuild()) {
+      timed(counted, rebuild, total, [&] { done = run.rebuild(); });
+      RANNC_TRY(done);
+    }
     if (apart && run.has_input() && run.has_weight()) {
       Result<TaskRun::Tensors> pending = TaskRun::Tensors{};
       timed(counted, input_gradient, total, [&] { pending = run.input(made->saved); });
       RANNC_TRY(pending);
       timed(counted, weight_gradient, total, [&] { done = run.weight(*std::move(pending)); });
       RANNC_TRY(done);
+      RANNC_TRY(run.end());
     }
     timed(counted, together, total, [&] { done = run.backward(std::move(made->saved)); });
     RANNC_TRY(done);
+    if (!run.has_end()) continue;
+    timed(counted, end, total, [&] { done = run.end(); });
+    RANNC_TRY(done);
   }
   RunTimes times;
+  times.begin_ns = typical(std::move(begin));
+  times.gradients_ns = typical(std::move(end));
+  times.rebuild_ns = typical(std::move(rebuild));
+  if (!apart) times.rebuilt = run.rebuilt();
   times.forward_ns = typical(std::move(forward));
   times.backward_ns = typical(std::move(together));
   times.input_gradient_ns = typical(std::move(input_gradient));

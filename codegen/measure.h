@@ -15,10 +15,14 @@ namespace rannc::codegen {
 
 /// Lower quartiles over the counted runs. Without a gradient, the backward numbers are 0.
 struct RunTimes {
-  double forward_ns = 0;          ///< F, and P of a step
+  double begin_ns = 0;            ///< P of a step; 0: the tasks have none
+  double forward_ns = 0;          ///< F
   double input_gradient_ns = 0;   ///< I; only for a single task
-  double weight_gradient_ns = 0;  ///< W, and E; only for a single task
-  double backward_ns = 0;         ///< B, and E
+  double weight_gradient_ns = 0;  ///< W; only for a single task
+  double backward_ns = 0;         ///< B
+  double gradients_ns = 0;        ///< E; 0: the tasks have none
+  double rebuild_ns = 0;          ///< R that keeps only what the tasks read; only for several tasks
+  std::vector<TaskId> rebuilt;    ///< tasks that R repeats, ascending
   double held_bytes = 0;          ///< kept until backward: saved values and results with gradients
   /// Maximum of the bytes that the forward pass allocates and frees again, and of the bytes for gradients in flight
   /// that the backward pass needs in addition to `held_bytes`.

@@ -33,6 +33,8 @@ class TaskRunBuilder {
     std::vector<ir::StageOutput> returned = outputs();
     const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
     RANNC_ASSIGN(run->functions_, cut(stage));
+    run->functions_.kept = ir::kept_by_whole_recompute(run->functions_.joint);
+    run->tasks_ = tasks_;
     const ir::Graph& joint = run->functions_.joint.graph;
     run->fixed_.resize(joint.value_count());
     for (const ValueId value : stage.graph.values()) {
@@ -190,12 +192,11 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   }
   places_.leaf_count = joint.gradients.size();
   for (uint32_t i = 0; i < places_.leaf_count; ++i) places_.leaf_of_part.push_back(i);
-  const ir::FunctionTable table = ir::function_table(functions_);
-  const auto does = [&](ir::FunctionKind kind) { return !table[kind].tasks.empty(); };
-  has_input_ = does(ir::FunctionKind::kInput) || !joint.inputs.empty();
-  has_weight_ = does(ir::FunctionKind::kWeight) || !table[ir::FunctionKind::kWeight].added.empty();
-  has_step_ = does(ir::FunctionKind::kStep);
-  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept, table, places_, {}}, sizes_, load_sizes_));
+  table_ = ir::function_table(functions_);
+  has_input_ = !table_[ir::FunctionKind::kInput].tasks.empty() || !joint.inputs.empty();
+  const ir::StageFunction& weight = table_[ir::FunctionKind::kWeight];
+  has_weight_ = !weight.tasks.empty() || !weight.added.empty();
+  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept, table_, places_, {}}, sizes_, load_sizes_));
   sums_.resize(places_.leaf_count + programs_.totals.size());
   for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {
@@ -216,11 +217,13 @@ Result<TaskRun::Tensors> TaskRun::call(runtime::FlatProgram& program, Tensors ar
   return program.run(std::move(arguments), with);
 }
 
+Result<void> TaskRun::begin() {
+  RANNC_ASSIGN(Tensors stepped, call(programs_.step, {}));
+  for (size_t i = 0; i < stepped.size(); ++i) fixed_[programs_.stepped[i].index()] = std::move(stepped[i]);
+  return {};
+}
+
 Result<TaskRun::Forward> TaskRun::forward() {
-  if (has_step_) {
-    RANNC_ASSIGN(Tensors stepped, call(programs_.step, {}));
-    for (size_t i = 0; i < stepped.size(); ++i) fixed_[programs_.stepped[i].index()] = std::move(stepped[i]);
-  }
   Tensors inputs;
   for (const ValueId value : programs_.inputs) inputs.push_back(fixed_[value.index()]);
   RANNC_ASSIGN(Tensors results, call(programs_.forward, std::move(inputs)));
@@ -230,6 +233,22 @@ Result<TaskRun::Forward> TaskRun::forward() {
   made.saved.assign(std::make_move_iterator(saved), std::make_move_iterator(results.end()));
   made.outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.begin() + outputs));
   return made;
+}
+
+Result<void> TaskRun::rebuild() {
+  Tensors kept;
+  for (const ValueId value : programs_.rebuild_from) kept.push_back(fixed_[value.index()]);
+  RANNC_TRY(call(programs_.rebuild, std::move(kept)));
+  return {};
+}
+
+std::vector<TaskId> TaskRun::rebuilt() const {
+  std::vector<TaskId> tasks;
+  for (const TaskId task : table_[ir::FunctionKind::kRebuild].tasks) {
+    tasks.push_back(tasks_[functions_.joint.origins[task.index()].task.index()]);
+  }
+  std::sort(tasks.begin(), tasks.end());
+  return tasks;
 }
 
 void TaskRun::prepare(const Forward& forward) {
@@ -255,7 +274,7 @@ Result<void> TaskRun::end() {
 
 Result<void> TaskRun::backward(Tensors saved) {
   RANNC_TRY(call(programs_.backward, with_seeds(std::move(saved))));
-  return end();
+  return {};
 }
 
 Result<TaskRun::Tensors> TaskRun::input(Tensors saved) {
@@ -266,7 +285,7 @@ Result<TaskRun::Tensors> TaskRun::input(Tensors saved) {
 
 Result<void> TaskRun::weight(Tensors arguments) {
   RANNC_TRY(call(programs_.weight, std::move(arguments)));
-  return end();
+  return {};
 }
 
 }  // namespace rannc::codegen

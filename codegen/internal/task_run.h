@@ -27,14 +27,20 @@ class TaskRun {
   struct Forward {
     Tensors outputs, saved;
   };
-  /// P of a step, then F.
+  /// P of a step.
+  Result<void> begin();
+  /// F. A P must have run.
   Result<Forward> forward();
-  /// B, then E, for seeds of `prepare`. Frees saved values at their last reader if the caller holds no reference.
+  /// R, from the operands that `kept_by_whole_recompute` keeps.
+  Result<void> rebuild();
+  /// B for seeds of `prepare`. Frees saved values at their last reader if the caller holds no reference.
   Result<void> backward(Tensors saved);
   /// I. Returns what W takes.
   Result<Tensors> input(Tensors saved);
-  /// W, then E.
+  /// W.
   Result<void> weight(Tensors arguments);
+  /// E, from the sums of the backward passes since the last E.
+  Result<void> end();
   /// Makes the seeds. Call it after the first forward pass.
   void prepare(const Forward& forward);
 
@@ -42,6 +48,12 @@ class TaskRun {
   bool has_backward() const { return has_input_ || has_weight_; }
   bool has_input() const { return has_input_; }
   bool has_weight() const { return has_weight_; }
+  /// Whether P of a step, R and E do anything.
+  bool has_begin() const { return !table_[ir::FunctionKind::kStep].tasks.empty(); }
+  bool has_rebuild() const { return !table_[ir::FunctionKind::kRebuild].tasks.empty(); }
+  bool has_end() const { return programs_.has_end; }
+  /// Tasks of the graph that R repeats, ascending.
+  std::vector<TaskId> rebuilt() const;
   /// Per output, whether it receives a gradient.
   const std::vector<bool>& seeded() const { return seeded_; }
 
@@ -49,10 +61,11 @@ class TaskRun {
   TaskRun() = default;
   Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings);
   Result<Tensors> call(runtime::FlatProgram& program, Tensors arguments);
-  Result<void> end();
   Tensors with_seeds(Tensors saved) const;
 
+  std::vector<TaskId> tasks_;  // of the graph, by task of the stage
   ir::StageFunctions functions_;
+  ir::FunctionTable table_;
   runtime::StagePlaces places_;
   runtime::SizeTable sizes_, load_sizes_;
   runtime::StagePrograms programs_;
@@ -60,7 +73,7 @@ class TaskRun {
   Tensors seeds_, sums_;
   std::vector<at::Tensor*> sum_places_;
   std::vector<bool> seeded_;
-  bool has_input_ = false, has_weight_ = false, has_step_ = false;
+  bool has_input_ = false, has_weight_ = false;
   friend class TaskRunBuilder;
 };
 

@@ -51,7 +51,7 @@ Fusion at_samples(const std::map<uint64_t, Fusion>& curve, uint64_t samples) {
   const auto low = std::prev(high);
   const double w = static_cast<double>(samples - low->first) / static_cast<double>(high->first - low->first);
   const auto mix = [&](double Fusion::*part) { return (1 - w) * low->second.*part + w * high->second.*part; };
-  return {mix(&Fusion::forward), mix(&Fusion::backward), mix(&Fusion::saved)};
+  return {mix(&Fusion::forward), mix(&Fusion::backward), mix(&Fusion::saved), mix(&Fusion::rebuild)};
 }
 
 class Measured final : public CostModel {
@@ -76,7 +76,7 @@ class Measured final : public CostModel {
  private:
   static TaskCost fused(TaskCost cost, const Fusion& fusion) {
     cost.forward_ns *= fusion.forward;
-    cost.recompute_ns *= fusion.forward;
+    cost.recompute_ns *= fusion.rebuild;
     cost.input_gradient_ns *= fusion.backward;
     cost.weight_gradient_ns *= fusion.backward;
     cost.together_ns *= fusion.backward;
@@ -155,6 +155,7 @@ std::map<uint64_t, Fusion> ProfileDatabase::fusion(const std::string& environmen
         to.forward_ns += from.forward_ns;
         to.together_ns += from.backward_ns();
         to.saved_bytes += from.saved_bytes;
+        to.recompute_ns += from.recompute_ns;
       };
       add(total.measured, cost.measured);
       add(total.summed, cost.summed);
@@ -162,9 +163,12 @@ std::map<uint64_t, Fusion> ProfileDatabase::fusion(const std::string& environmen
   }
   std::map<uint64_t, Fusion> learnt;
   for (const auto& [samples, total] : totals) {
-    learnt[samples] = {ratio(total.measured.forward_ns, total.summed.forward_ns),
-                       ratio(total.measured.together_ns, total.summed.together_ns),
-                       ratio(total.measured.saved_bytes, total.summed.saved_bytes)};
+    Fusion& fusion = learnt[samples];
+    fusion = {ratio(total.measured.forward_ns, total.summed.forward_ns),
+              ratio(total.measured.together_ns, total.summed.together_ns),
+              ratio(total.measured.saved_bytes, total.summed.saved_bytes)};
+    const bool rebuilt = total.measured.recompute_ns > 0 && total.summed.recompute_ns > 0;
+    fusion.rebuild = rebuilt ? ratio(total.measured.recompute_ns, total.summed.recompute_ns) : fusion.forward;
   }
   return learnt;
 }

@@ -35,6 +35,7 @@ using BlockCurve = std::map<uint64_t, BlockCost>;
 /// measured alone finds its operands in a cache.
 struct Fusion {
   double forward = 1, backward = 1, saved = 1;
+  double rebuild = 1;  ///< of R
   bool operator==(const Fusion&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include "ir/plan/plan.h"
 #include "passes/training/cut_functions.h"
 #include "tests/runtime/support/toy_graphs.h"
+#include "tests/support/short_graph.h"
 
 namespace rannc::codegen {
 namespace {
@@ -77,6 +78,42 @@ TEST(MeasureTasks, RunsWholeModels) {
       EXPECT_GT(whole->held_bytes, 0);
     }
   }
+}
+
+/// Tasks: mul(v2) linear tanh mul(w2) linear.
+ir::Graph squared_weights() {
+  return test::short_graph(
+      "input x [batch,64] samples 0\nparameter v [64,64]\nparameter w [64,64]\nv2 = mul(v, v)\na = linear(x, v2)\n"
+      "b = tanh(a)\nw2 = mul(w, w)\nc = linear(b, w2)\noutputs c\n",
+      "f32");
+}
+
+TEST(MeasureTasks, PartsWorkOncePerStepFromMicroBatches) {
+  const Measured model(squared_weights());
+  const RunTimes square = model.task(0);
+  EXPECT_GT(square.begin_ns, 0);
+  EXPECT_GT(square.backward_ns, 0) << "the gradient of the result arrives from outside";
+  const RunTimes reader = model.task(1);  // the weight is a parameter, the input has no gradient
+  EXPECT_EQ(reader.begin_ns, 0);
+  EXPECT_EQ(reader.gradients_ns, 0);
+  EXPECT_EQ(reader.input_gradient_ns, 0);
+  EXPECT_GT(reader.weight_gradient_ns, 0);
+  const RunTimes inner = model.task(4);
+  EXPECT_GT(inner.input_gradient_ns, 0);
+  EXPECT_GT(inner.weight_gradient_ns, 0);
+  const RunTimes whole = model.run(0, 4).value();
+  EXPECT_GT(whole.begin_ns, 0);
+  EXPECT_GT(whole.forward_ns, 0);
+  EXPECT_GT(whole.backward_ns, 0);
+  EXPECT_GT(whole.gradients_ns, 0);
+}
+
+TEST(MeasureTasks, RebuildsWhatTheBackwardPassReads) {
+  const Measured model(squared_weights());
+  const RunTimes whole = model.run(0, 4).value();
+  EXPECT_GT(whole.rebuild_ns, 0);
+  EXPECT_THAT(whole.rebuilt, ::testing::ElementsAre(TaskId(1), TaskId(2))) << "nobody reads the last product";
+  EXPECT_EQ(model.task(2).rebuild_ns, 0) << "as long as F";
 }
 
 TEST(MeasureTasks, NamesTheSizeItDoesNotKnow) {

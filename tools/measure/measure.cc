@@ -50,6 +50,7 @@ struct Bench {
   const MeasureOptions& options;
   codegen::RunFacts facts_of_graph{graph};
   const std::vector<ir::GradientRole>& roles() const { return facts_of_graph.roles; }
+  std::vector<ir::Frequency> frequency = ir::execution_frequency(graph);
   std::string environment = environment_name(options.threads);
   uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory();
 
@@ -77,10 +78,16 @@ Result<bool> measure_task(const Bench& bench, const std::string& key, TaskId tas
     if (kBytesPerTraffic * facts.traffic_bytes > static_cast<double>(bench.memory)) return false;
     RANNC_ASSIGN(const codegen::RunTimes times, bench.run({&task, 1}, samples));
     TaskCost& cost = curve[samples];
-    cost.forward_ns = cost.recompute_ns = times.forward_ns;
-    cost.input_gradient_ns = times.input_gradient_ns;
-    cost.weight_gradient_ns = times.weight_gradient_ns;
-    cost.together_ns = times.backward_ns;
+    if (times.begin_ns > 0) {
+      cost.forward_ns = cost.recompute_ns = times.begin_ns;
+      // The gradient of its result arrives in B, which computes what E computes from a sum.
+      cost.weight_gradient_ns = cost.together_ns = times.backward_ns + times.gradients_ns;
+    } else {
+      cost.forward_ns = cost.recompute_ns = times.forward_ns;
+      cost.input_gradient_ns = times.input_gradient_ns;
+      cost.weight_gradient_ns = times.weight_gradient_ns;
+      cost.together_ns = times.backward_ns;
+    }
     cost.saved_bytes = facts.saved_bytes;
     cost.temporary_bytes = times.temporary_bytes;
   }
@@ -92,23 +99,30 @@ bool has_all(const auto* curve, const std::vector<uint64_t>& sizes) {
          std::all_of(sizes.begin(), sizes.end(), [&](uint64_t samples) { return curve->contains(samples); });
 }
 
+/// One task per key. Of tasks with equal keys it is one of those that run most often.
 std::map<std::string, TaskId> distinct_tasks(const ir::Graph& graph, const std::vector<ir::GradientRole>& roles) {
+  const std::vector<ir::Frequency> frequency = ir::execution_frequency(graph);
   std::map<std::string, TaskId> distinct;
-  for (const TaskId task : graph.tasks()) distinct.emplace(partition::structural_key(graph, task, roles), task);
+  for (const TaskId task : graph.tasks()) {
+    TaskId& found = distinct.emplace(partition::structural_key(graph, task, roles), task).first->second;
+    if (frequency[task.index()] > frequency[found.index()]) found = task;
+  }
   return distinct;
 }
 
-/// Returns the sum of the tasks' costs, or nothing if one of them was not measured at that size.
-std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId>& tasks, uint64_t samples,
+/// Returns the sum of the costs per micro-batch, or nothing if one of the tasks was not measured at that size. Only
+/// the tasks `rebuilt` (ascending) count in its R.
+std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId>& tasks,
+                                    const std::vector<TaskId>& rebuilt, uint64_t samples,
                                     const ProfileDatabase& database) {
   TaskCost sum;
   for (const TaskId task : tasks) {
-    const auto* curve =
-        database.find(bench.environment, partition::structural_key(bench.graph, task, bench.roles()));
+    if (bench.frequency[task.index()] != ir::Frequency::kMicroBatch) continue;
+    const auto* curve = database.find(bench.environment, partition::structural_key(bench.graph, task, bench.roles()));
     if (curve == nullptr || !curve->contains(samples)) return std::nullopt;
     const TaskCost& cost = curve->at(samples);
     sum.forward_ns += cost.forward_ns;
-    sum.recompute_ns += cost.recompute_ns;
+    if (std::binary_search(rebuilt.begin(), rebuilt.end(), task)) sum.recompute_ns += cost.rebuild_ns();
     sum.input_gradient_ns += cost.input_gradient_ns;
     sum.weight_gradient_ns += cost.weight_gradient_ns;
     sum.together_ns += cost.backward_ns();
@@ -129,12 +143,14 @@ bool measure_block(const Bench& bench, const BlockRun& run, ProfileDatabase& dat
       if (!facts.ok()) return false;
       traffic += facts->traffic_bytes;
     }
-    const auto summed = summed_cost(bench, run.tasks, samples, database);
-    if (!summed || kBytesPerTraffic * traffic > static_cast<double>(bench.memory)) return false;
+    if (kBytesPerTraffic * traffic > static_cast<double>(bench.memory)) return false;
     const auto times = bench.run(run.tasks, samples);
     if (!times.ok()) return false;
+    const auto summed = summed_cost(bench, run.tasks, times->rebuilt, samples, database);
+    if (!summed) return false;
     TaskCost measured;
-    measured.forward_ns = measured.recompute_ns = times->forward_ns;
+    measured.forward_ns = times->forward_ns;
+    measured.recompute_ns = times->rebuild_ns;
     measured.together_ns = times->backward_ns;
     measured.saved_bytes = times->held_bytes;
     measured.temporary_bytes = times->temporary_bytes;

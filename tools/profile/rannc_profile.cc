@@ -128,8 +128,11 @@ class Profiler {
   void print_summary() const {
     const std::string environment = tools::environment_name(flags_.threads);
     for (const auto& [samples, fusion] : database_.fusion(environment)) {
-      fmt::print("run together, {} samples: forward {:.2f}, backward {:.2f}, kept bytes {:.2f} of the tasks' sums\n",
-                 samples, fusion.forward, fusion.backward, fusion.saved);
+      fmt::print(
+          "run together, {} samples: forward {:.2f}, recompute {:.2f}, backward {:.2f}, kept bytes {:.2f} of the "
+          "tasks' "
+          "sums\n",
+          samples, fusion.forward, fusion.rebuild, fusion.backward, fusion.saved);
     }
     fmt::print("{}: {} entries measured, {} reused, {:.1f} s, for '{}'\n", flags_.database, measured_, reused_,
                watch_.seconds(), environment);

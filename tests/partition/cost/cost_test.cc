@@ -170,8 +170,19 @@ TEST(ProfileDatabase, BytesDoNotDependOnTheOrderOfMeasuring) {
 
 TEST(ProfileDatabase, LearnsFromBlocksWhatRunningTogetherMakesOfSums) {
   const ProfileDatabase database = sample_database();
-  EXPECT_EQ(database.fusion("cpu-2").at(4), (Fusion{0.8, 1.5, 0.5}));
+  EXPECT_EQ(database.fusion("cpu-2").at(4), (Fusion{0.8, 1.5, 0.5, 0.8}));
   EXPECT_TRUE(database.fusion("cpu-1").empty());
+}
+
+TEST(MeasuredCosts, CorrectTasksOfRByMeasuredRs) {
+  ProfileDatabase database;
+  database.add("cpu-3", "core.exp", 4, {.forward_ns = 10, .recompute_ns = 10});
+  const TaskCost summed{.forward_ns = 100, .recompute_ns = 40};
+  database.add_block("cpu-3", "2b1c", 4, {{.forward_ns = 90, .recompute_ns = 50}, summed});
+  EXPECT_EQ(database.fusion("cpu-3").at(4), (Fusion{0.9, 1, 1, 1.25}));
+  EXPECT_DOUBLE_EQ(measured_costs(database, "cpu-3", nullptr)->price({"core.exp", ""}, 4, kDevice)->rebuild_ns(), 12.5);
+  database.add_block("cpu-3", "2b1c", 4, {{.forward_ns = 90}, summed});
+  EXPECT_EQ(database.fusion("cpu-3").at(4), (Fusion{0.9, 1, 1, 0.9})) << "an R that was not measured";
 }
 
 TEST(MeasuredCosts, MultiplySumsByWhatBlocksTeach) {
