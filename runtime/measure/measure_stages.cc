@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "runtime/engine/engine.h"
 #include "runtime/execute/executor.h"
@@ -191,12 +192,18 @@ struct Joined {
 class Averages {
  public:
   Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records)
-      : plan_(plan), sums_(plan.stages.size()), shared_(plan.shared.size()), steps_(plan.stages.size()) {
+      : plan_(plan),
+        begins_(plan.begin_ns.size()),
+        sums_(plan.stages.size()),
+        shared_(plan.shared.size()),
+        steps_(plan.stages.size()) {
     for (const ActionRecord& record : records) add(record);
+    for (const ActionRecord& first : firsts_) add_begin(first);
   }
 
   MeasuredStages result() const {
-    MeasuredStages measured{plan_.stage_times, {}, {}};
+    MeasuredStages measured{plan_.stage_times, {}, {}, {}};
+    for (const Mean& begin : begins_) measured.begin_ns.push_back(std::max<int64_t>(0, begin.value(0)));
     for (ir::StageTime& time : measured.stage_times) {
       const auto found = passes_.find({time.stage, time.samples});
       if (found == passes_.end()) continue;
@@ -229,6 +236,7 @@ class Averages {
       case ir::ActionKind::kReduceShared:
         return shared_[action.route].add(record);
       case ir::ActionKind::kForward:
+        if (begins(record)) return firsts_.push_back(record);
         return passes(record).forward.add(record);
       case ir::ActionKind::kRecompute:
         return passes(record).rebuild.add(record);
@@ -242,6 +250,22 @@ class Averages {
     }
   }
 
+  /// Whether the action is the first forward pass of a stage with a P on its device.
+  bool begins(const ActionRecord& record) {
+    const size_t stage = record.action.stage.index();
+    return stage < plan_.begin_ns.size() && plan_.begin_ns[stage] > 0 &&
+           begun_.insert({record.action.stage, record.device}).second;
+  }
+
+  /// Splits a forward pass that ran P by the times of those that did not.
+  void add_begin(const ActionRecord& first) {
+    Mean& others = passes(first).forward;
+    if (others.count == 0) return others.add(first);
+    Mean& begin = begins_[first.action.stage.index()];
+    begin.add(first);
+    begin.sum -= others.sum / others.count;
+  }
+
   Passes& passes(const ActionRecord& record) { return passes_[{record.action.stage, samples(record)}]; }
 
   uint32_t samples(const ActionRecord& record) const {
@@ -253,6 +277,9 @@ class Averages {
 
   const ir::Plan& plan_;
   std::map<std::pair<StageId, uint32_t>, Passes> passes_;
+  std::vector<ActionRecord> firsts_;              // forward passes that ran P
+  std::set<std::pair<StageId, DeviceId>> begun_;  // whose first forward pass was found
+  std::vector<Mean> begins_;                      // by stage; empty if the plan has no P
   std::vector<Joined> sums_, shared_;
   std::vector<Mean> steps_;
 };

@@ -14,8 +14,12 @@ namespace rannc::runtime {
 struct MeasuredStages {
   /// The plan's `stage_times` with measured forward, recompute and backward times. Memory figures stay as planned.
   std::vector<ir::StageTime> stage_times;
-  std::vector<ir::FinishTime> finish_times;  ///< by stage; empty for inference
-  std::vector<int64_t> shared_ns;            ///< by the plan's shared parameters; empty for inference
+  /// By stage: how much longer the first forward pass of a step takes than the others, if the plan has a P that takes
+  /// time. 0 for one micro-batch, whose forward pass includes P. Empty: the plan has none.
+  std::vector<int64_t> begin_ns;
+  /// By stage; empty for inference. E counts as part of the all-reduce or the optimizer, which run it.
+  std::vector<ir::FinishTime> finish_times;
+  std::vector<int64_t> shared_ns;  ///< by the plan's shared parameters; empty for inference
 };
 
 /// Runs whole steps of the bundle's schedule on synthetic samples (zeros for integers), with one thread per device and

@@ -45,6 +45,7 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
   RANNC_ASSIGN(runtime::MeasuredStages measured, runtime::measure_stages(bundle, options.assume, say));
   planned.plan.stage_times = std::move(measured.stage_times);
+  planned.plan.begin_ns = std::move(measured.begin_ns);
   planned.plan.finish_times = std::move(measured.finish_times);
   for (size_t g = 0; g < measured.shared_ns.size(); ++g) planned.plan.shared[g].sum_ns = measured.shared_ns[g];
   RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, options.cluster));

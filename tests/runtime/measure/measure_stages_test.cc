@@ -71,6 +71,22 @@ void expect_all_measured(const ir::Plan& plan, const MeasuredStages& found) {
   }
 }
 
+TEST(MeasureStages, SplitsPFromTheFirstForwardPass) {
+  ir::Plan plan = planned({.cuts = {3}, .micro_batches = {2, 2}});
+  EXPECT_TRUE(measured(plan).begin_ns.empty());
+  plan.begin_ns = {kUnset, 0};
+  const MeasuredStages found = measured(plan);
+  ASSERT_EQ(found.begin_ns.size(), 2u);
+  EXPECT_GE(found.begin_ns[0], 0);
+  EXPECT_LT(found.begin_ns[0], kUnset);
+  EXPECT_EQ(found.begin_ns[1], 0) << "the plan has no P there";
+  plan = planned({.micro_batches = {4}});
+  plan.begin_ns = {kUnset};
+  const MeasuredStages whole = measured(plan);
+  EXPECT_EQ(whole.begin_ns, std::vector<int64_t>{0}) << "no other forward pass to compare with";
+  EXPECT_LT(whole.stage_times[0].forward_ns, kUnset);
+}
+
 TEST(MeasureStages, TimesEveryStageSizeAndOptimizer) {
   for (const PlanSpec& spec :
        {PlanSpec{.micro_batches = {4}}, PlanSpec{.cuts = {3}, .micro_batches = {3, 3, 2}},
