@@ -11,6 +11,7 @@
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/kernel_scratch.h"
 #include "ir/op/matrix_product.h"
+#include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
 #include "ir/op/op_memory.h"
 
@@ -28,8 +29,6 @@ Ids sorted(Ids values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
-
-constexpr size_t kNearby = 12;  // tasks from a gradient to the other one that its call computes
 
 Ids joined(Ids a, const Ids& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -89,7 +88,6 @@ class FunctionWalk {
     function_ = &function;
     held_.clear();
     made_.clear();
-    done_.clear();
     readers_.clear();
     live_ = peak_ = 0;
     select();
@@ -98,9 +96,7 @@ class FunctionWalk {
     for (const ValueId value : function.added) {
       if (contains(arguments_, value)) add(value);
     }
-    for (size_t at = 0; at < tasks_.size(); ++at) {
-      if (!done_.contains(tasks_[at])) step(merged_at(at));
-    }
+    for (const MergedCall& call : merged_calls(graph_, tasks_)) step(call.tasks);
     return peak_;
   }
 
@@ -171,29 +167,7 @@ class FunctionWalk {
     return found;
   }
 
-  // --- calls of one gradient kernel for several operands
-
   TaskId origin(TaskId task) const { return f_.stage_.joint.origins[task.index()].task; }
-
-  /// The task at a position and those that its call computes too: gradients of the same kernel, and the sum of the
-  /// result's gradient that is a bias gradient.
-  std::vector<TaskId> merged_at(size_t at) const {
-    const TaskId first = tasks_[at];
-    std::vector<TaskId> found = {first};
-    const OpInfo& op = graph_.op(first);
-    const bool gradient = f_.stage_.joint.origins[first.index()].phase != Phase::kForward;
-    if (!gradient || op.aten.empty() || graph_.inputs(first).size() < 2) return found;
-    const ValueId gy = graph_.inputs(first)[0];
-    for (size_t next = at + 1; next < std::min(tasks_.size(), at + 1 + kNearby); ++next) {
-      const TaskId task = tasks_[next];
-      if (done_.contains(task) || origin(task) != origin(first)) continue;
-      const OpInfo& other = graph_.op(task);
-      const bool same_kernel = !other.aten.empty() && other.aten[0] == op.aten[0] && &other != &op;
-      const bool of_bias = graph_.inputs(task).size() == 1 && graph_.inputs(task)[0] == gy && found.size() > 1;
-      if (same_kernel || of_bias) found.push_back(task);
-    }
-    return found;
-  }
 
   // --- memory
 
@@ -224,10 +198,7 @@ class FunctionWalk {
   /// Runs tasks that one call computes.
   void step(const std::vector<TaskId>& tasks) {
     const TaskId first = tasks[0];
-    for (const TaskId task : tasks) {
-      done_.insert(task);
-      draw(task);
-    }
+    for (const TaskId task : tasks) draw(task);
     const int64_t copies = replace_copied(first);
     const bool in_sum = is_product_into_sum(first);
     if (!in_sum) {
@@ -355,7 +326,6 @@ class FunctionWalk {
   Ids arguments_, results_;  ///< sorted
   std::vector<TaskId> tasks_;
   std::set<ValueId> made_;
-  std::set<TaskId> done_;
   std::set<ValueId> replaced_;           ///< operands whose copies the current task reads
   std::map<ValueId, uint32_t> readers_;  ///< tasks to come
   std::map<ValueId, uint32_t> held_;     ///< by base: number of values

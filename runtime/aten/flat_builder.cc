@@ -11,9 +11,10 @@
 #include "ir/graph/views.h"
 #include "ir/op/foreign.h"
 #include "ir/op/matrix_product.h"
+#include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
 #include "runtime/aten/internal/aten_schema.h"
-#include "runtime/aten/internal/flat_merge.h"
+#include "runtime/aten/internal/flat_code.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
@@ -41,16 +42,14 @@ class FlatBuilder {
     for (const auto& [value, sum] : spec_.adds) {
       if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, TaskId());
     }
-    for (const TaskId task : tasks_) {
-      const auto inputs = graph_.inputs(task);
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        if (ir::reads_operand(graph_, task, i)) draw(inputs[i], task);
-      }
-      RANNC_TRY(lower(task));
+    std::vector<TaskId> apart;
+    for (const auto& [task, kernel] : spec_.kernels) apart.push_back(task);
+    for (const ir::MergedCall& call : ir::merged_calls(graph_, tasks_, apart)) {
+      for (const TaskId task : call.tasks) draw_operands(task);
+      RANNC_TRY(call.tasks.size() > 1 ? lower(call) : lower(call.tasks[0]));
     }
     for (const ValueId value : spec_.results) draw(value, TaskId());
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
-    merge_gradient_kernels(*code_);
     find_last_readers();
     FlatProgram program;
     program.code_ = std::move(code_);
@@ -117,18 +116,52 @@ class FlatBuilder {
     add({.kind = FlatInstruction::Kind::kDraw, .task = task, .slot = slot, .results = 1, .index = value.index()}, {});
   }
 
+  void draw_operands(TaskId task) {
+    const auto inputs = graph_.inputs(task);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (ir::reads_operand(graph_, task, i)) draw(inputs[i], task);
+    }
+  }
+
   void add_to_sum(ValueId value, uint32_t sum, TaskId task) {
     add({.kind = FlatInstruction::Kind::kAdd, .task = task, .index = sum}, {place(value)});
   }
 
+  void add_results_to_sums(TaskId task) {
+    for (const ValueId output : graph_.outputs(task)) {
+      for (const uint32_t sum : sums_of(output)) add_to_sum(output, sum, task);
+    }
+  }
+
   // --- tasks
 
-  Result<void> lower(TaskId task) {
-    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+  std::vector<FlatArgument> operands_of(TaskId task) const {
+    const auto inputs = graph_.inputs(task);
     std::vector<FlatArgument> operands;
     for (size_t i = 0; i < inputs.size(); ++i) {
       operands.push_back(ir::reads_operand(graph_, task, i) ? place(inputs[i]) : FlatArgument{});
     }
+    return operands;
+  }
+
+  /// Tasks of one call.
+  Result<void> lower(const ir::MergedCall& call) {
+    std::vector<FlatArgument> operands;
+    std::vector<ValueId> outputs;
+    for (const TaskId task : call.tasks) {
+      const std::vector<FlatArgument> more = operands_of(task);
+      operands.insert(operands.end(), more.begin(), more.end());
+      const auto made = graph_.outputs(task);
+      outputs.insert(outputs.end(), made.begin(), made.end());
+    }
+    RANNC_TRY(calls(call.tasks[0], call.lowering, operands, outputs));
+    for (const TaskId task : call.tasks) add_results_to_sums(task);
+    return {};
+  }
+
+  Result<void> lower(TaskId task) {
+    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+    const std::vector<FlatArgument> operands = operands_of(task);
     if (const auto kernel = spec_.kernels.find(task); kernel != spec_.kernels.end()) {
       code_->kernels.push_back(kernel->second);
       whole(FlatInstruction::Kind::kKernel, task, operands).index = static_cast<uint32_t>(code_->kernels.size() - 1);
@@ -145,14 +178,12 @@ class FlatBuilder {
       if (blocks) {
         whole(FlatInstruction::Kind::kTask, task, operands);
       } else if (!add_product(task, operands)) {
-        RANNC_TRY(calls(task, *lowering, operands));
+        RANNC_TRY(calls(task, *lowering, operands, outputs));
       } else {
         return {};
       }
     }
-    for (const ValueId output : outputs) {
-      for (const uint32_t sum : sums_of(output)) add_to_sum(output, sum, task);
-    }
+    add_results_to_sums(task);
     return {};
   }
 
@@ -205,8 +236,7 @@ class FlatBuilder {
   }
 
   /// Whether a call multiplies a stack of rows by one matrix, and LibTorch would not do so by one call of a kernel:
-  ///   - If the rows do not lie at equal distances, it multiplies the matrices of the stack one by one. Where a
-  ///   gradient
+  ///   - If the rows do not lie at equal distances, it multiplies the matrices of the stack one by one. If a gradient
   ///     is required, it copies the rows into one matrix, which is faster.
   ///   - If the rows are not contiguous, it adds a bias separately. A stage that receives them would get other bits.
   bool multiplies_scattered_rows(TaskId task, const aten::Call& call) {
@@ -219,7 +249,8 @@ class FlatBuilder {
     return biased ? views_->is_scattered(inputs[0]) : !views_->merges(graph_, inputs[0], 1);
   }
 
-  Result<void> calls(TaskId task, const aten::Lowering& lowering, std::vector<FlatArgument> operands) {
+  Result<void> calls(TaskId task, const aten::Lowering& lowering, std::vector<FlatArgument> operands,
+                     std::span<const ValueId> outputs) {
     const bool scattered = std::any_of(lowering.calls.begin(), lowering.calls.end(),
                                        [&](const aten::Call& call) { return multiplies_scattered_rows(task, call); });
     if (scattered) operands[0] = contiguous(task, operands[0]);
@@ -249,7 +280,6 @@ class FlatBuilder {
            .results = call.results},
           arguments);
     }
-    const auto outputs = graph_.outputs(task);
     for (size_t i = 0; i < lowering.results.size(); ++i) places_[outputs[i]] = resolve(lowering.results[i], frame);
     return {};
   }

@@ -208,8 +208,6 @@ class Interpreter {
         add_product(*run_.sums[instruction.index], a, b);
         return {};
       }
-      case FlatInstruction::Kind::kNothing:
-        return {};
     }
     return {};
   }

@@ -37,7 +37,6 @@ struct FlatInstruction {
     kDraw,        ///< random numbers of the caller
     kAdd,         ///< adds an argument to a sum
     kAddProduct,  ///< adds the product of two matrices to a sum
-    kNothing,     ///< removed
   };
   Kind kind = Kind::kCall;
   TaskId task;

@@ -1,0 +1,134 @@
+// Which gradient tasks are merged into one call of their kernel.
+#include "ir/op/merged_calls.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/op/op.h"
+
+namespace rannc::ir {
+namespace {
+
+using Ids = std::vector<ValueId>;
+using Tasks = std::vector<TaskId>;
+
+/// Tasks over values of eight samples.
+class MergedCalls : public ::testing::Test {
+ protected:
+  MergedCalls() { graph_.set_batch_symbol("batch"); }
+
+  ValueId value(std::string_view name, Shape shape, bool samples = true) {
+    ValueType type;
+    type.dtype = DType::kF32;
+    type.shape = std::move(shape);
+    if (samples) type.batch = {0, 1, 1};
+    return graph_.add_value(samples ? ValueKind::kInput : ValueKind::kParameter, name, type);
+  }
+
+  TaskId add(std::string_view op, const Ids& operands, const Attributes& attributes) {
+    const std::vector<std::string> names = {"v" + std::to_string(graph_.task_count())};
+    const TaskId task = graph_.add_task(core(op), operands, attributes, names);
+    const auto types = infer_types(graph_, task);
+    EXPECT_TRUE(types.ok()) << types.diagnostic().str();
+    tasks_.push_back(task);
+    return task;
+  }
+
+  ValueId result(TaskId task) const { return graph_.outputs(task)[0]; }
+
+  std::vector<Tasks> merged(const Tasks& apart = {}) const {
+    std::vector<Tasks> found;
+    for (const MergedCall& call : merged_calls(graph_, tasks_, apart)) found.push_back(call.tasks);
+    return found;
+  }
+
+  void unrelated(int count) {
+    for (int i = 0; i < count; ++i) add("relu", {gy_}, {});
+  }
+
+  /// The gradients of a convolution: of its images, weight and bias.
+  Tasks convolution(int between = 0, const Shape& pads = {1, 1, 1, 1}) {
+    const Attributes window = {{"pads", pads}};
+    Attributes of_x = window, of_weight = window;
+    of_x.set("sizes", Shape{6, 6});
+    of_weight.set("kernel", Shape{3, 3});
+    Tasks tasks = {add("conv_grad_input", {gy_, weight_}, of_x)};
+    unrelated(between);
+    tasks.push_back(add("conv_grad_weight", {gy_, x_}, of_weight));
+    unrelated(between);
+    tasks.push_back(add("sum", {gy_}, {{"axes", Shape{0, 2, 3}}}));
+    return tasks;
+  }
+
+  Graph graph_;
+  Tasks tasks_;
+  const Dim batch_ = Dim::symbol("batch");
+  const ValueId gy_ = value("gy", {batch_, 8, 6, 6}), x_ = value("x", {batch_, 4, 6, 6}),
+                weight_ = value("weight", {8, 4, 3, 3}, false);
+};
+
+TEST_F(MergedCalls, OneCallComputesAllGradientsOfAConvolution) {
+  const Tasks tasks = convolution();
+  EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
+  const aten::Lowering lowering = merged_calls(graph_, tasks_)[0].lowering;
+  ASSERT_EQ(lowering.calls.size(), 1U) << "placeholders are left out";
+  EXPECT_EQ(lowering.calls[0].schema, "aten::convolution_backward");
+  EXPECT_EQ(lowering.calls[0].arguments.back(), aten::Argument(std::vector<bool>{true, true, true}));
+  EXPECT_EQ(lowering.results, (std::vector<aten::Value>{aten::Made{0, 0}, aten::Made{0, 1}, aten::Made{0, 2}}));
+}
+
+// Whatever stands between them, in tasks and in calls.
+TEST_F(MergedCalls, TasksFarApartAreMerged) {
+  const Tasks tasks = convolution(40);
+  const std::vector<Tasks> found = merged();
+  EXPECT_EQ(found[0], tasks);
+  EXPECT_EQ(found.size(), 81U);
+}
+
+// The images are padded by a call of their own, which then precedes the kernel.
+TEST_F(MergedCalls, PadsThatDifferArePartOfTheCall) {
+  convolution(0, {2, 2, 0, 0});
+  EXPECT_EQ(merged().size(), 1U);
+  EXPECT_EQ(merged_calls(graph_, tasks_)[0].lowering.calls[0].schema, "aten::constant_pad_nd");
+}
+
+TEST_F(MergedCalls, SumsOverOtherAxesStayApart) {
+  Tasks tasks = convolution();
+  tasks_.pop_back();
+  const TaskId sum = add("sum", {gy_}, {{"axes", Shape{0, 1, 2}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{tasks[0], tasks[1]}, {sum}}));
+}
+
+TEST_F(MergedCalls, TasksThatReadLaterResultsStayApart) {
+  const TaskId first = add("conv_grad_input", {gy_, weight_}, {{"pads", Shape{1, 1, 1, 1}}, {"sizes", Shape{6, 6}}});
+  const TaskId between = add("relu", {x_}, {});
+  const TaskId last =
+      add("conv_grad_weight", {gy_, result(between)}, {{"pads", Shape{1, 1, 1, 1}}, {"kernel", Shape{3, 3}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{first}, {between}, {last}}));
+}
+
+TEST_F(MergedCalls, TasksOfTheCallerStayApart) {
+  const Tasks tasks = convolution();
+  EXPECT_EQ(merged({tasks[0]}), (std::vector<Tasks>{{tasks[0]}, {tasks[1], tasks[2]}}));
+}
+
+// Both call operators whose lowering has several calls and no kernel in common.
+TEST_F(MergedCalls, GradientsWithoutACommonKernelStayApart) {
+  const ValueId gy = value("rows", {batch_, 8}), x = value("x_rows", {batch_, 8}), rstd = value("rstd", {batch_, 1});
+  const TaskId input = add("rms_norm_grad_input", {gy, x, rstd}, {}), scale = add("rms_norm_grad_scale", {gy, x, rstd}, {});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {scale}}));
+}
+
+// The operands of a group normalization are made contiguous first: once for both.
+TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {batch_, 2}), rstd = value("rstd", {batch_, 2}),
+                scale = value("scale", {4}, false);
+  const Attributes groups = {{"groups", Dim(2)}};
+  const TaskId input = add("group_norm_grad_input", {gy, x_, mean, rstd, scale}, groups);
+  const TaskId of_scale = add("group_norm_grad_scale", {gy, x_, mean, rstd}, groups);
+  const TaskId of_bias = add("sum", {gy}, {{"axes", Shape{0, 2, 3}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{input, of_scale, of_bias}}));
+  EXPECT_EQ(merged_calls(graph_, tasks_)[0].lowering.calls.size(), 6U) << "five copies and the kernel";
+}
+
+}  // namespace
+}  // namespace rannc::ir
