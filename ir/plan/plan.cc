@@ -22,6 +22,12 @@ std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count) {
   return sizes;
 }
 
+Bindings bindings_of(const Plan& plan, uint32_t samples) {
+  Bindings sizes = plan.sizes;
+  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = samples;
+  return sizes;
+}
+
 std::vector<StageId> stage_of_tasks(const Plan& plan) {
   std::vector<StageId> stage_of(plan.graph.task_count());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -60,7 +66,7 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   for (const uint32_t samples : plan.micro_batches) {
     if (samples == before || samples == 0) continue;
     before = samples;
-    const auto value = bytes.evaluate({{plan.graph.batch_symbol(), samples}});
+    const auto value = bytes.evaluate(bindings_of(plan, samples));
     if (value) most = std::max(most, *value / samples + (*value % samples != 0 ? 1 : 0));
   }
   return most;
@@ -126,7 +132,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
           continue;
         }
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
-        if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
+        if (!known) known = byte_count(graph.type(input)).evaluate(plan.sizes).value_or(0);
         if (graph.kind(input) == ValueKind::kParameter) {
           weights[s].parameters.push_back({input, *known, sum_bytes(*known, graph.type(input).dtype), 0});
         } else {
@@ -190,7 +196,7 @@ bool counts_functions(const Plan& plan) {
 void add_functions(const Plan& plan, PipelineShape& shape) {
   for (size_t s = 0; s < shape.stages.size(); ++s) {
     const FunctionFollower follower(plan, StageId::from(s));
-    const StepMemory step = follower.step({});
+    const StepMemory step = follower.step(plan.sizes);
     StageShape& entry = shape.stages[s];
     entry.fixed_bytes += step.fixed;
     if (!plan.training) continue;

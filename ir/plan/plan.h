@@ -107,6 +107,7 @@ struct PlanBody {
   uint32_t optimizer_states = 0;  ///< parameter copies for which memory is planned
   PlanOptimizer optimizer;
   bool training = true;                 ///< false: forward only
+  Bindings sizes;                       ///< other symbols than that of the batch, as prices and memory assume them
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
   Schedule schedule;                    ///< lowered
   std::vector<Prediction> predictions;  ///< per device
@@ -134,6 +135,9 @@ struct Plan : PlanBody {
   std::vector<std::shared_ptr<const StageFunctions>> functions;
   Plan clone() const;
 };
+
+/// The sizes that a plan assumes of a micro-batch: those of its symbols.
+Bindings bindings_of(const Plan& plan, uint32_t samples);
 
 /// Splits `mini_batch` samples into min(count, mini_batch) non-empty micro-batches. Returns their sizes, larger ones
 /// first.

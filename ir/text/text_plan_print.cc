@@ -53,6 +53,7 @@ class PlanPrinter {
     add("{} mini_batch {} micro_batches [{}] optimizer_states {}\n", plan_.training ? "training" : "inference",
         plan_.mini_batch, fmt::join(plan_.micro_batches, ","), plan_.optimizer_states);
     optimizer();
+    for (const auto& [symbol, size] : plan_.sizes) assumed(symbol, size);
     add("step_ns {} lower_bound_ns {}\n", plan_.step_ns, plan_.lower_bound_ns);
   }
 
@@ -63,6 +64,12 @@ class PlanPrinter {
     append_word(to_, optimizer.name);
     if (optimizer.momentum != 0) add(" momentum {}  // {}", hexadecimal(optimizer.momentum), optimizer.momentum);
     to_ += '\n';
+  }
+
+  void assumed(const std::string& symbol, int64_t size) {
+    to_ += "size ";
+    append_word(to_, symbol);
+    add(" {}\n", size);
   }
 
   void device(size_t d) {

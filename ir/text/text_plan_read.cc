@@ -31,7 +31,8 @@ class PlanReader {
     if (line.peek_word() == "function") return function_line(line);
     if (line.peek_word() == "schedule") return schedule_line(line);
     return line.expected(
-        "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks "
+        "a statement of a graph, or one of plan digests training inference optimizer size step_ns device "
+        "constant_tasks "
         "block stage "
         "route "
         "share time predict functions schedule");
@@ -65,7 +66,7 @@ class PlanReader {
 
  private:
   using Statement = Result<void> (PlanReader::*)(TextCursor&);
-  static const std::pair<std::string_view, Statement> kStatements[16];
+  static const std::pair<std::string_view, Statement> kStatements[17];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -142,6 +143,14 @@ class PlanReader {
       RANNC_ASSIGN(plan_.optimizer.momentum, line.number("a momentum"));
     }
     return {};
+  }
+
+  Result<void> size(TextCursor& line) {
+    const size_t begin = line.column();
+    RANNC_ASSIGN(const std::string symbol, line.word("a symbol"));
+    RANNC_ASSIGN(const uint64_t size, line.unsigned_integer("a size", INT64_MAX));
+    if (plan_.sizes.emplace(symbol, static_cast<int64_t>(size)).second) return {};
+    return line.fault(begin, "a second size of `" + symbol + "`");
   }
 
   Result<void> step(TextCursor& line) {
@@ -385,15 +394,24 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[16] = {
-    {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
-    {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
-    {"optimizer", &PlanReader::optimizer}, {"step_ns", &PlanReader::step},
-    {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
-    {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
-    {"route", &PlanReader::route},         {"share", &PlanReader::share},
-    {"time", &PlanReader::time},           {"begin", &PlanReader::begin_time},
-    {"finish", &PlanReader::finish_time},  {"predict", &PlanReader::predict},
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[17] = {
+    {"plan", &PlanReader::plan_line},
+    {"digests", &PlanReader::digests},
+    {"training", &PlanReader::training},
+    {"inference", &PlanReader::inference},
+    {"optimizer", &PlanReader::optimizer},
+    {"size", &PlanReader::size},
+    {"step_ns", &PlanReader::step},
+    {"device", &PlanReader::device},
+    {"constant_tasks", &PlanReader::constant_tasks},
+    {"block", &PlanReader::block},
+    {"stage", &PlanReader::stage},
+    {"route", &PlanReader::route},
+    {"share", &PlanReader::share},
+    {"time", &PlanReader::time},
+    {"begin", &PlanReader::begin_time},
+    {"finish", &PlanReader::finish_time},
+    {"predict", &PlanReader::predict},
 };
 
 }  // namespace

@@ -79,8 +79,7 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
     double bytes = 0;
     for (const ir::Route& route : plan.routes) {
       if (route.to.index() != s) continue;
-      bytes += static_cast<double>(
-          route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+      bytes += static_cast<double>(route.bytes.evaluate(ir::bindings_of(plan, plan.micro_batches.front())).value_or(0));
     }
     spec.times.hop.push_back(from == to ? 0 : cluster.link(from, to).transfer_ns(bytes));
   }
@@ -103,6 +102,7 @@ ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of
   plan.mini_batch = static_cast<uint32_t>(options.mini_batch);
   plan.micro_batches = ir::split_mini_batch(plan.mini_batch, static_cast<uint32_t>(stages.micro_batches));
   plan.training = options.training;
+  plan.sizes = options.assume;
   plan.optimizer_states = options.optimizer_states;
   if (options.training) plan.optimizer = options.optimizer;
   plan.planner = stages.planner;

@@ -49,11 +49,8 @@ void add_common_memory(const Memory& memory, ir::StageTime& time) {
 }
 
 // Sets the memory of a stage by following its functions.
-void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, const ir::Bindings& assume,
-                             ir::StageTime& time) {
-  ir::Bindings sizes = assume;
-  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = time.samples;
-  const ir::FunctionMemory memory = follower.follow(sizes);
+void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, ir::StageTime& time) {
+  const ir::FunctionMemory memory = follower.follow(ir::bindings_of(plan, time.samples));
   time.passing_bytes = whole_bytes(memory.evaluate);
   if (!plan.training) return;
   add_common_memory(memory, time);
@@ -158,7 +155,7 @@ Result<std::vector<ir::StageTime>> StagePricer::price(const ir::Plan& plan, Stag
   for (const uint32_t samples : samples_of(plan, stage)) {
     RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples, repeated));
     if (functions) {
-      add_memory_of_functions(plan, *functions, options_.assume, time);
+      add_memory_of_functions(plan, *functions, time);
     } else {
       add_memory(plan, *follower_, time);
     }

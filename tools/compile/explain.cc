@@ -98,8 +98,7 @@ double received_bytes(const ir::Plan& plan, size_t stage) {
   double total = 0;
   for (const ir::Route& route : plan.routes) {
     if (route.to.index() != stage) continue;
-    total += static_cast<double>(
-        route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+    total += static_cast<double>(route.bytes.evaluate(ir::bindings_of(plan, plan.micro_batches.front())).value_or(0));
   }
   return total;
 }

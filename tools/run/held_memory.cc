@@ -60,7 +60,7 @@ uint64_t sample_bytes(const ir::Plan& plan, uint32_t first_device, uint32_t devi
   for (const ValueId input : plan.graph.inputs()) {
     const ir::ValueType& type = plan.graph.type(input);
     if (!type.shape) continue;
-    const auto elements = ir::element_count(*type.shape).evaluate({{plan.graph.batch_symbol(), plan.mini_batch}});
+    const auto elements = ir::element_count(*type.shape).evaluate(ir::bindings_of(plan, plan.mini_batch));
     sum += part[input.index()] * static_cast<double>(elements.value_or(0) * ir::byte_size(type.dtype));
   }
   return static_cast<uint64_t>(sum);

@@ -59,6 +59,17 @@ TEST(TextPlan, TimesOncePerStepRoundTrip) {
   EXPECT_EQ(print(*again), text);
 }
 
+TEST(TextPlan, AssumedSizesRoundTrip) {
+  Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  plan.sizes = {{"past length", 4}, {"sequence", 16}};
+  const std::string text = print(plan);
+  EXPECT_NE(text.find("\nsize \"past length\" 4\nsize sequence 16\n"), std::string::npos) << text;
+  const auto again = parse_plan(text, "t.rir");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+  EXPECT_EQ(again->sizes, plan.sizes);
+  EXPECT_EQ(print(*again), text);
+}
+
 TEST(TextPlan, ClonesAreEqualAndTheirOwn) {
   const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
   Plan copy = plan.clone();
