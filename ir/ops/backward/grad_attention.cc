@@ -95,6 +95,14 @@ Work grad_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(attention_product(*call.in(kQ).shape, *call.in(kK).shape) * Dim(5), call, outputs);
 }
 
+// Blocks of weights and of their gradients, and a sum for each row. The kernel copies a gradient of the result whose
+// heads do not lie between positions and features.
+Dim temporary(const MemoryCall& call) {
+  const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
+  return (dense ? Dim(0) : call.operand_bytes(kGy)) + FusedAttention::mask_bytes(call, kMask) +
+         FusedAttention::buffers(call.operand(kQ), call.operand(kK), 2, Dim(1));
+}
+
 Result<aten::Lowering> lower(const LowerCall& call) {
   FusedAttention fused(call);
   std::vector<aten::Argument> arguments = {fused.turned_back(kGy)};
@@ -124,11 +132,13 @@ std::vector<OpInfo> grad_attention_ops() {
        .linear = always<Linear::kFirst>,
        .work = attention_grad::grad_work,
        .lower = attention_grad::lower,
-       .axes_in_memory = FusedAttention::axes_in_memory,
-       .copied = [](const MemoryCall& call) {
-         using namespace attention_grad;
-         return FusedAttention::copied(call, {kQ, kK, kV});
-       }}};
+       .axes_in_memory = FusedAttention::axes_of_gradients,
+       .copied =
+           [](const MemoryCall& call) {
+             using namespace attention_grad;
+             return FusedAttention::copied(call, {kQ, kK, kV});
+           },
+       .temporary = attention_grad::temporary}};
 }
 
 }  // namespace rannc::ir::ops

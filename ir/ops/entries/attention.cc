@@ -1,6 +1,7 @@
 // Attention: softmax(q k^T * scale + mask) v, head by head.
 #include "ir/ops/entries/attention.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -117,20 +118,35 @@ bool FusedAttention::fits(std::span<const ValueType* const> operands) {
   return operands[kQ]->shape->back() == operands[kV]->shape->back();
 }
 
-std::vector<int64_t> FusedAttention::axes_in_memory(const Attributes& attributes) {
-  std::vector<int64_t> axes = from_first(attributes.integers("order"));
-  if (axes.back() != kFeatures) std::iota(axes.begin(), axes.end(), 0);
+std::vector<int64_t> FusedAttention::axes_of_read_gradient(const Attributes& attributes) {
+  const std::vector<int64_t> order = from_first(attributes.integers("order"));
+  std::vector<int64_t> axes;
+  for (const int64_t axis : axes_of_gradients(attributes))
+    axes.push_back(std::find(order.begin(), order.end(), axis) - order.begin());
   return axes;
 }
 
 std::vector<uint32_t> FusedAttention::copied(const MemoryCall& call, std::initializer_list<uint32_t> operands) {
   if (call.results() == 1) return {};  // not fused
-  const std::vector<int64_t> axes = axes_in_memory(call.attributes());
+  std::vector<int64_t> axes = from_first(call.attributes().integers("order"));
+  if (axes.back() != kFeatures) std::iota(axes.begin(), axes.end(), 0);
   std::vector<uint32_t> found;
   for (const uint32_t operand : operands) {
     if (!call.is_dense(operand, axes)) found.push_back(operand);
   }
   return found;
+}
+
+// The kernel computes in blocks, of 32, 64 or 256 rows by 512 columns. Blocks of 16-bit floats are computed in f32 and
+// then narrowed.
+Dim FusedAttention::buffers(const ValueType& q, const ValueType& k, int64_t blocks, const Dim& each_row) {
+  const Dim& places = (*q.shape)[kPlaces];
+  const auto from = [&](int64_t least) { return min(Dim(1), floor_div(places, Dim(least))); };
+  const Dim rows = min(places, Dim(32) + Dim(32) * from(192) + Dim(192) * from(768));
+  const Dim scores = Dim(blocks) * rows * min((*k.shape)[kPlaces], Dim(512));
+  const DType wide = statistics_dtype(q.dtype);
+  const Dim narrowed = wide == q.dtype ? Dim(0) : scores * Dim(byte_size(q.dtype));
+  return (scores + rows * each_row) * Dim(byte_size(wide)) + narrowed;
 }
 
 aten::Value FusedAttention::by_heads(uint32_t operand) {
@@ -148,6 +164,11 @@ aten::Value FusedAttention::turned_back_dense(uint32_t operand) {
   if (order_.back() != kFeatures) return calls("aten::contiguous", {turned_back(operand)});
   const aten::Made dense = calls("aten::contiguous", {aten::Operand{operand}});
   return calls("aten::permute", {dense, inverse_});
+}
+
+Dim FusedAttention::mask_bytes(const MemoryCall& call, uint32_t operand) {
+  if (!call.has(operand) || call.operand(operand).dtype != DType::kBool) return 0;
+  return call.operand_bytes(operand) * Dim(byte_size(call.operand(kQ).dtype));
 }
 
 aten::Argument FusedAttention::mask(uint32_t operand, DType dtype) {
@@ -193,6 +214,15 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
   const aten::Made by_heads = calls("aten::scaled_dot_product_attention",
                                     {q, k, v, mask, 0.0, false, {"scale", call.attributes.number("scale")}});
   return std::move(calls).with({calls("aten::permute", {by_heads, call.attributes.integers("order")})});
+}
+
+// A bool mask is converted. The buffers hold a block of scores, the maximum and the sum of each of its rows, and rows
+// of results.
+Dim attention_temporary(const MemoryCall& call) {
+  if (call.results() == 1) return 0;
+  const Dim features = call.operand(kQ).shape->back();
+  return FusedAttention::mask_bytes(call, kMask) +
+         FusedAttention::buffers(call.operand(kQ), call.operand(kK), 1, features + Dim(2));
 }
 
 // --- tape of the CPU kernels
@@ -251,9 +281,11 @@ std::vector<OpInfo> attention_ops() {
        .gradient = gradient::attention,
        .gradient_takes_auxiliary = attention_auxiliary,
        .tape = TapeInfo{.rule = attention_tape},
-       .copied = [](const MemoryCall& call) {
-         return FusedAttention::copied(call, {kQ, kK, kV});
-       }}};
+       .copied =
+           [](const MemoryCall& call) {
+             return FusedAttention::copied(call, {kQ, kK, kV});
+           },
+       .temporary = attention_temporary}};
 }
 
 }  // namespace rannc::ir::ops

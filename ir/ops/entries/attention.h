@@ -24,10 +24,16 @@ class FusedAttention {
   /// Whether the kernel exists for these operands: q, k, v. LibTorch decomposes attention otherwise.
   static bool fits(std::span<const ValueType* const> operands);
 
-  /// The axes of the gradients in memory, by heads: those of dense operands.
-  static std::vector<int64_t> axes_in_memory(const Attributes& attributes);
+  /// The axes in memory of the gradients that the kernel makes, by heads.
+  static std::vector<int64_t> axes_of_gradients(const Attributes&) { return {0, 2, 1, 3}; }
+  /// Those of the result's gradient that it reads, in the order of the result.
+  static std::vector<int64_t> axes_of_read_gradient(const Attributes& attributes);
   /// Those of `operands` that `by_heads` copies.
   static std::vector<uint32_t> copied(const MemoryCall& call, std::initializer_list<uint32_t> operands);
+
+  /// Bytes of the kernel's buffers on one thread: `blocks` blocks of scores, and `each_row` numbers for each row of a
+  /// block.
+  static Dim buffers(const ValueType& q, const ValueType& k, int64_t blocks, const Dim& each_row);
 
   /// An operand by heads, as the kernel can read it. Memory in the order of the result is not copied.
   aten::Value by_heads(uint32_t operand);
@@ -38,6 +44,9 @@ class FusedAttention {
   aten::Value in_order(aten::Value by_heads) { return calls("aten::permute", {by_heads, order_}); }
   /// The mask in the element type of q. A bool mask becomes zeros and negative infinities.
   aten::Argument mask(uint32_t operand, DType dtype);
+
+  /// Bytes of the mask that `mask` makes; 0 if it makes none. Operand 0 or 1 of the call has the element type of q.
+  static Dim mask_bytes(const MemoryCall& call, uint32_t operand);
 
   Calls calls;
 
