@@ -105,6 +105,21 @@ Result<aten::Lowering> lower_rms_norm_grad_scale(const LowerCall& call) {
   return std::move(calls).with({made});
 }
 
+// The products of x and of gy replace both, which may be of a narrower element type.
+Dim rms_norm_grad_input_temporary(const MemoryCall& call) {
+  const Dim wider = call.operand(2).dtype == call.result().dtype ? Dim(0) : Dim(2) * call.result_bytes();
+  return call.operand_bytes(2) + wider;
+}
+std::vector<uint32_t> multiplied(const MemoryCall& call) {
+  return call.has(3) ? std::vector<uint32_t>{1, 0} : std::vector<uint32_t>{1};
+}
+
+// The product of gy and the normalized x exists before the result does.
+Dim rms_norm_grad_scale_temporary(const MemoryCall& call) {
+  const bool wide = call.operand(2).dtype != call.result().dtype;
+  return Dim(wide ? 3 : 1) * call.operand_bytes(0) - call.result_bytes();
+}
+
 // --- batch_norm: by mean and inverse deviation of each channel
 
 Result<Types> infer_batch_norm_grad(const OpCall& call, bool of_scale) {
@@ -360,7 +375,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
        .lower = lower_rms_norm_grad_input,
-       .temporary = [](const MemoryCall& call) { return Dim(5) * call.result_bytes(); }},
+       .copied = multiplied,
+       .temporary = rms_norm_grad_input_temporary},
       {.name = "core.rms_norm_grad_scale",
        .says = "the gradient of rms_norm's scale",
        .aten = {"aten::_fused_rms_norm_backward"},
@@ -370,7 +386,8 @@ std::vector<OpInfo> grad_dense_ops() {
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
        .lower = lower_rms_norm_grad_scale,
-       .temporary = [](const MemoryCall& call) { return Dim(2) * call.operand_bytes(0); }},
+       .copied = [](const MemoryCall&) { return std::vector<uint32_t>{1}; },
+       .temporary = rms_norm_grad_scale_temporary},
       {.name = "core.batch_norm_grad_input",
        .says = "the gradient of batch_norm's x in training, by the batch's mean and inverse deviation",
        .aten = {"aten::native_batch_norm_backward"},
