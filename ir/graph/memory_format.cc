@@ -31,17 +31,26 @@ bool reads_channels_last(const Graph& graph, const std::vector<bool>& channels_l
   return flag != changes_order(graph, task);
 }
 
+bool is_elementwise(const OpInfo& op) {
+  return op.family == "elementwise" || op.family == "functions" || op.family == "grad_elementwise";
+}
+
+ValueId operand_like_result(const Graph& graph, TaskId task) {
+  const auto& result = graph.type(graph.outputs(task)[0]).shape;
+  for (const ValueId operand : graph.inputs(task)) {
+    if (operand.valid() && result && graph.type(operand).shape == result) return operand;
+  }
+  return {};
+}
+
 std::vector<ValueId> laid_out_as(const Graph& graph, TaskId task) {
   static const Ops kConcatenation{"concat"};
   const OpInfo& op = graph.op(task);
   const auto operands = graph.inputs(task);
   if (kConcatenation.contains(op)) return {operands.begin(), operands.end()};
-  if (op.family != "elementwise" && op.family != "functions") return {};
-  const auto& result = graph.type(graph.outputs(task)[0]).shape;
-  for (const ValueId operand : operands) {
-    if (operand.valid() && result && graph.type(operand).shape == result) return {operand};
-  }
-  return {};
+  if (!is_elementwise(op) || op.family == "grad_elementwise") return {};
+  const ValueId as = operand_like_result(graph, task);
+  return as.valid() ? std::vector<ValueId>{as} : std::vector<ValueId>();
 }
 
 std::vector<bool> channels_last(const Graph& graph) {

@@ -23,6 +23,11 @@ bool reads_channels_last(const Graph& graph, const std::vector<bool>& channels_l
 /// tasks, or if no operand has that shape.
 std::vector<ValueId> laid_out_as(const Graph& graph, TaskId task);
 
+/// Whether LibTorch creates the results of an operator element by element, in the memory format of an operand.
+bool is_elementwise(const OpInfo& op);
+/// The first operand of the shape of a task's result; invalid if there is none.
+ValueId operand_like_result(const Graph& graph, TaskId task);
+
 /// Whether each value is channels last: results of tasks with the flag, and results that take their format from those.
 /// The format is a property of the graph, not of a run: received values and gradients have it too. Linear.
 std::vector<bool> channels_last(const Graph& graph);

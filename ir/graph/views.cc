@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
 
 namespace rannc::ir {
@@ -140,25 +141,34 @@ void Views::scatter(ValueId value, Strides strides) {
 }
 
 void Views::lay_out(const Graph& graph, TaskId task) {
-  const std::vector<int64_t> axes = graph.op(task).axes_in_memory(graph.attributes(task));
-  for (const ValueId value : graph.outputs(task)) {
-    const auto& shape = graph.type(value).shape;
-    if (!shape || shape->size() != axes.size()) continue;
-    Shape strides(axes.size(), Dim(1));
-    Dim stride = 1;
-    for (size_t i = axes.size(); i-- > 0;) {
-      const auto axis = static_cast<size_t>(axes[i]);
-      strides[axis] = stride;
-      stride = stride * (*shape)[axis];
-    }
-    if (!lies_in_one_piece(*shape, strides)) scatter(value, std::move(strides));
+  const OpInfo& op = graph.op(task);
+  if (op.axes_in_memory != nullptr) {
+    const std::vector<int64_t> axes = op.axes_in_memory(graph.attributes(task));
+    for (const ValueId value : graph.outputs(task)) lay_out(graph, value, axes);
+  } else if (op.view == View::kNone && is_elementwise(op)) {
+    const ValueId as = operand_like_result(graph, task);
+    if (!as.valid() || !is_scattered(as)) return;
+    if (const auto axes = axes_in_memory(graph, as)) lay_out(graph, graph.outputs(task)[0], *axes);
   }
+}
+
+void Views::lay_out(const Graph& graph, ValueId value, std::span<const int64_t> axes) {
+  const auto& shape = graph.type(value).shape;
+  if (!shape || shape->size() != axes.size()) return;
+  Shape strides(axes.size(), Dim(1));
+  Dim stride = 1;
+  for (size_t i = axes.size(); i-- > 0;) {
+    const auto axis = static_cast<size_t>(axes[i]);
+    strides[axis] = stride;
+    stride = stride * (*shape)[axis];
+  }
+  if (!lies_in_one_piece(*shape, strides)) scatter(value, std::move(strides));
 }
 
 void Views::follow(const Graph& graph, TaskId task) {
   const View view = graph.op(task).view;
   const auto inputs = graph.inputs(task);
-  if (graph.op(task).axes_in_memory != nullptr) lay_out(graph, task);
+  lay_out(graph, task);
   if (view == View::kNone || inputs.empty() || !inputs[0].valid()) return;
   const ValueId first = graph.outputs(task)[0];
   if (view == View::kWhereSameType && graph.type(inputs[0]).dtype != graph.type(first).dtype) return;

@@ -11,7 +11,8 @@
 namespace rannc::ir {
 
 /// Follows views (`OpInfo::view`) through a graph and tracks strides as LibTorch does: reshaping a part of a value is a
-/// view if its strides allow it. Leaves, and results that are not views, are contiguous. Linear.
+/// view if its strides allow it. The results of elementwise operators have the order of axes of an operand. Leaves, and
+/// other results that are not views, are contiguous. Linear.
 class Views {
  public:
   explicit Views(const Graph& graph);
@@ -30,6 +31,7 @@ class Views {
   using Strides = std::optional<Shape>;  ///< in elements; nothing: unknown
 
   void lay_out(const Graph& graph, TaskId task);
+  void lay_out(const Graph& graph, ValueId value, std::span<const int64_t> axes);
   void follow(const Graph& graph, TaskId task);
   void follow(const Graph& graph, TaskId task, ValueId from, ValueId to);
   Strides strides_of(const Graph& graph, ValueId value) const;
