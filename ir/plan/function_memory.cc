@@ -292,15 +292,28 @@ class FunctionWalk {
     if (wanted != 0 && has_kernel_scratch(graph_.op(origin(task)))) {
       // A call for one gradient gets an empty tensor in the place of the other operand.
       const int64_t placeholder = wanted == 3 ? 0 : bytes(graph_.outputs(task)[0]);
-      return placeholder + kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
+      return placeholder + packed(tasks) + kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
     }
-    if (has_kernel_scratch(op)) return kernel_scratch(graph_, task, 0, sizes_).forward;
+    if (has_kernel_scratch(op)) return packed(tasks) + kernel_scratch(graph_, task, 0, sizes_).forward;
     if (const auto vjp = vjp_of(graph_, task))
       return vjp->tape.valid() ? workspace(origin(task)) : repeated(origin(task));
     const auto taped = taped_of(graph_, task);
     const auto temporary = taped ? taped->op->temporary : op.temporary;
     if (temporary == nullptr) return 0;
     return temporary(MemoryCall(graph_, task, f_.views_)).evaluate(sizes_).value_or(0);
+  }
+
+  /// The copies of operands of convolutions that are not contiguous.
+  int64_t packed(const std::vector<TaskId>& tasks) {
+    std::set<ValueId> copied;
+    for (const TaskId task : tasks) {
+      for (const ValueId operand : operands(task)) {
+        if (operand.valid() && f_.views_.is_scattered(operand)) copied.insert(operand);
+      }
+    }
+    int64_t total = 0;
+    for (const ValueId operand : copied) total += bytes(operand);
+    return total;
   }
 
   /// What the gradient of a task on its tape allocates.
