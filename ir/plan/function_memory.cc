@@ -374,7 +374,7 @@ FunctionMemory FunctionFollower::follow(const Bindings& sizes) const {
   }
   const Ids arguments = joined(table_.saved, seeds);
   const StageFunction &input = table_[Kind::kInput], &weight = table_[Kind::kWeight], &both = table_[Kind::kBackward];
-  memory.pending = walk.held(weight.arguments);
+  memory.pending = samples + walk.held(weight.arguments);
   memory.input = walk.peak({input.tasks, arguments, joined(gradients, weight.arguments), sorted(input.added)});
   for (const bool first : {false, true}) {
     (first ? memory.first_weight : memory.weight) =

@@ -16,7 +16,7 @@ namespace rannc::ir {
 struct FunctionMemory {
   int64_t saved = 0;                             ///< held from F or R to B, samples included
   int64_t kept = 0;                              ///< held from F to R, samples included
-  int64_t pending = 0;                           ///< held from I to W
+  int64_t pending = 0;                           ///< held from I to W, samples included
   int64_t evaluate = 0, forward = 0, begin = 0;  ///< F that keeps nothing, all saved values, what R reads
   int64_t rebuild = 0;                           ///< R
   int64_t input = 0;                             ///< I
