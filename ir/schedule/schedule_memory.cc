@@ -57,7 +57,7 @@ class Follower {
     const int64_t needed =
         first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
     if (gives_gradients(action)) summed_[slot(at)] = true;
-    return std::max(needed > 0 ? before + needed : made, live_);
+    return std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
   }
 
   /// Peak bytes of the sum of a shared parameter's gradients beside these: the device's stages are added first, whose

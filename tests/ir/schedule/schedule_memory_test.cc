@@ -157,6 +157,18 @@ TEST(ScheduleMemory, FunctionsWithoutTasksNeedNothing) {
   EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(20, 5, 5, 5));
 }
 
+// The gradient that an I without tasks passes on to W is held once.
+TEST(ScheduleMemory, AMessageThatIsPassedOnCountsOnce) {
+  PipelineShape shape = chain_shape(2, 1);
+  shape.routes[0].bytes_per_sample = 8;
+  shape.routes[0].gradient = shape.routes[0].saved = true;
+  shape.stages[0].saved_bytes = 5;
+  shape.stages[0].pending_bytes = 8;
+  shape.stages[0].of_functions = true;
+  const Schedule schedule = rows(shape, "0: F0.0 I0.0 W0.0\n1: F1.0 I1.0 W1.0");
+  EXPECT_THAT(follow(shape, 0, lower_schedule(shape, schedule).value()).during, ElementsAre(5, 5, 13, 13, 13, 0));
+}
+
 // The sum and this device's half of it, beside the gradients; stages of one device are added first.
 TEST(ScheduleMemory, SumsOfSharedParametersAreBesideTheGradients) {
   PipelineShape shape = chain_shape(2, 1);
