@@ -1,4 +1,5 @@
 """Runs that hold what a plan predicts of memory against what the tensors of its workers take."""
+import json
 import pathlib
 import re
 import tempfile
@@ -12,6 +13,21 @@ def size(count):
     """As the report writes bytes."""
     count = int(count)
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+def loss_of(card):
+    """Terms of rannc-compile."""
+    facts = {"output": "output", "labels": "labels", "axis": "class_axis", "ignore_index": "ignore_index", "weight": "weight"}
+    said = [[f"{name}={term[key]}" for name, key in facts.items() if term.get(key) is not None] for term in card["loss"]]
+    return "+".join(f"{term['kind']}({','.join(words)})" for term, words in zip(card["loss"], said))
+
+
+def assumed(card, batch):
+    """Sizes of the inputs' axes after the first, where they are symbols."""
+    sizes = {}
+    for name, (_, *dims) in card["inputs"].items():
+        sizes.update(zip(dims[1:], batch[f"x/{name}"][1][1:]))
+    return [flag for symbol, size in sizes.items() if isinstance(symbol, str) for flag in ("--assume", f"{symbol}={size}")]
 
 
 class MemoryRuns(programs.ProgramTest):
@@ -40,7 +56,7 @@ class MemoryRuns(programs.ProgramTest):
         self.assertEqual(sorted((who, size(predicted), size(measured)) for who, measured, predicted in found), sorted(rows))
         return [(who, int(measured), int(predicted)) for who, measured, predicted in found]
 
-    def expect(self, model, loss, data, devices, *flags, optimizer="adam", transports=("gloo",), costs="analytic", limit=LIMIT):
+    def expect(self, model, loss, data, devices, *flags, optimizer="adam", transports=("gloo",), costs="analytic"):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
         bundle = self.bundle(folder, model, loss, devices, *flags, optimizer=optimizer, costs=costs)
         for transport in transports:
@@ -48,6 +64,12 @@ class MemoryRuns(programs.ProgramTest):
             self.assertEqual(len(found), 1 if transport == "local" else devices, found)
             for who, measured, predicted in found:
                 told = f"{who} held {measured} bytes, {predicted} were predicted: {transport} {flags}"
-                self.assertLess(measured / predicted - 1, limit, told)
+                self.assertLess(measured / predicted - 1, LIMIT, told)
                 if len(found) == devices:  # of several devices in one process the peaks may come one after the other
-                    self.assertLess(predicted / measured - 1, limit, told)
+                    self.assertLess(predicted / measured - 1, LIMIT, told)
+
+    def expect_export(self, folder, devices, *flags):
+        """An export with its samples. It must have a card."""
+        card = json.loads((folder / "card.json").read_text())
+        sizes = assumed(card, programs.read_safetensors(folder / "batch.safetensors"))
+        self.expect(folder / "model.onnx", loss_of(card), ["--data", folder / "batch.safetensors"], devices, *flags, *sizes, optimizer="sgd")
