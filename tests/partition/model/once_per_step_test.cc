@@ -101,7 +101,8 @@ TEST(OncePerStep, IsPricedForInference) {
 }
 
 TEST(OncePerStep, PlansWithoutSuchTasksHaveNoTimeOfABeginning) {
-  const ir::Graph graph = test::short_graph("input x [batch,64] samples 0\nparameter v [64,64]\na = linear(x, v)\noutputs a\n", "f32");
+  const ir::Graph graph =
+      test::short_graph("input x [batch,64] samples 0\nparameter v [64,64]\na = linear(x, v)\noutputs a\n", "f32");
   EXPECT_TRUE(planned(graph, options_of(1, 2)).plan.begin_ns.empty());
 }
 
