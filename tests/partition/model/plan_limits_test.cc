@@ -25,7 +25,7 @@ class EvenCosts final : public partition::CostModel {
   double ns_;
 };
 
-// Eight micro-batches of less than a nanosecond each: a stage takes no less than its tasks.
+// Eight micro-batches of less than a nanosecond each, and a P: a stage takes no less than its tasks.
 TEST(PlanLimits, TimesBelowANanosecondAreRoundedUp) {
   const Prepared model = small_bert();
   auto options = options_for("flat:1", 8);
@@ -35,7 +35,8 @@ TEST(PlanLimits, TimesBelowANanosecondAreRoundedUp) {
   options.micro_batches = {8};
   const auto plan = planned(model, options);
   EXPECT_EQ(plan.plan.stage_times[0].forward_ns, 1);
-  EXPECT_EQ(plan.plan.step_ns, 8);
+  EXPECT_EQ(plan.plan.begin_ns, std::vector<int64_t>{1}) << "the transposed word embedding";
+  EXPECT_EQ(plan.plan.step_ns, 8 + 1);
   EXPECT_EQ(plan.plan.lower_bound_ns, 7) << "7.2 ns of work";
 }
 
