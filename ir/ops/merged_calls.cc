@@ -205,14 +205,15 @@ bool join_calls(KernelTasks& one, const KernelTasks& other) {
     more_calls[i] = same == all.calls.end() ? append(std::move(call)) : static_cast<uint32_t>(same - all.calls.begin());
   }
   Call kernel = mine[one.call];
-  auto arguments = joined_arguments(all, *one.kernel, kernel.arguments,
-                                    renumbered(theirs[other.call], more, more_calls).arguments);
+  auto arguments =
+      joined_arguments(all, *one.kernel, kernel.arguments, renumbered(theirs[other.call], more, more_calls).arguments);
   if (!arguments) return false;
   kernel.arguments = *std::move(arguments);
   const uint32_t number = append(std::move(kernel));
   calls[one.call] = more_calls[other.call] = number;
   for (uint32_t i = one.call + 1; i < mine.size(); ++i) calls[i] = append(renumbered(mine[i], operands, calls));
-  for (uint32_t i = other.call + 1; i < theirs.size(); ++i) more_calls[i] = append(renumbered(theirs[i], more, more_calls));
+  for (uint32_t i = other.call + 1; i < theirs.size(); ++i)
+    more_calls[i] = append(renumbered(theirs[i], more, more_calls));
   for (aten::Value result : one.made.lowering.results) {
     renumber_value(result, operands, calls);
     all.results.push_back(result);

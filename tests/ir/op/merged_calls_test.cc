@@ -114,14 +114,15 @@ TEST_F(MergedCalls, TasksOfTheCallerStayApart) {
 // Both call operators whose lowering has several calls and no kernel in common.
 TEST_F(MergedCalls, GradientsWithoutACommonKernelStayApart) {
   const ValueId gy = value("rows", {batch_, 8}), x = value("x_rows", {batch_, 8}), rstd = value("rstd", {batch_, 1});
-  const TaskId input = add("rms_norm_grad_input", {gy, x, rstd}, {}), scale = add("rms_norm_grad_scale", {gy, x, rstd}, {});
+  const TaskId input = add("rms_norm_grad_input", {gy, x, rstd}, {}),
+               scale = add("rms_norm_grad_scale", {gy, x, rstd}, {});
   EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {scale}}));
 }
 
 // The operands of a group normalization are made contiguous first: once for both.
 TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
-  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {batch_, 2}), rstd = value("rstd", {batch_, 2}),
-                scale = value("scale", {4}, false);
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {batch_, 2}),
+                rstd = value("rstd", {batch_, 2}), scale = value("scale", {4}, false);
   const Attributes groups = {{"groups", Dim(2)}};
   const TaskId input = add("group_norm_grad_input", {gy, x_, mean, rstd, scale}, groups);
   const TaskId of_scale = add("group_norm_grad_scale", {gy, x_, mean, rstd}, groups);
