@@ -153,7 +153,7 @@ class StageFollower::Pass {
     std::vector<ValueId> counted;
     for (const TaskId task : tasks_) {
       const auto inputs = graph_.inputs(task);
-      const auto trained = [&](ValueId v) { return v.valid() && graph_.kind(v) == ir::ValueKind::kParameter; };
+      const auto trained = [&](ValueId v) { return v.valid() && gradient(v) && fixed(v); };
       if (std::none_of(inputs.begin(), inputs.end(), trained)) continue;
       const bool by_input = graph_.op(task).has_gradient_kernel(graph_.attributes(task)) && gradient(inputs[0]);
       if (by_input || fixed(graph_.outputs(task)[0])) continue;

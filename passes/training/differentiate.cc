@@ -224,7 +224,7 @@ class Differentiator {
     parts.erase(whole, parts.end());
     if (!parts.empty()) summed.insert(summed.begin(), add("total", {sum_of(parts, task)}, task));
     const ValueId sum = sum_of(summed, task);
-    claim(task, Phase::kInput);
+    claim(task, is_weight(result) ? Phase::kWeight : Phase::kInput);
     return sum;
   }
 
@@ -253,10 +253,16 @@ class Differentiator {
         add_part(task, inputs[i], call.given(i));
       } else {
         parts_[inputs[i].index()].push_back(call.given(i));
-        mark_input(call.given(i), first);
+        if (!is_weight(inputs[i])) mark_input(call.given(i), first);
       }
     }
     if (from_.op(task).has_gradient_kernel(from_.attributes(task))) share_phase(first);
+  }
+
+  // Whether a value is computed from parameters once per step or less. Nothing in I needs its gradient.
+  bool is_weight(ValueId value) const {
+    const TaskId task = from_.producer(value);
+    return task.valid() && often_[task.index()] != Frequency::kMicroBatch;
   }
 
   // Adds the parts of a task that reads a parameter twice.

@@ -119,6 +119,33 @@ TEST(Differentiate, ScalesAndBiasesBelongToIBesideTheGradientOfTheirOperand) {
   EXPECT_EQ(parts_of_input_phase(joint_of(parsed(kNormalised))), "scale1 bias1 ");
 }
 
+// The product's weight is transposed once per step. Nothing in I reads its gradient, so W can be postponed.
+TEST(Differentiate, GradientsOfWhatAStepComputesOnceBelongToW) {
+  const Joint joint = joint_of(parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %v: f32[4,4]
+parameter %w: f32[4,4]
+#0 %h: f32[batch,4] samples 0 = core.matmul(%x, %v)
+#1 %t: f32[4,4] = core.permute(%w) {dims = [1, 0]}
+#2 %s: f32[4,4] = core.mul(%t, %t)
+#3 %y: f32[batch,4] samples 0 = core.matmul(%h, %s)
+#4 %l: f32[] partial = core.sum(%y)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)"));
+  EXPECT_EQ(parts_of_input_phase(joint), "");
+  size_t products = 0;
+  for (const TaskId task : joint.graph.tasks()) {
+    const ir::Joint::Origin& origin = joint.origins[task.index()];
+    if (origin.phase == Phase::kForward || joint.graph.op(task).name != "core.matmul") continue;
+    const bool of_activation = joint.graph.type(joint.graph.outputs(task)[0]).batch.has_batch();
+    EXPECT_EQ(origin.phase, of_activation ? Phase::kInput : Phase::kWeight);
+    ++products;
+  }
+  EXPECT_EQ(products, 3U) << "gradients of h, s and v";
+}
+
 TEST(Differentiate, ScalesWithoutASharedKernelBelongToW) {
   const auto with = [](const std::string& norm) {
     return parts_of_input_phase(joint_of(parsed(R"(rannc.graph 1
