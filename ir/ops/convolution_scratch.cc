@@ -73,13 +73,22 @@ class Kernels {
 
   // With strides it uses small matrix products, channels last.
   int64_t blocked_input_gradient() const {
-    if (s_.strided) return strided_input_gradient(s_.out * product_columns(s_.in));
+    if (s_.strided) return strided_input_gradient(s_.out * strided_columns());
     return x_blocked(kBlock) + std::max(y_blocked(kBlock) + packed_weight(), x_);
   }
 
+  // Columns of its products. It uses 48 of them only for pointwise kernels that they fit.
+  int64_t strided_columns() const {
+    if (s_.in <= kBlock || (pointwise() && s_.in % (3 * kBlock) == 0)) return rounded(s_.in, kBlock);
+    return std::min(rounded(s_.in, 4 * kBlock), rounded(s_.in, 2 * kBlock));
+  }
+
+  // Rows that strides do not divide are computed in buffers of their own.
+  int64_t strided_scratch() const { return kProductScratch + (s_.uneven ? kUnevenScratch : 0); }
+
   // The finished gradient is copied twice: out of the kernel's layout, and into the contiguous one.
   int64_t strided_input_gradient(int64_t channels) const {
-    const int64_t reads = (s_.out > 1 ? y_ : 0) + weights(channels, 1) + kProductScratch;
+    const int64_t reads = (s_.out > 1 ? y_ : 0) + weights(channels, 1) + strided_scratch();
     return x_ + std::max(reads, s_.in > 1 ? 2 * x_ : x_);
   }
 
@@ -166,6 +175,7 @@ class Kernels {
 
   static constexpr int64_t kImageChannels = 3;       // maximum number of channels of an image
   static constexpr int64_t kProductScratch = 36888;  // bytes, of strided products with few channels
+  static constexpr int64_t kUnevenScratch = 20480;   // bytes, in addition
   static constexpr int64_t kForwardShare = 4;        // other products need less by about this factor
 
   const ConvSizes& s_;

@@ -12,6 +12,7 @@ struct ConvSizes {
   int64_t taps = 1;                       ///< elements of the filter per channel
   int64_t element_bytes = 4;
   bool strided = false, dilated = false;
+  bool uneven = false;         ///< the stride of the last axis does not divide its extent
   bool wide = false;           ///< the last two axes of the filter have more than 3 elements
   bool channels_last = false;  ///< memory format
   bool one_dnn = false;        ///< LibTorch calls oneDNN

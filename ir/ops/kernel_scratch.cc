@@ -84,6 +84,7 @@ std::optional<ConvSizes> conv_sizes(const Graph& graph, TaskId task, const Bindi
   conv.out = y[1];
   conv.in_places = product(x, 2);
   conv.out_places = product(y, 2);
+  conv.uneven = x.back() % window->strides.back() != 0;
   conv.one_dnn = type.dtype == DType::kF32 && calls_one_dnn(conv, padded, *window);
   return conv;
 }

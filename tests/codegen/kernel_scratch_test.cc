@@ -144,6 +144,17 @@ TEST_P(KernelScratchOf, IsWhatLibTorchAllocatesChannelsLast) {
   expect({.channels_last = true});
 }
 
+// Products of few channels over few places, to the byte.
+TEST(KernelScratchOfStrides, IsWhatLibTorchAllocates) {
+  if (at::get_cpu_capability() != "AVX512") GTEST_SKIP() << "oneDNN's blocks are smaller here";
+  at::set_num_threads(1);
+  for (const Case& c : {Case{2, 24, 24, 5, 3, 2}, Case{2, 48, 48, 3, 3, 2}, Case{2, 48, 48, 6, 3, 2},
+                        Case{2, 96, 96, 3, 1, 2}, Case{2, 48, 96, 5, 1, 2}, Case{2, 40, 40, 8, 1, 2}}) {
+    const How how{.weight_gradient = false};
+    EXPECT_EQ(predicted(c, how).backward, measured(c, how).backward) << testing::PrintToString(c);
+  }
+}
+
 // LibTorch's rule for its own kernels; the stem of a network; blocks that fit, and those that are padded.
 INSTANTIATE_TEST_SUITE_P(Plain, KernelScratchOf,
                          ::testing::Values(Case{1, 16, 24, 32, 3}, Case{1, 64, 64, 32, 3}, Case{8, 3, 64, 64, 7, 2},
