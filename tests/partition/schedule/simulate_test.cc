@@ -107,18 +107,31 @@ TEST(Simulate, RecomputeRunsWhileTheGradientTravels) {
   expect_span(span_of(schedule, t, 0, "B0.0"), 7, 8);
 }
 
-TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
+/// Two replicas of stage 0 and one of stage 1, which share a parameter.
+PipelineShape shared_by_three_devices() {
   PipelineShape shape = ir::chain_shape(2, 2);
   shape.devices = 3;
   shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
   shape.stages[1].devices = {DeviceId(2)};
   shape.micro_batches = {2, 2};
   shape.shared.push_back({{StageId(0), StageId(1)}, 1});
+  return shape;
+}
+
+ScheduleCosts costs_of_reductions(const PipelineShape& shape) {
   ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
   costs.all_reduce = {3, 0};
   costs.shared = {2};
   costs.step = {0.5, 0.25};
-  const auto schedule = lowered(shape, "0: F0 F1 B0 B1\n1: F0 F1 B0 B1\n2: F0 B0 F1 B1\n");
+  return costs;
+}
+
+constexpr const char* kRowsOfThreeDevices = "0: F0 F1 B0 B1\n1: F0 F1 B0 B1\n2: F0 B0 F1 B1\n";
+
+TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
+  const PipelineShape shape = shared_by_three_devices();
+  const ScheduleCosts costs = costs_of_reductions(shape);
+  const auto schedule = lowered(shape, kRowsOfThreeDevices);
   const Timeline t = simulate(shape, schedule, costs).value();
   expect_span(span_of(schedule, t, 2, "B1.1"), 4, 5);
   expect_span(span_of(schedule, t, 0, "B0.1"), 5, 6);
@@ -132,19 +145,11 @@ TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
 }
 
 TEST(Simulate, WorkOncePerStepPrecedesForwardAndReductions) {
-  PipelineShape shape = ir::chain_shape(2, 2);
-  shape.devices = 3;
-  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
-  shape.stages[1].devices = {DeviceId(2)};
-  shape.micro_batches = {2, 2};
-  shape.shared.push_back({{StageId(0), StageId(1)}, 1});
-  ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
-  costs.all_reduce = {3, 0};
-  costs.shared = {2};
-  costs.step = {0.5, 0.25};
+  const PipelineShape shape = shared_by_three_devices();
+  ScheduleCosts costs = costs_of_reductions(shape);
   costs.begin = {0.5, 2};
   costs.gradients = {0.25, 0.75};
-  const auto schedule = lowered(shape, "0: F0 F1 B0 B1\n1: F0 F1 B0 B1\n2: F0 B0 F1 B1\n");
+  const auto schedule = lowered(shape, kRowsOfThreeDevices);
   const Timeline t = simulate(shape, schedule, costs).value();
   expect_span(span_of(schedule, t, 0, "F0.0"), 0, 1.5);
   expect_span(span_of(schedule, t, 0, "F0.1"), 1.5, 2.5);
