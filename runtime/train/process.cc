@@ -1,16 +1,20 @@
 #include "runtime/train/process.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
+
+#include "runtime/train/internal/tensor_heap.h"
 
 namespace rannc::runtime {
 
 void set_threads(int threads) { at::set_num_threads(threads); }
 
 void keep_freed_memory() {
+  c10::SetCPUAllocator(&TensorHeap::instance());
 #if defined(__GLIBC__)
   // No separate mappings, which are returned when freed. One heap, because thread heaps cannot hold large blocks. No
   // trimming of free memory at the end of the heap.

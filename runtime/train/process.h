@@ -6,8 +6,9 @@ namespace rannc::runtime {
 /// Sets the number of threads that LibTorch uses per operator, for every device of this process.
 void set_threads(int threads);
 
-/// Makes the C library keep freed memory, if it supports that. The next step allocates tensors of the same sizes, and
-/// fresh pages from the system cost a tenth of a step. Call it before the first tensor and the first thread.
+/// Keeps freed memory: that of large tensors in a heap of their own (`train/internal/tensor_heap.h`), the rest in the C
+/// library's, if it supports that. The next step allocates tensors of the same sizes, and fresh pages from the system
+/// cost a tenth of a step. Call it before the first tensor and the first thread.
 void keep_freed_memory();
 
 }  // namespace rannc::runtime

@@ -1,0 +1,73 @@
+/// A heap of its own for large tensors.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace rannc::runtime {
+
+/// Hands out blocks of one address range and keeps freed ones: best fit, with neighbors merged. Thread-safe.
+///
+/// A step allocates and frees tensors of the same sizes again. In the C library's heap, small blocks come to lie
+/// between them, so that freed memory does not merge. A range for large blocks alone stays within some percent of the
+/// live peak
+/// (`tests/bench/training.md`). Pages that were used once are never returned to the system.
+class BlockRange {
+ public:
+  /// Reserves address space, not memory. An empty range if the system refuses it.
+  explicit BlockRange(size_t bytes);
+  ~BlockRange();
+  BlockRange(const BlockRange&) = delete;
+  BlockRange& operator=(const BlockRange&) = delete;
+
+  /// Returns a block aligned to 64 bytes, or null if the range has no room.
+  void* take(size_t bytes);
+  /// `block` is one that `take` returned.
+  void give_back(void* block);
+  bool contains(const void* pointer) const;
+  /// Bytes from the beginning of the range to the end of the last block that was ever taken.
+  size_t used_bytes() const;
+  /// Number of separate free blocks below that end.
+  size_t free_blocks() const;
+
+ private:
+  using Free = std::pair<size_t, size_t>;  ///< bytes, place
+
+  void add_free(size_t place, size_t bytes);
+  void remove_free(std::map<size_t, size_t>::iterator block);
+
+  char* begin_ = nullptr;
+  size_t size_ = 0;
+  size_t end_ = 0;                  ///< of the last block that was ever taken
+  std::map<size_t, size_t> free_;   ///< place -> bytes; never two neighbors
+  std::set<Free> by_size_;          ///< the same
+  std::map<size_t, size_t> taken_;  ///< place -> bytes
+  mutable std::mutex mutex_;
+};
+
+/// LibTorch's allocator for the CPU, with a range for blocks of 64 KiB and more. Reports memory as LibTorch's does.
+class TensorHeap final : public c10::Allocator {
+ public:
+  /// The heap of this process, which is never destroyed.
+  static TensorHeap& instance();
+
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* to, const void* from, size_t bytes) const override;
+  const BlockRange& range() const { return range_; }
+
+ private:
+  TensorHeap();
+  static void release(void* block);
+
+  BlockRange range_;
+  c10::Allocator& small_;  ///< LibTorch's own
+};
+
+}  // namespace rannc::runtime

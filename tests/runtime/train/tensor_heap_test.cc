@@ -1,0 +1,151 @@
+// Blocks of a range, against a list of what is taken, and LibTorch's tensors in the heap of the process.
+#include "runtime/train/internal/tensor_heap.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/engine/allocation_meter.h"
+
+namespace rannc::runtime {
+namespace {
+
+constexpr size_t kRange = size_t{64} << 20;
+
+struct Taken {
+  char* at;
+  size_t bytes;
+  char mark;
+};
+
+// Each block is filled with its mark. A block that overlaps another one spoils its marks.
+TEST(BlockRange, BlocksNeverOverlap) {
+  BlockRange range(kRange);
+  std::mt19937_64 random(7);
+  std::vector<Taken> taken;
+  const auto give_back = [&](size_t i) {
+    const Taken block = taken[i];
+    EXPECT_TRUE(std::all_of(block.at, block.at + block.bytes, [&](char byte) { return byte == block.mark; }));
+    range.give_back(block.at);
+    taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(i));
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    if (!taken.empty() && random() % 2 == 0) {
+      give_back(random() % taken.size());
+      continue;
+    }
+    const size_t bytes = 1 + random() % (random() % 8 == 0 ? 400'000 : 4'000);
+    auto* at = static_cast<char*>(range.take(bytes));
+    ASSERT_NE(at, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 64, 0U);
+    EXPECT_TRUE(range.contains(at));
+    taken.push_back({at, bytes, static_cast<char>(i)});
+    std::memset(at, taken.back().mark, bytes);
+  }
+  while (!taken.empty()) give_back(taken.size() - 1);
+  EXPECT_EQ(range.free_blocks(), 1U) << "neighbors are merged";
+}
+
+TEST(BlockRange, TakesTheSmallestBlockThatFits) {
+  BlockRange range(kRange);
+  void* large = range.take(4096);
+  void* wall = range.take(64);
+  void* fitting = range.take(1024);
+  void* other_wall = range.take(64);
+  range.give_back(large);
+  range.give_back(fitting);
+  const size_t used = range.used_bytes();
+  EXPECT_EQ(range.take(1000), fitting);
+  EXPECT_EQ(range.take(4096), large);
+  EXPECT_EQ(range.used_bytes(), used);
+  EXPECT_NE(wall, other_wall);
+}
+
+TEST(BlockRange, AFreeBlockAtTheEndGrows) {
+  BlockRange range(kRange);
+  void* first = range.take(1024);
+  range.give_back(first);
+  EXPECT_EQ(range.take(4096), first);
+  EXPECT_EQ(range.used_bytes(), 4096U);
+}
+
+TEST(BlockRange, HasNoRoomBeyondItsEnd) {
+  BlockRange range(4096), none(0);
+  EXPECT_EQ(none.take(64), nullptr);
+  void* all = range.take(4096);
+  ASSERT_NE(all, nullptr);
+  EXPECT_EQ(range.take(1), nullptr);
+  range.give_back(all);
+  EXPECT_EQ(range.take(4097), nullptr);
+  EXPECT_EQ(range.take(64), all);
+}
+
+class TensorHeapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    before_ = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(&TensorHeap::instance());
+  }
+  void TearDown() override { c10::SetCPUAllocator(before_); }
+
+  static bool in_range(const at::Tensor& tensor) { return TensorHeap::instance().range().contains(tensor.data_ptr()); }
+
+ private:
+  at::Allocator* before_ = nullptr;
+};
+
+TEST_F(TensorHeapTest, LargeTensorsLieInTheRange) {
+  const at::Tensor large = at::zeros({128, 128}), small = at::zeros({16});
+  EXPECT_TRUE(in_range(large));
+  EXPECT_FALSE(in_range(small));
+  EXPECT_TRUE(at::equal(large + 1, at::ones({128, 128})));
+}
+
+// A tensor that shrinks or grows keeps its numbers, whichever side of the limit it comes to lie on.
+TEST_F(TensorHeapTest, TensorsAreResized) {
+  at::Tensor tensor = at::arange(100);
+  tensor.resize_({100'000});
+  EXPECT_TRUE(in_range(tensor));
+  EXPECT_TRUE(at::equal(tensor.narrow(0, 0, 100), at::arange(100)));
+}
+
+TEST_F(TensorHeapTest, RawBlocksOfEitherKindAreFreed) {
+  c10::Allocator& heap = TensorHeap::instance();
+  for (const size_t bytes : {size_t{0}, size_t{100}, size_t{1} << 20}) heap.raw_deallocate(heap.raw_allocate(bytes));
+}
+
+TEST_F(TensorHeapTest, BytesAreMetered) {
+  const AllocationMeter meter;
+  {
+    const at::Tensor large = at::empty({1 << 20}, at::kByte);
+    EXPECT_EQ(meter.live_bytes(), 1 << 20);
+  }
+  EXPECT_EQ(meter.live_bytes(), 0);
+  EXPECT_EQ(meter.peak_bytes(), 1 << 20);
+}
+
+TEST_F(TensorHeapTest, ThreadsShareTheHeap) {
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t, &wrong] {
+      std::vector<at::Tensor> held(8);
+      for (int i = 0; i < 400; ++i) {
+        at::Tensor& tensor = held[i % 8];
+        if (tensor.defined() && !tensor.eq(t).all().item<bool>()) ++wrong[t];
+        tensor = at::full({1000 * (20 + i % 13)}, t);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4, 0));
+}
+
+}  // namespace
+}  // namespace rannc::runtime
