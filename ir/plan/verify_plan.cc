@@ -10,9 +10,8 @@
 //   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
 //   P9   a block lies in one stage; blocks are numbered without gaps
 //   P10  each device has a prediction within its memory
-//   P11  times belong to existing stages and are not negative; times of the beginning and of the end of a step cover
-//   all
-//        stages or none; the step is not below the lower bound
+//   P11  times belong to existing stages and are not negative; times of the beginning and of the end of a step
+//        cover all stages or none; the step is not below the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule is lowered, has a row for each device and a name of one word
 //   P14  an optimizer is sgd, adam or adamw, belongs to a plan for training, and keeps as many states as the plan

@@ -30,12 +30,9 @@ class PlanReader {
     if (line.accept_word("functions")) return begin_functions(line);
     if (line.peek_word() == "function") return function_line(line);
     if (line.peek_word() == "schedule") return schedule_line(line);
-    return line.expected(
-        "a statement of a graph, or one of plan digests training inference optimizer size step_ns device "
-        "constant_tasks "
-        "block stage "
-        "route "
-        "share time predict functions schedule");
+    std::string words = "a statement of a graph, or one of";
+    for (const auto& [word, read] : kStatements) words += ' ' + std::string(word);
+    return line.expected(words + " functions schedule");
   }
 
   Result<Plan> finish() && {
