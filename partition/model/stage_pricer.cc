@@ -105,17 +105,6 @@ double StagePricer::slowest(StageId stage, uint32_t samples, const std::vector<T
   return most;
 }
 
-template <class Part>
-double StagePricer::slowest_once(StageId stage, const std::vector<TaskId>& tasks, Part&& part) const {
-  double most = 0;
-  for (const uint32_t kind : kinds_[stage.index()]) {
-    double total = 0;
-    for (const TaskId task : tasks) total += part(model_.costs.of(kind, model_.costs.sizes.size() - 1, task));
-    most = std::max(most, total);
-  }
-  return most;
-}
-
 // Prices a stage on the slowest of its device kinds.
 Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, uint32_t samples,
                                            const std::vector<TaskId>& repeated) const {
@@ -174,6 +163,7 @@ Result<void> StagePricer::price_all(ir::Plan& plan) {
 }
 
 void StagePricer::price_once_per_step(ir::Plan& plan) const {
+  const auto samples = static_cast<uint32_t>(model_.costs.sizes.back());
   plan.begin_ns.assign(plan.stages.size(), 0);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const StageId stage = StageId::from(s);
@@ -181,10 +171,10 @@ void StagePricer::price_once_per_step(ir::Plan& plan) const {
     for (const TaskId task : plan.stages[s].tasks) {
       if (model_.costs.per_step(task)) tasks.push_back(task);
     }
-    plan.begin_ns[s] = whole_ns(slowest_once(stage, tasks, [](const TaskCost& cost) { return cost.forward_ns; }));
+    plan.begin_ns[s] = whole_ns(slowest(stage, samples, tasks, [](const TaskCost& cost) { return cost.forward_ns; }));
     if (!plan.training) continue;
     plan.finish_times[s].gradients_ns =
-        whole_ns(slowest_once(stage, tasks, [](const TaskCost& cost) { return cost.backward_ns(); }));
+        whole_ns(slowest(stage, samples, tasks, [](const TaskCost& cost) { return cost.backward_ns(); }));
   }
   const auto takes_time = [](int64_t ns) { return ns > 0; };
   if (std::none_of(plan.begin_ns.begin(), plan.begin_ns.end(), takes_time)) plan.begin_ns.clear();

@@ -40,9 +40,6 @@ class StagePricer {
   /// Time of `tasks` on the slowest of a stage's device kinds, for a number of samples.
   template <class Part>
   double slowest(StageId stage, uint32_t samples, const std::vector<TaskId>& tasks, Part&& part) const;
-  /// The same of once-per-step tasks, whose time does not depend on samples.
-  template <class Part>
-  double slowest_once(StageId stage, const std::vector<TaskId>& tasks, Part&& part) const;
 
   const ModelFacts& model_;
   const PlanOptions& options_;
