@@ -51,7 +51,7 @@ bool holds_by_rule(const StagePlan& plan, const StagePlaces& places) {
 }
 
 /// What a stage that recomputes can keep: whole recompute first, then its hull, then everything.
-struct KeptChoice {
+struct RebuildChoice {
   StageBytes bytes;
   double repeated_ns = 0;
 };
@@ -59,7 +59,7 @@ struct KeptChoice {
 /// The choices of stages that share devices, and how many steps along them each stage has taken.
 class SharedChoices {
  public:
-  void add(size_t stage, std::vector<KeptChoice> choices) {
+  void add(size_t stage, std::vector<RebuildChoice> choices) {
     stages_.push_back(stage);
     choices_.push_back(std::move(choices));
   }
@@ -71,7 +71,7 @@ class SharedChoices {
       double most = 0;
       for (size_t i = 0; i < stages_.size(); ++i) {
         if (at[i] + 1 == choices_[i].size()) continue;
-        const KeptChoice &now = choices_[i][at[i]], &next = choices_[i][at[i] + 1];
+        const RebuildChoice &now = choices_[i][at[i]], &next = choices_[i][at[i] + 1];
         const double worth = std::max(0.0, now.repeated_ns - next.repeated_ns) /
                              std::max(1e-9, next.bytes.in_flight - now.bytes.in_flight);
         if (!best || worth > most) {
@@ -95,7 +95,7 @@ class SharedChoices {
 
  private:
   std::vector<size_t> stages_, steps_;
-  std::vector<std::vector<KeptChoice>> choices_;
+  std::vector<std::vector<RebuildChoice>> choices_;
 };
 
 void set_recompute(PlannedStage& stage, std::vector<ComputeTimes>& times, double share) {
@@ -161,7 +161,7 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
     const auto bytes = [&](RecomputeRule rule, double more) {
       return stage_bytes(*ranges_, stage.first, stage.end, samples, rule, more);
     };
-    std::vector<KeptChoice> choices;
+    std::vector<RebuildChoice> choices;
     for (const RebuildPoint& point : rebuild_points(stage.first, stage.end))
       choices.push_back({bytes(RecomputeRule::kAlways, point.bytes_per_sample), point.share * forward});
     choices.push_back({bytes(RecomputeRule::kNever, 0), 0});
@@ -176,7 +176,7 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
     }
     choices.sort_steps();
     const auto fits = [&](size_t steps) {
-      choices.after(steps, [&](size_t s, const KeptChoice& choice) { run.bytes[s] = choice.bytes; });
+      choices.after(steps, [&](size_t s, const RebuildChoice& choice) { run.bytes[s] = choice.bytes; });
       const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
       return peak <= run.memory[stages[place].front().index()];
     };
@@ -185,7 +185,7 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
       const size_t middle = low + (high - low) / 2;
       (fits(middle) ? low : high) = middle;
     }
-    choices.after(low, [&](size_t s, const KeptChoice& choice) {
+    choices.after(low, [&](size_t s, const RebuildChoice& choice) {
       run.bytes[s] = choice.bytes;
       const double forward = run.costs.compute[s][0].forward;
       set_recompute(plan.stages[s], run.costs.compute[s], forward > 0 ? choice.repeated_ns / forward : 1);
