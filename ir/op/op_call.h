@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/base/device_type.h"
 #include "ir/graph/attributes.h"
 #include "ir/graph/type.h"
 
@@ -78,10 +79,11 @@ struct LowerCall {
   std::span<const ValueType* const> inputs;  ///< null: absent optional operand
   std::span<const ValueType* const> outputs;
   OpAttributes attributes;
+  DeviceType device;  ///< that the calls run on
 
   LowerCall(const OpInfo& op, std::span<const ValueType* const> inputs, std::span<const ValueType* const> outputs,
-            const Attributes& attributes)
-      : op(op), inputs(inputs), outputs(outputs), attributes(op, attributes) {}
+            const Attributes& attributes, DeviceType device = DeviceType::kCpu)
+      : op(op), inputs(inputs), outputs(outputs), attributes(op, attributes), device(device) {}
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
 };
 

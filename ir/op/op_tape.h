@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/base/device_type.h"
 #include "ir/graph/attributes.h"
 #include "ir/graph/type.h"
 
@@ -30,6 +31,7 @@ struct TapeCall {
   std::span<const ValueType* const> outputs;
   const Attributes& attributes;
   uint64_t wanted = 0;  ///< bit k: operand k needs a gradient
+  DeviceType device = DeviceType::kCpu;
   bool wants(size_t operand) const { return operand < 64 && (wanted >> operand & 1) != 0; }
 };
 

@@ -139,6 +139,12 @@ aten::Value shaped(Calls& calls, const Shape& shape) {
 
 aten::Lowering passed_on() { return {{}, {aten::Operand{0}}}; }
 
+Result<void> require_cpu(const LowerCall& call, std::string_view kernel) {
+  if (call.device == DeviceType::kCpu) return {};
+  return error("`" + std::string(kernel) + "` runs on a CPU only, not on " + std::string(str(call.device)) +
+               ": compile the model for a cluster of such devices");
+}
+
 OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten, std::vector<AttributeInfo> attributes) {
   op.lower = lower;
   op.aten = std::move(aten);

@@ -57,6 +57,9 @@ std::vector<OpInfo> grad_determinant_ops();
 /// The name without its namespace: `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);
 
+/// Fails with the kernel's name unless the call runs on a CPU.
+Result<void> require_cpu(const LowerCall& call, std::string_view kernel);
+
 /// Adds to a row its lowering, the names of the ATen operators that the lowering calls, and attributes.
 OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten,
                std::vector<AttributeInfo> attributes = {});

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/device_type.h"
 #include "ir/graph/graph.h"
 #include "ir/plan/atoms.h"
 #include "ir/schedule/schedule.h"
@@ -48,6 +49,7 @@ struct PlanDevice {
   std::string name;           ///< `node0/cpu0`
   std::string kind;           ///< `cpu`, `v100` …
   uint64_t memory_bytes = 0;  ///< limit; 0: none
+  DeviceType type = DeviceType::kCpu;
   bool operator==(const PlanDevice&) const = default;
 };
 
@@ -135,6 +137,11 @@ struct Plan : PlanBody {
   std::vector<std::shared_ptr<const StageFunctions>> functions;
   Plan clone() const;
 };
+
+/// The type of the plan's devices. Kernels and what they keep for the backward pass are chosen for it.
+inline DeviceType device_type(const PlanBody& plan) {
+  return plan.devices.empty() ? DeviceType::kCpu : plan.devices.front().type;
+}
 
 /// The sizes that a plan assumes of a micro-batch: those of its symbols.
 Bindings bindings_of(const Plan& plan, uint32_t samples);

@@ -141,6 +141,7 @@ StageGraph stage_graph(const Plan& plan, StageId stage) {
     if (route.to == stage && route.gradient) sources.push_back(route.value);
   }
   StageGraph made = stage_graph(plan.graph, plan.stages[stage.index()].tasks, outputs, sources);
+  made.device = device_type(plan);
   for (const ValueId value : made.graph.values()) {
     if (made.graph.value(value).data.present()) made.graph.set_data(value, {});
   }

@@ -22,8 +22,9 @@ std::vector<StageOutput> stage_outputs(const Plan& plan, StageId stage);
 /// `Stage::tasks[i]`. Inputs are graph inputs and activations of other stages. The graph has no losses.
 struct StageGraph {
   Graph graph;
-  std::vector<ValueId> returned;  ///< values of the new graph whose gradient comes back, ascending
-  std::vector<ValueId> sources;   ///< inputs of the new graph whose gradient is sent back, ascending
+  std::vector<ValueId> returned;         ///< values of the new graph whose gradient comes back, ascending
+  std::vector<ValueId> sources;          ///< inputs of the new graph whose gradient is sent back, ascending
+  DeviceType device = DeviceType::kCpu;  ///< that the stage runs on
 };
 
 /// Linear in the stage, beside the leaves of the whole graph.

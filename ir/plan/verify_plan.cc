@@ -6,7 +6,7 @@
 //   P4   stages are in topological order: no value flows from a later to an earlier one
 //   P5   routes are exactly those that the stages need, with their bytes
 //   P6   shared parameters are exactly those that several stages read
-//   P7   every stage has devices of the plan, without duplicates; device names are unique
+//   P7   every stage has devices of the plan, without duplicates; device names are unique; all are of one type
 //   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
 //   P9   a block lies in one stage; blocks are numbered without gaps
 //   P10  each device has a prediction within its memory
@@ -242,6 +242,10 @@ class PlanVerifier {
     for (size_t d = 0; d < plan_.devices.size(); ++d) {
       const std::string& name = plan_.devices[d].name;
       if (!names.insert(name).second) add("P7", {}, "device d{} has the name {} of an earlier device", d, name);
+      if (plan_.devices[d].type != device_type(plan_)) {
+        add("P7", {}, "device d{} is of type {}, but d0 of type {}; kernels are chosen for one type", d,
+            str(plan_.devices[d].type), str(device_type(plan_)));
+      }
     }
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       const auto& devices = plan_.stages[s].devices;

@@ -74,7 +74,9 @@ class PlanPrinter {
 
   void device(size_t d) {
     const PlanDevice& device = plan_.devices[d];
-    add("device d{} {} kind {} memory_bytes {}\n", d, quote(device.name), quote(device.kind), device.memory_bytes);
+    add("device d{} {} kind {} memory_bytes {}", d, quote(device.name), quote(device.kind), device.memory_bytes);
+    if (device.type != DeviceType::kCpu) add(" type {}", str(device.type));
+    add("\n");
   }
 
   void constant_tasks() {

@@ -164,6 +164,13 @@ class PlanReader {
     RANNC_ASSIGN(device.name, line.quoted("the name of a device"));
     RANNC_ASSIGN(device.kind, text_field(line, "kind"));
     RANNC_ASSIGN(device.memory_bytes, field(line, "memory_bytes"));
+    if (line.accept_word("type")) {
+      const size_t begin = line.column();
+      RANNC_ASSIGN(const std::string name, line.word("a type of devices"));
+      const auto type = device_type(name);
+      if (!type) return line.fault(begin, "there is no type of devices `" + name + "`, only cpu and cuda");
+      device.type = *type;
+    }
     plan_.devices.push_back(std::move(device));
     return {};
   }

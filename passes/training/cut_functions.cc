@@ -9,7 +9,7 @@ namespace {
 
 Result<ir::StageFunctions> joint_of(const ir::StageGraph& stage) {
   ir::StageFunctions cut;
-  RANNC_ASSIGN(cut.joint, differentiate(stage.graph, {stage.returned, stage.sources}));
+  RANNC_ASSIGN(cut.joint, differentiate(stage.graph, {stage.returned, stage.sources, stage.device}));
   RANNC_TRY(ir::as_result(ir::verify(cut.joint, stage.graph)));
   return cut;
 }

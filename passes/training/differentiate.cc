@@ -102,7 +102,8 @@ class Differentiator {
     uint64_t wanted = 0;
     for (size_t i = 0; i < std::min<size_t>(each.size(), 64); ++i) wanted |= uint64_t{each[i]} << i;
     const auto operands = ir::type_list(from_, inputs), results = ir::type_list(from_, outputs);
-    return op.min_results() + op.gradient_takes_auxiliary({op, operands, results, from_.attributes(task), wanted});
+    return op.min_results() +
+           op.gradient_takes_auxiliary({op, operands, results, from_.attributes(task), wanted, border_.device});
   }
 
   // Returns whether the gradient of each operand is wanted.

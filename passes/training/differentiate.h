@@ -19,8 +19,10 @@ Result<ir::Joint> differentiate(const ir::Graph& graph);
 
 /// The same for a pipeline stage, a graph without losses. `returned` are the values whose gradient arrives from outside
 /// in training; it stands where a seed stands. `sources` are the inputs whose gradient is sent back. Both ascending.
+/// Operators keep the auxiliary results that the gradient kernels of `device` read.
 struct StageBorder {
   std::vector<ValueId> returned, sources;
+  ir::DeviceType device = ir::DeviceType::kCpu;
 };
 Result<ir::Joint> differentiate(const ir::Graph& graph, const StageBorder& border);
 

@@ -129,6 +129,10 @@ TEST(VerifyPlan, P7_NameTwice) {
   expect_broken("P7", "node0/cpu0", [](Plan& plan) { plan.devices[1].name = plan.devices[0].name; });
 }
 
+TEST(VerifyPlan, P7_DevicesOfTwoTypes) {
+  expect_broken("P7", "cuda", [](Plan& plan) { plan.devices[1].type = DeviceType::kCuda; });
+}
+
 TEST(VerifyPlan, P8_SumOfMicroBatches) {
   expect_broken("P8", "6 samples, the mini-batch 7", [](Plan& plan) { --plan.micro_batches[0]; });
 }

@@ -104,6 +104,7 @@ Dim temporary(const MemoryCall& call) {
 }
 
 Result<aten::Lowering> lower(const LowerCall& call) {
+  if (call.device == DeviceType::kCuda) return lower_cuda_attention_grad(call);
   FusedAttention fused(call);
   std::vector<aten::Argument> arguments = {fused.turned_back(kGy)};
   for (const uint32_t operand : {kQ, kK, kV}) arguments.emplace_back(fused.by_heads(operand));

@@ -118,6 +118,7 @@ aten::Made one_direction(const LowerCall& call, OneDnnLstm& lstm, int64_t direct
 }
 
 Result<aten::Lowering> lower_lstm_grad(const LowerCall& call) {
+  RANNC_TRY(require_cpu(call, "aten::mkldnn_rnn_layer_backward"));
   OneDnnLstm::Places places = kPlaces;
   for (uint32_t& place : places) place = call.has(place) ? place : UINT32_MAX;
   OneDnnLstm lstm(call, places);

@@ -196,6 +196,7 @@ Work attention_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // The same kernel as that of `aten::scaled_dot_product_attention`.
 aten::Lowering lower_fused_attention(const LowerCall& call) {
+  if (call.device == DeviceType::kCuda) return lower_cuda_attention(call);
   FusedAttention fused(call);
   std::vector<aten::Argument> arguments;
   for (const uint32_t operand : {kQ, kK, kV}) arguments.emplace_back(fused.by_heads(operand));

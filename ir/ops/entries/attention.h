@@ -55,4 +55,9 @@ class FusedAttention {
   std::vector<int64_t> order_, inverse_;
 };
 
+/// The kernels of CUDA: the one with blocks of scores (`efficient`), which takes features in units of 16 bytes, or
+/// products and a softmax, which keep all scores of a call.
+aten::Lowering lower_cuda_attention(const LowerCall& call);
+aten::Lowering lower_cuda_attention_grad(const LowerCall& call);
+
 }  // namespace rannc::ir::ops

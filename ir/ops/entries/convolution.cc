@@ -97,6 +97,7 @@ Result<aten::Lowering> lower_conv(const LowerCall& call) {
   const std::string algorithm = call.attributes.text("algorithm");
   if (algorithm == kLinear) return lower_linear_conv(call, window);
   if (algorithm == kOneDnn) {
+    RANNC_TRY(require_cpu(call, "aten::mkldnn_convolution"));
     return one_call("aten::mkldnn_convolution", {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, window.begin,
                                                  window.strides, window.dilations, call.attributes.integer("groups")});
   }

@@ -110,6 +110,7 @@ TapeUse one_dnn_lstm_tape(const TapeCall& call) {
 // --- workspaces as results
 
 uint32_t one_dnn_workspaces(const TapeCall& call) {
+  if (call.device != DeviceType::kCpu) return 0;
   const ValueType &x = *call.inputs[kSequence], &recurrence = *call.inputs[kRecurrence];
   if (x.dtype != DType::kF32 || !x.shape || !recurrence.shape) return 0;
   const Sizes sizes = sizes_of(call.inputs);
@@ -185,6 +186,7 @@ std::vector<aten::Argument> OneDnnLstm::operands(int64_t direction) {
 
 // The kernel ignores its argument `train`. It returns a workspace in grad mode only.
 Result<aten::Lowering> lower_one_dnn_lstm(const LowerCall& call) {
+  RANNC_TRY(require_cpu(call, "aten::mkldnn_rnn_layer"));
   OneDnnLstm::Places places;
   for (uint32_t i = 0; i < kOperands; ++i) places[i] = call.has(i) ? i : UINT32_MAX;
   OneDnnLstm lstm(call, places);

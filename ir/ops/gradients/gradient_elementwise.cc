@@ -11,11 +11,6 @@ namespace {
 ValueId product(GradientCall& call, ValueId a, ValueId b) { return call.add("mul", {a, b}); }
 ValueId negated(GradientCall& call, ValueId x) { return call.add("neg", {x}); }
 
-bool give(GradientCall& call, ValueId gradient) {
-  call.give(0, gradient);
-  return true;
-}
-
 // Gives the gradient by one task of a fused operator that reads `read`, with the attributes of the forward task.
 bool give_fused(GradientCall& call, std::string_view op, ValueId read) {
   return give(call, call.add(op, {call.gradient(), read}, call.attributes().given()));

@@ -5,11 +5,6 @@
 namespace rannc::ir::ops::gradient {
 namespace {
 
-bool give(GradientCall& call, ValueId gradient) {
-  call.give(0, gradient);
-  return true;
-}
-
 // A list of the forward task from an attribute, or from an operand with known contents; null if absent.
 const Shape* list_of(const GradientCall& call, std::string_view name, size_t operand) {
   if (const Shape* list = call.attributes().list(name)) return list;

@@ -6,6 +6,12 @@
 
 namespace rannc::ir::ops::gradient {
 
+/// Gives the gradient of operand 0 of a rule that gives no other.
+inline bool give(GradientCall& call, ValueId gradient) {
+  call.give(0, gradient);
+  return true;
+}
+
 // --- gradient_elementwise.cc
 bool add(GradientCall& call);
 bool sub(GradientCall& call);

@@ -1,0 +1,23 @@
+/// The types of devices, which differ in the kernels that LibTorch has for them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace rannc::ir {
+
+enum class DeviceType : uint8_t { kCpu, kCuda };
+
+/// LibTorch's name: `cpu`, `cuda`.
+inline std::string_view str(DeviceType type) { return type == DeviceType::kCuda ? "cuda" : "cpu"; }
+
+/// The type with that name, if there is one.
+inline std::optional<DeviceType> device_type(std::string_view name) {
+  for (const DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
+    if (name == str(type)) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace rannc::ir
