@@ -176,7 +176,8 @@ class Runner {
         continue;
       }
       RANNC_ASSIGN(c10::IValue value, value_of(given->value));
-      stack.push_back(std::move(value));
+      const bool tensor = schema.arguments()[i].type()->kind() == c10::TypeKind::TensorType;
+      stack.push_back(tensor && value.isNone() ? c10::IValue(at::Tensor()) : std::move(value));
     }
     handle->callBoxed(stack);
     std::vector<at::Tensor> made;

@@ -32,6 +32,7 @@ class FlatBuilder {
         code_(std::make_unique<FlatCode>()),
         sums_(spec.adds.begin(), spec.adds.end()) {
     code_->graph = &spec.graph;
+    code_->device = spec.device;
     code_->size_table = &sizes;
   }
 
@@ -170,8 +171,8 @@ class FlatBuilder {
     } else {
       const auto taped = ir::taped_of(graph_, task);
       const auto in = ir::type_list(graph_, inputs), out = ir::type_list(graph_, taped ? taped->results : outputs);
-      auto lowering = ir::lowering(
-          {taped ? *taped->op : graph_.op(task), in, out, taped ? taped->attributes : graph_.attributes(task)});
+      auto lowering = ir::lowering({taped ? *taped->op : graph_.op(task), in, out,
+                                    taped ? taped->attributes : graph_.attributes(task), device_type(spec_.device)});
       if (!lowering.ok()) return error(graph_.location(task), lowering.diagnostic().message);
       const bool blocks = std::any_of(lowering->calls.begin(), lowering->calls.end(),
                                       [](const aten::Call& call) { return !call.blocks.empty(); });
@@ -269,6 +270,8 @@ class FlatBuilder {
           arguments.push_back(constant(*schema.arguments()[i].default_value()));
         } else {
           arguments.push_back(argument(given->value, frame));
+          const bool tensor = schema.arguments()[i].type()->kind() == c10::TypeKind::TensorType;
+          if (tensor && arguments.back().kind == Kind::kAbsent) arguments.back() = constant(at::Tensor());
         }
       }
       frame.first.push_back(new_slots(call.results));
@@ -329,7 +332,7 @@ class FlatBuilder {
     if (const auto* value = std::get_if<aten::Value>(&kind)) return resolve(*value, frame);
     if (const auto* values = std::get_if<std::vector<aten::Value>>(&kind)) return tensors(*values, frame);
     if (const auto* dims = std::get_if<ir::Shape>(&kind)) return size_list(*dims);
-    if (std::holds_alternative<aten::Device>(kind)) return constant(c10::Device(at::kCPU));
+    if (std::holds_alternative<aten::Device>(kind)) return constant(spec_.device);
     if (std::holds_alternative<aten::Training>(kind)) return {Kind::kTraining, false, 0};
     const auto* scalar = std::get_if<aten::Scalar>(&kind);
     return size(scalar != nullptr ? std::get<ir::Dim>(scalar->number) : std::get<ir::Dim>(kind));

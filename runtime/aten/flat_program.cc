@@ -170,8 +170,10 @@ class Interpreter {
       at::Tensor operand = tensor(argument(instruction, i));
       operands.push_back(operand.defined() ? std::optional(std::move(operand)) : std::nullopt);
     }
-    const GraphRun with{
-        .sizes = code_.size_table->bindings(), .training = run_.training, .records = instruction.records};
+    const GraphRun with{.sizes = code_.size_table->bindings(),
+                        .device = code_.device,
+                        .training = run_.training,
+                        .records = instruction.records};
     RANNC_ASSIGN(Tensors made, run_on(*code_.graph, instruction.task, with, operands));
     for (at::Tensor& each : made) {
       if (each.defined() && each.requires_grad()) each = each.detach();

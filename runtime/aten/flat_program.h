@@ -47,6 +47,7 @@ struct FlatSpec {
   std::vector<ValueId> results;                    ///< may repeat, and may be arguments or fixed
   std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
   std::map<TaskId, TaskKernel> kernels = {};
+  at::Device device = at::kCPU;
 };
 
 struct FlatRun {

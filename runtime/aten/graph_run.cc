@@ -10,6 +10,7 @@
 #include "ir/op/op.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/aten/internal/operator_tape.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
 
@@ -43,7 +44,7 @@ std::vector<at::Tensor> detach_wanted(Operands& operands, const std::vector<uint
 Result<std::vector<at::Tensor>> run_taped(const ir::Graph& graph, TaskId task, const ir::Taped& taped,
                                           Operands operands, const GraphRun& run) {
   const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, taped.results);
-  const ir::LowerCall call{*taped.op, inputs, outputs, taped.attributes};
+  const ir::LowerCall call{*taped.op, inputs, outputs, taped.attributes, device_type(run.device)};
   if (!run.records) {
     RANNC_ASSIGN(std::vector<at::Tensor> made, run_operator(call, operands, run));
     made.emplace_back();
@@ -81,7 +82,7 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
   const std::vector<at::Tensor> leaves = detach_wanted(operands, vjp.wanted);
   const c10::AutoGradMode with_tape(true);
   RANNC_ASSIGN(const std::vector<at::Tensor> made,
-               run_operator({*vjp.op, inputs, outputs, vjp.attributes}, operands, run));
+               run_operator({*vjp.op, inputs, outputs, vjp.attributes, device_type(run.device)}, operands, run));
   for (size_t i = 0; i < vjp.gradients.size(); ++i) {
     if (!given[i] || !made[i].requires_grad()) continue;
     results.push_back(made[i]);
@@ -113,7 +114,8 @@ Result<std::vector<at::Tensor>> run_on(const ir::Graph& graph, TaskId task, cons
   const bool has_auxiliary = !vjp && outputs.size() > graph.op(task).min_results();
   if (has_auxiliary && !c10::GradMode::is_enabled()) in_grad_mode.emplace();
   return vjp ? run_vjp(graph, *vjp, operands, run)
-             : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
+             : run_operator({graph.op(task), inputs, outputs, graph.attributes(task), device_type(run.device)},
+                            operands, run);
 }
 
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values) {

@@ -27,6 +27,7 @@ class ProgramBuilder {
         table_(stage.table),
         places_(stage.places),
         kernels_(stage.kernels),
+        device_(stage.device),
         sizes_(sizes) {}
 
   Result<StagePrograms> build(SizeTable& load_sizes) {
@@ -115,7 +116,8 @@ class ProgramBuilder {
                                .draws = draws_,
                                .results = std::move(results),
                                .adds = std::move(adds),
-                               .kernels = kernels_},
+                               .kernels = kernels_,
+                               .device = device_},
                               sizes);
   }
 
@@ -124,6 +126,7 @@ class ProgramBuilder {
   const ir::FunctionTable& table_;
   const StagePlaces& places_;
   const std::map<TaskId, TaskKernel>& kernels_;
+  const at::Device device_;
   SizeTable& sizes_;
   Ids draws_;                                       // random inputs
   std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to

@@ -46,6 +46,7 @@ struct StageParts {
   const ir::FunctionTable& table;
   const StagePlaces& places;
   std::map<TaskId, TaskKernel> kernels;
+  at::Device device = at::kCPU;
 };
 
 /// The joint graph must outlive the programs.

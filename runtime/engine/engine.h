@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/device/device.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/execute/program.h"
 
@@ -17,8 +18,10 @@ namespace rannc::runtime {
 struct Engine {
   std::string_view name;
   std::string_view summary;  ///< one phrase, for `--help`
-  /// Loads the program and the weights of a stage of an open bundle.
-  Result<std::unique_ptr<Program>> (*load)(const Bundle& bundle, StageId stage, Origins origins) = nullptr;
+  /// Loads the program and the weights of a stage of an open bundle. Its values lie in the memory of `device`, which
+  /// outlives it, and belong to the compute stream, on which the calling thread is.
+  Result<std::unique_ptr<Program>> (*load)(const Bundle& bundle, StageId stage, Origins origins,
+                                           Device& device) = nullptr;
 };
 
 /// Returns all rows. The first is the default.

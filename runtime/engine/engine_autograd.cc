@@ -52,24 +52,25 @@ auto without_exceptions(F&& call) -> decltype(call()) {
 
 class AutogradProgram final : public Program {
  public:
-  AutogradProgram(Signature signature, torch::jit::Module module, const std::string& path)
+  AutogradProgram(Signature signature, torch::jit::Module module, const std::string& path, Device& device)
       : signature_(std::move(signature)),
-        code_(signature_, tensors_, std::move(module), path),
+        device_(device),
+        code_(signature_, tensors_, std::move(module), path, device),
         sums_(signature_.leaves, tensors_.parameters),
         statistics_(signature_, tensors_.buffers) {}
 
   Result<void> load(const SafetensorsFile& weights) {
     RANNC_TRY(code_.check());
     for (const Weight& parameter : signature_.parameters) {
-      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, parameter));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, parameter, device_));
       tensors_.parameters.push_back(to_value(std::move(tensor)));
     }
     for (const Weight& buffer : signature_.buffers) {
-      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, buffer));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, buffer, device_));
       tensors_.buffers.push_back(to_value(std::move(tensor)));
     }
     for (const Weight& constant : signature_.constants) {
-      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, constant));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(weights, constant, device_));
       tensors_.constants.push_back(std::move(tensor));
     }
     sums_.create();
@@ -230,6 +231,7 @@ class AutogradProgram final : public Program {
   }
 
   Signature signature_;
+  Device& device_;
   StageTensors tensors_;
   StageCode code_;
   ParameterSums sums_;
@@ -238,11 +240,12 @@ class AutogradProgram final : public Program {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins) {
+Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins,
+                                                       Device& device) {
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
     torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/origins == Origins::kKept);
-    auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module), path);
+    auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module), path, device);
     RANNC_TRY(program->load(bundle.weights[stage.index()]));
     return std::unique_ptr<Program>(std::move(program));
   });

@@ -41,9 +41,11 @@ struct Kept final : HeldState {
 class ExplicitProgram final : public Program {
  public:
   ExplicitProgram(const Signature& signature, std::shared_ptr<const ir::StageFunctions> functions,
-                  std::vector<TaskId> tasks, Origins origins)
+                  std::vector<TaskId> tasks, Origins origins, Device& device)
       : signature_(signature),
         origins_(origins),
+        device_(device),
+        torch_device_(device.address()),
         functions_(std::move(functions)),
         joint_(functions_->joint),
         kept_(functions_->kept),
@@ -182,7 +184,7 @@ class ExplicitProgram final : public Program {
   Result<void> load_weights(const SafetensorsFile& file, const std::vector<Weight>& weights,
                             const std::vector<ValueId>& places, Values* values) {
     for (size_t i = 0; i < weights.size(); ++i) {
-      RANNC_ASSIGN(at::Tensor tensor, read_weight(file, weights[i]));
+      RANNC_ASSIGN(at::Tensor tensor, read_weight(file, weights[i], device_));
       if (places[i].valid()) fixed_[places[i].index()] = tensor;
       if (values != nullptr) values->push_back(to_value(std::move(tensor)));
     }
@@ -190,7 +192,8 @@ class ExplicitProgram final : public Program {
   }
 
   Result<void> build() {
-    RANNC_ASSIGN(programs_, build_programs({joint_, kept_, table_, places_, kernels()}, sizes_, load_sizes_));
+    RANNC_ASSIGN(programs_,
+                 build_programs({joint_, kept_, table_, places_, kernels(), torch_device_}, sizes_, load_sizes_));
     return {};
   }
 
@@ -272,7 +275,7 @@ class ExplicitProgram final : public Program {
   Result<at::Tensor> draw(const At& at, ValueId value) const {
     const int draw = index_in(places_.draws, value);
     RANNC_CHECK(draw >= 0) << "the signature lists all random inputs";
-    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings());
+    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings(), device_);
   }
 
   Tensors forward_arguments(Values inputs) const {
@@ -319,7 +322,7 @@ class ExplicitProgram final : public Program {
       if (!extent) return error("size `" + dim.str() + "` has no value in this step");
       sizes.push_back(*extent);
     }
-    return at::zeros(sizes, to_scalar_type(type.dtype));
+    return at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype)).device(torch_device_));
   }
 
   Result<Values> input_gradients(Tensors results) const {
@@ -355,6 +358,8 @@ class ExplicitProgram final : public Program {
 
   Signature signature_;
   const Origins origins_;
+  Device& device_;
+  const c10::Device torch_device_;
   std::shared_ptr<const ir::StageFunctions> functions_;
   const ir::Joint& joint_;
   std::optional<std::vector<ValueId>> kept_;  ///< as `StageFunctions::kept`
@@ -378,7 +383,8 @@ class ExplicitProgram final : public Program {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins) {
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins,
+                                                       Device& device) {
   const ir::Plan& plan = bundle.plan;
   if (plan.functions.size() != plan.stages.size()) {
     return error({.file = bundle.path},
@@ -386,7 +392,7 @@ Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, Sta
                  "another engine");
   }
   auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
-                                                   plan.stages[stage.index()].tasks, origins);
+                                                   plan.stages[stage.index()].tasks, origins, device);
   RANNC_TRY(program->load(bundle.weights[stage.index()]));
   return std::unique_ptr<Program>(std::move(program));
 }

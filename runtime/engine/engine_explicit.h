@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/device/device.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/execute/program.h"
 
@@ -12,6 +13,6 @@ namespace rannc::runtime {
 /// Builds the programs of a stage from `Plan::functions` and loads its weights. Errors: the plan has no functions, or
 /// an operator has no lowering.
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
-                                                       Origins origins = Origins::kForgotten);
+                                                       Origins origins = Origins::kForgotten, Device& device = cpu());
 
 }  // namespace rannc::runtime

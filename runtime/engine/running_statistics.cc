@@ -17,21 +17,29 @@ void RunningStatistics::add(const at::Tensor& mean, const at::Tensor& variance, 
   sums_ = sums_.defined() ? sums_ + call : call;
 }
 
-at::Tensor RunningStatistics::sums(int64_t channels) const {
-  return sums_.defined() ? sums_ : at::zeros({1 + 2 * channels}, at::kDouble);
+at::Tensor RunningStatistics::sums(const at::Tensor& mean) const {
+  return sums_.defined() ? sums_ : at::zeros({1 + 2 * mean.numel()}, mean.options().dtype(at::kDouble));
 }
+
+namespace {
+
+/// Replaces `running` by its mixture with `value` where `holds`, without waiting for the device.
+void mix(const at::Tensor& running, const at::Tensor& value, double momentum, const at::Tensor& holds) {
+  const at::Tensor mixed = (running * (1 - momentum)).add_(value.to(running.scalar_type()), momentum);
+  running.copy_(at::where(holds, mixed, running));
+}
+
+}  // namespace
 
 void RunningStatistics::commit(at::Tensor mean, at::Tensor variance, double momentum) const {
   const c10::NoGradGuard no_grad;
   if (!sums_.defined()) return;
-  const double count = sums_[0].item<double>();
-  if (count < 1) return;
+  const at::Tensor count = sums_.narrow(0, 0, 1);
   const int64_t channels = mean.numel();
   const at::Tensor m = sums_.narrow(0, 1, channels) / count;
-  mean.mul_(1 - momentum).add_(m.to(mean.scalar_type()), momentum);
-  if (count < 2) return;
+  mix(mean, m, momentum, count.ge(1));
   const at::Tensor v = (sums_.narrow(0, 1 + channels, channels) - m * m * count).clamp_min(0) / (count - 1);
-  variance.mul_(1 - momentum).add_(v.to(variance.scalar_type()), momentum);
+  mix(variance, v, momentum, count.ge(2));
 }
 
 void StageStatistics::begin_step() {
@@ -50,7 +58,7 @@ Result<void> StageStatistics::add(std::span<const at::Tensor> moments, const ir:
 Values StageStatistics::sums() const {
   Values sums;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    sums.push_back(to_value(running_[i].sums(to_tensor(buffers_[entries_[i].mean]).numel())));
+    sums.push_back(to_value(running_[i].sums(to_tensor(buffers_[entries_[i].mean]))));
   }
   return sums;
 }

@@ -84,7 +84,7 @@ Result<torch::jit::Stack> StageCode::arguments(const At& at, const Tensors& inpu
   for (const Value& buffer : tensors_.buffers) stack.emplace_back(to_tensor(buffer));
   stack.insert(stack.end(), tensors_.constants.begin(), tensors_.constants.end());
   for (const DrawnValue& draw : signature_.draws) {
-    RANNC_ASSIGN(at::Tensor numbers, drawn(draw, at, bound));
+    RANNC_ASSIGN(at::Tensor numbers, drawn(draw, at, bound, device_));
     stack.emplace_back(std::move(numbers));
   }
   for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));

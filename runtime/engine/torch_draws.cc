@@ -26,22 +26,49 @@ double below_one(ir::DType dtype) {
   return dtype == ir::DType::kBF16 ? 0x1.fep-1 : dtype == ir::DType::kF16 ? 0x1.ffcp-1 : 0x1.fffffep-1;
 }
 
+DeviceDraw::Of kind_of(ir::RandomInput::Of of) {
+  switch (of) {
+    case ir::RandomInput::Of::kUniform:
+      return DeviceDraw::Of::kUniform;
+    case ir::RandomInput::Of::kNormal:
+      return DeviceDraw::Of::kNormal;
+    case ir::RandomInput::Of::kBernoulli:
+      break;
+  }
+  return DeviceDraw::Of::kBernoulli;
+}
+
+/// Fills a row of `numbers` for each sample from `first` on.
+void fill_rows(const ir::RandomInput& draw, const DrawnIn& in, uint64_t first, const at::Tensor& numbers,
+               Device& device) {
+  const auto samples = static_cast<uint64_t>(numbers.size(0)), elements = static_cast<uint64_t>(numbers.size(1));
+  float* const rows = numbers.data_ptr<float>();
+  if (device.is_asynchronous()) {
+    device.fill({.numbers = rows,
+                 .samples = samples,
+                 .elements = elements,
+                 .of = kind_of(draw.of),
+                 .drop = draw.drop,
+                 .key = draw_key(draw, in),
+                 .first_sample = first});
+    return;
+  }
+  for (uint64_t i = 0; i < samples; ++i) fill(draw, in, first + i, {rows + i * elements, elements});
+}
+
 }  // namespace
 
-Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings) {
-  const auto options = at::TensorOptions().dtype(to_scalar_type(value.type.dtype));
+Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device) {
+  const auto options =
+      at::TensorOptions().dtype(to_scalar_type(value.type.dtype)).device(c10::Device(device.address()));
   const bool drops = value.draw.of == ir::RandomInput::Of::kBernoulli;
   if (drops && (!at.training || value.draw.drop <= 0)) return at::ones({}, options);
   RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
   const ir::BatchLayout& layout = value.type.batch;
   const int64_t samples = layout.has_batch() ? static_cast<int64_t>(at.samples) : 1;
   const int64_t elements = c10::multiply_integers(sizes) / samples;
-  at::Tensor numbers = at::empty({samples, elements}, at::kFloat);
-  for (int64_t i = 0; i < samples; ++i) {
-    const uint64_t sample = layout.has_batch() ? at.first_sample + static_cast<uint64_t>(i) : 0;
-    fill(value.draw, {at.seed, at.step}, sample,
-         {numbers.data_ptr<float>() + i * elements, static_cast<size_t>(elements)});
-  }
+  at::Tensor numbers = at::empty({samples, elements}, options.dtype(at::kFloat));
+  fill_rows(value.draw, {at.seed, at.step}, layout.has_batch() ? at.first_sample : 0, numbers, device);
   numbers = numbers.to(options.dtype());
   if (value.draw.of == ir::RandomInput::Of::kUniform) numbers.clamp_max_(below_one(value.type.dtype));
   if (!layout.has_batch()) return numbers.reshape(sizes);

@@ -90,6 +90,19 @@ at::Tensor sum_in_order(std::span<const at::Tensor> terms) {
   return sum.to(type);
 }
 
+at::Tensor on_host(const Value& value) {
+  const c10::NoGradGuard no_grad;
+  return to_tensor(value).contiguous().cpu();
+}
+
+void overwrite(const at::Tensor& tensor, std::span<const std::byte> bytes) {
+  RANNC_CHECK(tensor.is_contiguous() && tensor.nbytes() == bytes.size()) << bytes.size() << " bytes";
+  if (bytes.empty()) return;
+  const c10::NoGradGuard no_grad;
+  void* const data = const_cast<std::byte*>(bytes.data());  // only read
+  tensor.detach().copy_(at::from_blob(data, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())));
+}
+
 at::ScalarType to_scalar_type(ir::DType dtype) { return static_cast<at::ScalarType>(ir::torch_number(dtype)); }
 
 at::ScalarType sum_type(at::ScalarType type) {

@@ -14,10 +14,11 @@ Result<at::Tensor> read_tensor(const SafetensorsFile& file, const SafetensorsFil
   return tensor;
 }
 
-Result<at::Tensor> read_weight(const SafetensorsFile& file, const Weight& weight) {
+Result<at::Tensor> read_weight(const SafetensorsFile& file, const Weight& weight, Device& device) {
   const SafetensorsFile::Entry* entry = file.find(weight.name);
   RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
-  return read_tensor(file, *entry);
+  RANNC_ASSIGN(at::Tensor tensor, read_tensor(file, *entry));
+  return to_tensor(device.upload(to_value(std::move(tensor))));
 }
 
 }  // namespace rannc::runtime

@@ -71,11 +71,13 @@ class Executor::Impl {
         device_(device),
         programs_(std::move(programs)),
         transport_(transport),
+        hardware_(transport.hardware()),
         observer_(observer),
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
         completion_(dependencies_, pipeline.schedule, device) {
+    if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {
       if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
     }
@@ -87,16 +89,17 @@ class Executor::Impl {
   }
 
   Result<StepOutcome> run(const StepInput& input) {
+    const auto on_compute_stream = hardware_.enter(Stream::kCompute);
     begin_step(input);
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
       position_ = i;
       if (observer_ != nullptr) observer_->started(device_);
-      const int64_t start = now_ns(), waited = router_.waited_ns();
+      Running running{now_ns(), router_.waited_ns(), stamp()};
       if (const Result<void> done = guarded(row_[i]); !done.ok()) return fail(describe(i, done.diagnostic()));
-      if (observer_ != nullptr) report(row_[i], start, router_.waited_ns() - waited);
+      if (observer_ != nullptr) report(row_[i], std::move(running));
     }
-    if (const Result<void> flushed = transport_.flush(); !flushed.ok()) return fail(flushed.diagnostic());
+    if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
     sort_outcome();
     return std::move(outcome_);
   }
@@ -108,9 +111,27 @@ class Executor::Impl {
     uint64_t bytes() const { return (saved ? saved->bytes() : 0) + (pending ? pending->bytes() : 0); }
   };
 
+  /// What an action began with.
+  struct Running {
+    int64_t start_ns = 0, waited_ns = 0;
+    EventRef start;  ///< of an asynchronous device
+  };
+  /// An action of an asynchronous device, whose times are known at the end of the step.
+  struct Stamped {
+    Action action;
+    EventRef start, end;
+    std::vector<std::pair<EventRef, EventRef>> waits;
+    uint64_t live_bytes = 0;
+  };
+
+  EventRef stamp() { return observer_ != nullptr ? hardware_.stamp(Stream::kCompute) : nullptr; }
+
   void begin_step(const StepInput& input) {
     input_ = &input;
     kept_.clear();
+    stamped_.clear();
+    begin_ns_ = now_ns();
+    begin_ = stamp();
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
@@ -363,10 +384,47 @@ class Executor::Impl {
     return result;
   }
 
-  void report(const Action& action, int64_t start, int64_t waited) const {
+  void report(const Action& action, Running running) {
     uint64_t live = router_.bytes();
     for (const auto& [key, kept] : kept_) live += kept.bytes();
-    observer_->finished({input_->step, device_, action, start, now_ns(), waited, live});
+    if (hardware_.is_asynchronous()) {
+      stamped_.push_back({action, std::move(running.start), stamp(), router_.take_waits(), live});
+      return;
+    }
+    const int64_t waited = router_.waited_ns() - running.waited_ns;
+    observer_->finished({input_->step, device_, action, running.start_ns, now_ns(), waited, live});
+  }
+
+  /// Waits for the device. Results are then in host memory.
+  Result<void> finish() {
+    RANNC_TRY(transport_.flush());
+    try {
+      hardware_.synchronize();
+      for (auto* parts : all_parts()) {
+        for (OutputPart& part : *parts) part.part = hardware_.download(part.part);
+      }
+      report_stamped();
+    } catch (const std::exception& failure) {
+      return error(fmt::format("step {}, device {}: {}", input_->step, device_.index(), failure.what()));
+    }
+    return {};
+  }
+
+  std::vector<std::vector<OutputPart>*> all_parts() {
+    std::vector<std::vector<OutputPart>*> found = {&outcome_.outputs};
+    for (auto& parts : outcome_.numerators) found.push_back(&parts);
+    return found;
+  }
+
+  void report_stamped() {
+    const auto since_begin = [&](const EventRef& event) { return begin_ns_ + hardware_.ns_between(begin_, event); };
+    for (const Stamped& each : stamped_) {
+      int64_t waited = 0;
+      for (const auto& [from, to] : each.waits) waited += hardware_.ns_between(from, to);
+      observer_->finished({input_->step, device_, each.action, since_begin(each.start), since_begin(each.end), waited,
+                           each.live_bytes});
+    }
+    stamped_.clear();
   }
 
   Program& program(StageId stage) const {
@@ -378,6 +436,7 @@ class Executor::Impl {
   DeviceId device_;
   std::vector<Program*> programs_;
   Transport& transport_;
+  Device& hardware_;
   Observer* observer_;
   ir::Dependencies dependencies_;
   Router router_;
@@ -389,6 +448,9 @@ class Executor::Impl {
   const StepInput* input_ = nullptr;
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;
+  int64_t begin_ns_ = 0;
+  EventRef begin_;  ///< stamp at that time
+  std::vector<Stamped> stamped_;
 };
 
 Executor::Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,

@@ -13,7 +13,8 @@
 
 namespace rannc::runtime {
 
-/// One finished action, for traces. Times come from a monotonic clock.
+/// One finished action, for traces. Times come from a monotonic clock, on an asynchronous device from its own, which is
+/// set to the host's at the beginning of each step.
 struct ActionRecord {
   uint64_t step = 0;
   DeviceId device;
@@ -67,6 +68,7 @@ struct OutputPart {
   Value part;
 };
 
+/// Values lie in host memory.
 struct StepOutcome {
   /// Per value in sample order, regardless of the schedule.
   std::vector<OutputPart> outputs;
@@ -79,7 +81,8 @@ struct StepOutcome {
 /// with the row around the action as a note.
 class Executor {
  public:
-  /// `programs` is indexed by stage, with null for stages on other devices. All arguments must outlive the executor.
+  /// `programs` is indexed by stage, with null for stages on other devices. Their values lie in the memory of the
+  /// transport's hardware. All arguments must outlive the executor.
   Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
            Observer* observer = nullptr);
   ~Executor();

@@ -58,8 +58,12 @@ void fill_by_four(uint64_t key, uint64_t sample, std::span<float> numbers, Numbe
 
 }  // namespace
 
+uint64_t draw_key(const ir::RandomInput& draw, const DrawnIn& in) {
+  return ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ draw.key);
+}
+
 void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers) {
-  const uint64_t key = ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ draw.key);
+  const uint64_t key = draw_key(draw, in);
   switch (draw.of) {
     case ir::RandomInput::Of::kUniform:
       return fill_by_four(key, sample, numbers, [](const Four& bits) {

@@ -17,6 +17,9 @@ struct DrawnIn {
   uint64_t seed = 0, step = 0;
 };
 
+/// The key of a random input's numbers in a step.
+uint64_t draw_key(const ir::RandomInput& draw, const DrawnIn& in);
+
 /// Fills `numbers` with the random input of one sample. Element i depends only on `draw`, `in`, `sample` (the index
 /// within the mini-batch) and i.
 void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);

@@ -21,6 +21,8 @@ Value sum(Value into, const Value& term) { return into == nullptr ? term : into-
 void Router::begin_step(const StepInput& input) {
   input_ = &input;
   mailbox_.clear();
+  loss_seeds_.clear();
+  for (const Value& seed : input.loss_seeds) loss_seeds_.push_back(hardware().upload(seed));
 }
 
 ir::SampleRange Router::own(StageId stage, uint32_t micro_batch) const {
@@ -68,9 +70,14 @@ Result<Value> Router::arrived(const Slot& slot) {
   if (slot.peer == device_) return mailbox_.take(slot);
   const auto receipt = mailbox_.arrival(slot);
   const int64_t start = now_ns();
-  auto value = receipt->wait();
+  auto arrived = receipt->wait();
   waited_ns_ += now_ns() - start;
-  return value;
+  if (!arrived.ok()) return arrived.diagnostic();
+  if (arrived->ready == nullptr) return std::move(arrived->value);
+  EventRef before = times_waits_ ? hardware().stamp(Stream::kCompute) : nullptr;
+  hardware().await(Stream::kCompute, arrived->ready);
+  if (times_waits_) waits_.emplace_back(std::move(before), hardware().stamp(Stream::kCompute));
+  return std::move(arrived->value);
 }
 
 Result<Value> Router::gather(const Slot& slot, const Port& port, const std::vector<ir::Message>& messages) {
@@ -97,7 +104,8 @@ Result<Values> Router::inputs(StageId stage, uint32_t micro_batch) {
   for (size_t i = 0; i < values.size(); ++i) {
     const Port& port = own_signature.inputs[i];
     if (!port.from_graph) continue;
-    RANNC_ASSIGN(values[i], input_->feed->input(port, within_mini_batch(stage, micro_batch)));
+    RANNC_ASSIGN(const Value fed, input_->feed->input(port, within_mini_batch(stage, micro_batch)));
+    values[i] = hardware().upload(fed);
   }
   for (uint32_t route : dependencies_.routes_into(stage)) {
     std::vector<ir::Message> messages;
@@ -130,7 +138,7 @@ Result<Values> Router::output_gradients(StageId stage, uint32_t micro_batch) {
   Values gradients(own_signature.outputs.size());
   for (size_t term = 0; term < pipeline_.losses.size(); ++term) {
     const LossPort& loss = pipeline_.losses[term];
-    if (loss.stage == stage) gradients[loss.output] = sum(gradients[loss.output], input_->loss_seeds[term]);
+    if (loss.stage == stage) gradients[loss.output] = sum(gradients[loss.output], loss_seeds_[term]);
   }
   const std::span<const uint32_t> routes = dependencies_.routes_from(stage);
   for (size_t i = routes.size(); i-- > 0;) {  // per value, readers from the last stage to the first

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "ir/schedule/dependencies.h"
 #include "runtime/execute/executor.h"
@@ -45,6 +47,10 @@ class Router {
   uint64_t bytes() const { return mailbox_.bytes(); }
   int64_t waited_ns() const { return waited_ns_; }
   void add_wait(int64_t ns) { waited_ns_ += ns; }
+  /// Makes the router stamp the beginning and the end of each wait of an asynchronous device.
+  void time_waits() { times_waits_ = hardware().is_asynchronous(); }
+  /// Waits of the compute stream since the last call, as pairs of stamps.
+  std::vector<std::pair<EventRef, EventRef>> take_waits() { return std::exchange(waits_, {}); }
 
  private:
   const Signature& signature(StageId stage) const { return pipeline_.stages[stage.index()]; }
@@ -52,6 +58,7 @@ class Router {
   SampleAxis axis_of(const Port& port) const;
   Result<TensorSpec> spec_of(const Port& port, int64_t samples) const;
   bool is_first_reader(uint32_t route, const ir::Message& message, uint32_t micro_batch) const;
+  Device& hardware() const { return transport_.hardware(); }
   Result<Value> arrived(const Slot& slot);
   Result<Value> gather(const Slot& slot, const Port& port, const std::vector<ir::Message>& messages);
 
@@ -60,8 +67,11 @@ class Router {
   DeviceId device_;
   Transport& transport_;
   const StepInput* input_ = nullptr;
+  Values loss_seeds_;  ///< of the input, in the device's memory
   Mailbox mailbox_;
   int64_t waited_ns_ = 0;
+  bool times_waits_ = false;
+  std::vector<std::pair<EventRef, EventRef>> waits_;
 };
 
 }  // namespace rannc::runtime

@@ -10,6 +10,12 @@ namespace rannc::runtime {
 /// Implements `Payload::sum` for tensors.
 at::Tensor sum_in_order(std::span<const at::Tensor> terms);
 
+/// Returns a contiguous tensor in host memory. Waits for the device, whose work must be enqueued on the current stream
+/// or done.
+at::Tensor on_host(const Value& value);
+/// Replaces the elements of a contiguous tensor on any device. Waits for the copy.
+void overwrite(const at::Tensor& tensor, std::span<const std::byte> bytes);
+
 at::ScalarType to_scalar_type(ir::DType dtype);
 /// Returns the type in which gradients of tensors of `type` are summed (`ir::sum_dtype`).
 at::ScalarType sum_type(at::ScalarType type);

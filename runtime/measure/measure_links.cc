@@ -73,7 +73,8 @@ class Exchanger {
     RANNC_ASSIGN(const auto receipt, end_.receive(key, peer, own_->spec()));
     Value answer = own_;
     if (end_.device() == DeviceId(0)) RANNC_TRY(end_.send(key, peer, own_, SentValue::kFreedWhenTaken));
-    RANNC_ASSIGN(answer, receipt->wait());
+    RANNC_ASSIGN(Arrived arrived, receipt->wait());
+    answer = std::move(arrived.value);
     if (end_.device() != DeviceId(0)) RANNC_TRY(end_.send(key, peer, answer, SentValue::kFreedWhenTaken));
     return {};
   }
@@ -91,8 +92,8 @@ class Exchanger {
       if (peer != end_.device()) RANNC_TRY(end_.send(key, peer, own_, SentValue::kFreedWhenTaken));
     }
     for (const auto& receipt : receipts) {
-      RANNC_ASSIGN(const Value part, receipt->wait());
-      RANNC_CHECK(part != nullptr) << "a message carries a value";
+      RANNC_ASSIGN(const Arrived part, receipt->wait());
+      RANNC_CHECK(part.value != nullptr) << "a message carries a value";
     }
     return {};
   }

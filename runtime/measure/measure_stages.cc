@@ -106,7 +106,7 @@ class Bench {
 
   Result<void> load(const Bundle& bundle) {
     RANNC_ASSIGN(const Engine* const engine, find_engine({}));
-    const auto devices = static_cast<uint32_t>(plan_.devices.size());
+    const std::vector<Device*> devices(plan_.devices.size(), &cpu());
     for (auto& transport : default_transport(false).open(devices, kPatience)) {
       auto worker = std::make_unique<Worker>();
       worker->transport = std::move(transport);
@@ -116,7 +116,7 @@ class Bench {
       for (size_t s = 0; s < plan_.stages.size(); ++s) {
         const auto& homes = plan_.stages[s].devices;
         if (std::find(homes.begin(), homes.end(), worker->transport->device()) == homes.end()) continue;
-        RANNC_ASSIGN(worker->programs[s], engine->load(bundle, StageId::from(s), Origins::kForgotten));
+        RANNC_ASSIGN(worker->programs[s], engine->load(bundle, StageId::from(s), Origins::kForgotten, cpu()));
         programs[s] = worker->programs[s].get();
         if (plan_.training) worker->optimizers[s] = std::make_unique<StageOptimizer>(optimizer_of(plan_), *programs[s]);
       }

@@ -110,7 +110,7 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
   std::vector<at::Tensor> kept;
   kept.reserve(tensors.size());
   for (const auto& [key, value] : tensors) {
-    kept.push_back(to_tensor(value).contiguous());
+    kept.push_back(on_host(value));
     const at::Tensor& tensor = kept.back();
     list.push_back({key, value->spec(), [&tensor]() -> Result<std::span<const std::byte>> {
                       return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
@@ -174,9 +174,7 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
   for (const auto& [key, value] : into) {
     const auto& [file, entry] = parts.index.find(key)->second;
     RANNC_ASSIGN(const std::vector<std::byte> bytes, parts.files[file].data(*entry).read());
-    const at::Tensor& tensor = to_tensor(value);
-    RANNC_CHECK(tensor.is_contiguous() && tensor.nbytes() == bytes.size()) << key;
-    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+    overwrite(to_tensor(value), bytes);
   }
   return {};
 }

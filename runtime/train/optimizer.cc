@@ -215,7 +215,8 @@ class StageOptimizer::Impl {
                       /*is_first_step=*/false);
       return;
     }
-    const std::vector<at::Tensor> steps(group.parameters.size(), at::scalar_tensor(static_cast<double>(step + 1)));
+    const at::TensorOptions beside = at::TensorOptions().dtype(at::kFloat).device(group.parameters[0].device());
+    const std::vector<at::Tensor> steps(group.parameters.size(), at::full({}, static_cast<double>(step + 1), beside));
     const auto kernel =
         options.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
     kernel(group.parameters, group.gradients, group.states[0], group.states[1], /*max_exp_avg_sqs=*/{}, steps, rate,

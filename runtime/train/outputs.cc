@@ -15,7 +15,7 @@ namespace rannc::runtime {
 namespace {
 
 SafetensorsTensor to_write(const std::string& name, const Value& value) {
-  const at::Tensor tensor = to_tensor(value).contiguous();
+  const at::Tensor tensor = on_host(value);
   return {name, value->spec(), [tensor]() -> Result<std::span<const std::byte>> {
             return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
           }};

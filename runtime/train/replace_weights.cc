@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
-
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -12,7 +10,7 @@ namespace rannc::runtime {
 namespace {
 
 std::vector<std::byte> bytes_of(const Value& value) {
-  const at::Tensor tensor = to_tensor(value).contiguous();
+  const at::Tensor tensor = on_host(value);
   const auto* const data = static_cast<const std::byte*>(tensor.const_data_ptr());
   return {data, data + tensor.nbytes()};
 }
@@ -58,11 +56,7 @@ Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string&
   }
   for (const auto& [value, data] : taken) {
     RANNC_ASSIGN(const std::vector<std::byte> bytes, data.read());
-    for (const Value& each : held.at(value)) {
-      const at::Tensor& tensor = to_tensor(each);
-      RANNC_CHECK(tensor.is_contiguous() && tensor.nbytes() == bytes.size()) << graph.value(value).name;
-      if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-    }
+    for (const Value& each : held.at(value)) overwrite(to_tensor(each), bytes);
   }
   return WeightsLoaded{std::move(match.missing), std::move(match.unexpected)};
 }

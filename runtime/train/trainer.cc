@@ -45,7 +45,7 @@ class Trainer::Impl {
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
-  Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_); }
+  Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_); }
   Result<void> save(const std::string& folder, const std::string& data_state);
   Result<std::string> load(const std::string& folder, Settings settings);
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
@@ -64,7 +64,7 @@ class Trainer::Impl {
     return std::make_unique<Executor>(pipeline, device.id, std::move(programs), *device.transport, options_.observer);
   }
   std::unique_ptr<StageOptimizer> make_optimizer(Program& program) const;
-  void take_settings(const TrainingSettings& settings);
+  Result<void> take_settings(const TrainingSettings& settings);
   Result<StepResult> attempt(Mode mode, const Batch& batch);
   Result<EvaluationBatch> bind(Mode mode, const Batch& batch) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
@@ -108,14 +108,18 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   device->transport = std::move(transport);
   device->programs.resize(plan().stages.size());
   device->optimizers.resize(plan().stages.size());
-  for (size_t s = 0; s < plan().stages.size(); ++s) {
-    const auto& homes = plan().stages[s].devices;
-    if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
-    RANNC_ASSIGN(device->programs[s], engine->load(bundle_, StageId::from(s), options_.origins));
-    if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
-  }
-  device->executor = make_executor(pipeline_, *device);
   device->thread = std::make_unique<DeviceThread>();
+  RANNC_TRY(run_on(*device, [&]() -> Result<void> {
+    for (size_t s = 0; s < plan().stages.size(); ++s) {
+      const auto& homes = plan().stages[s].devices;
+      if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
+      RANNC_ASSIGN(device->programs[s],
+                   engine->load(bundle_, StageId::from(s), options_.origins, device->transport->hardware()));
+      if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
+    }
+    return {};
+  }));
+  device->executor = make_executor(pipeline_, *device);
   devices_.add(std::move(device));
   return {};
 }
@@ -284,15 +288,16 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
   return {};
 }
 
-void Trainer::Impl::take_settings(const TrainingSettings& settings) {
+Result<void> Trainer::Impl::take_settings(const TrainingSettings& settings) {
   options_.optimizer = settings.optimizer;
   options_.clip_norm = settings.clip_norm;
   options_.seed = settings.seed;
-  for (const auto& device : devices_.all()) {
-    for (size_t s = 0; s < device->optimizers.size(); ++s) {
-      if (device->optimizers[s]) device->optimizers[s] = make_optimizer(*device->programs[s]);
+  return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
+    for (size_t s = 0; s < device.optimizers.size(); ++s) {
+      if (device.optimizers[s]) device.optimizers[s] = make_optimizer(*device.programs[s]);
     }
-  }
+    return {};
+  });
 }
 
 Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
@@ -300,7 +305,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
   RANNC_TRY(check_model(state, folder, plan()));
   const OptimizerOptions &made_by = state.settings.optimizer, &own = options_.optimizer;
-  if (settings == Settings::kOfCheckpoint) take_settings(state.settings);
+  if (settings == Settings::kOfCheckpoint) RANNC_TRY(take_settings(state.settings));
   const bool same_state = made_by.states() == own.states();
   if (!same_state && own.kind != OptimizerKind::kSgd && state.step > 0) {
     return error(
@@ -335,7 +340,11 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
   if (kind == nullptr || kind->between_processes()) {
     return error(fmt::format("'{}' is not a transport between threads", options.transport));
   }
-  for (auto& transport : kind->open(devices, options.timeout)) RANNC_TRY(impl->add_device(std::move(transport)));
+  std::vector<Device*> hardware;
+  for (uint32_t i = 0; i < devices; ++i) {
+    hardware.push_back(options.hardware.empty() ? &cpu() : options.hardware[i % options.hardware.size()]);
+  }
+  for (auto& transport : kind->open(hardware, options.timeout)) RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
+#include "runtime/device/device.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/train/batch.h"
 #include "runtime/train/optimizer.h"
@@ -24,6 +25,9 @@ struct TrainerOptions {
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks
   std::string engine;                        ///< a name of `engines()`; empty: the default
   std::string transport;                     ///< for `open`: one of `transports()` between threads; empty: the default
+  /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type; not owned.
+  /// Empty: this process's processor.
+  std::vector<Device*> hardware;
 };
 
 /// A loss term of a mini-batch with the value numerator / denominator. If the denominator is 0, for example because all

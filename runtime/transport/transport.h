@@ -7,6 +7,7 @@
 
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
+#include "runtime/device/device.h"
 #include "runtime/execute/value.h"
 
 namespace rannc::runtime {
@@ -39,29 +40,39 @@ enum class SentValue : uint8_t {
   kHeldUntilAwaited,  ///< once `await_sends` or `flush` finds it taken; peak memory does not depend on the receiver
 };
 
+/// A received value, which may be read by work that awaits `ready`.
+struct Arrived {
+  Value value;
+  EventRef ready;
+};
+
 /// A pending receive.
 class Receipt {
  public:
   virtual ~Receipt() = default;
-  /// Blocks until the value arrives, the transport's time-out expires, or the run is aborted. Call it once.
-  virtual Result<Value> wait() = 0;
+  /// Blocks until the value's arrival is certain, the transport's time-out expires, or the run is aborted. Call it
+  /// once.
+  virtual Result<Arrived> wait() = 0;
 };
 
-/// One device's endpoint. Used by that device's thread, except `abort` and `failure`, which any thread may call.
+/// One device's endpoint. Used by that device's thread, except `abort` and `failure`, which any thread may call. Values
+/// lie in the memory of `hardware()` and belong to its compute stream. Sums may also be of values in host memory.
 /// After an abort, every call on every endpoint returns the abort's diagnostic within seconds.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual DeviceId device() const = 0;
+  virtual Device& hardware() const { return cpu(); }
   /// Number of devices of the run.
   virtual uint32_t devices() const = 0;
-  /// Sends `value` without waiting for the receiver. Between two devices, sends happen in the order in which the
-  /// receiver posts its receives (rule S5).
+  /// Sends `value`, as the compute stream leaves it, without waiting for the receiver. Between two devices, sends
+  /// happen in the order in which the receiver posts its receives (rule S5).
   virtual Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) = 0;
   /// Posts a receive and returns immediately. `spec` is the type of the value in the plan.
   virtual Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) = 0;
   /// Returns element-wise sums over `members`, which include this device. All call it with the same key, members and
-  /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`.
+  /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`. It
+  /// may be read on the compute stream.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
   /// Waits until at most `left` sends to a device are incomplete. The default is for transports whose sends complete
   /// immediately.

@@ -2,7 +2,8 @@
 //
 // Messages between two processes keep the order in which they were sent (rule S5), so a counter per ordered pair is the
 // tag on both sides. Sums are messages too, because c10d's collectives cannot be aborted and do not specify their order
-// of addition. A store on worker 0 tracks which workers are alive and why the run ended.
+// of addition. Both copy values of other devices to host memory and back. A store on worker 0 tracks which workers are
+// alive and why the run ended.
 #include "runtime/transport/transport_gloo.h"
 
 #include <fmt/format.h>
@@ -36,16 +37,23 @@ std::string describe(const MessageKey& key) {
 
 class GlooReceipt : public Receipt {
  public:
-  GlooReceipt(RunWatch& watch, GlooWork work, at::Tensor tensor, std::string what, std::chrono::milliseconds timeout)
-      : watch_(watch), tensor_(std::move(tensor)), work_(std::move(work)), what_(std::move(what)), timeout_(timeout) {}
-  Result<Value> wait() override {
+  GlooReceipt(RunWatch& watch, Device& device, GlooWork work, at::Tensor tensor, std::string what,
+              std::chrono::milliseconds timeout)
+      : watch_(watch),
+        device_(device),
+        tensor_(std::move(tensor)),
+        work_(std::move(work)),
+        what_(std::move(what)),
+        timeout_(timeout) {}
+  Result<Arrived> wait() override {
     RANNC_TRY(watch_.wait(work_, what_, timeout_));
     work_.reset();
-    return to_value(std::move(tensor_));
+    return Arrived{device_.upload(to_value(std::move(tensor_))), nullptr};
   }
 
  private:
   RunWatch& watch_;
+  Device& device_;
   at::Tensor tensor_;  // declared before the work, which writes to it until destroyed
   GlooWork work_;
   std::string what_;
@@ -54,8 +62,9 @@ class GlooReceipt : public Receipt {
 
 class GlooTransport : public Transport {
  public:
-  GlooTransport(const Rendezvous& where, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)
-      : where_(where), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
+  GlooTransport(const Rendezvous& where, Device& hardware, std::unique_ptr<StoreServer> server,
+                std::unique_ptr<StoreClient> client)
+      : where_(where), hardware_(hardware), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
 
   /// c10d's exceptions pass through.
   void connect() { group_ = make_gloo_group(*client_, where_); }
@@ -69,6 +78,7 @@ class GlooTransport : public Transport {
   }
 
   DeviceId device() const override { return DeviceId(where_.rank); }
+  Device& hardware() const override { return hardware_; }
   uint32_t devices() const override { return where_.workers; }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
@@ -76,7 +86,7 @@ class GlooTransport : public Transport {
     try {
       RANNC_TRY(await_sends(to, kOutstandingSends - 1));
       const NoBrokenPipes guard;
-      std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
+      std::vector<at::Tensor> tensors{to_tensor(hardware_.download(value)).contiguous()};
       GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
       queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)),
                         sent);
@@ -92,7 +102,7 @@ class GlooTransport : public Transport {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)))};
       GlooWork work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
-      return std::unique_ptr<Receipt>(new GlooReceipt(watch_, std::move(work), tensors[0],
+      return std::unique_ptr<Receipt>(new GlooReceipt(watch_, hardware_, std::move(work), tensors[0],
                                                       fmt::format("device {} to send {}", from.index(), describe(key)),
                                                       where_.timeout));
     } catch (const std::exception& failed) {
@@ -105,8 +115,10 @@ class GlooTransport : public Transport {
     if (members.size() < 2) return values;
     try {
       for (Value& value : values) {
-        RANNC_ASSIGN(at::Tensor sum, reduce(members, to_tensor(value)));
+        const bool on_host = to_tensor(value).is_cpu();
+        RANNC_ASSIGN(at::Tensor sum, reduce(members, to_tensor(hardware_.download(value))));
         value = to_value(std::move(sum));
+        if (!on_host) value = hardware_.upload(value);
       }
       return values;
     } catch (const std::exception& failed) {
@@ -237,6 +249,7 @@ class GlooTransport : public Transport {
   }
 
   Rendezvous where_;
+  Device& hardware_;
   std::unique_ptr<StoreServer> server_;  // only on worker 0
   std::unique_ptr<StoreClient> client_;
   RunWatch watch_;
@@ -264,7 +277,7 @@ Result<void> await_all(StoreClient& client, const Rendezvous& where) {
   }
 }
 
-Result<std::unique_ptr<Transport>> join(const Rendezvous& where) {
+Result<std::unique_ptr<Transport>> join(const Rendezvous& where, Device& device) {
   std::unique_ptr<StoreServer> server;
   uint16_t port = where.port;
   if (where.rank == 0) {
@@ -281,7 +294,7 @@ Result<std::unique_ptr<Transport>> join(const Rendezvous& where) {
     if (server) server->await_others(where.rank, kPatienceAfterFailure);
     return all.diagnostic();
   }
-  auto transport = std::make_unique<GlooTransport>(where, std::move(server), std::move(client));
+  auto transport = std::make_unique<GlooTransport>(where, device, std::move(server), std::move(client));
   try {
     transport->connect();
   } catch (const std::exception& failed) {
@@ -293,8 +306,8 @@ Result<std::unique_ptr<Transport>> join(const Rendezvous& where) {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& where) {
-  auto joined = join(where);
+Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& where, Device& device) {
+  auto joined = join(where, device);
   if (joined.ok()) return joined;
   return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,
                            where.host, where.port, where.timeout.count(), joined.diagnostic().message));

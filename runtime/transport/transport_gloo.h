@@ -8,9 +8,10 @@
 
 namespace rannc::runtime {
 
-/// Joins the run and returns this worker's endpoint. Collective: all workers call it. Errors name the host and port,
-/// and whether worker 0 or another worker was missing. If any worker, including worker 0, exits, is stopped or becomes
-/// unreachable, the run ends on all others within about the time-out, with an error that names it.
-Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& rendezvous);
+/// Joins the run and returns the endpoint of this worker, whose values lie in the memory of `device`. Collective: all
+/// workers call it. Errors name the host and port, and whether worker 0 or another worker was missing. If any worker,
+/// including worker 0, exits, is stopped or becomes unreachable, the run ends on all others within about the time-out,
+/// with an error that names it.
+Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& rendezvous, Device& device = cpu());
 
 }  // namespace rannc::runtime

@@ -1,9 +1,11 @@
-// Passes values between threads of one process.
+// Passes or copies values between threads of one process.
 #include "runtime/transport/transport_local.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -19,10 +21,21 @@ std::string describe(const MessageKey& key) {
   return fmt::format("the {} of route {}, micro-batch {}", what, key.route, key.micro_batch);
 }
 
+/// A message in transit between asynchronous devices. The second of send and receive enqueues the copy.
+struct Transfer {
+  Value value, into;
+  EventRef made, allocated;  ///< what the copy waits for
+  EventRef done;
+  bool copied = false;  ///< the copy is enqueued
+  bool held = false;    ///< until the sender awaits it
+};
+
 /// State shared by all endpoints.
 class Exchange {
  public:
   explicit Exchange(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  // --- values passed by reference
 
   Result<void> post(const MessageName& name, Value value) {
     const std::lock_guard lock(mutex_);
@@ -34,35 +47,110 @@ class Exchange {
 
   Result<Value> take(const MessageName& name) {
     std::unique_lock lock(mutex_);
-    const auto here = [&] { return messages_.contains(name); };
-    if (auto stopped =
-            await(lock, here,
-                  "device " + std::to_string(std::get<0>(name).index()) + " to send " + describe(std::get<2>(name)))) {
-      return *stopped;
-    }
+    RANNC_TRY(await(
+        lock, [&] { return messages_.contains(name); }, awaited(name)));
     return std::move(messages_.extract(name).mapped());
   }
+
+  // --- values copied between devices
+
+  /// `by` is the device of the calling thread, which enqueues the copy if both sides are there.
+  Result<std::shared_ptr<Transfer>> send(const MessageName& name, Value value, EventRef made, Device& by) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    const std::shared_ptr<Transfer> transfer = transfer_of(name);
+    if (transfer->value != nullptr) return error("sent twice: " + describe(std::get<2>(name)));
+    transfer->value = std::move(value);
+    transfer->made = std::move(made);
+    RANNC_TRY(copy(name, *transfer, std::get<1>(name), by));
+    return transfer;
+  }
+
+  Result<std::shared_ptr<Transfer>> receive(const MessageName& name, Value into, EventRef allocated, Device& by) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    const std::shared_ptr<Transfer> transfer = transfer_of(name);
+    transfer->into = std::move(into);
+    transfer->allocated = std::move(allocated);
+    RANNC_TRY(copy(name, *transfer, std::get<0>(name), by));
+    return transfer;
+  }
+
+  /// Waits until the copy of a message that this device receives is enqueued.
+  Result<void> await_copy(const MessageName& name, const Transfer& transfer) {
+    std::unique_lock lock(mutex_);
+    return await(
+        lock, [&] { return transfer.copied; }, awaited(name));
+  }
+
+  /// Waits until at most `left` of the transfers, oldest first, are not yet taken by `peer`.
+  Result<void> await_taken(DeviceId peer, const std::deque<std::shared_ptr<Transfer>>& sent, size_t left) {
+    std::unique_lock lock(mutex_);
+    const auto taken = [&] {
+      return std::count_if(sent.begin(), sent.end(), [](const auto& each) { return !each->copied; }) <=
+             static_cast<std::ptrdiff_t>(left);
+    };
+    return await(lock, taken, fmt::format("device {} to take a message", peer.index()));
+  }
+
+  bool is_copied(const Transfer& transfer) {
+    const std::lock_guard lock(mutex_);
+    return transfer.copied;
+  }
+
+  // --- sums
 
   /// The last member to arrive adds all values in the order of `members`, so that the result is bit-identical for all.
   Result<Values> sum(const CollectiveName& name, DeviceId self, Values values) {
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
     Collective& collective = collectives_[name];
-    collective.parts[self] = std::move(values);
+    collective.parts[self] = {std::move(values), nullptr};
     if (collective.parts.size() == name.second.size()) {
-      const std::map<DeviceId, Values> parts = std::move(collective.parts);
+      const Parts parts = std::move(collective.parts);
       lock.unlock();  // others may send during the addition
       Values total = add(name.second, parts);
       lock.lock();
       collective.total = std::move(total);
       collective.done = true;
       changed_.notify_all();
-    } else if (auto stopped = await(
-                   lock, [&] { return collective.done; }, "all members of a collective")) {
-      return *stopped;
+    } else {
+      RANNC_TRY(await(
+          lock, [&] { return collective.done; }, kAllMembers));
     }
     Values total = collective.total;
     if (++collective.fetched == name.second.size()) collectives_.erase(name);
+    return total;
+  }
+
+  /// Every member adds all values on its own device in the order of `members`. Nobody releases its values before all
+  /// have read them.
+  Result<Values> sum_on_devices(const CollectiveName& name, DeviceId self, const Values& values, Device& device) {
+    const size_t members = name.second.size();
+    std::unique_lock lock(mutex_);
+    if (failure_) return *failure_;
+    Collective& collective = collectives_[name];
+    collective.parts[self] = {values, device.record(Stream::kCompute)};
+    changed_.notify_all();
+    RANNC_TRY(await(
+        lock, [&] { return collective.parts.size() == members || collective.done; }, kAllMembers));
+    Parts parts = collective.parts;
+    lock.unlock();
+    for (auto& [member, part] : parts) {
+      device.await(Stream::kCompute, part.made);
+      for (Value& value : part.values) value = device.upload(value);
+    }
+    Values total = add(name.second, parts);
+    parts.clear();
+    EventRef read = device.record(Stream::kCompute);
+    lock.lock();
+    collective.read.push_back(std::move(read));
+    collective.done = collective.read.size() == members;
+    changed_.notify_all();
+    RANNC_TRY(await(
+        lock, [&] { return collective.done; }, kAllMembers));
+    for (const EventRef& other : collective.read) device.await(Stream::kCompute, other);
+    if (++collective.fetched == members) collectives_.erase(name);
     return total;
   }
 
@@ -70,6 +158,7 @@ class Exchange {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = reason;
     messages_.clear();
+    transfers_.clear();
     changed_.notify_all();
   }
 
@@ -79,29 +168,62 @@ class Exchange {
   }
 
  private:
+  static constexpr const char* kAllMembers = "all members of a collective";
+  struct Part {
+    Values values;
+    EventRef made;
+  };
+  using Parts = std::map<DeviceId, Part>;
   struct Collective {
-    std::map<DeviceId, Values> parts;
+    Parts parts;
     Values total;
+    std::vector<EventRef> read;  ///< one per member that has read the parts
     bool done = false;
     size_t fetched = 0;
   };
 
-  template <class Condition>
-  std::optional<Diagnostic> await(std::unique_lock<std::mutex>& lock, Condition condition, const std::string& what) {
-    const bool met = changed_.wait_for(lock, timeout_, [&] { return failure_.has_value() || condition(); });
-    if (failure_) return failure_;
-    if (!met) return error(fmt::format("waited {} ms for {}", timeout_.count(), what));
-    return std::nullopt;
+  static std::string awaited(const MessageName& name) {
+    return fmt::format("device {} to send {}", std::get<0>(name).index(), describe(std::get<2>(name)));
   }
 
-  static Values add(const std::vector<DeviceId>& members, const std::map<DeviceId, Values>& parts) {
+  /// Returns the transfer of that name, which is forgotten once both sides have it.
+  std::shared_ptr<Transfer> transfer_of(const MessageName& name) {
+    const auto found = transfers_.find(name);
+    if (found == transfers_.end()) return transfers_.emplace(name, std::make_shared<Transfer>()).first->second;
+    return std::move(transfers_.extract(found).mapped());
+  }
+
+  Result<void> copy(const MessageName& name, Transfer& transfer, DeviceId peer, Device& by) {
+    if (transfer.value == nullptr || transfer.into == nullptr) return {};
+    if (!(transfer.value->spec() == transfer.into->spec()))
+      return error(describe(std::get<2>(name)) + " has another type or shape than its receiver expects");
+    const EventRef after[] = {transfer.made, transfer.allocated};
+    transfer.done = by.copy(copies_with(peer), transfer.value, transfer.into, after);
+    transfer.copied = true;
+    changed_.notify_all();
+    return {};
+  }
+
+  static Stream copies_with(DeviceId peer) {
+    return static_cast<Stream>(static_cast<uint32_t>(Stream::kCopies) + peer.index());
+  }
+
+  template <class Condition>
+  Result<void> await(std::unique_lock<std::mutex>& lock, Condition condition, const std::string& what) {
+    const bool met = changed_.wait_for(lock, timeout_, [&] { return failure_.has_value() || condition(); });
+    if (failure_) return *failure_;
+    if (!met) return error(fmt::format("waited {} ms for {}", timeout_.count(), what));
+    return {};
+  }
+
+  static Values add(const std::vector<DeviceId>& members, const Parts& parts) {
     Values total;
-    for (size_t i = 0; i < parts.at(members.front()).size(); ++i) {
+    for (size_t i = 0; i < parts.at(members.front()).values.size(); ++i) {
       Values terms;
       for (const DeviceId member : members) {
-        const Values& part = parts.at(member);
-        RANNC_CHECK(i < part.size()) << "members of a collective bring equally many values";
-        terms.push_back(part[i]);
+        const Values& values = parts.at(member).values;
+        RANNC_CHECK(i < values.size()) << "members of a collective bring equally many values";
+        terms.push_back(values[i]);
       }
       total.push_back(terms[0]->sum(terms));
     }
@@ -112,60 +234,114 @@ class Exchange {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<MessageName, Value> messages_;
+  std::map<MessageName, std::shared_ptr<Transfer>> transfers_;  // that one side knows
   std::map<CollectiveName, Collective> collectives_;
   std::optional<Diagnostic> failure_;
 };
 
 class LocalReceipt final : public Receipt {
  public:
-  LocalReceipt(std::shared_ptr<Exchange> exchange, MessageName name)
-      : exchange_(std::move(exchange)), name_(std::move(name)) {}
-  Result<Value> wait() override { return exchange_->take(name_); }
+  LocalReceipt(std::shared_ptr<Exchange> exchange, MessageName name, std::shared_ptr<Transfer> transfer = nullptr)
+      : exchange_(std::move(exchange)), name_(std::move(name)), transfer_(std::move(transfer)) {}
+  Result<Arrived> wait() override {
+    if (transfer_ != nullptr) {
+      RANNC_TRY(exchange_->await_copy(name_, *transfer_));
+      return Arrived{transfer_->into, transfer_->done};
+    }
+    RANNC_ASSIGN(Value value, exchange_->take(name_));
+    return Arrived{std::move(value), nullptr};
+  }
 
  private:
   std::shared_ptr<Exchange> exchange_;
   MessageName name_;
+  std::shared_ptr<Transfer> transfer_;
 };
 
 class LocalTransport final : public Transport {
  public:
-  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device, uint32_t devices)
-      : exchange_(std::move(exchange)), device_(device), devices_(devices) {}
+  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device, uint32_t devices, Device& hardware)
+      : exchange_(std::move(exchange)), device_(device), devices_(devices), hardware_(hardware) {}
 
   DeviceId device() const override { return device_; }
+  Device& hardware() const override { return hardware_; }
   uint32_t devices() const override { return devices_; }
-  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue) override {
-    return exchange_->post({device_, to, key}, std::move(value));
-  }
-  Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec&) override {
-    if (auto reason = failure()) return *reason;
-    return std::unique_ptr<Receipt>(std::make_unique<LocalReceipt>(exchange_, MessageName{from, device_, key}));
-  }
-  Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
-    return exchange_->sum({key, {members.begin(), members.end()}}, device_, std::move(values));
-  }
-  Result<void> flush() override {
-    if (auto reason = failure()) return *reason;
+
+  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
+    if (!hardware_.is_asynchronous()) return exchange_->post({device_, to, key}, std::move(value));
+    Sent& queue = sent_[to];
+    while (!queue.empty() && !queue.front()->held && exchange_->is_copied(*queue.front())) release_oldest(queue);
+    RANNC_ASSIGN(auto transfer,
+                 exchange_->send({device_, to, key}, std::move(value), hardware_.record(Stream::kCompute), hardware_));
+    transfer->held = sent == SentValue::kHeldUntilAwaited;
+    queue.push_back(std::move(transfer));
     return {};
   }
+
+  Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
+    if (auto reason = failure()) return *reason;
+    const MessageName name{from, device_, key};
+    std::shared_ptr<Transfer> transfer;
+    if (hardware_.is_asynchronous()) {
+      Value into = hardware_.allocate(spec);
+      RANNC_ASSIGN(transfer, exchange_->receive(name, std::move(into), hardware_.record(Stream::kCompute), hardware_));
+    }
+    return std::unique_ptr<Receipt>(std::make_unique<LocalReceipt>(exchange_, name, std::move(transfer)));
+  }
+
+  Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
+    const CollectiveName name{key, {members.begin(), members.end()}};
+    if (!hardware_.is_asynchronous()) return exchange_->sum(name, device_, std::move(values));
+    return exchange_->sum_on_devices(name, device_, values, hardware_);
+  }
+
+  Result<void> await_sends(DeviceId to, size_t left) override {
+    Sent& queue = sent_[to];
+    RANNC_TRY(exchange_->await_taken(to, queue, left));
+    while (queue.size() > left) release_oldest(queue);
+    return {};
+  }
+
+  Result<void> flush() override {
+    if (auto reason = failure()) return *reason;
+    for (auto& [peer, queue] : sent_) RANNC_TRY(await_sends(peer, 0));
+    return {};
+  }
+
   void abort(const Diagnostic& reason) override { exchange_->abort(reason); }
   std::optional<Diagnostic> failure() const override { return exchange_->failure(); }
 
  private:
+  using Sent = std::deque<std::shared_ptr<Transfer>>;
+
+  void release_oldest(Sent& queue) {
+    hardware_.await(Stream::kCompute, queue.front()->done);
+    queue.front()->value.reset();  // the receiver may still hold the transfer
+    queue.pop_front();
+  }
+
   std::shared_ptr<Exchange> exchange_;
   DeviceId device_;
   uint32_t devices_;
+  Device& hardware_;
+  std::map<DeviceId, Sent> sent_;  // by peer, oldest first
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout) {
+std::vector<std::unique_ptr<Transport>> make_local_transports(const std::vector<Device*>& devices,
+                                                              std::chrono::milliseconds timeout) {
   const auto exchange = std::make_shared<Exchange>(timeout);
+  const auto count = static_cast<uint32_t>(devices.size());
   std::vector<std::unique_ptr<Transport>> ends;
-  for (uint32_t i = 0; i < devices; ++i) {
-    ends.push_back(std::make_unique<LocalTransport>(exchange, DeviceId(i), devices));
+  for (uint32_t i = 0; i < count; ++i) {
+    ends.push_back(std::make_unique<LocalTransport>(exchange, DeviceId(i), count, *devices[i]));
   }
   return ends;
+}
+
+std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout) {
+  return make_local_transports(std::vector<Device*>(devices, &cpu()), timeout);
 }
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// A transport between threads of one process that passes values without copying.
+/// A transport between threads of one process.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,13 @@
 
 namespace rannc::runtime {
 
-/// Returns one endpoint per device. A wait longer than `timeout` is an error that names the awaited message or
-/// collective.
+/// Returns one endpoint per device, which are all asynchronous or none is. Without an asynchronous device values are
+/// passed by reference; else they are copied from the memory of one device to that of the other, which may be the same.
+/// A wait longer than `timeout` is an error that names the awaited message or collective.
+std::vector<std::unique_ptr<Transport>> make_local_transports(const std::vector<Device*>& devices,
+                                                              std::chrono::milliseconds timeout);
+
+/// The same for that many processors.
 std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout);
 
 }  // namespace rannc::runtime

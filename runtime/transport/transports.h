@@ -18,11 +18,12 @@ namespace rannc::runtime {
 struct TransportKind {
   std::string_view name;
   std::string_view summary;  ///< one phrase, for `--help`
-  /// Returns the endpoints of all devices. A wait longer than `timeout` is an error that names the awaited message or
-  /// collective.
-  std::vector<std::unique_ptr<Transport>> (*open)(uint32_t devices, std::chrono::milliseconds timeout) = nullptr;
+  /// Returns the endpoints of all devices, which are all asynchronous or none is. A wait longer than `timeout` is an
+  /// error that names the awaited message or collective.
+  std::vector<std::unique_ptr<Transport>> (*open)(const std::vector<Device*>& devices,
+                                                  std::chrono::milliseconds timeout) = nullptr;
   /// Returns this process's endpoint. Collective: all processes call it.
-  Result<std::unique_ptr<Transport>> (*join)(const Rendezvous& rendezvous) = nullptr;
+  Result<std::unique_ptr<Transport>> (*join)(const Rendezvous& rendezvous, Device& device) = nullptr;
 
   bool between_processes() const { return join != nullptr; }
 };

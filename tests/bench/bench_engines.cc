@@ -89,7 +89,7 @@ double median_ratio(std::vector<double> times, const std::vector<double>& base) 
 class Runner {
  public:
   Runner(const runtime::Bundle& bundle, const runtime::Engine& engine, uint32_t samples) : samples_(samples) {
-    program_ = engine.load(bundle, StageId(0), runtime::Origins::kForgotten).value();
+    program_ = engine.load(bundle, StageId(0), runtime::Origins::kForgotten, runtime::cpu()).value();
     const runtime::Signature& signature = program_->signature();
     ir::Bindings sizes;
     if (!signature.batch_symbol.empty()) sizes[signature.batch_symbol] = samples;

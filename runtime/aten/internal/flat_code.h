@@ -56,6 +56,7 @@ struct FlatCode {
   };
 
   const ir::Graph* graph = nullptr;
+  at::Device device = at::kCPU;
   SizeTable* size_table = nullptr;
   std::vector<FlatInstruction> instructions;
   std::vector<FlatArgument> arguments;

@@ -18,8 +18,8 @@ class RunningStatistics {
   void begin_step() { sums_ = at::Tensor(); }
   /// Adds a call over `count` elements per channel with this mean and unbiased variance (undefined for one element).
   void add(const at::Tensor& mean, const at::Tensor& variance, int64_t count);
-  /// Returns the sums, or zeros for `channels` if there was no call.
-  at::Tensor sums(int64_t channels) const;
+  /// Returns the sums, or zeros for the channels of `mean` if there was no call.
+  at::Tensor sums(const at::Tensor& mean) const;
   void set_sums(at::Tensor sums) { sums_ = std::move(sums); }
   /// Updates running = (1 - momentum) * running + momentum * mini-batch. The variance is unbiased, n / (n - 1).
   void commit(at::Tensor mean, at::Tensor variance, double momentum) const;

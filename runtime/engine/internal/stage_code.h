@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/engine/internal/sync_batch_norm.h"
 #include "runtime/execute/program.h"
 #include "runtime/execute/signature.h"
@@ -22,8 +23,9 @@ struct StageTensors {
 /// The program, ready to run. Refers to the signature and the tensors, which must outlive it.
 class StageCode {
  public:
-  StageCode(const Signature& signature, const StageTensors& tensors, torch::jit::Module module, std::string path)
-      : signature_(signature), tensors_(tensors), module_(std::move(module)), path_(std::move(path)) {}
+  StageCode(const Signature& signature, const StageTensors& tensors, torch::jit::Module module, std::string path,
+            Device& device)
+      : signature_(signature), tensors_(tensors), module_(std::move(module)), path_(std::move(path)), device_(device) {}
 
   /// Checks that the program's arguments and results match the signature. [B8]
   Result<void> check() const;
@@ -50,7 +52,8 @@ class StageCode {
   const Signature& signature_;
   const StageTensors& tensors_;
   torch::jit::Module module_;
-  std::string path_;     ///< of the program
+  std::string path_;  ///< of the program
+  Device& device_;
   SyncBatchNorm norms_;  ///< before the code, which calls it
   torch::jit::Code code_;
 };

@@ -6,6 +6,29 @@
 
 namespace rannc::runtime {
 
+namespace {
+
+Result<void> attempt(TrainedDevice& device, const std::function<Result<void>()>& job) {
+  try {
+    Device& hardware = device.transport->hardware();
+    const auto on_compute_stream = hardware.enter(Stream::kCompute);
+    RANNC_TRY(job());
+    hardware.synchronize();
+  } catch (const std::exception& failure) {
+    return error(failure.what());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_on(TrainedDevice& device, const std::function<Result<void>()>& job) {
+  Result<void> result;
+  device.thread->post([&] { result = attempt(device, job); });
+  device.thread->wait();
+  return result;
+}
+
 bool DeviceSet::contains(DeviceId id) const {
   return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) { return device->id == id; });
 }
@@ -19,11 +42,7 @@ Result<void> DeviceSet::for_each(const std::function<Result<void>(TrainedDevice&
   std::vector<Result<void>> results(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
     devices_[i]->thread->post([&, i] {
-      try {
-        results[i] = job(*devices_[i]);
-      } catch (const std::exception& failure) {
-        results[i] = error(failure.what());
-      }
+      results[i] = attempt(*devices_[i], [&] { return job(*devices_[i]); });
       if (!results[i].ok()) devices_[i]->transport->abort(results[i].diagnostic());
     });
   }

@@ -27,6 +27,9 @@ struct TrainedDevice {
   std::unique_ptr<DeviceThread> thread;
 };
 
+/// Runs a job on the device's thread, on its compute stream. Returns when the device has done its work.
+Result<void> run_on(TrainedDevice& device, const std::function<Result<void>()>& job);
+
 /// The devices of this process, and the end of the run: the first failure closes it for all workers. Collectives must
 /// be called by every worker of the run in the same order. Not thread-safe.
 class DeviceSet {

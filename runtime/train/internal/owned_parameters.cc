@@ -52,11 +52,22 @@ std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceS
   return list;
 }
 
-std::map<std::string, Value> gradients_of(const std::vector<OwnedParameter>& parameters) {
+Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices) {
+  Values values(parameters.size());
+  RANNC_TRY(devices.for_each([&](TrainedDevice& device) -> Result<void> {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const OwnedParameter& owned = parameters[i];
+      if (owned.device != &device) continue;
+      const Values gradient = device.programs[owned.stage.index()]->gradients({&owned.index, 1});
+      values[i] = device.transport->hardware().download(gradient[0]);
+    }
+    return {};
+  }));
   std::map<std::string, Value> found;
-  for (const OwnedParameter& owned : parameters) {
-    Program& program = *owned.device->programs[owned.stage.index()];
-    found.emplace(program.signature().parameters[owned.index].name, program.gradients({&owned.index, 1})[0]);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const OwnedParameter& owned = parameters[i];
+    const Signature& signature = owned.device->programs[owned.stage.index()]->signature();
+    found.emplace(signature.parameters[owned.index].name, std::move(values[i]));
   }
   return found;
 }

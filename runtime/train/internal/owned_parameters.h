@@ -22,8 +22,8 @@ struct OwnedParameter {
 /// run, each parameter once.
 std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceSet& devices);
 
-/// Returns the gradients under the names of the parameters.
-std::map<std::string, Value> gradients_of(const std::vector<OwnedParameter>& parameters);
+/// Returns the gradients under the names of the parameters, in host memory.
+Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices);
 
 /// Returns the norm of all gradients of the run. Sums parameter by parameter in graph order, so that the result does
 /// not depend on the cut. `observer` may be null. Every worker of the run must call it.

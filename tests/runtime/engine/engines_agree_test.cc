@@ -256,7 +256,8 @@ TEST(ExplicitEngine, ABundleWithoutFunctionsIsRefused) {
   bundle.path = "old.rannc";
   bundle.plan = build_plan(skip_and_tie(ir::DType::kF32), {});
   bundle.plan.functions.clear();
-  const auto loaded = runtime::find_engine("explicit").value()->load(bundle, StageId(0), runtime::Origins::kForgotten);
+  const auto loaded =
+      runtime::find_engine("explicit").value()->load(bundle, StageId(0), runtime::Origins::kForgotten, runtime::cpu());
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.diagnostic().str(),
             "old.rannc: error: the bundle has no stage functions, which the explicit engine runs: compile the model "

@@ -115,7 +115,8 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
       const auto& on = plan.stages[s].devices;
       const bool here = std::find(on.begin(), on.end(), DeviceId(d)) != on.end();
       devices[d].programs.push_back(
-          here ? engine.load(compiled.bundle(), StageId::from(s), runtime::Origins::kForgotten).value() : nullptr);
+          here ? engine.load(compiled.bundle(), StageId::from(s), runtime::Origins::kForgotten, runtime::cpu()).value()
+               : nullptr);
       programs.push_back(devices[d].programs.back().get());
     }
     devices[d].executor =

@@ -124,7 +124,7 @@ TEST(TransportGloo, WhyOneFailsIsWhatTheOthersHear) {
       ASSERT_TRUE(end.ok()) << end.diagnostic().str();
       if (device == failing) return (*end)->abort(error("the disk is full"));
       const auto receipt = (*end)->receive({}, DeviceId(failing), {ir::DType::kF32, {1}});
-      const auto value = receipt.ok() ? (*receipt)->wait() : Result<Value>(receipt.diagnostic());
+      const auto value = receipt.ok() ? (*receipt)->wait() : Result<Arrived>(receipt.diagnostic());
       ASSERT_FALSE(value.ok());
       heard = value.diagnostic().str();
     };

@@ -1,0 +1,44 @@
+// The device for which host memory is its own.
+#include <stdexcept>
+
+#include "runtime/device/device.h"
+
+namespace rannc::runtime {
+namespace {
+
+class CpuDevice final : public Device {
+ public:
+  ir::DeviceType type() const override { return ir::DeviceType::kCpu; }
+  std::string address() const override { return "cpu"; }
+  std::string model() const override { return {}; }
+  uint64_t memory_bytes() const override { return 0; }
+  bool is_asynchronous() const override { return false; }
+
+  std::unique_ptr<StreamScope> enter(Stream) override { return nullptr; }
+  EventRef record(Stream) override { return nullptr; }
+  EventRef stamp(Stream) override { return nullptr; }
+  void await(Stream, const EventRef&) override {}
+  void synchronize() override {}
+  int64_t ns_between(const EventRef&, const EventRef&) const override { return 0; }
+
+  Value allocate(const TensorSpec&) override { throw std::logic_error("messages are passed by reference"); }
+  EventRef copy(Stream, const Value&, const Value&, std::span<const EventRef>) override {
+    throw std::logic_error("messages are passed by reference");
+  }
+  Value upload(const Value& value) override { return value; }
+  Value download(const Value& value) override { return value; }
+  void fill(const DeviceDraw&) override { throw std::logic_error("a processor has no plug-in"); }
+
+  uint64_t live_bytes() const override { return 0; }
+  uint64_t peak_bytes() const override { return 0; }
+  void restart_peak() override {}
+};
+
+}  // namespace
+
+Device& cpu() {
+  static CpuDevice device;
+  return device;
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,87 @@
+/// A device as the runtime sees it: its memory, its streams and its clock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "ir/base/device_type.h"
+#include "runtime/device/plugin.h"
+#include "runtime/execute/value.h"
+
+namespace rannc::runtime {
+
+/// A point in the work of a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+/// Null: a point that is already reached, as all are on a CPU.
+using EventRef = std::shared_ptr<const Event>;
+
+/// A stream of a device. Work on one stream runs in order. Streams wait for each other only through events.
+enum class Stream : uint32_t {
+  kCompute = 0,  ///< of programs and optimizers
+  kCopies = 1,   ///< of messages; peer p has stream kCopies + p
+};
+
+/// Makes the calls of a thread run on a stream, until it is destroyed.
+class StreamScope {
+ public:
+  virtual ~StreamScope() = default;
+};
+
+/// One device. The host enqueues work, which may run later. A thread that uses the device holds a `StreamScope`.
+/// Memory belongs to the stream on which it was allocated: it may be reused by later work of that stream as soon as the
+/// last reference is gone. Before that, this stream must wait for other streams that use the memory.
+///
+/// Errors of the device are exceptions derived from `std::exception`, thrown by any later call.
+class Device {
+ public:
+  virtual ~Device() = default;
+  /// Determines kernels.
+  virtual ir::DeviceType type() const = 0;
+  /// LibTorch's name: `cpu`, `cuda:0`.
+  virtual std::string address() const = 0;
+  /// `NVIDIA H100 80GB HBM3`; empty if unknown.
+  virtual std::string model() const = 0;
+  virtual uint64_t memory_bytes() const = 0;  ///< 0: unknown
+  /// Whether calls return before their work is done.
+  virtual bool is_asynchronous() const = 0;
+
+  virtual std::unique_ptr<StreamScope> enter(Stream stream) = 0;
+  /// A point after all work that was enqueued on a stream.
+  virtual EventRef record(Stream stream) = 0;
+  /// The same for `ns_between`. Slower to wait for.
+  virtual EventRef stamp(Stream stream) = 0;
+  /// Makes later work on a stream wait for an event of any device of the same type.
+  virtual void await(Stream stream, const EventRef& event) = 0;
+  /// Waits for all work of the device.
+  virtual void synchronize() = 0;
+  /// The time between two stamps of this device that are reached, ns.
+  virtual int64_t ns_between(const EventRef& from, const EventRef& to) const = 0;
+
+  /// Uninitialized memory on the compute stream.
+  virtual Value allocate(const TensorSpec& spec) = 0;
+  /// Enqueues a copy on a stream, after some events. Both values must live until the result is awaited on the streams
+  /// that they belong to.
+  virtual EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) = 0;
+  /// Returns the value in this device's memory. Copies on the compute stream, from host memory without waiting.
+  virtual Value upload(const Value& value) = 0;
+  /// Returns the value in host memory. Waits for the compute stream.
+  virtual Value download(const Value& value) = 0;
+
+  /// Generates random numbers on the compute stream.
+  virtual void fill(const DeviceDraw& draw) = 0;
+
+  virtual uint64_t live_bytes() const = 0;  ///< allocated by all users of the device in this process
+  virtual uint64_t peak_bytes() const = 0;  ///< since the last `restart_peak`
+  virtual void restart_peak() = 0;
+};
+
+/// The processor that this code runs on. Its values lie in host memory, its work is done when calls return, and its
+/// memory is not counted.
+Device& cpu();
+
+}  // namespace rannc::runtime

@@ -1,0 +1,138 @@
+// Drives a device through c10's virtual guard, which all of LibTorch's backends implement.
+#include "runtime/device/torch_device.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <map>
+#include <mutex>
+
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+namespace {
+
+class TorchEvent final : public Event {
+ public:
+  TorchEvent(const c10::Stream& stream, c10::EventFlag flag) : event_(stream.device_type(), flag) {
+    event_.record(stream);
+  }
+  const c10::Event& event() const { return event_; }
+
+ private:
+  c10::Event event_;
+};
+
+const c10::Event& of(const EventRef& event) { return static_cast<const TorchEvent&>(*event).event(); }
+
+class TorchScope final : public StreamScope {
+ public:
+  explicit TorchScope(const c10::Stream& stream) : guard_(stream) {}
+
+ private:
+  c10::StreamGuard guard_;
+};
+
+class TorchDevice final : public Device {
+ public:
+  TorchDevice(DevicePlugin& plugin, uint32_t index)
+      : plugin_(plugin),
+        facts_(plugin.facts(index)),
+        device_(std::string(plugin.type()) + ":" + std::to_string(index)),
+        guard_(device_.type()) {}
+
+  // Other backends than CUDA run the kernels of a CPU.
+  ir::DeviceType type() const override { return device_.is_cuda() ? ir::DeviceType::kCuda : ir::DeviceType::kCpu; }
+  std::string address() const override { return device_.str(); }
+  std::string model() const override { return facts_.name; }
+  uint64_t memory_bytes() const override { return facts_.memory_bytes; }
+  bool is_asynchronous() const override { return true; }
+
+  std::unique_ptr<StreamScope> enter(Stream stream) override { return std::make_unique<TorchScope>(at(stream)); }
+  EventRef record(Stream stream) override {
+    return std::make_shared<TorchEvent>(at(stream), c10::EventFlag::PYTORCH_DEFAULT);
+  }
+  EventRef stamp(Stream stream) override {
+    return std::make_shared<TorchEvent>(at(stream), c10::EventFlag::BACKEND_DEFAULT);
+  }
+  void await(Stream stream, const EventRef& event) override {
+    if (event != nullptr) of(event).block(at(stream));
+  }
+  void synchronize() override { guard_.synchronizeDevice(device_.index()); }
+  int64_t ns_between(const EventRef& from, const EventRef& to) const override {
+    return static_cast<int64_t>(of(from).elapsedTime(of(to)) * 1e6);
+  }
+
+  Value allocate(const TensorSpec& spec) override {
+    const c10::StreamGuard on(at(Stream::kCompute));
+    return to_value(at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)).device(device_)));
+  }
+
+  EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
+    const c10::NoGradGuard no_grad;
+    for (const EventRef& event : after) await(stream, event);
+    {
+      const c10::StreamGuard on(at(stream));
+      const at::Tensor into = to_tensor(to);
+      into.copy_(to_tensor(from), /*non_blocking=*/true);
+    }
+    return record(stream);
+  }
+
+  Value upload(const Value& value) override {
+    const at::Tensor& tensor = to_tensor(value);
+    if (tensor.device() == device_) return value;
+    const c10::NoGradGuard no_grad;
+    const c10::StreamGuard on(at(Stream::kCompute));
+    // A copy from memory that the system may page out makes the host wait.
+    return to_value(tensor.contiguous().pin_memory(device_).to(device_, /*non_blocking=*/true));
+  }
+
+  Value download(const Value& value) override {
+    const at::Tensor& tensor = to_tensor(value);
+    if (tensor.is_cpu()) return value;
+    const c10::NoGradGuard no_grad;
+    const c10::StreamGuard on(at(Stream::kCompute));
+    return to_value(tensor.cpu());
+  }
+
+  void fill(const DeviceDraw& draw) override {
+    const c10::StreamGuard on(at(Stream::kCompute));
+    plugin_.fill(draw);
+  }
+
+  uint64_t live_bytes() const override { return static_cast<uint64_t>(bytes().current); }
+  uint64_t peak_bytes() const override { return static_cast<uint64_t>(bytes().peak); }
+  void restart_peak() override { c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index()); }
+
+ private:
+  c10::CachingAllocator::Stat bytes() const {
+    return c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index()).allocated_bytes[0];
+  }
+
+  c10::Stream at(Stream stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(stream);
+    if (found != streams_.end()) return found->second;
+    return streams_.emplace(stream, guard_.getNewStream(device_)).first->second;
+  }
+
+  DevicePlugin& plugin_;
+  const DeviceFacts facts_;
+  const c10::Device device_;
+  const c10::impl::VirtualGuardImpl guard_;
+  std::mutex mutex_;  // of the streams, which peers use too
+  std::map<Stream, c10::Stream> streams_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_torch_device(DevicePlugin& plugin, uint32_t index) {
+  return std::make_shared<TorchDevice>(plugin, index);
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,13 @@
+/// A device that LibTorch drives through its interfaces of streams, events and allocators.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device/device.h"
+
+namespace rannc::runtime {
+
+/// The device with that index of the plug-in's type, whose operators are loaded. `plugin` outlives it.
+std::shared_ptr<Device> make_torch_device(DevicePlugin& plugin, uint32_t index);
+
+}  // namespace rannc::runtime
