@@ -20,6 +20,7 @@
 #include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
 #include "passes/training/cut_functions.h"
+#include "runtime/engine/engine.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
 #include "runtime/train/outputs.h"
@@ -30,6 +31,7 @@
 #include "tools/check/check_report.h"
 #include "tools/check/reference.h"
 #include "tools/common/driver.h"
+#include "tools/common/hardware.h"
 #include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
 #include "tools/common/programs.h"
@@ -64,6 +66,8 @@ struct Flags {
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
+  std::string engine;           ///< empty: the default
+  std::string device;           ///< empty: the processor
   tools::CompileFlags compile;  ///< from the flags shared with rannc-compile
   bool snapped = false;         ///< restore constants that the file rounds to float32
   std::string dtype = "float64";
@@ -252,8 +256,13 @@ tools::OwnTensor own_tensor(const runtime::Value& value) { return {value->spec()
 /// Runs all variants of one folder, on all devices or on this process's device.
 class FolderRun {
  public:
-  FolderRun(const Flags& flags, const Case& checked, std::string scratch, size_t index)
-      : flags_(flags), case_(checked), folder_(checked.folder), scratch_(std::move(scratch)), index_(index) {}
+  FolderRun(const Flags& flags, const tools::Hardware& hardware, const Case& checked, std::string scratch, size_t index)
+      : flags_(flags),
+        hardware_(hardware),
+        case_(checked),
+        folder_(checked.folder),
+        scratch_(std::move(scratch)),
+        index_(index) {}
 
   /// Returns a result per variant, ordered by cut and then as `variants`. A null transport runs all devices here.
   Result<std::vector<tools::CheckResult>> run(const std::shared_ptr<runtime::Transport>& transport) {
@@ -275,6 +284,8 @@ class FolderRun {
                        std::vector<tools::CheckResult>& results) {
     const std::string path = bundle_path(scratch_, index_, cut);
     runtime::TrainerOptions options;
+    options.engine = flags_.engine;
+    options.hardware = hardware_.all();
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
@@ -354,6 +365,7 @@ class FolderRun {
   }
 
   const Flags& flags_;
+  const tools::Hardware& hardware_;
   const Case& case_;
   const tools::CheckFolder& folder_;
   std::string scratch_;
@@ -368,17 +380,19 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
 const runtime::TransportKind& transport_of(const Flags& flags) { return *runtime::find_transport(flags.transports[0]); }
 
 // Runs a worker: every folder and variant, then writes its results to a file.
-Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tools::WorkerEnvironment& worker) {
+Result<void> run_worker(const Flags& flags, const tools::Hardware& hardware, std::vector<Case>& cases,
+                        const tools::WorkerEnvironment& worker) {
   RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
                transport_of(flags).join({.host = worker.master_address,
                                          .port = worker.master_port,
                                          .rank = worker.rank,
                                          .workers = worker.workers,
-                                         .listening_socket = worker.listening_socket}));
+                                         .listening_socket = worker.listening_socket},
+                                        hardware.at(worker.rank)));
   json all = json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
     read_findings(findings_file(flags.workers, i), cases[i]);
-    RANNC_ASSIGN(const auto results, FolderRun(flags, cases[i], flags.workers, i).run(transport));
+    RANNC_ASSIGN(const auto results, FolderRun(flags, hardware, cases[i], flags.workers, i).run(transport));
     for (const tools::CheckResult& result : results) all.push_back(tools::to_json(result));
   }
   std::ofstream file(part_file(flags.workers, worker.rank));
@@ -396,6 +410,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   std::vector<std::string> arguments;  // folders first: a flag with a list would consume them
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype, "--transport", transport});
+  if (!flags.engine.empty()) arguments.insert(arguments.end(), {"--engine", flags.engine});
+  if (!flags.device.empty()) arguments.insert(arguments.end(), {"--device", flags.device});
   if (!flags.model.empty()) arguments.insert(arguments.end(), {"--model", flags.model});
   if (flags.snapped) arguments.emplace_back("--snap-constants");
   const auto add = [&arguments](const char* flag, const auto& values) {
@@ -440,18 +456,20 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
 }
 
 // Returns the results of one transport in the order of printing.
-Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const std::string& transport,
-                                                const std::vector<Case>& cases, const std::string& scratch) {
+Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const tools::Hardware& hardware,
+                                                const std::string& transport, const std::vector<Case>& cases,
+                                                const std::string& scratch) {
   if (runtime::find_transport(transport)->between_processes()) return run_processes(flags, transport, cases, scratch);
   std::vector<tools::CheckResult> results;
   for (size_t i = 0; i < cases.size(); ++i) {
-    RANNC_ASSIGN(const auto of_folder, FolderRun(flags, cases[i], scratch, i).run(nullptr));
+    RANNC_ASSIGN(const auto of_folder, FolderRun(flags, hardware, cases[i], scratch, i).run(nullptr));
     results.insert(results.end(), of_folder.begin(), of_folder.end());
   }
   return results;
 }
 
 Result<void> check(const Flags& flags) {
+  RANNC_ASSIGN(const tools::Hardware hardware, tools::open_hardware(flags.device));
   std::vector<Case> cases;
   for (const std::string& path : flags.folders) {
     RANNC_ASSIGN(cases.emplace_back().folder, tools::read_check_folder(path, flags.model));
@@ -459,7 +477,7 @@ Result<void> check(const Flags& flags) {
   if (!flags.workers.empty()) {
     RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
     if (!worker) return rannc::error("--workers is only for processes that rannc-check starts itself");
-    tools::run_as_worker(*worker, [&] { return run_worker(flags, cases, *worker); });
+    tools::run_as_worker(*worker, [&] { return run_worker(flags, hardware, cases, *worker); });
     return {};
   }
   const tools::Scratch scratch;
@@ -472,7 +490,7 @@ Result<void> check(const Flags& flags) {
   }
   tools::CheckPrinter printer(flags.summary == "json");
   for (const std::string& transport : flags.transports) {
-    RANNC_ASSIGN(const auto results, run_all(flags, transport, cases, scratch.path()));
+    RANNC_ASSIGN(const auto results, run_all(flags, hardware, transport, cases, scratch.path()));
     size_t next = 0;
     for (const Case& checked : cases) {
       const std::string name = fs::path(checked.folder.path).filename().string();
@@ -549,6 +567,8 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(runtime::transport_names()))
       ->capture_default_str();
+  app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
+  tools::add_device_flag(app, flags.device);
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();

@@ -20,7 +20,7 @@ const std::vector<uint64_t> kBytes = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 2
 using Times = Result<std::map<uint64_t, double>>;
 
 Times between_threads(const runtime::TransportKind& transport, const runtime::ExchangePlan& plan) {
-  auto ends = transport.open(plan.devices, kTimeout);
+  auto ends = transport.open(std::vector<runtime::Device*>(plan.devices, &runtime::cpu()), kTimeout);
   return runtime::measure_exchange(
       plan, [&](uint32_t device) -> Result<std::unique_ptr<runtime::Transport>> { return std::move(ends[device]); });
 }
@@ -36,7 +36,7 @@ Times between_processes(const runtime::TransportKind& transport, const runtime::
     runtime::Rendezvous own = where;
     own.rank = device;
     if (device == 0) own.listening_socket = meeting.release();
-    return transport.join(own);
+    return transport.join(own, runtime::cpu());
   });
 }
 

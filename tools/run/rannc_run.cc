@@ -17,6 +17,7 @@
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transports.h"
 #include "tools/common/driver.h"
+#include "tools/common/hardware.h"
 #include "tools/common/how_to_train.h"
 #include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
@@ -51,6 +52,7 @@ struct Flags {
   uint64_t steps = 100;
   std::string transport;  // empty: determined by the environment
   std::string engine;     // empty: the default
+  std::string device;     // empty: the type of the plan's devices
   uint32_t threads = 1;
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
@@ -147,6 +149,8 @@ class Run {
     const bool leads = !worker_ || worker_->rank == 0;
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     RANNC_ASSIGN(start_, prepare(flags_, worker_));
+    RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, rannc::ir::device_type(start_.bundle->plan)));
+    if (leads && !hardware_.note.empty()) fmt::print(stderr, "note: {}\n", hardware_.note);
     if (start_.evaluates) {
       RANNC_TRY(open());
       RANNC_TRY(evaluate());
@@ -201,10 +205,12 @@ class Run {
                                                     .listening_socket = worker_->listening_socket,
                                                     .torch_store = worker_->torch_store,
                                                     .torch_round = worker_->torch_round,
-                                                    .timeout = options.timeout}));
+                                                    .timeout = options.timeout},
+                                                   hardware_.at(worker_->rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       options.transport = transport_.name;
+      options.hardware = hardware_.all();
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = output_folder(flags_);
@@ -377,6 +383,7 @@ class Run {
   std::optional<tools::WorkerEnvironment> worker_;
   std::string command_;
   Start start_;
+  tools::Hardware hardware_;  // outlives the trainer
   runtime::TraceRecorder recorder_;
   std::unique_ptr<tools::StepProfile> profile_;  // only if requested
   std::unique_ptr<runtime::Trainer> trainer_;
@@ -439,6 +446,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                              runtime::default_transport(false).name))
       ->check(CLI::IsMember(runtime::transport_names()));
   app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
+  tools::add_device_flag(app, flags.device);
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
   tools::add_setting_flags(app, flags.settings);
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")

@@ -1,0 +1,74 @@
+#include "tools/common/hardware.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "runtime/device/devices.h"
+#include "tools/common/launcher.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kCpu = "cpu", kCuda = "cuda", kOneCuda = "cuda:", kLibrary = ".so";
+
+std::string fault_of(const std::string& device) {
+  if (device.empty() || device == kCpu || device == kCuda || device.ends_with(kLibrary)) return {};
+  uint32_t index = 0;
+  const char* const end = device.data() + device.size();
+  if (device.starts_with(kOneCuda)) {
+    const auto [at, failure] = std::from_chars(device.data() + kOneCuda.size(), end, index);
+    if (failure == std::errc() && at == end) return {};
+  }
+  return "expected cpu, cuda, cuda:N or the file of a plug-in, found " + device;
+}
+
+/// The plug-in in the build tree or the installation that this program belongs to.
+std::string cuda_plugin() {
+  const fs::path beside = fs::path(own_program()).parent_path().parent_path() / "lib" / runtime::kCudaPlugin;
+  std::error_code ignored;
+  return fs::exists(beside, ignored) ? beside.string() : runtime::kCudaPlugin;
+}
+
+Result<std::vector<std::shared_ptr<runtime::Device>>> open_devices(const std::string& device) {
+  const std::string path = device.ends_with(kLibrary) ? fs::absolute(device).string() : cuda_plugin();
+  RANNC_ASSIGN(runtime::DevicePlugin* const plugin, runtime::open_plugin(path));
+  std::vector<std::shared_ptr<runtime::Device>> all = runtime::devices_of(*plugin);
+  if (!device.starts_with(kOneCuda)) return all;
+  const size_t index = std::stoul(device.substr(kOneCuda.size()));
+  if (index >= all.size()) return error(fmt::format("{} does not exist: this machine has {} GPUs", device, all.size()));
+  return std::vector{all[index]};
+}
+
+}  // namespace
+
+std::vector<runtime::Device*> Hardware::all() const {
+  std::vector<runtime::Device*> found;
+  for (const auto& device : devices) found.push_back(device.get());
+  return found;
+}
+
+void add_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device,
+                 "cpu, cuda (all GPUs of this machine; device i of the plan on GPU i, then from the first again) or "
+                 "cuda:N (default: GPUs if the plan is for them and there are any)")
+      ->check(fault_of);
+}
+
+Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned) {
+  Hardware hardware;
+  if (device == kCpu || (device.empty() && planned == ir::DeviceType::kCpu)) return hardware;
+  auto opened = open_devices(device);
+  if (opened.ok()) {
+    hardware.devices = *std::move(opened);
+    return hardware;
+  }
+  if (!device.empty()) return error("--device " + device + ": " + opened.diagnostic().message);
+  hardware.note = "the plan is for GPUs, but this run uses the processor: " + opened.diagnostic().message;
+  return hardware;
+}
+
+}  // namespace rannc::tools
