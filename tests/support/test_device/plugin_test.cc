@@ -1,0 +1,118 @@
+// The plug-in of the test device: random numbers, and recordings.
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+
+#include "ir/base/split_mix.h"
+#include "runtime/execute/random.h"
+#include "tests/support/test_device/test_device.h"
+
+namespace rannc::testing {
+namespace {
+
+using runtime::DeviceDraw;
+
+class TestDevicePluginTest : public ::testing::Test {
+ protected:
+  void SetUp() override { reset_test_device(); }
+  void TearDown() override { EXPECT_EQ(take_race(), std::nullopt); }
+
+  static at::TensorOptions options() { return at::TensorOptions(test_device()); }
+  runtime::DevicePlugin& plugin_ = test_device_plugin();
+};
+
+TEST_F(TestDevicePluginTest, DescribesTheDevices) {
+  EXPECT_EQ(plugin_.type(), "test");
+  EXPECT_EQ(c10::Device(std::string(plugin_.type()) + ":3"), test_device(3));
+  EXPECT_EQ(plugin_.count(), 4U);
+  EXPECT_EQ(plugin_.facts(2).memory_bytes, kTestDeviceBytes);
+  EXPECT_THROW(plugin_.facts(4), std::exception);
+}
+
+TEST_F(TestDevicePluginTest, FillsWithTheNumbersOfTheCpu) {
+  constexpr int64_t kSamples = 3, kElements = 13;
+  using Of = ir::RandomInput::Of;
+  for (const auto& [of, of_device] :
+       {std::pair(Of::kUniform, DeviceDraw::Of::kUniform), std::pair(Of::kNormal, DeviceDraw::Of::kNormal),
+        std::pair(Of::kBernoulli, DeviceDraw::Of::kBernoulli)}) {
+    ir::RandomInput input;
+    input.of = of;
+    input.key = 11;
+    input.drop = 0.3;
+    const runtime::DrawnIn in{5, 6};
+    at::Tensor expected = at::empty({kSamples, kElements});
+    for (int64_t i = 0; i < kSamples; ++i) {
+      runtime::fill(input, in, 40 + static_cast<uint64_t>(i),
+                    {expected.data_ptr<float>() + i * kElements, static_cast<size_t>(kElements)});
+    }
+    const at::Tensor numbers = at::empty({kSamples, kElements}, options());
+    DeviceDraw draw{numbers.data_ptr<float>(), kSamples, kElements, of_device, 0.3};
+    draw.key = ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ input.key);
+    draw.first_sample = 40;
+    plugin_.fill(draw);
+    EXPECT_TRUE(at::equal(numbers.cpu(), expected));
+
+    const at::Tensor given = at::tensor({static_cast<int64_t>(draw.key), int64_t{40}}).to(test_device());
+    draw.key = draw.first_sample = 0;
+    draw.key_and_sample = reinterpret_cast<const uint64_t*>(given.data_ptr<int64_t>());
+    numbers.zero_();
+    plugin_.fill(draw);
+    EXPECT_TRUE(at::equal(numbers.cpu(), expected));
+  }
+}
+
+TEST_F(TestDevicePluginTest, FillingIsWorkOfAStream) {
+  const at::Tensor numbers = at::empty({4}, options());
+  const c10::StreamGuard other(c10::impl::VirtualGuardImpl(at::kPrivateUse1).getNewStream(test_device()));
+  EXPECT_THROW(plugin_.fill({numbers.data_ptr<float>(), 1, 4}), std::exception);
+}
+
+TEST_F(TestDevicePluginTest, ARecordingRunsAgainWithOtherNumbers) {
+  const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
+  at::Tensor inner;
+  const auto recorded = plugin_.record(
+      [&] {
+        inner = x.mul(2).exp();
+        y.add_(inner);
+      },
+      1);
+  ASSERT_NE(recorded, nullptr);
+  EXPECT_TRUE(at::equal(y.cpu(), at::zeros({4}))) << "a recording changes nothing";
+  recorded->replay();
+  EXPECT_TRUE(at::equal(y.cpu(), at::full({4}, 2.0F).exp()));
+  x.fill_(3);
+  recorded->replay();
+  EXPECT_TRUE(at::equal(inner.cpu(), at::full({4}, 6.0F).exp()));
+  EXPECT_TRUE(at::equal(y.cpu(), at::full({4}, 2.0F).exp() + at::full({4}, 6.0F).exp()));
+}
+
+TEST_F(TestDevicePluginTest, ARecordingHasGradientsAndRandomNumbers) {
+  at::Tensor x = at::ones({4}, options()).requires_grad_();
+  const at::Tensor factors = at::empty({4}, options());
+  at::Tensor gradient;
+  const auto recorded = plugin_.record(
+      [&] {
+        plugin_.fill({factors.data_ptr<float>(), 1, 4});
+        x.mutable_grad() = at::Tensor();
+        (x * x * factors).sum().backward();
+        gradient = x.grad();
+      },
+      1);
+  factors.zero_();
+  recorded->replay();
+  const at::Tensor first = factors.cpu();
+  EXPECT_TRUE(at::equal(gradient.cpu(), first + first));
+  EXPECT_GT(first.sum().item<float>(), 0);
+}
+
+TEST_F(TestDevicePluginTest, AReplayIsWorkOfTheCurrentStream) {
+  const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
+  const auto recorded = plugin_.record([&] { y.add_(x); }, 1);
+  const auto other = c10::impl::VirtualGuardImpl(at::kPrivateUse1).getNewStream(test_device());
+  const c10::StreamGuard current(other);
+  EXPECT_THROW(recorded->replay(), c10::Error);
+}
+
+}  // namespace
+}  // namespace rannc::testing

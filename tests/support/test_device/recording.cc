@@ -1,0 +1,56 @@
+// Records calls, and undoes them.
+#include "tests/support/test_device/recording.h"
+
+#include <cstring>
+
+#include "tests/support/test_device/device_memory.h"
+#include "tests/support/test_device/thread_state.h"
+
+namespace rannc::testing {
+
+std::unique_ptr<Recording> Recording::of(const std::function<void()>& work) {
+  auto recording = std::make_unique<Recording>();
+  Streams& streams = Streams::instance();
+  const c10::Stream stream = current_stream(current_device());
+  streams.set_recording(stream, recording.get());
+  const auto end = [&] {
+    streams.end_recording(recording.get());
+    recording->restore();
+  };
+  try {
+    work();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  return recording;
+}
+
+void Recording::save(const std::vector<at::Tensor>& written) {
+  for (const at::Tensor& tensor : written) {
+    kept_.push_back(tensor.storage());
+    save_bytes(tensor.storage().data_ptr().get(), tensor.storage().nbytes());
+  }
+}
+
+void Recording::save_bytes(const void* device_address, size_t bytes) {
+  if (bytes == 0 || !known_.emplace(device_address, bytes).second) return;
+  auto* shadow = static_cast<char*>(DeviceMemory::instance().shadow(device_address));
+  saved_.push_back({shadow, {shadow, shadow + bytes}});
+}
+
+void Recording::restore() {
+  for (auto saved = saved_.rbegin(); saved != saved_.rend(); ++saved) {
+    std::memcpy(saved->shadow, saved->bytes.data(), saved->bytes.size());
+  }
+  known_.clear();
+  saved_.clear();
+  kept_.clear();
+}
+
+void Recording::replay() {
+  for (const auto& call : calls_) call();
+}
+
+}  // namespace rannc::testing

@@ -1,0 +1,176 @@
+// Streams, and the order of the work on them.
+#include "tests/support/test_device/streams.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tests/support/test_device/device_memory.h"
+#include "tests/support/test_device/pinned_memory.h"
+#include "tests/support/test_device/test_device.h"
+#include "tests/support/test_device/thread_state.h"
+
+namespace rannc::testing {
+
+std::recursive_mutex& device_mutex() {
+  static auto* const mutex = new std::recursive_mutex;  // outlives the tensors of static objects
+  return *mutex;
+}
+
+using DeviceLock = std::lock_guard<std::recursive_mutex>;
+
+Streams& Streams::instance() {
+  static auto* const streams = new Streams;
+  return *streams;
+}
+
+Streams::Streams() : by_device_(kTestDevices), next_pooled_(kTestDevices, 0) {
+  for (c10::DeviceIndex device = 0; device < kTestDevices; ++device) create(device);
+}
+
+c10::Stream Streams::default_stream(c10::DeviceIndex device) {
+  return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kPrivateUse1, device));
+}
+
+c10::Stream Streams::create(c10::DeviceIndex device) {
+  const DeviceLock lock(device_mutex());
+  auto& streams = by_device_.at(static_cast<size_t>(device));
+  const auto id = static_cast<c10::StreamId>(streams.size());
+  const c10::Device of(c10::kPrivateUse1, device);
+  streams.push_back(static_cast<StreamIndex>(states_.size()));
+  states_.push_back({of, id});
+  return c10::Stream(c10::Stream::UNSAFE, of, id);
+}
+
+c10::Stream Streams::pooled(c10::DeviceIndex device) {
+  constexpr size_t kPooled = 32;
+  const DeviceLock lock(device_mutex());
+  size_t& next = next_pooled_.at(static_cast<size_t>(device));
+  if (by_device_[static_cast<size_t>(device)].size() <= kPooled) return create(device);
+  next = next % kPooled + 1;
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), static_cast<c10::StreamId>(next));
+}
+
+StreamIndex Streams::index(const c10::Stream& stream) const {
+  const auto& streams = by_device_.at(static_cast<size_t>(stream.device_index()));
+  return streams.at(static_cast<size_t>(stream.id()));
+}
+
+std::string Streams::name(StreamIndex stream) const {
+  const State& state = states_.at(stream);
+  return fmt::format("stream {} of device {}", state.id, static_cast<int>(state.device.index()));
+}
+
+std::string race_message(const Access& later, const Access& earlier) {
+  const Streams& streams = Streams::instance();
+  return fmt::format("{} on {} {} memory that {} on {} {}, and no event orders them", later.op,
+                     streams.name(later.stream), later.write ? "writes" : "reads", earlier.op,
+                     streams.name(earlier.stream), earlier.write ? "writes" : "reads");
+}
+
+void Streams::report_race(const std::string& message) {
+  const DeviceLock lock(device_mutex());
+  ++races;
+  if (!pending) pending = message;
+}
+
+void Streams::throw_pending() {
+  if (!pending) return;
+  const std::string message = *std::exchange(pending, std::nullopt);
+  TORCH_CHECK(false, message);
+}
+
+uint64_t Streams::begin(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches) {
+  const DeviceLock lock(device_mutex());
+  throw_pending();
+  State& on = state(stream);
+  on.clock.join(host_);
+  const StreamIndex at = index(stream);
+  const uint64_t tick = on.clock.tick(at);
+  for (const Touch& touch : touches) {
+    AccessLog* log = DeviceMemory::instance().log(touch.address);
+    if (log == nullptr) log = PinnedMemory::instance().log(touch.address);
+    if (log == nullptr || touch.bytes == 0) continue;
+    const auto begin = reinterpret_cast<uint64_t>(touch.address);
+    const Access access{at, tick, op, begin, begin + touch.bytes, touch.write};
+    if (const auto earlier = log->add(access, on.clock)) {
+      ++races;
+      TORCH_CHECK(false, race_message(access, *earlier));
+    }
+  }
+  return tick;
+}
+
+void Streams::allocated(const c10::Stream& stream, AccessLog& log, const Touch& block) {
+  const DeviceLock lock(device_mutex());
+  State& on = state(stream);
+  on.clock.join(host_);
+  const StreamIndex at = index(stream);
+  const auto begin = reinterpret_cast<uint64_t>(block.address);
+  log.clear();
+  log.add({at, on.clock.tick(at), "the allocation", begin, begin + block.bytes, true}, on.clock);
+}
+
+void Streams::record(TestEvent& event, const c10::Stream& stream) {
+  const DeviceLock lock(device_mutex());
+  const State& on = state(stream);
+  event = {true, on.clock, std::chrono::steady_clock::now(), on.recording};
+  event.clock.join(host_);
+}
+
+void Streams::wait(const c10::Stream& stream, const TestEvent& event) {
+  const DeviceLock lock(device_mutex());
+  if (!event.recorded) return;
+  State& on = state(stream);
+  on.clock.join(event.clock);
+  if (event.recording != nullptr) on.recording = event.recording;
+}
+
+void Streams::wait(const c10::Stream& later, const c10::Stream& earlier) {
+  const DeviceLock lock(device_mutex());
+  state(later).clock.join(state(earlier).clock);
+}
+
+void Streams::host_wait(const Clock& clock) {
+  const DeviceLock lock(device_mutex());
+  host_.join(clock);
+  PinnedMemory::instance().host_reached(host_);
+}
+
+void Streams::host_wait(const c10::Stream& stream) {
+  const DeviceLock lock(device_mutex());
+  host_wait(state(stream).clock);
+}
+
+void Streams::host_wait_for_device(c10::DeviceIndex device) {
+  const DeviceLock lock(device_mutex());
+  for (const StreamIndex stream : by_device_.at(static_cast<size_t>(device))) host_.join(states_[stream].clock);
+  PinnedMemory::instance().host_reached(host_);
+}
+
+Clock Streams::clock(StreamIndex stream) {
+  const DeviceLock lock(device_mutex());
+  Clock clock = states_.at(stream).clock;
+  clock.join(host_);
+  return clock;
+}
+
+Recording* Streams::recording(const c10::Stream& stream) {
+  const DeviceLock lock(device_mutex());
+  return state(stream).recording;
+}
+
+void Streams::set_recording(const c10::Stream& stream, Recording* recording) {
+  const DeviceLock lock(device_mutex());
+  state(stream).recording = recording;
+}
+
+void Streams::end_recording(const Recording* recording) {
+  const DeviceLock lock(device_mutex());
+  for (State& on : states_) {
+    if (on.recording == recording) on.recording = nullptr;
+  }
+}
+
+}  // namespace rannc::testing

@@ -1,0 +1,105 @@
+/// The streams of all test devices, with what precedes what.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_device/access_log.h"
+
+namespace rannc::testing {
+
+class Recording;
+
+/// Guards everything of this folder that is shared by threads. Held while bookkeeping, never while kernels run.
+std::recursive_mutex& device_mutex();
+
+/// Work recorded by an event.
+struct TestEvent {
+  bool recorded = false;
+  Clock clock;
+  std::chrono::steady_clock::time_point time;
+  Recording* recording = nullptr;
+};
+
+/// Where bytes are read or written by a work item: memory of a device, or pinned memory of the host.
+struct Touch {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  bool write = false;
+};
+
+/// All streams. Every function takes `device_mutex()`.
+class Streams {
+ public:
+  static Streams& instance();
+
+  c10::Stream default_stream(c10::DeviceIndex device);
+  /// A stream of its own, until there are 32 of a device; then these in turn.
+  c10::Stream pooled(c10::DeviceIndex device);
+  c10::Stream create(c10::DeviceIndex device);
+
+  /// Counts a work item of `stream`, which reads and writes `touches`; to be called before the work runs. Returns its
+  /// number. Throws a pending race, or that an access isn't ordered after an earlier one.
+  uint64_t begin(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches);
+  /// Counts the allocation of a block by `stream` as the first write to it.
+  void allocated(const c10::Stream& stream, AccessLog& log, const Touch& block);
+
+  void record(TestEvent& event, const c10::Stream& stream);
+  /// Orders later work of `stream` after the event.
+  void wait(const c10::Stream& stream, const TestEvent& event);
+  /// Orders later work of `later` after the present work of `earlier`.
+  void wait(const c10::Stream& later, const c10::Stream& earlier);
+  /// Orders the host, and thus what it enqueues later, after work.
+  void host_wait(const Clock& clock);
+  void host_wait(const c10::Stream& stream);
+  void host_wait_for_device(c10::DeviceIndex device);
+
+  /// What precedes the next work item of `stream`.
+  Clock clock(StreamIndex stream);
+  Clock clock(const c10::Stream& stream) { return clock(index(stream)); }
+  const Clock& host() const { return host_; }
+  StreamIndex index(const c10::Stream& stream) const;
+
+  /// What `stream` enqueues is recorded; null if nothing.
+  Recording* recording(const c10::Stream& stream);
+  void set_recording(const c10::Stream& stream, Recording* recording);
+  /// No stream belongs to `recording` any more.
+  void end_recording(const Recording* recording);
+
+  /// "stream 3 of device 0"
+  std::string name(StreamIndex stream) const;
+
+  /// Counts a race, and keeps it as pending.
+  void report_race(const std::string& message);
+  std::optional<std::string> pending;  ///< the first race found where nothing can be thrown
+  uint64_t races = 0;
+
+ private:
+  struct State {
+    c10::Device device;
+    c10::StreamId id = 0;
+    Clock clock;
+    Recording* recording = nullptr;
+  };
+
+  Streams();
+  State& state(const c10::Stream& stream) { return states_[index(stream)]; }
+  void throw_pending();
+
+  std::vector<State> states_;
+  std::vector<std::vector<StreamIndex>> by_device_;
+  std::vector<size_t> next_pooled_;
+  Clock host_;
+};
+
+/// "aten::add on stream 3 of device 0 reads memory that aten::mul on stream 1 of device 0 writes, and no event
+/// orders them"
+std::string race_message(const Access& later, const Access& earlier);
+
+}  // namespace rannc::testing

@@ -1,0 +1,88 @@
+// Registers the test devices with LibTorch.
+#include "tests/support/test_device/test_device.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/DeviceType.h>
+#include <torch/library.h>
+
+#include <mutex>
+
+#include "tests/support/test_device/device_kernels.h"
+#include "tests/support/test_device/device_memory.h"
+#include "tests/support/test_device/guard.h"
+#include "tests/support/test_device/host_kernels.h"
+#include "tests/support/test_device/pinned_memory.h"
+#include "tests/support/test_device/streams.h"
+
+namespace rannc::testing {
+namespace {
+
+torch::CppFunction host_kernel() { return torch::CppFunction::makeFromBoxedFunction<&run_by_host_kernel>(); }
+
+/// Registers every operator that has a kernel of the CPU, so that an operator is decomposed on the device exactly
+/// where it is on a CPU: results are the same bits.
+void register_operators() {
+  static auto* const aten =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  const std::set<std::string> own = add_device_kernels(*aten);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findOp(name);
+    const bool views_or_copies = own.contains(c10::toString(name)) || name.name == "aten::copy_";
+    if (!op || name.getNamespace() != "aten" || views_or_copies) continue;
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) aten->impl(c10::toString(name).c_str(), host_kernel());
+  }
+  // Decomposed by the type of the device, hence not as on a CPU.
+  for (const char* name : {"convolution", "convolution_backward", "_convolution"}) aten->impl(name, host_kernel());
+  add_attention(*aten);
+  add_recurrent(*aten);
+  static auto* const autograd =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  add_recurrent(*autograd);
+  static auto* const all =
+      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  all->fallback(host_kernel());
+}
+
+}  // namespace
+
+void use_test_device() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::register_privateuse1_backend("test");
+    c10::SetAllocator(c10::kPrivateUse1, &DeviceMemory::instance());
+    at::setHostAllocator(c10::kPrivateUse1, &PinnedMemory::instance());
+    c10::impl::registerDeviceGuard(c10::kPrivateUse1, &test_device_guard());
+    at::RegisterPrivateUse1HooksInterface(&test_device_hooks());
+    register_operators();
+  });
+}
+
+c10::Device test_device(c10::DeviceIndex index) {
+  use_test_device();
+  return {c10::kPrivateUse1, index};
+}
+
+std::optional<std::string> pending_race() {
+  const std::lock_guard lock(device_mutex());
+  return Streams::instance().pending;
+}
+
+std::optional<std::string> take_race() {
+  const std::lock_guard lock(device_mutex());
+  return std::exchange(Streams::instance().pending, std::nullopt);
+}
+
+uint64_t races_found() {
+  const std::lock_guard lock(device_mutex());
+  return Streams::instance().races;
+}
+
+void reset_test_device() {
+  use_test_device();
+  for (c10::DeviceIndex device = 0; device < kTestDevices; ++device) Streams::instance().host_wait_for_device(device);
+  take_race();
+}
+
+}  // namespace rannc::testing

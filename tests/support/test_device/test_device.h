@@ -1,0 +1,44 @@
+/// A device of tests, whose streams are checked for missing waits.
+///
+/// `README.md` explains what it finds and what it doesn't.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <optional>
+#include <string>
+
+#include "runtime/device/plugin.h"
+
+namespace rannc::testing {
+
+/// Number of devices. Their type is `at::kPrivateUse1`, by the name "test".
+inline constexpr c10::DeviceIndex kTestDevices = 4;
+/// Memory of each device. An allocation beyond it throws `c10::OutOfMemoryError`.
+inline constexpr uint64_t kTestDeviceBytes = uint64_t{16} << 30;
+
+/// Registers the devices with LibTorch. Idempotent; to be called before the first use, before other threads exist.
+void use_test_device();
+
+/// The device `index`; registers the devices first.
+c10::Device test_device(c10::DeviceIndex index = 0);
+
+/// The plug-in of these devices, for the lifetime of the process; registers them first.
+runtime::DevicePlugin& test_device_plugin();
+
+/// The first missing wait that was found where no exception can be thrown: memory freed while another stream uses it,
+/// or pinned memory that the host changed too early. The next operator throws it as a `c10::Error`; a test calls this
+/// at its end and expects nothing. Any thread.
+std::optional<std::string> pending_race();
+/// Returns and forgets `pending_race()`.
+std::optional<std::string> take_race();
+
+/// Number of missing waits since the start of the process, thrown or pending. Finds those that somebody caught.
+uint64_t races_found();
+
+/// Makes the host wait for all streams of all devices, and forgets pending races. For the start of a test.
+void reset_test_device();
+
+}  // namespace rannc::testing
