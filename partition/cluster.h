@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/base/device_type.h"
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
 
@@ -20,6 +21,7 @@ struct DeviceKind {
   double flops_per_second = 0;  ///< > 0
   double bytes_per_second = 0;  ///< device memory, > 0
   double launch_ns = 0;         ///< constant cost of starting one task, >= 0
+  ir::DeviceType type = ir::DeviceType::kCpu;
   bool operator==(const DeviceKind&) const = default;
 };
 

@@ -105,7 +105,7 @@ class Reader {
     if (kinds == nullptr || kinds->empty()) return fail(root, "a cluster needs at least one [kind.NAME]");
     for (const auto& [key, node] : *kinds) {
       RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
-      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns"}, "a kind"));
+      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns", "device"}, "a kind"));
       DeviceKind kind;
       kind.name = key.str();
       RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", 1, 9e18));
@@ -114,6 +114,12 @@ class Reader {
       RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", 1, 1e18));
       if (fields->contains("launch_ns")) {
         RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", 0, 1e12));
+      }
+      if (fields->contains("device")) {
+        RANNC_ASSIGN(const std::string name, text(*fields, "device"));
+        const auto type = ir::device_type(name);
+        if (!type) return fail(*fields->get("device"), fmt::format("'device' is {}, it must be cpu or cuda", name));
+        kind.type = *type;
       }
       cluster_.kinds.push_back(std::move(kind));
     }
@@ -263,6 +269,7 @@ std::string print_cluster(const Cluster& cluster) {
     out +=
         fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n", quoted(kind.name),
                     kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second, kind.launch_ns);
+    if (kind.type != ir::DeviceType::kCpu) out += fmt::format("device = \"{}\"\n", ir::str(kind.type));
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,

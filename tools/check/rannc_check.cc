@@ -197,7 +197,8 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
   return {};
 }
 
-Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
+Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, const std::string& scratch, size_t index,
+                          Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
   tools::CompileFlags options = compile_flags(flags, folder);
   options.mini_batch = folder.samples;
@@ -224,6 +225,7 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
     options.planner = devices_of(cut) == cut.size() ? "gpipe" : "auto";
     RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
     plan.constraints.replicas = cut;
+    for (partition::DeviceKind& kind : plan.cluster.kinds) kind.type = device;
     RANNC_ASSIGN(partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
       return rannc::error({folder.path, 0, 0, {}},
@@ -482,7 +484,7 @@ Result<void> check(const Flags& flags) {
   }
   const tools::Scratch scratch;
   for (size_t i = 0; i < cases.size(); ++i) {
-    RANNC_TRY(compile_case(flags, scratch.path(), i, cases[i]));
+    RANNC_TRY(compile_case(flags, hardware.at(0).type(), scratch.path(), i, cases[i]));
     for (const std::string& line : cases[i].not_done)
       fmt::print(stderr, "{}: not done: {}\n", cases[i].folder.model, line);
     for (const std::string& warning : cases[i].warnings)
