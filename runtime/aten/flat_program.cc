@@ -7,6 +7,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
+
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/internal/flat_code.h"
 #include "runtime/aten/torch_types.h"
@@ -230,6 +232,13 @@ FlatProgram& FlatProgram::operator=(FlatProgram&&) noexcept = default;
 FlatProgram::~FlatProgram() = default;
 
 size_t FlatProgram::calls() const { return code_->instructions.size(); }
+
+bool FlatProgram::only_calls() const {
+  return code_ == nullptr ||
+         std::none_of(code_->instructions.begin(), code_->instructions.end(), [](const FlatInstruction& instruction) {
+           return instruction.kind == FlatInstruction::Kind::kTask;
+         });
+}
 
 Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
   RANNC_CHECK(arguments.size() == code_->argument_count) << arguments.size() << " arguments";

@@ -79,6 +79,8 @@ class FlatProgram {
   TaskId failed_task() const { return failed_; }
   /// Number of calls of one run, for tests and costs.
   size_t calls() const;
+  /// Whether a run enqueues only calls of kernels, never a whole task above autograd.
+  bool only_calls() const;
 
  private:
   friend class FlatBuilder;

@@ -14,6 +14,8 @@ class CpuDevice final : public Device {
   uint64_t memory_bytes() const override { return 0; }
   bool is_asynchronous() const override { return false; }
 
+  std::unique_ptr<Device> with_own_streams() const override { return std::make_unique<CpuDevice>(); }
+
   std::unique_ptr<StreamScope> enter(Stream) override { return nullptr; }
   EventRef record(Stream) override { return nullptr; }
   EventRef stamp(Stream) override { return nullptr; }
@@ -28,6 +30,8 @@ class CpuDevice final : public Device {
   Value upload(const Value& value) override { return value; }
   Value download(const Value& value) override { return value; }
   void fill(const DeviceDraw&) override { throw std::logic_error("a processor has no plug-in"); }
+
+  std::unique_ptr<RecordedWork> capture(const std::function<void()>&, uint64_t) override { return nullptr; }
 
   uint64_t live_bytes() const override { return 0; }
   uint64_t peak_bytes() const override { return 0; }

@@ -50,6 +50,9 @@ class Device {
   /// Whether calls return before their work is done.
   virtual bool is_asynchronous() const = 0;
 
+  /// The same hardware with streams of its own, for another device of a plan.
+  virtual std::unique_ptr<Device> with_own_streams() const = 0;
+
   virtual std::unique_ptr<StreamScope> enter(Stream stream) = 0;
   /// A point after all work that was enqueued on a stream.
   virtual EventRef record(Stream stream) = 0;
@@ -57,7 +60,7 @@ class Device {
   virtual EventRef stamp(Stream stream) = 0;
   /// Makes later work on a stream wait for an event of any device of the same type.
   virtual void await(Stream stream, const EventRef& event) = 0;
-  /// Waits for all work of the device.
+  /// Waits for all work on these streams.
   virtual void synchronize() = 0;
   /// The time between two stamps of this device that are reached, ns.
   virtual int64_t ns_between(const EventRef& from, const EventRef& to) const = 0;
@@ -74,6 +77,11 @@ class Device {
 
   /// Generates random numbers on the compute stream.
   virtual void fill(const DeviceDraw& draw) = 0;
+
+  /// Records what `work` enqueues on the compute stream, instead of running it (`DevicePlugin::record`). Recordings
+  /// with one `pool` of this device share memory: they run in the order in which they were made. Null if that is
+  /// impossible.
+  virtual std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) = 0;
 
   virtual uint64_t live_bytes() const = 0;  ///< allocated by all users of the device in this process
   virtual uint64_t peak_bytes() const = 0;  ///< since the last `restart_peak`

@@ -8,6 +8,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -52,6 +53,10 @@ class TorchDevice final : public Device {
   uint64_t memory_bytes() const override { return facts_.memory_bytes; }
   bool is_asynchronous() const override { return true; }
 
+  std::unique_ptr<Device> with_own_streams() const override {
+    return std::make_unique<TorchDevice>(plugin_, static_cast<uint32_t>(device_.index()));
+  }
+
   std::unique_ptr<StreamScope> enter(Stream stream) override { return std::make_unique<TorchScope>(at(stream)); }
   EventRef record(Stream stream) override {
     return std::make_shared<TorchEvent>(at(stream), c10::EventFlag::PYTORCH_DEFAULT);
@@ -62,7 +67,15 @@ class TorchDevice final : public Device {
   void await(Stream stream, const EventRef& event) override {
     if (event != nullptr) of(event).block(at(stream));
   }
-  void synchronize() override { guard_.synchronizeDevice(device_.index()); }
+  // Not the whole device, which fails while another thread records its work.
+  void synchronize() override {
+    std::vector<c10::Stream> streams;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [name, stream] : streams_) streams.push_back(stream);
+    }
+    for (const c10::Stream& stream : streams) guard_.synchronizeStream(stream);
+  }
   int64_t ns_between(const EventRef& from, const EventRef& to) const override {
     return static_cast<int64_t>(of(from).elapsedTime(of(to)) * 1e6);
   }
@@ -88,8 +101,9 @@ class TorchDevice final : public Device {
     if (tensor.device() == device_) return value;
     const c10::NoGradGuard no_grad;
     const c10::StreamGuard on(at(Stream::kCompute));
+    if (!tensor.is_cpu()) return to_value(tensor.to(device_, /*non_blocking=*/true));
     // A copy from memory that the system may page out makes the host wait.
-    return to_value(tensor.contiguous().pin_memory(device_).to(device_, /*non_blocking=*/true));
+    return to_value(tensor.contiguous().pin_memory().to(device_, /*non_blocking=*/true));
   }
 
   Value download(const Value& value) override {
@@ -103,6 +117,11 @@ class TorchDevice final : public Device {
   void fill(const DeviceDraw& draw) override {
     const c10::StreamGuard on(at(Stream::kCompute));
     plugin_.fill(draw);
+  }
+
+  std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
+    const c10::StreamGuard on(at(Stream::kCompute));
+    return plugin_.record(work, number_ * kPools + pool);
   }
 
   uint64_t live_bytes() const override { return static_cast<uint64_t>(bytes().current); }
@@ -121,7 +140,11 @@ class TorchDevice final : public Device {
     return streams_.emplace(stream, guard_.getNewStream(device_)).first->second;
   }
 
+  static constexpr uint64_t kPools = 1024;  ///< per device
+  static inline std::atomic<uint64_t> devices{0};
+
   DevicePlugin& plugin_;
+  const uint64_t number_ = devices++;
   const DeviceFacts facts_;
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl guard_;
@@ -132,6 +155,9 @@ class TorchDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> make_torch_device(DevicePlugin& plugin, uint32_t index) {
+  // LibTorch rounds the operands of convolutions and recurrent layers to 10 bits by default.
+  at::globalContext().setAllowTF32CuDNN(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
   return std::make_shared<TorchDevice>(plugin, index);
 }
 

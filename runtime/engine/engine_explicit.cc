@@ -13,6 +13,7 @@
 #include "runtime/engine/internal/running_statistics.h"
 #include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/stage_places.h"
+#include "runtime/engine/internal/step_recorder.h"
 #include "runtime/engine/internal/sync_norm_kernels.h"
 #include "runtime/engine/internal/torch_draws.h"
 #include "runtime/engine/internal/torch_weights.h"
@@ -21,6 +22,7 @@
 namespace rannc::runtime {
 namespace {
 
+using ir::FunctionKind;
 using Tensors = std::vector<at::Tensor>;
 
 /// Tensors that one micro-batch keeps.
@@ -54,7 +56,9 @@ class ExplicitProgram final : public Program {
         places_(places_of(signature_, joint_, tasks_)),
         fixed_(joint_.graph.value_count()),
         sums_(signature_.leaves, parameters_),
-        statistics_(signature_, buffers_) {}
+        statistics_(signature_, buffers_),
+        recorder_(device),
+        records_(device.is_asynchronous()) {}
 
   Result<void> load(const SafetensorsFile& weights) {
     RANNC_TRY(load_weights(weights, signature_.parameters, places_.parameters, &parameters_));
@@ -70,17 +74,20 @@ class ExplicitProgram final : public Program {
       widens_ = widens_ || ir::sum_dtype(dtype) != dtype;
     }
     RANNC_TRY(load_sizes_.bind({}));
-    RANNC_TRY(run_fixed(programs_.load, programs_.loaded));
+    RANNC_ASSIGN(Tensors loaded, run(programs_.load, {}, with_fixed()));
+    set_fixed(programs_.loaded, std::move(loaded));
     begin_step({});
     return {};
   }
 
   const Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
+  void record_steps(bool allowed) override { records_ = allowed; }
 
   Result<void> use_functions(const ir::StageFunctions& functions) override {
     if (functions.kept == kept_) return {};
     if (!ir::equal(functions.joint, joint_)) return error("the new functions differ from those of the bundle");
+    recorder_.forget();
     kept_ = functions.kept;
     table_ = ir::function_table(functions);
     sizes_ = SizeTable();
@@ -93,8 +100,10 @@ class ExplicitProgram final : public Program {
     backward_ran_ = false;
     stepped_ = false;
     for (at::Tensor& total : totals_) total.reset();
+    const bool carries = carried.statistics || !carried.gradients.empty();
     sums_.begin_step(carried.gradients);
     if (!carried.statistics) statistics_.begin_step();
+    recorder_.begin_step(records_ && only_calls_ && !carries);
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
@@ -102,13 +111,21 @@ class ExplicitProgram final : public Program {
     Tensors arguments = forward_arguments(std::move(inputs));
     const bool keeps_all = !at.recomputed || !kept_;
     FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
-    RANNC_ASSIGN(Tensors results, run(program, std::move(arguments), at));
+    const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
+      RANNC_ASSIGN(Tensors made, run(program, std::move(given), at, keys));
+      if (at.training) {
+        RANNC_TRY(statistics_.add(std::span(made).subspan(places_.outputs.size(), places_.moments.size()),
+                                  sizes_.bindings()));
+      }
+      return made;
+    };
+    RANNC_ASSIGN(Tensors results,
+                 recorded(FunctionKind::kForward, at, std::move(arguments), statistics_.places(), call));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
       outputs.push_back(to_value(without_buffer(std::move(results[i]))));
     }
     if (!at.training) return outputs;
-    RANNC_TRY(statistics_.add(std::span(results).subspan(places_.outputs.size()), sizes_.bindings()));
     auto kept = std::make_unique<Kept>();
     kept->complete = keeps_all;
     const auto first = results.begin() + static_cast<ptrdiff_t>(places_.outputs.size() + places_.moments.size());
@@ -125,7 +142,10 @@ class ExplicitProgram final : public Program {
     for (const ValueId value : programs_.rebuild_from) {
       arguments.push_back(kept.tensors[static_cast<size_t>(place_in(table_.recompute, value))]);
     }
-    RANNC_ASSIGN(Tensors rebuilt, run(programs_.rebuild, std::move(arguments), at));
+    RANNC_ASSIGN(Tensors rebuilt, recorded(FunctionKind::kRebuild, at, std::move(arguments), {},
+                                           [&](Tensors given, const at::Tensor* keys) {
+                                             return run(programs_.rebuild, std::move(given), at, keys);
+                                           }));
     Tensors all;
     for (const ValueId value : table_.saved) {
       const int place = place_in(table_.rebuilt, value);
@@ -138,7 +158,7 @@ class ExplicitProgram final : public Program {
   }
 
   Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) override {
-    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.input, saved, std::move(output_gradients)));
+    RANNC_ASSIGN(Tensors results, run_backward(at, FunctionKind::kInput, saved, std::move(output_gradients)));
     auto held = std::make_unique<Kept>();
     const auto first = results.begin() + static_cast<ptrdiff_t>(joint_.inputs.size());
     held->tensors.assign(std::make_move_iterator(first), std::make_move_iterator(results.end()));
@@ -150,13 +170,17 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = std::move(kept_of(pending).tensors);
     pending.reset();
-    RANNC_TRY(run(programs_.weight, std::move(arguments), at));
-    if (widens_) end_backward();
+    const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
+      RANNC_TRY(run(programs_.weight, std::move(given), at, keys));
+      if (widens_) end_backward();
+      return Tensors();
+    };
+    RANNC_TRY(recorded(FunctionKind::kWeight, at, std::move(arguments), sum_places_, call));
     return {};
   }
 
   Result<Values> backward(const At& at, Held& saved, Values output_gradients) override {
-    RANNC_ASSIGN(Tensors results, run_backward(at, programs_.backward, saved, std::move(output_gradients)));
+    RANNC_ASSIGN(Tensors results, run_backward(at, FunctionKind::kBackward, saved, std::move(output_gradients)));
     return input_gradients(std::move(results));
   }
 
@@ -168,7 +192,7 @@ class ExplicitProgram final : public Program {
   }
 
   Values gradients(std::span<const uint32_t> parameters) override {
-    end_backward();
+    end_step();
     return sums_.totals(parameters);
   }
   void set_gradients(std::span<const uint32_t> parameters, Values gradients) override {
@@ -194,6 +218,9 @@ class ExplicitProgram final : public Program {
   Result<void> build() {
     RANNC_ASSIGN(programs_,
                  build_programs({joint_, kept_, table_, places_, kernels(), torch_device_}, sizes_, load_sizes_));
+    const FlatProgram* const all[] = {&programs_.step,  &programs_.forward, &programs_.begin,    &programs_.rebuild,
+                                      &programs_.input, &programs_.weight,  &programs_.backward, &programs_.end};
+    only_calls_ = std::all_of(std::begin(all), std::end(all), [](const auto* each) { return each->only_calls(); });
     return {};
   }
 
@@ -228,14 +255,26 @@ class ExplicitProgram final : public Program {
     RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
     RANNC_TRY(sizes_.bind(bound));
     if (stepped_) return {};
-    RANNC_TRY(run_fixed(programs_.step, programs_.stepped));
+    const auto call = [&](Tensors, const at::Tensor*) { return run(programs_.step, {}, with_fixed()); };
+    RANNC_ASSIGN(Tensors results, recorded(FunctionKind::kStep, at, {}, {}, call));
+    set_fixed(programs_.stepped, std::move(results));
     stepped_ = true;
     return {};
   }
 
-  Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at) {
+  /// Runs a call of a micro-batch, or replays its recording. Sums over replicas are exchanged by the host.
+  Result<Tensors> recorded(FunctionKind kind, const At& at, Tensors arguments, std::span<at::Tensor* const> places,
+                           const StepRecorder::Call& call) {
+    if (!at.training || at.replicas != nullptr) return call(std::move(arguments), nullptr);
+    symbols_ = *at.symbols;
+    std::vector<std::array<int64_t, 2>> keys;
+    for (const DrawnValue& drawn : signature_.draws) keys.push_back(key_and_sample_of(drawn, at));
+    return recorder_.run({kind, at.micro_batch, at.samples}, symbols_, std::move(arguments), places, keys, call);
+  }
+
+  Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at, const at::Tensor* keys) {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
-    with.draw = [&](ValueId value) { return draw(at, value); };
+    with.draw = [&](ValueId value) { return draw(at, value, keys); };
     if (origins_ == Origins::kForgotten) return run(program, std::move(arguments), with);
     RunningProgram running(joint_, tasks_);
     with.running = &running.position;
@@ -256,10 +295,9 @@ class ExplicitProgram final : public Program {
     return fmt::format("{} at task #{} {}", reason, tasks_[task.index()].index(), joint_.graph.location(task).str());
   }
 
-  Result<void> run_fixed(FlatProgram& program, const std::vector<ValueId>& values) {
-    RANNC_ASSIGN(Tensors results, run(program, {}, FlatRun{.fixed = fixed_, .sums = sum_places_}));
+  FlatRun with_fixed() const { return {.fixed = fixed_, .sums = sum_places_}; }
+  void set_fixed(const std::vector<ValueId>& values, Tensors results) {
     for (size_t i = 0; i < values.size(); ++i) fixed_[values[i].index()] = std::move(results[i]);
-    return {};
   }
 
   static int place_in(const std::vector<ValueId>& values, ValueId value) {
@@ -272,10 +310,11 @@ class ExplicitProgram final : public Program {
     return at == values.end() ? -1 : static_cast<int>(at - values.begin());
   }
 
-  Result<at::Tensor> draw(const At& at, ValueId value) const {
+  Result<at::Tensor> draw(const At& at, ValueId value, const at::Tensor* keys) const {
     const int draw = index_in(places_.draws, value);
     RANNC_CHECK(draw >= 0) << "the signature lists all random inputs";
-    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings(), device_);
+    const int64_t* const key = keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * draw;
+    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings(), device_, key);
   }
 
   Tensors forward_arguments(Values inputs) const {
@@ -292,7 +331,7 @@ class ExplicitProgram final : public Program {
     return static_cast<Kept&>(*held);
   }
 
-  Result<Tensors> run_backward(const At& at, FlatProgram& program, Held& saved, Values output_gradients) {
+  Result<Tensors> run_backward(const At& at, FunctionKind kind, Held& saved, Values output_gradients) {
     RANNC_TRY(begin_pass(at));
     Kept& kept = kept_of(saved);
     RANNC_CHECK(kept.complete) << "a recompute stands between a forward pass that keeps less and a backward pass";
@@ -309,9 +348,13 @@ class ExplicitProgram final : public Program {
     }
     backward_ran_ = true;
     output_gradients.clear();
-    auto results = run(program, std::move(arguments), at);
-    if (widens_ && results.ok() && &program == &programs_.backward) end_backward();
-    return results;
+    const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
+      const bool whole = kind == FunctionKind::kBackward;
+      RANNC_ASSIGN(Tensors made, run(whole ? programs_.backward : programs_.input, std::move(given), at, keys));
+      if (widens_ && whole) end_backward();
+      return made;
+    };
+    return recorded(kind, at, std::move(arguments), sum_places_, call);
   }
 
   Result<at::Tensor> zeros(ValueId value) const {
@@ -341,7 +384,18 @@ class ExplicitProgram final : public Program {
     return values;
   }
 
-  /// Completes the gradients of once-per-step tasks.
+  /// Completes the gradients of once-per-step tasks at the end of a step.
+  void end_step() {
+    if (!backward_ran_ || !programs_.has_end) return;
+    const auto call = [&](Tensors, const at::Tensor*) -> Result<Tensors> {
+      end_backward();
+      return Tensors();
+    };
+    recorder_.run({FunctionKind::kStepEnd, 0, 0}, symbols_, {}, sum_places_, {}, call).value();
+    backward_ran_ = false;  // also where it was replayed
+  }
+
+  /// The same at any time.
   void end_backward() {
     if (!backward_ran_ || !programs_.has_end) return;
     backward_ran_ = false;
@@ -353,7 +407,7 @@ class ExplicitProgram final : public Program {
       arguments.push_back(totals_[i].defined() ? totals_[i].to(type) : zeros(programs_.totals[i]).value());
       totals_[i].reset();
     }
-    run(programs_.end, std::move(arguments), FlatRun{.fixed = fixed_, .sums = sum_places_}).value();
+    run(programs_.end, std::move(arguments), with_fixed()).value();
   }
 
   Signature signature_;
@@ -375,8 +429,12 @@ class ExplicitProgram final : public Program {
   SizeTable sizes_, load_sizes_;
   SyncBatchNorm norms_;
   StagePrograms programs_;
+  StepRecorder recorder_;
+  ir::Bindings symbols_;  ///< of the last call
   /// A total is of a 16-bit type. Its sum would lose bits before E, so E runs after each micro-batch. It is linear.
   bool widens_ = false;
+  bool records_;               ///< steps may be recorded
+  bool only_calls_ = false;    ///< no task runs above autograd
   bool stepped_ = false;       ///< P of this step ran
   bool backward_ran_ = false;  ///< since E
 };

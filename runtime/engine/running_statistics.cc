@@ -55,6 +55,12 @@ Result<void> StageStatistics::add(std::span<const at::Tensor> moments, const ir:
   return {};
 }
 
+std::vector<at::Tensor*> StageStatistics::places() {
+  std::vector<at::Tensor*> found;
+  for (RunningStatistics& each : running_) found.push_back(&each.place());
+  return found;
+}
+
 Values StageStatistics::sums() const {
   Values sums;
   for (size_t i = 0; i < entries_.size(); ++i) {

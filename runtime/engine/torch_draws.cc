@@ -38,9 +38,16 @@ DeviceDraw::Of kind_of(ir::RandomInput::Of of) {
   return DeviceDraw::Of::kBernoulli;
 }
 
-/// Fills a row of `numbers` for each sample from `first` on.
-void fill_rows(const ir::RandomInput& draw, const DrawnIn& in, uint64_t first, const at::Tensor& numbers,
-               Device& device) {
+uint64_t first_sample(const DrawnValue& value, const At& at) {
+  return value.type.batch.has_batch() ? at.first_sample : 0;
+}
+
+/// Fills a row of `numbers` for each sample of a call.
+void fill_rows(const DrawnValue& value, const At& at, const at::Tensor& numbers, Device& device,
+               const int64_t* key_and_sample) {
+  const ir::RandomInput& draw = value.draw;
+  const DrawnIn in{at.seed, at.step};
+  const uint64_t first = first_sample(value, at);
   const auto samples = static_cast<uint64_t>(numbers.size(0)), elements = static_cast<uint64_t>(numbers.size(1));
   float* const rows = numbers.data_ptr<float>();
   if (device.is_asynchronous()) {
@@ -50,7 +57,8 @@ void fill_rows(const ir::RandomInput& draw, const DrawnIn& in, uint64_t first, c
                  .of = kind_of(draw.of),
                  .drop = draw.drop,
                  .key = draw_key(draw, in),
-                 .first_sample = first});
+                 .first_sample = first,
+                 .key_and_sample = reinterpret_cast<const uint64_t*>(key_and_sample)});
     return;
   }
   for (uint64_t i = 0; i < samples; ++i) fill(draw, in, first + i, {rows + i * elements, elements});
@@ -58,7 +66,13 @@ void fill_rows(const ir::RandomInput& draw, const DrawnIn& in, uint64_t first, c
 
 }  // namespace
 
-Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device) {
+std::array<int64_t, 2> key_and_sample_of(const DrawnValue& value, const At& at) {
+  return {static_cast<int64_t>(draw_key(value.draw, {at.seed, at.step})),
+          static_cast<int64_t>(first_sample(value, at))};
+}
+
+Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device,
+                         const int64_t* key_and_sample) {
   const auto options =
       at::TensorOptions().dtype(to_scalar_type(value.type.dtype)).device(c10::Device(device.address()));
   const bool drops = value.draw.of == ir::RandomInput::Of::kBernoulli;
@@ -68,7 +82,7 @@ Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindin
   const int64_t samples = layout.has_batch() ? static_cast<int64_t>(at.samples) : 1;
   const int64_t elements = c10::multiply_integers(sizes) / samples;
   at::Tensor numbers = at::empty({samples, elements}, options.dtype(at::kFloat));
-  fill_rows(value.draw, {at.seed, at.step}, layout.has_batch() ? at.first_sample : 0, numbers, device);
+  fill_rows(value, at, numbers, device, key_and_sample);
   numbers = numbers.to(options.dtype());
   if (value.draw.of == ir::RandomInput::Of::kUniform) numbers.clamp_max_(below_one(value.type.dtype));
   if (!layout.has_batch()) return numbers.reshape(sizes);

@@ -49,6 +49,12 @@ std::string_view words(ActionKind kind) {
 
 bool has_micro_batch(ActionKind kind) { return ir::is_compute(kind) || ir::is_send(kind) || ir::is_receive(kind); }
 
+/// The message of an exception without LibTorch's trace of calls.
+std::string reason_of(const std::exception& exception) {
+  const std::string text = exception.what();
+  return text.substr(0, text.find("\nException raised from"));
+}
+
 /// Returns the part of the row around `at` with that action marked.
 std::string marked_row(const std::vector<Action>& row, size_t at) {
   constexpr size_t kAround = 8;
@@ -165,7 +171,7 @@ class Executor::Impl {
       transport_.abort(error(defect.what()));
       throw;
     } catch (const std::exception& exception) {
-      return error(exception.what());
+      return error(reason_of(exception));
     }
   }
 
@@ -405,7 +411,7 @@ class Executor::Impl {
       }
       report_stamped();
     } catch (const std::exception& failure) {
-      return error(fmt::format("step {}, device {}: {}", input_->step, device_.index(), failure.what()));
+      return error(fmt::format("step {}, device {}: {}", input_->step, device_.index(), reason_of(failure)));
     }
     return {};
   }

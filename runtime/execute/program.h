@@ -72,6 +72,9 @@ class Program {
   /// engine that always repeats the whole forward pass ignores it.
   virtual Result<void> use_functions(const ir::StageFunctions&) { return {}; }
 
+  /// Whether an engine that can record the calls of a step and replay them does so; it does by default.
+  virtual void record_steps(bool /*allowed*/) {}
+
   /// Resets accumulated gradients and statistics, except those in `carried`.
   virtual void begin_step(const Carried& carried) = 0;
   /// Runs the forward pass on `signature().inputs` and returns the outputs. `saved` stays null if `at.training` is

@@ -34,6 +34,11 @@ class Trainer::Impl {
         pipeline_(make_pipeline(bundle_.plan)),
         devices_(bundle_.plan.devices.size()) {}
 
+  /// Returns the hardware of a device of this process.
+  Device* add_hardware(uint32_t device) {
+    if (options_.hardware.empty()) return &cpu();
+    return hardware_.emplace_back(options_.hardware[device % options_.hardware.size()]->with_own_streams()).get();
+  }
   Result<void> add_device(std::shared_ptr<Transport> transport);
   void finish_devices();
   Result<void> reschedule(ir::Plan plan);
@@ -76,7 +81,8 @@ class Trainer::Impl {
   TrainerOptions options_;
   Bundle bundle_;
   Pipeline pipeline_;
-  std::unique_ptr<Pipeline> smaller_;  // forward only, with fewer samples; null until needed
+  std::unique_ptr<Pipeline> smaller_;              // forward only, with fewer samples; null until needed
+  std::vector<std::unique_ptr<Device>> hardware_;  // before the devices, which use it
   DeviceSet devices_;
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
@@ -115,6 +121,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
       if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
       RANNC_ASSIGN(device->programs[s],
                    engine->load(bundle_, StageId::from(s), options_.origins, device->transport->hardware()));
+      if (!options_.records_steps) device->programs[s]->record_steps(false);
       if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
     }
     return {};
@@ -341,9 +348,7 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
     return error(fmt::format("'{}' is not a transport between threads", options.transport));
   }
   std::vector<Device*> hardware;
-  for (uint32_t i = 0; i < devices; ++i) {
-    hardware.push_back(options.hardware.empty() ? &cpu() : options.hardware[i % options.hardware.size()]);
-  }
+  for (uint32_t i = 0; i < devices; ++i) hardware.push_back(impl->add_hardware(i));
   for (auto& transport : kind->open(hardware, options.timeout)) RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));

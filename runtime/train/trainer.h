@@ -25,9 +25,10 @@ struct TrainerOptions {
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks
   std::string engine;                        ///< a name of `engines()`; empty: the default
   std::string transport;                     ///< for `open`: one of `transports()` between threads; empty: the default
-  /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type; not owned.
-  /// Empty: this process's processor.
+  /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type. Each device has
+  /// streams of its own. Not owned. Empty: this process's processor.
   std::vector<Device*> hardware;
+  bool records_steps = true;  ///< hardware that can record work replays steps with the same sizes, as CUDA graphs
 };
 
 /// A loss term of a mini-batch with the value numerator / denominator. If the denominator is 0, for example because all

@@ -51,11 +51,26 @@ std::vector<runtime::Device*> Hardware::all() const {
   return found;
 }
 
+uint64_t Hardware::peak_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& device : devices) bytes += device->peak_bytes();
+  return bytes;
+}
+
+void Hardware::restart_peak() const {
+  for (const auto& device : devices) device->restart_peak();
+}
+
 void add_device_flag(CLI::App& app, std::string& device) {
   app.add_option("--device", device,
                  "cpu, cuda (all GPUs of this machine; device i of the plan on GPU i, then from the first again) or "
                  "cuda:N (default: GPUs if the plan is for them and there are any)")
       ->check(fault_of);
+}
+
+void add_graphs_flag(CLI::App& app, bool& recorded) {
+  app.add_flag("!--no-cuda-graphs", recorded,
+               "enqueue each kernel in every step, instead of recording steps and replaying them");
 }
 
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned) {

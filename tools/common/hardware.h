@@ -14,6 +14,8 @@ namespace rannc::tools {
 
 /// Adds `--device`. The default is the type of the plan's devices.
 void add_device_flag(CLI::App& app, std::string& device);
+/// Adds `--no-cuda-graphs`, which clears `recorded`.
+void add_graphs_flag(CLI::App& app, bool& recorded);
 
 /// The hardware of a process.
 struct Hardware {
@@ -25,6 +27,9 @@ struct Hardware {
     return devices.empty() ? runtime::cpu() : *devices[index % devices.size()];
   }
   std::vector<runtime::Device*> all() const;
+  /// Peak bytes of all devices since `restart_peak`, added up.
+  uint64_t peak_bytes() const;
+  void restart_peak() const;
 };
 
 /// Opens what the flag selects: `cpu`, `cuda` (all GPUs of this machine), `cuda:N` or the file of another plug-in, of

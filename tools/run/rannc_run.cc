@@ -53,6 +53,7 @@ struct Flags {
   std::string transport;  // empty: determined by the environment
   std::string engine;     // empty: the default
   std::string device;     // empty: the type of the plan's devices
+  bool cuda_graphs = true;
   uint32_t threads = 1;
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
@@ -167,7 +168,7 @@ class Run {
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       if (profile_) profile_->end_step();
       losses_.push_back(result.loss);
-      if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not representative
+      if (losses_.size() == 1) restart_peak();  // the first step is not representative
       progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       for (tools::LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
@@ -191,6 +192,7 @@ class Run {
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.observer = &recorder_;
     options.engine = flags_.engine;
+    options.records_steps = flags_.cuda_graphs;
     if (flags_.profile) {
       profile_ = std::make_unique<tools::StepProfile>(start_.bundle->plan, recorder_);
       options.observer = profile_.get();
@@ -336,6 +338,11 @@ class Run {
     return tools::give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
   }
 
+  void restart_peak() const {
+    tools::MemoryGauge::restart();
+    hardware_.restart_peak();
+  }
+
   // By process.
   nlohmann::json collect_profile() const {
     nlohmann::json processes = nlohmann::json::array();
@@ -350,6 +357,7 @@ class Run {
     const rannc::ir::Plan& plan = trainer_->plan();
     const uint32_t first = worker_ ? worker_->rank : 0;
     const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
+    if (!hardware_.devices.empty()) return tools::HeldMemory{first, devices, hardware_.peak_bytes()};
     // A mini-batch of a file is a view of the data set's tensors.
     const uint64_t unread = data_bytes_ - std::min(data_bytes_, tools::sample_bytes(plan, first, devices));
     return tools::HeldMemory{first, devices, tools::MemoryGauge::peak_bytes() - unread};
@@ -447,6 +455,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember(runtime::transport_names()));
   app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
   tools::add_device_flag(app, flags.device);
+  tools::add_graphs_flag(app, flags.cuda_graphs);
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
   tools::add_setting_flags(app, flags.settings);
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")

@@ -21,6 +21,7 @@ class RunningStatistics {
   /// Returns the sums, or zeros for the channels of `mean` if there was no call.
   at::Tensor sums(const at::Tensor& mean) const;
   void set_sums(at::Tensor sums) { sums_ = std::move(sums); }
+  at::Tensor& place() { return sums_; }
   /// Updates running = (1 - momentum) * running + momentum * mini-batch. The variance is unbiased, n / (n - 1).
   void commit(at::Tensor mean, at::Tensor variance, double momentum) const;
 
@@ -39,6 +40,8 @@ class StageStatistics {
   void begin_step();
   /// Adds the means and variances of one call, alternating in the signature's order. `sizes` binds the symbols.
   Result<void> add(std::span<const at::Tensor> moments, const ir::Bindings& sizes);
+  /// The sums, which `add` replaces.
+  std::vector<at::Tensor*> places();
   /// As `Program::statistics`, `set_statistics` and `commit_buffers`.
   Values sums() const;
   void set_sums(const Values& sums);

@@ -3,13 +3,20 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
+
 #include "runtime/device/device.h"
 #include "runtime/execute/program.h"
 
 namespace rannc::runtime {
 
 /// Returns the random input for the samples of a call in the memory of `device`, or a single factor 1 if nothing is
-/// dropped (evaluation, or a drop rate of 0). An error if its sizes are unknown.
-Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device);
+/// dropped (evaluation, or a drop rate of 0). An error if its sizes are unknown. `key_and_sample`: device memory with
+/// `key_and_sample_of` this call; null: those of `at`.
+Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device,
+                         const int64_t* key_and_sample = nullptr);
+
+/// The key and the first sample of a call's numbers.
+std::array<int64_t, 2> key_and_sample_of(const DrawnValue& value, const At& at);
 
 }  // namespace rannc::runtime
