@@ -1,0 +1,13 @@
+/// Random numbers in the memory of a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/device/plugin.h"
+
+namespace rannc::cuda {
+
+/// Enqueues the generation of `draw` on a stream.
+cudaError_t fill_random(const runtime::DeviceDraw& draw, cudaStream_t stream);
+
+}  // namespace rannc::cuda
