@@ -11,6 +11,7 @@
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "tests/runtime/measure/call_times.h"
+#include "tools/common/hardware.h"
 
 namespace rannc {
 namespace {
@@ -67,12 +68,15 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a bundle on one mini-batch, a step for each line `step` of standard input", "bench-steps");
   std::string bundle, data, optimizer = "adam";
   rannc::runtime::TrainerOptions options;
+  std::string device;
   int threads = 1, profiled_steps = 3;
   app.add_option("bundle", bundle, "bundle of rannc-compile")->required();
   app.add_option("--data", data, ".safetensors file with the mini-batch: x/<input> and labels/<name>")->required();
   app.add_option("--optimizer", optimizer, "sgd, adam or adamw");
   app.add_option("--learning-rate", options.optimizer.learning_rate, "");
   app.add_option("--momentum", options.optimizer.momentum, "of sgd");
+  rannc::tools::add_device_flag(app, device);
+  rannc::tools::add_graphs_flag(app, options.records_steps);
   app.add_option("--threads", threads, "threads of a device");
   app.add_option("--profiled-steps", profiled_steps,
                  "steps for a line `profile`, which asks for the time of each kernel");
@@ -81,6 +85,8 @@ int main(int argc, char** argv) {
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(threads);
     options.optimizer.kind = rannc::runtime::parse_optimizer(optimizer).value();
+    const rannc::tools::Hardware hardware = rannc::tools::open_hardware(device).value();
+    options.hardware = hardware.all();
     const auto trainer = rannc::runtime::Trainer::open(bundle, options).value();
     rannc::serve(*trainer, rannc::runtime::read_batch(data).value(), profiled_steps);
   } catch (const std::exception& failure) {

@@ -1,6 +1,6 @@
 """PyTorch's side of tests/bench/raw_speed.py: trains a module a step at a time, each when a line of standard input asks for it.
 
-    python raw_eager.py MODEL DATA
+    python raw_eager.py MODEL DATA [DEVICE]
 
 DATA is the mini-batch. Answers are those of bench-steps.
 """
@@ -18,10 +18,10 @@ PROFILED_STEPS, TRIED_STEPS = 3, 4
 
 
 class Training:
-    def __init__(self, name, data, layout):
+    def __init__(self, name, data, layout, device):
         model = raw_models.MODELS[name]
-        self.module = raw_models.seeded(model.rival).train().to(memory_format=layout)
-        tensors = load_file(data)
+        self.module = raw_models.seeded(model.rival).train().to(device, memory_format=layout)
+        tensors = load_file(data, device=device)
         inputs = [tensors[f"x/{key}"] for key in model.inputs(1)]  # in the order in which the module takes them
         self.inputs = [each.contiguous(memory_format=layout) if each.dim() == 4 else each for each in inputs]
         self.labels = tensors["labels/y"]
@@ -44,13 +44,14 @@ def timed(training):
     return time.perf_counter() - start, ran, loss
 
 
-def better_layout(name, data):
+def better_layout(name, data, device):
     """Channels last or first: the one in which a model of images takes less time here, tried for a few steps by turns."""
     layouts = [torch.contiguous_format, torch.channels_last]
     if not any(key.startswith("x/images") for key in load_file(data)):
         return layouts[0]
-    trainings = [Training(name, data, layout) for layout in layouts]
-    rounds = [[timed(training)[1] for training in trainings] for _ in range(TRIED_STEPS)]
+    trainings = [Training(name, data, layout, device) for layout in layouts]
+    clock = 1 if device == "cpu" else 0
+    rounds = [[timed(training)[clock] for training in trainings] for _ in range(TRIED_STEPS)]
     taken = [min(times[1:]) for times in zip(*rounds)]
     return layouts[taken.index(min(taken))]
 
@@ -68,10 +69,11 @@ def profile(training):
     return {"seconds": seconds, "kernels": kernels}
 
 
-def main(name, data):
+def main(name, data, device="cpu"):
     torch.set_num_threads(1)
-    layout = better_layout(name, data)
-    training = Training(name, data, layout)
+    torch.backends.cudnn.allow_tf32 = False  # as in ours
+    layout = better_layout(name, data, device)
+    training = Training(name, data, layout, device)
     print(f"ready {str(layout).removeprefix('torch.')}", flush=True)
     for line in sys.stdin:
         if line.strip() == "profile":

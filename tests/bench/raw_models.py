@@ -105,6 +105,19 @@ class Gpt2Small(Gpt2):
         return words(samples, 64, 50257)
 
 
+class Gpt2Medium(Gpt2):
+    """24 layers of 1024 over 1024 places."""
+
+    sizes, batches = {"vocab_size": WORDS, "n_positions": 1024, "n_embd": 1024, "n_layer": 24, "n_head": 16, "bos_token_id": None,
+                      "eos_token_id": None}, (4,)
+
+    def inputs(self, samples):
+        return {"words": words(samples, 1024)}
+
+    def labels(self, samples):
+        return words(samples, 1024)
+
+
 class Llama(Model):
     def module(self, exporter):
         return LanguageModel(transformers.LlamaForCausalLM(transformers.LlamaConfig(
@@ -161,7 +174,8 @@ class Lstm(Model):
         return Recurrent()
 
 
-MODELS = {"gpt2": Gpt2(), "bert": Bert(), "vit": Vit(), "resnet50": Resnet50(), "llama": Llama(), "lstm": Lstm(), "gpt2-small": Gpt2Small()}
+MODELS = {"gpt2": Gpt2(), "bert": Bert(), "vit": Vit(), "resnet50": Resnet50(), "llama": Llama(), "lstm": Lstm(), "gpt2-small": Gpt2Small(),
+          "gpt2-medium": Gpt2Medium()}
 
 
 def seeded(make, *arguments, seed=0):

@@ -144,15 +144,25 @@ class Bench:
         """Always compiled anew: compiler and flags may be others."""
         model, file = raw_models.MODELS[name], self.model_file(name, exporter)
         path = file.with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
-        self.compile(file, path, "--cluster", "local:1", "--stages", "1", "--micro-batches", "1", "--mini-batch", samples, "--no-refine",
+        self.compile(file, path, "--cluster", self.cluster(), "--stages", "1", "--micro-batches", "1", "--mini-batch", samples, "--no-refine",
                      "--optimizer", model.optimizer, *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []),
                      *shlex.split(self.flags.compile_flags), *more)
+        return path
+
+    def cluster(self):
+        """One device, of whose costs nothing depends on the plan."""
+        if self.flags.device == "cpu":
+            return "local:1"
+        path = self.flags.folder / "one_gpu.toml"
+        path.write_text('name = "one"\n[kind.gpu]\nmemory_bytes = 6e10\nflops = 4e13\nbandwidth = 2e12\ndevice = "cuda"\n'
+                        '[[node]]\ndevices = [{ kind = "gpu" }]\n')
         return path
 
     def compile(self, file, path, *flags):
         """What rannc-compile prints."""
         done = subprocess.run(list(map(str, [self.flags.bin / "rannc-compile", file, "-o", path, "--replace", "--loss",
-                                             "cross_entropy(output=logits,labels=y,axis=-1)", "--memory", "64GiB", *flags])),
+                                             "cross_entropy(output=logits,labels=y,axis=-1)", *(["--memory", "64GiB"] if self.flags.device == "cpu" else ["--costs", "analytic"]),
+                                             *flags])),
                               capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{file} does not compile:\n{done.stderr}")
@@ -162,11 +172,12 @@ class Bench:
         model = raw_models.MODELS[name]
         return Side(f"{exporter}{' ' + shlex.join(more) if more else ''}",
                     [self.flags.bin / "bench-steps", self.bundle(name, exporter, samples, list(more)), "--data", self.data_file(name, samples),
-                     "--optimizer", model.optimizer, "--learning-rate", model.learning_rate])
+                     "--optimizer", model.optimizer, "--learning-rate", model.learning_rate, "--device", self.flags.device,
+                     *shlex.split(self.flags.step_flags)])
 
     def rival(self, name, samples):
         keeping = {"GLIBC_TUNABLES": KEEPS_MEMORY} if self.flags.rival_keeps_memory else {}
-        return Side("PyTorch", [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples)], keeping)
+        return Side("PyTorch", [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples), self.flags.device], keeping)
 
     def run(self, name, samples):
         """All sides of a model by turns; every second round the other way round."""
@@ -181,18 +192,19 @@ class Bench:
             for side in sides:
                 side.step()
             sides.reverse()
-        rivals_profile = rival.profile()
+        rivals_profile = rival.profile() if self.flags.device == "cpu" else None
         for side in own:
             self.report(name, samples, rival, side, rivals_profile)
         for side in sides:
             side.end()
 
     def report(self, name, samples, rival, side, rivals_profile):
-        profile = side.profile()
+        profile = side.profile() if rivals_profile else None
         row = {"model": name, "batch": samples, "side": side.name, **compared(rival, side, self.flags.clock, self.flags.warm_up)}
         row["other_clock"] = compared(rival, side, "ran" if self.flags.clock == "times" else "times", self.flags.warm_up)["ratio"]
-        row["ceiling"] = row["ratio"] * profile["seconds"] / kernel_seconds(profile)
-        row["rival_in_kernels_ms"], row["in_kernels_ms"] = 1e3 * kernel_seconds(rivals_profile), 1e3 * kernel_seconds(profile)
+        if profile:  # kernels of a GPU run beside the calls
+            row["ceiling"] = row["ratio"] * profile["seconds"] / kernel_seconds(profile)
+            row["rival_in_kernels_ms"], row["in_kernels_ms"] = 1e3 * kernel_seconds(rivals_profile), 1e3 * kernel_seconds(profile)
         row["losses_apart"] = [abs(a - b) / abs(a) for a, b in zip(rival.losses, side.losses)][:len(LOSSES_APART)]
         row["rival"] = rival.ready.removeprefix("ready ")
         judged = side.name in self.flags.exporters
@@ -200,6 +212,8 @@ class Bench:
         row["ok"] = row["same"] and (not judged or row["ratio"] >= FASTER and row["low"] >= LOWER_END)
         self.rows.append(row)
         self.print(row)
+        if not profile:
+            return
         if self.flags.kernels and side.name != "PyTorch":
             print_kernels(profile, rivals_profile, self.flags.kernels)
         out = self.flags.folder / name / f"profile-{samples}-{side.name.split(' ')[0]}{'-beside' if ' ' in side.name else ''}.json"
@@ -213,7 +227,7 @@ class Bench:
             print("| model | batch | side | PyTorch ms | ours ms | ratio | 95 % | other clock | ceiling | |\n|---|---|---|---|---|---|---|---|---|---|")
         verdict = "" if row["ok"] else "losses differ" if not row["same"] else "slower"
         print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival_ms']:.1f} | {row['ours_ms']:.1f} | {row['ratio']:.3f} "
-              f"| {row['low']:.3f}–{row['high']:.3f} | {row['other_clock']:.3f} | {row['ceiling']:.3f} | {verdict} |", flush=True)
+              f"| {row['low']:.3f}–{row['high']:.3f} | {row['other_clock']:.3f} | {row.get('ceiling', math.nan):.3f} | {verdict} |", flush=True)
 
 
 def parse_flags():
@@ -233,6 +247,8 @@ def parse_flags():
                         help="PyTorch's allocator keeps freed memory, as ours does, instead of what its C library does by itself")
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
                         help="processor: time that a process ran, which leaves out what other programs took meanwhile")
+    parser.add_argument("--step-flags", default="", help="of bench-steps, for all of our sides")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, of both sides")
     parser.add_argument("--kernels", type=int, default=0, help="print so many kernels where ours takes longer, and half as many where not")
     parser.add_argument("--json", action="store_true", help="an object a line")
     flags = parser.parse_args()

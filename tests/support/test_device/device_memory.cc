@@ -17,7 +17,7 @@ namespace {
 /// Addresses of a device: more than its memory, so that blocks that don't fit between others find a place.
 constexpr size_t kAddresses = size_t{64} << 30;
 constexpr size_t kAllAddresses = kAddresses * kTestDevices;
-constexpr size_t kSegment = size_t{64} << 20;
+constexpr size_t kSegment = size_t{4} << 20;
 constexpr size_t kAlignment = 512;
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
