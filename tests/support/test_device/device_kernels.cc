@@ -75,33 +75,29 @@ uint64_t begin_copy(const c10::Stream& stream, const at::Tensor& from, const at:
   return Streams::instance().begin(stream, "aten::copy_", {touch_of(from, false), touch_of(to, true)});
 }
 
-void record_if_asked(const c10::Stream& stream, const std::function<void()>& call) {
-  if (Recording* recording = Streams::instance().recording(stream)) recording->add(call);
-}
-
-void save_if_recording(const c10::Stream& stream, const at::Tensor& to) {
-  if (Recording* recording = Streams::instance().recording(stream)) recording->save({to});
-}
-
 /// Runs on the stream of the source. Each device waits for the other one, as it does on a CUDA device.
 void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
   Streams& streams = Streams::instance();
   const c10::Stream stream = current_stream(from.device().index()), other = current_stream(to.device().index());
   if (stream != other) streams.wait(stream, other);
   begin_copy(stream, from, to);
-  save_if_recording(stream, to);
+  Recording* recording = streams.recording(stream);
+  if (recording != nullptr) recording->save({to});
   HostTwins twins;
   copy_on_host(twins.twin(to), twins.twin(from));
   if (stream != other) streams.wait(other, stream);
-  record_if_asked(stream, [from, to] { copy_between_devices(from, to); });
+  if (recording != nullptr) recording->add([from, to] { copy_between_devices(from, to); });
 }
 
 void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   PinnedMemory& pinned = PinnedMemory::instance();
   const c10::Stream stream = current_stream(to.device().index());
-  const uint64_t tick = begin_copy(stream, from, to);
-  save_if_recording(stream, to);
   const bool is_pinned = pinned.contains(from.storage().data_ptr().get());
+  if (Recording* recording = Streams::instance().recording(stream)) {
+    TORCH_CHECK(non_blocking && is_pinned, "a recording cannot copy from the host and wait");
+    return recording->add([from, to] { copy_to_device(from, to, true); });
+  }
+  const uint64_t tick = begin_copy(stream, from, to);
   if (is_pinned) pinned.arrive(from);
   HostTwins twins;
   copy_on_host(twins.twin(to), from);
@@ -109,15 +105,19 @@ void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_block
   if (non_blocking && is_pinned && from.is_non_overlapping_and_dense()) {
     pinned.read_later(from, Streams::instance().index(stream), tick);
   }
-  record_if_asked(stream, [from, to, non_blocking] { copy_to_device(from, to, non_blocking); });
 }
 
 void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   PinnedMemory& pinned = PinnedMemory::instance();
   const c10::Stream stream = current_stream(from.device().index());
+  const bool is_pinned = pinned.contains(to.storage().data_ptr().get());
+  if (Recording* recording = Streams::instance().recording(stream)) {
+    TORCH_CHECK(non_blocking && is_pinned, "a recording cannot copy to the host and wait");
+    return recording->add([from, to] { copy_to_host(from, to, true); });
+  }
   const uint64_t tick = begin_copy(stream, from, to);
   HostTwins twins;
-  if (non_blocking && pinned.contains(to.storage().data_ptr().get())) {
+  if (non_blocking && is_pinned) {
     const at::Tensor staged = at::detail::empty_cpu(to.sizes(), to.scalar_type());
     copy_on_host(staged, twins.twin(from));
     pinned.write_later(to, staged, Streams::instance().index(stream), tick);
@@ -126,7 +126,6 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     Streams::instance().host_wait(stream);
     copy_on_host(to, twins.twin(from));
   }
-  record_if_asked(stream, [from, to, non_blocking] { copy_to_host(from, to, non_blocking); });
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -154,7 +153,6 @@ c10::Scalar local_scalar(const at::Tensor& self) {
   Streams& streams = Streams::instance();
   streams.begin(stream, "aten::_local_scalar_dense", {touch_of(self, false)});
   streams.host_wait(stream);
-  TORCH_CHECK(streams.recording(stream) == nullptr, "a recording cannot give numbers to the host");
   HostTwins twins;
   const at::AutoDispatchBelowADInplaceOrView below;
   return at::_local_scalar_dense(twins.twin(self));

@@ -15,5 +15,7 @@ std::set<std::string> add_device_kernels(torch::Library& library);
 void add_attention(torch::Library& library);
 /// Adds recurrent layers to `library`. They are made of differentiable operators.
 void add_recurrent(torch::Library& library);
+/// Adds the kernels that make and open sparse tensors to `library`; returns their operators.
+std::set<std::string> add_sparse_kernels(torch::Library& library);
 
 }  // namespace rannc::testing

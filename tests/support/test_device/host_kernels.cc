@@ -43,13 +43,16 @@ class HostCall {
     const char* name = op_.operator_name().name.c_str();
     streams.begin(stream, name, touches_);
     Recording* recording = streams.recording(stream);
-    if (recording != nullptr) recording->save(written_);
+    if (recording != nullptr) {
+      TORCH_CHECK(!sparse_, name, ": a recording cannot hold sparse tensors");
+      recording->save(written_);
+    }
     {
       const at::AutoDispatchBelowADInplaceOrView below;
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+      op_.redispatchBoxed(c10::DispatchKeySet(sparse_ ? c10::DispatchKey::SparseCPU : c10::DispatchKey::CPU), stack_);
     }
-    twins_.resize_originals(device);
     std::vector<Touch> fresh;
+    twins_.resize_originals(device, fresh);
     for (size_t i = 0; i < op_.schema().returns().size(); ++i) {
       c10::IValue& result = stack_->at(first + i);
       result = handed_over(result, device, fresh);
@@ -58,9 +61,8 @@ class HostCall {
     }
     if (!fresh.empty()) streams.begin(stream, name, fresh);
     if (recording != nullptr) {
-      recording->add([op = op_, given,
-                      results = torch::jit::Stack(stack_->begin() + static_cast<std::ptrdiff_t>(first),
-                                                  stack_->end())] { run_again(op, given, results); });
+      const torch::jit::Stack results(stack_->begin() + static_cast<std::ptrdiff_t>(first), stack_->end());
+      recording->add([op = op_, given, results] { run_again(op, given, results); });
     }
   }
 
@@ -79,8 +81,11 @@ class HostCall {
     }
     if (!device_) device_ = tensor.device();
     one_device_ = one_device_ && *device_ == tensor.device();
-    if (how_ != How::kView) touches_.push_back(touch_of(tensor, how_ == How::kWrite));
-    if (how_ == How::kWrite) written_.push_back(tensor);
+    sparse_ = sparse_ || tensor.is_sparse();
+    for (const at::Tensor& part : dense_parts(tensor)) {
+      if (how_ != How::kView) touches_.push_back(touch_of(part, how_ == How::kWrite));
+      if (how_ == How::kWrite) written_.push_back(part);
+    }
     return twins_.twin(tensor);
   }
 
@@ -114,11 +119,7 @@ class HostCall {
   }
 
   at::Tensor handed_over(const at::Tensor& result, c10::Device device, std::vector<Touch>& fresh) const {
-    if (!result.defined() || !result.device().is_cpu()) return result;
-    if (at::Tensor original = twins_.original(result); original.defined()) return original;
-    at::Tensor made = on_device(result, device);
-    fresh.push_back(touch_of(made, true));
-    return made;
+    return result.defined() && result.device().is_cpu() ? twins_.original(result, device, fresh) : result;
   }
 
   c10::IValue handed_over(const c10::IValue& result, c10::Device device, std::vector<Touch>& fresh) const {
@@ -136,7 +137,7 @@ class HostCall {
   std::vector<Touch> touches_;
   std::vector<at::Tensor> written_;
   std::optional<c10::Device> device_;
-  bool one_device_ = true, host_argument_ = false;
+  bool one_device_ = true, host_argument_ = false, sparse_ = false;
 };
 
 std::vector<at::Tensor> tensors_of(const torch::jit::Stack& values) {

@@ -188,6 +188,14 @@ Tensors embedding(Inputs& in) {
           at::embedding(in.leaf({10, 4}), in.indices(10, {3, 5}), 2)};
 }
 
+Tensors sparse(Inputs& in) {
+  const at::Tensor rows = at::embedding_sparse_backward(in.plain({15, 4}), in.indices(10, {15}), 10, -1, false);
+  const at::Tensor merged = rows.coalesce();
+  at::Tensor dense = in.plain({10, 4});
+  dense.add_(rows, 0.5);
+  return {merged.indices(), merged.values(), rows.to_dense(), dense, (rows + rows).to_dense()};
+}
+
 Tensors convolution(Inputs& in) {
   const at::Tensor image = in.leaf({2, 3, 8, 8}), line = in.leaf({2, 4, 9});
   const at::Tensor y = at::conv1d(line, in.leaf({6, 4, 3}), in.leaf({6}));
@@ -245,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(, TestDeviceOperators,
                                            Case{"Losses", losses}, Case{"Pooling", pooling}, Case{"Shapes", shapes},
                                            Case{"Reductions", reductions}, Case{"Activations", activations},
                                            Case{"Indexing", indexing}, Case{"Embedding", embedding},
-                                           Case{"Types", types}, Case{"InPlace", in_place},
+                                           Case{"Sparse", sparse}, Case{"Types", types}, Case{"InPlace", in_place},
                                            Case{"Optimizers", optimizers}),
                          [](const auto& tested) { return tested.param.name; });
 

@@ -189,6 +189,29 @@ TEST_F(TestDeviceOrder, EnqueuingThreadsAreNotOrderedByTheirCalls) {
   EXPECT_THAT(race_of([&] { on(second_, [&] { x.add(1); }); }), HasSubstr("reads memory"));
 }
 
+// A thread per device, each with two streams.
+TEST_F(TestDeviceOrder, ThreadsMayEnqueueAtOnce) {
+  constexpr int kThreads = 4, kSteps = 200;
+  std::vector<std::thread> threads;
+  std::vector<float> sums(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([t, &sums] {
+      const auto device = static_cast<c10::DeviceIndex>(t);
+      const c10::StreamGuard current(new_stream(device));
+      const c10::Stream side = new_stream(device);
+      at::Tensor sum = at::zeros({4}, at::TensorOptions(test_device(device)));
+      for (int i = 0; i < kSteps; ++i) {
+        order(guard().getStream(test_device(device)), side);
+        on(side, [&] { sum.add_(1); });
+        order(side, guard().getStream(test_device(device)));
+      }
+      sums[static_cast<size_t>(t)] = sum.sum().item<float>();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(sums, ::testing::Each(4 * kSteps));
+}
+
 TEST_F(TestDeviceOrder, ACopyBetweenDevicesWaitsForBoth) {
   at::Tensor x, y;
   on(first_, [&] { x = ones(); });

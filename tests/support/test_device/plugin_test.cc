@@ -1,5 +1,6 @@
 // The plug-in of the test device: random numbers, and recordings.
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@ class TestDevicePluginTest : public ::testing::Test {
   void SetUp() override { reset_test_device(); }
   void TearDown() override { EXPECT_EQ(take_race(), std::nullopt); }
 
+  static c10::impl::VirtualGuardImpl guard() { return c10::impl::VirtualGuardImpl(at::kPrivateUse1); }
   static at::TensorOptions options() { return at::TensorOptions(test_device()); }
   runtime::DevicePlugin& plugin_ = test_device_plugin();
 };
@@ -64,7 +66,7 @@ TEST_F(TestDevicePluginTest, FillsWithTheNumbersOfTheCpu) {
 
 TEST_F(TestDevicePluginTest, FillingIsWorkOfAStream) {
   const at::Tensor numbers = at::empty({4}, options());
-  const c10::StreamGuard other(c10::impl::VirtualGuardImpl(at::kPrivateUse1).getNewStream(test_device()));
+  const c10::StreamGuard other(guard().getNewStream(test_device()));
   EXPECT_THROW(plugin_.fill({numbers.data_ptr<float>(), 1, 4}), std::exception);
 }
 
@@ -106,10 +108,64 @@ TEST_F(TestDevicePluginTest, ARecordingHasGradientsAndRandomNumbers) {
   EXPECT_GT(first.sum().item<float>(), 0);
 }
 
+TEST_F(TestDevicePluginTest, ARecordingCannotMakeTheHostWait) {
+  const at::Tensor x = at::ones({4}, options());
+  EXPECT_THROW(plugin_.record([&] { x.sum().item<float>(); }, 1), c10::Error);
+  EXPECT_THROW(plugin_.record([&] { x.cpu(); }, 1), c10::Error);
+  EXPECT_THROW(plugin_.record([&] { guard().synchronizeStream(guard().getStream(test_device())); }, 1), c10::Error);
+  EXPECT_EQ(x.sum().item<float>(), 4) << "the recordings ended";
+}
+
+TEST_F(TestDevicePluginTest, ARecordingHasTheStreamsThatWaitForIt) {
+  const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
+  const c10::Stream first = guard().getStream(test_device()), second = guard().getNewStream(test_device());
+  const auto order = [](const c10::Stream& earlier, const c10::Stream& later) {
+    c10::Event event(at::kPrivateUse1);
+    event.record(earlier);
+    event.block(later);
+  };
+  const auto recorded = plugin_.record(
+      [&] {
+        order(first, second);
+        {
+          const c10::StreamGuard current(second);
+          y.add_(x);
+        }
+        order(second, first);
+      },
+      1);
+  EXPECT_TRUE(at::equal(y.cpu(), at::zeros({4})));
+  recorded->replay();
+  EXPECT_TRUE(at::equal(y.cpu(), at::ones({4})));
+  {
+    const c10::StreamGuard current(second);
+    guard().synchronizeStream(first);
+    y.add_(x);
+  }
+  guard().synchronizeStream(second);
+}
+
+TEST_F(TestDevicePluginTest, ARecordingCopiesThroughPinnedMemory) {
+  at::Tensor in = at::ones({4}).pin_memory(), out = at::zeros({4}).pin_memory();
+  const at::Tensor x = at::zeros({4}, options());
+  const auto recorded = plugin_.record(
+      [&] {
+        x.copy_(in, /*non_blocking=*/true);
+        out.copy_(x.add(1), /*non_blocking=*/true);
+      },
+      1);
+  guard().synchronizeDevice(0);
+  EXPECT_TRUE(at::equal(out, at::zeros({4})));
+  in.fill_(5);
+  recorded->replay();
+  guard().synchronizeDevice(0);
+  EXPECT_TRUE(at::equal(out, at::full({4}, 6.0)));
+}
+
 TEST_F(TestDevicePluginTest, AReplayIsWorkOfTheCurrentStream) {
   const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
   const auto recorded = plugin_.record([&] { y.add_(x); }, 1);
-  const auto other = c10::impl::VirtualGuardImpl(at::kPrivateUse1).getNewStream(test_device());
+  const auto other = guard().getNewStream(test_device());
   const c10::StreamGuard current(other);
   EXPECT_THROW(recorded->replay(), c10::Error);
 }

@@ -140,6 +140,7 @@ void Streams::host_wait(const Clock& clock) {
 
 void Streams::host_wait(const c10::Stream& stream) {
   const DeviceLock lock(device_mutex());
+  TORCH_CHECK(recording(stream) == nullptr, "the host waits for ", name(index(stream)), " while it is recorded");
   host_wait(state(stream).clock);
 }
 

@@ -3,6 +3,8 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/SparseTensorUtils.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -25,7 +27,21 @@ at::Tensor tensor_over(const c10::Storage& storage, c10::DispatchKeySet keys, co
   return tensor;
 }
 
+/// A sparse tensor like `like`, on the device of its parts.
+at::Tensor sparse_of(const at::Tensor& like, const at::Tensor& indices, const at::Tensor& values) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const auto* impl = at::sparse::get_sparse_impl(like);
+  return at::_sparse_coo_tensor_with_dims_and_tensors(impl->sparse_dim(), impl->dense_dim(), like.sizes(), indices,
+                                                      values, values.options().layout(at::kSparse), impl->coalesced());
+}
+
 }  // namespace
+
+std::vector<at::Tensor> dense_parts(const at::Tensor& tensor) {
+  if (!tensor.is_sparse()) return {tensor};
+  const auto* parts = at::sparse::get_sparse_impl(tensor);
+  return {parts->indices(), parts->values()};
+}
 
 Touch touch_of(const at::Tensor& tensor, bool write) {
   if (!tensor.defined() || tensor.numel() == 0) return {};
@@ -57,30 +73,58 @@ at::Tensor HostTwins::twin(const at::Tensor& tensor) {
   for (const Tensors& known : tensors_) {
     if (known.device.is_same(tensor)) return known.host;
   }
-  at::Tensor host = tensor_over(host_storage(tensor.storage()), kHostKeys, tensor);
+  at::Tensor host;
+  if (tensor.is_sparse()) {
+    const auto* parts = at::sparse::get_sparse_impl(tensor);
+    host = sparse_of(tensor, twin(parts->indices()), twin(parts->values()));
+  } else {
+    host = tensor_over(host_storage(tensor.storage()), kHostKeys, tensor);
+  }
   tensors_.push_back({tensor, host});
   return host;
 }
 
-at::Tensor HostTwins::original(const at::Tensor& twin) const {
+at::Tensor HostTwins::original(const at::Tensor& twin, c10::Device device, std::vector<Touch>& fresh) const {
   for (const Tensors& known : tensors_) {
     if (known.host.is_same(twin)) return known.device;
   }
-  for (const Storages& known : storages_) {
-    if (twin.has_storage() && known.host.is_alias_of(twin.storage())) return device_tensor(known.device, twin);
+  if (twin.is_sparse()) {
+    const auto* parts = at::sparse::get_sparse_impl(twin);
+    return sparse_of(twin, original(parts->indices(), device, fresh), original(parts->values(), device, fresh));
   }
-  return {};
+  for (const Storages& known : storages_) {
+    if (known.host.is_alias_of(twin.storage())) return device_tensor(known.device, twin);
+  }
+  at::Tensor made = on_device(twin, device);
+  fresh.push_back(touch_of(made, true));
+  return made;
 }
 
-void HostTwins::resize_originals(c10::Device device) const {
-  for (const auto& [original, host] : tensors_) {
+void HostTwins::replace_sparse(const Tensors& resized, c10::Device device, std::vector<Touch>& fresh) const {
+  auto* to = at::sparse::get_sparse_impl(resized.device);
+  const auto* from = at::sparse::get_sparse_impl(resized.host);
+  const void* values = DeviceMemory::instance().shadow(to->values().storage().data_ptr().get());
+  const bool same = from->values().storage().data_ptr().get() == values && from->nnz() == to->nnz();
+  if (same && from->coalesced() == to->coalesced()) return;
+  to->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+  to->set_indices_and_values_unsafe(original(from->indices(), device, fresh), original(from->values(), device, fresh));
+  to->set_coalesced(from->coalesced());
+}
+
+void HostTwins::resize_originals(c10::Device device, std::vector<Touch>& fresh) const {
+  for (const Tensors& pair : tensors_) {
+    const auto& [original, host] = pair;
+    if (original.is_sparse()) {
+      replace_sparse(pair, device, fresh);
+      continue;
+    }
     const bool same_shape = host.sizes() == original.sizes() && host.strides() == original.strides();
     const void* shadow = DeviceMemory::instance().shadow(original.storage().data_ptr().get());
     if (!same_shape) resize_device_tensor(original, host.sizes(), host.strides());
     if (host.storage().data_ptr().get() == shadow || host.numel() == 0) continue;
-    const Touch touch = touch_of(original, true);
-    Streams::instance().begin(current_stream(device.index()), "aten::resize_", {touch});
-    std::memcpy(DeviceMemory::instance().shadow(touch.address), touch_of(host, false).address, touch.bytes);
+    fresh.push_back(touch_of(original, true));
+    std::memcpy(DeviceMemory::instance().shadow(fresh.back().address), touch_of(host, false).address,
+                fresh.back().bytes);
   }
 }
 

@@ -22,11 +22,11 @@ class HostTwins {
  public:
   /// `tensor` itself if it is not on a test device.
   at::Tensor twin(const at::Tensor& tensor);
-  /// The device tensor that `twin` was made of, or a device tensor over the same bytes; undefined if it has bytes of
-  /// its own.
-  at::Tensor original(const at::Tensor& twin) const;
-  /// Gives originals the sizes and bytes of twins that an operator resized.
-  void resize_originals(c10::Device device) const;
+  /// The device tensor that `twin` was made of, or a device tensor over the same bytes. A new tensor of `device` if
+  /// the twin has bytes of its own; its bytes are added to `fresh`.
+  at::Tensor original(const at::Tensor& twin, c10::Device device, std::vector<Touch>& fresh) const;
+  /// Gives originals the sizes and bytes of twins that an operator resized. Adds new memory to `fresh`.
+  void resize_originals(c10::Device device, std::vector<Touch>& fresh) const;
 
  private:
   struct Storages {
@@ -37,11 +37,14 @@ class HostTwins {
     at::Tensor device, host;
   };
   c10::Storage host_storage(const c10::Storage& device);
+  void replace_sparse(const Tensors& resized, c10::Device device, std::vector<Touch>& fresh) const;
 
   std::vector<Storages> storages_;
   std::vector<Tensors> tensors_;
 };
 
+/// The tensor itself, or the indices and values of a sparse one.
+std::vector<at::Tensor> dense_parts(const at::Tensor& tensor);
 /// A device tensor over `storage`.
 at::Tensor device_tensor(const c10::Storage& storage, const at::Tensor& like);
 /// A new device tensor with the numbers and strides of `host`, allocated on the current stream.

@@ -20,29 +20,34 @@ namespace {
 
 torch::CppFunction host_kernel() { return torch::CppFunction::makeFromBoxedFunction<&run_by_host_kernel>(); }
 
-/// Registers every operator that has a kernel of the CPU, so that an operator is decomposed on the device exactly
-/// where it is on a CPU: results are the same bits.
-void register_operators() {
-  static auto* const aten =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  const std::set<std::string> own = add_device_kernels(*aten);
+torch::Library& library_of(const char* operators, c10::DispatchKey key) {
+  return *new torch::Library(torch::Library::IMPL, operators, key, __FILE__, __LINE__);  // until the process ends
+}
+
+/// Registers every operator that has a kernel for `host`, so that an operator is decomposed on the device exactly
+/// where it is on a CPU: results are the same bits. `own` has other kernels.
+void register_all(torch::Library& library, c10::DispatchKey host, const std::set<std::string>& own) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
-    const bool views_or_copies = own.contains(c10::toString(name)) || name.name == "aten::copy_";
-    if (!op || name.getNamespace() != "aten" || views_or_copies) continue;
-    if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) aten->impl(c10::toString(name).c_str(), host_kernel());
+    if (!op || name.getNamespace() != "aten" || own.contains(c10::toString(name)) || name.name == "aten::copy_") {
+      continue;
+    }
+    if (op->hasKernelForDispatchKey(host)) library.impl(c10::toString(name).c_str(), host_kernel());
   }
+}
+
+void register_operators() {
+  torch::Library& dense = library_of("aten", c10::DispatchKey::PrivateUse1);
+  register_all(dense, c10::DispatchKey::CPU, add_device_kernels(dense));
   // Decomposed by the type of the device, hence not as on a CPU.
-  for (const char* name : {"convolution", "convolution_backward", "_convolution"}) aten->impl(name, host_kernel());
-  add_attention(*aten);
-  add_recurrent(*aten);
-  static auto* const autograd =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  add_recurrent(*autograd);
-  static auto* const all =
-      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  all->fallback(host_kernel());
+  for (const char* name : {"convolution", "convolution_backward", "_convolution"}) dense.impl(name, host_kernel());
+  add_attention(dense);
+  add_recurrent(dense);
+  add_recurrent(library_of("aten", c10::DispatchKey::AutogradPrivateUse1));
+  torch::Library& sparse = library_of("aten", c10::DispatchKey::SparsePrivateUse1);
+  register_all(sparse, c10::DispatchKey::SparseCPU, add_sparse_kernels(sparse));
+  library_of("_", c10::DispatchKey::PrivateUse1).fallback(host_kernel());
 }
 
 }  // namespace
