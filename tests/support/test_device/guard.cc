@@ -78,7 +78,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeEvent(void* event) const override {
-    if (event != nullptr) Streams::instance().host_wait(static_cast<TestEvent*>(event)->clock);
+    if (event != nullptr) Streams::instance().host_wait(*static_cast<TestEvent*>(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<TestEvent*>(event); }
   double elapsedTime(void* first, void* second, c10::DeviceIndex) const override {

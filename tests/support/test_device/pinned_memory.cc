@@ -93,7 +93,7 @@ void PinnedMemory::read_later(const at::Tensor& from, StreamIndex stream, uint64
   const PinnedLock lock(device_mutex());
   const auto [begin, end] = range_of(from);
   const std::string bytes(reinterpret_cast<const char*>(begin), end - begin);
-  const auto check = [from, bytes, stream, begin = begin] {
+  const auto check = [bytes, stream, begin = begin] {
     if (std::memcmp(reinterpret_cast<const void*>(begin), bytes.data(), bytes.size()) == 0) return;
     Streams::instance().report_race(
         fmt::format("the host writes pinned memory that aten::copy_ on {} reads, and has not waited for it",

@@ -145,6 +145,14 @@ TEST_F(TestDevicePluginTest, ARecordingHasTheStreamsThatWaitForIt) {
   guard().synchronizeStream(second);
 }
 
+TEST_F(TestDevicePluginTest, EventsOfARecordingEndWithIt) {
+  const c10::Stream stream = guard().getStream(test_device());
+  c10::Event event(at::kPrivateUse1);
+  plugin_.record([&] { event.record(stream); }, 1);
+  EXPECT_THROW(event.block(guard().getNewStream(test_device())), c10::Error);
+  EXPECT_THROW(event.synchronize(), c10::Error);
+}
+
 TEST_F(TestDevicePluginTest, ARecordingCopiesThroughPinnedMemory) {
   at::Tensor in = at::ones({4}).pin_memory(), out = at::zeros({4}).pin_memory();
   const at::Tensor x = at::zeros({4}, options());

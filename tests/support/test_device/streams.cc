@@ -4,8 +4,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <array>
-
 #include "tests/support/test_device/device_memory.h"
 #include "tests/support/test_device/pinned_memory.h"
 #include "tests/support/test_device/test_device.h"
@@ -53,6 +51,7 @@ c10::Stream Streams::pooled(c10::DeviceIndex device) {
 }
 
 StreamIndex Streams::index(const c10::Stream& stream) const {
+  const DeviceLock lock(device_mutex());
   const auto& streams = by_device_.at(static_cast<size_t>(stream.device_index()));
   return streams.at(static_cast<size_t>(stream.id()));
 }
@@ -124,7 +123,11 @@ void Streams::wait(const c10::Stream& stream, const TestEvent& event) {
   if (!event.recorded) return;
   State& on = state(stream);
   on.clock.join(event.clock);
-  if (event.recording != nullptr) on.recording = event.recording;
+  if (event.recording == nullptr) return;
+  const bool goes_on = std::any_of(states_.begin(), states_.end(),
+                                   [&](const State& other) { return other.recording == event.recording; });
+  TORCH_CHECK(goes_on, name(index(stream)), " waits for an event of a recording that ended");
+  on.recording = event.recording;
 }
 
 void Streams::wait(const c10::Stream& later, const c10::Stream& earlier) {
@@ -142,6 +145,12 @@ void Streams::host_wait(const c10::Stream& stream) {
   const DeviceLock lock(device_mutex());
   TORCH_CHECK(recording(stream) == nullptr, "the host waits for ", name(index(stream)), " while it is recorded");
   host_wait(state(stream).clock);
+}
+
+void Streams::host_wait(const TestEvent& event) {
+  const DeviceLock lock(device_mutex());
+  TORCH_CHECK(event.recording == nullptr, "the host waits for an event of a recording");
+  host_wait(event.clock);
 }
 
 void Streams::host_wait_for_device(c10::DeviceIndex device) {

@@ -58,6 +58,7 @@ class Streams {
   /// Orders the host, and thus what it enqueues later, after work.
   void host_wait(const Clock& clock);
   void host_wait(const c10::Stream& stream);
+  void host_wait(const TestEvent& event);
   void host_wait_for_device(c10::DeviceIndex device);
 
   /// What precedes the next work item of `stream`.
