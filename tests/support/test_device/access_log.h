@@ -9,6 +9,8 @@
 
 namespace rannc::testing {
 
+class Recording;
+
 /// Position in the list of all streams of all devices.
 using StreamIndex = uint32_t;
 
@@ -33,6 +35,9 @@ struct Access {
   const char* op = "";  ///< its name, which lives as long as the process
   uint64_t begin = 0, end = 0;
   bool write = false;
+  /// The recording that the work item belongs to, if any. Items of different recordings don't conflict: their replays
+  /// do.
+  const Recording* recording = nullptr;
 
   bool precedes(const Clock& clock) const { return clock.of(stream) >= tick; }
 };
@@ -42,9 +47,13 @@ class AccessLog {
  public:
   /// Adds an access of a work item that all of `clock` precedes. Returns the last one that conflicts with it.
   std::optional<Access> add(const Access& access, const Clock& clock);
-  /// The last access that does not precede `clock`.
+  /// The last access that does not precede `clock` and is not recorded.
   std::optional<Access> unordered(const Clock& clock) const;
   void clear() { accesses_.clear(); }
+  /// Removes the accesses of a recording.
+  void forget(const Recording* recording);
+  /// The streams with accesses, perhaps several times.
+  std::vector<StreamIndex> streams() const;
 
  private:
   std::vector<Access> accesses_;

@@ -19,6 +19,8 @@ constexpr size_t kAddresses = size_t{64} << 30;
 constexpr size_t kAllAddresses = kAddresses * kTestDevices;
 constexpr size_t kSegment = size_t{4} << 20;
 constexpr size_t kAlignment = 512;
+/// Owners from here on are the recordings of each device.
+constexpr StreamIndex kRecordings = StreamIndex{1} << 31;
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 using MemoryLock = std::lock_guard<std::recursive_mutex>;
@@ -61,8 +63,9 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
                                  static_cast<int>(index), kTestDeviceBytes, live, rounded));
   }
   Streams& streams = Streams::instance();
-  const StreamIndex owner = streams.index(stream);
-  put_back_finished(owner, streams.clock(stream));
+  const bool recorded = streams.recording(stream) != nullptr;
+  const StreamIndex owner = recorded ? kRecordings + static_cast<StreamIndex>(index) : streams.index(stream);
+  put_back_finished(owner, recorded ? streams.host() : streams.clock(stream));
   const auto block = take(index, owner, rounded);
   block->second.requested = bytes;
   char* address = device_view_ + block->first;
@@ -84,11 +87,11 @@ void DeviceMemory::copy_data(void* to, const void* from, size_t bytes) const {
   std::memcpy(shadow(to), shadow(from), bytes);
 }
 
-DeviceMemory::Blocks::iterator DeviceMemory::take(c10::DeviceIndex device, StreamIndex stream, size_t bytes) {
-  auto& free = free_[stream];
+DeviceMemory::Blocks::iterator DeviceMemory::take(c10::DeviceIndex device, StreamIndex owner, size_t bytes) {
+  auto& free = free_[owner];
   auto found = free.lower_bound({bytes, 0});
   if (found == free.end()) {
-    add_segment(device, stream, bytes);
+    add_segment(device, owner, bytes);
     found = free.lower_bound({bytes, 0});
   }
   const auto block = blocks_.find(found->second);
@@ -105,7 +108,7 @@ DeviceMemory::Blocks::iterator DeviceMemory::take(c10::DeviceIndex device, Strea
   return block;
 }
 
-void DeviceMemory::add_segment(c10::DeviceIndex device, StreamIndex stream, size_t bytes) {
+void DeviceMemory::add_segment(c10::DeviceIndex device, StreamIndex owner, size_t bytes) {
   const auto of = static_cast<size_t>(device);
   const size_t size = rounded_up(bytes, kSegment);
   TORCH_CHECK_WITH(OutOfMemoryError, end_[of] + size <= kAddresses, "test device ", of, " has no address left");
@@ -113,8 +116,8 @@ void DeviceMemory::add_segment(c10::DeviceIndex device, StreamIndex stream, size
   end_[of] += size;
   stats_[of].segment[kAll].increase(1);
   stats_[of].reserved_bytes[kAll].increase(size);
-  blocks_.emplace(offset, Block{size, 0, offset, stream, device, false, {}, {}});
-  free_[stream].emplace(size, offset);
+  blocks_.emplace(offset, Block{size, 0, offset, owner, device, false, {}, {}});
+  free_[owner].emplace(size, offset);
 }
 
 void DeviceMemory::release(void* device_address) {
@@ -129,14 +132,18 @@ void DeviceMemory::release(void* device_address) {
   c10::reportMemoryUsageToProfiler(
       device_address, -static_cast<int64_t>(block.bytes), static_cast<size_t>(stats.allocated_bytes[kAll].current),
       static_cast<size_t>(stats.reserved_bytes[kAll].current), c10::Device(c10::kPrivateUse1, block.device));
-  Clock reused = streams.clock(block.stream);
+  const bool recorded = block.owner >= kRecordings;
+  const Clock reused = recorded ? streams.host() : streams.clock(block.owner);
   Clock until;
+  if (recorded) {
+    for (const StreamIndex stream : block.log.streams()) until.join(streams.clock(stream));
+  }
   for (const c10::Stream& stream : block.recorded) until.join(streams.clock(stream));
   Clock allowed = reused;
   allowed.join(until);
   if (const auto access = block.log.unordered(allowed)) {
     streams.report_race(fmt::format("memory of {} is freed while {} on {} {} it, and no event orders them",
-                                    streams.name(block.stream), access->op, streams.name(access->stream),
+                                    streams.name(block.owner), access->op, streams.name(access->stream),
                                     access->write ? "writes" : "reads"));
   }
   block.log.clear();
@@ -148,7 +155,7 @@ void DeviceMemory::release(void* device_address) {
 void DeviceMemory::put_back(Blocks::iterator block) {
   stats_[static_cast<size_t>(block->second.device)].active_bytes[kAll].decrease(block->second.bytes);
   block->second.used = false;
-  auto& free = free_[block->second.stream];
+  auto& free = free_[block->second.owner];
   const auto merges = [&](Blocks::iterator other) {
     return !other->second.used && other->second.segment == block->second.segment;
   };
@@ -167,11 +174,11 @@ void DeviceMemory::put_back(Blocks::iterator block) {
   free.emplace(block->second.bytes, block->first);
 }
 
-/// Puts back what waited for recorded streams, where the next work of `stream`, which `clock` precedes, comes later.
-void DeviceMemory::put_back_finished(StreamIndex stream, const Clock& clock) {
+/// Puts back what waited for recorded streams, where the next work of `owner`, which `clock` precedes, comes later.
+void DeviceMemory::put_back_finished(StreamIndex owner, const Clock& clock) {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     const auto block = blocks_.find(waiting.offset);
-    if (block->second.stream != stream || !clock.covers(waiting.until)) return false;
+    if (block->second.owner != owner || !clock.covers(waiting.until)) return false;
     put_back(block);
     return true;
   });
@@ -245,6 +252,11 @@ DeviceMemory::Blocks::iterator DeviceMemory::block_of(const void* device_address
 
 AccessLog* DeviceMemory::log(const void* device_address) {
   return contains(device_address) ? &block_of(device_address)->second.log : nullptr;
+}
+
+void DeviceMemory::forget(const Recording* recording) {
+  const MemoryLock lock(device_mutex());
+  for (auto& [offset, block] : blocks_) block.log.forget(recording);
 }
 
 }  // namespace rannc::testing

@@ -19,7 +19,8 @@ namespace rannc::testing {
 ///
 /// A block belongs to the current stream of its allocation and is used again only by allocations of that stream. It
 /// does so at once, as the work that freed it precedes theirs on the stream. An allocation counts as a write by its
-/// stream: another stream has to wait for it.
+/// stream: another stream has to wait for it. Memory that a recording allocates belongs to no stream. It is used again
+/// by recordings alone, when the host has waited for its work.
 class DeviceMemory final : public c10::DeviceAllocator {
  public:
   static DeviceMemory& instance();
@@ -45,12 +46,14 @@ class DeviceMemory final : public c10::DeviceAllocator {
 
   /// The accesses to the block of `device_address`; null if there is no such block. `device_mutex()` must be held.
   AccessLog* log(const void* device_address);
+  /// Removes the accesses of a recording.
+  void forget(const Recording* recording);
 
  private:
   struct Block {
     size_t bytes = 0, requested = 0;
-    size_t segment = 0;  ///< its first offset
-    StreamIndex stream = 0;
+    size_t segment = 0;     ///< its first offset
+    StreamIndex owner = 0;  ///< a stream, or the recordings of a device
     c10::DeviceIndex device = 0;
     bool used = false;
     AccessLog log;
@@ -65,16 +68,16 @@ class DeviceMemory final : public c10::DeviceAllocator {
   DeviceMemory();
   void release(void* device_address);
   void put_back(Blocks::iterator block);
-  void put_back_finished(StreamIndex stream, const Clock& clock);
-  Blocks::iterator take(c10::DeviceIndex device, StreamIndex stream, size_t bytes);
-  void add_segment(c10::DeviceIndex device, StreamIndex stream, size_t bytes);
+  void put_back_finished(StreamIndex owner, const Clock& clock);
+  Blocks::iterator take(c10::DeviceIndex device, StreamIndex owner, size_t bytes);
+  void add_segment(c10::DeviceIndex device, StreamIndex owner, size_t bytes);
   Blocks::iterator block_of(const void* device_address);
 
   char* device_view_ = nullptr;
   char* shadow_view_ = nullptr;
   int file_ = -1;
   Blocks blocks_;
-  std::map<StreamIndex, std::set<std::pair<size_t, size_t>>> free_;  ///< bytes and offset, by stream
+  std::map<StreamIndex, std::set<std::pair<size_t, size_t>>> free_;  ///< bytes and offset, by owner
   std::vector<Waiting> waiting_;
   std::array<size_t, kTestDevices> end_{};  ///< of segments, from a device's first byte
   std::array<c10::CachingDeviceAllocator::DeviceStats, kTestDevices> stats_;

@@ -244,6 +244,28 @@ TEST_F(TestDeviceOrder, AutogradUsesTheStreamsOfTheForwardPass) {
   });
 }
 
+TEST_F(TestDeviceOrder, AutogradFindsMissingWaits) {
+  at::Tensor x, loss;
+  const at::Tensor weight = ones();
+  wait_for_device();
+  on(first_, [&] {
+    x = ones().requires_grad_();
+    loss = x.mul(weight).sum();
+  });
+  order(first_, second_);
+  // Autograd itself does not see this change.
+  on(second_, [&] { at::empty({0}, weight.options()).set_(weight).zero_(); });
+  EXPECT_THAT(race_of([&] { loss.backward(); }), HasSubstr("reads memory that aten::zero_ on"));
+  wait_for_device();
+}
+
+TEST_F(TestDeviceOrder, AutogradCrossesDevices) {
+  const at::Tensor x = ones().requires_grad_();
+  x.mul(2).to(test_device(1), /*non_blocking=*/true).exp().sum().backward();
+  EXPECT_EQ(x.grad().device(), test_device());
+  EXPECT_TRUE(at::allclose(x.grad().cpu(), at::full({4}, 2 * std::exp(2.0))));
+}
+
 // A leaf that another stream made: the engine itself waits, at the end for the stream that called it.
 TEST_F(TestDeviceOrder, AutogradJoinsStreams) {
   at::Tensor x, y, loss;

@@ -86,8 +86,8 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
     if (recording != nullptr) recording->add([this, draw] { fill(draw); });
   }
 
-  std::unique_ptr<runtime::RecordedWork> record(const std::function<void()>& work, uint64_t /*pool*/) override {
-    return Recording::of(work);
+  std::unique_ptr<runtime::RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
+    return Recording::of(work, pool);
   }
 };
 

@@ -3,7 +3,10 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "ir/base/split_mix.h"
 #include "runtime/execute/random.h"
@@ -13,6 +16,7 @@ namespace rannc::testing {
 namespace {
 
 using runtime::DeviceDraw;
+using ::testing::HasSubstr;
 
 class TestDevicePluginTest : public ::testing::Test {
  protected:
@@ -20,6 +24,19 @@ class TestDevicePluginTest : public ::testing::Test {
   void TearDown() override { EXPECT_EQ(take_race(), std::nullopt); }
 
   static c10::impl::VirtualGuardImpl guard() { return c10::impl::VirtualGuardImpl(at::kPrivateUse1); }
+  static void order(const c10::Stream& earlier, const c10::Stream& later) {
+    c10::Event event(at::kPrivateUse1);
+    event.record(earlier);
+    event.block(later);
+  }
+  static std::string error_of(const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return "no error";
+  }
   static at::TensorOptions options() { return at::TensorOptions(test_device()); }
   runtime::DevicePlugin& plugin_ = test_device_plugin();
 };
@@ -119,11 +136,6 @@ TEST_F(TestDevicePluginTest, ARecordingCannotMakeTheHostWait) {
 TEST_F(TestDevicePluginTest, ARecordingHasTheStreamsThatWaitForIt) {
   const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
   const c10::Stream first = guard().getStream(test_device()), second = guard().getNewStream(test_device());
-  const auto order = [](const c10::Stream& earlier, const c10::Stream& later) {
-    c10::Event event(at::kPrivateUse1);
-    event.record(earlier);
-    event.block(later);
-  };
   const auto recorded = plugin_.record(
       [&] {
         order(first, second);
@@ -149,8 +161,76 @@ TEST_F(TestDevicePluginTest, EventsOfARecordingEndWithIt) {
   const c10::Stream stream = guard().getStream(test_device());
   c10::Event event(at::kPrivateUse1);
   plugin_.record([&] { event.record(stream); }, 1);
-  EXPECT_THROW(event.block(guard().getNewStream(test_device())), c10::Error);
-  EXPECT_THROW(event.synchronize(), c10::Error);
+  EXPECT_THAT(error_of([&] { event.block(guard().getNewStream(test_device())); }), HasSubstr("a recording that ended"));
+  EXPECT_THAT(error_of([&] { event.synchronize(); }), HasSubstr("an event of a recording"));
+}
+
+// Neither what the stream did before nor what it records is ordered by the recording.
+TEST_F(TestDevicePluginTest, ARecordingIsNotWorkOfItsStream) {
+  const at::Tensor x = at::ones({4}, options()), y = at::zeros({4}, options());
+  std::unique_ptr<runtime::RecordedWork> recorded;
+  {
+    const c10::StreamGuard current(guard().getNewStream(test_device()));
+    recorded = plugin_.record([&] { y.add_(x.mul(2)); }, 1);
+  }
+  x.fill_(3);
+  recorded->replay();
+  EXPECT_TRUE(at::equal(y.cpu(), at::full({4}, 6.0)));
+}
+
+TEST_F(TestDevicePluginTest, ARecordingOrdersNoOtherWork) {
+  const c10::Stream first = guard().getStream(test_device()), second = guard().getNewStream(test_device());
+  at::Tensor x;
+  {
+    const c10::StreamGuard current(second);
+    x = at::ones({4}, options());
+  }
+  plugin_.record(
+      [&] {
+        order(first, second);
+        order(second, first);
+      },
+      1);
+  EXPECT_THAT(error_of([&] { x.add(1); }), HasSubstr("no event orders them"));
+}
+
+TEST_F(TestDevicePluginTest, StreamsOfARecordingAreOrdered) {
+  const at::Tensor x = at::ones({4}, options());
+  const c10::Stream first = guard().getStream(test_device()), second = guard().getNewStream(test_device());
+  const auto without_join = [&] {
+    order(first, second);
+    const c10::StreamGuard current(second);
+    const at::Tensor y = x.exp();
+    const c10::StreamGuard back(first);
+    y.add(1);
+  };
+  EXPECT_THAT(error_of([&] { plugin_.record(without_join, 1); }), HasSubstr("reads memory that aten::exp on"));
+}
+
+TEST_F(TestDevicePluginTest, ARecordedStreamCannotWaitForOtherWork) {
+  const c10::Stream second = guard().getNewStream(test_device());
+  c10::Event event(at::kPrivateUse1);
+  {
+    const c10::StreamGuard current(second);
+    at::ones({4}, options());
+  }
+  event.record(second);
+  EXPECT_THAT(error_of([&] { plugin_.record([&] { event.block(guard().getStream(test_device())); }, 1); }),
+              HasSubstr("is recorded and waits for work that is not"));
+}
+
+TEST_F(TestDevicePluginTest, ReplaysOfOnePoolMustNotOverlap) {
+  const at::Tensor x = at::ones({4}, options()), y = at::ones({4}, options());
+  const auto first = plugin_.record([&] { x.add_(1); }, 2), second = plugin_.record([&] { y.add_(1); }, 2);
+  const auto third = plugin_.record([&] { y.add_(1); }, 3);
+  guard().synchronizeDevice(0);
+  first->replay();
+  const c10::StreamGuard current(guard().getNewStream(test_device()));
+  EXPECT_THAT(error_of([&] { second->replay(); }), HasSubstr("the replay of a recording on stream"));
+  third->replay();
+  guard().synchronizeDevice(0);
+  second->replay();
+  guard().synchronizeDevice(0);
 }
 
 TEST_F(TestDevicePluginTest, ARecordingCopiesThroughPinnedMemory) {
@@ -175,7 +255,7 @@ TEST_F(TestDevicePluginTest, AReplayIsWorkOfTheCurrentStream) {
   const auto recorded = plugin_.record([&] { y.add_(x); }, 1);
   const auto other = guard().getNewStream(test_device());
   const c10::StreamGuard current(other);
-  EXPECT_THROW(recorded->replay(), c10::Error);
+  EXPECT_THAT(error_of([&] { recorded->replay(); }), HasSubstr("and no event orders them"));
 }
 
 }  // namespace

@@ -2,17 +2,33 @@
 #include "tests/support/test_device/recording.h"
 
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "tests/support/test_device/device_memory.h"
 #include "tests/support/test_device/thread_state.h"
 
 namespace rannc::testing {
 
-std::unique_ptr<Recording> Recording::of(const std::function<void()>& work) {
+namespace {
+
+/// Memory that stands for the pool `pool` of the current device.
+const void* memory_of_pool(uint64_t pool) {
+  static auto* const pools = new std::map<std::pair<c10::DeviceIndex, uint64_t>, c10::DataPtr>;
+  const std::lock_guard lock(device_mutex());
+  c10::DataPtr& memory = (*pools)[{current_device(), pool}];
+  if (!memory) memory = DeviceMemory::instance().allocate(1);
+  return memory.get();
+}
+
+}  // namespace
+
+std::unique_ptr<Recording> Recording::of(const std::function<void()>& work, uint64_t pool) {
   auto recording = std::make_unique<Recording>();
   Streams& streams = Streams::instance();
   const c10::Stream stream = current_stream(current_device());
   streams.set_recording(stream, recording.get());
+  recording->pool_ = memory_of_pool(pool);
   const auto end = [&] {
     streams.end_recording(recording.get());
     recording->restore();
@@ -50,6 +66,8 @@ void Recording::restore() {
 }
 
 void Recording::replay() {
+  const c10::Stream stream = current_stream(DeviceMemory::instance().device_of(pool_));
+  Streams::instance().begin(stream, "the replay of a recording", {{pool_, 1, true}});
   for (const auto& call : calls_) call();
 }
 

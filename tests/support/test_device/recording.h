@@ -18,7 +18,8 @@ namespace rannc::testing {
 class Recording final : public runtime::RecordedWork {
  public:
   /// Runs `work` and records what the current stream enqueues, and streams that wait for an event of it.
-  static std::unique_ptr<Recording> of(const std::function<void()>& work);
+  /// Replays of one pool must not overlap, as they use the same memory on other devices.
+  static std::unique_ptr<Recording> of(const std::function<void()>& work, uint64_t pool);
 
   /// Keeps the bytes of the storages of `written`, which a call will overwrite.
   void save(const std::vector<at::Tensor>& written);
@@ -35,6 +36,7 @@ class Recording final : public runtime::RecordedWork {
   void restore();
 
   std::vector<std::function<void()>> calls_;
+  const void* pool_ = nullptr;  ///< device memory that stands for that of the pool
   std::set<std::pair<const void*, size_t>> known_;
   std::vector<Saved> saved_;        ///< in the order of the calls
   std::vector<c10::Storage> kept_;  ///< so that no memory of them is used again while recording

@@ -92,7 +92,7 @@ uint64_t Streams::begin(const c10::Stream& stream, const char* op, const std::ve
     if (log == nullptr) log = PinnedMemory::instance().log(touch.address);
     if (log == nullptr || touch.bytes == 0) continue;
     const auto begin = reinterpret_cast<uint64_t>(touch.address);
-    const Access access{at, tick, op, begin, begin + touch.bytes, touch.write};
+    const Access access{at, tick, op, begin, begin + touch.bytes, touch.write, on.recording};
     if (const auto earlier = log->add(access, on.clock)) {
       ++races;
       TORCH_CHECK(false, race_message(access, *earlier));
@@ -108,7 +108,7 @@ void Streams::allocated(const c10::Stream& stream, AccessLog& log, const Touch& 
   const StreamIndex at = index(stream);
   const auto begin = reinterpret_cast<uint64_t>(block.address);
   log.clear();
-  log.add({at, on.clock.tick(at), "the allocation", begin, begin + block.bytes, true}, on.clock);
+  log.add({at, on.clock.tick(at), "the allocation", begin, begin + block.bytes, true, on.recording}, on.clock);
 }
 
 void Streams::record(TestEvent& event, const c10::Stream& stream) {
@@ -122,12 +122,16 @@ void Streams::wait(const c10::Stream& stream, const TestEvent& event) {
   const DeviceLock lock(device_mutex());
   if (!event.recorded) return;
   State& on = state(stream);
-  on.clock.join(event.clock);
-  if (event.recording == nullptr) return;
+  if (event.recording == nullptr) {
+    TORCH_CHECK(on.recording == nullptr || on.clock.covers(event.clock), name(index(stream)),
+                " is recorded and waits for work that is not");
+    return on.clock.join(event.clock);
+  }
   const bool goes_on = std::any_of(states_.begin(), states_.end(),
                                    [&](const State& other) { return other.recording == event.recording; });
   TORCH_CHECK(goes_on, name(index(stream)), " waits for an event of a recording that ended");
-  on.recording = event.recording;
+  set_recording(stream, event.recording);
+  on.clock.join(event.clock);
 }
 
 void Streams::wait(const c10::Stream& later, const c10::Stream& earlier) {
@@ -173,13 +177,18 @@ Recording* Streams::recording(const c10::Stream& stream) {
 
 void Streams::set_recording(const c10::Stream& stream, Recording* recording) {
   const DeviceLock lock(device_mutex());
-  state(stream).recording = recording;
+  State& on = state(stream);
+  if (on.recording == nullptr) on.before_recording = on.clock;
+  on.recording = recording;
 }
 
 void Streams::end_recording(const Recording* recording) {
   const DeviceLock lock(device_mutex());
+  DeviceMemory::instance().forget(recording);
   for (State& on : states_) {
-    if (on.recording == recording) on.recording = nullptr;
+    if (on.recording != recording) continue;
+    on.recording = nullptr;
+    on.clock = on.before_recording;
   }
 }
 

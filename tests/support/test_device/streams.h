@@ -14,8 +14,6 @@
 
 namespace rannc::testing {
 
-class Recording;
-
 /// Guards everything of this folder that is shared by threads. Held while bookkeeping, never while kernels run.
 std::recursive_mutex& device_mutex();
 
@@ -70,7 +68,7 @@ class Streams {
   /// What `stream` enqueues is recorded; null if nothing.
   Recording* recording(const c10::Stream& stream);
   void set_recording(const c10::Stream& stream, Recording* recording);
-  /// No stream belongs to `recording` any more.
+  /// Streams of `recording` go on as if its work had not been: none of it ran.
   void end_recording(const Recording* recording);
 
   /// "stream 3 of device 0"
@@ -87,6 +85,7 @@ class Streams {
     c10::StreamId id = 0;
     Clock clock;
     Recording* recording = nullptr;
+    Clock before_recording;
   };
 
   Streams();
