@@ -241,6 +241,32 @@ There there_and_back(const Match& match) {
   return {{{"scale", scale(match)}, {"order", Shape(order.begin(), order.end())}}, {{"dims", dims}}};
 }
 
+/// Whether a constant mask hides the places after each row's own, and no others.
+bool is_causal(const Match& match) {
+  constexpr double kLeavesNothing = -1e30;
+  const bool hides = match.has(kHidden);
+  if (!hides && !match.has(kMask)) return false;
+  const Graph& graph = match.graph();
+  const ValueId mask = match[hides ? kHidden : kMask];
+  const auto& shape = graph.type(mask).shape;
+  const Dim& places = sizes(match, kQ)[2];
+  if (!shape || shape->size() < 2 || !places.is_constant() || places.constant() < 2) return false;
+  const auto size = static_cast<size_t>(places.constant());
+  if (!(shape->back() == places) || !((*shape)[shape->size() - 2] == places)) return false;
+  const auto numbers = constant_numbers(graph, mask);
+  if (!numbers || numbers->size() != size * size) return false;
+  const bool of_bool = graph.type(mask).dtype == DType::kBool;
+  const auto is_hidden = [&](double number) { return of_bool ? (number != 0) == hides : number < kLeavesNothing; };
+  const auto is_seen = [&](double number) { return of_bool ? !is_hidden(number) : number == 0; };
+  for (size_t row = 0; row < size; ++row) {
+    for (size_t place = 0; place < size; ++place) {
+      const double number = (*numbers)[row * size + place];
+      if (!(place <= row ? is_seen(number) : is_hidden(number))) return false;
+    }
+  }
+  return true;
+}
+
 bool is_attention(const Match& match) {
   if (!weighs_places(match)) return false;
   for (const Capture place : {kQ, kK, kV, kMask, kHidden})
@@ -249,9 +275,13 @@ bool is_attention(const Match& match) {
   const auto k = keys(match);
   if (!k) return false;
   std::vector<const ValueType*> operands{&graph.type(match[kQ]), &*k, &graph.type(match[kV])};
-  for (const Capture mask : {kMask, kHidden})
-    if (match.has(mask)) operands.push_back(&graph.type(match[mask]));
-  const There there = there_and_back(match);
+  There there = there_and_back(match);
+  if (is_causal(match)) {
+    there.attention.set("causal", true);
+  } else {
+    for (const Capture mask : {kMask, kHidden})
+      if (match.has(mask)) operands.push_back(&graph.type(match[mask]));
+  }
   const auto types = types_of({core("attention"), operands, there.attention, graph.batch_symbol()});
   return types.ok() && makes_result(match, "permute", {&types->front()}, there.back);
 }
@@ -262,9 +292,13 @@ std::vector<ValueId> build(const Match& match, Builder& make) {
   if (ordering.permute) k = make.emit("permute", {k}, *ordering.permute);
   if (ordering.reshape) k = make.emit("reshape", {k}, *ordering.reshape);
   std::vector<ValueId> operands{make[kQ], k, make[kV]};
-  if (match.has(kMask)) operands.push_back(make[kMask]);
-  if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));
-  const There there = there_and_back(match);
+  There there = there_and_back(match);
+  if (is_causal(match)) {
+    there.attention.set("causal", true);
+  } else {
+    if (match.has(kMask)) operands.push_back(make[kMask]);
+    if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));
+  }
   return make.result("permute", {make.emit("attention", operands, there.attention)}, there.back);
 }
 

@@ -109,7 +109,7 @@ Result<aten::Lowering> lower(const LowerCall& call) {
   std::vector<aten::Argument> arguments = {fused.turned_back(kGy)};
   for (const uint32_t operand : {kQ, kK, kV}) arguments.emplace_back(fused.by_heads(operand));
   arguments.emplace_back(fused.turned_back_dense(kResult));
-  arguments.insert(arguments.end(), {aten::Operand{kLogSums}, 0.0, false});
+  arguments.insert(arguments.end(), {aten::Operand{kLogSums}, 0.0, call.attributes.flag("causal")});
   arguments.push_back(fused.mask(kMask, call.inputs[kQ]->dtype));
   arguments.emplace_back("scale", call.attributes.number("scale"));
   const aten::Made made =
@@ -127,7 +127,8 @@ std::vector<OpInfo> grad_attention_ops() {
        .aten = {"aten::_scaled_dot_product_flash_attention_for_cpu_backward"},
        .operands = {{"gy"}, {"q"}, {"k"}, {"v"}, {"result"}, {"log_sums"}, {"mask", Role::kData, Presence::kOptional}},
        .attributes = {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},
-                      {.name = "order", .kind = AttributeKind::kIntegers, .required = true}},
+                      {.name = "order", .kind = AttributeKind::kIntegers, .required = true},
+                      {.name = "causal", .kind = AttributeKind::kFlag}},
        .results = {{"q"}, {"k"}, {"v"}},
        .infer = attention_grad::infer,
        .linear = always<Linear::kFirst>,

@@ -70,6 +70,11 @@ Result<Types> attention_types(const OpCall& call) {
   RANNC_TRY(fits(call, kK, {q[0], q[kHeads], places, q[kFeatures]}));
   RANNC_TRY(fits(call, kV, {q[0], q[kHeads], places, v[kFeatures]}));
   if (call.has(kMask)) RANNC_TRY(mask_fits(call, {q[0], q[kHeads], q[kPlaces], places}));
+  if (call.attributes.flag("causal")) {
+    if (call.has(kMask)) return error("causal attention has no other mask");
+    if (!(q[kPlaces] == places))
+      return error("causal attention of " + q[kPlaces].str() + " queries and " + places.str() + " keys");
+  }
   RANNC_ASSIGN(const BatchLayout by_heads, attention_layout(call));
   const Shape made{q[0], q[kHeads], q[kPlaces], v[kFeatures]};
   const std::vector<int64_t> order = call.attributes.integers("order");
@@ -200,7 +205,7 @@ aten::Lowering lower_fused_attention(const LowerCall& call) {
   FusedAttention fused(call);
   std::vector<aten::Argument> arguments;
   for (const uint32_t operand : {kQ, kK, kV}) arguments.emplace_back(fused.by_heads(operand));
-  arguments.insert(arguments.end(), {0.0, false});
+  arguments.insert(arguments.end(), {0.0, call.attributes.flag("causal")});
   arguments.push_back(fused.mask(kMask, call.inputs[kQ]->dtype));
   arguments.emplace_back("scale", call.attributes.number("scale"));
   const aten::Made made = fused.calls("aten::_scaled_dot_product_flash_attention_for_cpu", std::move(arguments), 2);
@@ -212,8 +217,9 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
   if (call.outputs.size() > 1) return lower_fused_attention(call);
   const aten::Operand q{kQ}, k{kK}, v{kV}, mask{kMask};
   Calls calls;
-  const aten::Made by_heads = calls("aten::scaled_dot_product_attention",
-                                    {q, k, v, mask, 0.0, false, {"scale", call.attributes.number("scale")}});
+  const aten::Made by_heads =
+      calls("aten::scaled_dot_product_attention",
+            {q, k, v, mask, 0.0, call.attributes.flag("causal"), {"scale", call.attributes.number("scale")}});
   return std::move(calls).with({calls("aten::permute", {by_heads, call.attributes.integers("order")})});
 }
 
@@ -274,7 +280,8 @@ std::vector<OpInfo> attention_ops() {
        .aten = {"aten::scaled_dot_product_attention", "aten::permute"},
        .operands = {{"q"}, {"k"}, {"v"}, {"mask", Role::kData, Presence::kOptional}},
        .attributes = {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},
-                      {.name = "order", .kind = AttributeKind::kIntegers, .required = true}},
+                      {.name = "order", .kind = AttributeKind::kIntegers, .required = true},
+                      {.name = "causal", .kind = AttributeKind::kFlag}},
        .results = {{"result"}, {"log_sums", Presence::kOptional}},
        .infer = attention_types,
        .work = attention_work,

@@ -59,6 +59,7 @@ class CudaAttention {
     return calls()("aten::constant_pad_nd", {aten::Operand{operand}, Shape{0, more}, infinity});
   }
 
+  bool is_causal() const { return call_.attributes.flag("causal"); }
   aten::Argument scale() const { return {"scale", call_.attributes.number("scale")}; }
 
   // --- products and a softmax, in the wide type
@@ -77,9 +78,16 @@ class CudaAttention {
   }
   aten::Value scores() {
     aten::Value scores = scaled(product(operand(0), transposed(operand(1))));
+    if (is_causal()) return without_later_places(scores);
     if (!call_.has(mask_)) return scores;
     const aten::Value mask = std::get<aten::Value>(fused.mask(mask_, dtype_).value);
     return calls()("aten::add.Tensor", {scores, widened(mask)});
+  }
+  aten::Value without_later_places(aten::Value scores) {
+    const Shape sizes{shape(q_)[kRowsAxis], shape(q_ + 1)[kRowsAxis]};
+    const aten::Value ones = calls()("aten::ones", {sizes, {"dtype", DType::kBool}, {"device", aten::Device{}}});
+    const aten::Scalar least{-std::numeric_limits<double>::infinity()};
+    return calls()("aten::masked_fill.Scalar", {scores, calls()("aten::triu", {ones, 1}), least});
   }
   aten::Value weights(aten::Value scores) { return calls()("aten::_safe_softmax", {scores, -1}); }
 
@@ -130,7 +138,7 @@ aten::Lowering lower_cuda_attention(const LowerCall& call) {
   if (!attention.is_efficient()) return by_products(std::move(attention));
   std::vector<aten::Argument> arguments = attention.by_heads();
   arguments.push_back(attention.bias());
-  arguments.insert(arguments.end(), {/*compute_log_sumexp=*/true, 0.0, false, attention.scale()});
+  arguments.insert(arguments.end(), {/*compute_log_sumexp=*/true, 0.0, attention.is_causal(), attention.scale()});
   const aten::Made made = attention.calls()("aten::_scaled_dot_product_efficient_attention", std::move(arguments), 4);
   const aten::Value result = attention.fused.in_order(made);
   const aten::Value sums = attention.rows_of_sums({made.call, 1});
@@ -147,8 +155,8 @@ aten::Lowering lower_cuda_attention_grad(const LowerCall& call) {
   arguments.emplace_back(attention.fused.turned_back_dense(kResult));
   arguments.emplace_back(attention.padded_sums(kLogSums));
   // No numbers are dropped, so there is no state of a generator.
-  arguments.insert(arguments.end(), {aten::None{}, aten::None{}, 0.0, std::vector<bool>{true, true, true, false}, false,
-                                     attention.scale()});
+  arguments.insert(arguments.end(), {aten::None{}, aten::None{}, 0.0, std::vector<bool>{true, true, true, false},
+                                     attention.is_causal(), attention.scale()});
   const aten::Made made =
       attention.calls()("aten::_scaled_dot_product_efficient_attention_backward", std::move(arguments), 4);
   return std::move(attention.calls()).with({made, aten::Made{made.call, 1}, aten::Made{made.call, 2}});

@@ -6,6 +6,12 @@ namespace {
 
 Attributes attention(double scale, std::string_view order) { return {{"scale", scale}, {"order", dims(order)}}; }
 
+Attributes causal(double scale, std::string_view order) {
+  Attributes attributes = attention(scale, order);
+  attributes.set("causal", true);
+  return attributes;
+}
+
 /// A mask that hides all: its rows see nothing.
 Operand hidden(std::string_view shape) {
   Operand mask = b(shape);
@@ -30,6 +36,8 @@ void add_attention_calls(std::vector<OpCase>& cases) {
       {"attention", {f("1,2*batch,3,4"), f("1,2*batch,3,4"), f("1,2*batch,3,4")}, attention(1.0, "2,3,1,0"), 2},
       {"attention", {f("batch,2,33,7"), f("batch,2,70,7"), f("batch,2,70,7")}, attention(0.3, "0,2,1,3")},
       {"attention", {f("batch,2,3,4"), f("batch,2,0,4"), f("batch,2,0,4")}, attention(0.5, "0,1,2,3")},
+      {"attention", {same, same, same}, causal(0.7, "0,2,1,3")},
+      {"attention", {f("batch,2,70,4"), f("batch,2,70,4"), f("batch,2,70,4")}, causal(0.3, "0,2,1,3"), 2},
   };
   cases.insert(cases.end(), more.begin(), more.end());
 }
@@ -49,6 +57,10 @@ void add_attention_gradients(std::vector<OpCase>& cases) {
        {f("batch,2,3,4"), f("batch,2,3,4"), f("batch,2,1,4"), f("batch,2,1,4"), f("batch,2,3,4"), f("batch,2,3"),
         f("batch,1,3,1")},
        attention(0.5, "0,1,2,3"),
+       3},
+      {"attention_grad",
+       {f("batch,3,2,4"), f("batch,2,3,4"), f("batch,2,3,4"), f("batch,2,3,4"), f("batch,3,2,4"), f("batch,2,3")},
+       causal(0.5, "0,2,1,3"),
        3},
   };
   cases.insert(cases.end(), more.begin(), more.end());

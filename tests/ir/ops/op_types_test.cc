@@ -312,6 +312,7 @@ TEST(OpErrors, NameWhatDoesNotFit) {
   unknown.type.shape.reset();
   const Operand q = f("batch,2,3,4");
   const Attributes by_heads = {{"scale", 0.5}, {"order", dims("0,1,2,3")}};
+  const Attributes causal = {{"scale", 0.5}, {"order", dims("0,1,2,3")}, {"causal", true}};
   const Bad cases[] = {
       {{"add", {f("batch,3"), f("4")}}, "shapes [batch,3] and [4] do not broadcast: 3 against 4"},
       {{"add", {f("batch,3"), f("8,3")}}, "batch against 8"},
@@ -378,6 +379,8 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"prod_grad", {f("batch,3"), f("batch,3")}, {{"axes", dims("1")}}}, "where the result has [batch]"},
       {{"attention", {f("batch,2,3,4"), f("batch,2,3,4"), f("batch,2,3,5")}, by_heads, 2}, "has no log_sums"},
       {{"attention", {f("batch,2,3,4"), f("batch,2,0,4"), f("batch,2,0,4")}, by_heads, 2}, "has no log_sums"},
+      {{"attention", {q, q, q, f("3,3")}, causal}, "causal attention has no other mask"},
+      {{"attention", {q, f("batch,2,5,4"), f("batch,2,5,4")}, causal}, "causal attention of 3 queries and 5 keys"},
       {{"attention_grad", {q, q, q, q, q, f("batch,2,1")}, by_heads, 3}, "operand 5 has shape [batch,2,1] where"},
       {{"attention_grad", {f("batch,3,2,4"), q, q, q, q, f("batch,2,3")}, by_heads, 3}, "a gradient of shape"},
       {{"slice_grad", {f("2")}, {{"sizes", dims("5")}, {"starts", dims("1")}, {"ends", dims("4")}}}, "has [3]"},
