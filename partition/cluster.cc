@@ -83,6 +83,21 @@ Cluster Cluster::first(uint32_t count) const {
   return part;
 }
 
+double FlopRates::of(ir::DType dtype, Tf32 products) const {
+  switch (dtype) {
+    case ir::DType::kF16:
+      return f16;
+    case ir::DType::kBF16:
+      return bf16;
+    case ir::DType::kF64:
+      return f64;
+    case ir::DType::kF32:
+      return products == Tf32::kAllowed ? tf32 : f32;
+    default:
+      return f32;
+  }
+}
+
 Cluster make_cluster(std::string name, DeviceKind kind, uint32_t nodes, uint32_t per_node, Link inside, Link between) {
   Cluster cluster;
   cluster.name = std::move(name);

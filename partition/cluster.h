@@ -11,14 +11,34 @@
 #include "ir/base/device_type.h"
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
+#include "ir/graph/type.h"
 
 namespace rannc::partition {
 
+/// Whether products of f32 may be rounded to TF32, which tensor cores multiply faster.
+enum class Tf32 : uint8_t { kNever, kAllowed };
+
+/// Achieved floating-point operations per second by element type, each > 0. Those of 16-bit types and of TF32 are rates
+/// of products: other tasks are limited by memory.
+struct FlopRates {
+  FlopRates() = default;
+  /// One rate for all types.
+  FlopRates(double rate) : f32(rate), tf32(rate), bf16(rate), f16(rate), f64(rate) {}
+
+  double f32 = 0, tf32 = 0, bf16 = 0, f16 = 0, f64 = 0;
+
+  /// The rate of tasks on `dtype`; integers have that of f32.
+  double of(ir::DType dtype, Tf32 products = Tf32::kNever) const;
+  /// Whether all types have one rate.
+  bool uniform() const { return *this == FlopRates(f32); }
+  bool operator==(const FlopRates&) const = default;
+};
+
 /// Capabilities of one kind of device. Rates are *achieved* rates, not the vendor's peak.
 struct DeviceKind {
-  std::string name;             ///< `v100`, `cpu` …
-  uint64_t memory_bytes = 0;    ///< usable for training
-  double flops_per_second = 0;  ///< > 0
+  std::string name;           ///< `v100`, `cpu` …
+  uint64_t memory_bytes = 0;  ///< usable for training
+  FlopRates flops_per_second;
   double bytes_per_second = 0;  ///< device memory, > 0
   double launch_ns = 0;         ///< constant cost of starting one task, >= 0
   ir::DeviceType type = ir::DeviceType::kCpu;
@@ -83,10 +103,10 @@ Result<Cluster> read_cluster(const std::string& path);
 std::string print_cluster(const Cluster& cluster);
 
 /// Returns a built-in cluster: `dapple-a`, `dapple-b`, `dapple-c` (DAPPLE, Table 2), `rannc-1x8`, `rannc-4x8` (RaNNC
-/// IV.A), `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart). An unknown name is an
-/// error that lists the known ones.
+/// IV.A), `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart), `KIND-N` (a node of N
+/// NVIDIA GPUs, up to 8), `Mx-KIND-N` (M such nodes). An unknown name is an error that lists the known ones.
 Result<Cluster> preset_cluster(std::string_view name);
-/// Names of the presets; `N` stands for a count.
+/// Names of the presets; `N` and `M` stand for counts, and `KIND` for a kind of another name.
 const std::vector<std::string>& preset_cluster_names();
 
 /// Builds a cluster of `nodes` equal nodes with `per_node` devices of `kind` each.

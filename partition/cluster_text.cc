@@ -8,6 +8,7 @@
 #define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <optional>
@@ -20,6 +21,13 @@ namespace rannc::partition {
 namespace {
 
 constexpr int64_t kMaxDevices = 1 << 20;
+constexpr double kLeastFlops = 1, kMostFlops = 1e24;
+
+constexpr std::pair<std::string_view, double FlopRates::*> kRates[] = {{"f32", &FlopRates::f32},
+                                                                       {"tf32", &FlopRates::tf32},
+                                                                       {"bf16", &FlopRates::bf16},
+                                                                       {"f16", &FlopRates::f16},
+                                                                       {"f64", &FlopRates::f64}};
 
 /// Walks one file; every failing member returns the first diagnostic.
 class Reader {
@@ -100,6 +108,29 @@ class Reader {
     return result;
   }
 
+  /// Reads one rate, or a table of rates by element type. A type without a rate has that of f32.
+  Result<FlopRates> flops(const toml::table& fields) {
+    const toml::table* rates = fields["flops"].as_table();
+    if (rates == nullptr) {
+      RANNC_ASSIGN(const double rate, number(fields, "flops", kLeastFlops, kMostFlops));
+      return FlopRates(rate);
+    }
+    RANNC_TRY(only(*rates, {"f32", "tf32", "bf16", "f16", "f64"}, "flops"));
+    RANNC_ASSIGN(const double f32, number(*rates, "f32", kLeastFlops, kMostFlops));
+    FlopRates result(f32);
+    for (const auto& [name, rate] : kRates) {
+      if (!rates->contains(name)) continue;
+      RANNC_ASSIGN(result.*rate, number(*rates, name, kLeastFlops, kMostFlops));
+    }
+    return result;
+  }
+
+  Result<ir::DeviceType> device(const toml::table& fields) {
+    RANNC_ASSIGN(const std::string name, text(fields, "device"));
+    if (const auto type = ir::device_type(name)) return *type;
+    return fail(*fields.get("device"), fmt::format("'device' is '{}', it must be cpu or cuda", name));
+  }
+
   Result<void> read_kinds(const toml::table& root) {
     const toml::table* kinds = root["kind"].as_table();
     if (kinds == nullptr || kinds->empty()) return fail(root, "a cluster needs at least one [kind.NAME]");
@@ -110,16 +141,13 @@ class Reader {
       kind.name = key.str();
       RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", 1, 9e18));
       kind.memory_bytes = static_cast<uint64_t>(memory);
-      RANNC_ASSIGN(kind.flops_per_second, number(*fields, "flops", 1, 1e24));
+      RANNC_ASSIGN(kind.flops_per_second, flops(*fields));
       RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", 1, 1e18));
       if (fields->contains("launch_ns")) {
         RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", 0, 1e12));
       }
       if (fields->contains("device")) {
-        RANNC_ASSIGN(const std::string name, text(*fields, "device"));
-        const auto type = ir::device_type(name);
-        if (!type) return fail(*fields->get("device"), fmt::format("'device' is {}, it must be cpu or cuda", name));
-        kind.type = *type;
+        RANNC_ASSIGN(kind.type, device(*fields));
       }
       cluster_.kinds.push_back(std::move(kind));
     }
@@ -242,6 +270,13 @@ std::string quoted(const std::string& text) {
   return stream.str();
 }
 
+std::string rates_text(const FlopRates& rates) {
+  if (rates.uniform()) return fmt::format("{}", rates.f32);
+  std::string text = "{";
+  for (const auto& [name, rate] : kRates) text += fmt::format("{} {} = {}", text == "{" ? "" : ",", name, rates.*rate);
+  return text + " }";
+}
+
 std::string link_text(const Link& link) {
   return fmt::format("bandwidth = {}, latency_ns = {}", link.bytes_per_second, link.latency_ns);
 }
@@ -268,8 +303,9 @@ std::string print_cluster(const Cluster& cluster) {
   for (const DeviceKind& kind : cluster.kinds) {
     out +=
         fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n", quoted(kind.name),
-                    kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second, kind.launch_ns);
-    if (kind.type != ir::DeviceType::kCpu) out += fmt::format("device = \"{}\"\n", ir::str(kind.type));
+                    kind.memory_bytes, rates_text(kind.flops_per_second), kind.bytes_per_second, kind.launch_ns);
+    // Digests of clusters without GPUs are older than this key.
+    if (kind.type != DeviceKind().type) out += fmt::format("device = {}\n", quoted(std::string(ir::str(kind.type))));
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,

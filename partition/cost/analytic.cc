@@ -10,8 +10,8 @@ class Analytic final : public CostModel {
   explicit Analytic(AnalyticOptions options) : options_(options) {}
 
   Result<TaskCost> price(const TaskFacts& facts, uint64_t, const DeviceKind& device) const override {
-    const double pass_ns =
-        1e9 * std::max(facts.flops / device.flops_per_second, facts.traffic_bytes / device.bytes_per_second);
+    const double rate = device.flops_per_second.of(facts.dtype, options_.products);
+    const double pass_ns = 1e9 * std::max(facts.flops / rate, facts.traffic_bytes / device.bytes_per_second);
     TaskCost cost;
     cost.forward_ns = pass_ns + device.launch_ns;
     cost.recompute_ns = cost.forward_ns;

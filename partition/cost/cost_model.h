@@ -44,6 +44,7 @@ struct TaskFacts {
   double parameter_bytes = 0;  ///< operands whose gradient W sums over micro-batches; 0: no weight gradient
   double saved_bytes = 0;      ///< activations that its backward pass reads
   bool needs_input_gradient = true;
+  ir::DType dtype = ir::DType::kF32;  ///< of its arithmetic
 };
 
 /// Prices one task. Implementations are immutable and may be shared between threads.

@@ -82,6 +82,15 @@ bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<Role>&
   return use.keeps.empty() && use.own_bytes == ir::Dim(0);
 }
 
+// The element type that a task computes with: that of its first operand of floating-point numbers.
+ir::DType dtype_of(const ir::Graph& graph, TaskId task) {
+  for (const ValueId input : graph.inputs(task)) {
+    if (input.valid() && ir::is_float(graph.type(input).dtype)) return graph.type(input).dtype;
+  }
+  for (const ValueId output : graph.outputs(task)) return graph.type(output).dtype;
+  return ir::DType::kF32;
+}
+
 }  // namespace
 
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<Role>& roles) {
@@ -110,6 +119,7 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
   TaskFacts facts;
   facts.key = structural_key(graph, task, roles);
   facts.what = fmt::format("{} {}", graph.op(task).name, graph.location(task).str());
+  facts.dtype = dtype_of(graph, task);
   const ir::Work work = ir::work_of(graph, task);
   RANNC_ASSIGN(facts.flops, number(work.flops, bindings, graph, task));
   RANNC_ASSIGN(facts.traffic_bytes, number(work.bytes, bindings, graph, task));

@@ -54,9 +54,83 @@ TEST(Cluster, ReadsNodesKindsAndUnequalLinks) {
 TEST(Cluster, PrintsWhatItReads) {
   const Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();
   EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
-  for (const char* name : {"dapple-a", "dapple-b", "dapple-c", "rannc-1x8", "rannc-4x8", "local:3", "flat:5"}) {
+  for (const char* name : {"dapple-a", "dapple-b", "dapple-c", "rannc-1x8", "rannc-4x8", "local:3", "flat:5", "b200-1",
+                           "v100-8", "3x-a100-40-8"}) {
     const Cluster preset = preset_cluster(name).value();
     EXPECT_EQ(parse_cluster(print_cluster(preset), name).value(), preset) << name;
+  }
+}
+
+// A kind with one rate prints as before there were several, which keeps the digests of plans.
+TEST(Cluster, KindsWithOneRatePrintOneNumber) {
+  const std::string text = print_cluster(preset_cluster("flat:2").value());
+  EXPECT_NE(text.find("\nflops = 10500000000000\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("device = "), std::string::npos) << text;
+}
+
+Result<Cluster> with_kind(const std::string& fields) {
+  return parse_cluster("[kind.a]\nmemory_bytes=1\nbandwidth=1\n" + fields + "\n[[node]]\ndevices=[{kind=\"a\"}]\n",
+                       "a.toml");
+}
+
+TEST(Cluster, RatesFollowTheElementType) {
+  const FlopRates one = with_kind("flops = 5e12")->kinds[0].flops_per_second;
+  for (const auto type : {ir::DType::kF16, ir::DType::kBF16, ir::DType::kF32, ir::DType::kF64, ir::DType::kI64}) {
+    EXPECT_EQ(one.of(type), 5e12) << ir::str(type);
+    EXPECT_EQ(one.of(type, Tf32::kAllowed), 5e12) << ir::str(type);
+  }
+  const Cluster cluster = with_kind("flops = { f32 = 4e13, tf32 = 3e14, bf16 = 6e14, f64 = 2e13 }").value();
+  const FlopRates& rates = cluster.kinds[0].flops_per_second;
+  EXPECT_EQ(rates.of(ir::DType::kF32), 4e13);
+  EXPECT_EQ(rates.of(ir::DType::kF32, Tf32::kAllowed), 3e14);
+  EXPECT_EQ(rates.of(ir::DType::kBF16), 6e14);
+  EXPECT_EQ(rates.of(ir::DType::kBF16, Tf32::kAllowed), 6e14);
+  EXPECT_EQ(rates.of(ir::DType::kF64), 2e13);
+  EXPECT_EQ(rates.of(ir::DType::kF16), 4e13) << "as f32, where the file has no rate";
+  EXPECT_EQ(rates.of(ir::DType::kI32), 4e13);
+  EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
+}
+
+TEST(Cluster, KindsHaveADeviceType) {
+  EXPECT_EQ(with_kind("flops = 1")->kinds[0].type, ir::DeviceType::kCpu);
+  const Cluster cluster = with_kind("flops = 1\ndevice = \"cuda\"").value();
+  EXPECT_EQ(cluster.kinds[0].type, ir::DeviceType::kCuda);
+  EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
+}
+
+TEST(Cluster, NodesOfGpus) {
+  const Cluster one = preset_cluster("h100-1").value();
+  EXPECT_EQ(one.size(), 1u);
+  const Cluster cluster = preset_cluster("2x-h100-8").value();
+  ASSERT_EQ(cluster.nodes.size(), 2u);
+  EXPECT_EQ(cluster.size(), 16u);
+  EXPECT_EQ(cluster.devices[15].name, "node1/h100:7");
+  const DeviceKind& kind = cluster.kinds[0];
+  EXPECT_EQ(kind, one.kinds[0]);
+  EXPECT_EQ(kind.type, ir::DeviceType::kCuda);
+  EXPECT_EQ(kind.memory_bytes, 78ull << 30);
+  EXPECT_DOUBLE_EQ(kind.flops_per_second.of(ir::DType::kBF16), 989.4e12 * 2 / 3);
+  EXPECT_DOUBLE_EQ(kind.flops_per_second.of(ir::DType::kF32), 67e12 * 2 / 3);
+  EXPECT_DOUBLE_EQ(kind.bytes_per_second, 3350e9 * 4 / 5);
+  EXPECT_DOUBLE_EQ(cluster.link(DeviceId(0), DeviceId(7)).bytes_per_second, 450e9 * 4 / 5);
+  EXPECT_DOUBLE_EQ(cluster.link(DeviceId(7), DeviceId(8)).bytes_per_second, 400e9 / 8 * 4 / 5);
+}
+
+// From one generation to the next, memory, rates and links never fall.
+TEST(Cluster, GenerationsOfGpusGrow) {
+  const char* const names[] = {"v100-8", "a100-40-8", "a100-80-8", "h100-8", "h200-8", "b200-8"};
+  for (size_t i = 0; i + 1 < std::size(names); ++i) {
+    SCOPED_TRACE(names[i]);
+    const Cluster older = preset_cluster(names[i]).value(), newer = preset_cluster(names[i + 1]).value();
+    const DeviceKind &a = older.kinds[0], &b = newer.kinds[0];
+    EXPECT_LE(a.memory_bytes, b.memory_bytes);
+    EXPECT_LE(a.bytes_per_second, b.bytes_per_second);
+    for (const auto type : {ir::DType::kF16, ir::DType::kBF16, ir::DType::kF32, ir::DType::kF64})
+      EXPECT_LE(a.flops_per_second.of(type), b.flops_per_second.of(type)) << ir::str(type);
+    EXPECT_LE(a.flops_per_second.of(ir::DType::kF32), a.flops_per_second.of(ir::DType::kF32, Tf32::kAllowed));
+    EXPECT_LE(older.nodes[0].inside.bytes_per_second, newer.nodes[0].inside.bytes_per_second);
+    EXPECT_LE(older.between.bytes_per_second, newer.between.bytes_per_second);
+    EXPECT_LT(newer.between.bytes_per_second, newer.nodes[0].inside.bytes_per_second);
   }
 }
 
@@ -108,6 +182,14 @@ TEST(Cluster, ErrorsAreLocated) {
       {"[kind.a]\nflops = 1\nbandwidth = 1\n[[node]]\n", "'memory_bytes' is missing", 1},
       {"[kind.a]\nmemory_bytes=1\nflops = -3\nbandwidth=1\n", "'flops' is -3", 3},
       {"[kind.a]\nmemory_bytes=1\nflops = nan\nbandwidth=1\n", "'flops' is nan", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops={tf32=1}\nbandwidth=1\n", "'f32' is missing", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops={f32=1, fp16=1}\nbandwidth=1\n", "unknown key 'fp16' in flops", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops={f32=1, bf16=0}\nbandwidth=1\n", "'bf16' is 0", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops={f32=1, f16='x'}\nbandwidth=1\n", "'f16' must be a number", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops='fast'\nbandwidth=1\n", "'flops' must be a number", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice='CUDA:0'\n", "'device' is 'CUDA:0'", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=''\n", "'device' is ''", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=1\n", "'device' must be a string", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n", "at least one [[node]]", 0},
       {"[{ind.v100]\nmemory_bytes=1\n", "key", 1},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"b\"}]\n", "kind 'b'", 6},
@@ -166,6 +248,10 @@ TEST(Cluster, UnknownPresetListsTheKnown) {
   EXPECT_NE(preset_cluster("dapple-d").diagnostic().message.find("dapple-a"), std::string::npos);
   EXPECT_FALSE(preset_cluster("local:0").ok());
   EXPECT_FALSE(preset_cluster("local:99999999999").ok());
+  for (const char* name : {"h100", "h100-", "h100-0", "h100-9", "h300-8", "0x-h100-8", "x-h100-8", "-1x-h100-8",
+                           "1025x-h100-8", "2x-h100", "2x-", "2x-2x-h100-8", "h100-8 "}) {
+    EXPECT_FALSE(preset_cluster(name).ok()) << name;
+  }
 }
 
 TEST(Cluster, FirstKeepsWholePrefix) {

@@ -19,6 +19,13 @@ using Descriptions = std::map<std::string, std::string, std::less<>>;
 const Descriptions kClusters{
     {"local:N", "N workers of this machine"},
     {"flat:N", "N V100-32GB, all pairs joined by equal links"},
+    {"a100-40-N", "a node of N A100-SXM-40GB, up to 8, NVLink"},
+    {"a100-80-N", "a node of N A100-SXM-80GB, up to 8, NVLink"},
+    {"h100-N", "a node of N H100-SXM-80GB, up to 8, NVLink"},
+    {"h200-N", "a node of N H200-SXM-141GB, up to 8, NVLink"},
+    {"b200-N", "a node of N B200-180GB, up to 8, NVLink"},
+    {"v100-N", "a node of N V100-SXM2-32GB, up to 8, NVLink: for planning only"},
+    {"Mx-KIND-N", "M of the nodes above, InfiniBand between: 2x-h100-8"},
     {"dapple-a", "DAPPLE, Table 2: 2 nodes of 8 V100-16GB, NVLink inside, 25 Gbit/s between"},
     {"dapple-b", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 25 Gbit/s"},
     {"dapple-c", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 10 Gbit/s"},

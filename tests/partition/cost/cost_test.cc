@@ -27,6 +27,23 @@ TEST(AnalyticCosts, TakeTheLargerOfWorkAndTraffic) {
   EXPECT_DOUBLE_EQ(traffic.weight_gradient_ns, 0);
 }
 
+TEST(AnalyticCosts, TakeTheRateOfTheElementType) {
+  DeviceKind gpu = kDevice;
+  gpu.flops_per_second.bf16 = 4e12;
+  gpu.flops_per_second.tf32 = 2e12;
+  gpu.flops_per_second.f64 = 5e11;
+  TaskFacts facts{"k", "matmul", 2e9, 1e6, 0, 1000, true};
+  const auto forward_ns = [&](ir::DType dtype, Tf32 products) {
+    facts.dtype = dtype;
+    return analytic_costs({.products = products})->price(facts, 1, gpu)->forward_ns;
+  };
+  EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kF32, Tf32::kNever), 2e6 + 500);
+  EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kF32, Tf32::kAllowed), 1e6 + 500);
+  EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kBF16, Tf32::kNever), 5e5 + 500);
+  EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kF64, Tf32::kAllowed), 4e6 + 500);
+  EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kF16, Tf32::kNever), 2e6 + 500);
+}
+
 TEST(SizeCurve, IsLinearBetweenItsEntriesOnly) {
   const SizeCurve curve{{1, {.forward_ns = 100}}, {4, {.forward_ns = 130}}, {8, {.forward_ns = 250}}};
   EXPECT_DOUBLE_EQ(at_samples(curve, 1).forward_ns, 100);
