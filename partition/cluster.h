@@ -106,6 +106,9 @@ std::string print_cluster(const Cluster& cluster);
 /// IV.A), `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart), `KIND-N` (a node of N
 /// NVIDIA GPUs, up to 8), `Mx-KIND-N` (M such nodes). An unknown name is an error that lists the known ones.
 Result<Cluster> preset_cluster(std::string_view name);
+/// Returns a node of `count` GPUs of the preset whose name a device's own name holds (`NVIDIA H200`), with
+/// `memory_bytes` each, of which 2 GiB are for CUDA and its libraries. The error for an unknown one lists the known.
+Result<Cluster> cluster_of_gpus(std::string_view model, uint64_t memory_bytes, uint32_t count);
 /// Names of the presets; `N` and `M` stand for counts, and `KIND` for a kind of another name.
 const std::vector<std::string>& preset_cluster_names();
 

@@ -62,7 +62,8 @@ Cluster gpu_cluster(const Gpu& gpu, std::string name, uint32_t nodes, uint32_t p
   for (double FlopRates::*rate :
        {&FlopRates::f32, &FlopRates::tf32, &FlopRates::bf16, &FlopRates::f16, &FlopRates::f64})
     rates.*rate = gpu.teraflops.*rate * kCompute;
-  const DeviceKind kind{gpu.name, (gpu.memory_gib - 2) << 30, rates, gpu.memory * kTransfer, 5000, ir::DeviceType::kCuda};
+  const DeviceKind kind{gpu.name, (gpu.memory_gib - 2) << 30, rates, gpu.memory * kTransfer,
+                        5000,     ir::DeviceType::kCuda};
   return make_cluster(std::move(name), kind, nodes, per_node, Link{gpu.nvlink * kTransfer, 5000},
                       Link{gpu.infiniband * kTransfer, 10000});
 }
@@ -124,6 +125,23 @@ Result<Cluster> preset_cluster(std::string_view name) {
   std::string known;
   for (const std::string& preset : preset_cluster_names()) known += preset + ", ";
   return error("unknown cluster '" + text + "'; known: " + known + "or a TOML file");
+}
+
+Result<Cluster> cluster_of_gpus(std::string_view model, uint64_t memory_bytes, uint32_t count) {
+  constexpr uint64_t kOfCuda = uint64_t{2} << 30;
+  std::string known;
+  for (const Gpu& gpu : gpus()) {
+    const std::string_view name = gpu.name;
+    std::string family(name.substr(0, name.find('-')));
+    std::transform(family.begin(), family.end(), family.begin(), [](char c) { return c >= 'a' ? c - 'a' + 'A' : c; });
+    known += (known.find(family) == std::string::npos) ? (known.empty() ? "" : ", ") + family : "";
+    if (model.find(family) == std::string_view::npos) continue;
+    Cluster cluster = gpu_cluster(gpu, "local:cuda", 1, count);
+    cluster.kinds.front().memory_bytes = memory_bytes > kOfCuda ? memory_bytes - kOfCuda : memory_bytes;
+    return cluster;
+  }
+  return error("the rates of GPU '" + std::string(model) + "' are unknown, only those of " + known +
+               "; describe it in a cluster file");
 }
 
 const std::vector<std::string>& preset_cluster_names() {

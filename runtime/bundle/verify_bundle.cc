@@ -9,6 +9,7 @@
 // B7  a stage's weights contain nothing that its program does not use
 // B8  a program's arguments and results match the plan (checked by the engine that loads it)
 // B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any
+// B10 every kernel that the plan has chosen runs on the hardware (checked by the engine that loads the program)
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "runtime/engine/allocation_meter.h"
+#include "runtime/engine/internal/hardware_kernels.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_statistics.h"
 #include "runtime/engine/internal/stage_calls.h"
@@ -242,6 +243,7 @@ class AutogradProgram final : public Program {
 
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins,
                                                        Device& device) {
+  RANNC_TRY(check_kernels(bundle.plan, stage, device));
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
     torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/origins == Origins::kKept);

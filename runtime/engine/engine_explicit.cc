@@ -8,6 +8,7 @@
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
 #include "ir/state/statistics.h"
+#include "runtime/engine/internal/hardware_kernels.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_program.h"
 #include "runtime/engine/internal/running_statistics.h"
@@ -449,6 +450,7 @@ Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, Sta
                  "the bundle has no stage functions, which the explicit engine runs: compile the model again, or use "
                  "another engine");
   }
+  RANNC_TRY(check_kernels(plan, stage, device));
   auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
                                                    plan.stages[stage.index()].tasks, origins, device);
   RANNC_TRY(program->load(bundle.weights[stage.index()]));

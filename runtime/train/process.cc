@@ -1,5 +1,6 @@
 #include "runtime/train/process.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -12,6 +13,12 @@
 namespace rannc::runtime {
 
 void set_threads(int threads) { at::set_num_threads(threads); }
+
+void set_product_precision(ProductPrecision precision) {
+  const bool rounds = precision == ProductPrecision::kHigh;
+  at::globalContext().setAllowTF32CuBLAS(rounds);
+  at::globalContext().setAllowTF32CuDNN(rounds);
+}
 
 void keep_freed_memory() {
   c10::SetCPUAllocator(&TensorHeap::instance());

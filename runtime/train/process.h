@@ -1,10 +1,19 @@
 /// Process-wide settings for programs. The library never calls them.
 #pragma once
 
+#include <cstdint>
+
 namespace rannc::runtime {
 
 /// Sets the number of threads that LibTorch uses per operator, for every device of this process.
 void set_threads(int threads);
+
+/// Precision of products of float32 on GPUs, for the whole process. Opening a GPU selects `kHighest`.
+enum class ProductPrecision : uint8_t {
+  kHighest,  ///< IEEE
+  kHigh,     ///< TF32: operands have 10 bits after the point
+};
+void set_product_precision(ProductPrecision precision);
 
 /// Keeps freed memory: that of large tensors in a heap of their own (`train/internal/tensor_heap.h`), the rest in the C
 /// library's, if it supports that. The next step allocates tensors of the same sizes, and fresh pages from the system

@@ -73,6 +73,19 @@ void add_graphs_flag(CLI::App& app, bool& recorded) {
                "enqueue each kernel in every step, instead of recording steps and replaying them");
 }
 
+Result<partition::Cluster> local_gpus() {
+  const auto plugin = runtime::open_plugin(cuda_plugin());
+  if (!plugin.ok()) return error("--cluster local:cuda: " + plugin.diagnostic().message);
+  const runtime::DeviceFacts first = (*plugin)->facts(0);
+  for (uint32_t i = 1; i < (*plugin)->count(); ++i) {
+    const runtime::DeviceFacts other = (*plugin)->facts(i);
+    if (other.name == first.name) continue;
+    return error(fmt::format("--cluster local:cuda: GPU 0 is {}, but GPU {} is {}; describe them in a cluster file",
+                             first.name, i, other.name));
+  }
+  return partition::cluster_of_gpus(first.name, first.memory_bytes, (*plugin)->count());
+}
+
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned) {
   Hardware hardware;
   if (device == kCpu || (device.empty() && planned == ir::DeviceType::kCpu)) return hardware;

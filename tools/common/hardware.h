@@ -8,6 +8,7 @@
 
 #include "ir/base/device_type.h"
 #include "ir/base/diagnostic.h"
+#include "partition/cluster.h"
 #include "runtime/device/device.h"
 
 namespace rannc::tools {
@@ -36,5 +37,8 @@ struct Hardware {
 /// which all devices are opened. Empty: GPUs if the plan is for that type and there are any, else the processor, with a
 /// note. Call it before any other call of LibTorch. The error for a device that was selected and is not there says why.
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned = ir::DeviceType::kCpu);
+
+/// Describes the GPUs of this machine, which are all of one kind. Call it before any other call of LibTorch.
+Result<partition::Cluster> local_gpus();
 
 }  // namespace rannc::tools

@@ -18,6 +18,7 @@ using Descriptions = std::map<std::string, std::string, std::less<>>;
 
 const Descriptions kClusters{
     {"local:N", "N workers of this machine"},
+    {"local:cuda", "all GPUs of this machine"},
     {"flat:N", "N V100-32GB, all pairs joined by equal links"},
     {"a100-40-N", "a node of N A100-SXM-40GB, up to 8, NVLink"},
     {"a100-80-N", "a node of N A100-SXM-80GB, up to 8, NVLink"},

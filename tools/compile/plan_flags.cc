@@ -241,12 +241,17 @@ Result<void> check_plan_flags(PlanFlags& flags) {
 
 namespace {
 
+constexpr std::string_view kLocalGpus = "local:cuda";
+
 Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
   const std::string extension = std::filesystem::path(flags.cluster).extension();
   const bool file = extension == ".toml" || flags.cluster.find('/') != std::string::npos;
-  RANNC_ASSIGN(partition::Cluster cluster,
-               file ? partition::read_cluster(flags.cluster) : partition::preset_cluster(flags.cluster));
-  if (!file && flags.cluster.starts_with("local:")) {
+  const bool gpus = flags.cluster == kLocalGpus && flags.local_gpus != nullptr;
+  RANNC_ASSIGN(partition::Cluster cluster, gpus   ? flags.local_gpus()
+                                           : file ? partition::read_cluster(flags.cluster)
+                                                  : partition::preset_cluster(flags.cluster));
+  if (gpus && flags.memory_bytes) cluster.kinds.front().memory_bytes = *flags.memory_bytes;
+  if (!gpus && !file && flags.cluster.starts_with("local:")) {
     // The limit is part of the plan. With --memory it is the same on every machine.
     cluster.kinds.front().memory_bytes = flags.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
   }
@@ -315,7 +320,7 @@ Result<PlanRequest> plan_request(const PlanFlags& flags) {
   PlanRequest request;
   partition::PlanOptions& options = request.options;
   RANNC_ASSIGN(options.cluster, requested_cluster(flags));
-  request.on_this_machine = flags.cluster.starts_with("local:");
+  request.on_this_machine = flags.cluster.starts_with("local:") && flags.cluster != kLocalGpus;
   request.mini_batch = flags.mini_batch;
   options.micro_batches = flags.micro_batches;
   options.planner = flags.planner;

@@ -13,6 +13,8 @@ namespace rannc::tools {
 
 struct PlanFlags {
   std::string cluster = "local:2";  ///< preset or TOML file
+  /// Describes the GPUs of this machine, for `local:cuda`; null in programs that cannot open them.
+  Result<partition::Cluster> (*local_gpus)() = nullptr;
   std::optional<uint32_t> devices;  ///< use only the first devices of the cluster
   std::string optimizer = "adam";
   double momentum = 0;  ///< of SGD; not 0: one optimizer state

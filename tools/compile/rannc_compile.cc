@@ -13,6 +13,7 @@
 #include "passes/training/differentiate.h"
 #include "runtime/train/process.h"
 #include "tools/common/driver.h"
+#include "tools/common/hardware.h"
 #include "tools/common/how_to_train.h"
 #include "tools/common/libraries.h"
 #include "tools/common/programs.h"
@@ -319,6 +320,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(1);
+    flags.compile.local_gpus = tools::local_gpus;
     return flags.emit == "onnx" ? emit_onnx(flags) : compile(flags);
   });
 }
