@@ -59,7 +59,9 @@ class CudaPlugin final : public runtime::DevicePlugin {
 
   void fill(const DeviceDraw& draw) override { C10_CUDA_CHECK(fill_random(draw, c10::cuda::getCurrentCUDAStream())); }
 
+  // One recording at a time: each registers with LibTorch's generator of random numbers, which has no lock for that.
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
+    const std::lock_guard one(recording_);
     return std::make_unique<RecordedGraph>(work, pool_of(pool));
   }
 
@@ -72,7 +74,7 @@ class CudaPlugin final : public runtime::DevicePlugin {
   }
 
   const uint32_t count_;
-  std::mutex mutex_;
+  std::mutex recording_, mutex_;
   std::map<uint64_t, at::cuda::MempoolId_t> pools_;
 };
 

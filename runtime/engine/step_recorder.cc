@@ -92,7 +92,7 @@ Result<StepRecorder::Tensors> StepRecorder::record(Recording& recording, const R
   const uint64_t pool = static_cast<uint64_t>(
       std::find_if(recordings_.begin(), recordings_.end(), [&](const auto& each) { return each.get() == &recording; }) -
       recordings_.begin());
-  record.work = device_.capture([&] { made = call(std::move(arguments), &record.keys); }, pool);
+  record.work = device_.capture([&] { made = call(std::move(arguments), &record.keys); }, first_pool_ + pool);
   if (record.work == nullptr) return call(std::move(arguments), nullptr);
   if (!made.ok()) return made;
   const auto keep_address = [&](const at::Tensor& tensor) {

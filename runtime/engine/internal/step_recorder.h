@@ -44,9 +44,10 @@ class StepRecorder {
   /// Stages whose calls take turns on the thread of `device` share pools, if they see the same sizes in the same steps.
   explicit StepRecorder(Device& device) : device_(device) {}
 
-  /// Forgets all recordings.
+  /// Forgets all recordings. Their pools are not used again.
   void forget() {
     begin_step(false);
+    first_pool_ += recordings_.size();
     recordings_.clear();
   }
   /// Begins a step, of which nothing is recorded or replayed unless `records`.
@@ -87,6 +88,7 @@ class StepRecorder {
 
   Device& device_;
   std::vector<std::unique_ptr<Recording>> recordings_;
+  uint64_t first_pool_ = 0;  ///< of the first recording
   bool records_ = false;          ///< in this step
   Recording* current_ = nullptr;  ///< of this step, once it is selected
   bool selected_ = false;
