@@ -59,12 +59,27 @@ class CheckLayout(PlantedTest):
         self.expect_red({"partition/stages/pricing/bad.cc": planted}, "L10", "pricing/bad.cc:1", "search/auto.h")
         self.expect_green({"partition/stages/papers/good.cc": planted, "partition/stages/registry.cc": planted})
 
+    def test_L11_a_plugin_is_not_linked(self):
+        tree = {"runtime/cuda/random.h": "", "runtime/device/plugin.h": ""}
+        for header in ("runtime/execute/program.h", "ir/graph/graph.h"):
+            self.expect_red({**tree, "runtime/cuda/bad.cu": f'#include "{header}"\n'}, "L11", "runtime/cuda/bad.cu:1", header)
+        self.expect_red({**tree, "runtime/bad.cc": '#include "runtime/cuda/random.h"\n'}, "L11", "runtime/bad.cc:1", "random.h")
+        self.expect_green({**tree, "runtime/cuda/good.cc": '#include "runtime/cuda/random.h"\n#include "runtime/device/plugin.h"\n',
+                           "tests/runtime/cuda/good.cc": '#include "runtime/cuda/random.h"\n#include "ir/graph/graph.h"\n'})
+
     def test_L4_libraries_out_of_place(self):
         self.expect_red({"passes/bad.cc": "#include <ATen/ATen.h>\n"}, "L4", "ATen/ATen.h")
         self.expect_red({"frontend/onnx/bad.cc": "#include <torch/torch.h>\n"}, "L4", "torch/torch.h")
         self.expect_red({"partition/bad.cc": "#include <onnx/checker.h>\n"}, "L4", "onnx/checker.h")
-        self.expect_red({"runtime/bad.cc": "#include <cuda_runtime.h>\n"}, "L4", "cuda_runtime.h")
-        self.expect_green({"runtime/device_cuda.cc": "#include <cuda_runtime.h>\n"})
+
+    def test_L4_cuda_outside_its_plugin(self):
+        for header in ("cuda_runtime.h", "cuda.h", "cublas_v2.h", "nccl.h", "nvtx3/nvToolsExt.h", "ATen/cuda/CUDAContext.h",
+                       "c10/cuda/CUDAStream.h", "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp", "cub/cub.cuh", "cuda/atomic"):
+            for path in ("runtime/engine/bad.cc", "runtime/device/bad.h", "tools/bad.cc", "tests/runtime/bad.cc"):
+                with self.subTest(header=header, path=path):
+                    self.expect_red({path: f"#include <{header}>\n"}, "L4", f"{path}:1", header)
+            self.expect_green({"runtime/cuda/good.cc": f"#include <{header}>\n", "runtime/cuda/good.cu": f"#include <{header}>\n",
+                               "tests/runtime/cuda/good.cc": f"#include <{header}>\n"})
 
     def test_L5_both_libraries_in_one_file(self):
         both = "#include <torch/torch.h>\n#include <onnx/checker.h>\n"
