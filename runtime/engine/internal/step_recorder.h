@@ -88,7 +88,7 @@ class StepRecorder {
 
   Device& device_;
   std::vector<std::unique_ptr<Recording>> recordings_;
-  uint64_t first_pool_ = 0;  ///< of the first recording
+  uint64_t first_pool_ = 0;       ///< of the first recording
   bool records_ = false;          ///< in this step
   Recording* current_ = nullptr;  ///< of this step, once it is selected
   bool selected_ = false;
