@@ -1,17 +1,15 @@
-// The plug-in for GPUs: the properties of a GPU, random numbers and recordings as CUDA graphs.
+// The plug-in for GPUs.
 #include "runtime/device/plugin.h"
 
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <cstdio>
-#include <map>
-#include <mutex>
 
 #include "runtime/cuda/random.h"
+#include "runtime/cuda/recorded_graph.h"
 
 namespace rannc::cuda {
 namespace {
@@ -19,31 +17,6 @@ namespace {
 using runtime::DeviceDraw;
 using runtime::DeviceFacts;
 using runtime::RecordedWork;
-
-class RecordedGraph final : public RecordedWork {
- public:
-  RecordedGraph(const std::function<void()>& work, at::cuda::MempoolId_t pool) {
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-    try {
-      work();
-    } catch (...) {
-      end_quietly();
-      throw;
-    }
-    graph_.capture_end();
-  }
-  void replay() override { graph_.replay(); }
-
- private:
-  void end_quietly() {
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {  // the capture is invalid; its first error is thrown
-    }
-  }
-
-  at::cuda::CUDAGraph graph_;
-};
 
 class CudaPlugin final : public runtime::DevicePlugin {
  public:
@@ -59,23 +32,13 @@ class CudaPlugin final : public runtime::DevicePlugin {
 
   void fill(const DeviceDraw& draw) override { C10_CUDA_CHECK(fill_random(draw, c10::cuda::getCurrentCUDAStream())); }
 
-  // One recording at a time: each registers with LibTorch's generator of random numbers, which has no lock for that.
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
-    const std::lock_guard one(recording_);
-    return std::make_unique<RecordedGraph>(work, pool_of(pool));
+    return record_graph(work, pools_, pool);
   }
 
  private:
-  at::cuda::MempoolId_t pool_of(uint64_t number) {
-    const std::lock_guard lock(mutex_);
-    const auto found = pools_.find(number);
-    if (found != pools_.end()) return found->second;
-    return pools_.emplace(number, at::cuda::graph_pool_handle()).first->second;
-  }
-
   const uint32_t count_;
-  std::mutex recording_, mutex_;
-  std::map<uint64_t, at::cuda::MempoolId_t> pools_;
+  MemoryPools pools_;
 };
 
 /// Why there is no device that LibTorch can use; empty if there is one.

@@ -84,6 +84,7 @@ class ExplicitProgram final : public Program {
   const Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
   void record_steps(bool allowed) override { records_ = allowed; }
+  std::string why_not_recorded() const override { return recorder_.why_not(); }
 
   Result<void> use_functions(const ir::StageFunctions& functions) override {
     if (functions.kept == kept_) return {};

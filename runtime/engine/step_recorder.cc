@@ -36,7 +36,7 @@ void StepRecorder::begin_step(bool records) {
     current_->state = Recording::State::kComplete;
   current_ = nullptr;
   selected_ = false;
-  records_ = records;
+  records_ = records && why_not_.empty();
 }
 
 StepRecorder::Recording* StepRecorder::select(const ir::Bindings& symbols) {
@@ -64,7 +64,7 @@ Result<StepRecorder::Tensors> StepRecorder::run(const RecordedCall& name, const 
     return record(*recording, name, std::move(arguments), places, keys, call);
   }
   const auto found = recording->records.find(name);
-  if (found == recording->records.end()) return call(std::move(arguments), nullptr);
+  RANNC_CHECK(found != recording->records.end()) << "every step has the calls of the one that was recorded";
   return replay(found->second, arguments, places, keys);
 }
 
@@ -86,25 +86,44 @@ Result<StepRecorder::Tensors> StepRecorder::record(Recording& recording, const R
     record.keys = at::empty({static_cast<int64_t>(keys.size()), 2}, on_device);
     set_keys(record.keys, keys);
   }
-  std::vector<c10::TensorImpl*> before;
-  for (const at::Tensor* place : places) before.push_back(place->unsafeGetTensorImpl());
+  Tensors before, aliases;  // recorded work does not run, so it leaves the memory of its arguments as it was
+  for (const at::Tensor* place : places) before.push_back(*place);
+  for (const at::Tensor& argument : arguments) aliases.push_back(alias_of(argument));
+  const auto at =
+      std::find_if(recordings_.begin(), recordings_.end(), [&](const auto& each) { return each.get() == &recording; });
   Result<Tensors> made = Tensors();
-  const uint64_t pool = static_cast<uint64_t>(
-      std::find_if(recordings_.begin(), recordings_.end(), [&](const auto& each) { return each.get() == &recording; }) -
-      recordings_.begin());
-  record.work = device_.capture([&] { made = call(std::move(arguments), &record.keys); }, first_pool_ + pool);
-  if (record.work == nullptr) return call(std::move(arguments), nullptr);
-  if (!made.ok()) return made;
+  try {
+    record.work = device_.capture([&] { made = call(std::move(arguments), &record.keys); },
+                                  first_pool_ + static_cast<uint64_t>(at - recordings_.begin()));
+  } catch (const std::exception& failure) {
+    made = error(failure.what());
+  }
+  if (record.work == nullptr || !made.ok()) {
+    for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(before[i]);
+    for (size_t i = 0; i < aliases.size(); ++i) {  // results may be arguments, and outlive what owns their memory now
+      if (aliases[i].defined()) aliases[i] = record.buffers[i].defined() ? record.buffers[i] : aliases[i].clone();
+    }
+    why_not_ = made.ok() ? "the device cannot record" : made.diagnostic().message;
+    return give_up(std::move(aliases), call);
+  }
   const auto keep_address = [&](const at::Tensor& tensor) {
     if (tensor.defined()) recording.fixed.insert(tensor.data_ptr());
     return alias_of(tensor);
   };
   for (const at::Tensor& result : *made) record.results.push_back(keep_address(result));
   for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i]->unsafeGetTensorImpl() != before[i]) record.replaced.emplace_back(i, keep_address(*places[i]));
+    if (!places[i]->is_same(before[i])) record.replaced.emplace_back(i, keep_address(*places[i]));
   }
   record.work->replay();
   recording.records.emplace(name, std::move(record));
+  return made;
+}
+
+// Sums that were recorded lie at their addresses in this step only, so nothing of it can be replayed.
+Result<StepRecorder::Tensors> StepRecorder::give_up(Tensors arguments, const Call& call) {
+  Result<Tensors> made = call(std::move(arguments), nullptr);
+  device_.synchronize();  // recordings and buffers are in use until then
+  forget();
   return made;
 }
 

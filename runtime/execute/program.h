@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "ir/base/diagnostic.h"
 #include "ir/dim/dim.h"
@@ -74,6 +75,8 @@ class Program {
 
   /// Whether an engine that can record the calls of a step and replay them does so; it does by default.
   virtual void record_steps(bool /*allowed*/) {}
+  /// Why an engine that tried to record steps runs them normally; empty if it didn't try or succeeded.
+  virtual std::string why_not_recorded() const { return {}; }
 
   /// Resets accumulated gradients and statistics, except those in `carried`.
   virtual void begin_step(const Carried& carried) = 0;

@@ -59,6 +59,16 @@ class Trainer::Impl {
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
   uint64_t seed() const { return options_.seed; }
+  std::map<StageId, std::string> unrecorded_stages() const {
+    std::map<StageId, std::string> found;
+    for (const auto& device : devices_.all()) {
+      for (size_t s = 0; s < device->programs.size(); ++s) {
+        const std::string why = device->programs[s] ? device->programs[s]->why_not_recorded() : "";
+        if (!why.empty()) found.emplace(StageId::from(s), why);
+      }
+    }
+    return found;
+  }
   Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
 
@@ -375,6 +385,7 @@ const ir::Plan& Trainer::plan() const { return impl_->plan(); }
 Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::move(plan)); }
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
+std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -90,6 +91,9 @@ class Trainer {
   /// Returns gradients of this process's parameters by name: the accumulated ones, or those of the last step before
   /// clipping. A shared parameter appears only at its owner. Gradients of 16-bit parameters are float32.
   Result<std::map<std::string, Value>> gradients();
+
+  /// Per stage of this process that could not be recorded (`TrainerOptions::records_steps`), the reason.
+  std::map<StageId, std::string> unrecorded_stages() const;
 
   /// Returns whether `own` is true in every process of the run. Collective: returns when all have called it. Files that
   /// a process wrote before the call can be read by the others afterwards.

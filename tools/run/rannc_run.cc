@@ -293,6 +293,9 @@ class Run {
     const uint32_t rank = worker_ ? worker_->rank : 0;
     const auto held = held_memory();
     if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
+    for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
+      fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why.substr(0, why.find('\n')));
+    }
     if (worker_) {
       RANNC_TRY(rannc::write_file(records_file(folder_, rank).string(), runtime::print_records(recorder_.records())));
       if (profile_) RANNC_TRY(rannc::write_file(profile_file(folder_, rank).string(), profile_->part().dump()));

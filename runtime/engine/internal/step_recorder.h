@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct RecordedCall {
 /// Their results lie at the same addresses in every step; work that reads them must have been awaited by the compute
 /// stream before the next step.
 ///
+/// If a call cannot be recorded, because a kernel waits for the device, it and all later steps run normally.
+///
 /// Arguments that lie at the same address in every step are read in place. Others are copied to buffers first.
 class StepRecorder {
  public:
@@ -50,6 +53,8 @@ class StepRecorder {
     first_pool_ += recordings_.size();
     recordings_.clear();
   }
+  /// Why steps are not recorded any more; empty if they may be.
+  const std::string& why_not() const { return why_not_; }
   /// Begins a step, of which nothing is recorded or replayed unless `records`.
   void begin_step(bool records);
 
@@ -83,12 +88,15 @@ class StepRecorder {
   Result<Tensors> record(Recording& recording, const RecordedCall& name, Tensors arguments,
                          std::span<at::Tensor* const> places, std::span<const std::array<int64_t, 2>> keys,
                          const Call& call);
+  /// Runs a call that cannot be recorded, and never records again.
+  Result<Tensors> give_up(Tensors arguments, const Call& call);
   Tensors replay(Record& record, const Tensors& arguments, std::span<at::Tensor* const> places,
                  std::span<const std::array<int64_t, 2>> keys);
 
   Device& device_;
   std::vector<std::unique_ptr<Recording>> recordings_;
   uint64_t first_pool_ = 0;       ///< of the first recording
+  std::string why_not_;           ///< what cannot be recorded; empty if nothing was found
   bool records_ = false;          ///< in this step
   Recording* current_ = nullptr;  ///< of this step, once it is selected
   bool selected_ = false;

@@ -242,10 +242,11 @@ EventRef unlabelled(const EventRef& event) {
   return event == nullptr ? nullptr : static_cast<const LabelledEvent&>(*event).event;
 }
 
-/// A device that leaves out all waits of one kind.
+/// A device that leaves out all waits of one kind, or cannot record from some recording on.
 class WithoutWaits final : public Device {
  public:
-  WithoutWaits(std::unique_ptr<Device> device, Wait left_out) : device_(std::move(device)), left_out_(left_out) {}
+  WithoutWaits(std::unique_ptr<Device> device, Wait left_out, size_t recordings = SIZE_MAX)
+      : device_(std::move(device)), left_out_(left_out), recordings_(recordings) {}
 
   ir::DeviceType type() const override { return device_->type(); }
   std::string address() const override { return device_->address(); }
@@ -253,7 +254,7 @@ class WithoutWaits final : public Device {
   uint64_t memory_bytes() const override { return device_->memory_bytes(); }
   bool is_asynchronous() const override { return true; }
   std::unique_ptr<Device> with_own_streams() const override {
-    return std::make_unique<WithoutWaits>(device_->with_own_streams(), left_out_);
+    return std::make_unique<WithoutWaits>(device_->with_own_streams(), left_out_, recordings_);
   }
   std::unique_ptr<StreamScope> enter(Stream stream) override { return device_->enter(stream); }
   EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(device_->record(stream), nullptr); }
@@ -273,7 +274,13 @@ class WithoutWaits final : public Device {
   Value download(const Value& value) override { return device_->download(value); }
   void fill(const DeviceDraw& draw) override { device_->fill(draw); }
   std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
-    return device_->capture(work, pool);
+    const bool fails = recorded_++ >= recordings_;
+    return device_->capture(
+        [&] {
+          work();
+          if (fails) throw std::runtime_error("a kernel waits for the device");
+        },
+        pool);
   }
   uint64_t live_bytes() const override { return device_->live_bytes(); }
   uint64_t peak_bytes() const override { return device_->peak_bytes(); }
@@ -291,9 +298,28 @@ class WithoutWaits final : public Device {
 
   std::unique_ptr<Device> device_;
   const Wait left_out_;
+  const size_t recordings_;  // that succeed
+  size_t recorded_ = 0;
   std::set<Value> received_;
   size_t of_sums_ = 0;
 };
+
+TEST_F(AsynchronousDevice, RunsWhatCannotBeRecorded) {
+  for (const Model& model : {kModels[0], kModels[2], kModels[4]}) {
+    const std::string path = bundle(model, {.cuts = {model.cut}, .micro_batches = {4, 4}});
+    for (const size_t recordings : {0, 1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message() << model.name << ", " << recordings << " recordings");
+      WithoutWaits hardware(devices_[0]->with_own_streams(), Wait::kNone, recordings);
+      const auto found = Trainer::open(path, options({&hardware})).value(),
+                 expected = Trainer::open(path, options({})).value();
+      expect_same_steps(*found, *expected, model);
+      const auto reasons = found->unrecorded_stages();
+      EXPECT_TRUE(std::any_of(reasons.begin(), reasons.end(), [](const auto& each) {
+        return each.second.find("a kernel waits for the device") != std::string::npos;
+      }));
+    }
+  }
+}
 
 class MissingWaits : public AsynchronousDevice, public ::testing::WithParamInterface<Wait> {
  protected:
