@@ -1,0 +1,91 @@
+// Joins and leaves a run of several processes.
+#include "runtime/transport/internal/run_member.h"
+
+#include <fmt/format.h>
+
+namespace rannc::runtime {
+
+namespace {
+
+constexpr std::chrono::seconds kPatienceAtEnd{10}, kPatienceAfterFailure{1};  // of worker 0, for the others to leave
+constexpr std::chrono::milliseconds kJoinPeriod{10};
+
+Result<int> listening_socket(const Rendezvous& where) {
+  if (where.listening_socket >= 0) return where.listening_socket;
+  return listen_on(where.torch_store ? 0 : where.port);
+}
+
+/// Waits until all workers have joined.
+Result<void> await_all(StoreClient& client, const Rendezvous& where) {
+  for (RunningClock clock;; std::this_thread::sleep_for(kJoinPeriod)) {
+    RANNC_ASSIGN(const RunState state, client.beat());
+    if (!state.failure.empty()) return error(state.failure);
+    if (state.present == where.workers) return {};
+    if (clock.now() > where.timeout) {
+      RANNC_ASSIGN(const std::string first, client.fail("nothing was heard from worker " + state.missing));
+      return error(first);
+    }
+  }
+}
+
+Result<std::unique_ptr<Transport>> try_to_join(const Rendezvous& where, const ConnectMember& connect) {
+  RANNC_ASSIGN(const std::shared_ptr<RunMember> run, RunMember::join(where));
+  Diagnostic reason;
+  try {
+    auto transport = connect(run);
+    if (transport.ok()) return transport;
+    reason = transport.diagnostic();
+  } catch (const std::exception& failed) {
+    reason = error(plain(failed));
+  }
+  run->watch().abort(reason);
+  return *run->watch().failure();
+}
+
+}  // namespace
+
+RunMember::RunMember(const Rendezvous& where, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)
+    : where_(where), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
+
+void RunMember::leave() {
+  if (std::exchange(left_, true)) return;
+  // The store's server leaves last, so that its end is not mistaken for a failure and all learn why the run failed.
+  const bool failed = watch_.failure().has_value();
+  watch_.stop();
+  client_->leave();
+  if (server_) server_->await_others(where_.rank, failed ? kPatienceAfterFailure : kPatienceAtEnd);
+}
+
+Result<std::unique_ptr<RunMember>> RunMember::join(const Rendezvous& where) {
+  std::unique_ptr<StoreServer> server;
+  uint16_t port = where.port;
+  if (where.rank == 0) {
+    RANNC_ASSIGN(const int socket, listening_socket(where));
+    port = port_of(socket);
+    server = std::make_unique<StoreServer>(socket, where.workers, where.timeout);
+  }
+  if (where.torch_store) {
+    RANNC_ASSIGN(port, port_by_torch_store(where, port));
+  }
+  RANNC_ASSIGN(auto client, StoreClient::join(where.host, port, where.rank, where.workers, where.timeout));
+  if (const Result<void> all = await_all(*client, where); !all.ok()) {
+    client->leave();
+    if (server) server->await_others(where.rank, kPatienceAfterFailure);
+    return all.diagnostic();
+  }
+  return std::make_unique<RunMember>(where, std::move(server), std::move(client));
+}
+
+Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const ConnectMember& connect) {
+  auto joined = try_to_join(where, connect);
+  if (joined.ok()) return joined;
+  return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,
+                           where.host, where.port, where.timeout.count(), joined.diagnostic().message));
+}
+
+std::string message_text(const MessageKey& key) {
+  const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
+  return fmt::format("the {} of route {}, micro-batch {} of step {}", what, key.route, key.micro_batch, key.step);
+}
+
+}  // namespace rannc::runtime
