@@ -8,6 +8,7 @@
 
 #include <cstdio>
 
+#include "runtime/cuda/nccl_functions.h"
 #include "runtime/cuda/random.h"
 #include "runtime/cuda/recorded_graph.h"
 
@@ -35,6 +36,8 @@ class CudaPlugin final : public runtime::DevicePlugin {
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
     return record_graph(work, pools_, pool);
   }
+
+  const runtime::NcclTable* nccl() override { return nccl_functions(); }
 
  private:
   const uint32_t count_;

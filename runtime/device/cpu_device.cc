@@ -20,6 +20,7 @@ class CpuDevice final : public Device {
   EventRef record(Stream) override { return nullptr; }
   EventRef stamp(Stream) override { return nullptr; }
   void await(Stream, const EventRef&) override {}
+  bool is_reached(const EventRef&) const override { return true; }
   void synchronize() override {}
   int64_t ns_between(const EventRef&, const EventRef&) const override { return 0; }
 
@@ -32,6 +33,8 @@ class CpuDevice final : public Device {
   void fill(const DeviceDraw&) override { throw std::logic_error("a processor has no plug-in"); }
 
   std::unique_ptr<RecordedWork> capture(const std::function<void()>&, uint64_t) override { return nullptr; }
+
+  const NcclTable* nccl() const override { return nullptr; }
 
   uint64_t live_bytes() const override { return 0; }
   uint64_t peak_bytes() const override { return 0; }

@@ -23,7 +23,7 @@ using EventRef = std::shared_ptr<const Event>;
 /// A stream of a device. Work on one stream runs in order. Streams wait for each other only through events.
 enum class Stream : uint32_t {
   kCompute = 0,  ///< of programs and optimizers
-  kCopies = 1,   ///< of messages; peer p has stream kCopies + p
+  kCopies = 1,   ///< the first of the streams for messages, which the transport numbers
 };
 
 /// Makes the calls of a thread run on a stream, until it is destroyed.
@@ -60,6 +60,8 @@ class Device {
   virtual EventRef stamp(Stream stream) = 0;
   /// Makes later work on a stream wait for an event of any device of the same type.
   virtual void await(Stream stream, const EventRef& event) = 0;
+  /// Whether an event is reached. Does not wait. Any thread may call it.
+  virtual bool is_reached(const EventRef& event) const = 0;
   /// Waits for all work on these streams.
   virtual void synchronize() = 0;
   /// The time between two stamps of this device that are reached, ns.
@@ -82,6 +84,9 @@ class Device {
   /// with one `pool` of this device share memory: they run in the order in which they were made. Null if that is
   /// impossible.
   virtual std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) = 0;
+
+  /// Messages to devices of other processes; null if there are none.
+  virtual const NcclTable* nccl() const = 0;
 
   virtual uint64_t live_bytes() const = 0;  ///< allocated by all users of the device in this process
   virtual uint64_t peak_bytes() const = 0;  ///< since the last `restart_peak`

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/device/nccl_table.h"
+
 namespace rannc::runtime {
 
 /// Numbers to generate in device memory. The counterpart of `fill` (`runtime/execute/random.h`) for several samples.
@@ -58,10 +60,12 @@ class DevicePlugin {
   /// meanwhile. Memory that `work` allocates comes from the pool `pool`, which all recordings with that number share.
   /// Null if this kind of device cannot record.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) = 0;
+  /// Messages between devices of this kind; null if there are none. Lives as long as the process.
+  virtual const NcclTable* nccl() = 0;
 };
 
 /// Number of this interface. A plug-in that was built for another one is refused.
-inline constexpr uint32_t kDevicePluginVersion = 1;
+inline constexpr uint32_t kDevicePluginVersion = 2;
 
 /// The plug-in's function, by the name `rannc_device_plugin`. Returns null if no device can be used, with the reason
 /// as one sentence without a period in `reason`, cut to `size` bytes. The result lives as long as the process.

@@ -67,6 +67,7 @@ class TorchDevice final : public Device {
   void await(Stream stream, const EventRef& event) override {
     if (event != nullptr) of(event).block(at(stream));
   }
+  bool is_reached(const EventRef& event) const override { return event == nullptr || of(event).query(); }
   // Not the whole device, which fails while another thread records its work.
   void synchronize() override {
     std::vector<c10::Stream> streams;
@@ -123,6 +124,8 @@ class TorchDevice final : public Device {
     const c10::StreamGuard on(at(Stream::kCompute));
     return plugin_.record(work, number_ * kPools + pool);
   }
+
+  const NcclTable* nccl() const override { return plugin_.nccl(); }
 
   uint64_t live_bytes() const override { return static_cast<uint64_t>(bytes().current); }
   uint64_t peak_bytes() const override { return static_cast<uint64_t>(bytes().peak); }

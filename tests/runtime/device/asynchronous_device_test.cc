@@ -11,6 +11,7 @@
 #include "runtime/device/devices.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/trainer.h"
+#include "tests/runtime/support/forwarding_device.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 #include "tests/support/test_device/test_device.h"
@@ -243,48 +244,34 @@ EventRef unlabelled(const EventRef& event) {
 }
 
 /// A device that leaves out all waits of one kind, or cannot record from some recording on.
-class WithoutWaits final : public Device {
+class WithoutWaits final : public rannc::testing::ForwardingDevice {
  public:
   WithoutWaits(std::unique_ptr<Device> device, Wait left_out, size_t recordings = SIZE_MAX)
-      : device_(std::move(device)), left_out_(left_out), recordings_(recordings) {}
+      : ForwardingDevice(std::move(device)), left_out_(left_out), recordings_(recordings) {}
 
-  ir::DeviceType type() const override { return device_->type(); }
-  std::string address() const override { return device_->address(); }
-  std::string model() const override { return device_->model(); }
-  uint64_t memory_bytes() const override { return device_->memory_bytes(); }
-  bool is_asynchronous() const override { return true; }
   std::unique_ptr<Device> with_own_streams() const override {
-    return std::make_unique<WithoutWaits>(device_->with_own_streams(), left_out_, recordings_);
+    return std::make_unique<WithoutWaits>(target().with_own_streams(), left_out_, recordings_);
   }
-  std::unique_ptr<StreamScope> enter(Stream stream) override { return device_->enter(stream); }
-  EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(device_->record(stream), nullptr); }
-  EventRef stamp(Stream stream) override { return device_->stamp(stream); }
+  EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(target().record(stream), nullptr); }
   void await(Stream stream, const EventRef& event) override {
-    if (event != nullptr && kind_of(event) != left_out_) device_->await(stream, unlabelled(event));
+    if (event != nullptr && kind_of(event) != left_out_) target().await(stream, unlabelled(event));
   }
-  void synchronize() override { device_->synchronize(); }
-  int64_t ns_between(const EventRef& from, const EventRef& to) const override { return device_->ns_between(from, to); }
-  Value allocate(const TensorSpec& spec) override { return *received_.insert(device_->allocate(spec)).first; }
+  bool is_reached(const EventRef& event) const override { return target().is_reached(unlabelled(event)); }
+  Value allocate(const TensorSpec& spec) override { return *received_.insert(target().allocate(spec)).first; }
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
     const EventRef left[] = {left_out_ == Wait::kForValue ? nullptr : unlabelled(after[0]),
                              left_out_ == Wait::kForMemory ? nullptr : unlabelled(after[1])};
-    return std::make_shared<LabelledEvent>(device_->copy(stream, from, to, left), to.get());
+    return std::make_shared<LabelledEvent>(target().copy(stream, from, to, left), to.get());
   }
-  Value upload(const Value& value) override { return device_->upload(value); }
-  Value download(const Value& value) override { return device_->download(value); }
-  void fill(const DeviceDraw& draw) override { device_->fill(draw); }
   std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
     const bool fails = recorded_++ >= recordings_;
-    return device_->capture(
+    return target().capture(
         [&] {
           work();
           if (fails) throw std::runtime_error("a kernel waits for the device");
         },
         pool);
   }
-  uint64_t live_bytes() const override { return device_->live_bytes(); }
-  uint64_t peak_bytes() const override { return device_->peak_bytes(); }
-  void restart_peak() override { device_->restart_peak(); }
 
  private:
   static constexpr size_t kMembers = 2;  // of a sum, which waits for all terms, then for all readers
@@ -296,7 +283,6 @@ class WithoutWaits final : public Device {
     return own ? Wait::kForMessage : Wait::kForCopy;
   }
 
-  std::unique_ptr<Device> device_;
   const Wait left_out_;
   const size_t recordings_;  // that succeed
   size_t recorded_ = 0;

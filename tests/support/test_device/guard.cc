@@ -55,6 +55,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   bool queryStream(const c10::Stream& stream) const override {
+    if (Streams::instance().has_pending(stream)) return false;
     Streams::instance().host_wait(stream);
     return true;
   }
@@ -74,6 +75,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     if (event != nullptr) Streams::instance().wait(stream, *static_cast<TestEvent*>(event));
   }
   bool queryEvent(void* event) const override {
+    if (event != nullptr && Streams::has_pending(*static_cast<TestEvent*>(event))) return false;
     synchronizeEvent(event);
     return true;
   }

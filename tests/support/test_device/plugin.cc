@@ -10,6 +10,7 @@
 
 #include "runtime/execute/random.h"
 #include "tests/support/test_device/device_memory.h"
+#include "tests/support/test_device/fake_nccl.h"
 #include "tests/support/test_device/recording.h"
 #include "tests/support/test_device/test_device.h"
 #include "tests/support/test_device/thread_state.h"
@@ -89,6 +90,8 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
   std::unique_ptr<runtime::RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
     return Recording::of(work, pool);
   }
+
+  const runtime::NcclTable* nccl() override { return &fake_nccl(); }
 };
 
 }  // namespace

@@ -81,6 +81,48 @@ void Streams::throw_pending() {
 }
 
 uint64_t Streams::begin(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches) {
+  wait_for_pending(stream);
+  return count(stream, op, touches);
+}
+
+std::shared_ptr<PendingWork> Streams::begin_pending(const c10::Stream& stream, const char* op,
+                                                    const std::vector<Touch>& touches) {
+  const DeviceLock lock(device_mutex());
+  count(stream, op, touches);
+  auto work = std::make_shared<PendingWork>(state(stream).clock);
+  state(stream).pending = pending_of(stream);
+  state(stream).pending.push_back(work);
+  return work;
+}
+
+void Streams::finish(const c10::Stream& stream, PendingWork& work, const Clock& precedes) {
+  const DeviceLock lock(device_mutex());
+  work.clock.join(precedes);
+  state(stream).clock.join(precedes);
+  work.done = true;
+  work.done.notify_all();
+}
+
+PendingWorks Streams::pending_of(const c10::Stream& stream) {
+  const DeviceLock lock(device_mutex());
+  PendingWorks open;
+  for (const auto& work : state(stream).pending) {
+    if (!work->is_done()) open.push_back(work);
+  }
+  return open;
+}
+
+void Streams::wait_for_pending(const c10::Stream& stream) {
+  for (const auto& work : pending_of(stream)) work->wait();
+}
+
+bool Streams::has_pending(const c10::Stream& stream) { return !pending_of(stream).empty(); }
+
+bool Streams::has_pending(const TestEvent& event) {
+  return std::any_of(event.pending.begin(), event.pending.end(), [](const auto& work) { return !work->is_done(); });
+}
+
+uint64_t Streams::count(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches) {
   const DeviceLock lock(device_mutex());
   throw_pending();
   State& on = state(stream);
@@ -114,18 +156,21 @@ void Streams::allocated(const c10::Stream& stream, AccessLog& log, const Touch& 
 void Streams::record(TestEvent& event, const c10::Stream& stream) {
   const DeviceLock lock(device_mutex());
   const State& on = state(stream);
-  event = {true, on.clock, std::chrono::steady_clock::now(), on.recording};
+  event = {true, on.clock, std::chrono::steady_clock::now(), on.recording, pending_of(stream)};
   event.clock.join(host_);
 }
 
 void Streams::wait(const c10::Stream& stream, const TestEvent& event) {
+  for (const auto& work : event.pending) work->wait();
   const DeviceLock lock(device_mutex());
   if (!event.recorded) return;
   State& on = state(stream);
   if (event.recording == nullptr) {
     TORCH_CHECK(on.recording == nullptr || on.clock.covers(event.clock), name(index(stream)),
                 " is recorded and waits for work that is not");
-    return on.clock.join(event.clock);
+    on.clock.join(event.clock);
+    for (const auto& work : event.pending) on.clock.join(work->clock);
+    return;
   }
   const bool goes_on = std::any_of(states_.begin(), states_.end(),
                                    [&](const State& other) { return other.recording == event.recording; });
@@ -135,6 +180,7 @@ void Streams::wait(const c10::Stream& stream, const TestEvent& event) {
 }
 
 void Streams::wait(const c10::Stream& later, const c10::Stream& earlier) {
+  wait_for_pending(earlier);
   const DeviceLock lock(device_mutex());
   state(later).clock.join(state(earlier).clock);
 }
@@ -146,18 +192,29 @@ void Streams::host_wait(const Clock& clock) {
 }
 
 void Streams::host_wait(const c10::Stream& stream) {
+  wait_for_pending(stream);
   const DeviceLock lock(device_mutex());
   TORCH_CHECK(recording(stream) == nullptr, "the host waits for ", name(index(stream)), " while it is recorded");
   host_wait(state(stream).clock);
 }
 
 void Streams::host_wait(const TestEvent& event) {
+  for (const auto& work : event.pending) work->wait();
   const DeviceLock lock(device_mutex());
   TORCH_CHECK(event.recording == nullptr, "the host waits for an event of a recording");
   host_wait(event.clock);
+  for (const auto& work : event.pending) host_wait(work->clock);
 }
 
 void Streams::host_wait_for_device(c10::DeviceIndex device) {
+  PendingWorks pending;
+  {
+    const DeviceLock lock(device_mutex());
+    for (const StreamIndex stream : by_device_.at(static_cast<size_t>(device))) {
+      pending.insert(pending.end(), states_[stream].pending.begin(), states_[stream].pending.end());
+    }
+  }
+  for (const auto& work : pending) work->wait();
   const DeviceLock lock(device_mutex());
   for (const StreamIndex stream : by_device_.at(static_cast<size_t>(device))) host_.join(states_[stream].clock);
   PinnedMemory::instance().host_reached(host_);

@@ -3,6 +3,7 @@
 
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -17,12 +18,25 @@ namespace rannc::testing {
 /// Guards everything of this folder that is shared by threads. Held while bookkeeping, never while kernels run.
 std::recursive_mutex& device_mutex();
 
+/// Work of a stream that ends when another thread of the host does something, such as sending a message.
+struct PendingWork {
+  explicit PendingWork(Clock precedes) : clock(std::move(precedes)) {}
+  bool is_done() const { return done.load(); }
+  /// Blocks the calling thread, which must not hold `device_mutex()`.
+  void wait() const { done.wait(false); }
+
+  Clock clock;  ///< what precedes its end; guarded by `device_mutex()`
+  std::atomic<bool> done = false;
+};
+using PendingWorks = std::vector<std::shared_ptr<const PendingWork>>;
+
 /// Work recorded by an event.
 struct TestEvent {
   bool recorded = false;
   Clock clock;
   std::chrono::steady_clock::time_point time;
   Recording* recording = nullptr;
+  PendingWorks pending;  ///< precedes the event as well
 };
 
 /// Where bytes are read or written by a work item: memory of a device, or pinned memory of the host.
@@ -32,7 +46,8 @@ struct Touch {
   bool write = false;
 };
 
-/// All streams. Every function takes `device_mutex()`.
+/// All streams. Every function takes `device_mutex()`. Those that wait or begin work first block the calling thread
+/// until pending work of the stream or event is done, because work runs at once.
 class Streams {
  public:
   static Streams& instance();
@@ -45,6 +60,14 @@ class Streams {
   /// Counts a work item of `stream`, which reads and writes `touches`; to be called before the work runs. Returns its
   /// number. Throws a pending race, or that an access isn't ordered after an earlier one.
   uint64_t begin(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches);
+  /// Begins work whose end is not known yet. It does not wait for pending work of the stream: the caller keeps the
+  /// order.
+  std::shared_ptr<PendingWork> begin_pending(const c10::Stream& stream, const char* op,
+                                             const std::vector<Touch>& touches);
+  /// Ends work that `begin_pending` began on a stream. `precedes` does so too.
+  void finish(const c10::Stream& stream, PendingWork& work, const Clock& precedes = {});
+  bool has_pending(const c10::Stream& stream);
+  static bool has_pending(const TestEvent& event);
   /// Counts the allocation of a block by `stream` as the first write to it.
   void allocated(const c10::Stream& stream, AccessLog& log, const Touch& block);
 
@@ -86,9 +109,15 @@ class Streams {
     Clock clock;
     Recording* recording = nullptr;
     Clock before_recording;
+    PendingWorks pending;
   };
 
   Streams();
+  /// Those that are not done.
+  PendingWorks pending_of(const c10::Stream& stream);
+  void wait_for_pending(const c10::Stream& stream);
+  /// Counts a work item, whatever is pending.
+  uint64_t count(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches);
   State& state(const c10::Stream& stream) { return states_[index(stream)]; }
   void throw_pending();
 
