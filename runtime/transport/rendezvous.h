@@ -3,7 +3,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/base/ids.h"
+
+namespace rannc::ir {
+struct Plan;
+}
 
 namespace rannc::runtime {
 
@@ -23,6 +32,12 @@ struct Rendezvous {
   bool torch_store = false;
   std::string torch_round;
   std::chrono::milliseconds timeout{60000};  ///< for joining and for every wait for another worker
+  /// Ordered pairs of devices that exchange messages, the same for all workers; empty: all. A transport may refuse
+  /// messages of other pairs.
+  std::optional<std::vector<std::pair<DeviceId, DeviceId>>> pairs;
 };
+
+/// Returns the ordered pairs of a plan's messages.
+std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan);
 
 }  // namespace rannc::runtime

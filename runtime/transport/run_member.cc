@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
+#include "ir/plan/plan.h"
+
 namespace rannc::runtime {
 
 namespace {
@@ -86,6 +90,16 @@ Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const Conne
 std::string message_text(const MessageKey& key) {
   const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
   return fmt::format("the {} of route {}, micro-batch {} of step {}", what, key.route, key.micro_batch, key.step);
+}
+
+std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan) {
+  std::set<std::pair<DeviceId, DeviceId>> pairs;
+  for (size_t device = 0; device < plan.schedule.rows.size(); ++device) {
+    for (const ir::Action& action : plan.schedule.rows[device]) {
+      if (ir::is_send(action.kind)) pairs.emplace(DeviceId::from(device), action.peer);
+    }
+  }
+  return {pairs.begin(), pairs.end()};
 }
 
 }  // namespace rannc::runtime

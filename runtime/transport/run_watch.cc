@@ -72,10 +72,26 @@ Diagnostic RunWatch::explained(const Diagnostic& seen) {
 }
 
 void RunWatch::set(const Diagnostic& reason) {
-  const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = reason;
-  changed_.notify_all();
-  for (c10d::Work* work : waiting_) work->abort();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = reason;
+    changed_.notify_all();
+    for (c10d::Work* work : waiting_) work->abort();
+  }
+  call_on_failure();
+}
+
+void RunWatch::on_failure(std::function<void()> on_failure) {
+  {
+    const std::lock_guard lock(on_failure_mutex_);
+    on_failure_ = std::move(on_failure);
+  }
+  if (failure()) call_on_failure();
+}
+
+void RunWatch::call_on_failure() {
+  const std::lock_guard lock(on_failure_mutex_);
+  if (on_failure_) std::exchange(on_failure_, nullptr)();
 }
 
 void RunWatch::ask() {

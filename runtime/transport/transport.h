@@ -50,8 +50,8 @@ struct Arrived {
 class Receipt {
  public:
   virtual ~Receipt() = default;
-  /// Blocks until the value's arrival is certain, the transport's time-out expires, or the run is aborted. Call it
-  /// once.
+  /// Blocks until the value has arrived or its arrival is enqueued, the transport's time-out expires, or the run is
+  /// aborted. Call it once.
   virtual Result<Arrived> wait() = 0;
 };
 
@@ -74,8 +74,9 @@ class Transport {
   /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`. It
   /// may be read on the compute stream.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
-  /// Waits until at most `left` sends to a device are incomplete. The default is for transports whose sends complete
-  /// immediately.
+  /// Waits until at most `left` sends to a device are incomplete, and frees the values of the others. On an
+  /// asynchronous device, the compute stream may wait instead of the host. The default is for transports whose sends
+  /// complete immediately.
   virtual Result<void> await_sends(DeviceId to, size_t left) {
     (void)to, (void)left;
     return {};

@@ -5,6 +5,7 @@
 #include "runtime/internal/named_rows.h"
 #include "runtime/transport/transport_gloo.h"
 #include "runtime/transport/transport_local.h"
+#include "runtime/transport/transport_nccl.h"
 
 namespace rannc::runtime {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 const TransportKind kTransports[] = {
     {.name = "local", .summary = "threads of this process", .open = make_local_transports},
     {.name = "gloo", .summary = "a process per device, over c10d's Gloo", .join = join_gloo},
+    {.name = "nccl", .summary = "a process per GPU, over NCCL", .join = join_nccl, .needs_nccl = true},
 };
 
 }  // namespace

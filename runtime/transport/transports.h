@@ -25,6 +25,11 @@ struct TransportKind {
   /// Returns this process's endpoint. Collective: all processes call it.
   Result<std::unique_ptr<Transport>> (*join)(const Rendezvous& rendezvous, Device& device) = nullptr;
 
+  /// Whether `join` needs a device with `Device::nccl`. The others take any device.
+  bool needs_nccl = false;
+  /// Whether sums add the members in their order, so that they have the same bits over all such transports.
+  bool exact_sums = true;
+
   bool between_processes() const { return join != nullptr; }
 };
 

@@ -57,8 +57,8 @@ Result<MeasureCount> measure_blocks(const ir::Graph& graph, const ir::Atoms& ato
 struct ExchangeChoice {
   bool messages = false, collectives = false;
 };
-/// Times exchanges between threads of this process, over both transports, for two and four devices. Measures only what
-/// the database lacks.
+/// Times exchanges between threads of this process, over the transports that need no GPU, for two and four devices.
+/// Measures only what the database lacks.
 Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const MeasureOptions& options,
                                        partition::ProfileDatabase& database);
 

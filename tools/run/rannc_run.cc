@@ -209,7 +209,8 @@ class Run {
                                                     .listening_socket = worker_->listening_socket,
                                                     .torch_store = worker_->torch_store,
                                                     .torch_round = worker_->torch_round,
-                                                    .timeout = options.timeout},
+                                                    .timeout = options.timeout,
+                                                    .pairs = runtime::message_pairs(start_.bundle->plan)},
                                                    hardware_.at(worker_->rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {

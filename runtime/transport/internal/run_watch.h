@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -21,6 +22,9 @@ class RunWatch {
   explicit RunWatch(StoreClient& client) : client_(client), thread_([this] { loop(); }) {}
   ~RunWatch() { stop(); }
 
+  /// Calls `on_failure` once the run fails, on any thread; at once if it has failed. Replaces the previous function,
+  /// which is not running any more when this returns.
+  void on_failure(std::function<void()> on_failure);
   /// Stops all requests to the store.
   void stop();
   std::optional<Diagnostic> failure() const;
@@ -34,6 +38,7 @@ class RunWatch {
 
  private:
   void set(const Diagnostic& reason);
+  void call_on_failure();
   /// Sends one heartbeat and records a reported failure.
   void ask();
   /// Waits a while for the reason, which may still be on its way. Returns what else is known, for messages.
@@ -45,6 +50,8 @@ class RunWatch {
   std::condition_variable changed_;
   std::optional<Diagnostic> failure_;
   std::set<c10d::Work*> waiting_;
+  std::mutex on_failure_mutex_;  // held during the call
+  std::function<void()> on_failure_;
   RunState state_;
   bool stop_ = false;
   std::thread thread_;

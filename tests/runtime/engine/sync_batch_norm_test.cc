@@ -13,7 +13,7 @@
 #include "tests/runtime/support/local_run.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
-#include "tests/runtime/transport/gloo_ends.h"
+#include "tests/runtime/transport/joined_ends.h"
 
 namespace rannc::testing {
 namespace {

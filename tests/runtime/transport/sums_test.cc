@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <functional>
 
+#include "runtime/device/devices.h"
 #include "runtime/internal/torch_value.h"
-#include "runtime/transport/transport_local.h"
-#include "tests/runtime/transport/gloo_ends.h"
+#include "runtime/transport/transports.h"
+#include "tests/runtime/transport/joined_ends.h"
+#include "tests/support/test_device/test_device.h"
 
 namespace rannc::runtime {
 namespace {
@@ -45,18 +47,70 @@ std::vector<at::Tensor> sums(const Ends& ends, const std::vector<DeviceId>& memb
     const auto it = std::find(members.begin(), members.end(), DeviceId(device));
     if (it == members.end()) return;
     const CollectiveKey key{0, CollectiveKey::Kind::kOther, round};
-    const auto sum = ends[device]->all_reduce(key, members, {to_value(term(type, size, device))});
+    Device& hardware = ends[device]->hardware();
+    const auto scope = hardware.enter(Stream::kCompute);
+    const auto sum = ends[device]->all_reduce(key, members, {hardware.upload(to_value(term(type, size, device)))});
     ASSERT_TRUE(sum.ok()) << sum.diagnostic().str();
-    found[static_cast<size_t>(it - members.begin())] = to_tensor((*sum)[0]);
+    found[static_cast<size_t>(it - members.begin())] = to_tensor(hardware.download((*sum)[0]));
   });
   return found;
 }
 
-class Sums : public ::testing::TestWithParam<const char*> {};
+struct Case {
+  std::string name;
+  const TransportKind* transport;
+  bool on_test_devices;
+};
+
+/// Every transport, in the memory that it may be used with.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const TransportKind& kind : transports()) {
+    if (!kind.exact_sums) continue;
+    const std::string name(kind.name);
+    if (!kind.needs_nccl) all.push_back({name, &kind, false});
+    all.push_back({name + "_on_test_devices", &kind, true});
+  }
+  return all;
+}
+
+class Sums : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (GetParam().on_test_devices) testing::reset_test_device();
+    for (uint32_t device = 0; device < kDevices; ++device) {
+      const auto kind = GetParam().on_test_devices
+                            ? devices_of(testing::test_device_plugin())[device % testing::kTestDevices]
+                            : std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu());
+      hardware_.push_back(kind->with_own_streams());
+    }
+  }
+  void TearDown() override {
+    if (!GetParam().on_test_devices) return;
+    EXPECT_EQ(testing::take_race(), std::nullopt);
+  }
+
+  Ends open() {
+    const TransportKind& kind = *GetParam().transport;
+    if (!kind.between_processes()) {
+      std::vector<Device*> devices;
+      for (const auto& device : hardware_) devices.push_back(device.get());
+      return kind.open(devices, kTimeout);
+    }
+    Rendezvous common;
+    common.workers = kDevices;
+    testing::Joined joined =
+        testing::join_each(common, [&](const Rendezvous& where) { return kind.join(where, *hardware_[where.rank]); });
+    EXPECT_EQ(joined.failures, std::vector<std::string>(kDevices));
+    return std::move(joined.ends);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Device>> hardware_;
+};
 
 TEST_P(Sums, AreThoseInTheOrderOfMembers) {
-  Ends ends = GetParam() == std::string_view("local") ? make_local_transports(kDevices, kTimeout)
-                                                      : testing::gloo_ends(kDevices);
+  Ends ends = open();
   uint32_t round = 0;
   for (uint32_t count = 2; count <= kDevices; ++count) {
     std::vector<DeviceId> members;  // the last ones, so that devices and positions differ
@@ -76,8 +130,8 @@ TEST_P(Sums, AreThoseInTheOrderOfMembers) {
   testing::leave(ends);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::Values("local", "gloo"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
 
 // What the test above rests on: its numbers tell another order and narrow additions apart.
 TEST(SumsTest, TermsTellOrdersApart) {

@@ -17,7 +17,7 @@
 #include "runtime/measure/measure_links.h"
 #include "runtime/transport/internal/no_broken_pipes.h"
 #include "runtime/transport/internal/send_queue.h"
-#include "tests/runtime/transport/gloo_ends.h"
+#include "tests/runtime/transport/joined_ends.h"
 #include "tools/common/launcher.h"
 
 namespace rannc::runtime {

@@ -62,6 +62,11 @@ std::map<std::string, std::shared_ptr<Group>>& groups() {
   return *groups;
 }
 
+std::set<Communicator*>& communicators() {
+  static auto* const communicators = new std::set<Communicator*>;
+  return *communicators;
+}
+
 /// The calls of a group, by thread.
 struct Calls {
   int depth = 0;
@@ -153,6 +158,7 @@ NcclResult init_rank(NcclComm* comm, int ranks, const NcclId* id, int rank) {
   Communicator*& place = group->ranks.at(static_cast<size_t>(rank));
   if (place != nullptr) return NcclResult::kInvalidArgument;
   place = new Communicator{group, rank};
+  communicators().insert(place);
   *comm = place;
   if (++group->joined == group->ranks.size()) groups().erase(id->bytes);
   return NcclResult::kInProgress;
@@ -201,6 +207,7 @@ void end(Communicator& comm) {
       std::erase_if(*queue, [&](const End& open) { return open.comm == &comm; });
     }
   }
+  communicators().erase(&comm);
   delete &comm;
 }
 
@@ -241,6 +248,8 @@ const char* error_string(NcclResult result) {
       return "invalid argument";
     case NcclResult::kInvalidUsage:
       return "invalid usage";
+    case NcclResult::kRemoteError:
+      return "remote error";
     default:
       return "another error";
   }
@@ -252,6 +261,14 @@ const char* last_error(NcclComm comm) {
 }
 
 }  // namespace
+
+void fail_fake_nccl(const std::string& detail) {
+  const DeviceLock lock(device_mutex());
+  for (Communicator* comm : communicators()) {
+    comm->error = NcclResult::kRemoteError;
+    comm->detail = detail;
+  }
+}
 
 const runtime::NcclTable& fake_nccl() {
   static const runtime::NcclTable table{.get_unique_id = get_unique_id,

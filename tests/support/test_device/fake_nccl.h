@@ -1,6 +1,8 @@
 /// NCCL between the threads of one process, over the test devices.
 #pragma once
 
+#include <string>
+
 #include "runtime/device/nccl_table.h"
 
 namespace rannc::testing {
@@ -13,5 +15,9 @@ namespace rannc::testing {
 /// - ends the messages of a communicator, but not those of its peers, at an abort.
 /// Other than NCCL, it reports an error to both ends if their sizes differ.
 const runtime::NcclTable& fake_nccl();
+
+/// Makes all communicators of this process report an error that no call has caused, as NCCL does for a lost network.
+/// Their messages stay pending.
+void fail_fake_nccl(const std::string& detail);
 
 }  // namespace rannc::testing

@@ -1,0 +1,245 @@
+// A transport between processes with a GPU each, over NCCL's point-to-point messages.
+//
+// The host enqueues messages and goes on. Each direction of each pair has a communicator and a stream of its own, on
+// which messages keep the order in which they were sent (rule S5). A message waits on the device for the value or the
+// memory that it uses, and the compute stream waits for the message before it reads the value or frees the memory. The
+// host waits at the end of a step alone. A thread limits how long messages wait for other devices, since the host may
+// be in a call of the device that does not return before (`MessageWatch`).
+//
+// Sums are messages too, because NCCL's collectives do not specify their order of addition. Sums of values in host
+// memory go over Gloo.
+#include "runtime/transport/transport_nccl.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <map>
+
+#include "runtime/internal/torch_value.h"
+#include "runtime/transport/internal/communicators.h"
+#include "runtime/transport/internal/gloo_transport.h"
+#include "runtime/transport/internal/message_watch.h"
+#include "runtime/transport/internal/ordered_sum.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+/// A message that is enqueued. Its memory belongs to the compute stream, which waits for the message before the last
+/// reference is gone.
+class HeldMessage {
+ public:
+  HeldMessage(Device& device, Value value, EventRef done)
+      : device_(device), value_(std::move(value)), done_(std::move(done)) {}
+  ~HeldMessage() {
+    try {
+      if (value_ != nullptr) device_.await(Stream::kCompute, done_);
+    } catch (const std::exception&) {  // the device has failed, and runs nothing that could use the memory again
+    }
+  }
+  HeldMessage(const HeldMessage&) = delete;
+  HeldMessage& operator=(const HeldMessage&) = delete;
+
+  const EventRef& done() const { return done_; }
+  /// Leaves the wait to the caller.
+  Arrived take() { return {std::move(value_), done_}; }
+
+ private:
+  Device& device_;
+  Value value_;
+  const EventRef done_;
+};
+
+class NcclReceipt final : public Receipt {
+ public:
+  NcclReceipt(RunWatch& watch, std::unique_ptr<HeldMessage> message) : watch_(watch), message_(std::move(message)) {}
+  Result<Arrived> wait() override {
+    if (auto reason = watch_.failure()) return *reason;
+    return message_->take();
+  }
+
+ private:
+  RunWatch& watch_;
+  std::unique_ptr<HeldMessage> message_;
+};
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(std::shared_ptr<RunMember> run, Device& hardware, const NcclTable& nccl)
+      : run_(std::move(run)),
+        run_watch_(run_->watch()),
+        hardware_(hardware),
+        communicators_(*run_, hardware, nccl),
+        message_watch_(hardware, communicators_, run_->where().timeout,
+                       [this](const Diagnostic& reason) { run_watch_.abort(reason); }) {
+    run_watch_.on_failure([this] { communicators_.abort_all(); });
+  }
+  ~NcclTransport() override { run_watch_.on_failure({}); }
+
+  /// Connects this worker with the others. A failure ends the run.
+  Result<void> connect() {
+    try {
+      const Result<void> connected = communicators_.connect();
+      if (connected.ok()) host_ = connect_gloo(run_, cpu());
+      if (!connected.ok()) abort(connected.diagnostic());
+    } catch (const std::exception& failed) {
+      abort(error(plain(failed)));
+    }
+    if (auto reason = failure()) return *reason;
+    return {};
+  }
+
+  DeviceId device() const override { return run_->device(); }
+  Device& hardware() const override { return hardware_; }
+  uint32_t devices() const override { return run_->where().workers; }
+
+  Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
+    if (auto reason = failure()) return *reason;
+    const Channel* const channel = communicators_.to(to);
+    if (channel == nullptr) return no_channel(key, device(), to);
+    const std::string what = fmt::format("device {} to take {}", to.index(), message_text(key));
+    const at::Tensor tensor = to_tensor(value).contiguous();
+    if (tensor.nbytes() == 0) return {};
+    RANNC_ASSIGN(EventRef done,
+                 enqueue(*channel, {{ChannelMessage::End::kSend, tensor.data_ptr(), tensor.nbytes(), 1}}, what));
+    Sent& queue = sent_[to];
+    while (!queue.empty() && !queue.front().held && hardware_.is_reached(queue.front().message->done()))
+      queue.pop_front();
+    queue.push_back({std::make_unique<HeldMessage>(hardware_, to_value(tensor), std::move(done)),
+                     sent == SentValue::kHeldUntilAwaited});
+    return {};
+  }
+
+  Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
+    if (auto reason = failure()) return *reason;
+    const Channel* const channel = communicators_.from(from);
+    if (channel == nullptr) return no_channel(key, from, device());
+    const std::string what = fmt::format("device {} to send {}", from.index(), message_text(key));
+    Value value = hardware_.allocate(spec);
+    EventRef done;
+    if (spec.bytes() > 0) {
+      void* const bytes = to_tensor(value).data_ptr();
+      RANNC_ASSIGN(done, enqueue(*channel, {{ChannelMessage::End::kReceive, bytes, spec.bytes(), 0}}, what));
+    }
+    auto message = std::make_unique<HeldMessage>(hardware_, std::move(value), std::move(done));
+    return std::unique_ptr<Receipt>(std::make_unique<NcclReceipt>(run_watch_, std::move(message)));
+  }
+
+  Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
+    if (auto reason = failure()) return *reason;
+    if (members.size() < 2) return values;
+    for (Value& value : values) {
+      if (to_tensor(value).is_cpu()) {
+        RANNC_ASSIGN(Values sums, host_->all_reduce(key, members, {std::move(value)}));
+        value = std::move(sums[0]);
+      } else {
+        RANNC_ASSIGN(at::Tensor sum, ordered_sum(members, device(), to_tensor(value),
+                                                 [this] { return std::make_unique<Exchange>(*this); }));
+        value = to_value(std::move(sum));
+      }
+    }
+    return values;
+  }
+
+  /// Makes the compute stream wait, not the host.
+  Result<void> await_sends(DeviceId to, size_t left) override {
+    if (auto reason = failure()) return *reason;
+    Sent& queue = sent_[to];
+    while (queue.size() > left) queue.pop_front();
+    return {};
+  }
+
+  Result<void> flush() override {
+    if (auto reason = failure()) return *reason;
+    sent_.clear();
+    try {
+      const Result<void> done = message_watch_.drain([this] { return failure().has_value(); });
+      if (!done.ok()) return run_watch_.explained(done.diagnostic());
+    } catch (const std::exception& failed) {
+      return run_watch_.explained(error(plain(failed)));
+    }
+    if (auto reason = failure()) return *reason;
+    return {};
+  }
+
+  void abort(const Diagnostic& reason) override { run_watch_.abort(reason); }
+  std::optional<Diagnostic> failure() const override { return run_watch_.failure(); }
+
+ private:
+  struct SentMessage {
+    std::unique_ptr<HeldMessage> message;
+    bool held = false;  // until it is awaited
+  };
+  using Sent = std::deque<SentMessage>;  // oldest first
+
+  static Diagnostic no_channel(const MessageKey& key, DeviceId from, DeviceId to) {
+    return error(fmt::format("{} goes from device {} to device {}, which have joined without a pair for messages",
+                             message_text(key), from.index(), to.index()));
+  }
+
+  /// Enqueues messages after what is on the compute stream now. Returns the event of their end.
+  Result<EventRef> enqueue(const Channel& channel, const std::vector<ChannelMessage>& messages,
+                           const std::string& what) {
+    hardware_.await(channel.stream, hardware_.record(Stream::kCompute));
+    EventRef start = hardware_.record(channel.stream);
+    const Result<void> enqueued = communicators_.enqueue(channel, messages, what);
+    if (!enqueued.ok()) {
+      const Diagnostic reason = run_watch_.explained(enqueued.diagnostic());
+      // Ends the messages, which may be enqueued, before the caller frees their memory.
+      run_watch_.abort(reason);
+      hardware_.await(Stream::kCompute, hardware_.record(channel.stream));
+      return reason;
+    }
+    EventRef done = hardware_.record(channel.stream);
+    message_watch_.add(channel, {std::move(start), done, what});
+    return done;
+  }
+
+  /// Messages of a sum, which run as one group.
+  class Exchange final : public SumExchange {
+   public:
+    explicit Exchange(NcclTransport& transport) : transport_(transport) {}
+    void send(DeviceId to, const at::Tensor& tensor) override { add(ChannelMessage::End::kSend, tensor, to); }
+    void receive(DeviceId from, const at::Tensor& into) override { add(ChannelMessage::End::kReceive, into, from); }
+    Result<void> finish() override {
+      const Channel& channel = transport_.communicators_.sums();
+      RANNC_ASSIGN(const EventRef done, transport_.enqueue(channel, messages_, "all members of a sum over devices"));
+      transport_.hardware_.await(Stream::kCompute, done);
+      return {};
+    }
+
+   private:
+    void add(ChannelMessage::End end, const at::Tensor& tensor, DeviceId peer) {
+      tensors_.push_back(tensor);
+      messages_.push_back({end, tensor.data_ptr(), tensor.nbytes(), static_cast<int>(peer.index())});
+    }
+    NcclTransport& transport_;
+    std::vector<at::Tensor> tensors_;  // until the compute stream waits for their messages
+    std::vector<ChannelMessage> messages_;
+  };
+
+  const std::shared_ptr<RunMember> run_;
+  RunWatch& run_watch_;
+  Device& hardware_;
+  std::unique_ptr<Transport> host_;  // sums of values in host memory; leaves the run
+  std::map<DeviceId, Sent> sent_;    // by peer
+  Communicators communicators_;
+  MessageWatch message_watch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> join_nccl(const Rendezvous& where, Device& device) {
+  const NcclTable* const nccl = device.nccl();
+  if (nccl == nullptr) {
+    return error(fmt::format("transport nccl needs GPUs: give --device cuda (the device of worker {} is {})",
+                             where.rank, device.address()));
+  }
+  return join_run(where, [&](const std::shared_ptr<RunMember>& run) -> Result<std::unique_ptr<Transport>> {
+    auto transport = std::make_unique<NcclTransport>(run, device, *nccl);
+    RANNC_TRY(transport->connect());
+    return std::unique_ptr<Transport>(std::move(transport));
+  });
+}
+
+}  // namespace rannc::runtime
