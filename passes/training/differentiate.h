@@ -1,6 +1,7 @@
 /// Builds the backward pass as tasks.
 #pragma once
 
+#include "ir/base/device_type.h"
 #include "ir/gradient/joint.h"
 #include "passes/pass.h"
 

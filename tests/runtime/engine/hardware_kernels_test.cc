@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/op/op.h"
+#include "tests/runtime/support/forwarding_device.h"
 #include "tests/runtime/support/plan_builder.h"
 
 namespace rannc::runtime {
@@ -13,31 +14,11 @@ namespace {
 using ::testing::HasSubstr;
 
 /// The processor under the name of a GPU.
-class NamedGpu final : public Device {
+class NamedGpu final : public testing::ForwardingDevice {
  public:
+  NamedGpu() : ForwardingDevice(cpu().with_own_streams()) {}
   ir::DeviceType type() const override { return ir::DeviceType::kCuda; }
-  std::string address() const override { return "cuda:0"; }
-  std::string model() const override { return {}; }
-  uint64_t memory_bytes() const override { return 0; }
-  bool is_asynchronous() const override { return false; }
-  std::unique_ptr<Device> with_own_streams() const override { return cpu().with_own_streams(); }
-  std::unique_ptr<StreamScope> enter(Stream stream) override { return cpu().enter(stream); }
-  EventRef record(Stream stream) override { return cpu().record(stream); }
-  EventRef stamp(Stream stream) override { return cpu().stamp(stream); }
-  void await(Stream stream, const EventRef& event) override { cpu().await(stream, event); }
-  void synchronize() override {}
-  int64_t ns_between(const EventRef&, const EventRef&) const override { return 0; }
-  Value allocate(const TensorSpec& spec) override { return cpu().allocate(spec); }
-  EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
-    return cpu().copy(stream, from, to, after);
-  }
-  Value upload(const Value& value) override { return value; }
-  Value download(const Value& value) override { return value; }
-  void fill(const DeviceDraw& draw) override { cpu().fill(draw); }
-  std::unique_ptr<RecordedWork> capture(const std::function<void()>&, uint64_t) override { return nullptr; }
-  uint64_t live_bytes() const override { return 0; }
-  uint64_t peak_bytes() const override { return 0; }
-  void restart_peak() override {}
+  std::unique_ptr<Device> with_own_streams() const override { return std::make_unique<NamedGpu>(); }
 };
 
 /// A convolution of x [batch,3,4,4] with the kernel of that name.
