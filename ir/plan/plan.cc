@@ -96,10 +96,10 @@ struct Weights {
     return total;
   }
   /// Bytes of the wide copies in which an optimizer step updates narrow parameters and their states.
-  int64_t copied_bytes(uint32_t states) const {
+  int64_t copied_bytes(uint32_t states, DeviceType device) const {
     int64_t total = 0;
     for (const HeldParameter& held : parameters) total += held.sum_bytes > held.bytes ? held.sum_bytes : 0;
-    return std::min(total * (1 + states), kStepCopyBytes);
+    return std::min(total * (1 + states), step_copy_bytes(device));
   }
   /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
   /// become one term first.
@@ -306,7 +306,7 @@ PipelineShape pipeline_shape(const Plan& plan) {
       entry.fixed_bytes += parameters * plan.optimizer_states;
       entry.gradient_bytes = weights[s].gradient_bytes();
       if (replicas > 1) entry.step_bytes = weights[s].sum_bytes(replicas);
-      entry.step_bytes = std::max(entry.step_bytes, weights[s].copied_bytes(plan.optimizer_states));
+      entry.step_bytes = std::max(entry.step_bytes, weights[s].copied_bytes(plan.optimizer_states, device_type(plan)));
     }
     shape.stages.push_back(std::move(entry));
   }

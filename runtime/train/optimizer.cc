@@ -4,6 +4,8 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
@@ -14,6 +16,7 @@
 #include <numbers>
 
 #include "ir/plan/step_copies.h"
+#include "runtime/internal/reason.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -69,7 +72,9 @@ struct Group {
 
 // Bytes of copies at a time. Copies are made in slices, possibly of several tensors, so that they stay in cache and no
 // second set of gradients exists.
-constexpr int64_t kCopiedBytes = ir::kStepCopyBytes;
+int64_t copied_bytes(const at::Tensor& gradient) {
+  return ir::step_copy_bytes(gradient.is_cpu() ? ir::DeviceType::kCpu : ir::DeviceType::kCuda);
+}
 // Slices begin at multiples of all vector lengths, so that the results are bit-identical to those of whole tensors.
 constexpr int64_t kAligned = 1024;
 
@@ -153,7 +158,8 @@ class StageOptimizer::Impl {
     const at::TensorOptions wide = tensors.front().gradient.options();
     const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
     const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states.size() : 0));
-    const int64_t most = kCopiedBytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
+    const int64_t bytes = copied_bytes(tensors.front().gradient);
+    const int64_t most = bytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
     int64_t elements = 0;
     for (const Trained& each : tensors) elements += each.parameter.numel();
     const at::Tensor scaled = at::empty({gradient_scale != 1 ? std::min(most, elements) : 0}, wide);
@@ -234,7 +240,7 @@ Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
     const c10::NoGradGuard no_grad;
     impl_->update(step, gradient_scale);
   } catch (const std::exception& failure) {
-    return error(std::string("optimizer step failed: ") + failure.what());
+    return error("optimizer step failed: " + reason_of(failure));
   }
   return {};
 }
@@ -250,10 +256,11 @@ namespace {
 // their norms are squared and added in double precision.
 constexpr int64_t kRow = 4096;
 
-double sum_of_squares(const at::Tensor& flat) {
+// A scalar on the device of the gradient.
+at::Tensor sum_of_squares(const at::Tensor& flat) {
   const int64_t rows = flat.numel() / kRow, in_rows = rows * kRow;
-  const auto squares = [](const at::Tensor& norms) { return norms.to(at::kDouble).square_().sum().item<double>(); };
-  double sum = 0;
+  const auto squares = [](const at::Tensor& norms) { return norms.to(at::kDouble).square_().sum(); };
+  at::Tensor sum = at::zeros({}, flat.options().dtype(at::kDouble));
   if (rows > 0) {
     const at::Tensor table = in_rows == flat.numel() ? flat : flat.narrow(0, 0, in_rows);
     sum += squares(at::linalg_vector_norm(table.view({rows, kRow}), 2, at::IntArrayRef{1}));
@@ -263,31 +270,47 @@ double sum_of_squares(const at::Tensor& flat) {
 }
 
 // Works in slices, because double precision needs more memory.
-double sum_of_wide_squares(const at::Tensor& flat) {
-  constexpr int64_t kSlice = kCopiedBytes / static_cast<int64_t>(sizeof(double));
-  double sum = 0;
-  for (int64_t first = 0; first < flat.numel(); first += kSlice)
-    sum += sum_of_squares(flat.narrow(0, first, std::min(kSlice, flat.numel() - first)).to(at::kDouble));
+at::Tensor sum_of_wide_squares(const at::Tensor& flat) {
+  const int64_t slice = copied_bytes(flat) / static_cast<int64_t>(sizeof(double));
+  at::Tensor sum = at::zeros({}, flat.options().dtype(at::kDouble));
+  for (int64_t first = 0; first < flat.numel(); first += slice)
+    sum += sum_of_squares(flat.narrow(0, first, std::min(slice, flat.numel() - first)).to(at::kDouble));
   return sum;
 }
 
+// Reads scalars of one device with one wait.
+std::vector<double> on_host(const std::vector<at::Tensor>& scalars) {
+  if (scalars.empty()) return {};
+  const at::Tensor numbers = at::stack(scalars).cpu();
+  const auto* const first = numbers.const_data_ptr<double>();
+  return {first, first + numbers.numel()};
+}
+
+at::Tensor flat_of(const Value& gradient) { return to_tensor(gradient).contiguous().view(-1); }
+
 }  // namespace
 
-double squared_norm(Program& program, std::span<const uint32_t> parameters) {
+std::vector<double> squared_norms(Program& program, std::span<const uint32_t> parameters) {
   // Between these bounds float32 is accurate enough. Beyond them, squares may underflow or overflow.
   constexpr double kLeast = 1e-24, kMost = 1e38;
   const c10::NoGradGuard no_grad;
   const Values gradients = program.gradients(parameters);
   const c10::InferenceMode views_are_cheap;
-  double sum = 0;
-  for (const Value& value : gradients) {
-    const at::Tensor flat = to_tensor(value).contiguous().view(-1);
-    const at::ScalarType type = flat.scalar_type();
-    const double squares = type == at::kFloat || type == at::kDouble ? sum_of_squares(flat) : 0;
-    const bool exact = type == at::kDouble || (squares > kLeast && squares < kMost);
-    sum += exact ? squares : sum_of_wide_squares(flat);
+  const auto is_half = [](const at::Tensor& flat) {
+    return flat.scalar_type() != at::kFloat && flat.scalar_type() != at::kDouble;
+  };
+  std::vector<at::Tensor> sums;
+  for (const Value& gradient : gradients) {
+    const at::Tensor flat = flat_of(gradient);
+    sums.push_back(is_half(flat) ? sum_of_wide_squares(flat) : sum_of_squares(flat));
   }
-  return sum;
+  std::vector<double> squares = on_host(sums);
+  for (size_t i = 0; i < squares.size(); ++i) {
+    const bool exact = squares[i] > kLeast && squares[i] < kMost;
+    if (exact || to_tensor(gradients[i]).scalar_type() != at::kFloat) continue;
+    squares[i] = on_host({sum_of_wide_squares(flat_of(gradients[i]))})[0];
+  }
+  return squares;
 }
 
 double clip_scale(double norm, double limit) { return std::min(1.0, limit / (norm + 1e-6)); }

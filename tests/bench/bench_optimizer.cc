@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <sstream>
 
 #include "runtime/train/optimizer.h"
@@ -37,10 +38,10 @@ std::vector<std::vector<int64_t>> read_shapes(const std::string& path) {
 /// `seconds processor-seconds norm`; without a limit the norm is 0.
 void answer(runtime::Program& program, runtime::StageOptimizer& optimizer, uint64_t step, double limit) {
   const double start = seconds_of(CLOCK_MONOTONIC), ran = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-  double squares = 0;
-  for (uint32_t i = 0; limit > 0 && i < program.parameters().size(); ++i)
-    squares += runtime::squared_norm(program, {&i, 1});
-  const double norm = std::sqrt(squares);
+  std::vector<uint32_t> all(limit > 0 ? program.parameters().size() : 0);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<double> squares = runtime::squared_norms(program, all);
+  const double norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
   optimizer.update(step, limit > 0 ? runtime::clip_scale(norm, limit) : 1).value();
   fmt::print("{:.9f} {:.9f} {:.9g}\n", seconds_of(CLOCK_MONOTONIC) - start, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - ran,
              norm);

@@ -30,6 +30,21 @@ class ClippedSpan {
   int64_t start_ns_ = 0;
 };
 
+struct OfStage {
+  std::vector<uint32_t> indices;
+  std::vector<ValueId> values;
+};
+
+std::map<StageId, OfStage> by_stage(const std::vector<OwnedParameter>& parameters, const TrainedDevice& device) {
+  std::map<StageId, OfStage> found;
+  for (const OwnedParameter& owned : parameters) {
+    if (owned.device != &device) continue;
+    found[owned.stage].indices.push_back(owned.index);
+    found[owned.stage].values.push_back(owned.value);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceSet& devices) {
@@ -78,9 +93,9 @@ Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParame
   auto slots = squares.accessor<double, 1>();
   RANNC_TRY(devices.for_each([&](TrainedDevice& device) -> Result<void> {
     const ClippedSpan span(observer, device.id);
-    for (const OwnedParameter& owned : parameters) {
-      if (owned.device != &device) continue;
-      slots[owned.value.index()] = squared_norm(*device.programs[owned.stage.index()], {&owned.index, 1});
+    for (const auto& [stage, owned] : by_stage(parameters, device)) {
+      const std::vector<double> found = squared_norms(*device.programs[stage.index()], owned.indices);
+      for (size_t i = 0; i < found.size(); ++i) slots[owned.values[i].index()] = found[i];
     }
     return {};
   }));

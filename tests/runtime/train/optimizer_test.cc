@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "tests/runtime/engine/held_tensors.h"
 
@@ -64,9 +65,10 @@ TEST_P(Updates, ScaledGradientsAreThoseOfAScaledCopy) {
 
 double norm_of(const std::vector<at::Tensor>& gradients) {
   HeldTensors program(gradients, gradients);
-  double squares = 0;
-  for (uint32_t i = 0; i < gradients.size(); ++i) squares += runtime::squared_norm(program, {&i, 1});
-  return std::sqrt(squares);
+  std::vector<uint32_t> all(gradients.size());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<double> squares = runtime::squared_norms(program, all);
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
 TEST(Norms, AreThoseOfDoublePrecision) {
