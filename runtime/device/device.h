@@ -64,6 +64,10 @@ class Device {
   virtual bool is_reached(const EventRef& event) const = 0;
   /// Waits for all work on these streams.
   virtual void synchronize() = 0;
+  /// Numbers the work that is on the compute stream now. 0 begins anew, and requires that all work is done.
+  virtual void mark(uint64_t number) = 0;
+  /// The last number whose work is done. Does not wait, and works on a device that has failed.
+  virtual uint64_t marked() const = 0;
   /// The time between two stamps of this device that are reached, ns.
   virtual int64_t ns_between(const EventRef& from, const EventRef& to) const = 0;
 

@@ -9,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <atomic>
+#include <bit>
 #include <map>
 #include <mutex>
 
@@ -77,6 +78,22 @@ class TorchDevice final : public Device {
     }
     for (const c10::Stream& stream : streams) guard_.synchronizeStream(stream);
   }
+  // The compute stream writes the number to host memory, which stays readable when the device has failed.
+  void mark(uint64_t number) override {
+    const c10::NoGradGuard no_grad;
+    const c10::StreamGuard on(at(Stream::kCompute));
+    if (!mark_.defined()) mark_ = at::zeros({1}, at::kLong).pin_memory();
+    if (number == 0) {
+      mark_.fill_(0);
+      return;
+    }
+    if (!numbers_.defined() || static_cast<int64_t>(number) >= numbers_.numel())
+      numbers_ = to_tensor(upload(to_value(at::arange(std::bit_ceil(number + kMarks), at::kLong))));
+    mark_.copy_(numbers_.narrow(0, static_cast<int64_t>(number), 1), /*non_blocking=*/true);
+  }
+  uint64_t marked() const override {
+    return mark_.defined() ? std::atomic_ref(*mark_.mutable_data_ptr<int64_t>()).load() : 0;
+  }
   int64_t ns_between(const EventRef& from, const EventRef& to) const override {
     return static_cast<int64_t>(of(from).elapsedTime(of(to)) * 1e6);
   }
@@ -143,6 +160,7 @@ class TorchDevice final : public Device {
     return streams_.emplace(stream, guard_.getNewStream(device_)).first->second;
   }
 
+  static constexpr uint64_t kMarks = 1024;  ///< least capacity
   static constexpr uint64_t kPools = 1024;  ///< per device
   static inline std::atomic<uint64_t> devices{0};
 
@@ -151,7 +169,8 @@ class TorchDevice final : public Device {
   const DeviceFacts facts_;
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl guard_;
-  std::mutex mutex_;  // of the streams, which peers use too
+  at::Tensor mark_, numbers_;  // in pinned memory; 0, 1, … on the device
+  std::mutex mutex_;           // of the streams, which peers use too
   std::map<Stream, c10::Stream> streams_;
 };
 

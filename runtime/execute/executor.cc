@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "ir/schedule/send_completion.h"
 #include "runtime/execute/internal/pass_sums.h"
+#include "runtime/internal/reason.h"
 #include "runtime/internal/router.h"
 
 namespace rannc::runtime {
@@ -48,12 +51,6 @@ std::string_view words(ActionKind kind) {
 }
 
 bool has_micro_batch(ActionKind kind) { return ir::is_compute(kind) || ir::is_send(kind) || ir::is_receive(kind); }
-
-/// The message of an exception without LibTorch's trace of calls.
-std::string reason_of(const std::exception& exception) {
-  const std::string text = exception.what();
-  return text.substr(0, text.find("\nException raised from"));
-}
 
 /// Returns the part of the row around `at` with that action marked.
 std::string marked_row(const std::vector<Action>& row, size_t at) {
@@ -102,7 +99,7 @@ class Executor::Impl {
       position_ = i;
       if (observer_ != nullptr) observer_->started(device_);
       Running running{now_ns(), router_.waited_ns(), stamp()};
-      if (const Result<void> done = guarded(row_[i]); !done.ok()) return fail(describe(i, done.diagnostic()));
+      if (const Result<void> done = guarded(i); !done.ok()) return fail(describe(failed_at(i), done.diagnostic()));
       if (observer_ != nullptr) report(row_[i], std::move(running));
     }
     if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
@@ -134,6 +131,8 @@ class Executor::Impl {
 
   void begin_step(const StepInput& input) {
     input_ = &input;
+    position_ = 0;
+    hardware_.mark(0);
     kept_.clear();
     stamped_.clear();
     begin_ns_ = now_ns();
@@ -163,16 +162,39 @@ class Executor::Impl {
            action.kind != ActionKind::kReceiveActivation;
   }
 
-  Result<void> guarded(const Action& action) {
+  Result<void> guarded(size_t position) {
     if (auto failure = transport_.failure()) return *failure;
     try {
-      return perform(action);
+      RANNC_TRY(perform(row_[position]));
+      hardware_.mark(position + 1);
     } catch (const InternalError& defect) {
       transport_.abort(error(defect.what()));
       throw;
     } catch (const std::exception& exception) {
       return error(reason_of(exception));
     }
+    return {};
+  }
+
+  /// The position of the action whose work failed, when the call for the one at `called` did. An asynchronous device
+  /// reports a failure in some later call, and in all calls after that.
+  size_t failed_at(size_t called) {
+    if (!hardware_.is_asynchronous() || transport_.failure()) return called;
+    try {
+      const EventRef end = hardware_.record(Stream::kCompute);
+      const int64_t limit = now_ns() + kPatienceNs;
+      while (!hardware_.is_reached(end) && now_ns() < limit) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+      return first_unmarked(called);
+    }
+    return called;
+  }
+
+  /// The first action up to `last` that the device has not come to the end of.
+  size_t first_unmarked(size_t last) const {
+    size_t position = hardware_.marked();
+    while (position < last && skipped(row_[position])) ++position;
+    return std::min(position, last);
   }
 
   Result<void> perform(const Action& action) {
@@ -406,6 +428,10 @@ class Executor::Impl {
     RANNC_TRY(transport_.flush());
     try {
       hardware_.synchronize();
+    } catch (const std::exception& failure) {
+      return describe(first_unmarked(position_), error(reason_of(failure)));
+    }
+    try {
       for (auto* parts : all_parts()) {
         for (OutputPart& part : *parts) part.part = hardware_.download(part.part);
       }
@@ -437,6 +463,9 @@ class Executor::Impl {
     RANNC_CHECK(programs_[stage.index()] != nullptr) << "a device has a program for each of its stages";
     return *programs_[stage.index()];
   }
+
+  /// How long a failed action waits to learn that the device works.
+  static constexpr int64_t kPatienceNs = 1'000'000'000;
 
   const Pipeline& pipeline_;
   DeviceId device_;

@@ -1,7 +1,10 @@
 #include "runtime/train/internal/device_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "runtime/internal/reason.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -15,7 +18,7 @@ Result<void> attempt(TrainedDevice& device, const std::function<Result<void>()>&
     RANNC_TRY(job());
     hardware.synchronize();
   } catch (const std::exception& failure) {
-    return error(failure.what());
+    return error(fmt::format("device {}: {}", device.id.index(), reason_of(failure)));
   }
   return {};
 }

@@ -23,6 +23,8 @@ class ForwardingDevice : public runtime::Device {
   void await(runtime::Stream stream, const runtime::EventRef& event) override { device_->await(stream, event); }
   bool is_reached(const runtime::EventRef& event) const override { return device_->is_reached(event); }
   void synchronize() override { device_->synchronize(); }
+  void mark(uint64_t number) override { device_->mark(number); }
+  uint64_t marked() const override { return device_->marked(); }
   int64_t ns_between(const runtime::EventRef& from, const runtime::EventRef& to) const override {
     return device_->ns_between(from, to);
   }

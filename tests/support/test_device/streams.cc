@@ -195,6 +195,7 @@ void Streams::host_wait(const c10::Stream& stream) {
   wait_for_pending(stream);
   const DeviceLock lock(device_mutex());
   TORCH_CHECK(recording(stream) == nullptr, "the host waits for ", name(index(stream)), " while it is recorded");
+  ++host_waits;
   host_wait(state(stream).clock);
 }
 
@@ -202,6 +203,7 @@ void Streams::host_wait(const TestEvent& event) {
   for (const auto& work : event.pending) work->wait();
   const DeviceLock lock(device_mutex());
   TORCH_CHECK(event.recording == nullptr, "the host waits for an event of a recording");
+  ++host_waits;
   host_wait(event.clock);
   for (const auto& work : event.pending) host_wait(work->clock);
 }

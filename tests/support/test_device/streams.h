@@ -99,6 +99,7 @@ class Streams {
 
   /// Counts a race, and keeps it as pending.
   void report_race(const std::string& message);
+  uint64_t host_waits = 0;             ///< and queries
   std::optional<std::string> pending;  ///< the first race found where nothing can be thrown
   uint64_t races = 0;
 

@@ -84,6 +84,11 @@ uint64_t races_found() {
   return Streams::instance().races;
 }
 
+uint64_t host_waits() {
+  const std::lock_guard lock(device_mutex());
+  return Streams::instance().host_waits;
+}
+
 void reset_test_device() {
   use_test_device();
   for (c10::DeviceIndex device = 0; device < kTestDevices; ++device) Streams::instance().host_wait_for_device(device);

@@ -38,6 +38,9 @@ std::optional<std::string> take_race();
 /// Number of missing waits since the start of the process, thrown or pending. Finds those that somebody caught.
 uint64_t races_found();
 
+/// How often the host has waited for a stream or event, or queried one, since the start of the process.
+uint64_t host_waits();
+
 /// Makes the host wait for all streams of all devices, and forgets pending races. For the start of a test.
 void reset_test_device();
 
