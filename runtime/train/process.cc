@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <cstdlib>
+
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -18,6 +20,16 @@ void set_product_precision(ProductPrecision precision) {
   const bool rounds = precision == ProductPrecision::kHigh;
   at::globalContext().setAllowTF32CuBLAS(rounds);
   at::globalContext().setAllowTF32CuDNN(rounds);
+}
+
+void use_deterministic_kernels() {
+  // cuBLAS reads it when it is first used. Without it, its products may differ between streams.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);  // programs read what they have written
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
 }
 
 void keep_freed_memory() {

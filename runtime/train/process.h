@@ -15,6 +15,10 @@ enum class ProductPrecision : uint8_t {
 };
 void set_product_precision(ProductPrecision precision);
 
+/// Makes LibTorch use only kernels whose results have the same bits in every run, for the whole process. An operator
+/// without one is an error that names it. Call it before the first call of a GPU.
+void use_deterministic_kernels();
+
 /// Keeps freed memory: that of large tensors in a heap of their own (`train/internal/tensor_heap.h`), the rest in the C
 /// library's, if it supports that. The next step allocates tensors of the same sizes, and fresh pages from the system
 /// cost a tenth of a step. Call it before the first tensor and the first thread.

@@ -55,6 +55,7 @@ struct Flags {
   std::string device;     // empty: the type of the plan's devices
   bool cuda_graphs = true;
   std::string matmul_precision = "highest";
+  bool deterministic = false;
   uint32_t threads = 1;
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
@@ -151,6 +152,7 @@ class Run {
     const bool leads = !worker_ || worker_->rank == 0;
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     RANNC_ASSIGN(start_, prepare(flags_, worker_));
+    if (flags_.deterministic) runtime::use_deterministic_kernels();
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, rannc::ir::device_type(start_.bundle->plan)));
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
     if (leads && !hardware_.note.empty()) fmt::print(stderr, "note: {}\n", hardware_.note);
@@ -466,6 +468,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "of float32 products, convolutions and recurrent layers on GPUs: highest, or high for TF32")
       ->check(CLI::IsMember({"highest", "high"}))
       ->capture_default_str();
+  app.add_flag("--deterministic", flags.deterministic,
+               "on GPUs, use only kernels whose results have the same bits in every run");
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
   tools::add_setting_flags(app, flags.settings);
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
