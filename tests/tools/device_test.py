@@ -62,7 +62,7 @@ class Runs(DeviceTest):
 
     def test_losses_are_those_of_the_processor(self):
         for name in LOSSES:
-            for flags in ([], ["--no-cuda-graphs"], ["--engine", "autograd"], ["--clip-norm", "0.1"], ["--transport", "gloo"]):
+            for flags in ([], ["--no-cuda-graphs"], ["--engine", "autograd"], ["--clip-norm", "0.1"], ["--deterministic"], ["--transport", "gloo"]):
                 with self.subTest(name=name, flags=flags):
                     self.compare(name, run_flags=["--replace", *flags])
 
@@ -90,7 +90,7 @@ class Runs(DeviceTest):
     def test_plan_for_gpus_without_one(self):
         cluster = self.scratch / "gpu.toml"
         cluster.write_text('name = "one"\n[kind.gpu]\nmemory_bytes = 1e9\nflops = 1e12\nbandwidth = 1e11\ndevice = "cuda"\n'
-                           '[[node]]\ndevices = [{ kind = "gpu", count = 2 }]\n')
+                           '[[node]]\ninside = { bandwidth = 1e11, latency_ns = 5000 }\ndevices = [{ kind = "gpu", count = 2 }]\n')
         bundle = self.bundle("small_mlp", cluster=cluster)
         self.assertIn("type cuda", (bundle / "plan.rir").read_text())
         _, expected, _ = self.run_on("cpu", bundle, "small_mlp")
