@@ -6,6 +6,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/record_function.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -102,6 +103,44 @@ class Capture {
   bool ended_ = false;
 };
 
+bool is_valid(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
+
+/// Finds the first operator of this thread after which a capture is invalid. The calls of CUDA themselves may report
+/// nothing.
+class CaptureWatch {
+ public:
+  explicit CaptureWatch(cudaStream_t stream)
+      : outer_(watched_),
+        handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(nullptr, &ended).scopes({at::RecordScope::FUNCTION}))) {
+    watched_ = this;
+    stream_ = stream;
+  }
+  CaptureWatch(const CaptureWatch&) = delete;
+  CaptureWatch& operator=(const CaptureWatch&) = delete;
+  ~CaptureWatch() {
+    at::removeCallback(handle_);
+    watched_ = outer_;
+  }
+
+  const std::string& culprit() const { return culprit_; }
+
+ private:
+  static void ended(const at::RecordFunction& function, at::ObserverContext*) {
+    if (watched_ == nullptr || !watched_->culprit_.empty() || is_valid(watched_->stream_)) return;
+    watched_->culprit_ = function.name();
+  }
+
+  static inline thread_local CaptureWatch* watched_ = nullptr;
+  CaptureWatch* const outer_;
+  const at::CallbackHandle handle_;
+  cudaStream_t stream_ = nullptr;
+  std::string culprit_;
+};
+
 class RecordedGraph final : public runtime::RecordedWork {
  public:
   /// Owns `graph`, of `device`.
@@ -148,7 +187,13 @@ std::unique_ptr<runtime::RecordedWork> record_graph(const std::function<void()>&
   Redirection redirection(device, reference->id());
   Capture capture(stream);
   redirection.set_capture(capture.id());
-  work();
+  {
+    const CaptureWatch watch(stream);
+    work();
+    TORCH_CHECK(watch.culprit().empty(), watch.culprit(),
+                " cannot be recorded: it invalidates the capture of its stream");
+    TORCH_CHECK(is_valid(stream), "the capture of the stream has become invalid outside of operators");
+  }
   return std::make_unique<RecordedGraph>(capture.end(), device, std::move(reference));
 }
 
