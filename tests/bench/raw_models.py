@@ -1,6 +1,7 @@
 """The models that tests/bench/raw_speed.py trains: the module as one exports it, and as one writes it for PyTorch's speed.
 
-Weights are those of a seed, without dropout, so that both sides compute the same numbers.
+Weights are those of a seed, without dropout, so that both sides compute the same numbers. `USUAL` are models at the sizes that papers
+train on GPUs; `TINY` are the same modules at a size for tests.
 """
 import warnings
 
@@ -25,11 +26,11 @@ class LanguageModel(nn.Module):
 
 
 class Classifier(nn.Module):
-    def __init__(self):
+    def __init__(self, layers, width, heads, places, words):
         super().__init__()
         self.model = transformers.BertForSequenceClassification(transformers.BertConfig(
-            vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=6, num_attention_heads=HEADS, intermediate_size=4 * WIDTH,
-            max_position_embeddings=PLACES, attn_implementation="sdpa", num_labels=CLASSES, hidden_dropout_prob=0,
+            vocab_size=words, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * width,
+            max_position_embeddings=places, attn_implementation="sdpa", num_labels=CLASSES, hidden_dropout_prob=0,
             attention_probs_dropout_prob=0))
 
     def forward(self, words, seen):
@@ -37,10 +38,10 @@ class Classifier(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.words, self.layers = nn.Embedding(WORDS, WIDTH), nn.LSTM(WIDTH, WIDTH, 2, batch_first=True)
-        self.head = nn.Linear(WIDTH, WORDS)
+        self.words, self.layers = nn.Embedding(WORDS, width), nn.LSTM(width, width, 2, batch_first=True)
+        self.head = nn.Linear(width, WORDS)
 
     def forward(self, words):
         return self.head(self.layers(self.words(words))[0])
@@ -50,8 +51,8 @@ def words(samples, places=PLACES, count=WORDS):
     return torch.randint(1, count, (samples, places))
 
 
-def images(samples):
-    return torch.randn(samples, 3, 64, 64)
+def images(samples, pixels=64):
+    return torch.randn(samples, 3, pixels, pixels)
 
 
 def classes(samples):
@@ -105,17 +106,16 @@ class Gpt2Small(Gpt2):
         return words(samples, 64, 50257)
 
 
-class Gpt2Medium(Gpt2):
-    """24 layers of 1024 over 1024 places."""
-
-    sizes, batches = {"vocab_size": WORDS, "n_positions": 1024, "n_embd": 1024, "n_layer": 24, "n_head": 16, "bos_token_id": None,
-                      "eos_token_id": None}, (4,)
+class SizedGpt2(Gpt2):
+    def __init__(self, layers, width, heads, places, batch):
+        self.sizes = {**Gpt2.sizes, "n_positions": places, "n_embd": width, "n_layer": layers, "n_head": heads}
+        self.places, self.batches, self.optimizer = places, (batch,), "adamw"
 
     def inputs(self, samples):
-        return {"words": words(samples, 1024)}
+        return {"words": words(samples, self.places)}
 
     def labels(self, samples):
-        return words(samples, 1024)
+        return words(samples, self.places)
 
 
 class Llama(Model):
@@ -137,27 +137,44 @@ class Llama(Model):
 
 
 class Bert(Model):
+    layers, width, heads, places, word_count = 6, WIDTH, HEADS, PLACES, WORDS
+
     def module(self, exporter):
-        return Classifier()
+        return Classifier(self.layers, self.width, self.heads, self.places, self.word_count)
 
     def inputs(self, samples):
-        seen = torch.arange(PLACES) < torch.randint(PLACES // 2, PLACES + 1, (samples, 1))
-        return {"words": words(samples), "seen": seen.to(torch.int64)}
+        seen = torch.arange(self.places) < torch.randint(self.places // 2, self.places + 1, (samples, 1))
+        return {"words": words(samples, self.places, self.word_count), "seen": seen.to(torch.int64)}
 
     def labels(self, samples):
         return classes(samples)
+
+
+class SizedBert(Bert):
+    def __init__(self, layers, width, heads, places, word_count, batch):
+        self.layers, self.width, self.heads, self.places, self.word_count = layers, width, heads, places, word_count
+        self.batches, self.optimizer = (batch,), "adamw"
 
 
 class Vit(Model):
+    layers, width, heads, pixels, patch = 6, WIDTH, HEADS, 64, 8
+
     def module(self, exporter):
-        return torchvision.models.VisionTransformer(image_size=64, patch_size=8, num_layers=6, num_heads=HEADS, hidden_dim=WIDTH,
-                                                    mlp_dim=4 * WIDTH, num_classes=CLASSES)
+        return torchvision.models.VisionTransformer(image_size=self.pixels, patch_size=self.patch, num_layers=self.layers,
+                                                    num_heads=self.heads, hidden_dim=self.width, mlp_dim=4 * self.width,
+                                                    num_classes=CLASSES)
 
     def inputs(self, samples):
-        return {"images": images(samples)}
+        return {"images": images(samples, self.pixels)}
 
     def labels(self, samples):
         return classes(samples)
+
+
+class SizedVit(Vit):
+    def __init__(self, layers, width, heads, pixels, patch, batch):
+        self.layers, self.width, self.heads, self.pixels, self.patch = layers, width, heads, pixels, patch
+        self.batches, self.optimizer = (batch,), "adamw"
 
 
 class Resnet50(Vit):
@@ -169,13 +186,44 @@ class Resnet50(Vit):
         return torchvision.models.resnet50(num_classes=CLASSES)
 
 
-class Lstm(Model):
+class SizedResnet(Resnet50):
+    def __init__(self, blocks, pixels, batch):
+        self.blocks, self.pixels, self.batches, self.optimizer = blocks, pixels, (batch,), "adamw"
+
     def module(self, exporter):
-        return Recurrent()
+        return torchvision.models.ResNet(torchvision.models.resnet.Bottleneck, self.blocks, num_classes=CLASSES)
 
 
-MODELS = {"gpt2": Gpt2(), "bert": Bert(), "vit": Vit(), "resnet50": Resnet50(), "llama": Llama(), "lstm": Lstm(), "gpt2-small": Gpt2Small(),
-          "gpt2-medium": Gpt2Medium()}
+class Lstm(Model):
+    width, places = WIDTH, PLACES
+
+    def module(self, exporter):
+        return Recurrent(self.width)
+
+    def inputs(self, samples):
+        return {"words": words(samples, self.places)}
+
+    def labels(self, samples):
+        return words(samples, self.places)
+
+
+class SizedLstm(Lstm):
+    def __init__(self, width, places, batch):
+        self.width, self.places, self.batches = width, places, (batch,)
+
+
+SMALL = {"gpt2": Gpt2(), "bert": Bert(), "vit": Vit(), "resnet50": Resnet50(), "llama": Llama(), "lstm": Lstm(), "gpt2-small": Gpt2Small()}
+USUAL = {"gpt2-medium": SizedGpt2(layers=24, width=1024, heads=16, places=1024, batch=4),
+         "bert-large": SizedBert(layers=24, width=1024, heads=16, places=512, word_count=30522, batch=8),
+         "resnet50-224": SizedResnet([3, 4, 6, 3], pixels=224, batch=32),
+         "vit-b": SizedVit(layers=12, width=768, heads=12, pixels=224, patch=16, batch=32)}
+TINY = {"gpt2-tiny": SizedGpt2(layers=2, width=32, heads=2, places=16, batch=4),
+        "bert-tiny": SizedBert(layers=2, width=32, heads=2, places=16, word_count=100, batch=4),
+        "resnet-tiny": SizedResnet([1, 1, 1, 1], pixels=32, batch=4),
+        "vit-tiny": SizedVit(layers=2, width=32, heads=2, pixels=32, patch=16, batch=4),
+        "lstm-tiny": SizedLstm(width=32, places=8, batch=4)}
+MODELS = {**SMALL, **USUAL, **TINY}
+FLOAT_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def seeded(make, *arguments, seed=0):
@@ -184,12 +232,16 @@ def seeded(make, *arguments, seed=0):
         return make(*arguments)
 
 
-def export(name, exporter, path):
+def with_floats(tensors, float_type):
+    return {key: tensor.to(FLOAT_TYPES[float_type]) if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
+
+
+def export(name, exporter, path, float_type="float32"):
     """With any number of samples. The newer exporter writes evaluation mode whatever it is asked for: normalisation of batches stays
     a node there, for `rannc-compile --train-batch-norm`, if the file is not optimized."""
     model = MODELS[name]
-    module = seeded(model.module, exporter)
-    examples = seeded(model.inputs, 4, seed=1)
+    module = seeded(model.module, exporter).to(FLOAT_TYPES[float_type])
+    examples = with_floats(seeded(model.inputs, 4, seed=1), float_type)
     legacy_training = model.training and exporter == "legacy"
     module.train(legacy_training)
     names = {"input_names": list(examples), "output_names": ["logits"]}

@@ -4,17 +4,23 @@
 
 with torch, torchvision, transformers, onnx, onnxscript and safetensors. BIN has rannc-compile and bench-steps; FOLDER gets exports and
 bundles, and keeps them for the next time. Exit status 1 where an export is slower than the module.
+
+On a GPU: --device cuda. `--device FILE.so` trains ours on the device of another plug-in, and PyTorch's side on the processor.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 
 import torch
 from safetensors.torch import save_file
@@ -22,11 +28,18 @@ from safetensors.torch import save_file
 import raw_models
 
 FASTER, LOWER_END = 1.0, 0.98  # of the median of the ratios; of its interval
+OF_COMPILED = 1 / 1.3  # the least ratio beside torch.compile
 # Of the first step, before any update, and of the second; from then on rounding grows: by batch norm over a few places hundredfold a step.
-LOSSES_APART = (1e-5, 1e-3)
+# A loss near 5 has neighbours 0.6 % apart in bfloat16.
+LOSSES_APART = {"float32": (1e-5, 1e-3), "bfloat16": (1e-2, 2e-2)}
+RIVALS = {"eager": "PyTorch", "compile": "torch.compile"}
 # What rannc-run sets for itself (runtime/train/process.h).
 KEEPS_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=1000000000000"
 HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Ended(SystemExit):
+    """A side that has ended before its last step."""
 
 
 class Side:
@@ -34,19 +47,25 @@ class Side:
 
     def __init__(self, name, command, more_environment=()):
         self.name, self.times, self.ran, self.losses = name, [], [], []
-        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.messages = tempfile.TemporaryFile("w+")  # a pipe that is not read would fill
+        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages, text=True,
                                         env={**os.environ, **dict(more_environment)})
         self.ready = self.read()
 
     def read(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"raw_speed: {self.name} ended: {shlex.join(self.process.args)}\n{self.process.stderr.read()}")
+            self.process.wait()
+            self.messages.seek(0)
+            raise Ended(f"raw_speed: {self.name} ended: {shlex.join(self.process.args)}\n{self.messages.read()}")
         return line.strip()
 
     def write(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.read()  # says why
 
     def ask(self, line):
         self.write(line)
@@ -68,9 +87,14 @@ class Side:
     def profile(self):
         return json.loads(self.ask("profile"))
 
+    def peak_bytes(self):
+        """Of PyTorch's allocator; None on a processor."""
+        return json.loads(self.ask("peak"))
+
     def end(self):
         self.process.stdin.close()
         self.process.wait()
+        self.messages.close()
 
 
 def interval(ratios):
@@ -120,43 +144,53 @@ class Bench:
     def __init__(self, flags):
         self.flags, self.rows = flags, []
 
+    def folder(self, name):
+        return self.flags.folder / (name if self.flags.float_type == "float32" else f"{name}-{self.flags.float_type}")
+
     def model_file(self, name, exporter):
-        folder = self.flags.folder / name / exporter
+        folder = self.folder(name) / exporter
         path = folder / "model.onnx"
         if not path.exists():
             part = folder.with_suffix(".part")  # an export that was broken off is none
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
-            raw_models.export(name, exporter, part / "model.onnx")
+            with contextlib.redirect_stdout(sys.stderr):  # ours has the rows alone
+                raw_models.export(name, exporter, part / "model.onnx", self.flags.float_type)
             part.rename(folder)
         return path
 
     def data_file(self, name, samples):
-        path = self.flags.folder / name / f"batch{samples}.safetensors"
+        path = self.folder(name) / f"batch{samples}.safetensors"
         if not path.exists():
             model = raw_models.MODELS[name]
             path.parent.mkdir(parents=True, exist_ok=True)
             inputs, labels = raw_models.seeded(model.inputs, samples, seed=2), raw_models.seeded(model.labels, samples, seed=3)
+            inputs = raw_models.with_floats(inputs, self.flags.float_type)
             save_file({**{f"x/{key}": tensor for key, tensor in inputs.items()}, "labels/y": labels}, path)
         return path
+
+    def bundle_path(self, name, exporter, samples, more=()):
+        return self.model_file(name, exporter).with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
 
     def bundle(self, name, exporter, samples, more):
         """Always compiled anew: compiler and flags may be others."""
         model, file = raw_models.MODELS[name], self.model_file(name, exporter)
-        path = file.with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
-        self.compile(file, path, "--cluster", self.cluster(), "--stages", "1", "--micro-batches", "1", "--mini-batch", samples, "--no-refine",
+        path = self.bundle_path(name, exporter, samples, more)
+        self.compile(file, path, "--cluster", *self.cluster(), "--stages", "1", "--micro-batches", "1", "--mini-batch", samples, "--no-refine",
                      "--optimizer", model.optimizer, *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []),
                      *shlex.split(self.flags.compile_flags), *more)
         return path
 
     def cluster(self):
-        """One device, of whose costs nothing depends on the plan."""
+        """One device, whose costs do not change the plan."""
         if self.flags.device == "cpu":
-            return "local:1"
+            return ["local:1"]
+        if self.flags.device.startswith("cuda"):
+            return ["local:cuda", "--devices", "1"]
         path = self.flags.folder / "one_gpu.toml"
         path.write_text('name = "one"\n[kind.gpu]\nmemory_bytes = 6e10\nflops = 4e13\nbandwidth = 2e12\ndevice = "cuda"\n'
                         '[[node]]\ndevices = [{ kind = "gpu" }]\n')
-        return path
+        return [path]
 
     def compile(self, file, path, *flags):
         """What rannc-compile prints."""
@@ -175,58 +209,118 @@ class Bench:
                      "--optimizer", model.optimizer, "--learning-rate", model.learning_rate, "--device", self.flags.device,
                      *shlex.split(self.flags.step_flags)])
 
-    def rival(self, name, samples):
+    def rival(self, name, samples, kind="eager"):
         keeping = {"GLIBC_TUNABLES": KEEPS_MEMORY} if self.flags.rival_keeps_memory else {}
-        return Side("PyTorch", [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples), self.flags.device], keeping)
+        device = "cpu" if self.flags.device.endswith(".so") else self.flags.device
+        return Side(RIVALS[kind], [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples), device, "--float-type",
+                                   self.flags.float_type, *(["--compile"] if kind == "compile" else [])], keeping)
+
+    def compiled_rival(self, name, samples, exporters):
+        """A side by torch.compile that has made its first step, or none and rows that say why: it needs compilers that a machine may lack."""
+        watch = None
+        try:
+            side = self.rival(name, samples, "compile")
+            watch = threading.Timer(self.flags.compile_limit, side.process.kill)
+            watch.start()
+            side.step()
+            return side
+        except Ended as failure:
+            lines = str(failure).strip().splitlines()
+            late = watch is not None and not watch.is_alive()
+            reason = f"its first step took longer than {self.flags.compile_limit:.0f} s" if late else lines[-1]
+            for exporter in exporters:
+                self.rows.append({"model": name, "batch": samples, "float_type": self.flags.float_type, "side": exporter,
+                                  "rival": RIVALS["compile"], "unmeasured": reason, "ok": False})
+                self.print(self.rows[-1])
+            return None
+        finally:
+            if watch:
+                watch.cancel()
 
     def run(self, name, samples):
         """All sides of a model by turns; every second round the other way round."""
-        rival = self.rival(name, samples)
+        rivals = [self.rival(name, samples)]
         own = [self.ours(name, exporter, samples) for exporter in self.flags.exporters]
         if self.flags.beside:
             own += [self.ours(name, exporter, samples, shlex.split(self.flags.beside)) for exporter in self.flags.exporters]
         if name == self.flags.tolerance:
             own.append(self.rival(name, samples))
-        sides = [rival, *own]
-        for _ in range(self.flags.warm_up + self.flags.steps):
+        compiled = self.compiled_rival(name, samples, self.flags.exporters) if "compile" in self.flags.rivals else None
+        sides = [*rivals, *own]
+        for side in sides if compiled else []:
+            side.step()
+        if compiled:
+            rivals.append(compiled)
+            sides.append(compiled)
+        for _ in range(self.flags.warm_up + self.flags.steps - bool(compiled)):
             for side in sides:
                 side.step()
             sides.reverse()
-        rivals_profile = rival.profile() if self.flags.device == "cpu" else None
-        for side in own:
-            self.report(name, samples, rival, side, rivals_profile)
+        rivals_profile = rivals[0].profile() if self.flags.device == "cpu" else None
+        peaks = [rival.peak_bytes() for rival in rivals]
+        profiles = [side.profile() if rivals_profile else None for side in own]
         for side in sides:
             side.end()
+        for side, profile in zip(own, profiles):
+            held = self.held(name, side.name, samples) if self.flags.memory and side.name in self.flags.exporters else {}
+            for rival, peak in zip(rivals, peaks):
+                self.report(name, samples, rival, side, (profile, rivals_profile) if rival is rivals[0] else None,
+                            {**held, "rival_peak_bytes": peak} if held else {})
 
-    def report(self, name, samples, rival, side, rivals_profile):
-        profile = side.profile() if rivals_profile else None
-        row = {"model": name, "batch": samples, "side": side.name, **compared(rival, side, self.flags.clock, self.flags.warm_up)}
+    def held(self, name, exporter, samples):
+        """Peak and step of rannc-run, each beside its prediction."""
+        model, folder = raw_models.MODELS[name], self.folder(name) / "held.run"
+        done = subprocess.run(list(map(str, [self.flags.bin / "rannc-run", self.bundle_path(name, exporter, samples), "-o", folder, "--replace",
+                                             "--data", self.data_file(name, samples), "--steps", self.flags.warm_up + self.flags.steps,
+                                             "--optimizer", model.optimizer, "--learning-rate", model.learning_rate, "--device",
+                                             self.flags.device, *shlex.split(self.flags.step_flags)])), capture_output=True, text=True)
+        shutil.rmtree(folder, ignore_errors=True)  # checkpoints are large
+        bytes_found = re.search(r"held (\d+) bytes at most, (\d+) were predicted", done.stdout)
+        step_found = re.search(r"step measured ([0-9.]+) ms, predicted ([0-9.]+) ms", done.stdout)
+        if done.returncode != 0 or not bytes_found or not step_found:
+            sys.exit(f"raw_speed: rannc-run of {name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return {"ours_peak_bytes": int(bytes_found[1]), "predicted_bytes": int(bytes_found[2]), "run_ms": float(step_found[1]),
+                "predicted_ms": float(step_found[2])}
+
+    def report(self, name, samples, rival, side, profiles, held):
+        profile, rivals_profile = profiles or (None, None)
+        row = {"model": name, "batch": samples, "float_type": self.flags.float_type, "side": side.name, "rival": rival.name,
+               **compared(rival, side, self.flags.clock, self.flags.warm_up), **held}
         row["other_clock"] = compared(rival, side, "ran" if self.flags.clock == "times" else "times", self.flags.warm_up)["ratio"]
         if profile:  # kernels of a GPU run beside the calls
             row["ceiling"] = row["ratio"] * profile["seconds"] / kernel_seconds(profile)
             row["rival_in_kernels_ms"], row["in_kernels_ms"] = 1e3 * kernel_seconds(rivals_profile), 1e3 * kernel_seconds(profile)
-        row["losses_apart"] = [abs(a - b) / abs(a) for a, b in zip(rival.losses, side.losses)][:len(LOSSES_APART)]
-        row["rival"] = rival.ready.removeprefix("ready ")
-        judged = side.name in self.flags.exporters
-        row["same"] = all(apart <= limit for apart, limit in zip(row["losses_apart"], LOSSES_APART))
-        row["ok"] = row["same"] and (not judged or row["ratio"] >= FASTER and row["low"] >= LOWER_END)
+        limits = LOSSES_APART[self.flags.float_type]
+        row["losses_apart"] = [abs(a - b) / abs(a) for a, b in zip(rival.losses, side.losses)][:len(limits)]
+        row["layout"] = rival.ready.removeprefix("ready ")
+        row["same"] = all(apart <= limit for apart, limit in zip(row["losses_apart"], limits))
+        row["ok"] = row["same"] and (side.name not in self.flags.exporters or self.fast(row))
         self.rows.append(row)
         self.print(row)
         if not profile:
             return
         if self.flags.kernels and side.name != "PyTorch":
             print_kernels(profile, rivals_profile, self.flags.kernels)
-        out = self.flags.folder / name / f"profile-{samples}-{side.name.split(' ')[0]}{'-beside' if ' ' in side.name else ''}.json"
+        out = self.folder(name) / f"profile-{samples}-{side.name.split(' ')[0]}{'-beside' if ' ' in side.name else ''}.json"
         out.write_text(json.dumps({"ours": profile, "rival": rivals_profile}))
+
+    @staticmethod
+    def fast(row):
+        if row["rival"] == RIVALS["compile"]:
+            return row["ratio"] >= OF_COMPILED
+        return row["ratio"] >= FASTER and row["low"] >= LOWER_END
 
     def print(self, row):
         if self.flags.json:
             print(json.dumps(row), flush=True)
             return
         if len(self.rows) == 1 or self.flags.kernels:
-            print("| model | batch | side | PyTorch ms | ours ms | ratio | 95 % | other clock | ceiling | |\n|---|---|---|---|---|---|---|---|---|---|")
+            print("| model | batch | side | rival | PyTorch ms | ours ms | ratio | 95 % | other clock | ceiling | |\n|---|---|---|---|---|---|---|---|---|---|---|")
+        if "unmeasured" in row:
+            print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival']} | | | | | | | unmeasured: {row['unmeasured']} |", flush=True)
+            return
         verdict = "" if row["ok"] else "losses differ" if not row["same"] else "slower"
-        print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival_ms']:.1f} | {row['ours_ms']:.1f} | {row['ratio']:.3f} "
+        print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival']} | {row['rival_ms']:.1f} | {row['ours_ms']:.1f} | {row['ratio']:.3f} "
               f"| {row['low']:.3f}–{row['high']:.3f} | {row['other_clock']:.3f} | {row.get('ceiling', math.nan):.3f} | {verdict} |", flush=True)
 
 
@@ -235,7 +329,7 @@ def parse_flags():
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     names = lambda text: text.split(",")
-    parser.add_argument("--only", type=names, default=list(raw_models.MODELS), help="models by commas: " + ", ".join(raw_models.MODELS))
+    parser.add_argument("--only", type=names, default=list(raw_models.SMALL), help="models by commas: " + ", ".join(raw_models.MODELS))
     parser.add_argument("--exporters", type=names, default=["dynamo", "legacy"])
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], help="instead of each model's own")
     parser.add_argument("--steps", type=int, default=30)
@@ -248,7 +342,11 @@ def parse_flags():
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
                         help="processor: time that a process ran, which leaves out what other programs took meanwhile")
     parser.add_argument("--step-flags", default="", help="of bench-steps, for all of our sides")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda, of both sides")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, of both sides; or the file of a plug-in, of ours")
+    parser.add_argument("--float-type", choices=raw_models.FLOAT_TYPES, default="float32", help="of weights and images, in the export too")
+    parser.add_argument("--rivals", type=names, default=["eager"], help="eager, or eager,compile: also beside torch.compile")
+    parser.add_argument("--compile-limit", type=float, default=600, metavar="SECONDS", help="of torch.compile's first step")
+    parser.add_argument("--memory", action="store_true", help="also the peak of both sides, and rannc-run's step and peak beside the predicted")
     parser.add_argument("--kernels", type=int, default=0, help="print so many kernels where ours takes longer, and half as many where not")
     parser.add_argument("--json", action="store_true", help="an object a line")
     flags = parser.parse_args()

@@ -108,11 +108,12 @@ def arguments(text, exporter):
     parser = argparse.ArgumentParser(description=text.split("\n")[0])
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(raw_models.MODELS))
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(raw_models.SMALL))
     parser.add_argument("--exporters", type=lambda text: text.split(",")[:1], default=[exporter], help="one")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warm-up", type=int, default=4, help="rounds that are not counted")
     parser.add_argument("--json", action="store_true", help="an object a line")
+    parser.set_defaults(device="cpu", float_type="float32")  # of raw_speed's bench
     return parser
 
 
