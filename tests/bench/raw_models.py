@@ -160,9 +160,11 @@ class Vit(Model):
     layers, width, heads, pixels, patch = 6, WIDTH, HEADS, 64, 8
 
     def module(self, exporter):
-        return torchvision.models.VisionTransformer(image_size=self.pixels, patch_size=self.patch, num_layers=self.layers,
-                                                    num_heads=self.heads, hidden_dim=self.width, mlp_dim=4 * self.width,
-                                                    num_classes=CLASSES)
+        model = torchvision.models.VisionTransformer(image_size=self.pixels, patch_size=self.patch, num_layers=self.layers,
+                                                     num_heads=self.heads, hidden_dim=self.width, mlp_dim=4 * self.width,
+                                                     num_classes=CLASSES)
+        nn.init.trunc_normal_(model.heads.head.weight, std=0.02)  # torchvision's zeros would make the first loss the same for all weights
+        return model
 
     def inputs(self, samples):
         return {"images": images(samples, self.pixels)}
