@@ -4,8 +4,6 @@
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <cstdlib>
-
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -23,8 +21,6 @@ void set_product_precision(ProductPrecision precision) {
 }
 
 void use_deterministic_kernels() {
-  // cuBLAS reads it when it is first used. Without it, its products may differ between streams.
-  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);  // programs read what they have written

@@ -16,7 +16,8 @@ enum class ProductPrecision : uint8_t {
 void set_product_precision(ProductPrecision precision);
 
 /// Makes LibTorch use only kernels whose results have the same bits in every run, for the whole process. An operator
-/// without one is an error that names it. Call it before the first call of a GPU.
+/// without one is an error that names it. On GPUs, products with the same bits also need the environment variable
+/// CUBLAS_WORKSPACE_CONFIG=:4096:8, before the first call of a GPU.
 void use_deterministic_kernels();
 
 /// Keeps freed memory: that of large tensors in a heap of their own (`train/internal/tensor_heap.h`), the rest in the C

@@ -152,7 +152,10 @@ class Run {
     const bool leads = !worker_ || worker_->rank == 0;
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     RANNC_ASSIGN(start_, prepare(flags_, worker_));
-    if (flags_.deterministic) runtime::use_deterministic_kernels();
+    if (flags_.deterministic) {
+      setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it when it is first used
+      runtime::use_deterministic_kernels();
+    }
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, rannc::ir::device_type(start_.bundle->plan)));
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
     if (leads && !hardware_.note.empty()) fmt::print(stderr, "note: {}\n", hardware_.note);

@@ -69,7 +69,7 @@ TEST(DeviceSet, AnExceptionIsAFailure) {
   DeviceSet set = whole_set(1);
   const auto failed = set.for_each([](TrainedDevice&) -> Result<void> { throw std::runtime_error("no such kernel"); });
   ASSERT_FALSE(failed.ok());
-  EXPECT_EQ(failed.diagnostic().message, "no such kernel");
+  EXPECT_EQ(failed.diagnostic().message, "device 0: no such kernel");
 }
 
 TEST(DeviceSet, SumsOverProcesses) {
