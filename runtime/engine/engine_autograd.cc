@@ -77,14 +77,14 @@ class AutogradProgram final : public Program {
     sums_.create();
     RANNC_ASSIGN(const std::vector<size_t> tables, code_.prepare());
     for (const size_t table : tables) sums_.accept_rows(table);
-    begin_step({});
+    begin_step({}, StepKind::kOther);
     return {};
   }
 
   const Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return false; }
 
-  void begin_step(const Carried& carried) override {
+  void begin_step(const Carried& carried, StepKind) override {
     sums_.begin_step(carried.gradients);
     if (!carried.statistics) statistics_.begin_step();
   }

@@ -77,7 +77,7 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(load_sizes_.bind({}));
     RANNC_ASSIGN(Tensors loaded, run(programs_.load, {}, with_fixed()));
     set_fixed(programs_.loaded, std::move(loaded));
-    begin_step({});
+    begin_step({}, StepKind::kOther);
     return {};
   }
 
@@ -87,9 +87,9 @@ class ExplicitProgram final : public Program {
   std::string why_not_recorded() const override { return recorder_.why_not(); }
 
   Result<void> use_functions(const ir::StageFunctions& functions) override {
-    if (functions.kept == kept_) return {};
     if (!ir::equal(functions.joint, joint_)) return error("the new functions differ from those of the bundle");
-    recorder_.forget();
+    forget_recordings();  // also of another order of calls
+    if (functions.kept == kept_) return {};
     kept_ = functions.kept;
     table_ = ir::function_table(functions);
     sizes_ = SizeTable();
@@ -97,15 +97,16 @@ class ExplicitProgram final : public Program {
     return build();
   }
 
-  void begin_step(const Carried& carried) override {
-    if (std::find(carried.gradients.begin(), carried.gradients.end(), true) != carried.gradients.end()) end_backward();
+  void begin_step(const Carried& carried, StepKind kind) override {
+    const bool continues =
+        std::find(carried.gradients.begin(), carried.gradients.end(), true) != carried.gradients.end();
+    if (continues && backward_ran_) run_end();
     backward_ran_ = false;
     stepped_ = false;
     for (at::Tensor& total : totals_) total.reset();
-    const bool carries = carried.statistics || !carried.gradients.empty();
     sums_.begin_step(carried.gradients);
     if (!carried.statistics) statistics_.begin_step();
-    recorder_.begin_step(records_ && only_calls_ && !carries);
+    recorder_.begin_step(records_ && only_calls_ && kind == StepKind::kAlike);
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
@@ -115,6 +116,7 @@ class ExplicitProgram final : public Program {
     FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
     const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
       RANNC_ASSIGN(Tensors made, run(program, std::move(given), at, keys));
+      for (size_t i = 0; i < places_.outputs.size(); ++i) made[i] = without_buffer(std::move(made[i]));
       if (at.training) {
         RANNC_TRY(statistics_.add(std::span(made).subspan(places_.outputs.size(), places_.moments.size()),
                                   sizes_.bindings()));
@@ -125,7 +127,7 @@ class ExplicitProgram final : public Program {
                  recorded(FunctionKind::kForward, at, std::move(arguments), statistics_.places(), call));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
-      outputs.push_back(to_value(without_buffer(std::move(results[i]))));
+      outputs.push_back(to_value(std::move(results[i])));
     }
     if (!at.training) return outputs;
     auto kept = std::make_unique<Kept>();
@@ -174,7 +176,7 @@ class ExplicitProgram final : public Program {
     pending.reset();
     const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
       RANNC_TRY(run(programs_.weight, std::move(given), at, keys));
-      if (widens_) end_backward();
+      if (widens_) run_end();
       return Tensors();
     };
     RANNC_TRY(recorded(FunctionKind::kWeight, at, std::move(arguments), sum_places_, call));
@@ -251,6 +253,14 @@ class ExplicitProgram final : public Program {
   }
 
   // --- runs
+
+  /// Takes sums out of the memory of recordings before that is freed.
+  void forget_recordings() {
+    sums_.own();
+    for (at::Tensor& total : totals_) total = total.defined() ? total.clone() : total;
+    for (at::Tensor* const place : statistics_.places()) *place = place->defined() ? place->clone() : *place;
+    recorder_.forget();
+  }
 
   Result<void> begin_pass(const At& at) {
     norms_.begin_pass(at.replicas);
@@ -348,15 +358,16 @@ class ExplicitProgram final : public Program {
         arguments.push_back(in_format(to_tensor(output_gradients[port]), signature_.outputs[port]));
       }
     }
-    backward_ran_ = true;
     output_gradients.clear();
     const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
       const bool whole = kind == FunctionKind::kBackward;
       RANNC_ASSIGN(Tensors made, run(whole ? programs_.backward : programs_.input, std::move(given), at, keys));
-      if (widens_ && whole) end_backward();
+      if (widens_ && whole) run_end();
       return made;
     };
-    return recorded(kind, at, std::move(arguments), sum_places_, call);
+    Result<Tensors> made = recorded(kind, at, std::move(arguments), sum_places_, call);
+    backward_ran_ = !widens_;
+    return made;
   }
 
   Result<at::Tensor> zeros(ValueId value) const {
@@ -390,17 +401,16 @@ class ExplicitProgram final : public Program {
   void end_step() {
     if (!backward_ran_ || !programs_.has_end) return;
     const auto call = [&](Tensors, const at::Tensor*) -> Result<Tensors> {
-      end_backward();
+      run_end();
       return Tensors();
     };
     recorder_.run({FunctionKind::kStepEnd, 0, 0}, symbols_, {}, sum_places_, {}, call).value();
-    backward_ran_ = false;  // also where it was replayed
+    backward_ran_ = false;
   }
 
-  /// The same at any time.
-  void end_backward() {
-    if (!backward_ran_ || !programs_.has_end) return;
-    backward_ran_ = false;
+  /// E of the totals so far. Changes nothing but sums, since its recording does no more.
+  void run_end() {
+    if (!programs_.has_end) return;
     const bool any = std::any_of(totals_.begin(), totals_.end(), [](const at::Tensor& t) { return t.defined(); });
     if (!any && !totals_.empty()) return;
     Tensors arguments;
@@ -438,7 +448,7 @@ class ExplicitProgram final : public Program {
   bool records_;               ///< steps may be recorded
   bool only_calls_ = false;    ///< no task runs above autograd
   bool stepped_ = false;       ///< P of this step ran
-  bool backward_ran_ = false;  ///< since E
+  bool backward_ran_ = false;  ///< since E, which is due at the end of the step
 };
 
 }  // namespace

@@ -52,6 +52,16 @@ void ParameterSums::separate() const {
   }
 }
 
+void ParameterSums::own() {
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& leaf : leaves_) {
+    if (leaf.grad().defined()) leaf.mutable_grad() = leaf.grad().clone();
+  }
+  for (Value& total : totals_) {
+    if (total != nullptr) total = to_value(to_tensor(total).clone());
+  }
+}
+
 Values ParameterSums::totals(std::span<const uint32_t> parameters) {
   const c10::NoGradGuard no_grad;
   Values values;

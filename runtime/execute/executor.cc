@@ -142,8 +142,14 @@ class Executor::Impl {
     router_.begin_step(input);
     for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
     for (StageId stage : dependencies_.stages_on(device_)) {
-      program(stage).begin_step(input.carry ? carried(stage) : Carried{});
+      program(stage).begin_step(input.carry ? carried(stage) : Carried{}, kind(stage));
     }
+  }
+
+  /// Steps that keep outputs or earlier gradients free values at other points. Sums within passes are of the host.
+  StepKind kind(StageId stage) {
+    const bool alike = input_->training && !input_->carry && !input_->keep_outputs && replicas(stage) == nullptr;
+    return alike ? StepKind::kAlike : StepKind::kOther;
   }
 
   /// Selects the one holder that keeps a sum: the first replica and, for a shared parameter, its first stage.

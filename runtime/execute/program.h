@@ -60,6 +60,12 @@ struct Carried {
   bool statistics = false;
 };
 
+/// Whether a step can be run by what another one recorded.
+enum class StepKind : uint8_t {
+  kAlike,  ///< it makes the calls of all steps of this kind, in the same order, and frees values at the same points
+  kOther,
+};
+
 /// One stage on one device. Used by one thread at a time. Engines convert exceptions of their libraries to diagnostics.
 /// The call order per (stage, micro-batch) is forward, [recompute,] backward_input, backward_weight.
 class Program {
@@ -79,7 +85,7 @@ class Program {
   virtual std::string why_not_recorded() const { return {}; }
 
   /// Resets accumulated gradients and statistics, except those in `carried`.
-  virtual void begin_step(const Carried& carried) = 0;
+  virtual void begin_step(const Carried& carried, StepKind kind) = 0;
   /// Runs the forward pass on `signature().inputs` and returns the outputs. `saved` stays null if `at.training` is
   /// false.
   virtual Result<Values> forward(const At& at, Values inputs, Held& saved) = 0;

@@ -156,7 +156,8 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   RANNC_TRY(ir::as_result(ir::verify(changed)));
   for (const auto& device : devices_.all()) {
     for (size_t s = 0; s < changed.functions.size(); ++s) {
-      if (device->programs[s]) RANNC_TRY(device->programs[s]->use_functions(*changed.functions[s]));
+      if (!device->programs[s]) continue;
+      RANNC_TRY(run_on(*device, [&] { return device->programs[s]->use_functions(*changed.functions[s]); }));
     }
   }
   bundle_.plan = std::move(changed);

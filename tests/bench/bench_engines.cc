@@ -108,7 +108,7 @@ class Runner {
   void round(bool counted, Times& times) {
     const ir::Bindings none;
     runtime::At at{.stage = StageId(0), .samples = samples_, .seed = 1, .symbols = &none};
-    program_->begin_step({});
+    program_->begin_step({}, runtime::StepKind::kOther);
     const auto timed = [&](std::vector<double>& to, const std::function<void()>& body) {
       const double start = now_ns();
       body();
@@ -119,7 +119,8 @@ class Runner {
     timed(times.backward, [&] { program_->backward(at, saved, gradients_).value(); });
     if (counted) times.step.push_back(times.forward.back() + times.backward.back());
     if (!program_->parts_backward()) return;
-    program_->begin_step({});  // the first micro-batch of a step, as above: its gradients become the sums
+    program_->begin_step(
+        {}, runtime::StepKind::kOther);  // the first micro-batch of a step, as above: its gradients become the sums
     program_->forward(at, inputs_, saved).value();
     timed(times.parted, [&] {
       program_->backward_input(at, saved, gradients_, pending).value();

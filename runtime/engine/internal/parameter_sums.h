@@ -33,6 +33,8 @@ class ParameterSums {
   /// example two concatenated class tokens). Autograd stores both unchanged, and adding to one would also change the
   /// other.
   void separate() const;
+  /// Copies every sum and total into memory of its own.
+  void own();
   /// Returns the totals of parameters. They share memory with the leaves until the next step.
   Values totals(std::span<const uint32_t> parameters);
   /// Replaces totals, by those over all replicas.

@@ -36,6 +36,9 @@ struct RecordedCall {
 ///
 /// If a call cannot be recorded, because a kernel waits for the device, it and all later steps run normally.
 ///
+/// Between two `forget`s, recorded and replayed steps must make the same calls in the same order, and release results
+/// at the same points of the step: the memory of a released result is used again by later calls.
+///
 /// Arguments that lie at the same address in every step are read in place. Others are copied to buffers first.
 class StepRecorder {
  public:

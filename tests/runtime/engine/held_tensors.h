@@ -17,7 +17,7 @@ class HeldTensors final : public runtime::Program {
   }
   const runtime::Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return false; }
-  void begin_step(const runtime::Carried&) override {}
+  void begin_step(const runtime::Carried&, runtime::StepKind) override {}
   Result<runtime::Values> forward(const runtime::At&, runtime::Values, runtime::Held&) override {
     return runtime::Values();
   }

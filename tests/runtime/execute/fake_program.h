@@ -69,7 +69,7 @@ class FakeProgram final : public runtime::Program {
 
   const runtime::Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
-  void begin_step(const runtime::Carried& carried) override {
+  void begin_step(const runtime::Carried& carried, runtime::StepKind) override {
     gradients_.resize(signature_.parameters.size());
     for (size_t i = 0; i < gradients_.size(); ++i) {
       if (i >= carried.gradients.size() || !carried.gradients[i]) gradients_[i] = 0;
