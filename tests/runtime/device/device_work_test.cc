@@ -120,6 +120,10 @@ class FailingDevice final : public rannc::testing::ForwardingDevice {
     check();
     return target().is_reached(event);
   }
+  void await(Stream stream, const EventRef& event) override {
+    check();
+    target().await(stream, event);
+  }
   void synchronize() override {
     noticed_ = failed_;
     check();
@@ -150,6 +154,27 @@ TEST_F(DeviceWork, NamesTheActionThatFailed) {
       EXPECT_EQ(message.find("Exception raised"), std::string::npos) << message;
     }
   }
+}
+
+// Sends that nothing waited for fail at the end of the step.
+TEST_F(DeviceWork, NamesTheActionWhoseValueWasNotSent) {
+  class Unreachable final : public rannc::testing::ForwardingDevice {
+   public:
+    using ForwardingDevice::ForwardingDevice;
+    std::unique_ptr<Device> with_own_streams() const override {
+      return std::make_unique<Unreachable>(target().with_own_streams());
+    }
+    EventRef copy(Stream, const Value&, const Value&, std::span<const EventRef>) override {
+      throw std::runtime_error("an illegal memory access was encountered\nException raised from here");
+    }
+  };
+  Unreachable hardware(device_->with_own_streams());
+  const Result<StepResult> step = open({.cuts = {4}, .micro_batches = {4, 4}}, hardware)->step(batch());
+  ASSERT_FALSE(step.ok());
+  const std::string message = step.diagnostic().message;
+  EXPECT_THAT(message, HasSubstr("failed: step 0, device "));
+  EXPECT_THAT(message, HasSubstr("an illegal memory access"));
+  EXPECT_EQ(message.find("Exception raised"), std::string::npos) << message;
 }
 
 /// A device that works, under an operator that does not.

@@ -150,6 +150,8 @@ ir::Graph noise_model(DType dtype) {
 
 namespace {
 
+const ir::Attributes kJoint = {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}, {"synchronised", true}};
+
 ir::Graph normalised_twice(DType dtype, const ir::Attributes& training) {
   GraphBuilder g(dtype);
   const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
@@ -171,8 +173,19 @@ ir::Graph norm_model(DType dtype) {
   return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}});
 }
 
-ir::Graph joint_norm_model(DType dtype) {
-  return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}, {"synchronised", true}});
+ir::Graph joint_norm_model(DType dtype) { return normalised_twice(dtype, kJoint); }
+
+ir::Graph permuted_joint_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
+  const ValueId weight = g.parameter("weight", {4, 4});
+  const ValueId scale = g.parameter("scale", {3}), bias = g.parameter("bias", {3});
+  const ValueId mean = g.buffer("mean", {0.5, 0, -1}), variance = g.buffer("variance", {1, 2, 3});
+  const ValueId permuted = g.task("permute", {weight}, {{"dims", Shape{1, 0}}});
+  const ValueId normal = g.normalized({g.task("matmul", {x, permuted}), scale, bias, mean, variance}, kJoint);
+  const ValueId y = g.task("matmul", {normal, permuted});
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
 
 ir::Graph sums_model(DType dtype) {

@@ -34,6 +34,9 @@ ir::Graph noise_model(ir::DType dtype);
 ir::Graph norm_model(ir::DType dtype);
 /// The same with normalisations over all replicas.
 ir::Graph joint_norm_model(ir::DType dtype);
+/// x f[batch, 3, 4], target f[batch, 3, 4]: a product with a weight that a task permutes, a normalization over all
+/// replicas, the same product again, squared error. Tasks: permute matmul batch_norm matmul mse_sum.
+ir::Graph permuted_joint_model(ir::DType dtype);
 
 /// x [batch,6] -> linear w0 -> tanh a -> linear w1 = y; the loss is mse_sum of y and half the sum of p * v + p, where p
 /// [6] is the sum of a * a over samples. Tasks: linear tanh mul sum(p) linear mul(q) add sum mul(r) mse_sum add.
