@@ -18,7 +18,7 @@ inline constexpr const char* kCudaPlugin = "librannc_cuda.so";
 /// library that it needs, the driver, a device. The result lives as long as the process.
 Result<DevicePlugin*> open_plugin(const std::string& path);
 
-/// Returns all devices of a plug-in.
+/// Returns all devices of a plug-in. Switches TF32 off for the whole process (`set_product_precision`).
 std::vector<std::shared_ptr<Device>> devices_of(DevicePlugin& plugin);
 
 }  // namespace rannc::runtime

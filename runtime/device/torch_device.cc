@@ -12,6 +12,8 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <stdexcept>
+#include <unordered_set>
 
 #include "runtime/internal/torch_value.h"
 
@@ -39,6 +41,34 @@ class TorchScope final : public StreamScope {
   c10::StreamGuard guard_;
 };
 
+/// The streams that this process uses, of all devices. A backend has a few, which it hands out in turn.
+class UsedStreams {
+ public:
+  c10::Stream take(const c10::impl::VirtualGuardImpl& guard, c10::Device device) {
+    const std::lock_guard lock(mutex_);
+    for (size_t tries = 0; tries < kMost; ++tries) {
+      const c10::Stream stream = guard.getNewStream(device);
+      if (used_.insert(stream).second) return stream;
+    }
+    throw std::runtime_error(
+        device.str() + " has no stream left: too many devices of the plan share it, or exchange messages with it");
+  }
+  void give_back(const c10::Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    used_.erase(stream);
+  }
+
+ private:
+  static constexpr size_t kMost = 64;  ///< no backend has more
+  std::mutex mutex_;
+  std::unordered_set<c10::Stream> used_;
+};
+
+UsedStreams& used_streams() {
+  static UsedStreams streams;
+  return streams;
+}
+
 class TorchDevice final : public Device {
  public:
   TorchDevice(DevicePlugin& plugin, uint32_t index)
@@ -46,6 +76,12 @@ class TorchDevice final : public Device {
         facts_(plugin.facts(index)),
         device_(std::string(plugin.type()) + ":" + std::to_string(index)),
         guard_(device_.type()) {}
+
+  TorchDevice(const TorchDevice&) = delete;
+  TorchDevice& operator=(const TorchDevice&) = delete;
+  ~TorchDevice() override {
+    for (const auto& [name, stream] : streams_) used_streams().give_back(stream);
+  }
 
   // Other backends than CUDA run the kernels of a CPU.
   ir::DeviceType type() const override { return device_.is_cuda() ? ir::DeviceType::kCuda : ir::DeviceType::kCpu; }
@@ -106,10 +142,17 @@ class TorchDevice final : public Device {
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
     const c10::NoGradGuard no_grad;
     for (const EventRef& event : after) await(stream, event);
+    const at::Tensor &source = to_tensor(from), &into = to_tensor(to);
+    if (!source.is_cpu() && source.device() != device_) {
+      // If the devices cannot read each other's memory, LibTorch first gathers the elements on the source's stream.
+      const c10::Stream there = guard_.getStream(source.device());
+      for (const EventRef& event : after) {
+        if (event != nullptr) of(event).block(there);
+      }
+    }
     {
       const c10::StreamGuard on(at(stream));
-      const at::Tensor into = to_tensor(to);
-      into.copy_(to_tensor(from), /*non_blocking=*/true);
+      into.copy_(source, /*non_blocking=*/true);
     }
     return record(stream);
   }
@@ -157,7 +200,7 @@ class TorchDevice final : public Device {
     const std::lock_guard lock(mutex_);
     const auto found = streams_.find(stream);
     if (found != streams_.end()) return found->second;
-    return streams_.emplace(stream, guard_.getNewStream(device_)).first->second;
+    return streams_.emplace(stream, used_streams().take(guard_, device_)).first->second;
   }
 
   static constexpr uint64_t kMarks = 1024;  ///< least capacity

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/internal/reason.h"
+
 namespace rannc::runtime {
 
 namespace {
@@ -21,7 +23,7 @@ at::Tensor alias_of(const at::Tensor& tensor) {
       .make_tensor();
 }
 
-/// Makes the rows of keys known to the device, without waiting for it.
+/// Copies the rows of keys to the device, without waiting for it.
 void set_keys(const at::Tensor& keys, std::span<const std::array<int64_t, 2>> rows) {
   if (rows.empty()) return;
   at::Tensor host = at::empty(keys.sizes(), at::TensorOptions().dtype(at::kLong).pinned_memory(true));
@@ -95,8 +97,10 @@ Result<StepRecorder::Tensors> StepRecorder::record(Recording& recording, const R
   try {
     record.work = device_.capture([&] { made = call(std::move(arguments), &record.keys); },
                                   first_pool_ + static_cast<uint64_t>(at - recordings_.begin()));
+  } catch (const InternalError&) {
+    throw;
   } catch (const std::exception& failure) {
-    made = error(failure.what());
+    made = error(reason_of(failure));
   }
   if (record.work == nullptr || !made.ok()) {
     for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(before[i]);

@@ -431,9 +431,11 @@ class Executor::Impl {
 
   /// Waits for the device. Results are then in host memory.
   Result<void> finish() {
-    RANNC_TRY(transport_.flush());
     try {
+      RANNC_TRY(transport_.flush());
       hardware_.synchronize();
+    } catch (const InternalError&) {
+      throw;
     } catch (const std::exception& failure) {
       return describe(first_unmarked(position_), error(reason_of(failure)));
     }

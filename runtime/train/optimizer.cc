@@ -239,6 +239,8 @@ Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
   try {
     const c10::NoGradGuard no_grad;
     impl_->update(step, gradient_scale);
+  } catch (const InternalError&) {
+    throw;
   } catch (const std::exception& failure) {
     return error("optimizer step failed: " + reason_of(failure));
   }
