@@ -1,6 +1,7 @@
 /// Temporary memory of an operator's calls.
 #pragma once
 
+#include "ir/base/device_type.h"
 #include "ir/graph/views.h"
 
 namespace rannc::ir {
@@ -8,7 +9,9 @@ namespace rannc::ir {
 /// Input to a memory rule: one task.
 class MemoryCall {
  public:
-  MemoryCall(const Graph& graph, TaskId task, const Views& views) : graph_(graph), task_(task), views_(views) {}
+  /// `device`: that the task runs on.
+  MemoryCall(const Graph& graph, TaskId task, const Views& views, DeviceType device)
+      : graph_(graph), task_(task), views_(views), device_(device) {}
 
   const Graph& graph() const { return graph_; }
   const Attributes& attributes() const { return graph_.attributes(task_); }
@@ -20,6 +23,7 @@ class MemoryCall {
   const ValueType& result(size_t result = 0) const { return graph_.type(graph_.outputs(task_)[result]); }
   size_t results() const { return graph_.outputs(task_).size(); }
   TaskId task() const { return task_; }
+  DeviceType device() const { return device_; }
   /// Whether an operand is contiguous with its axes in this order, outermost first.
   bool is_dense(size_t operand, std::span<const int64_t> axes) const;
   /// Bytes of the copies that a kernel makes of those operands that are not contiguous.
@@ -33,6 +37,7 @@ class MemoryCall {
   const Graph& graph_;
   TaskId task_;
   const Views& views_;
+  const DeviceType device_;
 };
 
 }  // namespace rannc::ir

@@ -51,7 +51,8 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
     : stage_(*plan.functions[stage.index()]),
       table_(function_table(stage_)),
       views_(stage_.joint.graph),
-      samples_(sample_inputs(plan, stage_.joint.graph)) {
+      samples_(sample_inputs(plan, stage_.joint.graph)),
+      device_(device_type(plan)) {
   const Graph& graph = stage_.joint.graph;
   const size_t count = graph.value_count();
   fixed_.assign(count, false);
@@ -246,7 +247,7 @@ class FunctionWalk {
   int64_t replace_copied(TaskId task) {
     if (graph_.op(task).copied == nullptr) return 0;
     int64_t total = 0;
-    for (const uint32_t index : graph_.op(task).copied(MemoryCall(graph_, task, f_.views_))) {
+    for (const uint32_t index : graph_.op(task).copied(MemoryCall(graph_, task, f_.views_, f_.device_))) {
       const ValueId operand = graph_.inputs(task)[index];
       grow(bytes(operand));
       total += bytes(operand);
@@ -300,7 +301,7 @@ class FunctionWalk {
     const auto taped = taped_of(graph_, task);
     const auto temporary = taped ? taped->op->temporary : op.temporary;
     if (temporary == nullptr) return 0;
-    return temporary(MemoryCall(graph_, task, f_.views_)).evaluate(sizes_).value_or(0);
+    return temporary(MemoryCall(graph_, task, f_.views_, f_.device_)).evaluate(sizes_).value_or(0);
   }
 
   /// The copies of operands of convolutions that are not contiguous.

@@ -55,6 +55,7 @@ class FunctionFollower {
   const FunctionTable table_;
   const Views views_;
   const std::vector<ValueId> samples_;
+  const DeviceType device_;
   std::vector<bool> fixed_;         ///< by base: parameters, buffers, constants, results of P, samples
   std::vector<bool> saved_, kept_;  ///< by base
 };

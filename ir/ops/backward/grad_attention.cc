@@ -99,6 +99,7 @@ Work grad_work(const OpCall& call, std::span<const ValueType> outputs) {
 // heads do not lie between positions and features.
 Dim temporary(const MemoryCall& call) {
   const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
+  if (call.device() == DeviceType::kCuda) return cuda_attention_grad_temporary(call);
   return (dense ? Dim(0) : call.operand_bytes(kGy)) + FusedAttention::mask_bytes(call, kMask) +
          FusedAttention::buffers(call.operand(kQ), call.operand(kK), 2, Dim(1));
 }

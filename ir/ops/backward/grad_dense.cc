@@ -271,11 +271,26 @@ Result<Types> infer_gather_rows(const OpCall& call) {
   return types;
 }
 
+// On GPUs, kernels whose result depends on data in size make the host wait, so rows keep their number: those of the
+// padding are zero, and equal ones are added up by the sum, which is wider than 16 bits.
+aten::Lowering lower_all_rows(const LowerCall& call, Calls calls, const aten::Value& index, const Dim& extent) {
+  const DType dtype = call.inputs[0]->dtype;
+  aten::Value rows = aten::Operand{0};
+  if (const auto padding = padding_index(call.attributes)) {
+    const aten::Value is_padding =
+        calls("aten::unsqueeze", {calls("aten::eq.Scalar", {index, aten::Scalar{Dim(*padding)}}), -1});
+    rows = calls("aten::masked_fill.Scalar", {rows, is_padding, aten::Scalar{Dim(0)}});
+  }
+  if (sum_dtype(dtype) != dtype) rows = calls("aten::to.dtype", {rows, sum_dtype(dtype)});
+  return std::move(calls).with({calls("aten::embedding_sparse_backward", {rows, index, extent, -1, false})});
+}
+
 // Sums the rows before anything is added to the table's gradient, as a dense gradient does.
 Result<aten::Lowering> lower_gather_rows(const LowerCall& call) {
   const Shape& to = shape_of(*call.outputs[0]);
   Calls calls;
   const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, to[0]);
+  if (call.device == DeviceType::kCuda) return lower_all_rows(call, std::move(calls), index, to[0]);
   const aten::Value rows = calls("aten::embedding_sparse_backward",
                                  {aten::Operand{0}, index, to[0], padding_index(call.attributes).value_or(-1), false});
   return std::move(calls).with({calls("aten::coalesce", {rows})});

@@ -228,6 +228,7 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
 Dim attention_temporary(const MemoryCall& call) {
   if (call.results() == 1) return 0;
   const Dim features = call.operand(kQ).shape->back();
+  if (call.device() == DeviceType::kCuda) return cuda_attention_temporary(call);
   return FusedAttention::mask_bytes(call, kMask) +
          FusedAttention::buffers(call.operand(kQ), call.operand(kK), 1, features + Dim(2));
 }

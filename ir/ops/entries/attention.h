@@ -59,5 +59,8 @@ class FusedAttention {
 /// products and a softmax, which keep all scores of a call.
 aten::Lowering lower_cuda_attention(const LowerCall& call);
 aten::Lowering lower_cuda_attention_grad(const LowerCall& call);
+/// Bytes that they need beside operands and results.
+Dim cuda_attention_temporary(const MemoryCall& call);
+Dim cuda_attention_grad_temporary(const MemoryCall& call);
 
 }  // namespace rannc::ir::ops

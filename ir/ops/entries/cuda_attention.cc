@@ -14,18 +14,20 @@ constexpr int64_t kMaskUnit = 8, kRowsUnit = 32;
 /// Missing elements of a last unit.
 Dim missing(const Dim& size, int64_t unit) { return mod(size * Dim(unit - 1), unit); }
 
+/// Whether LibTorch's kernel takes q of this type. The wide type of f64 is f64, which it does not know.
+bool is_efficient(const ValueType& q) {
+  const Dim& features = q.shape->back();
+  const auto unit = 16 / static_cast<int64_t>(byte_size(q.dtype));
+  return statistics_dtype(q.dtype) == DType::kF32 && features.is_constant() && features.constant() % unit == 0;
+}
+
 class CudaAttention {
  public:
   /// `q`: operand that q is; k and v follow. `mask`: operand that the mask is, which may be absent.
   CudaAttention(const LowerCall& call, uint32_t q, uint32_t mask)
       : fused(call), call_(call), q_(q), mask_(mask), dtype_(call.inputs[q]->dtype), wide_(statistics_dtype(dtype_)) {}
 
-  /// Whether LibTorch's kernel takes these operands. The wide type of f64 is f64, which it does not know.
-  bool is_efficient() const {
-    const Dim& features = shape(q_).back();
-    const auto unit = 16 / static_cast<int64_t>(byte_size(dtype_));
-    return wide_ == DType::kF32 && features.is_constant() && features.constant() % unit == 0;
-  }
+  bool is_efficient() const { return ops::is_efficient(*call_.inputs[q_]); }
 
   std::vector<aten::Argument> by_heads() {
     std::vector<aten::Argument> arguments;
@@ -33,7 +35,7 @@ class CudaAttention {
     return arguments;
   }
 
-  /// The mask for all scores, with rows whose distance is a multiple of the unit.
+  /// The mask for all scores, with rows whose distance is a multiple of the unit. The kernel takes no other views.
   aten::Argument bias() {
     if (!call_.has(mask_)) return aten::None{};
     aten::Value mask = std::get<aten::Value>(fused.mask(mask_, dtype_).value);
@@ -41,8 +43,9 @@ class CudaAttention {
     const Dim& places = shape(q_ + 1)[kRowsAxis];
     if (!(sizes.back() == places)) {
       sizes.back() = places;
-      mask = calls()("aten::contiguous", {calls()("aten::expand", {mask, sizes})});
+      mask = calls()("aten::expand", {mask, sizes});
     }
+    mask = calls()("aten::contiguous", {mask});
     const Dim more = missing(places, kMaskUnit);
     if (!(more == Dim(0))) {
       mask = calls()("aten::constant_pad_nd", {mask, Shape{0, more}, 0.0});
@@ -131,7 +134,68 @@ aten::Lowering gradient_by_products(CudaAttention&& attention, uint32_t gradient
   return std::move(calls).with({of_q, of_k, of_v});
 }
 
+/// Operands q, k and v of a call begin at `q`.
+class Memory {
+ public:
+  Memory(const MemoryCall& call, uint32_t q, uint32_t mask) : call_(call), q_(q), mask_(mask) {}
+
+  /// The mask with rows of whole units, where that is a copy.
+  Dim padded_mask() const {
+    const Dim& places = (*call_.operand(q_ + 1).shape)[kRowsAxis];
+    const Dim more = missing(places, kMaskUnit);
+    if (!call_.has(mask_)) return 0;
+    const Dim floats = FusedAttention::mask_bytes(call_, mask_);
+    if (more == Dim(0)) return floats;
+    Shape sizes = *call_.operand(mask_).shape;
+    sizes.back() = places + more;
+    return floats + element_count(sizes) * Dim(byte_size(call_.operand(q_).dtype));
+  }
+  /// A number for each row of the scores, in whole units.
+  Dim rows() const {
+    const Dim& places = q()[kRowsAxis];
+    return q()[0] * q()[kHeadsAxis] * (places + missing(places, kRowsUnit)) * Dim(wide_bytes());
+  }
+  /// Matrices of scores in the wide type, with `more` bytes for each score, and operands in that type.
+  Dim products(int64_t matrices, int64_t more) const {
+    const Dim scores = q()[0] * q()[kHeadsAxis] * q()[kRowsAxis] * (*call_.operand(q_ + 1).shape)[kRowsAxis];
+    Dim widened(0);
+    for (uint32_t i = 0; i < 3 && narrow(); ++i)
+      widened = widened + element_count(*call_.operand(q_ + i).shape) * Dim(wide_bytes());
+    return scores * Dim(matrices * wide_bytes() + more) + widened + FusedAttention::mask_bytes(call_, mask_);
+  }
+  /// The gradient of q in the wide type, to which blocks of keys add.
+  Dim wide_gradient() const { return narrow() ? element_count(q()) * Dim(wide_bytes()) : Dim(0); }
+  bool is_efficient() const { return ops::is_efficient(call_.operand(q_)); }
+
+ private:
+  const Shape& q() const { return *call_.operand(q_).shape; }
+  int64_t wide_bytes() const { return static_cast<int64_t>(byte_size(statistics_dtype(call_.operand(q_).dtype))); }
+  bool narrow() const { return statistics_dtype(call_.operand(q_).dtype) != call_.operand(q_).dtype; }
+
+  const MemoryCall& call_;
+  const uint32_t q_, mask_;
+};
+
 }  // namespace
+
+// Padded sums are the memory of the result `log_sums`.
+Dim cuda_attention_temporary(const MemoryCall& call) {
+  const Memory memory(call, 0, 3);
+  if (!memory.is_efficient()) return memory.products(2, 1);  // the softmax, which looks for rows that see nothing
+  return memory.padded_mask() + memory.rows() - call.result_bytes(1);
+}
+
+// The kernel also reads the sum of each row of gy * result.
+Dim cuda_attention_grad_temporary(const MemoryCall& call) {
+  constexpr uint32_t kGy = 0, kQ = 1, kLogSums = 5, kMask = 6;
+  const Memory memory(call, kQ, kMask);
+  if (!memory.is_efficient()) return memory.products(3, 0);
+  const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
+  const Dim padded = memory.rows() - call.operand_bytes(kLogSums);
+  const Dim sums = padded == Dim(0) ? Dim(0) : memory.rows();
+  return (dense ? Dim(0) : call.operand_bytes(kGy)) + memory.padded_mask() + sums + call.operand_bytes(kLogSums) +
+         memory.wide_gradient();
+}
 
 aten::Lowering lower_cuda_attention(const LowerCall& call) {
   CudaAttention attention(call, 0, 3);

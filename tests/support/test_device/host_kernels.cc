@@ -23,6 +23,12 @@ bool mixes_devices(std::string_view op) {
          op == "aten::_pack_padded_sequence" || op == "aten::set_";
 }
 
+/// Operators whose results' sizes depend on data, hence the host waits for them.
+bool has_results_of_unknown_size(std::string_view op) {
+  return op == "aten::nonzero" || op == "aten::masked_select" || op.starts_with("aten::_unique") ||
+         op.starts_with("aten::unique");
+}
+
 /// One call: its arguments as twins of the host, and the memory they touch.
 class HostCall {
  public:
@@ -45,6 +51,7 @@ class HostCall {
     Recording* recording = streams.recording(stream);
     if (recording != nullptr) {
       TORCH_CHECK(!sparse_, name, ": a recording cannot hold sparse tensors");
+      TORCH_CHECK(!by_mask_ && !has_results_of_unknown_size(name), name, ": a recording cannot wait for a size");
       recording->save(written_);
     }
     {
@@ -99,6 +106,8 @@ class HostCall {
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        by_mask_ = by_mask_ || (tensor && tensor->defined() && at::isIntegralType(tensor->scalar_type(), true) &&
+                                tensor->element_size() == 1);
         list.push_back(tensor ? std::optional(twin(*tensor)) : std::nullopt);
       }
       return list;
@@ -138,6 +147,7 @@ class HostCall {
   std::vector<at::Tensor> written_;
   std::optional<c10::Device> device_;
   bool one_device_ = true, host_argument_ = false, sparse_ = false;
+  bool by_mask_ = false;  ///< an index is a mask, whose true elements are counted
 };
 
 std::vector<at::Tensor> tensors_of(const torch::jit::Stack& values) {

@@ -130,6 +130,8 @@ TEST_F(TestDevicePluginTest, ARecordingCannotMakeTheHostWait) {
   EXPECT_THROW(plugin_.record([&] { x.sum().item<float>(); }, 1), c10::Error);
   EXPECT_THROW(plugin_.record([&] { x.cpu(); }, 1), c10::Error);
   EXPECT_THROW(plugin_.record([&] { guard().synchronizeStream(guard().getStream(test_device())); }, 1), c10::Error);
+  EXPECT_THROW(plugin_.record([&] { x.nonzero(); }, 1), c10::Error);
+  EXPECT_THROW(plugin_.record([&] { x.index({x.eq(1)}); }, 1), c10::Error);
   EXPECT_EQ(x.sum().item<float>(), 4) << "the recordings ended";
 }
 

@@ -1,0 +1,175 @@
+// Lowerings for GPUs, as far as a processor can run their calls.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "ir/op/op_memory.h"
+#include "runtime/aten/aten_call.h"
+#include "runtime/aten/flat_program.h"
+#include "runtime/engine/allocation_meter.h"
+#include "tests/codegen/prepared_case.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::OpCase;
+using testing::Prepared;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr int64_t kBatch = 3;
+
+Result<aten::Lowering> lowered_for_gpus(const Prepared& made) {
+  std::vector<const ValueType*> inputs, outputs;
+  for (const testing::Operand& operand : made.operands) inputs.push_back(operand.absent ? nullptr : &operand.type);
+  for (const ValueType& type : made.types) outputs.push_back(&type);
+  return lowering({*made.op, inputs, outputs, made.attributes, DeviceType::kCuda});
+}
+
+std::vector<std::string> schemas_of(const aten::Lowering& lowering) {
+  std::vector<std::string> found;
+  for (const aten::Call& call : lowering.calls) found.push_back(call.schema);
+  return found;
+}
+
+/// Kernels whose result's size, or whose number, the host reads. A recording of a GPU cannot hold them.
+bool waits_for_the_host(const std::string& schema) {
+  static const std::set<std::string> kNames = {"aten::coalesce",   "aten::nonzero",           "aten::masked_select",
+                                               "aten::_unique2",   "aten::unique_dim",        "aten::unique_consecutive",
+                                               "aten::item",       "aten::_local_scalar_dense", "aten::argwhere",
+                                               "aten::bincount",   "aten::repeat_interleave"};
+  return kNames.contains(schema.substr(0, schema.find('.')));
+}
+
+/// Kernels that no processor has.
+bool needs_gpu(const std::string& schema) { return schema.find("efficient_attention") != std::string::npos; }
+
+/// `tensors`: one for each operand that is there.
+Tensors run(const Prepared& made, const aten::Lowering& lowering, const Tensors& tensors) {
+  std::vector<std::optional<at::Tensor>> operands;
+  for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
+    operands.emplace_back();
+    if (!made.operands[k].absent) operands.back() = tensors[at++];
+  }
+  Tensors results = runtime::run_lowering(lowering, {.operands = operands, .sizes = {{"batch", kBatch}}}).value();
+  for (at::Tensor& result : results) result = result.is_sparse() ? result.to_dense() : result;
+  return results;
+}
+
+/// The call of attention that a call of its gradient belongs to.
+OpCase forward_of(const OpCase& gradient) {
+  std::vector<testing::Operand> operands(gradient.operands.begin() + 1, gradient.operands.begin() + 4);
+  if (gradient.operands.size() > 6) operands.push_back(gradient.operands[6]);
+  return {.op = "attention", .operands = std::move(operands), .attributes = gradient.attributes, .outputs = 2};
+}
+
+/// Operands that fit each other: a gradient of attention reads the results of its forward pass.
+Tensors drawn(const OpCase& c, const Prepared& made) {
+  at::manual_seed(4);
+  Tensors tensors = testing::drawn(made, kBatch);
+  if (c.op != "attention_grad") return tensors;
+  const Prepared forward = testing::prepare(forward_of(c), DType::kF64);
+  Tensors given(tensors.begin() + 1, tensors.begin() + 4);
+  if (tensors.size() > 6) given.push_back(tensors[6]);
+  const Tensors results = run(forward, forward.lowering, given);
+  tensors[4] = results[0];
+  tensors[5] = results[1];
+  return tensors;
+}
+
+TEST(GpuLowerings, NeverWaitForTheHost) {
+  size_t lowered = 0;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    for (const OpCase& c : testing::op_cases()) {
+      const Prepared made = testing::prepare(c, dtype);
+      const Result<aten::Lowering> found = lowered_for_gpus(made);
+      if (!found.ok()) continue;  // kernels of a CPU
+      ++lowered;
+      for (const aten::Call& call : found->calls) {
+        EXPECT_TRUE(runtime::check_call(call).ok()) << describe(c);
+        EXPECT_FALSE(waits_for_the_host(call.schema)) << describe(c) << call.schema;
+      }
+    }
+  }
+  EXPECT_GT(lowered, 900U);
+}
+
+TEST(GpuLowerings, HaveTheNumbersOfTheProcessor) {
+  std::set<std::string> compared;
+  for (const DType dtype : {DType::kF64, DType::kBF16}) {
+    for (const OpCase& c : testing::op_cases()) {
+      const Prepared made = testing::prepare(c, dtype);
+      const Result<aten::Lowering> found = lowered_for_gpus(made);
+      if (!found.ok() || schemas_of(*found) == schemas_of(made.lowering)) continue;
+      const std::vector<std::string> schemas = schemas_of(*found);
+      if (std::any_of(schemas.begin(), schemas.end(), needs_gpu) || (c.op == "attention_grad" && dtype != DType::kF64)) continue;
+      SCOPED_TRACE(describe(c));
+      const Tensors given = drawn(c, made);
+      const Tensors results = run(made, *found, given), expected = run(made, made.lowering, given);
+      ASSERT_EQ(results.size(), expected.size());
+      const double tolerance = dtype == DType::kF64 ? 1e-12 : 1e-2;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(results[i].sizes(), expected[i].sizes()) << i;
+        // Rows that see nothing: the processor's kernel says 0 for the logarithm of their sum.
+        const at::Tensor one = results[i].to(at::kDouble), other = expected[i].to(at::kDouble);
+        EXPECT_TRUE(at::allclose(one, other, tolerance, tolerance)) << i << "\n" << one << "\n" << other;
+      }
+      compared.insert(c.op);
+    }
+  }
+  EXPECT_EQ(compared, (std::set<std::string>{"attention", "attention_grad", "gather_grad_rows"}));
+}
+
+/// Attention of queries and keys at 96 places, and its gradient, in f64: LibTorch's kernel for GPUs does not know it.
+class AttentionByProducts : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSamples = 2, kHeads = 3, kPlaces = 96, kFeatures = 8;
+
+  ValueId input(const char* name, const Shape& shape) {
+    return graph_.add_value(ValueKind::kInput, name, {.dtype = DType::kF64, .shape = shape});
+  }
+  TaskId task(const char* op, const std::vector<ValueId>& inputs, size_t outputs) {
+    const TaskId task = graph_.add_task(core(op), inputs, {{"scale", 0.3}, {"order", Shape{0, 2, 1, 3}}},
+                                        std::vector<std::string>(outputs));
+    infer_types(graph_, task).value();
+    return task;
+  }
+
+  /// Bytes of one run beside operands, and what the planner says.
+  std::array<double, 2> measured_and_planned(TaskId task) {
+    Tensors operands;
+    std::vector<ValueId> arguments(graph_.inputs(task).begin(), graph_.inputs(task).end());
+    for (const ValueId argument : arguments) {
+      operands.push_back(at::rand(testing::sizes_of(*graph_.type(argument).shape, 1), at::kDouble));
+    }
+    const std::vector<ValueId> results(graph_.outputs(task).begin(), graph_.outputs(task).end());
+    runtime::SizeTable sizes;
+    const std::vector<TaskId> tasks = {task};
+    runtime::FlatProgram program =
+        runtime::FlatProgram::build(
+            {.graph = graph_, .tasks = tasks, .arguments = arguments, .results = results, .device = at::kCUDA}, sizes)
+            .value();
+    sizes.bind({}).value();
+    const runtime::AllocationMeter meter;
+    program.run(operands, {.fixed = {}}).value();
+    Dim planned = graph_.op(task).temporary(MemoryCall(graph_, task, Views(graph_), DeviceType::kCuda));
+    return {static_cast<double>(meter.peak_bytes()), static_cast<double>(planned.constant())};
+  }
+
+  Graph graph_;
+};
+
+TEST_F(AttentionByProducts, NeedsThePlannedMemory) {
+  const Shape by_heads{kSamples, kHeads, kPlaces, kFeatures}, in_order{kSamples, kPlaces, kHeads, kFeatures};
+  const ValueId q = input("q", by_heads), k = input("k", by_heads), v = input("v", by_heads);
+  const ValueId gy = input("gy", in_order), y = input("y", in_order);
+  const ValueId sums = input("sums", {kSamples, kHeads, kPlaces});
+  for (const TaskId each : {task("attention", {q, k, v}, 2), task("attention_grad", {gy, q, k, v, y, sums}, 3)}) {
+    const auto [measured, planned] = measured_and_planned(each);
+    EXPECT_GT(planned, 2.0 * kSamples * kHeads * kPlaces * kPlaces * 8);
+    EXPECT_NEAR(measured / planned, 1, 0.03) << graph_.op(each).name << ": " << measured << " bytes, planned " << planned;
+  }
+}
+
+}  // namespace
+}  // namespace rannc::ir
