@@ -1,7 +1,10 @@
 // Defines the built-in clusters.
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <optional>
+#include <set>
 
 #include "partition/cluster.h"
 
@@ -17,7 +20,7 @@ DeviceKind v100(uint64_t memory_gib) { return {"v100", memory_gib << 30, 10.5e12
 /// A GPU and its connections by its data sheet: peak rates without sparsity, in Tflop/s, GB/s of one direction.
 struct Gpu {
   const char* name;
-  uint64_t memory_gib;
+  double memory_gib;  ///< that CUDA reports, which is less than the name says
   FlopRates teraflops;
   double memory, nvlink, infiniband;  ///< GB/s
 };
@@ -39,31 +42,35 @@ FlopRates teraflops_of_v100() {
 }
 
 /// Data sheets of NVIDIA: «V100 Tensor Core GPU» (SXM2), «A100 Tensor Core GPU» (SXM), «H100 Tensor Core GPU» (SXM),
-/// «H200 Tensor Core GPU» (SXM), «HGX B200» and «DGX B200» (an eighth of the system). NVLink is half of the total of
-/// both directions. InfiniBand is the share of one GPU in the systems «DGX-1» (4 x 100 Gbit/s for 8 GPUs), «DGX A100»
-/// (8 x 200, HDR), «DGX H100», «DGX H200» and «DGX B200» (8 x 400, NDR).
+/// «H200 Tensor Core GPU» (SXM), «HGX B200» and «DGX B200» (an eighth of the system). Rates of f64 are those of tensor
+/// cores, which products use. NVLink is half of the total of both directions: a switch gives it to any pair. The V100s
+/// of a «DGX-1» have no switch, so theirs is one link of 25 GB/s. InfiniBand is the share of one GPU in the systems
+/// «DGX-1» (4 x 100 Gbit/s for 8 GPUs), «DGX A100» (8 x 200, HDR), «DGX H100», «DGX H200» and «DGX B200» (8 x 400,
+/// NDR).
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> kinds{
-      {"a100-40", 40, teraflops(19.5, 156, 312, 9.7), 1555, 300, 25},
-      {"a100-80", 80, teraflops(19.5, 156, 312, 9.7), 2039, 300, 25},
-      {"h100", 80, teraflops(67, 494.7, 989.4, 34), 3350, 450, 50},
-      {"h200", 141, teraflops(67, 494.7, 989.4, 34), 4800, 450, 50},
-      {"b200", 180, teraflops(75, 1125, 2250, 37), 8000, 900, 50},
-      {"v100", 32, teraflops_of_v100(), 900, 150, 6.25},
+      {"a100-40", 39.4, teraflops(19.5, 156, 312, 19.5), 1555, 300, 25},
+      {"a100-80", 79.1, teraflops(19.5, 156, 312, 19.5), 2039, 300, 25},
+      {"h100", 79.1, teraflops(67, 494.7, 989.4, 67), 3350, 450, 50},
+      {"h200", 139.8, teraflops(67, 494.7, 989.4, 67), 4800, 450, 50},
+      {"b200", 178.3, teraflops(75, 1125, 2250, 37), 8000, 900, 50},
+      {"v100", 31.7, teraflops_of_v100(), 900, 25, 6.25},
   };
   return kinds;
 }
 
-/// Two thirds of the peak rates and four fifths of every bandwidth are achieved. The context of CUDA and its libraries
-/// use 2 GiB. Latencies and launches are assumptions; none of these numbers has been measured by us.
+constexpr uint64_t kOfCuda = uint64_t{2} << 30;  ///< that the context of CUDA and its libraries use
+
+/// Two thirds of the peak rates and four fifths of every bandwidth are achieved. Latencies and launches are
+/// assumptions; none of these numbers has been measured by us.
 Cluster gpu_cluster(const Gpu& gpu, std::string name, uint32_t nodes, uint32_t per_node) {
   constexpr double kCompute = 2. / 3 * 1e12, kTransfer = 4. / 5 * kGigabyte;
   FlopRates rates;
   for (double FlopRates::*rate :
        {&FlopRates::f32, &FlopRates::tf32, &FlopRates::bf16, &FlopRates::f16, &FlopRates::f64})
     rates.*rate = gpu.teraflops.*rate * kCompute;
-  const DeviceKind kind{gpu.name, (gpu.memory_gib - 2) << 30, rates, gpu.memory * kTransfer,
-                        5000,     ir::DeviceType::kCuda};
+  const auto memory_bytes = static_cast<uint64_t>(gpu.memory_gib * (1 << 30)) - kOfCuda;
+  const DeviceKind kind{gpu.name, memory_bytes, rates, gpu.memory * kTransfer, 5000, ir::DeviceType::kCuda};
   return make_cluster(std::move(name), kind, nodes, per_node, Link{gpu.nvlink * kTransfer, 5000},
                       Link{gpu.infiniband * kTransfer, 10000});
 }
@@ -105,6 +112,31 @@ std::optional<Cluster> gpu_cluster(std::string_view name) {
   return std::nullopt;
 }
 
+/// The kind that a driver calls `NVIDIA A100-SXM4-80GB`, `NVIDIA H100 80GB HBM3`; null if its data sheet is not here.
+/// Boards for PCIe, workstations and parts of a GPU have other rates and links.
+const Gpu* gpu_of(std::string_view model, uint64_t memory_bytes) {
+  std::set<std::string_view> words;
+  for (size_t begin = 0; begin < model.size();) {
+    const size_t end = std::min(model.find_first_of(" -", begin), model.size());
+    words.insert(model.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  for (const std::string_view other : {"PCIe", "PCIE", "NVL", "MIG", "RTX", "Quadro"}) {
+    if (words.contains(other)) return nullptr;
+  }
+  const Gpu* found = nullptr;
+  for (const Gpu& gpu : gpus()) {
+    std::string family(gpu.name);
+    family = family.substr(0, family.find('-'));
+    std::transform(family.begin(), family.end(), family.begin(), [](unsigned char c) { return std::toupper(c); });
+    const double difference = std::abs(gpu.memory_gib * (1 << 30) - static_cast<double>(memory_bytes));
+    if (!words.contains(family)) continue;
+    if (found == nullptr || difference < std::abs(found->memory_gib * (1 << 30) - static_cast<double>(memory_bytes)))
+      found = &gpu;
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<Cluster> preset_cluster(std::string_view name) {
@@ -128,20 +160,16 @@ Result<Cluster> preset_cluster(std::string_view name) {
 }
 
 Result<Cluster> cluster_of_gpus(std::string_view model, uint64_t memory_bytes, uint32_t count) {
-  constexpr uint64_t kOfCuda = uint64_t{2} << 30;
-  std::string known;
-  for (const Gpu& gpu : gpus()) {
-    const std::string_view name = gpu.name;
-    std::string family(name.substr(0, name.find('-')));
-    std::transform(family.begin(), family.end(), family.begin(), [](char c) { return c >= 'a' ? c - 'a' + 'A' : c; });
-    known += (known.find(family) == std::string::npos) ? (known.empty() ? "" : ", ") + family : "";
-    if (model.find(family) == std::string_view::npos) continue;
-    Cluster cluster = gpu_cluster(gpu, "local:cuda", 1, count);
-    cluster.kinds.front().memory_bytes = memory_bytes > kOfCuda ? memory_bytes - kOfCuda : memory_bytes;
-    return cluster;
+  const Gpu* const gpu = gpu_of(model, memory_bytes);
+  if (gpu == nullptr) {
+    return error(
+        "the rates of GPU '" + std::string(model) +
+        "' are unknown, only those of whole V100, A100, H100, H200 and B200 GPUs with NVLink; describe it in a "
+        "cluster file");
   }
-  return error("the rates of GPU '" + std::string(model) + "' are unknown, only those of " + known +
-               "; describe it in a cluster file");
+  Cluster cluster = gpu_cluster(*gpu, "local:cuda", 1, count);
+  cluster.kinds.front().memory_bytes = memory_bytes > kOfCuda ? memory_bytes - kOfCuda : memory_bytes;
+  return cluster;
 }
 
 const std::vector<std::string>& preset_cluster_names() {

@@ -149,6 +149,11 @@ class Reader {
       if (fields->contains("device")) {
         RANNC_ASSIGN(kind.type, device(*fields));
       }
+      if (!cluster_.kinds.empty() && cluster_.kinds.front().type != kind.type) {
+        return fail(*fields,
+                    fmt::format("[kind.{}] is of device type {} and [kind.{}] of {}: a plan has one type", kind.name,
+                                ir::str(kind.type), cluster_.kinds.front().name, ir::str(cluster_.kinds.front().type)));
+      }
       cluster_.kinds.push_back(std::move(kind));
     }
     return {};

@@ -108,7 +108,6 @@ TEST(Cluster, NodesOfGpus) {
   const DeviceKind& kind = cluster.kinds[0];
   EXPECT_EQ(kind, one.kinds[0]);
   EXPECT_EQ(kind.type, ir::DeviceType::kCuda);
-  EXPECT_EQ(kind.memory_bytes, 78ull << 30);
   EXPECT_DOUBLE_EQ(kind.flops_per_second.of(ir::DType::kBF16), 989.4e12 * 2 / 3);
   EXPECT_DOUBLE_EQ(kind.flops_per_second.of(ir::DType::kF32), 67e12 * 2 / 3);
   EXPECT_DOUBLE_EQ(kind.bytes_per_second, 3350e9 * 4 / 5);
@@ -116,7 +115,65 @@ TEST(Cluster, NodesOfGpus) {
   EXPECT_DOUBLE_EQ(cluster.link(DeviceId(7), DeviceId(8)).bytes_per_second, 400e9 / 8 * 4 / 5);
 }
 
-// From one generation to the next, memory, rates and links never fall.
+// Peak rates, GB/s of memory and to another GPU, GiB that CUDA reports.
+TEST(Cluster, GpusHaveTheRatesOfTheirDataSheets) {
+  struct Row {
+    const char* name;
+    double f32, tf32, bf16, f16, f64, memory, nvlink, infiniband, gib;
+  };
+  for (const Row& row : {Row{"v100-2", 15.7, 15.7, 15.7, 125, 7.8, 900, 25, 6.25, 31.7},
+                         Row{"a100-40-2", 19.5, 156, 312, 312, 19.5, 1555, 300, 25, 39.4},
+                         Row{"a100-80-2", 19.5, 156, 312, 312, 19.5, 2039, 300, 25, 79.1},
+                         Row{"h100-2", 67, 494.7, 989.4, 989.4, 67, 3350, 450, 50, 79.1},
+                         Row{"h200-2", 67, 494.7, 989.4, 989.4, 67, 4800, 450, 50, 139.8},
+                         Row{"b200-2", 75, 1125, 2250, 2250, 37, 8000, 900, 50, 178.3}}) {
+    SCOPED_TRACE(row.name);
+    const Cluster cluster = preset_cluster("2x-" + std::string(row.name)).value();
+    const DeviceKind& kind = cluster.kinds[0];
+    const auto rate = [&](ir::DType type, Tf32 tf32 = Tf32::kNever) {
+      return kind.flops_per_second.of(type, tf32) / 1e12 * 3 / 2;
+    };
+    EXPECT_NEAR(rate(ir::DType::kF32), row.f32, 1e-9);
+    EXPECT_NEAR(rate(ir::DType::kF32, Tf32::kAllowed), row.tf32, 1e-9);
+    EXPECT_NEAR(rate(ir::DType::kBF16), row.bf16, 1e-9);
+    EXPECT_NEAR(rate(ir::DType::kF16), row.f16, 1e-9);
+    EXPECT_NEAR(rate(ir::DType::kF64), row.f64, 1e-9);
+    EXPECT_NEAR(kind.bytes_per_second / 1e9 * 5 / 4, row.memory, 1e-9);
+    EXPECT_NEAR(cluster.nodes[0].inside.bytes_per_second / 1e9 * 5 / 4, row.nvlink, 1e-9);
+    EXPECT_NEAR(cluster.between.bytes_per_second / 1e9 * 5 / 4, row.infiniband, 1e-9);
+    EXPECT_NEAR(static_cast<double>(kind.memory_bytes) / (1 << 30), row.gib - 2, 1e-6);
+  }
+}
+
+TEST(Cluster, KnowsGpusByTheNamesOfDrivers) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  struct Row {
+    const char* model;
+    uint64_t gib;
+    const char* kind;  ///< empty: unknown
+  };
+  for (const Row& row :
+       {Row{"Tesla V100-SXM2-32GB", 31, "v100"}, Row{"NVIDIA A100-SXM4-40GB", 39, "a100-40"},
+        Row{"NVIDIA A100-SXM4-80GB", 79, "a100-80"}, Row{"NVIDIA H100 80GB HBM3", 79, "h100"},
+        Row{"NVIDIA H200", 139, "h200"}, Row{"NVIDIA B200", 178, "b200"}, Row{"NVIDIA A100-PCIE-40GB", 39, ""},
+        Row{"NVIDIA A100 80GB PCIe", 79, ""}, Row{"NVIDIA H100 PCIe", 79, ""}, Row{"NVIDIA H100 NVL", 93, ""},
+        Row{"NVIDIA H200 NVL", 140, ""}, Row{"NVIDIA GH200 480GB", 94, ""}, Row{"NVIDIA GB200", 184, ""},
+        Row{"NVIDIA RTX A1000", 6, ""}, Row{"NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9, ""},
+        Row{"NVIDIA GeForce RTX 4090", 24, ""}}) {
+    SCOPED_TRACE(row.model);
+    const auto found = cluster_of_gpus(row.model, row.gib * kGib, 4);
+    ASSERT_EQ(found.ok(), *row.kind != '\0');
+    if (!found.ok()) {
+      EXPECT_NE(found.diagnostic().message.find(row.model), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ(found->kinds[0].name, row.kind);
+    EXPECT_EQ(found->kinds[0].memory_bytes, (row.gib - 2) * kGib);
+    EXPECT_EQ(found->size(), 4u);
+  }
+}
+
+// From one generation to the next, memory, rates of products below f64 and links never fall.
 TEST(Cluster, GenerationsOfGpusGrow) {
   const char* const names[] = {"v100-8", "a100-40-8", "a100-80-8", "h100-8", "h200-8", "b200-8"};
   for (size_t i = 0; i + 1 < std::size(names); ++i) {
@@ -125,7 +182,7 @@ TEST(Cluster, GenerationsOfGpusGrow) {
     const DeviceKind &a = older.kinds[0], &b = newer.kinds[0];
     EXPECT_LE(a.memory_bytes, b.memory_bytes);
     EXPECT_LE(a.bytes_per_second, b.bytes_per_second);
-    for (const auto type : {ir::DType::kF16, ir::DType::kBF16, ir::DType::kF32, ir::DType::kF64})
+    for (const auto type : {ir::DType::kF16, ir::DType::kBF16, ir::DType::kF32})
       EXPECT_LE(a.flops_per_second.of(type), b.flops_per_second.of(type)) << ir::str(type);
     EXPECT_LE(a.flops_per_second.of(ir::DType::kF32), a.flops_per_second.of(ir::DType::kF32, Tf32::kAllowed));
     EXPECT_LE(older.nodes[0].inside.bytes_per_second, newer.nodes[0].inside.bytes_per_second);
@@ -191,6 +248,9 @@ TEST(Cluster, ErrorsAreLocated) {
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=''\n", "'device' is ''", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=1\n", "'device' must be a string", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n", "at least one [[node]]", 0},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[kind.b]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice='cuda'"
+       "\n",
+       "[kind.b] is of device type cuda and [kind.a] of cpu", 5},
       {"[{ind.v100]\nmemory_bytes=1\n", "key", 1},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"b\"}]\n", "kind 'b'", 6},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\",count=0}]\n", "'count' is 0", 6},
