@@ -89,17 +89,18 @@ Result<Types> infer(const OpCall& call) {
   return types;
 }
 
-// The kernel repeats the scores and makes four more products.
+// The kernel repeats the scores and makes four more products, with a causal mask of half of the scores.
 Work grad_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!call.in(kQ).shape || !call.in(kK).shape) return {};
-  return work(attention_product(*call.in(kQ).shape, *call.in(kK).shape) * Dim(5), call, outputs);
+  const Dim whole = attention_product(*call.in(kQ).shape, *call.in(kK).shape) * Dim(5);
+  return work(call.attributes.flag("causal") ? exact_div(whole, Dim(2)).value_or(whole) : whole, call, outputs);
 }
 
 // Blocks of weights and of their gradients, and a sum for each row. The kernel copies a gradient of the result whose
 // heads do not lie between positions and features.
 Dim temporary(const MemoryCall& call) {
-  const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
   if (call.device() == DeviceType::kCuda) return cuda_attention_grad_temporary(call);
+  const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
   return (dense ? Dim(0) : call.operand_bytes(kGy)) + FusedAttention::mask_bytes(call, kMask) +
          FusedAttention::buffers(call.operand(kQ), call.operand(kK), 2, Dim(1));
 }

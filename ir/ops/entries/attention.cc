@@ -196,7 +196,8 @@ Dim scores(std::span<const ValueType* const> inputs) {
 Work attention_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!outputs[0].shape || !call.in(kK).shape) return {};
   const Dim features = call.in(kQ).shape->back() + outputs[0].shape->back();
-  return work(scores(call.inputs) * features * Dim(2), call, outputs);
+  const int64_t operations = call.attributes.flag("causal") ? 1 : 2;  // half of the scores are computed
+  return work(scores(call.inputs) * features * Dim(operations), call, outputs);
 }
 
 // The same kernel as that of `aten::scaled_dot_product_attention`.
@@ -227,8 +228,8 @@ Result<aten::Lowering> lower_attention(const LowerCall& call) {
 // of results.
 Dim attention_temporary(const MemoryCall& call) {
   if (call.results() == 1) return 0;
-  const Dim features = call.operand(kQ).shape->back();
   if (call.device() == DeviceType::kCuda) return cuda_attention_temporary(call);
+  const Dim features = call.operand(kQ).shape->back();
   return FusedAttention::mask_bytes(call, kMask) +
          FusedAttention::buffers(call.operand(kQ), call.operand(kK), 1, features + Dim(2));
 }
