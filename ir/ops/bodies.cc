@@ -22,7 +22,7 @@ std::string describe(const ValueType& type) {
 // Concatenates the lowerings of tasks and renumbers their calls.
 class BodyLowering {
  public:
-  explicit BodyLowering(const Graph& graph) : graph_(graph), values_(graph.value_count()) {
+  BodyLowering(const Graph& graph, DeviceType device) : graph_(graph), device_(device), values_(graph.value_count()) {
     for (uint32_t i = 0; i < graph.inputs().size(); ++i) values_[graph.inputs()[i].index()] = aten::Operand{i};
   }
 
@@ -35,7 +35,7 @@ class BodyLowering {
  private:
   Result<void> add(TaskId task) {
     const auto inputs = type_list(graph_, graph_.inputs(task)), outputs = type_list(graph_, graph_.outputs(task));
-    auto lowered = lowering({graph_.op(task), inputs, outputs, graph_.attributes(task)});
+    auto lowered = lowering({graph_.op(task), inputs, outputs, graph_.attributes(task), device_});
     if (!lowered.ok()) {
       Diagnostic fault = lowered.diagnostic();
       fault.where = graph_.location(task);
@@ -70,6 +70,7 @@ class BodyLowering {
   }
 
   const Graph& graph_;
+  const DeviceType device_;
   std::vector<aten::Value> values_;
   aten::Lowering made_;
 };
@@ -129,7 +130,9 @@ Result<Body> fitted(const Body& body, std::span<const ValueType* const> given, s
   return Body(std::move(graph));
 }
 
-Result<aten::Lowering> lower_body(const Body& body) { return BodyLowering(body.graph()).run(); }
+Result<aten::Lowering> lower_body(const Body& body, DeviceType device) {
+  return BodyLowering(body.graph(), device).run();
+}
 
 Work work_of_body(const Body& body) {
   Work sum;

@@ -15,7 +15,7 @@ Result<void> check_operands(const Body& body, std::span<const ValueType* const> 
 Result<Body> fitted(const Body& body, std::span<const ValueType* const> given, std::vector<Equality>* assumed);
 
 /// Lowers all tasks of a body. The operands of the lowering are the body's inputs.
-Result<aten::Lowering> lower_body(const Body& body);
+Result<aten::Lowering> lower_body(const Body& body, DeviceType device);
 /// Work of one run of a body.
 Work work_of_body(const Body& body);
 

@@ -82,8 +82,8 @@ aten::Lowering control(std::string_view schema, std::vector<aten::Argument> argu
 }
 
 Result<aten::Lowering> lower_if(const LowerCall& call) {
-  RANNC_ASSIGN(aten::Lowering then, lower_body(*call.attributes.body("then")));
-  RANNC_ASSIGN(aten::Lowering otherwise, lower_body(*call.attributes.body("else")));
+  RANNC_ASSIGN(aten::Lowering then, lower_body(*call.attributes.body("then"), call.device));
+  RANNC_ASSIGN(aten::Lowering otherwise, lower_body(*call.attributes.body("else"), call.device));
   return control(aten::kIf, {aten::Operand{0}, operands_from(1, static_cast<uint32_t>(call.inputs.size()))},
                  {aten::Block(std::move(then)), aten::Block(std::move(otherwise))}, call.outputs.size());
 }
@@ -241,7 +241,7 @@ Work loop_work(const OpCall& call, std::span<const ValueType>) {
 }
 
 Result<aten::Lowering> lower_loop(const LowerCall& call) {
-  RANNC_ASSIGN(aten::Lowering body, lower_body(*call.attributes.body("body")));
+  RANNC_ASSIGN(aten::Lowering body, lower_body(*call.attributes.body("body"), call.device));
   const Parts parts = parts_of(call.attributes, call.inputs.size());
   aten::Argument::Kind trips = aten::None{}, condition = aten::None{}, most = aten::None{};
   if (const auto known = trips_of(call.attributes, call.inputs)) {
