@@ -286,6 +286,15 @@ bool is_attention(const Match& match) {
   return types.ok() && makes_result(match, "permute", {&types->front()}, there.back);
 }
 
+/// Attention whose mask is causal, as frontends write it.
+Becomes causal_attention() {
+  return {"attention", {kQ, kK, kV}, [](const Match& match) {
+            Attributes attributes = match.attributes(kWeights);
+            attributes.set("causal", true);
+            return attributes;
+          }};
+}
+
 std::vector<ValueId> build(const Match& match, Builder& make) {
   const Ordering ordering = ordering_of_keys(match);
   ValueId k = make[kK];
@@ -318,6 +327,8 @@ std::vector<Rewrite> attention() {
   const Pattern weights = op("softmax", masked).as(kWeights);
   std::vector<Rewrite> rules = permutations();  // a permutation mostly comes next
   rules.push_back({"attention", either({op("matmul", weights, any(kV))}).as(kResult).where(is_attention), build});
+  const Pattern whole = op("attention", any(kQ), any(kK), any(kV), any(kMask)).as(kWeights);
+  rules.push_back(rule("causal attention", either({whole}).as(kResult).where(is_causal), causal_attention()));
   return rules;
 }
 

@@ -264,6 +264,12 @@ std::string written(const Attention& given) {
       given.q, given.keys, given.v, given.leaves, given.turn, given.masked, given.softmax, given.outputs);
 }
 
+std::string whole(const std::string& mask) {
+  return "input q [batch,2,3,4] samples 0\ninput k [batch,2,3,4] samples 0\ninput v [batch,2,3,4] samples 0\nconstant "
+         "n " +
+         mask + "\ny = attention(q, k, v, n) {scale=0.5, order=[0,1,2,3]}\noutputs y\n";
+}
+
 std::vector<NearMiss> attentions() {
   const std::string safe = "{axis=-1, hidden_rows=\"zero\"}";
   const std::string seen = "constant n bool [3,3] 1 0 0 1 1 0 1 1 1\n",
@@ -341,6 +347,11 @@ std::vector<NearMiss> attentions() {
       {"LaterPlacesOfEachHead", "attention",
        written(Attention{.leaves = "constant n bool [1,2,3,3] 1 0 0 1 1 0 1 1 1 1 0 0 1 1 0 1 1 1\n", .masked = pick}),
        "f64", true},
+      {"WholeAttentionOfSeenPlaces", "attention", whole("bool [3,3] 1 0 0 1 1 0 1 1 1"), "f64", false, true},
+      {"WholeAttentionOfAddedNumbers", "attention", whole("[1,1,3,3] 0 -inf -inf 0 0 -inf 0 0 0"), "f64", false, true},
+      {"WholeAttentionOfHiddenPlaces", "attention", whole("bool [3,3] 0 1 1 0 0 1 0 0 0")},
+      {"WholeAttentionOfALaterPlace", "attention", whole("bool [3,3] 1 1 0 1 1 0 1 1 1")},
+      {"WholeAttentionOfSmallNumbers", "attention", whole("[3,3] 0 -1e4 -1e4 0 0 -1e4 0 0 0")},
       {"ARowThatSeesNothing", "attention", written(Attention{.leaves = blind, .masked = pick})},
       {"AHiddenRow", "attention",
        written(Attention{.leaves = "constant n bool [3,3] 1 1 1 0 1 0 0 0 0\n", .masked = "m = where(n, low, s)\n"})},
