@@ -390,7 +390,7 @@ Result<void> run_worker(const Flags& flags, const tools::Hardware& hardware, std
                                          .rank = worker.rank,
                                          .workers = worker.workers,
                                          .listening_socket = worker.listening_socket},
-                                        hardware.at(worker.rank)));
+                                        hardware.at(worker.local_rank)));
   json all = json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
     read_findings(findings_file(flags.workers, i), cases[i]);

@@ -23,7 +23,7 @@ struct Hardware {
   std::vector<std::shared_ptr<runtime::Device>> devices;  ///< empty: the processor
   std::string note;                                       ///< what differs from the plan; empty if nothing does
 
-  /// The device of a worker on its own, or of device `index` of a plan.
+  /// The device of worker `index` of this machine, or of device `index` of a plan.
   runtime::Device& at(uint32_t index) const {
     return devices.empty() ? runtime::cpu() : *devices[index % devices.size()];
   }

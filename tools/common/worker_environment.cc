@@ -17,15 +17,17 @@ struct Launcher {
   const char* name;
   const char* workers;
   const char* rank;
+  const char* local_rank;
   const char* machine;  // used by `one_machine` to detect that all workers run here
   const char* job;      // identifies the run, equal for all its workers
   const char* step;
 };
 constexpr Launcher kLaunchers[] = {
-    {"torchrun", "WORLD_SIZE", "RANK", nullptr, nullptr, nullptr},
-    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE",
-     "OMPI_MCA_ess_base_jobid"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"},
+    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", nullptr, nullptr, nullptr},
+    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID",
+     "SLURM_STEP_ID"},
 };
 
 std::string variable(const char* name) {
@@ -85,7 +87,11 @@ Result<WorkerEnvironment> read(const Launcher& launcher) {
   worker.workers = static_cast<uint32_t>(workers);
   if (workers == 0) return error({{}, 0, 0, launcher.workers}, "environment variable is 0, expected at least 1 worker");
   RANNC_ASSIGN(const uint64_t rank, integer_variable(launcher.rank, workers - 1));
-  worker.rank = static_cast<uint32_t>(rank);
+  worker.rank = worker.local_rank = static_cast<uint32_t>(rank);
+  if (!variable(launcher.local_rank).empty()) {
+    RANNC_ASSIGN(const uint64_t local_rank, integer_variable(launcher.local_rank, workers - 1));
+    worker.local_rank = static_cast<uint32_t>(local_rank);
+  }
   RANNC_TRY(find_meeting_place(launcher, worker));
   return worker;
 }
@@ -93,6 +99,7 @@ Result<WorkerEnvironment> read(const Launcher& launcher) {
 Result<WorkerEnvironment> read_own() {
   RANNC_ASSIGN(WorkerEnvironment worker, read(kLaunchers[0]));
   worker.launcher = "rannc-run";
+  worker.local_rank = worker.rank;  // LOCAL_RANK is of the program that started the launcher
   RANNC_ASSIGN(const uint64_t pipe, integer_variable(kReportPipeVariable, INT_MAX));
   worker.report_pipe = static_cast<int>(pipe);
   if (worker.rank == 0) {

@@ -15,7 +15,8 @@ constexpr const char* kReportPipeVariable = "RANNC_REPORT_PIPE";
 
 struct WorkerEnvironment {
   uint32_t rank = 0, workers = 1;
-  std::string launcher;  ///< `torchrun`, `mpirun`, `srun` or `rannc-run`, for messages
+  uint32_t local_rank = 0;  ///< among the workers of its machine; `rank` if the launcher does not say
+  std::string launcher;     ///< `torchrun`, `mpirun`, `srun` or `rannc-run`, for messages
   std::string master_address;
   uint16_t master_port = 0;
   bool torch_store = false;  ///< whether torchrun serves LibTorch's store on `master_port`

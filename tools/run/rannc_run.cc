@@ -216,7 +216,7 @@ class Run {
                                                     .torch_round = worker_->torch_round,
                                                     .timeout = options.timeout,
                                                     .pairs = runtime::message_pairs(start_.bundle->plan)},
-                                                   hardware_.at(worker_->rank)));
+                                                   hardware_.at(worker_->local_rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       options.transport = transport_.name;

@@ -23,9 +23,11 @@ constexpr const char* kKnown[] = {"RANK",
                                   "OMPI_COMM_WORLD_RANK",
                                   "OMPI_COMM_WORLD_SIZE",
                                   "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                  "OMPI_COMM_WORLD_LOCAL_RANK",
                                   "PMIX_NAMESPACE",
                                   "OMPI_MCA_ess_base_jobid",
                                   "SLURM_PROCID",
+                                  "SLURM_LOCALID",
                                   "SLURM_NTASKS",
                                   "SLURM_STEP_NUM_TASKS",
                                   "SLURM_STEP_NUM_NODES",
@@ -73,6 +75,16 @@ const Variables kBatchShell = {
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
   return variables;
+}
+
+TEST(WorkerEnvironment, NumberAmongTheWorkersOfAMachine) {
+  EXPECT_EQ(worker_in(kTorchrun).local_rank, 1u);
+  EXPECT_EQ(worker_in(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"}})).local_rank, 0u);
+  EXPECT_EQ(worker_in(with(kSrun, {{"SLURM_LOCALID", "0"}})).local_rank, 0u);
+  EXPECT_EQ(worker_in(kSrun).local_rank, 1u) << "that of the run";
+  EXPECT_THAT(error_in(with(kTorchrun, {{"LOCAL_RANK", "4"}})), HasSubstr("LOCAL_RANK"));
+  const Variables ours = with(kTorchrun, {{kReportPipeVariable, "5"}, {"LOCAL_RANK", "0"}});
+  EXPECT_EQ(worker_in(ours).local_rank, 3u);
 }
 
 TEST(WorkerEnvironment, NothingSaysSo) {
