@@ -67,7 +67,7 @@ class PreparedFolder(unittest.TestCase):
         self.assertLessEqual(sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file()), MOST_BYTES)
 
     def test_equality(self):
-        self.assertEqual(len(self.passes("equality", "--share", "1/8", "--jobs", 1)), 4)
+        self.assertEqual(len(self.passes("equality", "--share", "1/8", "--jobs", 1)), 6)
 
     def test_wrong_number(self):
         self.passes("equality", "--share", "6/8", "--jobs", 1)  # unpacks
@@ -79,24 +79,40 @@ class PreparedFolder(unittest.TestCase):
         tensors["grad.file64/0.weight"] = (kind, shape, struct.pack("<d", 1) + data[8:])
         programs.write_safetensors(path, tensors)
         rows = self.fails("equality", "--share", "6/8", "--jobs", 1)
-        self.assertEqual(len(rows), 3)  # all but float32, which has a reference of its own
+        self.assertEqual(len(rows), 5)  # all but float32, which has a reference of its own
         for row in rows.values():
             self.assertIn("gradient of 0.weight", row["why"])
 
     def test_end_of_the_time(self):
         rows = self.fails("equality", "--share", "6/8", "--limit", "0")
-        self.assertEqual(len(rows), 4)
+        self.assertEqual(len(rows), 6)
         self.assertTrue(all("not run" in row["why"] for row in rows.values()))
 
+    def test_programs_of_another_archive(self):
+        flags = ["equality", "--share", "6/8", "--limit", "0"]
+        self.fails(*flags)
+        left = self.folder / "payload" / "left"
+        left.write_text("")
+        self.fails(*flags)
+        self.assertTrue(left.exists())
+        (self.folder / "payload" / "digest").write_text("of an older archive")
+        self.fails(*flags)
+        self.assertFalse(left.exists())
+
+    def test_no_models(self):
+        with self.assertRaisesRegex(AssertionError, "has no model with reference.safetensors"):
+            prepare(self.folder.parent / "empty", self.folder, "--compression", "0")
+
     def test_masks(self):
-        self.assertEqual(self.passes("masks"), ["random numbers", "losses with dropout", "losses without dropout"])
+        self.assertEqual(self.passes("masks"), ["random numbers", "losses with --deterministic, twice", "losses with dropout", "losses without dropout"])
 
     def test_faults(self):
         self.assertEqual(len(self.passes("faults")), 3)
 
     def test_memory(self):
         self.assertEqual(self.passes("memory", not_judged=["gpt", "gpt, four micro-batches"]),
-                         ["gpt, without CUDA graphs", "gpt, four micro-batches, without CUDA graphs"])
+                         ["gpt, without CUDA graphs", "gpt: losses with CUDA graphs", "gpt, four micro-batches, without CUDA graphs",
+                          "gpt, four micro-batches: losses with CUDA graphs"])
 
     def test_time(self):
         self.assertEqual(self.passes("time", not_judged=["1 stage on one GPU: step ms", "1 stage on one GPU: bytes",
@@ -150,13 +166,14 @@ class Verdicts(unittest.TestCase):
         slow = {**self.GOOD, "ratio": 1.99}  # of the small GPT, half of the time is asked
         self.assertEqual(self.beside(slow, None, "time-small"), ["gpt2 in float32: PyTorch's step / ours"])
 
-    def ran(self, one_ms, two_ms, held=100):
-        def command(program, bundle, *_, **__):
+    def ran(self, one_ms, two_ms, held=100, first_loss=9.0):
+        """`first_loss`: without CUDA graphs."""
+        def command(program, bundle, *flags, **__):
             if program != "rannc-run":
                 return 0, "", 0
             (self.run_of_part.scratch / f"{pathlib.Path(bundle).stem}.run").mkdir()
             (self.run_of_part.scratch / f"{pathlib.Path(bundle).stem}.run/losses.txt").write_text(
-                "".join(f"{step} {float.hex(9.0 - step)}\n" for step in range(6)))
+                "".join(f"{step} {float.hex((first_loss if '--no-cuda-graphs' in flags else 9.0) - step)}\n" for step in range(6)))
             taken = two_ms if "2" in bundle else one_ms
             return 0, f"step measured {taken} ms, predicted 100.0 ms\ndevice 0 held {held} bytes at most, 100 were predicted", 0
         self.run_of_part.command = command
@@ -172,6 +189,9 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdicts(self.module.memory), [])
         self.ran(1.0, 1.0, held=104)
         self.assertEqual(len(self.verdicts(self.module.memory)), 4)
+        self.ran(1.0, 1.0, held=102, first_loss=9.0001)
+        self.assertEqual(self.verdicts(self.module.memory),
+                         ["gpt: losses with CUDA graphs", "gpt, four micro-batches: losses with CUDA graphs"])
 
 
 if __name__ == "__main__":
