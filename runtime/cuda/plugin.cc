@@ -53,7 +53,7 @@ std::string fault(int& count) {
   if (status == cudaErrorInsufficientDriver) {
     int version = 0;
     (void)cudaDriverGetVersion(&version);
-    return "the NVIDIA driver is too old: it knows CUDA " + std::to_string(version / 1000) + "." +
+    return "the NVIDIA driver is too old: it supports CUDA " + std::to_string(version / 1000) + "." +
            std::to_string(version % 1000 / 10) + ", and this program needs " + std::to_string(CUDART_VERSION / 1000) +
            "." + std::to_string(CUDART_VERSION % 1000 / 10);
   }

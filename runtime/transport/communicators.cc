@@ -59,7 +59,7 @@ Result<void> Communicators::connect_pair(const Pair& pair) {
   RANNC_ASSIGN(const Channel channel, make(name, 2, sends ? 0 : 1, stream));
   channels_.emplace(pair, channel);
   const auto end = sends ? ChannelMessage::End::kSend : ChannelMessage::End::kReceive;
-  return greet(channel, {{end, nullptr, 1, sends ? 1 : 0}}, fmt::format("device {} to connect", peer.index()));
+  return connect_ranks(channel, {{end, nullptr, 1, sends ? 1 : 0}}, fmt::format("device {} to connect", peer.index()));
 }
 
 Result<void> Communicators::connect_sums() {
@@ -72,7 +72,7 @@ Result<void> Communicators::connect_sums() {
     messages.push_back({ChannelMessage::End::kSend, nullptr, 1, static_cast<int>(peer)});
     messages.push_back({ChannelMessage::End::kReceive, nullptr, 1, static_cast<int>(peer)});
   }
-  return greet(sums_, std::move(messages), "all devices to connect");
+  return connect_ranks(sums_, std::move(messages), "all devices to connect");
 }
 
 Result<Channel> Communicators::make(const std::string& name, int ranks, int rank, Stream stream) {
@@ -111,8 +111,8 @@ Result<NcclId> Communicators::exchange_id(const std::string& name, bool makes) {
   return error(fmt::format("waited {} ms for the id of the communicator {}", run_.where().timeout.count(), name));
 }
 
-Result<void> Communicators::greet(const Channel& channel, std::vector<ChannelMessage> messages,
-                                  const std::string& what) {
+Result<void> Communicators::connect_ranks(const Channel& channel, std::vector<ChannelMessage> messages,
+                                          const std::string& what) {
   const auto count = static_cast<int64_t>(messages.size());
   const Value bytes = device_.allocate({ir::DType::kU8, {count}});
   auto* const first = static_cast<char*>(to_tensor(bytes).data_ptr());

@@ -300,7 +300,7 @@ class Run {
     const auto held = held_memory();
     if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
     for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
-      fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why.substr(0, why.find('\n')));
+      fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
     }
     if (worker_) {
       RANNC_TRY(rannc::write_file(records_file(folder_, rank).string(), runtime::print_records(recorder_.records())));

@@ -64,8 +64,9 @@ class Communicators {
   Result<void> connect_sums();
   Result<Channel> make(const std::string& name, int ranks, int rank, Stream stream);
   Result<NcclId> exchange_id(const std::string& name, bool makes);
-  /// Sends a byte to the peers, receives one from them, and waits.
-  Result<void> greet(const Channel& channel, std::vector<ChannelMessage> messages, const std::string& what);
+  /// Sends a byte to the peers and receives one from them, so that NCCL connects now. Returns when that is enqueued;
+  /// the compute stream waits for it.
+  Result<void> connect_ranks(const Channel& channel, std::vector<ChannelMessage> messages, const std::string& what);
   NcclResult call_group(const Channel& channel, std::span<const ChannelMessage> messages);
   /// Waits until the communicator accepts calls.
   Result<void> settle(NcclComm comm, const std::string& what, std::chrono::milliseconds limit);
