@@ -53,6 +53,16 @@ Link Cluster::slowest_link(const std::vector<DeviceId>& group) const {
   return slowest;
 }
 
+std::vector<std::string> Cluster::used_kinds() const {
+  std::vector<bool> used(kinds.size());
+  for (const ClusterDevice& device : devices) used[device.kind] = true;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (used[i]) names.push_back(kinds[i].name);
+  }
+  return names;
+}
+
 bool Cluster::uniform() const {
   for (const ClusterDevice& device : devices) {
     if (device.kind != devices.front().kind) return false;

@@ -80,6 +80,8 @@ struct Cluster {
 
   uint32_t size() const { return static_cast<uint32_t>(devices.size()); }
   const DeviceKind& kind_of(DeviceId device) const { return kinds[devices[device.index()].kind]; }
+  /// Names of the kinds that devices have, in the order of `kinds`.
+  std::vector<std::string> used_kinds() const;
   /// The link between two different devices.
   const Link& link(DeviceId a, DeviceId b) const;
   /// Returns the least bandwidth and the largest latency over all pairs of `group` (ids ascending, at least two

@@ -1,6 +1,7 @@
 #include "partition/cost/profile_database.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -56,22 +57,29 @@ Fusion at_samples(const std::map<uint64_t, Fusion>& curve, uint64_t samples) {
 
 class Measured final : public CostModel {
  public:
-  Measured(ProfileDatabase database, std::string environment, std::shared_ptr<const CostModel> fallback)
-      : database_(std::move(database)),
-        environment_(std::move(environment)),
-        fallback_(std::move(fallback)),
-        fusion_(database_.fusion(environment_)) {}
-
-  Result<TaskCost> price(const TaskFacts& facts, uint64_t samples, const DeviceKind& device) const override {
-    if (const SizeCurve* curve = database_.find(environment_, facts.key)) {
-      return fused(partition::at_samples(*curve, samples), at_samples(fusion_, samples));
-    }
-    if (fallback_ != nullptr) return fallback_->price(facts, samples, device);
-    return error(
-        fmt::format("{} was never measured in environment '{}' (key '{}')", facts.what, environment_, facts.key));
+  Measured(ProfileDatabase database, const KindEnvironments& environments, std::shared_ptr<const CostModel> fallback)
+      : database_(std::move(database)), fallback_(std::move(fallback)) {
+    for (const auto& [kind, environment] : environments) kinds_[kind] = {environment, database_.fusion(environment)};
   }
 
-  std::string fingerprint() const override { return database_.fingerprint(environment_); }
+  Result<TaskCost> price(const TaskFacts& facts, uint64_t samples, const DeviceKind& device) const override {
+    const auto kind = kinds_.find(device.name);
+    if (kind != kinds_.end()) {
+      if (const SizeCurve* curve = database_.find(kind->second.environment, facts.key)) {
+        return fused(partition::at_samples(*curve, samples), at_samples(kind->second.fusion, samples));
+      }
+    }
+    if (fallback_ != nullptr) return fallback_->price(facts, samples, device);
+    if (kind == kinds_.end()) return error(fmt::format("device kind '{}' was never measured", device.name));
+    return error(fmt::format("{} was never measured in environment '{}' (key '{}')", facts.what,
+                             kind->second.environment, facts.key));
+  }
+
+  std::string fingerprint() const override {
+    std::set<std::string> parts;
+    for (const auto& [name, kind] : kinds_) parts.insert(database_.fingerprint(kind.environment));
+    return fmt::format("{}", fmt::join(parts, ""));
+  }
 
  private:
   static TaskCost fused(TaskCost cost, const Fusion& fusion) {
@@ -84,10 +92,14 @@ class Measured final : public CostModel {
     return cost;
   }
 
+  struct Kind {
+    std::string environment;
+    std::map<uint64_t, Fusion> fusion;
+  };
+
   ProfileDatabase database_;
-  std::string environment_;
   std::shared_ptr<const CostModel> fallback_;
-  std::map<uint64_t, Fusion> fusion_;
+  std::map<std::string, Kind> kinds_;
 };
 
 }  // namespace
@@ -190,9 +202,9 @@ std::string ProfileDatabase::fingerprint(const std::string& environment) const {
   return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
 }
 
-std::unique_ptr<CostModel> measured_costs(ProfileDatabase database, std::string environment,
+std::unique_ptr<CostModel> measured_costs(ProfileDatabase database, const KindEnvironments& environments,
                                           std::shared_ptr<const CostModel> fallback) {
-  return std::make_unique<Measured>(std::move(database), std::move(environment), std::move(fallback));
+  return std::make_unique<Measured>(std::move(database), environments, std::move(fallback));
 }
 
 }  // namespace rannc::partition

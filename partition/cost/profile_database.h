@@ -90,10 +90,13 @@ class ProfileDatabase {
   ByEnvironment<ExchangeTable> exchanges_;
 };
 
-/// Returns a cost model of the measurements made in `environment`. Unmeasured keys are priced by `fallback`, which is
-/// shared; if it is null they are errors. Measured times and saved bytes are scaled by the environment's
-/// `ProfileDatabase::fusion` ratios, interpolated linearly between sample counts.
-std::unique_ptr<CostModel> measured_costs(ProfileDatabase database, std::string environment,
+/// Environments in which kinds of devices were measured, by the name of the kind (`DeviceKind::name`).
+using KindEnvironments = std::map<std::string, std::string>;
+
+/// Returns a cost model that prices a device by the measurements of its kind's environment. Devices of other kinds and
+/// unmeasured keys are priced by `fallback`, which is shared; if it is null they are errors. Measured times and saved
+/// bytes are scaled by the environment's `ProfileDatabase::fusion` ratios, interpolated linearly between sample counts.
+std::unique_ptr<CostModel> measured_costs(ProfileDatabase database, const KindEnvironments& environments,
                                           std::shared_ptr<const CostModel> fallback);
 
 }  // namespace rannc::partition

@@ -314,6 +314,16 @@ TEST(Cluster, UnknownPresetListsTheKnown) {
   }
 }
 
+TEST(Cluster, NamesTheKindsOfItsDevices) {
+  Cluster cluster = preset_cluster("h100-2").value();
+  cluster.kinds.insert(cluster.kinds.begin(), DeviceKind{.name = "unused"});
+  cluster.kinds.push_back(DeviceKind{.name = "cpu"});
+  for (ClusterDevice& device : cluster.devices) device.kind = 1;
+  EXPECT_EQ(cluster.used_kinds(), std::vector<std::string>{"h100"});
+  cluster.devices[0].kind = 2;
+  EXPECT_EQ(cluster.used_kinds(), (std::vector<std::string>{"h100", "cpu"}));
+}
+
 TEST(Cluster, FirstKeepsWholePrefix) {
   const Cluster part = preset_cluster("rannc-4x8")->first(11);
   EXPECT_EQ(part.size(), 11u);

@@ -163,8 +163,9 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
 void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
   add_plan_flags(app, flags);
   app.option_defaults()->group("Costs and blocks");
-  app.add_option("--costs", flags.costs, "measured (on this machine), analytic, or a profile database file")
-      ->capture_default_str();
+  app.add_option("--costs", flags.costs,
+                 "measured (on this machine's processor), analytic, or a profile database file (default: measured if "
+                 "the cluster consists of this processor, else analytic)");
   app.add_option(
          "--kernels", flags.kernels,
          "measured: choose kernels and memory formats of convolutions, pooling and batch normalization by measured "
@@ -337,7 +338,8 @@ Result<PlanRequest> model_plan_request(const CompileFlags& flags) {
   request.options.block_partitioner = flags.block_partitioner;
   request.options.seed = flags.seed;
   using Costs = PlanRequest::Costs;
-  request.costs = flags.costs == "measured"   ? Costs::kMeasured
+  request.costs = flags.costs.empty()         ? (request.on_processor() ? Costs::kMeasured : Costs::kAnalytic)
+                  : flags.costs == "measured" ? Costs::kMeasured
                   : flags.costs == "analytic" ? Costs::kAnalytic
                                               : Costs::kDatabase;
   request.database = flags.costs;

@@ -243,15 +243,22 @@ namespace {
 
 constexpr std::string_view kLocalGpus = "local:cuda";
 
+bool is_cluster_file(const std::string& cluster) {
+  return std::filesystem::path(cluster).extension() == ".toml" || cluster.find('/') != std::string::npos;
+}
+
+bool has_local_workers(const PlanFlags& flags) {
+  return flags.cluster.starts_with("local:") && flags.cluster != kLocalGpus && !is_cluster_file(flags.cluster);
+}
+
 Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
-  const std::string extension = std::filesystem::path(flags.cluster).extension();
-  const bool file = extension == ".toml" || flags.cluster.find('/') != std::string::npos;
+  const bool file = is_cluster_file(flags.cluster);
   const bool gpus = flags.cluster == kLocalGpus && flags.local_gpus != nullptr;
   RANNC_ASSIGN(partition::Cluster cluster, gpus   ? flags.local_gpus()
                                            : file ? partition::read_cluster(flags.cluster)
                                                   : partition::preset_cluster(flags.cluster));
   if (gpus && flags.memory_bytes) cluster.kinds.front().memory_bytes = *flags.memory_bytes;
-  if (!gpus && !file && flags.cluster.starts_with("local:")) {
+  if (has_local_workers(flags)) {
     // The limit is part of the plan. With --memory it is the same on every machine.
     cluster.kinds.front().memory_bytes = flags.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
   }
@@ -260,6 +267,17 @@ Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
     return error(fmt::format("--devices {}: cluster '{}' has {}", *flags.devices, flags.cluster, cluster.size()));
   }
   return cluster.first(*flags.devices);
+}
+
+/// Kinds that are this machine's processor. A preset other than `local:N` describes another machine. In a file, the
+/// device type distinguishes the processor from GPUs.
+std::set<std::string> processor_kinds(const PlanFlags& flags, const partition::Cluster& cluster) {
+  std::set<std::string> names;
+  if (!has_local_workers(flags) && !is_cluster_file(flags.cluster)) return names;
+  for (const partition::DeviceKind& kind : cluster.kinds) {
+    if (kind.type == ir::DeviceType::kCpu) names.insert(kind.name);
+  }
+  return names;
 }
 
 partition::Objective objective_of(const PlanFlags& flags) {
@@ -320,7 +338,8 @@ Result<PlanRequest> plan_request(const PlanFlags& flags) {
   PlanRequest request;
   partition::PlanOptions& options = request.options;
   RANNC_ASSIGN(options.cluster, requested_cluster(flags));
-  request.on_this_machine = flags.cluster.starts_with("local:") && flags.cluster != kLocalGpus;
+  request.on_this_machine = has_local_workers(flags);
+  request.processor_kinds = processor_kinds(flags, options.cluster);
   request.mini_batch = flags.mini_batch;
   options.micro_batches = flags.micro_batches;
   options.planner = flags.planner;

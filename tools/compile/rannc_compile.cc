@@ -138,10 +138,10 @@ tools::CompileProgress progress(tools::StatusLine& status) {
 }
 
 // Describes the prices that a plan's objective, bound and gap refer to.
-std::string prices(const Flags& flags) {
-  if (flags.compile.costs == "measured") return "times of tasks measured one by one";
-  if (flags.compile.costs == "analytic") return "prices estimated from the cluster's rates";
-  return "prices of " + flags.compile.costs;
+std::string prices(const tools::PlanRequest& request, const rannc::partition::PlanOptions& options) {
+  if (options.costs->fingerprint().empty()) return "prices estimated from the cluster's rates";
+  if (request.costs == tools::PlanRequest::Costs::kMeasured) return "times of tasks measured one by one";
+  return "prices of " + request.database;
 }
 
 // A model whose stages cannot be differentiated as tasks still trains under the tape. Planning has left them without
@@ -209,7 +209,7 @@ Result<void> compile(const Flags& flags) {
   options->stop = stop.token();
   auto outcome = tools::plan_prepared(model, *options);
   status.clear();
-  tools::SearchReport report{stop.seconds(), {}, stop.stopped(), prices(flags), false};
+  tools::SearchReport report{stop.seconds(), {}, stop.stopped(), prices(request, *options), false};
   const std::string ended = stop.end();
   if (!outcome.ok()) {
     rannc::Diagnostic failure = outcome.diagnostic();
@@ -226,7 +226,7 @@ Result<void> compile(const Flags& flags) {
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   if (flags.emit == "bundle") {
-    if (flags.refine && flags.compile.costs == "measured") {
+    if (flags.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
       RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
     }
     status.show("writing " + output);

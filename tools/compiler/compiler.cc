@@ -13,22 +13,18 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
-#include "partition/cost/analytic.h"
-#include "partition/cost/profile_database.h"
-#include "partition/model/fixed_batch.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
-#include "tools/compiler/kernel_choice.h"
+#include "tools/compiler/plan_costs.h"
 #include "tools/compiler/requested_outputs.h"
 #include "tools/compiler/sample_independence.h"
 #include "tools/compiler/torch_evaluator.h"
 #include "tools/compiler/undivided_batch.h"
 #include "tools/compiler/untrained_weights.h"
-#include "tools/measure/measure.h"
 
 namespace rannc::tools {
 
@@ -323,28 +319,6 @@ Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, 
 
 namespace {
 
-/// Measures the tasks of a model on this machine. If `chooses` is not null, also measures alternative kernels and gives
-/// `chooses` those that are fastest at the number of samples that the plan computes at once.
-Result<partition::ProfileDatabase> measured(const PreparedModel& model, PreparedModel* chooses,
-                                            const partition::PlanOptions& plan, const partition::PlanOptions& searched,
-                                            const CompileProgress& progress) {
-  MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
-  partition::ProfileDatabase database;
-  RANNC_TRY(measure_tasks(model.graph, measure, database));
-  if (chooses == nullptr) return database;
-  partition::PlanOptions first = plan;
-  first.costs = partition::measured_costs(database, environment_name(), partition::analytic_costs());
-  const uint64_t samples = samples_at_once(model, first);
-  MeasureOptions alternatives = measure;
-  alternatives.sizes = {samples};
-  RANNC_TRY(measure_alternatives(model.graph, alternatives, database));
-  RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
-  if (!changed) return database;
-  if (progress.remark) progress.remark(chooses->remarks.back().message);
-  RANNC_TRY(measure_tasks(chooses->graph, measure, database));
-  return database;
-}
-
 uint32_t planned_samples(const PlanRequest& request, const PreparedModel& model) {
   const auto whole = ir::fixed_samples(model.graph);
   if (whole && !model.extent_of_data.empty()) return *whole;
@@ -379,40 +353,11 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   return plan;
 }
 
-/// Prices the plan by a database. Unless `chooses` is null, gives it the kernels that are fastest by the database.
-Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
-                               partition::PlanOptions& plan, const CompileProgress& progress) {
-  RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
-  if (request.on_this_machine) use_measured_links(database, plan.cluster);
-  if (chooses != nullptr) {
-    partition::PlanOptions first = plan;
-    first.costs = database_costs(model.graph, database, request.database, {});
-    const uint64_t samples = samples_at_once(model, first);
-    RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
-    if (changed && progress.remark) progress.remark(chooses->remarks.back().message);
-  }
-  plan.costs = database_costs(model.graph, std::move(database), request.database, progress.remark);
-  return {};
-}
-
 /// Returns complete plan options. `chooses` is `model`, or null to keep its kernels.
 Result<partition::PlanOptions> planned_with(const PlanRequest& request, const PreparedModel& model,
                                             PreparedModel* chooses, const CompileProgress& progress) {
   RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));
-  RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
-  switch (request.costs) {
-    case PlanRequest::Costs::kAnalytic:
-      plan.costs = partition::analytic_costs();
-      break;
-    case PlanRequest::Costs::kMeasured: {
-      RANNC_ASSIGN(partition::ProfileDatabase database, measured(model, chooses, plan, searched, progress));
-      plan.costs = partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs());
-      break;
-    }
-    case PlanRequest::Costs::kDatabase:
-      RANNC_TRY(price_by_database(request, model, chooses, plan, progress));
-      break;
-  }
+  RANNC_TRY(add_costs(request, model, chooses, plan, progress));
   return plan;
 }
 

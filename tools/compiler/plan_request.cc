@@ -78,6 +78,11 @@ Result<void> add_pin(const PlanRequest& request, const TaskPin& pin, const std::
 
 }  // namespace
 
+bool PlanRequest::on_processor() const {
+  const std::vector<std::string> kinds = options.cluster.used_kinds();
+  return std::all_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return processor_kinds.contains(kind); });
+}
+
 Result<partition::AtomDemands> named_demands(const PlanRequest& request, const std::vector<AtomName>& names) {
   partition::AtomDemands found;
   std::map<uint32_t, uint32_t> stage_of;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,16 @@ struct PlanRequest {
   std::vector<TaskPin> pins;           ///< need `options.constraints.stages`
   std::vector<TasksTogether> together;
   bool on_this_machine = false;  ///< devices are workers of this machine: measured links apply
+  /// Names of the cluster's kinds of devices that are this machine's processor. Its times hold for no others.
+  std::set<std::string> processor_kinds;
 
   enum class Costs : uint8_t { kMeasured, kAnalytic, kDatabase };
   Costs costs = Costs::kMeasured;  ///< for models; profiles contain costs
   std::string database;            ///< file for `kDatabase`
   bool choose_kernels = true;      ///< by measured times, if available
+
+  /// Whether every device of the cluster is this machine's processor.
+  bool on_processor() const;
 };
 
 /// A name of an atom. Several atoms may share a name, and an atom may have several.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
@@ -21,11 +22,17 @@ double memory_of_all(const ir::Plan& plan) {
   return total;
 }
 
+bool is_this_processor(const partition::Cluster& cluster) {
+  return cluster.name.starts_with("local:") && std::all_of(cluster.kinds.begin(), cluster.kinds.end(), [](auto& kind) {
+           return kind.type == ir::DeviceType::kCpu;
+         });
+}
+
 }  // namespace
 
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
                                const RefineProgress& progress) {
-  if (!options.cluster.name.starts_with("local:")) return false;
+  if (!is_this_processor(options.cluster)) return false;
   const double needed = memory_of_all(planned.plan), free = static_cast<double>(free_memory_bytes());
   if (needed > free) {
     if (progress.remark) {

@@ -18,7 +18,7 @@ struct RefineProgress {
 /// machine, stores the measured times in the plan and simulates it again. All workers run side by side, optimizers
 /// included. Sums of separately measured tasks would miss the effects of caches, allocation and neighbouring tasks. The
 /// plan's lower bound is removed, since it holds only at the planner's prices. Returns false and leaves the plan
-/// unchanged if the cluster is not this machine or if its workers need more memory than is free.
+/// unchanged if the cluster is not this machine's processor or if its workers need more memory than is free.
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
                                const RefineProgress& progress = {});
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "codegen/measure.h"
 #include "ir/plan/plan.h"
@@ -258,23 +260,52 @@ void use_measured_links(const ProfileDatabase& database, partition::Cluster& clu
   for (partition::ClusterNode& node : cluster.nodes) node.inside = link;
 }
 
-std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, ProfileDatabase database,
-                                                           const std::string& file,
-                                                           const std::function<void(const std::string&)>& remark) {
-  const std::string environment = environment_name();
+namespace {
+
+std::string measured_environments(const ProfileDatabase& database) {
+  return fmt::format("; the file has measurements for '{}'", fmt::join(database.environments(), "', '"));
+}
+
+/// Remarks on tasks of the graph without a measurement in the environment.
+std::optional<std::string> missing_tasks(const ir::Graph& graph, const DatabaseCosts& costs,
+                                         const std::string& environment) {
   const auto distinct = distinct_tasks(graph, ir::gradient_roles(graph, ir::needs_gradient(graph)));
   const auto missing = std::count_if(distinct.begin(), distinct.end(), [&](const auto& entry) {
-    return database.find(environment, entry.first) == nullptr;
+    return costs.database.find(environment, entry.first) == nullptr;
   });
-  if (missing > 0 && remark) {
-    std::string text = fmt::format("{}: of {} distinct tasks, {} have no measurement for '{}' and are estimated", file,
-                                   distinct.size(), missing, environment);
-    if (database.entries(environment) == 0) {
-      text += fmt::format("; the file has measurements for '{}'", fmt::join(database.environments(), "', '"));
+  if (missing == 0) return std::nullopt;
+  const bool none = costs.database.entries(environment) == 0;
+  return fmt::format("{}: of {} distinct tasks, {} have no measurement for '{}' and are estimated{}", costs.file,
+                     distinct.size(), missing, environment, none ? measured_environments(costs.database) : "");
+}
+
+}  // namespace
+
+std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, const DatabaseCosts& costs,
+                                                           const std::function<void(const std::string&)>& remark) {
+  partition::KindEnvironments measured;
+  std::vector<std::string> others;
+  std::set<std::string> environments;
+  for (const std::string& kind : costs.kinds) {
+    const auto found = costs.environments.find(kind);
+    if (found == costs.environments.end()) {
+      others.push_back(kind);
+      continue;
     }
-    remark(text);
+    environments.insert(found->second);
+    if (costs.database.entries(found->second) > 0) measured.insert(*found);
   }
-  return partition::measured_costs(std::move(database), environment, partition::analytic_costs());
+  if (remark) {
+    if (!others.empty()) {
+      remark(fmt::format("{}: there are no measurements of {}, whose prices are estimated from the cluster's rates{}",
+                         costs.file, fmt::join(others, ", "), measured_environments(costs.database)));
+    }
+    for (const std::string& environment : environments) {
+      if (const auto missing = missing_tasks(graph, costs, environment)) remark(*missing);
+    }
+  }
+  if (measured.empty()) return partition::analytic_costs();
+  return partition::measured_costs(costs.database, measured, partition::analytic_costs());
 }
 
 }  // namespace rannc::tools

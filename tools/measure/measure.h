@@ -65,10 +65,16 @@ Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const Measu
 /// Replaces the links of a `local:N` cluster by this machine's measured thread exchanges, if the database has any.
 void use_measured_links(const partition::ProfileDatabase& database, partition::Cluster& cluster);
 
-/// Returns a cost model from the database. Tasks of `graph` that it lacks are priced by `analytic_costs`; `remark`
-/// receives their number, if any.
-std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, partition::ProfileDatabase database,
-                                                           const std::string& file,
+/// Costs from a profile database.
+struct DatabaseCosts {
+  partition::ProfileDatabase database;
+  std::string file;                          ///< for remarks
+  partition::KindEnvironments environments;  ///< of the cluster's kinds of devices that may have been measured
+  std::vector<std::string> kinds;            ///< all of the cluster's kinds that devices have
+};
+/// Returns a cost model from the database. Tasks of `graph` that it lacks and devices of other kinds are priced by
+/// `analytic_costs`; `remark` receives the number of these tasks and the names of these kinds, if any.
+std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, const DatabaseCosts& costs,
                                                            const std::function<void(const std::string&)>& remark);
 
 }  // namespace rannc::tools

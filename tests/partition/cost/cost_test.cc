@@ -92,11 +92,32 @@ TEST(ProfileDatabase, FingerprintFollowsTheNumbers) {
 
 TEST(MeasuredCosts, FallBackOnlyWhereNothingWasMeasured) {
   const std::shared_ptr<const CostModel> analytic = analytic_costs();
-  const auto model = measured_costs(sample_database(), "cpu-1", analytic);
+  const auto model = measured_costs(sample_database(), {{kDevice.name, "cpu-1"}}, analytic);
   EXPECT_DOUBLE_EQ(model->price({"core.linear f32[B,4]x[4,4]", ""}, 4, kDevice)->forward_ns, 40);
   EXPECT_DOUBLE_EQ(model->price({"core.exp f32[B]", ""}, 4, kDevice)->forward_ns, 500);
-  const auto strict = measured_costs(sample_database(), "cpu-1", nullptr);
+  const auto strict = measured_costs(sample_database(), {{kDevice.name, "cpu-1"}}, nullptr);
   EXPECT_FALSE(strict->price({"core.exp f32[B]", "exp"}, 4, kDevice).ok());
+}
+
+TEST(MeasuredCosts, HoldForTheKindsThatWereMeasuredAlone) {
+  const std::shared_ptr<const CostModel> analytic = analytic_costs();
+  DeviceKind other = kDevice;
+  other.name = "h100";
+  const TaskFacts linear{"core.linear f32[B,4]x[4,4]", "linear"};
+  const auto model = measured_costs(sample_database(), {{kDevice.name, "cpu-1"}}, analytic);
+  EXPECT_DOUBLE_EQ(model->price(linear, 4, kDevice)->forward_ns, 40);
+  EXPECT_EQ(model->price(linear, 4, other).value(), analytic->price(linear, 4, other).value());
+  const auto strict = measured_costs(sample_database(), {{kDevice.name, "cpu-1"}}, nullptr);
+  EXPECT_EQ(strict->price(linear, 4, other).diagnostic().message, "device kind 'h100' was never measured");
+}
+
+TEST(MeasuredCosts, AreNamedByTheMeasurementsThatTheyUse) {
+  const ProfileDatabase database = sample_database();
+  const std::string first = database.fingerprint("cpu-1"), second = database.fingerprint("cpu-2");
+  EXPECT_EQ(measured_costs(database, {{"d", "cpu-1"}, {"e", "cpu-1"}}, nullptr)->fingerprint(), first);
+  const std::string both = measured_costs(database, {{"d", "cpu-1"}, {"e", "cpu-2"}}, nullptr)->fingerprint();
+  EXPECT_TRUE(both == first + second || both == second + first) << both;
+  EXPECT_EQ(measured_costs(database, {}, analytic_costs())->fingerprint(), "");
 }
 
 // An otherwise empty database with one section.
@@ -197,7 +218,9 @@ TEST(MeasuredCosts, CorrectTasksOfRByMeasuredRs) {
   const TaskCost summed{.forward_ns = 100, .recompute_ns = 40};
   database.add_block("cpu-3", "2b1c", 4, {{.forward_ns = 90, .recompute_ns = 50}, summed});
   EXPECT_EQ(database.fusion("cpu-3").at(4), (Fusion{0.9, 1, 1, 1.25}));
-  EXPECT_DOUBLE_EQ(measured_costs(database, "cpu-3", nullptr)->price({"core.exp", ""}, 4, kDevice)->rebuild_ns(), 12.5);
+  EXPECT_DOUBLE_EQ(
+      measured_costs(database, {{kDevice.name, "cpu-3"}}, nullptr)->price({"core.exp", ""}, 4, kDevice)->rebuild_ns(),
+      12.5);
   database.add_block("cpu-3", "2b1c", 4, {{.forward_ns = 90}, summed});
   EXPECT_EQ(database.fusion("cpu-3").at(4), (Fusion{0.9, 1, 1, 0.9})) << "an R that was not measured";
 }
@@ -207,7 +230,7 @@ TEST(MeasuredCosts, MultiplySumsByWhatBlocksTeach) {
   database.add("cpu-2", "core.linear", 4,
                {.forward_ns = 10, .input_gradient_ns = 20, .saved_bytes = 40, .together_ns = 18});
   database.add_block("cpu-2", "77aa", 8, {{.forward_ns = 4, .together_ns = 9}, {.forward_ns = 10, .together_ns = 6}});
-  const auto model = measured_costs(std::move(database), "cpu-2", nullptr);
+  const auto model = measured_costs(std::move(database), {{kDevice.name, "cpu-2"}}, nullptr);
   const TaskCost at_four = model->price({"core.linear", ""}, 4, kDevice).value();
   EXPECT_DOUBLE_EQ(at_four.forward_ns, 8);
   EXPECT_DOUBLE_EQ(at_four.backward_ns(), 27);

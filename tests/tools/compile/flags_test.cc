@@ -43,6 +43,36 @@ TEST(PlanFlags, BecomeARequest) {
   EXPECT_EQ(request->together[0].second, "y");
 }
 
+TEST(PlanFlags, NameTheKindsThatAreThisProcessor) {
+  PlanFlags flags;
+  flags.cluster = "local:2";
+  EXPECT_TRUE(plan_request(flags)->on_processor());
+  for (const char* elsewhere : {"h100-8", "2x-h100-8", "v100-2", "flat:2", "rannc-4x8", "dapple-c"}) {
+    flags.cluster = elsewhere;
+    EXPECT_FALSE(plan_request(flags)->on_processor()) << elsewhere;
+  }
+  flags.cluster = "local:cuda";
+  flags.local_gpus = [] { return partition::cluster_of_gpus("NVIDIA H100 80GB HBM3", uint64_t{80} << 30, 2); };
+  const PlanRequest request = plan_request(flags).value();
+  EXPECT_FALSE(request.on_processor());
+  EXPECT_FALSE(request.on_this_machine) << "links between threads are not links between GPUs";
+}
+
+TEST(PlanFlags, CostsAreThoseOfTheCluster) {
+  using Costs = PlanRequest::Costs;
+  CompileFlags flags;
+  const auto costs = [&](const char* cluster, const char* requested) {
+    flags.cluster = cluster;
+    flags.costs = requested;
+    return model_plan_request(flags)->costs;
+  };
+  EXPECT_EQ(costs("local:2", ""), Costs::kMeasured);
+  EXPECT_EQ(costs("h100-8", ""), Costs::kAnalytic);
+  EXPECT_EQ(costs("local:2", "analytic"), Costs::kAnalytic);
+  EXPECT_EQ(costs("h100-8", "measured"), Costs::kMeasured) << "which is refused";
+  EXPECT_EQ(costs("h100-8", "p.json"), Costs::kDatabase);
+}
+
 TEST(PlanFlags, NamedTasksAreChecked) {
   const auto refuse = [](const std::string& message, auto&& set) {
     PlanFlags flags;

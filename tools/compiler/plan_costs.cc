@@ -1,0 +1,84 @@
+#include "tools/compiler/plan_costs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "partition/cost/analytic.h"
+#include "partition/cost/profile_database.h"
+#include "partition/model/fixed_batch.h"
+#include "tools/compiler/kernel_choice.h"
+#include "tools/measure/measure.h"
+
+namespace rannc::tools {
+
+namespace {
+
+/// Returns the environment of this machine's processor for the kinds that are this processor.
+partition::KindEnvironments environments_of(const PlanRequest& request) {
+  partition::KindEnvironments environments;
+  for (const std::string& kind : request.processor_kinds) environments[kind] = environment_name();
+  return environments;
+}
+
+/// Measures the tasks of a model on this machine. If `chooses` is not null, also measures alternative kernels and gives
+/// `chooses` those that are fastest at the number of samples that the plan computes at once.
+Result<partition::ProfileDatabase> measured(const PlanRequest& request, const PreparedModel& model,
+                                            PreparedModel* chooses, const partition::PlanOptions& plan,
+                                            const CompileProgress& progress) {
+  RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
+  MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
+  partition::ProfileDatabase database;
+  RANNC_TRY(measure_tasks(model.graph, measure, database));
+  if (chooses == nullptr) return database;
+  partition::PlanOptions first = plan;
+  first.costs = partition::measured_costs(database, environments_of(request), partition::analytic_costs());
+  const uint64_t samples = samples_at_once(model, first);
+  MeasureOptions alternatives = measure;
+  alternatives.sizes = {samples};
+  RANNC_TRY(measure_alternatives(model.graph, alternatives, database));
+  RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
+  if (!changed) return database;
+  if (progress.remark) progress.remark(chooses->remarks.back().message);
+  RANNC_TRY(measure_tasks(chooses->graph, measure, database));
+  return database;
+}
+
+/// Prices the plan by a database. Unless `chooses` is null, gives it the kernels that are fastest by the database.
+Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
+                               partition::PlanOptions& plan, const CompileProgress& progress) {
+  RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
+  const DatabaseCosts costs{database, request.database, environments_of(request), plan.cluster.used_kinds()};
+  if (request.on_this_machine) use_measured_links(database, plan.cluster);
+  if (chooses != nullptr && request.on_processor()) {
+    partition::PlanOptions first = plan;
+    first.costs = database_costs(model.graph, costs, {});
+    const uint64_t samples = samples_at_once(model, first);
+    RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
+    if (changed && progress.remark) progress.remark(chooses->remarks.back().message);
+  }
+  plan.costs = database_costs(model.graph, costs, progress.remark);
+  return {};
+}
+
+Diagnostic not_this_machine(const PlanRequest& request) {
+  const partition::Cluster& cluster = request.options.cluster;
+  return error(
+      fmt::format("--costs measured measures the processor of this machine, but cluster '{}' has {}; use "
+                  "--costs analytic",
+                  cluster.name, fmt::join(cluster.used_kinds(), ", ")));
+}
+
+}  // namespace
+
+Result<void> add_costs(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
+                       partition::PlanOptions& plan, const CompileProgress& progress) {
+  plan.costs = partition::analytic_costs();
+  if (request.costs == PlanRequest::Costs::kDatabase) return price_by_database(request, model, chooses, plan, progress);
+  if (request.costs == PlanRequest::Costs::kAnalytic) return {};
+  if (!request.on_processor()) return not_this_machine(request);
+  RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress));
+  plan.costs = partition::measured_costs(std::move(database), environments_of(request), partition::analytic_costs());
+  return {};
+}
+
+}  // namespace rannc::tools
