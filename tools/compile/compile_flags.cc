@@ -166,6 +166,10 @@ void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--costs", flags.costs,
                  "measured (on this machine's processor), analytic, or a profile database file (default: measured if "
                  "the cluster consists of this processor, else analytic)");
+  app.add_option("--matmul-precision", flags.matmul_precision,
+                 "of the run, whose float32 products are estimated by it: highest, or high for TF32 on GPUs")
+      ->check(CLI::IsMember({"highest", "high"}))
+      ->capture_default_str();
   app.add_option(
          "--kernels", flags.kernels,
          "measured: choose kernels and memory formats of convolutions, pooling and batch normalization by measured "
@@ -343,6 +347,7 @@ Result<PlanRequest> model_plan_request(const CompileFlags& flags) {
                   : flags.costs == "analytic" ? Costs::kAnalytic
                                               : Costs::kDatabase;
   request.database = flags.costs;
+  if (flags.matmul_precision == "high") request.estimates.products = partition::Tf32::kAllowed;
   request.choose_kernels = flags.kernels == "measured";
   return request;
 }

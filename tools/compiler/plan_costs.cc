@@ -31,7 +31,7 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
   RANNC_TRY(measure_tasks(model.graph, measure, database));
   if (chooses == nullptr) return database;
   partition::PlanOptions first = plan;
-  first.costs = partition::measured_costs(database, environments_of(request), partition::analytic_costs());
+  first.costs = partition::measured_costs(database, environments_of(request), partition::analytic_costs(request.estimates));
   const uint64_t samples = samples_at_once(model, first);
   MeasureOptions alternatives = measure;
   alternatives.sizes = {samples};
@@ -47,7 +47,8 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
 Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
                                partition::PlanOptions& plan, const CompileProgress& progress) {
   RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
-  const DatabaseCosts costs{database, request.database, environments_of(request), plan.cluster.used_kinds()};
+  const DatabaseCosts costs{database, request.database, environments_of(request), plan.cluster.used_kinds(),
+                            request.estimates};
   if (request.on_this_machine) use_measured_links(database, plan.cluster);
   if (chooses != nullptr && request.on_processor()) {
     partition::PlanOptions first = plan;
@@ -72,12 +73,12 @@ Diagnostic not_this_machine(const PlanRequest& request) {
 
 Result<void> add_costs(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
                        partition::PlanOptions& plan, const CompileProgress& progress) {
-  plan.costs = partition::analytic_costs();
+  plan.costs = partition::analytic_costs(request.estimates);
   if (request.costs == PlanRequest::Costs::kDatabase) return price_by_database(request, model, chooses, plan, progress);
   if (request.costs == PlanRequest::Costs::kAnalytic) return {};
   if (!request.on_processor()) return not_this_machine(request);
   RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress));
-  plan.costs = partition::measured_costs(std::move(database), environments_of(request), partition::analytic_costs());
+  plan.costs = partition::measured_costs(std::move(database), environments_of(request), partition::analytic_costs(request.estimates));
   return {};
 }
 

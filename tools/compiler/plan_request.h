@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "partition/cost/analytic.h"
 #include "partition/model/plan_options.h"
 
 namespace rannc::tools {
@@ -39,6 +40,7 @@ struct PlanRequest {
 
   enum class Costs : uint8_t { kMeasured, kAnalytic, kDatabase };
   Costs costs = Costs::kMeasured;  ///< for models; profiles contain costs
+  partition::AnalyticOptions estimates;  ///< of what is not measured
   std::string database;            ///< file for `kDatabase`
   bool choose_kernels = true;      ///< by measured times, if available
 

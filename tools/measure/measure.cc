@@ -304,8 +304,8 @@ std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& grap
       if (const auto missing = missing_tasks(graph, costs, environment)) remark(*missing);
     }
   }
-  if (measured.empty()) return partition::analytic_costs();
-  return partition::measured_costs(costs.database, measured, partition::analytic_costs());
+  if (measured.empty()) return partition::analytic_costs(costs.estimates);
+  return partition::measured_costs(costs.database, measured, partition::analytic_costs(costs.estimates));
 }
 
 }  // namespace rannc::tools

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/plan/atoms.h"
+#include "partition/cost/analytic.h"
 #include "partition/cost/cost_model.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/plan_model.h"
@@ -71,6 +72,7 @@ struct DatabaseCosts {
   std::string file;                          ///< for remarks
   partition::KindEnvironments environments;  ///< of the cluster's kinds of devices that may have been measured
   std::vector<std::string> kinds;            ///< all of the cluster's kinds that devices have
+  partition::AnalyticOptions estimates;      ///< of what the database lacks
 };
 /// Returns a cost model from the database. Tasks of `graph` that it lacks and devices of other kinds are priced by
 /// `analytic_costs`; `remark` receives the number of these tasks and the names of these kinds, if any.

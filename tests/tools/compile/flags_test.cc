@@ -73,6 +73,14 @@ TEST(PlanFlags, CostsAreThoseOfTheCluster) {
   EXPECT_EQ(costs("h100-8", "p.json"), Costs::kDatabase);
 }
 
+TEST(PlanFlags, EstimatesKnowThePrecisionOfProducts) {
+  CompileFlags flags;
+  flags.cluster = "h100-8";
+  EXPECT_EQ(model_plan_request(flags)->estimates.products, partition::Tf32::kNever);
+  flags.matmul_precision = "high";
+  EXPECT_EQ(model_plan_request(flags)->estimates.products, partition::Tf32::kAllowed);
+}
+
 TEST(PlanFlags, NamedTasksAreChecked) {
   const auto refuse = [](const std::string& message, auto&& set) {
     PlanFlags flags;
