@@ -31,7 +31,6 @@ class MethodWriter {
       : joint_(functions.joint),
         graph_(functions.joint.graph),
         tasks_(plan.stages[stage.index()].tasks),
-        type_(ir::device_type(plan)),
         function_(of),
         kind_(kind),
         results_(results()),
@@ -108,7 +107,7 @@ class MethodWriter {
     if (const auto vjp = ir::vjp_of(graph_, task)) return add_vjp(repeated(*vjp), operands, made);
     if (const auto taped = ir::taped_of(graph_, task)) return add_taped(task, *taped, operands, made);
     RANNC_ASSIGN(const std::string text, statements({graph_.op(task), ir::type_list(graph_, inputs),
-                                                     ir::type_list(graph_, outputs), graph_.attributes(task), type_},
+                                                     ir::type_list(graph_, outputs), graph_.attributes(task)},
                                                     operands, made, graph_.location(task)));
     body_ += indented(text);
     return {};
@@ -132,7 +131,7 @@ class MethodWriter {
     const std::string tape = made.back();
     made.pop_back();
     RANNC_ASSIGN(const std::string text, statements({*taped.op, ir::type_list(graph_, graph_.inputs(task)),
-                                                     ir::type_list(graph_, taped.results), taped.attributes, type_},
+                                                     ir::type_list(graph_, taped.results), taped.attributes},
                                                     operands, made, graph_.location(task)));
     body_ += indented(text);
     body_ += fmt::format("    {} = torch.empty([0], dtype={})\n", tape, ir::torch_number(ir::DType::kU8));
@@ -175,7 +174,7 @@ class MethodWriter {
       seeds += given[i] + ", ";
     }
     RANNC_ASSIGN(const std::string forward,
-                 statements({*vjp.op, inputs, outputs, vjp.attributes, type_}, operands, again, {}));
+                 statements({*vjp.op, inputs, outputs, vjp.attributes}, operands, again, {}));
     text += forward;
     text += fmt::format("{}_tape = torch.grad([{}], [{}], annotate(List[Optional[Tensor]], [{}]), allow_unused=True)\n",
                         made[0], results, leaves, seeds);
@@ -190,7 +189,6 @@ class MethodWriter {
   const ir::Joint& joint_;
   const ir::Graph& graph_;
   const std::vector<TaskId>& tasks_;  // of the plan, by task of the stage
-  const ir::DeviceType type_;
   const ir::StageFunction& function_;
   const FunctionKind kind_;
   const std::vector<ValueId> results_, arguments_;

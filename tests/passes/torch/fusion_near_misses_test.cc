@@ -267,7 +267,7 @@ std::string written(const Attention& given) {
 std::string whole(const std::string& mask) {
   return "input q [batch,2,3,4] samples 0\ninput k [batch,2,3,4] samples 0\ninput v [batch,2,3,4] samples 0\nconstant "
          "n " +
-         mask + "\ny = attention(q, k, v, n) {scale=0.5, order=[0,1,2,3]}\noutputs y\n";
+         mask + "\ny = attention(q, k, v, n) {scale=0x1p-1, order=[0,1,2,3]}\noutputs y\n";
 }
 
 std::vector<NearMiss> attentions() {
