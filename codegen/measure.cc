@@ -1,13 +1,14 @@
 #include "codegen/measure.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/version.h>
 
 #include <algorithm>
-#include <ctime>
+#include <optional>
+#include <utility>
 
+#include "codegen/internal/pass_clock.h"
 #include "codegen/internal/task_run.h"
 #include "ir/graph/memory_format.h"
 #include "ir/plan/plan.h"
@@ -18,10 +19,6 @@ namespace rannc::codegen {
 
 namespace {
 
-constexpr uint32_t kWarmUps = 2;
-constexpr uint32_t kMostRuns = 40;
-constexpr double kEnoughNs = 8e6;  // total time of counted runs after which to stop
-
 /// Returns the lower quartile, because other programs that share the caches can only add time.
 double typical(std::vector<double> times) {
   if (times.empty()) return 0;
@@ -30,27 +27,33 @@ double typical(std::vector<double> times) {
   return *at;
 }
 
-/// Returns the thread's CPU time if there is one thread, so that other programs do not count. Otherwise wall time.
-double now_ns() {
-  timespec time{};
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
-}
+/// Bytes that a run allocates, since the construction of the meter.
+class RunMeter {
+ public:
+  explicit RunMeter(runtime::Device* device) : device_(device) {
+    if (device_ == nullptr) {
+      thread_.emplace();
+      return;
+    }
+    before_ = device_->live_bytes();
+    restart();
+  }
+  int64_t live_bytes() const { return device_ != nullptr ? since(device_->live_bytes()) : thread_->live_bytes(); }
+  /// Since the last `restart`.
+  int64_t peak_bytes() const { return device_ != nullptr ? since(device_->peak_bytes()) : thread_->peak_bytes(); }
+  void restart() { device_ != nullptr ? device_->restart_peak() : thread_->restart(); }
 
-/// Calls `body` and, if `counted`, adds its time to `times`.
-template <class Body>
-void timed(bool counted, std::vector<double>& times, double& total, Body&& body) {
-  const double start = now_ns();
-  body();
-  const double elapsed = now_ns() - start;
-  if (!counted) return;
-  times.push_back(elapsed);
-  total += elapsed;
-}
+ private:
+  int64_t since(uint64_t bytes) const { return static_cast<int64_t>(bytes) - static_cast<int64_t>(before_); }
+
+  runtime::Device* const device_;
+  std::optional<runtime::AllocationMeter> thread_;
+  uint64_t before_ = 0;
+};
 
 /// Measures bytes with one additional pass of each kind.
-Result<void> weigh(TaskRun& run, RunTimes& times) {
-  runtime::AllocationMeter meter;
+Result<void> weigh(TaskRun& run, runtime::Device* device, RunTimes& times) {
+  RunMeter meter(device);
   RANNC_ASSIGN(TaskRun::Forward made, run.forward());
   times.temporary_bytes = static_cast<double>(meter.peak_bytes() - meter.live_bytes());
   for (size_t i = 0; i < made.outputs.size(); ++i) {
@@ -66,54 +69,57 @@ Result<void> weigh(TaskRun& run, RunTimes& times) {
   return {};
 }
 
-Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
-  std::vector<double> begin, forward, input_gradient, weight_gradient, together, end, rebuild;
-  double total = 0;
-  for (uint32_t i = 0; i < std::max(kMostRuns, kWarmUps + options.repeat); ++i) {
-    if (i >= kWarmUps + options.repeat && total >= kEnoughNs) break;
-    const bool counted = i >= kWarmUps;
-    if (run.has_begin()) {
-      Result<void> begun;
-      timed(counted, begin, total, [&] { begun = run.begin(); });
-      RANNC_TRY(begun);
-    }
-    Result<TaskRun::Forward> made = TaskRun::Forward{};
-    timed(counted, forward, total, [&] { made = run.forward(); });
-    RANNC_TRY(made);
-    if (!run.has_backward()) continue;
-    if (i == 0) run.prepare(*made);
-    Result<void> done;
-    if (!apart && run.has_rebuild()) {
-      timed(counted, rebuild, total, [&] { done = run.rebuild(); });
-      RANNC_TRY(done);
-    }
-    if (apart && run.has_input() && run.has_weight()) {
-      Result<TaskRun::Tensors> pending = TaskRun::Tensors{};
-      timed(counted, input_gradient, total, [&] { pending = run.input(made->saved); });
-      RANNC_TRY(pending);
-      timed(counted, weight_gradient, total, [&] { done = run.weight(*std::move(pending)); });
-      RANNC_TRY(done);
-      RANNC_TRY(run.end());
-    }
-    timed(counted, together, total, [&] { done = run.backward(std::move(made->saved)); });
-    RANNC_TRY(done);
-    if (!run.has_end()) continue;
-    timed(counted, end, total, [&] { done = run.end(); });
+/// Runs all functions once. If `apart`, I and W also run separately.
+Result<void> run_pass(TaskRun& run, bool apart, bool first, PassClock& clock) {
+  Result<void> done;
+  if (run.has_begin()) {
+    clock.time(Part::kBegin, [&] { done = run.begin(); });
     RANNC_TRY(done);
   }
+  Result<TaskRun::Forward> made = TaskRun::Forward{};
+  clock.time(Part::kForward, [&] { made = run.forward(); });
+  RANNC_TRY(made);
+  if (!run.has_backward()) return {};
+  if (first) run.prepare(*made);
+  if (!apart && run.has_rebuild()) {
+    clock.time(Part::kRebuild, [&] { done = run.rebuild(); });
+    RANNC_TRY(done);
+  }
+  if (apart && run.has_input() && run.has_weight()) {
+    Result<TaskRun::Tensors> pending = TaskRun::Tensors{};
+    clock.time(Part::kInput, [&] { pending = run.input(made->saved); });
+    RANNC_TRY(pending);
+    clock.time(Part::kWeight, [&] { done = run.weight(*std::move(pending)); });
+    RANNC_TRY(done);
+    RANNC_TRY(run.end());
+  }
+  clock.time(Part::kBackward, [&] { done = run.backward(std::move(made->saved)); });
+  RANNC_TRY(done);
+  if (!run.has_end()) return {};
+  clock.time(Part::kEnd, [&] { done = run.end(); });
+  return done;
+}
+
+Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
+  const auto clock =
+      options.device != nullptr ? device_timer(*options.device, options.repeat) : processor_clock(options.repeat);
+  bool first = true;
+  while (clock->next_pass()) RANNC_TRY(run_pass(run, apart, std::exchange(first, false), *clock));
+  PartTimes counted = clock->times();
+  const auto of = [&](Part part) { return typical(std::move(counted[static_cast<size_t>(part)])); };
   RunTimes times;
-  times.begin_ns = typical(std::move(begin));
-  times.gradients_ns = typical(std::move(end));
-  times.rebuild_ns = typical(std::move(rebuild));
+  times.begin_ns = of(Part::kBegin);
+  times.gradients_ns = of(Part::kEnd);
+  times.rebuild_ns = of(Part::kRebuild);
   if (!apart) times.rebuilt = run.rebuilt();
-  times.forward_ns = typical(std::move(forward));
-  times.backward_ns = typical(std::move(together));
-  times.input_gradient_ns = typical(std::move(input_gradient));
-  times.weight_gradient_ns = typical(std::move(weight_gradient));
+  times.forward_ns = of(Part::kForward);
+  times.backward_ns = of(Part::kBackward);
+  times.input_gradient_ns = of(Part::kInput);
+  times.weight_gradient_ns = of(Part::kWeight);
   if (apart && times.input_gradient_ns == 0) {
     (run.has_input() ? times.input_gradient_ns : times.weight_gradient_ns) = times.backward_ns;
   }
-  RANNC_TRY(weigh(run, times));
+  RANNC_TRY(weigh(run, options.device, times));
   return times;
 }
 
@@ -130,7 +136,8 @@ Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> t
     return error(graph.location(tasks.front()), std::string("cannot be measured: ") + what);
   };
   try {
-    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings, options.cut));
+    const auto scope = options.device != nullptr ? options.device->enter(runtime::Stream::kCompute) : nullptr;
+    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings, options));
     auto times = run_all(*run, tasks.size() == 1, options);
     return times.ok() ? times : refused(times.diagnostic().message.c_str());
   } catch (const c10::Error& failure) {

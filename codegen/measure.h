@@ -1,4 +1,4 @@
-/// Measures forward and backward time of tasks on this machine.
+/// Measures forward and backward time of tasks on a device of this machine.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "ir/graph/structure.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/stage_graph.h"
+#include "runtime/device/device.h"
 
 namespace rannc::codegen {
 
@@ -34,7 +35,8 @@ using CutFunctions = std::function<Result<ir::StageFunctions>(const ir::StageGra
 
 struct RunOptions {
   CutFunctions cut;
-  uint32_t repeat = 5;  ///< minimum number of counted runs; short runs are repeated more often
+  uint32_t repeat = 5;                ///< minimum number of counted runs; short runs are repeated more often
+  runtime::Device* device = nullptr;  ///< null: the processor
 };
 
 /// Facts about a graph, computed once for many runs.
@@ -47,10 +49,11 @@ struct RunFacts {
 
 /// Runs `tasks` (ascending) as a stage of their own on random operands, by the functions and flat programs of the
 /// explicit engine, and returns their costs. `bindings` determine the shapes; memory layouts are those that the tasks
-/// expect. An operand that other once-per-step tasks make is a parameter of the run, so W sums its gradient. Uses
-/// LibTorch's current number of threads. Random tasks use given factors, so generating random numbers is not measured.
-/// Errors have the location of the first task: a task cannot be lowered or differentiated, a symbol is unbound, or
-/// LibTorch rejects the operands.
+/// expect. An operand that other once-per-step tasks make is a parameter of the run, so W sums its gradient. On the
+/// processor, uses LibTorch's current number of threads and counts this thread's memory. On another device, lowers for
+/// its type, takes times from its events and bytes from its allocator, which nothing else in the process may use.
+/// Random tasks use given factors, so generating random numbers is not measured. Errors have the location of the first
+/// task: a task cannot be lowered or differentiated, a symbol is unbound, or LibTorch rejects the operands.
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                                const ir::Bindings& bindings, const RunOptions& options);
 

@@ -25,14 +25,20 @@ constexpr double kSeed = 1e-3;
 class TaskRunBuilder {
  public:
   TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
-                 const ir::Bindings& bindings)
-      : graph_(graph), tasks_(tasks.begin(), tasks.end()), facts_(facts), bindings_(bindings) {}
+                 const ir::Bindings& bindings, const RunOptions& options)
+      : graph_(graph),
+        tasks_(tasks.begin(), tasks.end()),
+        facts_(facts),
+        bindings_(bindings),
+        options_(options),
+        device_(options.device != nullptr ? at::Device(options.device->address()) : at::Device(at::kCPU)) {}
 
-  Result<std::unique_ptr<TaskRun>> build(const CutFunctions& cut) {
+  Result<std::unique_ptr<TaskRun>> build() {
     std::unique_ptr<TaskRun> run(new TaskRun);
     std::vector<ir::StageOutput> returned = outputs();
-    const ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
-    RANNC_ASSIGN(run->functions_, cut(stage));
+    ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
+    stage.device = runtime::device_type(device_);
+    RANNC_ASSIGN(run->functions_, options_.cut(stage));
     run->functions_.kept = ir::kept_by_whole_recompute(run->functions_.joint);
     run->tasks_ = tasks_;
     const ir::Graph& joint = run->functions_.joint.graph;
@@ -43,7 +49,7 @@ class TaskRunBuilder {
                    leaf(graph_.find(stage.graph.value(value).name)));
     }
     for (ir::StageOutput& output : returned) output.value = joint.find(graph_.value(output.value).name);
-    RANNC_TRY(run->build_programs(returned, bindings_));
+    RANNC_TRY(run->build_programs(returned, bindings_, device_));
     return run;
   }
 
@@ -125,15 +131,15 @@ class TaskRunBuilder {
   Result<at::Tensor> make(ValueId id, const Location& place) {
     const ir::Graph::Value& value = graph_.value(id);
     RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(value.type, place));
-    const auto options = at::TensorOptions().dtype(runtime::scalar_type(value.type.dtype));
+    const auto options = at::TensorOptions().dtype(runtime::scalar_type(value.type.dtype)).device(device_);
     if (value.kind == ir::ValueKind::kRandomInput) return at::ones(extents, options);
     if (value.kind != ir::ValueKind::kParameter && value.data.present()) {
-      at::Tensor stored = at::empty(extents, options);
+      at::Tensor stored = at::empty(extents, options.device(at::kCPU));
       if (stored.nbytes() <= kMostStoredBytes) {
         RANNC_ASSIGN(const std::vector<std::byte> bytes, value.data.read());
         if (bytes.size() == stored.nbytes()) {
           if (!bytes.empty()) std::memcpy(stored.mutable_data_ptr(), bytes.data(), bytes.size());
-          return stored;
+          return stored.to(device_);
         }
       }
     }
@@ -171,16 +177,19 @@ class TaskRunBuilder {
   const std::vector<TaskId> tasks_;
   const RunFacts& facts_;
   const ir::Bindings& bindings_;
+  const RunOptions& options_;
+  const at::Device device_;
 };
 
 Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::span<const TaskId> tasks,
                                                 const RunFacts& facts, const ir::Bindings& bindings,
-                                                const CutFunctions& cut) {
+                                                const RunOptions& options) {
   RANNC_CHECK(!tasks.empty()) << "a run of no tasks";
-  return TaskRunBuilder(graph, tasks, facts, bindings).build(cut);
+  return TaskRunBuilder(graph, tasks, facts, bindings, options).build();
 }
 
-Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings) {
+Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings,
+                                     at::Device device) {
   const ir::Joint& joint = functions_.joint;
   for (const ir::StageOutput& output : outputs) {
     places_.outputs.push_back(output.value);
@@ -196,7 +205,8 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   has_input_ = !table_[ir::FunctionKind::kInput].tasks.empty() || !joint.inputs.empty();
   const ir::StageFunction& weight = table_[ir::FunctionKind::kWeight];
   has_weight_ = !weight.tasks.empty() || !weight.added.empty();
-  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept, table_, places_, {}}, sizes_, load_sizes_));
+  RANNC_ASSIGN(programs_,
+               runtime::build_programs({joint, functions_.kept, table_, places_, {}, device}, sizes_, load_sizes_));
   sums_.resize(places_.leaf_count + programs_.totals.size());
   for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {

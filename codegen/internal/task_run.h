@@ -18,10 +18,11 @@ class TaskRun {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through.
+  /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through. On a device, all calls
+  /// need a scope of its compute stream, and only enqueue work.
   static Result<std::unique_ptr<TaskRun>> build(const ir::Graph& graph, std::span<const TaskId> tasks,
                                                 const RunFacts& facts, const ir::Bindings& bindings,
-                                                const CutFunctions& cut);
+                                                const RunOptions& options);
 
   /// Results of a forward pass and what it keeps.
   struct Forward {
@@ -59,7 +60,8 @@ class TaskRun {
 
  private:
   TaskRun() = default;
-  Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings);
+  Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings,
+                              at::Device device);
   Result<Tensors> call(runtime::FlatProgram& program, Tensors arguments);
   Tensors with_seeds(Tensors saved) const;
 

@@ -28,7 +28,9 @@ class CudaPlugin final : public runtime::DevicePlugin {
   DeviceFacts facts(uint32_t index) const override {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, static_cast<int>(index)));
-    return {properties.name, properties.totalGlobalMem};
+    int khz = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, static_cast<int>(index)));
+    return {properties.name, properties.totalGlobalMem, static_cast<uint64_t>(khz)};
   }
 
   void fill(const DeviceDraw& draw) override { C10_CUDA_CHECK(fill_random(draw, c10::cuda::getCurrentCUDAStream())); }

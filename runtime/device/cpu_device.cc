@@ -12,6 +12,7 @@ class CpuDevice final : public Device {
   std::string address() const override { return "cpu"; }
   std::string model() const override { return {}; }
   uint64_t memory_bytes() const override { return 0; }
+  uint64_t clock_khz() const override { return 0; }
   bool is_asynchronous() const override { return false; }
 
   std::unique_ptr<Device> with_own_streams() const override { return std::make_unique<CpuDevice>(); }

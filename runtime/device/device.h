@@ -47,6 +47,7 @@ class Device {
   /// `NVIDIA H100 80GB HBM3`; empty if unknown.
   virtual std::string model() const = 0;
   virtual uint64_t memory_bytes() const = 0;  ///< 0: unknown
+  virtual uint64_t clock_khz() const = 0;     ///< highest; 0: unknown
   /// Whether calls return before their work is done.
   virtual bool is_asynchronous() const = 0;
 

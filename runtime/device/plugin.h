@@ -35,6 +35,7 @@ struct DeviceDraw {
 struct DeviceFacts {
   std::string name;           ///< `NVIDIA H100 80GB HBM3`
   uint64_t memory_bytes = 0;  ///< in all
+  uint64_t clock_khz = 0;     ///< highest clock of its multiprocessors; 0: unknown
 };
 
 /// Work that was recorded once and runs again without the host's calls.
@@ -65,7 +66,7 @@ class DevicePlugin {
 };
 
 /// Number of this interface. A plug-in that was built for another one is refused.
-inline constexpr uint32_t kDevicePluginVersion = 2;
+inline constexpr uint32_t kDevicePluginVersion = 3;
 
 /// The plug-in's function, by the name `rannc_device_plugin`. Returns null if no device can be used, with the reason
 /// as one sentence without a period in `reason`, cut to `size` bytes. The result lives as long as the process.

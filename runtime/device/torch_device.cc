@@ -88,6 +88,7 @@ class TorchDevice final : public Device {
   std::string address() const override { return device_.str(); }
   std::string model() const override { return facts_.name; }
   uint64_t memory_bytes() const override { return facts_.memory_bytes; }
+  uint64_t clock_khz() const override { return facts_.clock_khz; }
   bool is_asynchronous() const override { return true; }
 
   std::unique_ptr<Device> with_own_streams() const override {

@@ -68,6 +68,12 @@ void add_device_flag(CLI::App& app, std::string& device) {
       ->check(fault_of);
 }
 
+void add_measured_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "device to measure: cpu, cuda (the first GPU), cuda:N or the file of a plug-in")
+      ->check(fault_of)
+      ->capture_default_str();
+}
+
 void add_graphs_flag(CLI::App& app, bool& recorded) {
   app.add_flag("!--no-cuda-graphs", recorded,
                "enqueue each kernel in every step, instead of recording steps and replaying them");

@@ -15,6 +15,8 @@ namespace rannc::tools {
 
 /// Adds `--device`. The default is the type of the plan's devices.
 void add_device_flag(CLI::App& app, std::string& device);
+/// Adds `--device` of programs that measure one device. `cuda` is the first GPU.
+void add_measured_device_flag(CLI::App& app, std::string& device);
 /// Adds `--no-cuda-graphs`, which clears `recorded`.
 void add_graphs_flag(CLI::App& app, bool& recorded);
 

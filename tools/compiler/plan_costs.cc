@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
@@ -47,10 +49,13 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
 Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
                                partition::PlanOptions& plan, const CompileProgress& progress) {
   RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
-  const DatabaseCosts costs{database, request.database, environments_of(request), plan.cluster.used_kinds(),
-                            request.estimates};
+  const std::vector<std::string> kinds = plan.cluster.used_kinds();
+  RANNC_ASSIGN(const auto environments, kind_environments(database, kinds, request.processor_kinds));
+  const DatabaseCosts costs{database, request.database, environments, kinds, request.estimates};
   if (request.on_this_machine) use_measured_links(database, plan.cluster);
-  if (chooses != nullptr && request.on_processor()) {
+  const bool on_processor = std::all_of(environments.begin(), environments.end(),
+                                        [](const auto& entry) { return entry.second == environment_name(); });
+  if (chooses != nullptr && request.on_processor() && on_processor) {
     partition::PlanOptions first = plan;
     first.costs = database_costs(model.graph, costs, {});
     const uint64_t samples = samples_at_once(model, first);
@@ -65,7 +70,8 @@ Diagnostic not_this_machine(const PlanRequest& request) {
   const partition::Cluster& cluster = request.options.cluster;
   return error(
       fmt::format("--costs measured measures the processor of this machine, but cluster '{}' has {}; use "
-                  "--costs analytic",
+                  "--costs analytic, or --costs FILE with a database that rannc-profile --device cuda made on such a "
+                  "device",
                   cluster.name, fmt::join(cluster.used_kinds(), ", ")));
 }
 

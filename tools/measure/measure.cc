@@ -14,6 +14,7 @@
 #include "partition/cost/analytic.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
+#include "runtime/device/device.h"
 #include "tools/measure/block_runs.h"
 
 namespace rannc::tools {
@@ -40,7 +41,8 @@ std::string processor() {
   return name.empty() ? "unknown processor" : name;
 }
 
-uint64_t usable_memory() {
+uint64_t usable_memory(const runtime::Device* device) {
+  if (device != nullptr && device->memory_bytes() > 0) return device->memory_bytes() / 2;
   const std::string text = field_of("/proc/meminfo", "MemAvailable");
   const uint64_t kib = text.empty() ? uint64_t{4} << 20 : std::strtoull(text.c_str(), nullptr, 10);
   return kib * 1024 / 2;
@@ -53,14 +55,14 @@ struct Bench {
   codegen::RunFacts facts_of_graph{graph};
   const std::vector<ir::GradientRole>& roles() const { return facts_of_graph.roles; }
   std::vector<ir::Frequency> frequency = ir::execution_frequency(graph);
-  std::string environment = environment_name(options.threads);
-  uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory();
+  std::string environment = environment_name(options);
+  uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory(options.device);
 
   Result<codegen::RunTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
     ir::Bindings bindings = options.assume;
     if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
     const auto cut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
-    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {cut, options.repeat});
+    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {cut, options.repeat, options.device});
   }
 
   Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
@@ -162,15 +164,29 @@ bool measure_block(const Bench& bench, const BlockRun& run, ProfileDatabase& dat
 }
 
 void describe(const MeasureOptions& options, ProfileDatabase& database) {
-  database.describe(
-      environment_name(options.threads),
-      {{"device", processor()}, {"library", codegen::library_version()}, {"threads", std::to_string(options.threads)}});
+  std::map<std::string, std::string> facts{{"library", codegen::library_version()}};
+  if (options.device == nullptr) {
+    facts["device"] = processor();
+    facts["threads"] = std::to_string(options.threads);
+  } else {
+    facts["device"] = options.device->model();
+    facts["clock_khz"] = std::to_string(options.device->clock_khz());
+  }
+  database.describe(environment_name(options), std::move(facts));
 }
 
 }  // namespace
 
 std::string environment_name(uint32_t threads) {
   return fmt::format("{}, {}, {} thread{}", processor(), codegen::library_version(), threads, threads == 1 ? "" : "s");
+}
+
+std::string environment_name(const std::string& model) {
+  return fmt::format("{}, {}", model, codegen::library_version());
+}
+
+std::string environment_name(const MeasureOptions& options) {
+  return options.device == nullptr ? environment_name(options.threads) : environment_name(options.device->model());
 }
 
 std::vector<uint64_t> measured_sizes(uint64_t mini_batch) {
@@ -220,6 +236,7 @@ Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions&
 
 Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
                                           ProfileDatabase& database) {
+  if (options.device != nullptr) return MeasureCount{};
   const ir::Graph alternatives = passes::with_alternatives(graph);
   if (alternatives.task_count() == graph.task_count()) return MeasureCount{};
   const Bench bench{alternatives, options};

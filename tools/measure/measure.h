@@ -1,8 +1,9 @@
-/// Measures the tasks, blocks and exchanges of a model on this machine.
+/// Measures the tasks, blocks and exchanges of a model on a device of this machine.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "partition/cost/profile_database.h"
 #include "partition/model/plan_model.h"
 
+namespace rannc::runtime {
+class Device;
+}
+
 namespace rannc::tools {
 
 /// Parameters of a measurement.
@@ -19,8 +24,9 @@ struct MeasureOptions {
   std::vector<uint64_t> sizes;                   ///< batch sizes in samples, ascending
   ir::Bindings assume;                           ///< values of symbols other than the batch symbol
   uint32_t repeat = 5;                           ///< minimum number of timed runs
-  uint32_t threads = 1;                          ///< LibTorch's thread count; part of the environment's name
+  uint32_t threads = 1;                          ///< LibTorch's thread count, of the processor
   uint64_t memory_bytes = 0;                     ///< larger runs are skipped; 0: half of the free memory
+  runtime::Device* device = nullptr;             ///< null: the processor
   std::function<void(const std::string&)> step;  ///< receives `measuring 3 of 41 tasks` before each; optional
 };
 
@@ -32,8 +38,20 @@ struct MeasureCount {
   size_t entries() const { return measured + reused; }
 };
 
-/// Returns the key of this machine's measurements in a profile database: processor, library and version, threads.
+/// Returns the key of this processor's measurements in a profile database: processor, library and version, threads.
 std::string environment_name(uint32_t threads = 1);
+/// Returns the key of the measurements of a kind of device (`runtime::Device::model`): model, library and version.
+std::string environment_name(const std::string& model);
+/// Returns the key of what is measured with these options.
+std::string environment_name(const MeasureOptions& options);
+
+/// Returns the environments of a database that hold for `kinds`, the names of kinds of devices. A kind has that of the
+/// measured device that it names: by its whole model, or by parts that are words of the model (`a100-80` names
+/// `NVIDIA A100-SXM4-80GB`). A kind that names several models is an error. `processor_kinds` name no such device and
+/// have the environment of this machine's processor.
+Result<partition::KindEnvironments> kind_environments(const partition::ProfileDatabase& database,
+                                                      const std::vector<std::string>& kinds,
+                                                      const std::set<std::string>& processor_kinds);
 
 /// Returns 1 and every other power of two up to `mini_batch`. Times are smooth enough to interpolate between these.
 std::vector<uint64_t> measured_sizes(uint64_t mini_batch);
@@ -43,8 +61,8 @@ std::vector<uint64_t> measured_sizes(uint64_t mini_batch);
 Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options,
                                    partition::ProfileDatabase& database);
 
-/// Does the same for the alternatives to tasks of the graph (`passes::with_alternatives`). Alternatives that cannot run
-/// are skipped.
+/// Does the same for the alternatives to tasks of the graph (`passes::with_alternatives`), which are kernels of the
+/// processor: measures nothing on other devices. Alternatives that cannot run are skipped.
 Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
                                           partition::ProfileDatabase& database);
 

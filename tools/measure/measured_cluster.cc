@@ -18,7 +18,7 @@ constexpr double kLeastTraffic = 64 << 10;  // bytes; below, the launch overhead
 Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const MeasureOptions& options,
                                             const partition::ProfileDatabase& database, partition::DeviceKind kind) {
   const auto roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
-  const std::string environment = environment_name(options.threads);
+  const std::string environment = environment_name(options);
   double flops = 0, flops_ns = 0, bytes = 0, bytes_ns = 0, shortest = 0;
   std::set<std::string> seen;
   for (const TaskId task : graph.tasks()) {

@@ -9,6 +9,7 @@
 #include "ir/base/stopwatch.h"
 #include "runtime/train/process.h"
 #include "tools/common/driver.h"
+#include "tools/common/hardware.h"
 #include "tools/common/libraries.h"
 #include "tools/compile/compile_flags.h"
 #include "tools/compiler/compiler.h"
@@ -36,6 +37,7 @@ struct Flags {
   tools::ExchangeChoice exchanges;
   std::string cluster;
   uint32_t workers = 2;
+  std::string device = "cpu";
   std::vector<std::string> libraries;
 };
 
@@ -53,7 +55,10 @@ Result<ProfileDatabase> open_database(const std::string& path) {
 /// Measures into an in-memory database and keeps the file up to date.
 class Profiler {
  public:
-  Profiler(const Flags& flags, ProfileDatabase database) : flags_(flags), read_(std::move(database)), database_(read_) {
+  /// `device` outlives this; null: the processor.
+  Profiler(const Flags& flags, ProfileDatabase database, rannc::runtime::Device* device)
+      : flags_(flags), read_(std::move(database)), database_(read_) {
+    options_.device = device;
     const uint32_t mini_batch = flags.compile.mini_batch.value_or(tools::kMiniBatch);
     options_.sizes = flags.sizes.empty() ? tools::measured_sizes(mini_batch) : flags.sizes;
     options_.repeat = flags.repeat;
@@ -126,7 +131,7 @@ class Profiler {
   }
 
   void print_summary() const {
-    const std::string environment = tools::environment_name(flags_.threads);
+    const std::string environment = tools::environment_name(options_);
     for (const auto& [samples, fusion] : database_.fusion(environment)) {
       fmt::print(
           "run together, {} samples: forward {:.2f}, recompute {:.2f}, backward {:.2f}, kept bytes {:.2f} of the "
@@ -134,8 +139,9 @@ class Profiler {
           "sums\n",
           samples, fusion.forward, fusion.rebuild, fusion.backward, fusion.saved);
     }
-    fmt::print("{}: {} entries measured, {} reused, {:.1f} s, for '{}'\n", flags_.database, measured_, reused_,
-               watch_.seconds(), environment);
+    const uint64_t khz = options_.device != nullptr ? options_.device->clock_khz() : 0;
+    fmt::print("{}: {} entries measured, {} reused, {:.1f} s, for '{}'{}\n", flags_.database, measured_, reused_,
+               watch_.seconds(), environment, khz > 0 ? fmt::format(" at up to {} MHz", khz / 1000) : "");
   }
 
   const Flags& flags_;
@@ -149,19 +155,33 @@ class Profiler {
   rannc::Stopwatch watch_, saved_;
 };
 
-Result<void> profile(const Flags& flags) {
+/// Refuses what is measured between workers on the processor.
+Result<void> check_device(const Flags& flags) {
+  if (flags.device.empty() || flags.device == "cpu") return {};
+  const char* const flag = flags.exchanges.messages      ? "--links"
+                           : flags.exchanges.collectives ? "--collectives"
+                           : !flags.cluster.empty()      ? "--cluster"
+                                                         : nullptr;
+  if (flag == nullptr) return {};
+  return rannc::error(
+      fmt::format("{} describes workers on the processor, not --device {}; use --device cpu", flag, flags.device));
+}
+
+Result<void> profile(const Flags& flags, const tools::Hardware& hardware) {
   if (flags.models.empty() && !flags.exchanges.messages && !flags.exchanges.collectives) {
     return rannc::error("nothing to measure: specify a model, --links or --collectives");
   }
   RANNC_ASSIGN(ProfileDatabase database, open_database(flags.database));
-  return Profiler(flags, std::move(database)).run();
+  return Profiler(flags, std::move(database), hardware.devices.empty() ? nullptr : hardware.devices.front().get())
+      .run();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Measures models, links and collectives on this machine into a profile database for rannc-compile --costs.",
+      "Measures models on a device of this machine, and its links and collectives, into a profile database for "
+      "rannc-compile --costs.",
       "rannc-profile");
   Flags flags;
   flags.compile.without_weights = true;
@@ -193,6 +213,7 @@ int main(int argc, char** argv) {
   app.add_option("--workers", flags.workers, "number of devices in that cluster")
       ->check(CLI::Range(1U, 1U << 16))
       ->capture_default_str();
+  tools::add_measured_device_flag(app, flags.device);
   tools::add_library_flag(app, flags.libraries);
   tools::add_model_flags(app, flags.compile);
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
@@ -200,7 +221,9 @@ int main(int argc, char** argv) {
     rannc::runtime::set_threads(static_cast<int>(flags.threads));
     std::sort(flags.sizes.begin(), flags.sizes.end());
     flags.sizes.erase(std::unique(flags.sizes.begin(), flags.sizes.end()), flags.sizes.end());
+    RANNC_TRY(check_device(flags));
+    RANNC_ASSIGN(const tools::Hardware hardware, tools::open_hardware(flags.device));
     RANNC_TRY(tools::load_libraries(flags.libraries));
-    return profile(flags);
+    return profile(flags, hardware);
   });
 }

@@ -32,6 +32,7 @@ TEST(CudaPlugin, SaysInOneSentenceWhatIsMissing) {
   if (plugin.ok()) {
     EXPECT_GT((*plugin)->count(), 0U);
     EXPECT_FALSE((*plugin)->facts(0).name.empty());
+    EXPECT_GT((*plugin)->facts(0).clock_khz, 0U);
     return;
   }
   const std::string& reason = plugin.diagnostic().message;

@@ -16,6 +16,7 @@ class ForwardingDevice : public runtime::Device {
   std::string address() const override { return device_->address(); }
   std::string model() const override { return device_->model(); }
   uint64_t memory_bytes() const override { return device_->memory_bytes(); }
+  uint64_t clock_khz() const override { return device_->clock_khz(); }
   bool is_asynchronous() const override { return device_->is_asynchronous(); }
   std::unique_ptr<runtime::StreamScope> enter(runtime::Stream stream) override { return device_->enter(stream); }
   runtime::EventRef record(runtime::Stream stream) override { return device_->record(stream); }

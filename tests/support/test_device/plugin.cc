@@ -67,7 +67,7 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
   uint32_t count() const override { return kTestDevices; }
   runtime::DeviceFacts facts(uint32_t index) const override {
     TORCH_CHECK(index < count(), "there is no test device ", index);
-    return {fmt::format("test device {}", index), kTestDeviceBytes};
+    return {fmt::format("test device {}", index), kTestDeviceBytes, kTestDeviceKhz};
   }
 
   void fill(const DeviceDraw& draw) override {

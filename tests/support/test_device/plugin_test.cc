@@ -46,6 +46,7 @@ TEST_F(TestDevicePluginTest, DescribesTheDevices) {
   EXPECT_EQ(c10::Device(std::string(plugin_.type()) + ":3"), test_device(3));
   EXPECT_EQ(plugin_.count(), 4U);
   EXPECT_EQ(plugin_.facts(2).memory_bytes, kTestDeviceBytes);
+  EXPECT_EQ(plugin_.facts(2).clock_khz, kTestDeviceKhz);
   EXPECT_THROW(plugin_.facts(4), std::exception);
 }
 

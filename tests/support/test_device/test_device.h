@@ -18,6 +18,8 @@ namespace rannc::testing {
 inline constexpr c10::DeviceIndex kTestDevices = 4;
 /// Memory of each device. An allocation beyond it throws `c10::OutOfMemoryError`.
 inline constexpr uint64_t kTestDeviceBytes = uint64_t{16} << 30;
+/// Clock that the plug-in reports.
+inline constexpr uint64_t kTestDeviceKhz = 1'000'000;
 
 /// Registers the devices with LibTorch. Idempotent; to be called before the first use, before other threads exist.
 void use_test_device();
