@@ -51,7 +51,7 @@ struct CompileFlags : PlanFlags {
   passes::ManagerOptions passes;
   bool time_passes = false;
 
-  std::string costs;                 ///< `measured`, `analytic`, a profile database file; empty: as the cluster allows
+  std::string costs;  ///< `measured`, `analytic`, a profile database file; empty: as the cluster allows
   std::string matmul_precision = "highest";
   std::string kernels = "measured";  ///< `measured` by `costs`, or `default`: LibTorch chooses
   std::string block_partitioner = "rannc";

@@ -33,7 +33,8 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
   RANNC_TRY(measure_tasks(model.graph, measure, database));
   if (chooses == nullptr) return database;
   partition::PlanOptions first = plan;
-  first.costs = partition::measured_costs(database, environments_of(request), partition::analytic_costs(request.estimates));
+  first.costs =
+      partition::measured_costs(database, environments_of(request), partition::analytic_costs(request.estimates));
   const uint64_t samples = samples_at_once(model, first);
   MeasureOptions alternatives = measure;
   alternatives.sizes = {samples};
@@ -84,7 +85,8 @@ Result<void> add_costs(const PlanRequest& request, const PreparedModel& model, P
   if (request.costs == PlanRequest::Costs::kAnalytic) return {};
   if (!request.on_processor()) return not_this_machine(request);
   RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress));
-  plan.costs = partition::measured_costs(std::move(database), environments_of(request), partition::analytic_costs(request.estimates));
+  plan.costs = partition::measured_costs(std::move(database), environments_of(request),
+                                         partition::analytic_costs(request.estimates));
   return {};
 }
 

@@ -39,10 +39,10 @@ struct PlanRequest {
   std::set<std::string> processor_kinds;
 
   enum class Costs : uint8_t { kMeasured, kAnalytic, kDatabase };
-  Costs costs = Costs::kMeasured;  ///< for models; profiles contain costs
+  Costs costs = Costs::kMeasured;        ///< for models; profiles contain costs
   partition::AnalyticOptions estimates;  ///< of what is not measured
-  std::string database;            ///< file for `kDatabase`
-  bool choose_kernels = true;      ///< by measured times, if available
+  std::string database;                  ///< file for `kDatabase`
+  bool choose_kernels = true;            ///< by measured times, if available
 
   /// Whether every device of the cluster is this machine's processor.
   bool on_processor() const;

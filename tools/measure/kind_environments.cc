@@ -30,9 +30,16 @@ std::vector<std::string> words(const std::string& text) {
   return found;
 }
 
-/// Whether the parts of a kind's name are words of the model. A number may also be one of gigabytes.
+/// Whether the parts of a kind's name are words of the model. A number may also be one of gigabytes. Boards with other
+/// rates than the usual ones are named by that.
 bool names(const std::string& kind, const std::string& model) {
   const std::vector<std::string> parts = words(kind), of_model = words(model);
+  for (const std::string_view board : {"pcie", "nvl", "mig"}) {
+    const auto holds_board = [&](const std::vector<std::string>& all) {
+      return std::find(all.begin(), all.end(), board) != all.end();
+    };
+    if (holds_board(of_model) && !holds_board(parts)) return false;
+  }
   const auto holds = [&](const std::string& word) {
     return std::find(of_model.begin(), of_model.end(), word) != of_model.end();
   };

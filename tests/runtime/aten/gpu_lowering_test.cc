@@ -34,10 +34,10 @@ std::vector<std::string> schemas_of(const aten::Lowering& lowering) {
 
 /// Kernels whose result's size, or whose number, the host reads. A recording of a GPU cannot hold them.
 bool waits_for_the_host(const std::string& schema) {
-  static const std::set<std::string> kNames = {"aten::coalesce",   "aten::nonzero",           "aten::masked_select",
-                                               "aten::_unique2",   "aten::unique_dim",        "aten::unique_consecutive",
-                                               "aten::item",       "aten::_local_scalar_dense", "aten::argwhere",
-                                               "aten::bincount",   "aten::repeat_interleave"};
+  static const std::set<std::string> kNames = {
+      "aten::coalesce",           "aten::nonzero", "aten::masked_select",       "aten::_unique2", "aten::unique_dim",
+      "aten::unique_consecutive", "aten::item",    "aten::_local_scalar_dense", "aten::argwhere", "aten::bincount",
+      "aten::repeat_interleave"};
   return kNames.contains(schema.substr(0, schema.find('.')));
 }
 
@@ -102,7 +102,8 @@ TEST(GpuLowerings, HaveTheNumbersOfTheProcessor) {
       const Result<aten::Lowering> found = lowered_for_gpus(made);
       if (!found.ok() || schemas_of(*found) == schemas_of(made.lowering)) continue;
       const std::vector<std::string> schemas = schemas_of(*found);
-      if (std::any_of(schemas.begin(), schemas.end(), needs_gpu) || (c.op == "attention_grad" && dtype != DType::kF64)) continue;
+      if (std::any_of(schemas.begin(), schemas.end(), needs_gpu) || (c.op == "attention_grad" && dtype != DType::kF64))
+        continue;
       SCOPED_TRACE(describe(c));
       const Tensors given = drawn(c, made);
       const Tensors results = run(made, *found, given), expected = run(made, made.lowering, given);
@@ -167,7 +168,8 @@ TEST_F(AttentionByProducts, NeedsThePlannedMemory) {
   for (const TaskId each : {task("attention", {q, k, v}, 2), task("attention_grad", {gy, q, k, v, y, sums}, 3)}) {
     const auto [measured, planned] = measured_and_planned(each);
     EXPECT_GT(planned, 2.0 * kSamples * kHeads * kPlaces * kPlaces * 8);
-    EXPECT_NEAR(measured / planned, 1, 0.03) << graph_.op(each).name << ": " << measured << " bytes, planned " << planned;
+    EXPECT_NEAR(measured / planned, 1, 0.03)
+        << graph_.op(each).name << ": " << measured << " bytes, planned " << planned;
   }
 }
 

@@ -80,9 +80,10 @@ class RecordedSteps : public DeviceTraining {
 
 TEST_F(RecordedSteps, ReplayEveryCall) {
   for (const DeviceModel& model : kModels) {
-    for (const PlanSpec& spec : {PlanSpec{.micro_batches = {8}}, PlanSpec{.cuts = {model.cut}, .micro_batches = {3, 3, 2}},
-                                 PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .recompute = true},
-                                 PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .split_backward = true}}) {
+    for (const PlanSpec& spec :
+         {PlanSpec{.micro_batches = {8}}, PlanSpec{.cuts = {model.cut}, .micro_batches = {3, 3, 2}},
+          PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .recompute = true},
+          PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .split_backward = true}}) {
       expect_replays(model, spec, ir::DType::kF64, at::kDouble);
     }
   }
@@ -90,8 +91,9 @@ TEST_F(RecordedSteps, ReplayEveryCall) {
 
 TEST_F(RecordedSteps, ReplaySixteenBits) {
   for (const DeviceModel& model : {kModels[0], kModels[1], kModels[2]}) {
-    for (const PlanSpec& spec : {PlanSpec{.micro_batches = {8}}, PlanSpec{.cuts = {model.cut}, .micro_batches = {3, 3, 2}},
-                                 PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .split_backward = true}}) {
+    for (const PlanSpec& spec :
+         {PlanSpec{.micro_batches = {8}}, PlanSpec{.cuts = {model.cut}, .micro_batches = {3, 3, 2}},
+          PlanSpec{.cuts = {model.cut}, .micro_batches = {4, 4}, .split_backward = true}}) {
       expect_replays(model, spec, ir::DType::kBF16, at::kBFloat16);
     }
   }

@@ -28,7 +28,7 @@ TEST(KindEnvironments, NameTheGpusOfThisMachine) {
     uint64_t gib;
   };
   for (const Row& row :
-       {Row{"Tesla V100-SXM2-32GB", 32}, Row{"NVIDIA A100-SXM4-40GB", 40}, Row{"NVIDIA A100 80GB PCIe", 80},
+       {Row{"Tesla V100-SXM2-32GB", 32}, Row{"NVIDIA A100-SXM4-40GB", 40}, Row{"NVIDIA A100-SXM4-80GB", 80},
         Row{"NVIDIA H100 80GB HBM3", 80}, Row{"NVIDIA H200", 141}, Row{"NVIDIA B200", 180}}) {
     const auto cluster = partition::cluster_of_gpus(row.model, row.gib << 30, 1).value();
     const auto found =
@@ -50,12 +50,16 @@ TEST(KindEnvironments, OtherVersionsOfTheLibraryDoNotCount) {
 }
 
 TEST(KindEnvironments, SeveralDevicesOfAKindAreAnError) {
-  const std::string other = "NVIDIA H100 NVL";
+  const std::string other = "NVIDIA H100 80GB HBM2e", board = "NVIDIA H100 NVL";
   const auto measured = database({environment_name(kH100), environment_name(other)});
   const std::string message = kind_environments(measured, {"h100"}, {}).diagnostic().message;
   EXPECT_NE(message.find(kH100), std::string::npos) << message;
   EXPECT_NE(message.find(other), std::string::npos) << message;
-  EXPECT_EQ(kind_environments(measured, {"nvidia h100 nvl"}, {})->begin()->second, environment_name(other));
+  EXPECT_EQ(kind_environments(measured, {"nvidia h100 80gb hbm2e"}, {})->begin()->second, environment_name(other));
+  const auto with_board = database({environment_name(kH100), environment_name(board)});
+  EXPECT_EQ(kind_environments(with_board, {"h100"}, {})->begin()->second, environment_name(kH100));
+  EXPECT_EQ(kind_environments(with_board, {"h100 nvl"}, {})->begin()->second, environment_name(board));
+  EXPECT_TRUE(kind_environments(database({environment_name(board)}), {"h100"}, {})->empty());
 }
 
 }  // namespace
