@@ -73,7 +73,7 @@ struct Group {
 // Bytes of copies at a time. Copies are made in slices, possibly of several tensors, so that they stay in cache and no
 // second set of gradients exists.
 int64_t copied_bytes(const at::Tensor& gradient) {
-  return ir::step_copy_bytes(gradient.is_cpu() ? ir::DeviceType::kCpu : ir::DeviceType::kCuda);
+  return ir::step_copy_bytes(gradient.is_cuda() ? ir::DeviceType::kCuda : ir::DeviceType::kCpu);
 }
 // Slices begin at multiples of all vector lengths, so that the results are bit-identical to those of whole tensors.
 constexpr int64_t kAligned = 1024;
