@@ -254,11 +254,9 @@ class ExplicitProgram final : public Program {
 
   // --- runs
 
-  /// Takes sums out of the memory of recordings before that is freed.
+  /// Takes the gradients of the last step out of the memory of recordings before that is freed.
   void forget_recordings() {
     sums_.own();
-    for (at::Tensor& total : totals_) total = total.defined() ? total.clone() : total;
-    for (at::Tensor* const place : statistics_.places()) *place = place->defined() ? place->clone() : *place;
     recorder_.forget();
   }
 

@@ -70,6 +70,8 @@ TEST_P(NarrowTypes, GradientsOfMicroBatchesAreSummedInFloat32) {
       {.micro_batches = singly},
       {.cuts = {cut}, .micro_batches = singly},
       {.cuts = {cut}, .micro_batches = singly, .early_backward = false, .recompute = true},
+      {.micro_batches = singly, .split_backward = true},
+      {.cuts = {cut}, .micro_batches = singly, .split_backward = true},
       {.replicas = {2}, .micro_batches = pairs},
       {.cuts = {cut}, .replicas = {2, 1}, .micro_batches = pairs, .recompute = true},
   };

@@ -153,6 +153,7 @@ void DeviceMemory::release(void* device_address) {
 }
 
 void DeviceMemory::put_back(Blocks::iterator block) {
+  std::memset(shadow_view_ + block->first, 0xff, block->second.bytes);  // whoever still reads it sees no numbers
   stats_[static_cast<size_t>(block->second.device)].active_bytes[kAll].decrease(block->second.bytes);
   block->second.used = false;
   auto& free = free_[block->second.owner];
