@@ -88,10 +88,6 @@ Result<WorkerEnvironment> read(const Launcher& launcher) {
   if (workers == 0) return error({{}, 0, 0, launcher.workers}, "environment variable is 0, expected at least 1 worker");
   RANNC_ASSIGN(const uint64_t rank, integer_variable(launcher.rank, workers - 1));
   worker.rank = worker.local_rank = static_cast<uint32_t>(rank);
-  if (!variable(launcher.local_rank).empty()) {
-    RANNC_ASSIGN(const uint64_t local_rank, integer_variable(launcher.local_rank, workers - 1));
-    worker.local_rank = static_cast<uint32_t>(local_rank);
-  }
   RANNC_TRY(find_meeting_place(launcher, worker));
   return worker;
 }
@@ -99,7 +95,6 @@ Result<WorkerEnvironment> read(const Launcher& launcher) {
 Result<WorkerEnvironment> read_own() {
   RANNC_ASSIGN(WorkerEnvironment worker, read(kLaunchers[0]));
   worker.launcher = "rannc-run";
-  worker.local_rank = worker.rank;  // LOCAL_RANK is of the program that started the launcher
   RANNC_ASSIGN(const uint64_t pipe, integer_variable(kReportPipeVariable, INT_MAX));
   worker.report_pipe = static_cast<int>(pipe);
   if (worker.rank == 0) {
@@ -121,6 +116,10 @@ Result<std::optional<WorkerEnvironment>> read_worker_environment() {
     RANNC_ASSIGN(const uint64_t workers, integer_variable(launcher.workers, UINT16_MAX));
     if (workers < 2) continue;
     RANNC_ASSIGN(WorkerEnvironment worker, read(launcher));
+    if (!variable(launcher.local_rank).empty()) {
+      RANNC_ASSIGN(const uint64_t local_rank, integer_variable(launcher.local_rank, workers - 1));
+      worker.local_rank = static_cast<uint32_t>(local_rank);
+    }
     if (&launcher == &kLaunchers[0]) {
       worker.torch_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
       worker.torch_round = variable("TORCHELASTIC_RESTART_COUNT");
