@@ -106,6 +106,24 @@ TEST_F(AsynchronousDevice, RecordsStartEndAndWaitOfEachAction) {
   }
 }
 
+// A backend hands out its streams in turn. Two devices with one stream would wait for each other, or record each other.
+TEST_F(AsynchronousDevice, SharesNoStreamWithAnother) {
+  std::vector<std::unique_ptr<Device>> devices;
+  const auto add = [&] {
+    devices.push_back(devices_[0]->with_own_streams());
+    devices.back()->enter(Stream::kCompute);
+  };
+  try {
+    for (int i = 0; i < 100; ++i) add();
+    ADD_FAILURE();
+  } catch (const std::exception& failure) {
+    EXPECT_THAT(failure.what(), ::testing::HasSubstr("has no stream left"));
+  }
+  EXPECT_GT(devices.size(), 16U);
+  devices.clear();
+  EXPECT_NO_THROW(add());
+}
+
 /// The places where the runtime makes a stream wait.
 enum class Wait {
   kForMessage,       ///< the receiver, before it reads a message

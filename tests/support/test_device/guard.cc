@@ -46,7 +46,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return Streams::instance().pooled(index_of(device));
   }
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
-    return Streams::instance().create(index_of(device));
+    return Streams::instance().pooled(index_of(device));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     Streams::instance().index(stream);  // throws if there is none
