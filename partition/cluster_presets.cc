@@ -1,12 +1,11 @@
 // Defines the built-in clusters.
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <set>
 
 #include "partition/cluster.h"
+#include "partition/device_names.h"
 
 namespace rannc::partition {
 namespace {
@@ -115,24 +114,19 @@ std::optional<Cluster> gpu_cluster(std::string_view name) {
 /// The kind that a driver calls `NVIDIA A100-SXM4-80GB`, `NVIDIA H100 80GB HBM3`; null if its data sheet is not here.
 /// Boards for PCIe, workstations and parts of a GPU have other rates and links.
 const Gpu* gpu_of(std::string_view model, uint64_t memory_bytes) {
-  std::set<std::string_view> words;
-  for (size_t begin = 0; begin < model.size();) {
-    const size_t end = std::min(model.find_first_of(" -", begin), model.size());
-    words.insert(model.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  for (const std::string_view other : {"PCIe", "PCIE", "NVL", "MIG", "RTX", "Quadro"}) {
-    if (words.contains(other)) return nullptr;
-  }
+  const std::vector<std::string> words = device_words(model);
+  const auto is_other = [](const std::string& word) {
+    return is_board_word(word) || word == "rtx" || word == "quadro";
+  };
+  if (std::any_of(words.begin(), words.end(), is_other)) return nullptr;
+  const auto difference = [&](const Gpu& gpu) {
+    return std::abs(gpu.memory_gib * (1 << 30) - static_cast<double>(memory_bytes));
+  };
   const Gpu* found = nullptr;
   for (const Gpu& gpu : gpus()) {
-    std::string family(gpu.name);
-    family = family.substr(0, family.find('-'));
-    std::transform(family.begin(), family.end(), family.begin(), [](unsigned char c) { return std::toupper(c); });
-    const double difference = std::abs(gpu.memory_gib * (1 << 30) - static_cast<double>(memory_bytes));
-    if (!words.contains(family)) continue;
-    if (found == nullptr || difference < std::abs(found->memory_gib * (1 << 30) - static_cast<double>(memory_bytes)))
-      found = &gpu;
+    const std::string family = device_words(gpu.name).front();
+    if (std::find(words.begin(), words.end(), family) == words.end()) continue;
+    if (found == nullptr || difference(gpu) < difference(*found)) found = &gpu;
   }
   return found;
 }
@@ -162,10 +156,10 @@ Result<Cluster> preset_cluster(std::string_view name) {
 Result<Cluster> cluster_of_gpus(std::string_view model, uint64_t memory_bytes, uint32_t count) {
   const Gpu* const gpu = gpu_of(model, memory_bytes);
   if (gpu == nullptr) {
-    return error(
-        "the rates of GPU '" + std::string(model) +
-        "' are unknown, only those of whole V100, A100, H100, H200 and B200 GPUs with NVLink; describe it in a "
-        "cluster file");
+    std::string known;
+    for (const Gpu& each : gpus()) known += (known.empty() ? "" : ", ") + std::string(each.name);
+    return error("the rates of GPU '" + std::string(model) + "' are unknown, only those of whole GPUs with NVLink (" +
+                 known + "); describe it in a cluster file");
   }
   Cluster cluster = gpu_cluster(*gpu, "local:cuda", 1, count);
   cluster.kinds.front().memory_bytes = memory_bytes > kOfCuda ? memory_bytes - kOfCuda : memory_bytes;

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "codegen/measure.h"
+#include "partition/device_names.h"
 #include "tools/measure/measure.h"
 
 namespace rannc::tools {
@@ -16,35 +17,19 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Runs of letters and digits, in lower case.
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> found(1);
-  for (const char c : lower(text)) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      found.back() += c;
-    } else if (!found.back().empty()) {
-      found.emplace_back();
-    }
-  }
-  if (found.back().empty()) found.pop_back();
-  return found;
-}
-
 /// Whether the parts of a kind's name are words of the model. A number may also be one of gigabytes. Boards with other
 /// rates than the usual ones are named by that.
 bool names(const std::string& kind, const std::string& model) {
-  const std::vector<std::string> parts = words(kind), of_model = words(model);
-  for (const std::string_view board : {"pcie", "nvl", "mig"}) {
-    const auto holds_board = [&](const std::vector<std::string>& all) {
-      return std::find(all.begin(), all.end(), board) != all.end();
-    };
-    if (holds_board(of_model) && !holds_board(parts)) return false;
-  }
-  const auto holds = [&](const std::string& word) {
-    return std::find(of_model.begin(), of_model.end(), word) != of_model.end();
+  const std::vector<std::string> parts = partition::device_words(kind), of_model = partition::device_words(model);
+  const auto holds = [](const std::vector<std::string>& words, const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
   };
-  return !parts.empty() && std::all_of(parts.begin(), parts.end(),
-                                       [&](const std::string& part) { return holds(part) || holds(part + "gb"); });
+  const bool other_board = std::any_of(of_model.begin(), of_model.end(), [&](const std::string& word) {
+    return partition::is_board_word(word) && !holds(parts, word);
+  });
+  return !other_board && !parts.empty() && std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    return holds(of_model, part) || holds(of_model, part + "gb");
+  });
 }
 
 /// Models of the database's devices that this program's library measured.
