@@ -52,15 +52,15 @@ Result<void> price_by_database(const PlanRequest& request, const PreparedModel& 
   RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
   const std::vector<std::string> kinds = plan.cluster.used_kinds();
   RANNC_ASSIGN(const auto environments, kind_environments(database, kinds, request.processor_kinds));
-  const DatabaseCosts costs{database, request.database, environments, kinds, request.estimates};
   if (request.on_this_machine) use_measured_links(database, plan.cluster);
+  const DatabaseCosts costs{std::move(database), request.database, environments, kinds, request.estimates};
   const bool on_processor = std::all_of(environments.begin(), environments.end(),
                                         [](const auto& entry) { return entry.second == environment_name(); });
   if (chooses != nullptr && request.on_processor() && on_processor) {
     partition::PlanOptions first = plan;
     first.costs = database_costs(model.graph, costs, {});
     const uint64_t samples = samples_at_once(model, first);
-    RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
+    RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, costs.database, environment_name(), samples));
     if (changed && progress.remark) progress.remark(chooses->remarks.back().message);
   }
   plan.costs = database_costs(model.graph, costs, progress.remark);
