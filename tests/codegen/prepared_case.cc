@@ -87,4 +87,13 @@ std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {
   return inputs;
 }
 
+std::vector<std::optional<at::Tensor>> in_places(const Prepared& made, const std::vector<at::Tensor>& tensors) {
+  std::vector<std::optional<at::Tensor>> operands;
+  size_t next = 0;
+  for (const Operand& operand : made.operands) {
+    operands.push_back(operand.absent ? std::nullopt : std::optional(tensors[next++]));
+  }
+  return operands;
+}
+
 }  // namespace rannc::ir::testing

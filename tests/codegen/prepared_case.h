@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch);
 at::Tensor draw(const Operand& operand, int64_t batch);
 /// One tensor for each operand that is there.
 std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch);
+/// These tensors, one for each operand that is there, in the places of all operands.
+std::vector<std::optional<at::Tensor>> in_places(const Prepared& made, const std::vector<at::Tensor>& tensors);
 std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch);
 
 }  // namespace rannc::ir::testing

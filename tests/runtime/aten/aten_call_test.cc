@@ -98,11 +98,7 @@ TEST(AtenCalls, RunByTheDispatcherAsByTheInterpreter) {
     const Prepared made = testing::prepare(c, DType::kF64);
     for (const int64_t batch : {2, 3}) {
       const std::vector<at::Tensor> inputs = testing::drawn(made, batch);
-      std::vector<std::optional<at::Tensor>> operands;
-      for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
-        operands.emplace_back();
-        if (!made.operands[k].absent) operands.back() = inputs[at++];
-      }
+      const auto operands = testing::in_places(made, inputs);
       const Bindings sizes = {{"batch", batch}};
       const auto found = runtime::run_lowering(made.lowering, {.operands = operands, .sizes = sizes});
       ASSERT_TRUE(found.ok()) << found.diagnostic().str();

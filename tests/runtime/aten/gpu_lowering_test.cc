@@ -46,11 +46,7 @@ bool needs_gpu(const std::string& schema) { return schema.find("efficient_attent
 
 /// `tensors`: one for each operand that is there.
 Tensors run(const Prepared& made, const aten::Lowering& lowering, const Tensors& tensors) {
-  std::vector<std::optional<at::Tensor>> operands;
-  for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
-    operands.emplace_back();
-    if (!made.operands[k].absent) operands.back() = tensors[at++];
-  }
+  const auto operands = testing::in_places(made, tensors);
   Tensors results = runtime::run_lowering(lowering, {.operands = operands, .sizes = {{"batch", kBatch}}}).value();
   for (at::Tensor& result : results) result = result.is_sparse() ? result.to_dense() : result;
   return results;

@@ -14,11 +14,9 @@ using rannc::testing::test_device;
 using Tensors = std::vector<at::Tensor>;
 
 Tensors run_on(c10::Device device, const Prepared& made, const Tensors& inputs, int64_t batch) {
-  std::vector<std::optional<at::Tensor>> operands;
-  for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
-    operands.emplace_back();
-    if (!made.operands[k].absent) operands.back() = inputs[at++].to(device);
-  }
+  Tensors there;
+  for (const at::Tensor& input : inputs) there.push_back(input.to(device));
+  const auto operands = in_places(made, there);
   const Bindings sizes = {{"batch", batch}};
   const auto results = runtime::run_lowering(made.lowering, {.operands = operands, .sizes = sizes, .device = device});
   EXPECT_TRUE(results.ok()) << results.diagnostic().str();
