@@ -1,6 +1,4 @@
 """tools/gpu-check with every published model and, on the test device, its parts beside PyTorch; skipped without either."""
-import pathlib
-import tempfile
 import unittest
 
 import gpu_check_test
@@ -24,10 +22,7 @@ def missing_package():
 class GpuCheckFull(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory(prefix="rannc-test-")
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = pathlib.Path(scratch.name) / "prepared"
-        gpu_check_test.prepare(cls.folder, programs.shared_models() or programs.DATA)
+        cls.folder = gpu_check_test.prepared_folder(cls, programs.shared_models() or programs.DATA)
 
     def judged(self, part, *flags):
         """Names of the rows that were judged."""

@@ -25,6 +25,15 @@ def prepare(folder, models, *flags):
         raise AssertionError(done.stdout + done.stderr)
 
 
+def prepared_folder(case, models, *flags):
+    """A folder that lives as long as a class of tests."""
+    scratch = tempfile.TemporaryDirectory(prefix="rannc-test-")
+    case.addClassCleanup(scratch.cleanup)
+    folder = pathlib.Path(scratch.name) / "prepared"
+    prepare(folder, models, *flags)
+    return folder
+
+
 def run_part(folder, part, *flags):
     """Exit status, the report and what was printed."""
     report = folder / f"{part}.json"
@@ -46,10 +55,7 @@ def imported():
 class PreparedFolder(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory(prefix="rannc-test-")
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = pathlib.Path(scratch.name) / "prepared"
-        prepare(cls.folder, programs.DATA, "--compression", "0")
+        cls.folder = prepared_folder(cls, programs.DATA, "--compression", "0")
 
     def passes(self, part, *flags, not_judged=()):
         status, report, text = run_part(self.folder, part, *flags)

@@ -1,72 +1,35 @@
 // How a step uses an asynchronous device: when the host waits, and which action is named when the device fails.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-
-#include "codegen/bundle_writer.h"
-#include "runtime/device/devices.h"
-#include "runtime/internal/torch_value.h"
-#include "runtime/train/trainer.h"
+#include "tests/runtime/device/device_training.h"
 #include "tests/runtime/support/forwarding_device.h"
-#include "tests/runtime/support/plan_builder.h"
-#include "tests/runtime/support/toy_graphs.h"
-#include "tests/support/test_device/test_device.h"
 
 namespace rannc::runtime {
 namespace {
 
-namespace fs = std::filesystem;
 using rannc::testing::PlanSpec;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSamples = 8;
+Batch batch() { return batch_of(kModels[0], 5); }
 
-Batch batch() {
-  at::manual_seed(5);
-  return {{"x", to_value(at::randn({kSamples, 6}, at::kDouble))},
-          {"target", to_value(at::randn({kSamples, 6}, at::kDouble))}};
-}
-
-class DeviceWork : public ::testing::Test {
+class DeviceWork : public DeviceTraining {
  protected:
-  void SetUp() override {
-    rannc::testing::reset_test_device();
-    device_ = devices_of(rannc::testing::test_device_plugin())[0];
-    folder_ = fs::temp_directory_path() / ("rannc-device-work-" + std::to_string(::getpid()));
-    fs::create_directory(folder_);
-  }
-  void TearDown() override {
-    fs::remove_all(folder_);
-    EXPECT_EQ(rannc::testing::take_race(), std::nullopt);
-  }
-
   std::unique_ptr<Trainer> open(const PlanSpec& spec, Device& hardware, double clip_norm = 0) {
-    const std::string path = (folder_ / std::to_string(bundles_++)).string();
-    codegen::write_bundle(rannc::testing::build_plan(rannc::testing::skip_and_tie(ir::DType::kF64), spec), {}, path)
-        .value();
-    TrainerOptions options;
-    options.optimizer = {.kind = OptimizerKind::kAdamW, .learning_rate = 0.01};
-    options.clip_norm = clip_norm;
-    options.hardware = {&hardware};
-    return Trainer::open(path, options).value();
+    TrainerOptions clipped = options({&hardware});
+    clipped.clip_norm = clip_norm;
+    return Trainer::open(bundle(kModels[0], spec), clipped).value();
   }
 
   /// In a step like many before it.
   uint64_t waits(const PlanSpec& spec, double clip_norm = 0) {
-    const auto trainer = open(spec, *device_, clip_norm);
+    const auto trainer = open(spec, device(), clip_norm);
     for (int step = 0; step < 3; ++step) trainer->step(batch()).value();
     const uint64_t before = rannc::testing::host_waits();
     trainer->step(batch()).value();
     return rannc::testing::host_waits() - before;
   }
 
-  std::shared_ptr<Device> device_;
-
- private:
-  fs::path folder_;
-  int bundles_ = 0;
+  Device& device() const { return *devices_[0]; }
 };
 
 TEST_F(DeviceWork, NeedsNoHostWithinAStep) {
@@ -84,15 +47,15 @@ TEST_F(DeviceWork, ClipsWithOneWaitPerStageAndTheEndsOfTwoJobs) {
 }
 
 TEST_F(DeviceWork, IsMarkedInItsOrder) {
-  device_->mark(0);
-  EXPECT_EQ(device_->marked(), 0U);
+  device().mark(0);
+  EXPECT_EQ(device().marked(), 0U);
   for (const uint64_t number : {1, 2, 1500}) {
-    device_->mark(number);
-    device_->synchronize();
-    EXPECT_EQ(device_->marked(), number);
+    device().mark(number);
+    device().synchronize();
+    EXPECT_EQ(device().marked(), number);
   }
-  device_->mark(0);
-  EXPECT_EQ(device_->marked(), 0U);
+  device().mark(0);
+  EXPECT_EQ(device().marked(), 0U);
 }
 
 /// A device that fails in the work of one action, which a later call reports, as do all calls after it.
@@ -142,10 +105,10 @@ class FailingDevice final : public rannc::testing::ForwardingDevice {
 
 TEST_F(DeviceWork, NamesTheActionThatFailed) {
   const PlanSpec spec = {.micro_batches = {4, 4}};
-  const std::vector<ir::Action> row = open(spec, *device_)->plan().schedule.rows[0];
+  const std::vector<ir::Action> row = open(spec, device())->plan().schedule.rows[0];
   for (size_t failing = 0; failing < row.size(); ++failing) {
     for (const size_t noticed_by : {failing, failing + 2, row.size()}) {
-      FailingDevice hardware(device_->with_own_streams(), failing, noticed_by);
+      FailingDevice hardware(device().with_own_streams(), failing, noticed_by);
       const Result<StepResult> step = open(spec, hardware)->step(batch());
       ASSERT_FALSE(step.ok());
       const std::string message = step.diagnostic().message;
@@ -168,7 +131,7 @@ TEST_F(DeviceWork, NamesTheActionWhoseValueWasNotSent) {
       throw std::runtime_error("an illegal memory access was encountered\nException raised from here");
     }
   };
-  Unreachable hardware(device_->with_own_streams());
+  Unreachable hardware(device().with_own_streams());
   const Result<StepResult> step = open({.cuts = {4}, .micro_batches = {4, 4}}, hardware)->step(batch());
   ASSERT_FALSE(step.ok());
   const std::string message = step.diagnostic().message;
@@ -192,7 +155,7 @@ TEST_F(DeviceWork, NamesTheCallThatFailed) {
     uint64_t marked() const override { return 0; }  // as if it were far behind
   };
   const PlanSpec spec = {.micro_batches = {4, 4}};
-  Refusing hardware(device_->with_own_streams());
+  Refusing hardware(device().with_own_streams());
   const auto trainer = open(spec, hardware);
   const Result<StepResult> step = trainer->step(batch());
   ASSERT_FALSE(step.ok());
