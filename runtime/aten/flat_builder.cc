@@ -13,8 +13,8 @@
 #include "ir/op/matrix_product.h"
 #include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
+#include "runtime/aten/flat_code.h"
 #include "runtime/aten/internal/aten_schema.h"
-#include "runtime/aten/internal/flat_code.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {

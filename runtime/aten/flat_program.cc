@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
+#include "runtime/aten/flat_code.h"
 #include "runtime/aten/graph_run.h"
-#include "runtime/aten/internal/flat_code.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
