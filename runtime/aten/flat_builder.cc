@@ -52,6 +52,7 @@ class FlatBuilder {
     for (const ValueId value : spec_.results) draw(value, TaskId());
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
     find_last_readers();
+    name_slots();
     FlatProgram program;
     program.code_ = std::move(code_);
     return program;
@@ -336,6 +337,16 @@ class FlatBuilder {
     if (std::holds_alternative<aten::Training>(kind)) return {Kind::kTraining, false, 0};
     const auto* scalar = std::get_if<aten::Scalar>(&kind);
     return size(scalar != nullptr ? std::get<ir::Dim>(scalar->number) : std::get<ir::Dim>(kind));
+  }
+
+  /// Two values share a slot if one is the other. The slot has the first one.
+  void name_slots() {
+    code_->values.resize(code_->slot_count);
+    for (const auto& [value, at] : places_) {
+      if (at.kind != Kind::kSlot) continue;
+      ValueId& named = code_->values[at.index];
+      if (!named.valid() || value < named) named = value;
+    }
   }
 
   // --- liveness

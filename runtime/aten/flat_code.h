@@ -67,8 +67,10 @@ struct FlatCode {
   std::vector<TaskKernel> kernels;
   std::vector<FlatArgument> results;
   std::vector<std::vector<uint32_t>> dead;  ///< by instruction: result slots that nothing reads
+  std::vector<ValueId> values;              ///< by slot; invalid: an intermediate result of a lowering
   uint32_t argument_count = 0;              ///< the first slots
   uint32_t slot_count = 0;
+  native::Function native = nullptr;  ///< runs instead of the instructions if there is one
 };
 
 }  // namespace rannc::runtime

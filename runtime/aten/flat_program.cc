@@ -77,8 +77,33 @@ class Interpreter {
     slots_.resize(code.slot_count);
   }
 
-  /// Number of the instruction that runs.
-  size_t position() const { return position_; }
+  /// The task that runs.
+  TaskId task() const { return code_.native != nullptr ? task_ : code_.instructions[position_].task; }
+
+  /// Runs the compiled function.
+  Tensors native_results() {
+    native::Run run{.fixed = run_.fixed.data(), .sums = run_.sums.data(), .sizes = code_.size_table->values()};
+    static_assert(sizeof(TaskId) == sizeof(uint32_t) && std::is_standard_layout_v<TaskId>);
+    run.training = run_.training;
+    run.task = reinterpret_cast<uint32_t*>(run_.running != nullptr ? run_.running : &task_);
+    run.context = this;
+    run.draw = [](void* context, uint32_t instruction) {
+      return static_cast<Interpreter*>(context)->drawn(instruction);
+    };
+    run.other = [](void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) {
+      static_cast<Interpreter*>(context)->other(instruction, operands, results);
+    };
+    run.add = add_term;
+    run.add_product = add_product;
+    Tensors results(code_.results.size());
+    try {
+      code_.native(run, slots_.data(), results.data());
+    } catch (...) {
+      if (run_.running != nullptr) task_ = *run_.running;
+      throw;
+    }
+    return results;
+  }
 
   Result<Tensors> results() {
     for (position_ = 0; position_ < code_.instructions.size(); ++position_) {
@@ -160,16 +185,23 @@ class Interpreter {
     stack_.clear();
   }
 
-  void keep(const FlatInstruction& instruction, Tensors made) {
-    for (uint32_t i = 0; i < instruction.results; ++i) slots_[instruction.slot + i] = std::move(made[i]);
+  Tensors operands(const FlatInstruction& instruction) {
+    Tensors found;
+    for (uint32_t i = 0; i < instruction.count; ++i) found.push_back(tensor(argument(instruction, i)));
+    return found;
   }
 
-  Result<void> task(const FlatInstruction& instruction) {
+  Result<void> keep(const FlatInstruction& instruction, Result<Tensors> made) {
+    if (!made.ok()) return made.diagnostic();
+    for (uint32_t i = 0; i < instruction.results; ++i) slots_[instruction.slot + i] = std::move((*made)[i]);
+    return {};
+  }
+
+  Result<Tensors> task(const FlatInstruction& instruction, Tensors given) const {
     const c10::impl::ForceDispatchKeyGuard above(outer_);
     const c10::NoGradGuard no_tape;
     std::vector<std::optional<at::Tensor>> operands;
-    for (uint32_t i = 0; i < instruction.count; ++i) {
-      at::Tensor operand = tensor(argument(instruction, i));
+    for (at::Tensor& operand : given) {
       operands.push_back(operand.defined() ? std::optional(std::move(operand)) : std::nullopt);
     }
     const GraphRun with{.sizes = code_.size_table->bindings(),
@@ -180,14 +212,29 @@ class Interpreter {
     for (at::Tensor& each : made) {
       if (each.defined() && each.requires_grad()) each = each.detach();
     }
-    keep(instruction, std::move(made));
-    return {};
+    return made;
   }
 
-  void kernel(const FlatInstruction& instruction) {
-    Tensors operands;
-    for (uint32_t i = 0; i < instruction.count; ++i) operands.push_back(tensor(argument(instruction, i)));
-    keep(instruction, code_.kernels[instruction.index](operands, run_.training));
+  Tensors kernel(const FlatInstruction& instruction, const Tensors& operands) const {
+    return code_.kernels[instruction.index](operands, run_.training);
+  }
+
+  // --- for compiled functions, which expect exceptions
+
+  template <class T>
+  static T or_throw(Result<T> result) {
+    if (!result.ok()) throw std::runtime_error(result.diagnostic().message);
+    return *std::move(result);
+  }
+
+  at::Tensor drawn(uint32_t index) const { return or_throw(run_.draw(ValueId(code_.instructions[index].index))); }
+
+  void other(uint32_t index, at::Tensor* operands, at::Tensor* results) const {
+    const FlatInstruction& instruction = code_.instructions[index];
+    Tensors given(std::make_move_iterator(operands), std::make_move_iterator(operands + instruction.count));
+    const bool whole = instruction.kind == FlatInstruction::Kind::kTask;
+    Tensors made = whole ? or_throw(task(instruction, std::move(given))) : kernel(instruction, given);
+    std::move(made.begin(), made.begin() + instruction.results, results);
   }
 
   Result<void> step(const FlatInstruction& instruction) {
@@ -196,10 +243,9 @@ class Interpreter {
         call(instruction);
         return {};
       case FlatInstruction::Kind::kTask:
-        return task(instruction);
+        return keep(instruction, task(instruction, operands(instruction)));
       case FlatInstruction::Kind::kKernel:
-        kernel(instruction);
-        return {};
+        return keep(instruction, kernel(instruction, operands(instruction)));
       case FlatInstruction::Kind::kDraw: {
         RANNC_ASSIGN(slots_[instruction.slot], run_.draw(ValueId(instruction.index)));
         return {};
@@ -222,6 +268,7 @@ class Interpreter {
   Tensors slots_;
   torch::jit::Stack stack_;
   size_t position_ = 0;
+  TaskId task_;  ///< of a compiled function
 };
 
 }  // namespace
@@ -230,6 +277,8 @@ FlatProgram::FlatProgram() = default;
 FlatProgram::FlatProgram(FlatProgram&&) noexcept = default;
 FlatProgram& FlatProgram::operator=(FlatProgram&&) noexcept = default;
 FlatProgram::~FlatProgram() = default;
+
+void FlatProgram::use(native::Function function) { code_->native = function; }
 
 size_t FlatProgram::calls() const { return code_->instructions.size(); }
 
@@ -247,11 +296,11 @@ Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
   const at::AutoDispatchBelowAutograd below;
   Interpreter interpreter(*code_, std::move(arguments), run, outer);
   const auto fail = [&](const std::string& what) {
-    failed_ = code_->instructions[interpreter.position()].task;
+    failed_ = interpreter.task();
     return error(what);
   };
   try {
-    Result<Tensors> results = interpreter.results();
+    Result<Tensors> results = code_->native != nullptr ? interpreter.native_results() : interpreter.results();
     if (!results.ok()) return fail(results.diagnostic().message);
     return results;
   } catch (const c10::Error& failure) {

@@ -13,6 +13,7 @@
 
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
+#include "runtime/native/stage.h"
 
 namespace rannc::runtime {
 
@@ -25,6 +26,9 @@ class SizeTable {
   /// symbol names it.
   Result<void> bind(const ir::Bindings& bindings);
   int64_t operator[](uint32_t number) const { return values_[number]; }
+  const int64_t* values() const { return values_.data(); }
+  const ir::Dim& dim(uint32_t number) const { return dims_[number]; }
+  size_t count() const { return dims_.size(); }
   const ir::Bindings& bindings() const { return bindings_; }
 
  private:
@@ -77,6 +81,14 @@ class FlatProgram {
   /// other reference. An error has the failing task's number in the graph in `failed_task`.
   Result<std::vector<at::Tensor>> run(std::vector<at::Tensor> arguments, const FlatRun& run);
   TaskId failed_task() const { return failed_; }
+  /// Runs `function` from now on, which was compiled from this program (`fingerprint`).
+  void use(native::Function function);
+  /// Returns a 128-bit hash of the instructions as 32 hexadecimal digits. Programs of equal fingerprints over the same
+  /// joint graph are equal.
+  std::string fingerprint() const;
+  const FlatCode& code() const { return *code_; }
+  /// Whether it was built.
+  bool exists() const { return code_ != nullptr; }
   /// Number of calls of one run, for tests and costs.
   size_t calls() const;
   /// Whether a run enqueues only calls of kernels, never a whole task above autograd.

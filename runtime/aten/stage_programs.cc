@@ -134,6 +134,29 @@ class ProgramBuilder {
 
 }  // namespace
 
+namespace {
+
+template <class Programs, class Program>
+std::vector<std::pair<std::string_view, Program*>> named(Programs& programs) {
+  std::vector<std::pair<std::string_view, Program*>> all = {
+      {"P_load", &programs.load}, {"P_step", &programs.step},        {"F_evaluate", &programs.evaluate},
+      {"F", &programs.forward},   {"F_recomputed", &programs.begin}, {"R", &programs.rebuild},
+      {"I", &programs.input},     {"W", &programs.weight},           {"B", &programs.backward},
+      {"E", &programs.end}};
+  std::erase_if(all, [](const auto& each) { return !each.second->exists(); });
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string_view, const FlatProgram*>> named_programs(const StagePrograms& programs) {
+  return named<const StagePrograms, const FlatProgram>(programs);
+}
+
+std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StagePrograms& programs) {
+  return named<StagePrograms, FlatProgram>(programs);
+}
+
 Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
   return ProgramBuilder(stage, sizes).build(load_sizes);
 }

@@ -3,6 +3,8 @@
 
 #include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/plan/functions.h"
@@ -38,6 +40,10 @@ struct StagePrograms {
   std::vector<ValueId> totals;           ///< operands of totals, arguments of E
   bool has_end = false;                  ///< E does something
 };
+
+/// All programs of a stage with their names in generated sources, `P_load` to `E`. Without those that do not exist.
+std::vector<std::pair<std::string_view, const FlatProgram*>> named_programs(const StagePrograms& programs);
+std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StagePrograms& programs);
 
 /// What the programs of a stage are built from.
 struct StageParts {

@@ -19,8 +19,20 @@
 namespace rannc::runtime {
 
 std::string program_file(StageId stage) { return fmt::format("stage{}.pt", stage.index()); }
+std::string source_file(StageId stage) { return fmt::format("stage{}.cc", stage.index()); }
+std::string compiled_file(StageId stage) { return fmt::format("stage{}.so", stage.index()); }
 std::string weights_file(StageId stage) { return fmt::format("stage{}.safetensors", stage.index()); }
 std::string Bundle::program_path(StageId stage) const { return path + "/" + program_file(stage); }
+std::string Bundle::compiled_path(StageId stage) const { return path + "/" + compiled_file(stage); }
+
+std::string_view str(BundleForm form) { return form == BundleForm::kNative ? "native" : "torchscript"; }
+
+std::optional<BundleForm> parse_bundle_form(std::string_view text) {
+  for (const BundleForm form : {BundleForm::kTorchScript, BundleForm::kNative}) {
+    if (str(form) == text) return form;
+  }
+  return std::nullopt;
+}
 
 Result<std::string> file_digest(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -37,11 +49,17 @@ Result<std::string> file_digest(const std::string& path) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-std::vector<std::string> bundle_files(size_t stages) {
+std::vector<std::string> bundle_files(size_t stages, BundleForm form) {
   std::vector<std::string> files = {kPlanFile};
-  for (size_t stage = 0; stage < stages; ++stage) {
-    files.push_back(program_file(StageId::from(stage)));
-    files.push_back(weights_file(StageId::from(stage)));
+  for (size_t i = 0; i < stages; ++i) {
+    const auto stage = StageId::from(i);
+    if (form == BundleForm::kNative) {
+      files.push_back(source_file(stage));
+      files.push_back(compiled_file(stage));
+    } else {
+      files.push_back(program_file(stage));
+    }
+    files.push_back(weights_file(stage));
   }
   return files;
 }
@@ -62,9 +80,10 @@ std::vector<ValueId> unread_state(const ir::Plan& plan) {
   return {found.begin(), found.end()};
 }
 
-Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries) {
+Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries,
+                            BundleForm form) {
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
-  std::vector<std::string> names = bundle_files(plan.stages.size());
+  std::vector<std::string> names = bundle_files(plan.stages.size(), form);
   if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
@@ -73,6 +92,7 @@ Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, con
   }
   nlohmann::ordered_json manifest = {
       {"format", "rannc.bundle"}, {"version", kBundleVersion}, {"stages", plan.stages.size()}, {"files", files}};
+  if (form != BundleForm::kTorchScript) manifest["form"] = str(form);
   for (const Library& library : libraries)
     manifest["libraries"].push_back({{"path", library.path}, {"digest", library.digest}});
   const std::string path = folder + "/" + kManifestFile;

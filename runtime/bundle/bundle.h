@@ -1,7 +1,10 @@
 /// The bundle: a folder with a plan, a program and weights per stage, and a manifest.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/plan/plan.h"
@@ -16,8 +19,19 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// Stored state that no stage reads (`unread_state`). The file is absent if there is none.
 inline constexpr const char* kStateFile = "state.safetensors";
 inline constexpr int kBundleVersion = 1;
-std::string program_file(StageId stage);  ///< `stage0.pt`
-std::string weights_file(StageId stage);  ///< `stage0.safetensors`
+std::string program_file(StageId stage);   ///< `stage0.pt`
+std::string source_file(StageId stage);    ///< `stage0.cc`
+std::string compiled_file(StageId stage);  ///< `stage0.so`
+std::string weights_file(StageId stage);   ///< `stage0.safetensors`
+
+/// What the programs of a bundle are.
+enum class BundleForm : uint8_t {
+  kTorchScript,  ///< a `.pt` per stage
+  kNative,       ///< C++ source and a shared library per stage
+};
+/// `torchscript`, `native`: in the manifest and on the command line.
+std::string_view str(BundleForm form);
+std::optional<BundleForm> parse_bundle_form(std::string_view text);
 
 /// A shared library of a user's operators.
 struct Library {
@@ -28,11 +42,13 @@ struct Library {
 /// A verified bundle. Weights stay on disk until they are read.
 struct Bundle {
   std::string path;
+  BundleForm form = BundleForm::kTorchScript;
   ir::Plan plan;
   std::vector<Library> libraries;        ///< needed by its programs (`runtime/bundle/libraries.h`)
   std::vector<Signature> signatures;     ///< by stage
   std::vector<SafetensorsFile> weights;  ///< by stage
   std::string program_path(StageId stage) const;
+  std::string compiled_path(StageId stage) const;
 };
 
 /// Returns the stored values that have data and belong to the state (`ir::full_state`) but that no stage's program
@@ -46,10 +62,10 @@ std::vector<Diagnostic> verify_bundle(const std::string& path);
 /// Verifies and opens the bundle at `path`.
 Result<Bundle> open_bundle(const std::string& path);
 
-/// Writes `manifest.json`: version, libraries, and the size and digest of every other file of the bundle. Call it after
-/// all other files are written.
-Result<void> write_manifest(const std::string& folder, const ir::Plan& plan,
-                            const std::vector<Library>& libraries = {});
+/// Writes `manifest.json`: version, form, libraries, and the size and digest of every other file of the bundle. Call it
+/// after all other files are written.
+Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries = {},
+                            BundleForm form = BundleForm::kTorchScript);
 
 /// Returns a 128-bit hash of a file's bytes as 32 hexadecimal digits.
 Result<std::string> file_digest(const std::string& path);

@@ -10,6 +10,7 @@
 // B8  a program's arguments and results match the plan (checked by the engine that loads it)
 // B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any
 // B10 every kernel that the plan has chosen runs on the hardware (checked by the engine that loads the program)
+// B11 a compiled stage belongs to the plan, this build of rannc and this LibTorch (checked by the engine that loads it)
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -71,9 +72,19 @@ class BundleVerifier {
                !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
       fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
     } else {
+      check_form(file);
       check_libraries(file);
     }
     return found_.empty();
+  }
+
+  // Bundles of older versions have none.
+  void check_form(const std::string& file) {
+    if (!manifest_.contains("form")) return;
+    const Json& given = manifest_["form"];
+    const auto form = given.is_string() ? parse_bundle_form(given.get<std::string>()) : std::nullopt;
+    if (!form) return fail(file, fmt::format("form {}; this build reads torchscript and native", excerpt(given)), "B2");
+    bundle_.form = *form;
   }
 
   // Bundles of older versions have none.
@@ -91,7 +102,7 @@ class BundleVerifier {
   }
 
   bool check_files() {
-    std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>());
+    std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>(), bundle_.form);
     if (manifest_["files"].contains(kStateFile)) names.emplace_back(kStateFile);
     const std::set<std::string> expected(names.begin(), names.end());
     for (const auto& [name, entry] : manifest_["files"].items()) {

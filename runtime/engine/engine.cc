@@ -13,6 +13,7 @@ namespace {
 const Engine kEngines[] = {
     {"explicit", "forward and backward functions without a tape", load_explicit_program},
     {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
+    {"native", "the compiled functions of a bundle of form native", load_native_program},
 };
 
 }  // namespace
@@ -28,6 +29,11 @@ Result<const Engine*> find_engine(std::string_view name) {
     if (name.empty() || engine.name == name) return &engine;
   }
   return error(fmt::format("unknown engine '{}'; expected one of: {}", name, fmt::join(engine_names(), ", ")));
+}
+
+Result<const Engine*> engine_for(const Bundle& bundle, const Device& device, std::string_view name) {
+  const bool compiled = bundle.form == BundleForm::kNative && device.address() == "cpu";
+  return find_engine(name.empty() && compiled ? "native" : name);
 }
 
 }  // namespace rannc::runtime

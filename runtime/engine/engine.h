@@ -36,4 +36,8 @@ std::string engine_summaries();
 /// Returns the row named `name`, or the default if `name` is empty. The error for an unknown name lists all names.
 Result<const Engine*> find_engine(std::string_view name);
 
+/// Returns the engine of that name. If it is empty, the default of the bundle on the device: `native` if the bundle has
+/// compiled stages for it.
+Result<const Engine*> engine_for(const Bundle& bundle, const Device& device, std::string_view name = {});
+
 }  // namespace rannc::runtime

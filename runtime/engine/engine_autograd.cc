@@ -244,6 +244,9 @@ class AutogradProgram final : public Program {
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins,
                                                        Device& device) {
   RANNC_TRY(check_kernels(bundle.plan, stage, device));
+  if (bundle.form != BundleForm::kTorchScript) {
+    return error({.file = bundle.path}, "the bundle has no TorchScript: compile the model with --form torchscript");
+  }
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
     torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/origins == Origins::kKept);

@@ -8,12 +8,13 @@
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
 #include "ir/state/statistics.h"
+#include "runtime/aten/stage_places.h"
+#include "runtime/engine/internal/compiled_stage.h"
 #include "runtime/engine/internal/hardware_kernels.h"
 #include "runtime/engine/internal/parameter_sums.h"
 #include "runtime/engine/internal/running_program.h"
 #include "runtime/engine/internal/running_statistics.h"
 #include "runtime/engine/internal/stage_calls.h"
-#include "runtime/engine/internal/stage_places.h"
 #include "runtime/engine/internal/step_recorder.h"
 #include "runtime/engine/internal/sync_norm_kernels.h"
 #include "runtime/engine/internal/torch_draws.h"
@@ -44,7 +45,7 @@ struct Kept final : HeldState {
 class ExplicitProgram final : public Program {
  public:
   ExplicitProgram(const Signature& signature, std::shared_ptr<const ir::StageFunctions> functions,
-                  std::vector<TaskId> tasks, Origins origins, Device& device)
+                  std::vector<TaskId> tasks, Origins origins, Device& device, std::optional<CompiledStage> compiled)
       : signature_(signature),
         origins_(origins),
         device_(device),
@@ -59,6 +60,7 @@ class ExplicitProgram final : public Program {
         sums_(signature_.leaves, parameters_),
         statistics_(signature_, buffers_),
         recorder_(device),
+        compiled_(std::move(compiled)),
         records_(device.is_asynchronous()) {}
 
   Result<void> load(const SafetensorsFile& weights) {
@@ -224,30 +226,18 @@ class ExplicitProgram final : public Program {
                  build_programs({joint_, kept_, table_, places_, kernels(), torch_device_}, sizes_, load_sizes_));
     const FlatProgram* const all[] = {&programs_.step,  &programs_.forward, &programs_.begin,    &programs_.rebuild,
                                       &programs_.input, &programs_.weight,  &programs_.backward, &programs_.end};
+    if (compiled_) RANNC_TRY(compiled_->bind(programs_));
     only_calls_ = std::all_of(std::begin(all), std::end(all), [](const auto* each) { return each->only_calls(); });
     return {};
   }
 
-  /// Kernels of the tasks that exchange sums between replicas, numbered in the order of the stage.
+  /// Kernels of the tasks that exchange sums between replicas.
   std::map<TaskId, TaskKernel> kernels() {
     std::map<TaskId, TaskKernel> found;
-    size_t index = 0;
-    std::map<TaskId, size_t> numbers;
-    for (uint32_t i = 0; i < joint_.forward_count(); ++i) {
-      const auto joint = ir::synchronised(joint_.graph, TaskId(i));
-      if (!joint) continue;
-      if (*joint) {
-        numbers[TaskId(i)] = index;
-        found[TaskId(i)] = sync_norm_kernel(norms_, joint_.graph, TaskId(i), index);
-      }
-      ++index;
-    }
-    for (const TaskId task : joint_.graph.tasks()) {
-      const ir::Joint::Origin& origin = joint_.origins[task.index()];
-      const auto number = numbers.find(origin.task);
-      if (origin.phase == ir::Phase::kForward || number == numbers.end()) continue;
-      if (!sums_over_replicas(joint_.graph, task)) continue;
-      found[task] = sync_norm_gradient_kernel(norms_, joint_.graph, task, number->second);
+    for (const auto& [task, number] : replica_sums(joint_)) {
+      const bool forward = joint_.origins[task.index()].phase == ir::Phase::kForward;
+      found[task] = forward ? sync_norm_kernel(norms_, joint_.graph, task, number)
+                            : sync_norm_gradient_kernel(norms_, joint_.graph, task, number);
     }
     return found;
   }
@@ -440,7 +430,8 @@ class ExplicitProgram final : public Program {
   SyncBatchNorm norms_;
   StagePrograms programs_;
   StepRecorder recorder_;
-  ir::Bindings symbols_;  ///< of the last call
+  std::optional<CompiledStage> compiled_;  ///< runs instead of the instructions of the programs
+  ir::Bindings symbols_;                   ///< of the last call
   /// A total is of a 16-bit type. Its sum would lose bits before E, so E runs after each micro-batch. It is linear.
   bool widens_ = false;
   bool records_;               ///< steps may be recorded
@@ -449,10 +440,8 @@ class ExplicitProgram final : public Program {
   bool backward_ran_ = false;  ///< since E, which is due at the end of the step
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins,
-                                                       Device& device) {
+Result<std::unique_ptr<Program>> load_functions(const Bundle& bundle, StageId stage, Origins origins, Device& device,
+                                                std::optional<CompiledStage> compiled) {
   const ir::Plan& plan = bundle.plan;
   if (plan.functions.size() != plan.stages.size()) {
     return error({.file = bundle.path},
@@ -460,10 +449,30 @@ Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, Sta
                  "another engine");
   }
   RANNC_TRY(check_kernels(plan, stage, device));
-  auto program = std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
-                                                   plan.stages[stage.index()].tasks, origins, device);
+  auto program =
+      std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
+                                        plan.stages[stage.index()].tasks, origins, device, std::move(compiled));
   RANNC_TRY(program->load(bundle.weights[stage.index()]));
   return std::unique_ptr<Program>(std::move(program));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins,
+                                                       Device& device) {
+  return load_functions(bundle, stage, origins, device, std::nullopt);
+}
+
+Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage, Origins origins,
+                                                     Device& device) {
+  if (bundle.form != BundleForm::kNative) {
+    return error({.file = bundle.path}, "the bundle has no compiled stages: compile the model with --form native");
+  }
+  if (device.address() != "cpu") {
+    return error({.file = bundle.path}, "compiled stages run on the processor; use --engine explicit on other devices");
+  }
+  RANNC_ASSIGN(CompiledStage compiled, CompiledStage::open(bundle.compiled_path(stage)));
+  return load_functions(bundle, stage, origins, device, std::move(compiled));
 }
 
 }  // namespace rannc::runtime

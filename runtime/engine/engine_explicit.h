@@ -15,4 +15,8 @@ namespace rannc::runtime {
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
                                                        Origins origins = Origins::kForgotten, Device& device = cpu());
 
+/// The same by the compiled functions of a bundle of form `native`, on the processor. [B11]
+Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage,
+                                                     Origins origins = Origins::kForgotten, Device& device = cpu());
+
 }  // namespace rannc::runtime

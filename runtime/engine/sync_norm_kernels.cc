@@ -48,11 +48,6 @@ TaskKernel sync_norm_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId
   };
 }
 
-bool sums_over_replicas(const ir::Graph& graph, TaskId gradient_task) {
-  static const ir::OpInfo& of_input = ir::core("batch_norm_grad_input");
-  return &graph.op(gradient_task) == &of_input;
-}
-
 TaskKernel sync_norm_gradient_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId task, size_t index) {
   return [&norms, &graph, task, index](Operands operands, bool training) {
     return norms.joins() ? gradient_together(norms, index, operands) : alone(graph, task, operands, training);

@@ -105,7 +105,7 @@ class Bench {
   }
 
   Result<void> load(const Bundle& bundle) {
-    RANNC_ASSIGN(const Engine* const engine, find_engine({}));
+    RANNC_ASSIGN(const Engine* const engine, engine_for(bundle, cpu()));
     const std::vector<Device*> devices(plan_.devices.size(), &cpu());
     for (auto& transport : default_transport(false).open(devices, kPatience)) {
       auto worker = std::make_unique<Worker>();

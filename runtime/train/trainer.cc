@@ -118,7 +118,7 @@ void Trainer::Impl::set_learning_rate(double rate) {
 }
 
 Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
-  RANNC_ASSIGN(const Engine* const engine, find_engine(options_.engine));
+  RANNC_ASSIGN(const Engine* const engine, engine_for(bundle_, transport->hardware(), options_.engine));
   auto device = std::make_unique<TrainedDevice>();
   device->id = transport->device();
   device->transport = std::move(transport);

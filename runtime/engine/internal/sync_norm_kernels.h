@@ -11,11 +11,7 @@ namespace rannc::runtime {
 /// the mean and inverse deviation over all replicas. Graph and `norms` must outlive it.
 TaskKernel sync_norm_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId task, size_t index);
 
-/// Whether a gradient task needs sums over replicas: the gradient of the normalized operand does. Those of scale and
-/// bias are summed at the end of the step, as all parameter gradients are.
-bool sums_over_replicas(const ir::Graph& graph, TaskId gradient_task);
-
-/// Kernel of such a task.
+/// Kernel of the gradient of the normalized operand.
 TaskKernel sync_norm_gradient_kernel(SyncBatchNorm& norms, const ir::Graph& graph, TaskId task, size_t index);
 
 }  // namespace rannc::runtime

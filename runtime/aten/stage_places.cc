@@ -1,8 +1,11 @@
 // Finds a stage's weights, inputs and outputs in its joint graph by name.
-#include "runtime/engine/internal/stage_places.h"
+#include "runtime/aten/stage_places.h"
 
 #include <algorithm>
 #include <map>
+
+#include "ir/op/op.h"
+#include "ir/state/statistics.h"
 
 namespace rannc::runtime {
 
@@ -45,6 +48,26 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
   }
   for (const auto& part : joint.gradients) {
     found.leaf_of_part.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
+  }
+  return found;
+}
+
+std::map<TaskId, size_t> replica_sums(const ir::Joint& joint) {
+  static const ir::OpInfo& of_input = ir::core("batch_norm_grad_input");
+  std::map<TaskId, size_t> forward;
+  size_t number = 0;
+  for (uint32_t i = 0; i < joint.forward_count(); ++i) {
+    const auto synchronised = ir::synchronised(joint.graph, TaskId(i));
+    if (!synchronised) continue;
+    if (*synchronised) forward[TaskId(i)] = number;
+    ++number;
+  }
+  std::map<TaskId, size_t> found = forward;
+  for (const TaskId task : joint.graph.tasks()) {
+    const ir::Joint::Origin& origin = joint.origins[task.index()];
+    const auto of = forward.find(origin.task);
+    if (origin.phase == ir::Phase::kForward || of == forward.end()) continue;
+    if (&joint.graph.op(task) == &of_input) found[task] = of->second;
   }
   return found;
 }
