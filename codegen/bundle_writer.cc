@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <mutex>
+#include <thread>
 
 #include "codegen/stage_writer.h"
 #include "ir/base/replacement.h"
@@ -43,6 +47,34 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
   return ir::print(stored);
 }
 
+/// Compiles the sources of all stages, as many at a time as there are processors.
+Result<void> compile_stages(const NativeForm& form, size_t stages, const std::string& folder) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  size_t done = 0;
+  std::optional<Diagnostic> failure;
+  const auto work = [&] {
+    for (size_t i = next++; i < stages; i = next++) {
+      const auto stage = StageId::from(i);
+      const Result<void> compiled = form.compiler.compile(folder + "/" + runtime::source_file(stage),
+                                                          folder + "/" + runtime::compiled_file(stage));
+      const std::lock_guard lock(mutex);
+      if (!compiled.ok() && !failure) failure = compiled.diagnostic();
+      if (failure) return;
+      ++done;
+      if (form.progress) form.progress(done);
+    }
+  };
+  if (form.progress) form.progress(0);
+  const size_t count = std::min<size_t>(stages, std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) return *failure;
+  return {};
+}
+
 }  // namespace
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
@@ -53,13 +85,17 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   std::error_code failed;
   fs::remove_all(folder, failed);
   if (!fs::create_directory(folder, failed)) return error({.file = path}, "cannot be created: " + failed.message());
-  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
-    RANNC_TRY(write_stage(plan, StageId::from(stage), folder));
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const auto stage = StageId::from(i);
+    RANNC_TRY(options.native ? write_native_source(plan, stage, folder) : write_torchscript(plan, stage, folder));
+    RANNC_TRY(write_weights(plan, stage, folder));
   }
+  if (options.native) RANNC_TRY(compile_stages(*options.native, plan.stages.size(), folder));
   RANNC_TRY(write_unread_state(plan, folder));
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
-  RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries));
+  const auto form = options.native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript;
+  RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries, form));
   RANNC_TRY(check_target(path, options));  // the target may have changed in the meantime
   return bundle.commit();
 }

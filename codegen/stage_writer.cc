@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include "codegen/function_source.h"
+#include "codegen/native_source.h"
 #include "codegen/torchscript_archive.h"
 #include "codegen/torchscript_source.h"
+#include "ir/base/replacement.h"
 #include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
@@ -29,7 +31,9 @@ Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const
   return tensor;
 }
 
-Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::string& path) {
+}  // namespace
+
+Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::string& folder) {
   const runtime::Signature signature = runtime::signature(plan, stage);
   std::vector<std::byte> buffer;
   std::vector<runtime::SafetensorsTensor> tensors;
@@ -39,10 +43,8 @@ Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::strin
       tensors.push_back(std::move(tensor));
     }
   }
-  return runtime::write_safetensors(path, std::move(tensors));
+  return runtime::write_safetensors(folder + "/" + runtime::weights_file(stage), std::move(tensors));
 }
-
-}  // namespace
 
 Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder) {
   const std::vector<ValueId> unread = runtime::unread_state(plan);
@@ -58,15 +60,18 @@ Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder)
   return runtime::write_safetensors(folder + "/" + runtime::kStateFile, std::move(tensors));
 }
 
-Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
+Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::string& folder) {
   RANNC_ASSIGN(std::string source, torchscript_source(plan, stage));
   if (!plan.functions.empty()) {
     RANNC_ASSIGN(const std::string functions, function_source(plan, stage));
     source += functions;
   }
-  RANNC_TRY(
-      save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
-  return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));
+  return save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage));
+}
+
+Result<void> write_native_source(const ir::Plan& plan, StageId stage, const std::string& folder) {
+  RANNC_ASSIGN(const std::string source, native_source(plan, stage));
+  return write_file(folder + "/" + runtime::source_file(stage), source);
 }
 
 }  // namespace rannc::codegen

@@ -7,9 +7,17 @@
 
 namespace rannc::codegen {
 
-/// Writes the program and weights of a stage to an existing folder, named as in a bundle. Weights are copied from the
-/// model one at a time. Errors: a weight without bytes, operators without lowering, file system errors.
-Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder);
+/// The functions write to an existing folder, under the names in a bundle.
+
+/// Writes the TorchScript program of a stage. Errors: operators without lowering, file system errors.
+Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::string& folder);
+
+/// Writes the C++ source of a stage. Errors: the same, and those of `native_source`.
+Result<void> write_native_source(const ir::Plan& plan, StageId stage, const std::string& folder);
+
+/// Writes the weights of a stage, copied from the model one at a time. Errors: a weight without bytes, file system
+/// errors.
+Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::string& folder);
 
 /// Writes `state.safetensors` with the stored state that no stage reads (`runtime::unread_state`). Writes no file if
 /// there is none.

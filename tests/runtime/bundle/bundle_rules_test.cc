@@ -194,14 +194,14 @@ TEST_F(Bundles, B5WeightsAreThere) {
 
 TEST_F(Bundles, B6WeightsHaveThePlansTypes) {
   const ir::Plan wide = build_plan(testing::skip_and_tie(ir::DType::kF64), {.cuts = {3}});
-  codegen::write_stage(wide, StageId(0), path_).value();
+  codegen::write_weights(wide, StageId(0), path_).value();
   resign();
   breaks("B6", "'w0': error: is f64[6,6]; the plan expects f32[6,6]");
 }
 
 TEST_F(Bundles, B7WeightsHoldNothingElse) {
   const ir::Plan whole = build_plan(testing::skip_and_tie(ir::DType::kF32), {});
-  codegen::write_stage(whole, StageId(0), folder_).value();
+  codegen::write_weights(whole, StageId(0), folder_).value();
   fs::copy_file(folder_ + "/stage0.safetensors", at("stage0.safetensors"), fs::copy_options::overwrite_existing);
   resign();
   breaks("B7", "does not use this tensor");

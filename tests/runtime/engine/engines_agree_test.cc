@@ -12,6 +12,7 @@
 #include "runtime/engine/engine.h"
 #include "tests/codegen/random_program.h"
 #include "tests/runtime/support/local_run.h"
+#include "tests/runtime/support/numbers_of_models.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -23,12 +24,6 @@ constexpr double kTolerance = 1e-10;  // of doubles, relative to the largest ele
 /// Models of one case. The suite runs the first case, tier full all of them.
 constexpr uint64_t kModels = 100;
 
-std::vector<int64_t> sizes_of(const ir::ValueType& type, int64_t batch) {
-  std::vector<int64_t> sizes;
-  for (const ir::Dim& dim : *type.shape) sizes.push_back(*dim.evaluate({{"batch", batch}}));
-  return sizes;
-}
-
 void give_weights(ir::Graph& graph) {
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ir::ValueKind::kParameter) continue;
@@ -36,17 +31,6 @@ void give_weights(ir::Graph& graph) {
     const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
     graph.set_data(value, ir::TensorData::in_memory({first, first + made.nbytes()}));
   }
-}
-
-std::map<std::string, at::Tensor> batch_for(const ir::Graph& graph, int64_t samples) {
-  std::map<std::string, at::Tensor> batch;
-  for (const ValueId input : graph.inputs()) {
-    const std::vector<int64_t> sizes = sizes_of(graph.type(input), samples);
-    const bool integers = graph.type(input).dtype == ir::DType::kI64;
-    batch[std::string(graph.value(input).name)] =
-        integers ? at::randint(0, 4, sizes, at::kLong) : at::randn(sizes, at::kDouble);
-  }
-  return batch;
 }
 
 int64_t samples_of(const PlanSpec& spec) {
@@ -141,14 +125,6 @@ passes::RecomputeCosts random_costs(const ir::Joint& joint, std::mt19937_64& ran
     costs.forward_ns.push_back(static_cast<int64_t>(random() % 100));
   }
   return costs;
-}
-
-void expect_same_bits(const Numbers& found, const Numbers& expected) {
-  EXPECT_EQ(found.loss, expected.loss);
-  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
-  for (const auto& [name, tensor] : expected.outputs) EXPECT_TRUE(found.outputs.at(name).equal(tensor)) << name;
-  for (const auto& [name, tensor] : expected.gradients) EXPECT_TRUE(found.gradients.at(name).equal(tensor)) << name;
-  for (const auto& [name, tensor] : expected.buffers) EXPECT_TRUE(found.buffers.at(name).equal(tensor)) << name;
 }
 
 /// Runs a model at each point of the hull of its stages. Returns the number of points.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "codegen/native_compiler.h"
 #include "codegen/stage_writer.h"
 #include "runtime/engine/engine.h"
 #include "runtime/internal/torch_value.h"
@@ -19,16 +20,26 @@ namespace {
 /// Stages of a plan as files in a folder that is removed in the end.
 class Compiled {
  public:
-  explicit Compiled(const ir::Plan& plan) {
+  Compiled(const ir::Plan& plan, runtime::BundleForm form) {
     static std::atomic<int> counter{0};
     bundle_.path = (std::filesystem::temp_directory_path() /
                     ("rannc-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
                        .string();
     std::filesystem::create_directory(bundle_.path);
     bundle_.plan = plan.clone();
+    bundle_.form = form;
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       const auto stage = StageId::from(i);
-      codegen::write_stage(plan, stage, bundle_.path).value();
+      if (form == runtime::BundleForm::kNative) {
+        codegen::write_native_source(plan, stage, bundle_.path).value();
+        codegen::NativeCompiler::open(RANNC_TEST_CXX, "")
+            .value()
+            .compile(bundle_.path + "/" + runtime::source_file(stage), bundle_.compiled_path(stage))
+            .value();
+      } else {
+        codegen::write_torchscript(plan, stage, bundle_.path).value();
+      }
+      codegen::write_weights(plan, stage, bundle_.path).value();
       bundle_.signatures.push_back(runtime::signature(plan, stage));
       bundle_.weights.push_back(
           runtime::SafetensorsFile::open(bundle_.path + "/" + runtime::weights_file(stage)).value());
@@ -102,7 +113,8 @@ Result<runtime::Value> TensorFeed::input(const runtime::Port& port, ir::SampleRa
 
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
                     const std::vector<double>& denominators, const RunOptions& options) {
-  const Compiled compiled(plan);
+  const bool native = options.engine == "native";
+  const Compiled compiled(plan, native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript);
   const runtime::Engine& engine = *runtime::find_engine(options.engine).value();
   const runtime::Pipeline pipeline = runtime::make_pipeline(plan);
   const auto handing_over = runtime::make_local_transports(pipeline.shape.devices, std::chrono::seconds(60));

@@ -1,0 +1,136 @@
+// Calls the C++ compiler and keeps its results in a cache.
+#include "codegen/native_compiler.h"
+
+#define XXH_INLINE_ALL
+#include <ATen/ops/add_ops.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "codegen/internal/native_headers.h"
+#include "codegen/internal/subprocess.h"
+#include "ir/base/replacement.h"
+
+namespace rannc::codegen {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kShownLines = 12;  // of a compiler's messages
+
+std::string first_lines(const std::string& text, size_t count) {
+  size_t end = 0;
+  for (size_t i = 0; i < count && end < text.size(); ++i) end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  std::string lines = text.substr(0, end);
+  while (!lines.empty() && lines.back() == '\n') lines.pop_back();
+  return lines;
+}
+
+/// The include folder of the LibTorch that this process runs.
+Result<std::string> torch_headers() {
+  Dl_info library{};
+  const auto symbol = reinterpret_cast<const void*>(&at::_ops::add_Tensor::call);
+  if (dladdr(symbol, &library) == 0 || library.dli_fname == nullptr) return error("LibTorch's library is not found");
+  std::error_code failed;
+  const fs::path path = fs::canonical(library.dli_fname, failed).parent_path().parent_path() / "include";
+  if (fs::exists(path / "ATen/ops/add_ops.h", failed)) return path.string();
+  return error({.file = path.string()}, "LibTorch's headers are not there; they are needed to compile stages");
+}
+
+/// A folder that is removed with the object.
+class Scratch {
+ public:
+  static Result<Scratch> create() {
+    std::error_code failed;
+    std::string name = (fs::temp_directory_path(failed) / "rannc-native-XXXXXX").string();
+    if (failed || mkdtemp(name.data()) == nullptr) return error({.file = name}, "cannot be created");
+    return Scratch(name);
+  }
+  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit Scratch(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (!in.is_open() || in.bad()) return error({.file = path}, "cannot be read");
+  return text;
+}
+
+Result<void> copy(const std::string& from, const std::string& to) {
+  std::error_code failed;
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, failed);
+  if (failed) return error({.file = to}, "cannot be written: " + failed.message());
+  return {};
+}
+
+}  // namespace
+
+Result<NativeCompiler> NativeCompiler::open(const std::string& path, std::string cache) {
+  NativeCompiler compiler;
+  compiler.path_ = path;
+  compiler.cache_ = std::move(cache);
+  RANNC_ASSIGN(compiler.torch_headers_, torch_headers());
+  RANNC_ASSIGN(const Scratch scratch, Scratch::create());
+  RANNC_ASSIGN(const Ended ended, run_program({path, "--version"}, scratch.path() + "/version"));
+  if (ended.status != 0) return error({.file = path}, "does not report its version: it is no C++ compiler");
+  compiler.version_ = first_lines(ended.output, 1);
+  compiler.flags_ = {"-std=c++20", "-Og", "-fPIC", "-shared", "-w", "-fvisibility=hidden", "-ffp-contract=off"};
+  if (!compiler.cache_.empty()) {
+    std::error_code failed;
+    fs::create_directories(compiler.cache_, failed);
+    if (failed) return error({.file = compiler.cache_}, "cannot be created: " + failed.message());
+  }
+  return compiler;
+}
+
+Result<void> NativeCompiler::compile(const std::string& source, const std::string& output) const {
+  RANNC_ASSIGN(std::string key, read_text(source));
+  for (const NativeHeader& header : native_headers()) key += fmt::format("\n// {}\n{}", header.name, header.text);
+  key += fmt::format("\n{}\n{}\n{}\n{}", fmt::join(flags_, " "), path_, version_, TORCH_VERSION);
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  const std::string cached = fmt::format("{}/{:016x}{:016x}.so", cache_, hash.high64, hash.low64);
+  std::error_code ignored;
+  if (!cache_.empty() && fs::exists(cached, ignored)) return copy(cached, output);
+  RANNC_ASSIGN(const Scratch scratch, Scratch::create());
+  RANNC_TRY(run(source, output, scratch.path()));
+  if (cache_.empty()) return {};
+  Replacement kept(cached);
+  RANNC_TRY(copy(output, kept.temporary()));
+  return kept.commit();
+}
+
+Result<void> NativeCompiler::run(const std::string& source, const std::string& output,
+                                 const std::string& scratch) const {
+  for (const NativeHeader& header : native_headers()) {
+    const fs::path path = fs::path(scratch) / header.name;
+    std::error_code failed;
+    fs::create_directories(path.parent_path(), failed);
+    RANNC_TRY(write_file(path.string(), header.text));
+  }
+  std::vector<std::string> command = {path_};
+  command.insert(command.end(), flags_.begin(), flags_.end());
+  command.insert(command.end(), {"-I", scratch, "-isystem", torch_headers_, "-x", "c++", source, "-o", output});
+  RANNC_ASSIGN(const Ended ended, run_program(command, scratch + "/messages"));
+  if (ended.status == 0) return {};
+  return error({.file = source}, fmt::format("{} failed with status {}:\n{}", path_, ended.status,
+                                             first_lines(ended.output, kShownLines)));
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,276 @@
+// Prints the instructions of a flat program as calls of LibTorch's typed operators.
+#include "codegen/internal/native_function.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "codegen/internal/native_text.h"
+
+namespace rannc::codegen {
+
+namespace {
+
+using runtime::FlatArgument;
+using runtime::FlatCode;
+using runtime::FlatInstruction;
+using Kind = FlatArgument::Kind;
+
+/// The parameter of an operator that an argument is converted to.
+struct Parameter {
+  c10::TypePtr type;
+  bool optional = false;
+  int32_t length = 0;  ///< of a list of fixed length, else 0
+
+  explicit Parameter(const c10::Argument& argument) : type(argument.real_type()), length(argument.N().value_or(0)) {
+    if (const auto inner = type->cast<c10::OptionalType>()) {
+      type = inner->getElementType();
+      optional = true;
+    }
+  }
+  c10::TypeKind kind() const { return type->kind(); }
+  c10::TypeKind element() const { return type->expectRef<c10::ListType>().getElementType()->kind(); }
+};
+
+class FunctionPrinter {
+ public:
+  FunctionPrinter(const NativeFunction& function, std::set<std::string>& headers)
+      : function_(function), code_(function.code), headers_(headers) {}
+
+  Result<std::string> print() {
+    for (uint32_t i = 0; i < code_.argument_count; ++i) {
+      body_ += fmt::format("  {} = std::move(arguments[{}]);\n", slot(i), i);
+    }
+    for (index_ = 0; index_ < code_.instructions.size(); ++index_) RANNC_TRY(instruction(code_.instructions[index_]));
+    for (size_t i = 0; i < code_.results.size(); ++i) {
+      const FlatArgument& result = code_.results[i];
+      body_ += fmt::format("  results[{}] = {};\n", i, taken(result));
+    }
+    std::string head =
+        fmt::format("void {}(const Run& run, at::Tensor* arguments, at::Tensor* results) {{\n", function_.name);
+    if (values_ > 0) head += fmt::format("  Tensors v({});\n", values_);
+    if (!temporaries_.empty()) head += fmt::format("  Tensors t({});\n", temporaries_.size());
+    if (reads_sizes_) head += "  const int64_t* const s = run.sizes;\n";
+    if (reads_fixed_) head += "  const at::Tensor* const w = run.fixed;\n";
+    return head + body_ + "}\n";
+  }
+
+ private:
+  // --- names
+
+  std::string slot(uint32_t index) {
+    const ValueId value = code_.values[index];
+    if (!value.valid()) return fmt::format("t[{}]", temporary(index));
+    values_ = std::max(values_, value.index() + 1);
+    return fmt::format("v[{}]", value.index());
+  }
+
+  uint32_t temporary(uint32_t slot) {
+    return temporaries_.emplace(slot, static_cast<uint32_t>(temporaries_.size())).first->second;
+  }
+
+  std::string tensor(const FlatArgument& argument) {
+    if (argument.kind == Kind::kSlot) return slot(argument.index);
+    if (argument.kind != Kind::kFixed) return "at::Tensor()";
+    reads_fixed_ = true;
+    return fmt::format("w[{}]", argument.index);
+  }
+
+  /// An operand that is passed by value.
+  std::string taken(const FlatArgument& argument) {
+    const std::string name = tensor(argument);
+    return argument.last && argument.kind == Kind::kSlot ? fmt::format("std::move({})", name) : name;
+  }
+
+  const FlatArgument& argument(const FlatInstruction& of, uint32_t i) const { return code_.arguments[of.first + i]; }
+
+  /// What a call with several results is assigned to.
+  std::string results(const FlatInstruction& of) {
+    std::vector<std::string> names;
+    for (uint32_t i = 0; i < of.results; ++i) names.push_back(slot(of.slot + i));
+    return names.size() == 1 ? names[0] : fmt::format("std::tie({})", fmt::join(names, ", "));
+  }
+
+  // --- statements
+
+  void statement(const std::string& text, const std::string& more = "") { body_ += wrapped(text, more); }
+
+  /// Frees what this instruction reads last, and results that nothing reads.
+  std::string releases(const FlatInstruction& of) {
+    std::vector<std::string> names;
+    const auto collect = [&](const FlatArgument& each) {
+      if (each.kind == Kind::kSlot && each.last) names.push_back(slot(each.index));
+    };
+    for (uint32_t i = 0; i < of.count; ++i) {
+      const FlatArgument& each = argument(of, i);
+      collect(each);
+      if (each.kind != Kind::kTensors) continue;
+      for (const FlatArgument& item : code_.lists[each.index].items) collect(item);
+    }
+    return release(std::move(names));
+  }
+
+  std::string release(std::vector<std::string> names) {
+    for (const uint32_t dead : code_.dead[index_]) names.push_back(slot(dead));
+    return names.empty() ? "" : fmt::format("release({});", fmt::join(names, ", "));
+  }
+
+  Result<void> instruction(const FlatInstruction& of) {
+    if (of.task.valid() && of.task != task_) {
+      task_ = of.task;
+      body_ += fmt::format("  *run.task = {};  // {}\n", task_.index(), function_.place(task_));
+    }
+    switch (of.kind) {
+      case FlatInstruction::Kind::kCall:
+        return call(of);
+      case FlatInstruction::Kind::kTask:
+      case FlatInstruction::Kind::kKernel:
+        other(of);
+        return {};
+      case FlatInstruction::Kind::kDraw:
+        statement(fmt::format("{} = run.draw(run.context, {});", slot(of.slot), index_), release({}));
+        return {};
+      case FlatInstruction::Kind::kAdd:
+        statement(fmt::format("run.add(*run.sums[{}], {});", of.index, taken(argument(of, 0))));
+        return {};
+      case FlatInstruction::Kind::kAddProduct:
+        statement(fmt::format("run.add_product(*run.sums[{}], {}, {});", of.index, tensor(argument(of, 0)),
+                              tensor(argument(of, 1))),
+                  releases(of));
+        return {};
+    }
+    return {};
+  }
+
+  void other(const FlatInstruction& of) {
+    std::vector<std::string> operands;
+    for (uint32_t i = 0; i < of.count; ++i) operands.push_back(tensor(argument(of, i)));
+    const std::string made = of.results == 1 ? fmt::format("std::tie({})", results(of)) : results(of);
+    statement(fmt::format("{} = other<{}>(run, {}, {{{}}});", made, of.results, index_, fmt::join(operands, ", ")),
+              releases(of));
+  }
+
+  Result<void> call(const FlatInstruction& of) {
+    const c10::FunctionSchema& schema = of.handle->schema();
+    const std::string_view name = schema.name();
+    if (!name.starts_with("aten::")) return error("`" + std::string(name) + "` has no header of LibTorch");
+    std::string base(name.substr(6));
+    std::string function = schema.overload_name().empty() ? base : base + "_" + schema.overload_name();
+    if (base.ends_with("_") && !base.ends_with("__")) base.pop_back();
+    headers_.insert(base);
+    std::vector<std::string> given;
+    for (uint32_t i = 0; i < of.count; ++i) {
+      RANNC_ASSIGN(std::string text, converted(argument(of, i), Parameter(schema.arguments()[i])));
+      given.push_back(std::move(text));
+    }
+    std::string text = fmt::format("aten::{}::call({})", function, fmt::join(given, ", "));
+    // A kernel of one result returns no auxiliary ones.
+    if (of.grad_mode && of.results > 1) text = fmt::format("in_grad_mode([&] {{ return {}; }})", text);
+    const bool list = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
+    if (list) text = fmt::format("unpacked<{}>({})", of.results, text);
+    const std::string made = list && of.results == 1 ? fmt::format("std::tie({})", results(of)) : results(of);
+    statement(fmt::format("{} = {};", made, text), releases(of));
+    return {};
+  }
+
+  // --- arguments
+
+  Result<std::string> converted(const FlatArgument& argument, const Parameter& parameter) {
+    switch (argument.kind) {
+      case Kind::kAbsent:
+        return std::string("std::nullopt");
+      case Kind::kSlot:
+      case Kind::kFixed:
+        return tensor(argument);
+      case Kind::kConstant:
+        return constant(code_.constants[argument.index], parameter);
+      case Kind::kSize:
+        return size(code_.sizes[argument.index]);
+      case Kind::kSizes: {
+        std::vector<std::string> items;
+        for (const uint32_t number : code_.size_lists[argument.index]) items.push_back(size(number));
+        return integers(items, parameter);
+      }
+      case Kind::kTensors:
+        return tensors(code_.lists[argument.index], parameter);
+      case Kind::kTraining:
+        return std::string("run.training");
+    }
+    return std::string();
+  }
+
+  std::string size(uint32_t number) {
+    const ir::Dim& dim = code_.size_table->dim(number);
+    if (dim.is_constant()) return integer(dim.constant());
+    reads_sizes_ = true;
+    return fmt::format("s[{}]", number);
+  }
+
+  std::string tensors(const FlatCode::TensorList& list, const Parameter& parameter) {
+    std::vector<std::string> items;
+    for (const FlatArgument& item : list.items) items.push_back(item.is_tensor() ? tensor(item) : "std::nullopt");
+    const bool optional = parameter.element() == c10::TypeKind::OptionalType;
+    return fmt::format("{}({{{}}})", optional ? "optional_list" : "list", fmt::join(items, ", "));
+  }
+
+  static std::string integers(const std::vector<std::string>& items, const Parameter& parameter) {
+    const bool symbolic = parameter.element() == c10::TypeKind::SymIntType;
+    return fmt::format("{}({{{}}})", symbolic ? "sizes" : "ints", fmt::join(items, ", "));
+  }
+
+  static Result<std::string> constant(const c10::IValue& value, const Parameter& parameter) {
+    switch (parameter.kind()) {
+      case c10::TypeKind::ScalarTypeType:
+        return fmt::format("at::ScalarType::{}", c10::toString(static_cast<c10::ScalarType>(value.toInt())));
+      case c10::TypeKind::LayoutType:
+        return fmt::format("static_cast<at::Layout>({})", value.toInt());
+      case c10::TypeKind::MemoryFormatType:
+        return fmt::format("static_cast<at::MemoryFormat>({})", value.toInt());
+      default:
+        break;
+    }
+    if (value.isTensor() && !value.toTensor().defined()) return std::string("at::Tensor()");
+    if (value.isBool()) return std::string(value.toBool() ? "true" : "false");
+    if (value.isInt()) return integer(value.toInt());
+    if (value.isDouble()) return number(value.toDouble());
+    if (value.isString()) return literal(value.toStringRef());
+    if (value.isDevice()) return fmt::format("at::Device(\"{}\")", value.toDevice().str());
+    if (value.isIntList()) {
+      std::vector<std::string> items;
+      for (const int64_t each : value.toIntVector()) items.push_back(integer(each));
+      return integers(items, parameter);
+    }
+    if (value.isDoubleList()) {
+      std::vector<std::string> items;
+      for (const double each : value.toDoubleVector()) items.push_back(number(each));
+      return fmt::format("doubles({{{}}})", fmt::join(items, ", "));
+    }
+    if (value.isBoolList()) {
+      const c10::List<bool> list = value.toBoolList();
+      std::vector<std::string> items;
+      for (const bool each : list) items.emplace_back(each ? "true" : "false");
+      return fmt::format("std::array<bool, {}>{{{}}}", list.size(), fmt::join(items, ", "));
+    }
+    return error("an argument of type `" + parameter.type->str() + "` has no C++ form");
+  }
+
+  const NativeFunction& function_;
+  const FlatCode& code_;
+  std::set<std::string>& headers_;
+  std::string body_;
+  uint32_t values_ = 0;                       // number of values up to the last one of the body
+  std::map<uint32_t, uint32_t> temporaries_;  // by slot
+  bool reads_sizes_ = false, reads_fixed_ = false;
+  TaskId task_;
+  uint32_t index_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> native_function(const NativeFunction& function, std::set<std::string>& headers) {
+  return FunctionPrinter(function, headers).print();
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,149 @@
+// Compiled stages against the explicit engine, and what is refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/bundle_writer.h"
+#include "codegen/native_compiler.h"
+#include "runtime/engine/engine.h"
+#include "tests/runtime/support/numbers_of_models.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
+
+namespace rannc::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* name;
+  ir::Graph (*model)(ir::DType);
+  PlanSpec spec;
+  bool commit = false;
+};
+
+// Skips and ties over two stages; a loss over labels, R of a whole stage, constant tasks; random inputs, I and W apart;
+// running statistics; sums over replicas, which are no calls of LibTorch; sums of partial results, with an E.
+const Case kCases[] = {
+    {"skip_and_tie", skip_and_tie, {.cuts = {3}, .micro_batches = {3, 2}}},
+    {"token_model", token_model, {.micro_batches = {3, 2}, .recompute = true}},
+    {"dropout", dropout_model, {.cuts = {3}, .micro_batches = {3, 2}, .split_backward = true}},
+    {"norm", norm_model, {.micro_batches = {3, 2}}, true},
+    {"joint_norm", permuted_joint_model, {.replicas = {2}, .micro_batches = {4}}},
+    {"sums", sums_model, {.micro_batches = {3, 2}}},
+};
+
+class NativeEngine : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Toys, NativeEngine, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(NativeEngine, HasTheBitsOfTheExplicitOne) {
+  const Case& given = GetParam();
+  at::manual_seed(5);
+  const ir::Plan plan = build_plan(given.model(ir::DType::kF64), given.spec);
+  const auto batch = batch_for(plan.graph, 5 - (given.spec.micro_batches.size() == 1 ? 1 : 0));
+  const std::vector<double> denominators(plan.graph.losses().size(), 60.0);
+  RunOptions options{.step = 3, .seed = 7, .steps = 2, .engine = "explicit", .commit = given.commit};
+  const Numbers expected = run_locally(plan, batch, denominators, options);
+  options.engine = "native";
+  expect_same_bits(run_locally(plan, batch, denominators, options), expected);
+  options.training = false;
+  const Numbers evaluated = run_locally(plan, batch, denominators, options);
+  options.engine = "explicit";
+  EXPECT_EQ(run_locally(plan, batch, denominators, options).loss, evaluated.loss);
+}
+
+/// Bundles in a folder of their own.
+class NativeBundles : public ::testing::Test {
+ protected:
+  NativeBundles() : folder_(fs::temp_directory_path() / ("rannc-native-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~NativeBundles() override { fs::remove_all(folder_); }
+
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+  codegen::NativeCompiler compiler(const std::string& cache = "") const {
+    return codegen::NativeCompiler::open(RANNC_TEST_CXX, cache).value();
+  }
+
+  runtime::Bundle bundle(const std::string& name, const PlanSpec& spec) const {
+    codegen::write_bundle(build_plan(skip_and_tie(ir::DType::kF32), spec), {.native = codegen::NativeForm{compiler()}},
+                          at(name))
+        .value();
+    return runtime::open_bundle(at(name)).value();
+  }
+
+  static Diagnostic failure(const runtime::Bundle& bundle) {
+    const auto loaded = runtime::engine_for(bundle, runtime::cpu())
+                            .value()
+                            ->load(bundle, StageId(0), runtime::Origins::kForgotten, runtime::cpu());
+    EXPECT_FALSE(loaded.ok());
+    return loaded.ok() ? error("it loads") : loaded.diagnostic();
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(NativeBundles, B11AStageOfAnotherPlanIsStale) {
+  const runtime::Bundle whole = bundle("whole.rannc", {});
+  const runtime::Bundle cut = bundle("cut.rannc", {.cuts = {3}});
+  fs::copy_file(whole.compiled_path(StageId(0)), cut.compiled_path(StageId(0)), fs::copy_options::overwrite_existing);
+  const Diagnostic found = failure(cut);
+  EXPECT_EQ(found.rule, "B11");
+  EXPECT_NE(found.message.find("has another function F_evaluate than the plan: fingerprint "), std::string::npos)
+      << found.str();
+}
+
+TEST_F(NativeBundles, B11AStageOfAnotherInterfaceIsStale) {
+  runtime::Bundle made = bundle("other.rannc", {});
+  std::ofstream(at("other.cc")) << "#include \"runtime/native/stage.h\"\n"
+                                   "const rannc::native::Stage kStage = {999, \"\", \"\", \"\", 0, nullptr};\n"
+                                   "extern \"C\" __attribute__((visibility(\"default\"))) const void* rannc_stage() "
+                                   "{ return &kStage; }\n";
+  ASSERT_TRUE(compiler().compile(at("other.cc"), made.compiled_path(StageId(0))).ok());
+  EXPECT_EQ(failure(made).rule, "B11");
+  EXPECT_NE(failure(made).message.find("was compiled for version 999 of the interface of stages"), std::string::npos);
+  fs::remove(made.compiled_path(StageId(0)));
+  std::ofstream(made.compiled_path(StageId(0))) << "no library";
+  EXPECT_EQ(failure(made).rule, "B11");
+}
+
+TEST_F(NativeBundles, TheFormIsPartOfTheManifest) {
+  const runtime::Bundle made = bundle("made.rannc", {});
+  EXPECT_EQ(made.form, runtime::BundleForm::kNative);
+  for (const char* name : {"stage0.cc", "stage0.so"}) EXPECT_TRUE(fs::exists(made.path + "/" + name)) << name;
+  EXPECT_FALSE(fs::exists(made.path + "/stage0.pt"));
+  const auto taped =
+      runtime::find_engine("autograd").value()->load(made, StageId(0), runtime::Origins::kForgotten, runtime::cpu());
+  EXPECT_EQ(taped.diagnostic().message, "the bundle has no TorchScript: compile the model with --form torchscript");
+  std::ofstream(made.path + "/stage0.so", std::ios::app) << "more";
+  EXPECT_EQ(runtime::open_bundle(made.path).diagnostic().rule, "B3");
+}
+
+TEST_F(NativeBundles, ACompiledStageComesFromTheCache) {
+  std::ofstream(at("source.cc")) << "#include \"runtime/native/stage.h\"\nint one() { return 1; }\n";
+  ASSERT_TRUE(compiler(at("cache")).compile(at("source.cc"), at("first.so")).ok());
+  ASSERT_EQ(std::distance(fs::directory_iterator(at("cache")), fs::directory_iterator()), 1);
+  std::ofstream(fs::directory_iterator(at("cache"))->path(), std::ios::trunc) << "kept";
+  ASSERT_TRUE(compiler(at("cache")).compile(at("source.cc"), at("second.so")).ok());
+  EXPECT_EQ(fs::file_size(at("second.so")), 4U);
+  std::ofstream(at("source.cc"), std::ios::app) << "int two() { return 2; }\n";
+  ASSERT_TRUE(compiler(at("cache")).compile(at("source.cc"), at("third.so")).ok());
+  EXPECT_GT(fs::file_size(at("third.so")), 1000U);
+}
+
+TEST_F(NativeBundles, ACompilersMessageIsReported) {
+  std::ofstream(at("wrong.cc")) << "int one() { return two; }\n";
+  const auto failed = compiler(at("cache")).compile(at("wrong.cc"), at("wrong.so"));
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.diagnostic().message.find("two"), std::string::npos) << failed.diagnostic().str();
+  EXPECT_TRUE(fs::is_empty(at("cache")));
+  EXPECT_EQ(codegen::NativeCompiler::open("/bin/false", "").diagnostic().message,
+            "does not report its version: it is no C++ compiler");
+  EXPECT_FALSE(codegen::NativeCompiler::open(at("absent"), "").ok());
+}
+
+}  // namespace
+}  // namespace rannc::testing
