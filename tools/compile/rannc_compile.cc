@@ -22,6 +22,7 @@
 #include "tools/compile/compile_flags.h"
 #include "tools/compile/explain.h"
 #include "tools/compile/listing.h"
+#include "tools/compile/native_form.h"
 #include "tools/compile/profile_command.h"
 #include "tools/compile/stage_report.h"
 #include "tools/compiler/compiler.h"
@@ -44,6 +45,7 @@ struct Flags {
   bool verbose = false;
   bool replace = false;
   bool refine = true;
+  tools::FormFlags form;
   std::optional<uint64_t> profile_batch;
   bool exact = false;
   std::vector<std::string> libraries;
@@ -231,8 +233,10 @@ Result<void> compile(const Flags& flags) {
     }
     status.show("writing " + output);
     warn_without_functions(planned.plan);
-    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
-                                           output));
+    RANNC_ASSIGN(auto native, tools::native_form(flags.form, planned.plan, status));
+    RANNC_TRY(rannc::codegen::write_bundle(
+        planned.plan, {.replace = flags.replace, .libraries = std::move(libraries), .native = std::move(native)},
+        output));
     status.clear();
   }
   if (flags.emit == "functions") {
@@ -302,6 +306,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
                  "number of samples at which a profile was measured (default: pbs-N in its name)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
+  tools::add_form_flags(app, flags.form);
   tools::add_list_flag(app);
   tools::add_library_flag(app, flags.libraries);
   app.footer(
