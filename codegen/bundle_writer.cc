@@ -75,6 +75,22 @@ Result<void> compile_stages(const NativeForm& form, size_t stages, const std::st
   return {};
 }
 
+/// The executables are one file with several names where the file system has hard links.
+Result<void> write_executables(const std::string& program, size_t stages, const fs::path& folder) {
+  if (program.empty()) return {};
+  const fs::path first = folder / runtime::executable_file(StageId(0));
+  std::error_code failed;
+  fs::copy_file(program, first, failed);
+  if (failed) return error({.file = program}, "cannot be copied into the bundle: " + failed.message());
+  for (size_t stage = 1; stage < stages; ++stage) {
+    const fs::path other = folder / runtime::executable_file(StageId::from(stage));
+    fs::create_hard_link(first, other, failed);
+    if (failed) fs::copy_file(first, other, failed);
+    if (failed) return error({.file = other.string()}, "cannot be written: " + failed.message());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
@@ -92,6 +108,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   }
   if (options.native) RANNC_TRY(compile_stages(*options.native, plan.stages.size(), folder));
   RANNC_TRY(write_unread_state(plan, folder));
+  RANNC_TRY(write_executables(options.stage_program, plan.stages.size(), folder));
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
   const auto form = options.native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript;

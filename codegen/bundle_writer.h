@@ -26,6 +26,8 @@ struct BundleOptions {
   std::vector<runtime::Library> libraries = {};
   /// Write form `native`. Nothing: `torchscript`.
   std::optional<NativeForm> native = {};
+  /// Program `rannc-stage`, copied as the executable of every stage; empty: the stages have none.
+  std::string stage_program = {};
 };
 
 /// Writes the folder `path` (`NAME.rannc`): plan, a program and weights per stage, manifest. Assembles it in a

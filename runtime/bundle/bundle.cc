@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +23,7 @@ std::string program_file(StageId stage) { return fmt::format("stage{}.pt", stage
 std::string source_file(StageId stage) { return fmt::format("stage{}.cc", stage.index()); }
 std::string compiled_file(StageId stage) { return fmt::format("stage{}.so", stage.index()); }
 std::string weights_file(StageId stage) { return fmt::format("stage{}.safetensors", stage.index()); }
+std::string executable_file(StageId stage) { return fmt::format("stage{}", stage.index()); }
 std::string Bundle::program_path(StageId stage) const { return path + "/" + program_file(stage); }
 std::string Bundle::compiled_path(StageId stage) const { return path + "/" + compiled_file(stage); }
 
@@ -49,20 +51,50 @@ Result<std::string> file_digest(const std::string& path) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-std::vector<std::string> bundle_files(size_t stages, BundleForm form) {
-  std::vector<std::string> files = {kPlanFile};
-  for (size_t i = 0; i < stages; ++i) {
-    const auto stage = StageId::from(i);
-    if (form == BundleForm::kNative) {
-      files.push_back(source_file(stage));
-      files.push_back(compiled_file(stage));
-    } else {
-      files.push_back(program_file(stage));
-    }
-    files.push_back(weights_file(stage));
-  }
-  return files;
+std::vector<std::string> stage_files(StageId stage, BundleForm form) {
+  if (form == BundleForm::kNative) return {source_file(stage), compiled_file(stage), weights_file(stage)};
+  return {program_file(stage), weights_file(stage)};
 }
+std::vector<std::string> optional_stage_files(StageId stage) { return {executable_file(stage)}; }
+
+bool HostedStages::contains(const ir::Plan& plan, StageId id) const {
+  if (stage) return id == *stage;
+  if (!device) return true;
+  const auto& homes = plan.stages[id.index()].devices;
+  return std::find(homes.begin(), homes.end(), *device) != homes.end();
+}
+
+std::set<ValueId> hosted_values(const Bundle& bundle) {
+  std::set<ValueId> found;
+  for (size_t stage = 0; stage < bundle.signatures.size(); ++stage) {
+    if (!bundle.hosted.contains(bundle.plan, StageId::from(stage))) continue;
+    const Signature& signature = bundle.signatures[stage];
+    for (const auto* group : {&signature.parameters, &signature.buffers, &signature.constants}) {
+      for (const Weight& weight : *group) found.insert(weight.value);
+    }
+  }
+  if (bundle.hosted.need_state()) {
+    for (const ValueId value : unread_state(bundle.plan)) found.insert(value);
+  }
+  return found;
+}
+
+namespace {
+
+/// Returns the files in the folder of a bundle, except its manifest.
+std::vector<std::string> files_in(const std::string& folder, size_t stages, BundleForm form) {
+  std::vector<std::string> names = {kPlanFile};
+  for (size_t stage = 0; stage < stages; ++stage) {
+    for (std::string& name : stage_files(StageId::from(stage), form)) names.push_back(std::move(name));
+    for (std::string& name : optional_stage_files(StageId::from(stage))) {
+      if (std::filesystem::exists(folder + "/" + name)) names.push_back(std::move(name));
+    }
+  }
+  if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);
+  return names;
+}
+
+}  // namespace
 
 std::vector<ValueId> unread_state(const ir::Plan& plan) {
   std::set<ValueId> found;
@@ -83,9 +115,7 @@ std::vector<ValueId> unread_state(const ir::Plan& plan) {
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries,
                             BundleForm form) {
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
-  std::vector<std::string> names = bundle_files(plan.stages.size(), form);
-  if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);
-  for (const std::string& name : names) {
+  for (const std::string& name : files_in(folder, plan.stages.size(), form)) {
     const std::string path = folder + "/" + name;
     RANNC_ASSIGN(const std::string digest, file_digest(path));
     files[name] = {{"bytes", std::filesystem::file_size(path)}, {"digest", digest}};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,28 @@ enum class BundleForm : uint8_t {
 /// `torchscript`, `native`: in the manifest and on the command line.
 std::string_view str(BundleForm form);
 std::optional<BundleForm> parse_bundle_form(std::string_view text);
+/// `stage0`: a program that runs the device of its rank. All stages of a bundle have one, or none has.
+std::string executable_file(StageId stage);
+
+/// The stages whose files a process needs; by default all.
+struct HostedStages {
+  std::optional<DeviceId> device = {};  ///< those of this device
+  std::optional<StageId> stage = {};    ///< this one
+  bool contains(const ir::Plan& plan, StageId id) const;
+  /// Whether the process needs `kStateFile`. Of several processes, that of device 0 does: it exports weights.
+  bool need_state() const { return !stage && (!device || *device == DeviceId(0)); }
+};
 
 /// A shared library of a user's operators.
 struct Library {
   std::string path;    ///< absolute, at the time the bundle was written
+  std::string digest;  ///< `file_digest`
+};
+
+/// A file of a bundle as its manifest lists it.
+struct BundleFile {
+  std::string name;
+  uint64_t bytes = 0;
   std::string digest;  ///< `file_digest`
 };
 
@@ -44,9 +63,11 @@ struct Bundle {
   std::string path;
   BundleForm form = BundleForm::kTorchScript;
   ir::Plan plan;
+  HostedStages hosted;                   ///< the stages whose files were verified
+  std::vector<BundleFile> files;         ///< those that were verified: the plan, and files of hosted stages
   std::vector<Library> libraries;        ///< needed by its programs (`runtime/bundle/libraries.h`)
   std::vector<Signature> signatures;     ///< by stage
-  std::vector<SafetensorsFile> weights;  ///< by stage
+  std::vector<SafetensorsFile> weights;  ///< by stage; without entries for stages that are not hosted
   std::string program_path(StageId stage) const;
   std::string compiled_path(StageId stage) const;
 };
@@ -55,15 +76,19 @@ struct Bundle {
 /// reads. Either they were folded into the programs at compile time, or nothing needs them. Ascending.
 std::vector<ValueId> unread_state(const ir::Plan& plan);
 
+/// Returns the stored values whose bytes the files of the hosted stages contain.
+std::set<ValueId> hosted_values(const Bundle& bundle);
+
 /// Returns all rule violations of the bundle at `path`; empty if it is valid. verify_bundle.cc lists the rules (B1…).
-/// The engine that loads a program checks that it matches its signature (B8).
-std::vector<Diagnostic> verify_bundle(const std::string& path);
+/// The rules of a stage's files are judged for hosted stages: other files may be absent. The engine that loads a
+/// program checks that it matches its signature (B8).
+std::vector<Diagnostic> verify_bundle(const std::string& path, const HostedStages& hosted = {});
 
 /// Verifies and opens the bundle at `path`.
-Result<Bundle> open_bundle(const std::string& path);
+Result<Bundle> open_bundle(const std::string& path, const HostedStages& hosted = {});
 
 /// Writes `manifest.json`: version, form, libraries, and the size and digest of every other file of the bundle. Call it
-/// after all other files are written.
+/// after all other files are written. Lists `kStateFile` and the stages' executables if they exist.
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries = {},
                             BundleForm form = BundleForm::kTorchScript);
 

@@ -1,14 +1,17 @@
 // Verifies the rules of a bundle on disk.
 //
-// B1  the folder exists and holds the plan, the manifest, and a program and weights per stage
+// The rules about a stage's files are judged for the stages that the process hosts.
+//
+// B1  the folder exists and holds the plan, the manifest, and the files of hosted stages
 // B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads
-// B3  the manifest lists exactly the bundle's files, each with its size and digest
+// B3  the manifest lists exactly the bundle's files; those of hosted stages have the size and digest that it says
 // B4  the plan parses, verifies (rules G, P, S) and has the number of stages in the manifest
 // B5  a stage's weights contain every parameter, buffer and constant of its program, under the model's name
 // B6  weights have the element types and shapes of the plan
 // B7  a stage's weights contain nothing that its program does not use
 // B8  a program's arguments and results match the plan (checked by the engine that loads it)
-// B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any
+// B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any. Of
+//     several processes, that of device 0 needs it
 // B10 every kernel that the plan has chosen runs on the hardware (checked by the engine that loads the program)
 // B11 a compiled stage belongs to the plan, this build of rannc and this LibTorch (checked by the engine that loads it)
 #include <fmt/format.h>
@@ -31,11 +34,12 @@ using Json = nlohmann::json;
 
 class BundleVerifier {
  public:
-  explicit BundleVerifier(const std::string& path) : path_(path) {}
+  BundleVerifier(const std::string& path, const HostedStages& hosted) : path_(path), hosted_(hosted) {}
 
   /// Later rules use the results of earlier ones, so each step requires the previous one.
   std::vector<Diagnostic> verify(std::optional<Bundle>& bundle) {
-    const bool opened = check_folder() && check_manifest() && check_files() && check_plan() && check_weights();
+    const bool opened =
+        check_folder() && check_manifest() && check_listing() && check_plan() && check_files() && check_weights();
     if (opened) bundle = std::move(bundle_);
     return std::move(found_);
   }
@@ -101,25 +105,57 @@ class BundleVerifier {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
   }
 
-  bool check_files() {
-    std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>(), bundle_.form);
-    if (manifest_["files"].contains(kStateFile)) names.emplace_back(kStateFile);
-    const std::set<std::string> expected(names.begin(), names.end());
+  bool lists(const std::string& name) const { return manifest_["files"].contains(name); }
+
+  /// Returns the files that the bundle must have for a stage. What the first stage has, all have.
+  std::vector<std::string> files_of(StageId stage) const {
+    std::vector<std::string> names = stage_files(stage, bundle_.form);
+    const std::vector<std::string> of_first = optional_stage_files(StageId(0)), optional = optional_stage_files(stage);
+    for (size_t kind = 0; kind < optional.size(); ++kind) {
+      if (lists(of_first[kind])) names.push_back(optional[kind]);
+    }
+    return names;
+  }
+
+  bool check_listing() {
+    const auto stages = manifest_["stages"].get<size_t>();
+    std::set<std::string> expected = {kPlanFile};
+    if (lists(kStateFile)) expected.emplace(kStateFile);
+    for (size_t stage = 0; stage < stages; ++stage) {
+      for (std::string& name : files_of(StageId::from(stage))) expected.insert(std::move(name));
+    }
     for (const auto& [name, entry] : manifest_["files"].items()) {
       if (!expected.contains(name))
         fail(at(kManifestFile), "lists a file that does not belong to a bundle", "B3", name);
     }
-    for (const std::string& name : names) check_file(name);
+    for (const std::string& name : expected) {
+      const Json entry = manifest_["files"].value(name, Json());
+      if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("digest"))
+        fail(at(kManifestFile), "lacks `bytes` or `digest` of this file", "B3", name);
+    }
+    if (found_.empty()) check_file(kPlanFile, {});
     return found_.empty();
   }
 
-  void check_file(const std::string& name) {
-    std::error_code failed;
-    if (!std::filesystem::is_regular_file(at(name), failed)) return fail(at(name), "file is missing", "B1");
-    const Json entry = manifest_["files"].value(name, Json());
-    if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("digest")) {
-      return fail(at(kManifestFile), "lacks `bytes` or `digest` of this file", "B3", name);
+  bool check_files() {
+    const size_t stages = bundle_.plan.stages.size();
+    for (size_t stage = 0; stage < stages; ++stage) {
+      if (!hosted_.contains(bundle_.plan, StageId::from(stage))) continue;
+      const std::string user =
+          hosted_.device ? fmt::format("device {} runs stage {}", hosted_.device->index(), stage) : "";
+      for (const std::string& name : files_of(StageId::from(stage))) check_file(name, user);
     }
+    if (lists(kStateFile) && hosted_.need_state())
+      check_file(kStateFile, hosted_.device ? "device 0 needs it to export weights" : "");
+    return found_.empty();
+  }
+
+  /// `user`: why the file is needed; empty if every bundle needs it.
+  void check_file(const std::string& name, const std::string& user) {
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(at(name), failed))
+      return fail(at(name), user.empty() ? "file is missing" : "file is missing: " + user, "B1");
+    const Json& entry = manifest_["files"][name];
     const uint64_t bytes = std::filesystem::file_size(at(name), failed);
     if (entry["bytes"] != bytes) {
       return fail(at(name), fmt::format("has {} bytes; the manifest says {}", bytes, excerpt(entry["bytes"])), "B3");
@@ -127,8 +163,10 @@ class BundleVerifier {
     const Result<std::string> digest = file_digest(at(name));
     if (!digest.ok()) return found_.push_back(digest.diagnostic());
     if (entry["digest"] != *digest) {
-      fail(at(name), fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])), "B3");
+      return fail(at(name), fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])),
+                  "B3");
     }
+    bundle_.files.push_back({name, bytes, *digest});
   }
 
   bool check_plan() {
@@ -146,6 +184,7 @@ class BundleVerifier {
            fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
     }
     bundle_.path = path_;
+    bundle_.hosted = hosted_;
     bundle_.plan = *std::move(plan);
     return found_.empty();
   }
@@ -154,6 +193,10 @@ class BundleVerifier {
     for (size_t i = 0; i < bundle_.plan.stages.size(); ++i) {
       const auto stage = StageId::from(i);
       bundle_.signatures.push_back(signature(bundle_.plan, stage));
+      if (!hosted_.contains(bundle_.plan, stage)) {
+        bundle_.weights.emplace_back();
+        continue;
+      }
       Result<SafetensorsFile> file = SafetensorsFile::open(at(weights_file(stage)));
       if (!file.ok()) {
         found_.push_back(file.diagnostic());
@@ -169,7 +212,7 @@ class BundleVerifier {
 
   void check_state() {
     const std::vector<ValueId> unread = unread_state(bundle_.plan);
-    const bool listed = manifest_["files"].contains(kStateFile);
+    const bool listed = lists(kStateFile);
     if (unread.empty() && listed)
       return fail(at(kStateFile), "file is unexpected: every value of the state is in a stage's file", "B9");
     if (unread.empty()) return;
@@ -177,6 +220,7 @@ class BundleVerifier {
     if (!listed)
       return fail(at(kStateFile), "file is missing; it must contain this value, which no stage reads", "B9",
                   std::string(graph.value(unread[0]).name));
+    if (!hosted_.need_state()) return;
     const Result<SafetensorsFile> file = SafetensorsFile::open(at(kStateFile));
     if (!file.ok()) {
       found_.push_back(file.diagnostic());
@@ -221,6 +265,7 @@ class BundleVerifier {
   }
 
   const std::string& path_;
+  const HostedStages& hosted_;
   Json manifest_;
   Bundle bundle_;
   std::vector<Diagnostic> found_;
@@ -228,14 +273,14 @@ class BundleVerifier {
 
 }  // namespace
 
-std::vector<Diagnostic> verify_bundle(const std::string& path) {
+std::vector<Diagnostic> verify_bundle(const std::string& path, const HostedStages& hosted) {
   std::optional<Bundle> bundle;
-  return BundleVerifier(path).verify(bundle);
+  return BundleVerifier(path, hosted).verify(bundle);
 }
 
-Result<Bundle> open_bundle(const std::string& path) {
+Result<Bundle> open_bundle(const std::string& path, const HostedStages& hosted) {
   std::optional<Bundle> bundle;
-  RANNC_TRY(ir::as_result(BundleVerifier(path).verify(bundle)));
+  RANNC_TRY(ir::as_result(BundleVerifier(path, hosted).verify(bundle)));
   RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
   return *std::move(bundle);
 }

@@ -8,7 +8,9 @@
 
 namespace rannc::runtime {
 
-/// Returns the files of a bundle with `stages` stages, except its manifest and `kStateFile`.
-std::vector<std::string> bundle_files(size_t stages, BundleForm form);
+/// Returns the files that every bundle of the form has for a stage.
+std::vector<std::string> stage_files(StageId stage, BundleForm form);
+/// Returns the files that a bundle has for each of its stages or for none.
+std::vector<std::string> optional_stage_files(StageId stage);
 
 }  // namespace rannc::runtime

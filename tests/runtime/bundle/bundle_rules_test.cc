@@ -45,12 +45,12 @@ class Bundles : public ::testing::Test {
   /// Makes the manifest say what the files now are, so that later rules are reached.
   void resign() const { write_manifest(path_, plan_).value(); }
 
-  void breaks(const char* rule, const std::string& thing) const {
-    const auto found = verify_bundle(path_);
+  void breaks(const char* rule, const std::string& thing, const HostedStages& hosted = {}) const {
+    const auto found = verify_bundle(path_, hosted);
     ASSERT_FALSE(found.empty()) << "expected " << rule;
     EXPECT_EQ(found[0].rule, rule) << found[0].str();
     EXPECT_THAT(found[0].str(), HasSubstr(thing));
-    EXPECT_FALSE(open_bundle(path_).ok());
+    EXPECT_FALSE(open_bundle(path_, hosted).ok());
   }
 
   std::string folder_, path_;
@@ -129,6 +129,62 @@ TEST_F(Bundles, B1FilesArePresent) {
   breaks("B1", "plan.rir");
   fs::remove_all(path_);
   breaks("B1", "toy.rannc");
+}
+
+// Device i runs stage i. Files of other hosts are absent.
+TEST_F(Bundles, B1OfOneDeviceNeedTheFilesOfItsStages) {
+  const HostedStages second{.device = DeviceId(1)};
+  fs::remove(at("stage0.safetensors"));
+  fs::remove(at("stage0.pt"));
+  EXPECT_TRUE(verify_bundle(path_, second).empty());
+  const Bundle bundle = open_bundle(path_, second).value();
+  EXPECT_TRUE(bundle.weights[0].entries().empty());
+  EXPECT_FALSE(bundle.weights[1].entries().empty());
+  ASSERT_EQ(bundle.files.size(), 3U);
+  EXPECT_EQ(bundle.files[1].name, "stage1.pt");
+  EXPECT_EQ(bundle.files[1].digest, file_digest(at("stage1.pt")).value());
+  breaks("B1", "stage0.pt: error: file is missing [B1]", {});
+  breaks("B1", "stage0.pt: error: file is missing: device 0 runs stage 0", {.device = DeviceId(0)});
+  breaks("B1", "stage0.pt", {.stage = StageId(0)});
+  fs::remove(at("stage1.safetensors"));
+  breaks("B1", "stage1.safetensors: error: file is missing: device 1 runs stage 1", second);
+}
+
+TEST_F(Bundles, B3AndB5AreJudgedForHostedStages) {
+  const HostedStages second{.device = DeviceId(1)};
+  write(at("stage0.safetensors"), "another host's");
+  EXPECT_TRUE(verify_bundle(path_, second).empty());
+  resign();
+  EXPECT_TRUE(verify_bundle(path_, second).empty());
+  breaks("B5", "stage0.safetensors", {.device = DeviceId(0)});
+  auto json = manifest();
+  json["files"].erase("stage0.pt");
+  set_manifest(json);
+  breaks("B3", "stage0.pt", second);
+}
+
+TEST_F(Bundles, B3ExecutablesAreOfAllStagesOrOfNone) {
+  const std::string program = folder_ + "/program";
+  write(program, "#!/bin/true");
+  fs::permissions(program, fs::perms::owner_all);
+  codegen::write_bundle(plan_, {.replace = true, .stage_program = program}, path_).value();
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  EXPECT_EQ(read(at("stage1")), "#!/bin/true");
+  EXPECT_NE(fs::status(at("stage1")).permissions() & fs::perms::owner_exec, fs::perms::none);
+  EXPECT_EQ(fs::hard_link_count(at("stage0")), 2U) << "one file with two names";
+  auto json = manifest();
+  EXPECT_TRUE(json["files"].contains("stage0") && json["files"].contains("stage1"));
+  json["files"].erase("stage1");
+  set_manifest(json);
+  breaks("B3", "'stage1': error: lacks `bytes` or `digest`");
+  resign();
+  write(at("stage1"), "another");  // both names
+  breaks("B3", "stage0: error: has 7 bytes");
+  fs::remove(at("stage1"));
+  breaks("B1", "stage1: error: file is missing: device 1 runs stage 1", {.device = DeviceId(1)});
+  const auto refused = codegen::write_bundle(plan_, {.stage_program = folder_ + "/none"}, folder_ + "/other.rannc");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("/none: error: cannot be copied"));
 }
 
 TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
@@ -251,7 +307,11 @@ TEST_F(Bundles, B9StateHasWhatNoStageTakes) {
   write(at(kStateFile), "short");
   resign();
   breaks("B9", "file has 5 bytes");
+  breaks("B9", "file has 5 bytes", {.device = DeviceId(0)});
+  EXPECT_TRUE(verify_bundle(path_, {.device = DeviceId(1)}).empty()) << "device 0 exports weights";
   fs::remove(at(kStateFile));
+  breaks("B1", "file is missing: device 0 needs it", {.device = DeviceId(0)});
+  EXPECT_TRUE(verify_bundle(path_, {.device = DeviceId(1)}).empty());
   resign();
   breaks("B9", "'mask': error: file is missing");
   fs::copy_file(at("stage0.safetensors"), folder_ + "/toy.rannc/" + kStateFile);
