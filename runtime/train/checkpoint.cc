@@ -1,6 +1,7 @@
 #include "runtime/train/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstring>
@@ -23,7 +24,7 @@ constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 
 std::string part_name(uint32_t device) { return fmt::format("device{}.safetensors", device); }
-fs::path partial(const std::string& folder) { return fs::path(folder + ".partial"); }
+fs::path partial(const std::string& folder) { return partial_checkpoint(folder); }
 
 Diagnostic file_error(const fs::path& path, const std::string& what) { return error({path.string(), 0, 0, {}}, what); }
 
@@ -78,6 +79,7 @@ Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
 // The opened files of a checkpoint with an index of all their tensors.
 struct Parts {
   std::vector<SafetensorsFile> files;
+  std::vector<std::string> missing;  // listed, but not in the folder
   std::map<std::string, std::pair<size_t, const SafetensorsFile::Entry*>, std::less<>> index;
 };
 
@@ -91,7 +93,13 @@ Result<Parts> open_parts(const std::string& folder) {
     if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
       return file_error(fs::path(folder) / kManifest, "lists a file outside of the folder");
     }
-    RANNC_ASSIGN(SafetensorsFile file, SafetensorsFile::open((fs::path(folder) / name.get<std::string>()).string()));
+    const fs::path path = fs::path(folder) / name.get<std::string>();
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+      parts.missing.push_back(name.get<std::string>());
+      continue;
+    }
+    RANNC_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path.string()));
     parts.files.push_back(std::move(file));
   }
   for (size_t i = 0; i < parts.files.size(); ++i) {
@@ -100,7 +108,17 @@ Result<Parts> open_parts(const std::string& folder) {
   return parts;
 }
 
+// What to do about parts that are not in the folder.
+std::string about_missing(const Parts& parts) {
+  if (parts.missing.empty()) return {};
+  return fmt::format("; {} {} not in this folder: copy {} from the host that wrote {}", fmt::join(parts.missing, ", "),
+                     parts.missing.size() == 1 ? "is" : "are", parts.missing.size() == 1 ? "it" : "them",
+                     parts.missing.size() == 1 ? "it" : "them");
+}
+
 }  // namespace
+
+std::string partial_checkpoint(const std::string& folder) { return folder + ".partial"; }
 
 Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors) {
   std::error_code failed;
@@ -157,6 +175,7 @@ Result<void> check_model(const CheckpointState& state, const std::string& folder
 
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder) {
   RANNC_ASSIGN(const Parts parts, open_parts(folder));
+  if (!parts.missing.empty()) return file_error(folder, "checkpoint is incomplete" + about_missing(parts));
   std::map<std::string, ir::StoredTensor> tensors;
   for (const SafetensorsFile& file : parts.files) tensors.merge(tensors_by_name(file));
   return tensors;
@@ -166,7 +185,8 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
   RANNC_ASSIGN(const Parts parts, open_parts(folder));
   for (const auto& [key, value] : into) {
     const auto found = parts.index.find(key);
-    if (found == parts.index.end()) return file_error(folder, "checkpoint has no tensor '" + key + "'");
+    if (found == parts.index.end())
+      return file_error(folder, "checkpoint has no tensor '" + key + "'" + about_missing(parts));
     if (!(found->second.second->spec == value->spec())) {
       return file_error(folder, "checkpoint's tensor '" + key + "' has another type or shape than the model's");
     }

@@ -33,10 +33,13 @@ struct CheckpointState {
 /// Tensors of a run by key: `parameter/<name>`, `buffer/<name>`, `optimizer/<state>/<name>`.
 using CheckpointTensors = std::map<std::string, Value>;
 
+/// `<folder>.partial`, in which a checkpoint is assembled.
+std::string partial_checkpoint(const std::string& folder);
 /// Writes one device's file of a checkpoint to `<folder>.partial`. The checkpoint becomes visible by one rename when
 /// all devices are done. A failed attempt leaves only files that the next one overwrites.
 Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors);
 /// Writes the manifest for the parts of `devices` and renames the folder. Replaces an older checkpoint of that name.
+/// Parts of devices on other hosts may be absent: the manifest is the same on all hosts.
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state);
 /// Removes the parts of a checkpoint that will not be finished.
@@ -45,10 +48,10 @@ void discard_checkpoint(const std::string& folder);
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
 /// Returns an error if the checkpoint belongs to a different model than the plan.
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
-/// Returns all tensors of a checkpoint by key. Their bytes stay on disk.
+/// Returns all tensors of a checkpoint by key. Their bytes stay on disk. The folder must have the parts of all devices.
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
 /// Copies the checkpoint's tensors into `into`, matched by key. Keys, types and shapes are checked before anything is
-/// written.
+/// written. Parts that have none of these tensors may be absent.
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into);
 
 /// Returns the complete checkpoint `<parent>/step-<n>` with the largest n, or an empty string if there is none.

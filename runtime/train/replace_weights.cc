@@ -15,11 +15,12 @@ std::vector<std::byte> bytes_of(const Value& value) {
   return {data, data + tensor.nbytes()};
 }
 
-/// Returns the names of constants that differ from those compiled into the programs.
-Result<std::vector<std::string>> changed_constants(const ir::Graph& graph, const ir::StateMatch& match) {
+/// Returns the names of constants that differ from those compiled into the programs, of those in `stored`.
+Result<std::vector<std::string>> changed_constants(const ir::Graph& graph, const ir::StateMatch& match,
+                                                   const std::set<ValueId>& stored) {
   std::vector<std::string> changed;
   for (const auto& [value, sources] : match.sources) {
-    if (graph.kind(value) != ir::ValueKind::kConstant) continue;
+    if (graph.kind(value) != ir::ValueKind::kConstant || !stored.contains(value)) continue;
     RANNC_ASSIGN(const ir::TensorData wanted, ir::taken_bytes(graph, value, sources, ir::stored_in(graph)));
     RANNC_ASSIGN(const auto given, wanted.read());
     RANNC_ASSIGN(const auto own, graph.value(value).data.read());
@@ -30,14 +31,15 @@ Result<std::vector<std::string>> changed_constants(const ir::Graph& graph, const
 
 }  // namespace
 
-Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string& path, WeightNames names,
+Result<WeightsLoaded> replace_weights(const Bundle& bundle, const std::string& path, WeightNames names,
                                       const std::map<ValueId, Values>& held) {
+  const ir::Graph& graph = bundle.plan.graph;
   const auto of_file = [&](Diagnostic found) {
     if (found.where.file.empty()) found.where.file = path;
     return found;
   };
   RANNC_ASSIGN(ir::StateMatch match, match_file(graph, path, names));
-  const auto changed = changed_constants(graph, match);
+  const auto changed = changed_constants(graph, match, hosted_values(bundle));
   if (!changed.ok()) return of_file(changed.diagnostic());
   if (!changed->empty()) {
     return error({path, 0, 0, {}}, fmt::format("{} tensors are constants of the compiled programs, with "

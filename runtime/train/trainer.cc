@@ -15,6 +15,7 @@
 #include "runtime/train/internal/gather_outputs.h"
 #include "runtime/train/internal/owned_parameters.h"
 #include "runtime/train/internal/replace_weights.h"
+#include "runtime/train/internal/save_checkpoint.h"
 #include "runtime/train/internal/step_losses.h"
 #include "runtime/transport/transports.h"
 
@@ -69,6 +70,7 @@ class Trainer::Impl {
     }
     return found;
   }
+  Result<void> gather(const std::string& own, const TakeText& take);
   Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
 
@@ -282,27 +284,19 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
 
 Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
   if (devices_.failure()) return *devices_.failure();
-  Result<void> written;
-  for (const auto& device : devices_.all()) {
-    if (written.ok()) written = write_checkpoint_part(folder, device->id.index(), checkpoint_tensors(*device));
+  return save_checkpoint(
+      devices_, folder,
+      {step_, {options_.optimizer, options_.clip_norm, options_.seed}, plan().model_digest, data_state});
+}
+
+Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take) {
+  for (uint32_t process = 0; process < (devices_.whole() ? 1 : plan().devices.size()); ++process) {
+    RANNC_ASSIGN(std::string text, devices_.text_of(DeviceId(process), own, step_));
+    if (!devices_.contains(DeviceId(0))) continue;
+    if (const Result<void> taken = take(process, std::move(text)); !taken.ok())
+      return devices_.whole() ? taken.diagnostic() : devices_.close(taken.diagnostic());
   }
-  RANNC_ASSIGN(const bool all_written, all_agree(written.ok()));
-  const bool leads = devices_.all()[0]->id == DeviceId(0);
-  Result<void> finished;
-  if (all_written && leads) {
-    std::vector<uint32_t> parts(plan().devices.size());
-    for (uint32_t i = 0; i < parts.size(); ++i) parts[i] = i;
-    finished = finish_checkpoint(
-        folder, parts,
-        {step_, {options_.optimizer, options_.clip_norm, options_.seed}, plan().model_digest, data_state});
-  } else if (!all_written && leads) {
-    discard_checkpoint(folder);
-  }
-  RANNC_ASSIGN(const bool all_finished, all_agree(finished.ok()));
-  RANNC_TRY(written);
-  RANNC_TRY(finished);
-  if (!all_written || !all_finished)
-    return error("the checkpoint was discarded because another worker could not write its part");
+  RANNC_TRY(all_agree(true));
   return {};
 }
 
@@ -344,7 +338,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {
   if (devices_.failure()) return *devices_.failure();
-  return replace_weights(plan().graph, path, names, held_weights(devices_));
+  return replace_weights(bundle_, path, names, held_weights(devices_));
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -367,7 +361,7 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
 
 Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport) {
-  RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
+  RANNC_ASSIGN(Bundle opened, open_bundle(bundle, {.device = transport->device()}));
   if (transport->device().index() >= opened.plan.devices.size()) {
     return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(),
                              opened.plan.devices.size()));
@@ -388,6 +382,7 @@ uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
 std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
+Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }

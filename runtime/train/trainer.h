@@ -56,7 +56,8 @@ class Trainer {
  public:
   /// Runs all devices of the plan in this process, one thread each.
   static Result<std::unique_ptr<Trainer>> open(const std::string& bundle, const TrainerOptions& options);
-  /// Runs the device of `transport`. The other devices of the plan run in other processes.
+  /// Runs the device of `transport`. The other devices of the plan run in other processes. The bundle's folder may lack
+  /// the files of stages that do not run on the device (`HostedStages`).
   static Result<std::unique_ptr<Trainer>> open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport);
   ~Trainer();
@@ -96,11 +97,16 @@ class Trainer {
   std::map<StageId, std::string> unrecorded_stages() const;
 
   /// Returns whether `own` is true in every process of the run. Collective: returns when all have called it. Files that
-  /// a process wrote before the call can be read by the others afterwards.
+  /// a process wrote before the call can be read by the others afterwards, if they share the folder.
   Result<bool> all_agree(bool own);
+  /// Passes `own` of every process, in the order of their devices, to `take` in the process of device 0. Collective. An
+  /// error of `take` ends the run.
+  using TakeText = std::function<Result<void>(uint32_t process, std::string text)>;
+  Result<void> gather(const std::string& own, const TakeText& take);
 
   /// Writes a checkpoint folder: parameters, buffers and optimizer state under the model's names, step count and
-  /// settings. Writes a temporary sibling and renames it. `load` returns `data_state`.
+  /// settings. Writes a temporary sibling and renames it. `load` returns `data_state`. Processes whose hosts do not
+  /// share the folder write a folder each, with the tensors of their own devices.
   Result<void> save(const std::string& folder, const std::string& data_state = {});
   /// Continues from a checkpoint of any plan of the same model and returns its `data_state`. `settings` selects whether
   /// optimizer, clipping and seed come from the checkpoint or from this trainer's options. If the options need

@@ -11,6 +11,8 @@ namespace rannc::runtime {
 
 namespace {
 
+constexpr int64_t kTextPart = 16 << 20;  // bytes of a message
+
 Result<void> attempt(TrainedDevice& device, const std::function<Result<void>()>& job) {
   try {
     Device& hardware = device.transport->hardware();
@@ -62,10 +64,36 @@ Result<at::Tensor> DeviceSet::sum_over_processes(at::Tensor values, uint64_t ste
   if (whole()) return values;
   std::vector<DeviceId> members;
   for (size_t i = 0; i < plan_devices_; ++i) members.push_back(DeviceId::from(i));
-  const CollectiveKey key{step, CollectiveKey::Kind::kOther, exchanges_++};
+  return sum_over(members, std::move(values), {step, CollectiveKey::Kind::kOther, exchanges_++});
+}
+
+Result<at::Tensor> DeviceSet::sum_over(std::span<const DeviceId> members, at::Tensor values, const CollectiveKey& key) {
   auto sums = devices_[0]->transport->all_reduce(key, members, {to_value(std::move(values))});
   if (!sums.ok()) return close(sums.diagnostic());
   return to_tensor((*sums)[0]);
+}
+
+// The receiver adds zeros, so that a text is a sum.
+Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own, uint64_t step) {
+  const DeviceId first(0);
+  if (failure_) return *failure_;
+  CollectiveKey key{step, CollectiveKey::Kind::kOther, exchanges_++};  // counted alike in all processes
+  if (contains(first) && contains(from)) return own;
+  if (!contains(first) && !contains(from)) return std::string();
+  const std::vector<DeviceId> members = {first, from};
+  const bool sends = contains(from);
+  const auto own_bytes = static_cast<int64_t>(sends ? own.size() : 0);
+  RANNC_ASSIGN(const at::Tensor sum, sum_over(members, at::full({1}, own_bytes, at::kLong), key));
+  std::string text(sends ? 0 : sum.item<int64_t>(), '\0');
+  for (int64_t begin = 0, all = sum.item<int64_t>(); begin < all; begin += kTextPart) {
+    const int64_t size = std::min(kTextPart, all - begin);
+    at::Tensor part = at::zeros({size}, at::kByte);
+    if (sends) std::copy_n(own.data() + begin, size, part.data_ptr<uint8_t>());
+    ++key.part;
+    RANNC_ASSIGN(const at::Tensor received, sum_over(members, std::move(part), key));
+    if (!sends) std::copy_n(received.const_data_ptr<uint8_t>(), size, text.data() + begin);
+  }
+  return text;
 }
 
 Result<bool> DeviceSet::all_agree(bool own, uint64_t step) {

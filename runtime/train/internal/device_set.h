@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/execute/executor.h"
@@ -39,6 +41,7 @@ class DeviceSet {
 
   void add(std::unique_ptr<TrainedDevice> device) { devices_.push_back(std::move(device)); }
   const std::vector<std::unique_ptr<TrainedDevice>>& all() const { return devices_; }
+  size_t plan_devices() const { return plan_devices_; }
   /// Whether this process has all devices of the plan.
   bool whole() const { return devices_.size() == plan_devices_; }
   bool contains(DeviceId id) const;
@@ -53,12 +56,17 @@ class DeviceSet {
   Result<at::Tensor> sum_over_processes(at::Tensor values, uint64_t step);
   /// Whether `own` is true in every process of the run.
   Result<bool> all_agree(bool own, uint64_t step);
+  /// Returns `own` of the process of device `from` in the process of device 0, an empty text in others.
+  Result<std::string> text_of(DeviceId from, const std::string& own, uint64_t step);
 
   /// Ends the run with the first failure that it is called with, and returns that.
   Diagnostic close(Diagnostic failure);
   const std::optional<Diagnostic>& failure() const { return failure_; }
 
  private:
+  /// Returns the sum over the processes of `members`. Processes that are not members skip it.
+  Result<at::Tensor> sum_over(std::span<const DeviceId> members, at::Tensor values, const CollectiveKey& key);
+
   size_t plan_devices_;
   std::vector<std::unique_ptr<TrainedDevice>> devices_;
   uint32_t exchanges_ = 0;  ///< number of collectives so far, equal in all processes

@@ -4,15 +4,15 @@
 #include <map>
 #include <string>
 
-#include "ir/graph/graph.h"
+#include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "runtime/execute/value.h"
 
 namespace rannc::runtime {
 
 /// `held`: this process's parameters and buffers by stored value, each possibly on several devices. The whole file is
-/// compared with the graph before the first tensor is written.
-Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string& path, WeightNames names,
+/// compared with the graph before the first tensor is written, constants with those that this process has.
+Result<WeightsLoaded> replace_weights(const Bundle& bundle, const std::string& path, WeightNames names,
                                       const std::map<ValueId, Values>& held);
 
 }  // namespace rannc::runtime

@@ -95,5 +95,30 @@ TEST(DeviceSet, SumsOverProcesses) {
   EXPECT_EQ(agreed, (std::vector<bool>{false, false}));
 }
 
+TEST(DeviceSet, TextsReachTheFirstProcess) {
+  DeviceSet whole = whole_set(2);
+  EXPECT_EQ(whole.text_of(DeviceId(0), "all", 0).value(), "all");
+  auto ends = make_local_transports(3, kTimeout);
+  std::vector<DeviceSet> sets;
+  for (auto& end : ends) {
+    sets.emplace_back(size_t{3});
+    sets.back().add(device_of(std::move(end)));
+  }
+  const std::string longest(40'000'000, 'x');  // of several messages
+  const std::vector<std::string> own = {"zero", "", longest + "y"};
+  std::vector<std::vector<std::string>> found(3);
+  const auto process = [&](size_t i) {
+    for (size_t from = 0; from < 3; ++from)
+      found[i].push_back(sets[i].text_of(DeviceId::from(from), own[i], 0).value());
+  };
+  std::thread second([&] { process(1); }), third([&] { process(2); });
+  process(0);
+  second.join();
+  third.join();
+  EXPECT_EQ(found[0], own);
+  EXPECT_EQ(found[1], std::vector<std::string>(3));
+  EXPECT_EQ(found[2], std::vector<std::string>(3));
+}
+
 }  // namespace
 }  // namespace rannc::runtime
