@@ -26,6 +26,12 @@ constexpr const char* kKnown[] = {"RANK",
                                   "OMPI_COMM_WORLD_LOCAL_RANK",
                                   "PMIX_NAMESPACE",
                                   "OMPI_MCA_ess_base_jobid",
+                                  "PMI_RANK",
+                                  "PMI_SIZE",
+                                  "MPI_LOCALRANKID",
+                                  "MPI_LOCALNRANKS",
+                                  "SLURM_JOB_NODELIST",
+                                  "SLURM_STEP_NODELIST",
                                   "SLURM_PROCID",
                                   "SLURM_LOCALID",
                                   "SLURM_NTASKS",
@@ -36,14 +42,14 @@ constexpr const char* kKnown[] = {"RANK",
                                   kListeningSocketVariable,
                                   kReportPipeVariable};
 
-Result<std::optional<WorkerEnvironment>> read_in(const Variables& variables) {
+Result<std::optional<WorkerEnvironment>> read_in(const Variables& variables, const WorkerFlags& flags = {}) {
   for (const char* name : kKnown) unsetenv(name);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  return read_worker_environment();
+  return read_worker_environment(flags);
 }
 
-WorkerEnvironment worker_in(const Variables& variables) {
-  const auto found = read_in(variables);
+WorkerEnvironment worker_in(const Variables& variables, const WorkerFlags& flags = {}) {
+  const auto found = read_in(variables, flags);
   EXPECT_TRUE(found.ok()) << found.diagnostic().str();
   EXPECT_TRUE(!found.ok() || found->has_value());
   return found.ok() && *found ? **found : WorkerEnvironment{};
@@ -55,8 +61,8 @@ bool is_worker_in(const Variables& variables) {
   return found.ok() && found->has_value();
 }
 
-std::string error_in(const Variables& variables) {
-  const auto found = read_in(variables);
+std::string error_in(const Variables& variables, const WorkerFlags& flags = {}) {
+  const auto found = read_in(variables, flags);
   return found.ok() ? "" : found.diagnostic().str();
 }
 
@@ -123,6 +129,62 @@ TEST(WorkerEnvironment, OfSrun) {
   EXPECT_EQ(worker.rank, 1U);
   EXPECT_EQ(worker.master_address, "127.0.0.1");
   EXPECT_EQ(worker_in(with(kSrun, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "5000"}})).master_address, "node7");
+}
+
+TEST(WorkerEnvironment, OfSrunOnSeveralMachines) {
+  const Variables machines = with(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_JOB_NODELIST", "other[1-4]"}});
+  const auto first_of = [&](const char* list) {
+    return worker_in(with(machines, {{"SLURM_STEP_NODELIST", list}})).master_address;
+  };
+  EXPECT_EQ(worker_in(machines).master_address, "other1");
+  EXPECT_EQ(first_of("node7,node8"), "node7");
+  EXPECT_EQ(first_of("node[07-09,12],login1"), "node07");
+  EXPECT_EQ(first_of("node[3,5]-ib,login1"), "node3-ib");
+  EXPECT_EQ(first_of("a,node[1-2]"), "a");
+  EXPECT_EQ(worker_in(machines).master_port, worker_in(with(machines, {{"SLURM_PROCID", "0"}})).master_port);
+}
+
+TEST(WorkerEnvironment, OfMpiexec) {
+  const Variables mpiexec = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}};
+  const WorkerEnvironment worker = worker_in(mpiexec, {.master = "node7:5000"});
+  EXPECT_EQ(worker.launcher, "mpiexec");
+  EXPECT_EQ(worker.rank, 1U);
+  EXPECT_EQ(worker.workers, 2U);
+  EXPECT_EQ(worker.local_rank, 0U);
+  EXPECT_EQ(worker.master_port, 5000);
+  EXPECT_THAT(error_in(mpiexec), HasSubstr("--master HOST:PORT"));
+  EXPECT_EQ(worker_in(with(mpiexec, kSrun)).launcher, "srun") << "whose PMI library sets the same variables";
+  EXPECT_EQ(worker_in(with(with(mpiexec, kSrun), {{"MPI_LOCALNRANKS", "2"}}), {.master = "a:1"}).launcher, "mpiexec");
+}
+
+TEST(WorkerEnvironment, OfFlags) {
+  const WorkerEnvironment worker = worker_in(kTorchrun, {.rank = 1, .world = 2, .master = "[::1]:29500"});
+  EXPECT_TRUE(worker.by_flags);
+  EXPECT_EQ(worker.rank, 1U);
+  EXPECT_EQ(worker.workers, 2U);
+  EXPECT_EQ(worker.master_address, "::1");
+  EXPECT_EQ(worker.master_port, 29500);
+  EXPECT_EQ(worker_in(kTorchrun, {.rank = 1, .world = 2}).master_address, "node7");
+  EXPECT_EQ(worker_in({}, {.rank = 0, .world = 1}).workers, 1U);
+  EXPECT_FALSE(worker_in(kTorchrun).by_flags);
+}
+
+TEST(WorkerEnvironment, MasterByFlagGoesBeforeTheLaunchers) {
+  const Variables elastic = with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  const WorkerEnvironment worker = worker_in(elastic, {.master = "node1:7"});
+  EXPECT_EQ(worker.master_address, "node1");
+  EXPECT_FALSE(worker.torch_store) << "which listens elsewhere";
+  EXPECT_EQ(worker.rank, 3U);
+}
+
+TEST(WorkerEnvironment, WrongFlagsAreNamed) {
+  EXPECT_THAT(error_in({}, {.rank = 2, .world = 2, .master = "a:1"}), HasSubstr("--rank 2"));
+  EXPECT_THAT(error_in({}, {.rank = 0, .world = 0, .master = "a:1"}), HasSubstr("--world 0"));
+  EXPECT_THAT(error_in({}, {.rank = 0, .world = 2}), HasSubstr("--master"));
+  EXPECT_THAT(error_in({}, {.rank = 0}), HasSubstr("--rank and --world"));
+  EXPECT_THAT(error_in({}, {.master = "a:1"}), HasSubstr("no rank is known"));
+  for (const char* master : {"a", "a:", ":1", "a:0", "a:70000", "a:1x"})
+    EXPECT_THAT(error_in({}, {.rank = 0, .world = 2, .master = master}), HasSubstr("expected HOST:PORT")) << master;
 }
 
 TEST(WorkerEnvironment, ABatchShellIsNoWorker) {
