@@ -322,7 +322,7 @@ class FolderRun {
     runtime::Outputs outputs(plan, bound.symbols);
     outputs.add(step, 0);
     const auto rank = static_cast<uint32_t>(transport->device().index());
-    RANNC_TRY(tools::gather_parts(trainer, outputs, scratch_, rank, static_cast<uint32_t>(plan.devices.size())));
+    RANNC_TRY(tools::gather_parts(trainer, outputs, scratch_, rank));
     if (rank > 0) return std::map<std::string, runtime::Value>{};
     return outputs.whole(bound.samples);
   }

@@ -49,7 +49,7 @@ class LossSums {
 /// Returns the same result in every worker.
 Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, runtime::Outputs& outputs,
                            uint64_t samples, const std::map<std::string, std::string>& metadata) {
-  RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank, run.workers));
+  RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank));
   Result<void> own;
   if (run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
   RANNC_ASSIGN(const bool written, trainer.all_agree(own.ok()));

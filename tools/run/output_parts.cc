@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+#include <sstream>
+
+#include "ir/base/replacement.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -12,27 +17,33 @@ fs::path part_file(const fs::path& folder, uint32_t rank) {
   return folder / fmt::format(".outputs-{}.safetensors", rank);
 }
 
-Result<void> add_parts(runtime::Outputs& outputs, const fs::path& folder, uint32_t workers) {
-  for (uint32_t rank = 1; rank < workers; ++rank) {
-    RANNC_TRY(outputs.add_part(part_file(folder, rank).string()));
-    std::error_code ignored;
-    fs::remove(part_file(folder, rank), ignored);
-  }
-  return {};
+/// Reads and removes a file.
+std::string take_file(const fs::path& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return std::move(bytes).str();
 }
 
 }  // namespace
 
-Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, const fs::path& folder, uint32_t rank,
-                          uint32_t workers) {
-  Result<void> own;
-  if (rank > 0) own = outputs.write_part(part_file(folder, rank).string());
-  RANNC_ASSIGN(const bool parts, trainer.all_agree(own.ok()));
-  if (parts && rank == 0) own = add_parts(outputs, folder, workers);
-  RANNC_ASSIGN(const bool gathered, trainer.all_agree(own.ok()));
-  RANNC_TRY(own);
-  if (!parts || !gathered) return error("the outputs were discarded because another worker could not write its part");
-  return {};
+Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, const fs::path& folder, uint32_t rank) {
+  const fs::path own = part_file(folder, rank);
+  Result<void> written;
+  if (rank > 0) written = outputs.write_part(own.string());
+  RANNC_ASSIGN(const bool all_written, trainer.all_agree(written.ok()));
+  RANNC_TRY(written);
+  if (!all_written) return error("the outputs were discarded because another worker could not write its part");
+  return trainer.gather(rank > 0 ? take_file(own) : "", [&](uint32_t worker, const std::string& part) -> Result<void> {
+    if (worker == 0) return {};
+    const fs::path copy = part_file(folder, worker);
+    RANNC_TRY(write_file(copy.string(), part));
+    const Result<void> added = outputs.add_part(copy.string());
+    std::error_code ignored;
+    fs::remove(copy, ignored);
+    return added;
+  });
 }
 
 }  // namespace rannc::tools

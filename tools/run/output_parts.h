@@ -7,9 +7,9 @@
 
 namespace rannc::tools {
 
-/// Adds the outputs of the other workers to those of worker 0, through files in a folder that all workers can access.
+/// Adds the outputs of the other workers to those of worker 0. Uses files in `folder`, which workers need not share.
 /// The other workers keep their own outputs. All workers of the run must call it; an error of one is an error of all.
 Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, const std::filesystem::path& folder,
-                          uint32_t rank, uint32_t workers);
+                          uint32_t rank);
 
 }  // namespace rannc::tools

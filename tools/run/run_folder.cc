@@ -49,7 +49,9 @@ Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
     for (const char* name : kReports) {
       if (!failed) fs::remove(folder / name, failed);
     }
-    if (failed) return file_error(folder, "the previous run cannot be removed: " + failed.message());
+    // Another worker may have removed a file at the same time.
+    if (failed && !trace_of_run(folder).empty())
+      return file_error(folder, "the previous run cannot be removed: " + failed.message());
   }
   fs::create_directories(checkpoints_of(folder), failed);
   if (failed) return file_error(folder, "cannot be created: " + failed.message());

@@ -27,8 +27,8 @@ std::filesystem::path checkpoints_of(const std::filesystem::path& folder);
 /// has written anything by then.
 Result<void> check_run_folder(const std::filesystem::path& folder, RunFolderUse use);
 
-/// Creates the folder. `kReplace` removes checkpoints, trace and report of a previous run. Only one worker must call
-/// it.
+/// Creates the folder. `kReplace` removes checkpoints, trace and report of a previous run. Every worker calls it before
+/// its first step, because hosts need not share the folder.
 Result<void> prepare_run_folder(const std::filesystem::path& folder, RunFolderUse use);
 
 }  // namespace rannc::tools

@@ -1,0 +1,255 @@
+#include "tools/run/process_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "ir/base/stopwatch.h"
+#include "ir/plan/functions.h"
+#include "runtime/execute/trace.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/process.h"
+#include "runtime/train/trainer.h"
+#include "tools/common/hardware.h"
+#include "tools/common/how_to_train.h"
+#include "tools/common/run_signals.h"
+#include "tools/measure/memory_gauge.h"
+#include "tools/measure/step_profile.h"
+#include "tools/run/evaluate_run.h"
+#include "tools/run/loss_log.h"
+#include "tools/run/progress.h"
+#include "tools/run/run_data.h"
+#include "tools/run/run_results.h"
+#include "tools/run/run_start.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Run {
+ public:
+  Run(const RunFlags& flags, const runtime::TransportKind& transport, const std::optional<WorkerEnvironment>& worker,
+      const std::string& command)
+      : flags_(flags), transport_(transport), worker_(worker), command_(command) {}
+
+  Result<void> run() {
+    const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
+    RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
+    if (flags_.deterministic) {
+      setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it when it is first used
+      runtime::use_deterministic_kernels();
+    }
+    RANNC_ASSIGN(hardware_, open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
+    if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
+    if (leads() && !hardware_.note.empty()) fmt::print(stderr, "note: {}\n", hardware_.note);
+    if (start_.evaluates) {
+      RANNC_TRY(open());
+      RANNC_TRY(evaluate());
+      return leads() ? give_weights(*start_.bundle, start_.checkpoint, flags_.weights) : Result<void>();
+    }
+    const RunSignals signals({.announces = leads() && !launched, .second_ends = !launched});
+    RANNC_TRY(open());
+    RANNC_TRY(open_training());
+    Progress progress(leads(), flags_.steps);
+    const Stopwatch watch;
+    for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
+      RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      if (profile_) profile_->begin_step();
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      if (profile_) profile_->end_step();
+      losses_.push_back(result.loss);
+      if (losses_.size() == 1) restart_peak();  // the first step is not representative
+      progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
+      for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
+      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
+        RANNC_TRY(save(step + 1));
+      // A request to one worker ends all workers after the same step.
+      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
+      if (!goes_on) break;
+    }
+    seconds_ = watch.seconds();
+    progress.end();
+    RANNC_TRY(finish());
+    if (trainer_->steps_done() >= flags_.steps) return {};
+    if (leads()) say_how_to_go_on();
+    throw Exit{exit_of(signals.asked() != 0 ? signals.asked() : SIGTERM)};
+  }
+
+ private:
+  bool leads() const { return !worker_ || worker_->rank == 0; }
+
+  Result<void> open() {
+    const runtime::TrainingSettings& settings = start_.found.settings;
+    runtime::TrainerOptions options{
+        .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
+    options.observer = &recorder_;
+    options.engine = flags_.engine;
+    options.records_steps = flags_.cuda_graphs;
+    if (flags_.profile) {
+      profile_ = std::make_unique<StepProfile>(start_.bundle->plan, recorder_);
+      options.observer = profile_.get();
+      options.origins = runtime::Origins::kKept;
+    }
+    options.timeout = std::chrono::seconds(flags_.timeout_seconds);
+    if (worker_) {
+      RANNC_ASSIGN(auto transport, transport_.join({.host = worker_->master_address,
+                                                    .port = worker_->master_port,
+                                                    .rank = worker_->rank,
+                                                    .workers = worker_->workers,
+                                                    .listening_socket = worker_->listening_socket,
+                                                    .torch_store = worker_->torch_store,
+                                                    .torch_round = worker_->torch_round,
+                                                    .timeout = options.timeout,
+                                                    .pairs = runtime::message_pairs(start_.bundle->plan)},
+                                                   hardware_.at(worker_->local_rank)));
+      RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
+    } else {
+      options.transport = transport_.name;
+      options.hardware = hardware_.all();
+      RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
+    }
+    folder_ = flags_.output_folder();
+    if (start_.checkpoint.empty()) return take_weights(*trainer_, flags_.weights, leads());
+    RANNC_ASSIGN(const std::string ignored, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
+    return check_same_step();
+  }
+
+  // Workers whose hosts do not share the folder have found their checkpoints separately.
+  Result<void> check_same_step() {
+    const std::string own = fmt::format("{}", trainer_->steps_done());
+    return trainer_->gather(own, [&](uint32_t rank, const std::string& found) -> Result<void> {
+      if (found == own) return {};
+      return error(fmt::format("--resume: the latest checkpoint of worker 0 has {} steps, that of worker {} has {}",
+                               own, rank, found));
+    });
+  }
+
+  Result<void> evaluate() {
+    if (flags_.data.empty()) {
+      const char* why =
+          trainer_->plan().training ? "--evaluate evaluates the samples of a file" : "the bundle has no loss";
+      return error(fmt::format("{}: give --data, not --text; {}", why, how_to_train(trainer_->plan())));
+    }
+    EvaluationRun run{.bundle = flags_.bundle, .data = flags_.data, .folder = folder_};
+    if (worker_) run.rank = worker_->rank;
+    return evaluate_run(*trainer_, run);
+  }
+
+  // A loaded checkpoint provides the seed, so the run continues with the same text.
+  Result<void> open_training() {
+    const uint64_t before = MemoryGauge::live_bytes();
+    RANNC_ASSIGN(data_, open_data(flags_.data, flags_.text, trainer_->plan(), trainer_->seed()));
+    data_bytes_ = MemoryGauge::live_bytes() - before;
+    RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
+    if (!leads()) return {};
+    for (const std::string& path : {(folder_ / kLossesFile).string(), flags_.loss_log}) {
+      if (path.empty()) continue;
+      RANNC_ASSIGN(LossLog log, LossLog::open(path, trainer_->steps_done()));
+      logs_.push_back(std::move(log));
+    }
+    say_what_begins();
+    return {};
+  }
+
+  void say_what_begins() const {
+    fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
+    fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
+               describe(start_.found.settings));
+    for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
+    const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
+    if (states > planned) {
+      fmt::print(stderr,
+                 "warning: the optimizer keeps {} copies of the parameters, but the plan reserves memory for {}\n",
+                 states, planned);
+    }
+    const auto& functions = trainer_->plan().functions;
+    if (flags_.engine == "autograd" && std::any_of(functions.begin(), functions.end(), [](const auto& stage) {
+          return ir::recomputes_selectively(*stage);
+        })) {
+      fmt::print(stderr,
+                 "note: the plan recomputes selectively, but engine autograd repeats whole forward passes: times and "
+                 "memory differ from the plan's prediction\n");
+    }
+    std::fflush(stdout);
+  }
+
+  void say_how_to_go_on() const {
+    std::string again = command_;
+    if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
+    if (!flags_.resume) again += " --resume";
+    if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // started by another launcher
+    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), flags_.steps, again);
+  }
+
+  std::string checkpoint(uint64_t step) const {
+    return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
+  }
+  Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step)); }
+
+  Result<void> finish() {
+    const auto held = held_memory();
+    if (held) fmt::print("{}\n", describe(trainer_->plan(), *held));
+    for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
+      fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
+    }
+    RANNC_ASSIGN(const RunResults results, gather_results(*trainer_, recorder_, profile_.get(), held));
+    RANNC_TRY(save(trainer_->steps_done()));
+    if (!leads()) return {};
+    RunFacts facts;
+    facts.title = fmt::format("{} on {}", fs::path(flags_.bundle).stem().string(), data_->describe());
+    facts.command = command_;
+    facts.losses = logs_.front().losses();
+    facts.first_step = logs_.front().first();
+    facts.steps = losses_.size();
+    facts.seconds = seconds_;
+    facts.transport = transport_.name;
+    RANNC_TRY(write_results(trainer_->plan(), results, std::move(facts), folder_));
+    return give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
+  }
+
+  void restart_peak() const {
+    MemoryGauge::restart();
+    hardware_.restart_peak();
+  }
+
+  // The first step allocates what later ones reuse, so it is not representative.
+  std::optional<HeldMemory> held_memory() const {
+    if (losses_.size() < 2) return std::nullopt;
+    const ir::Plan& plan = trainer_->plan();
+    const uint32_t first = worker_ ? worker_->rank : 0;
+    const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
+    if (!hardware_.devices.empty()) return HeldMemory{first, devices, hardware_.peak_bytes()};
+    // A mini-batch of a file is a view of the data set's tensors.
+    const uint64_t unread = data_bytes_ - std::min(data_bytes_, sample_bytes(plan, first, devices));
+    return HeldMemory{first, devices, MemoryGauge::peak_bytes() - unread};
+  }
+
+  const RunFlags& flags_;
+  const runtime::TransportKind& transport_;
+  const std::optional<WorkerEnvironment>& worker_;
+  const std::string& command_;
+  RunStart start_;
+  Hardware hardware_;  // outlives the trainer
+  runtime::TraceRecorder recorder_;
+  std::unique_ptr<StepProfile> profile_;  // only if requested
+  std::unique_ptr<runtime::Trainer> trainer_;
+  std::unique_ptr<runtime::Dataset> data_;
+  fs::path folder_;
+  std::vector<double> losses_;  // losses of this process's steps
+  double seconds_ = 0;
+  uint64_t data_bytes_ = 0;    // size of the data set's tensors
+  std::vector<LossLog> logs_;  // worker 0: in the folder, and --loss-log
+};
+
+}  // namespace
+
+Result<void> run_process(const RunFlags& flags, const runtime::TransportKind& transport,
+                         const std::optional<WorkerEnvironment>& worker, const std::string& command) {
+  return Run(flags, transport, worker, command).run();
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,62 @@
+#include "tools/run/run_bundle.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "runtime/train/process.h"
+#include "runtime/transport/transports.h"
+#include "tools/common/driver.h"
+#include "tools/common/launcher.h"
+#include "tools/measure/memory_gauge.h"
+#include "tools/run/process_run.h"
+#include "tools/run/run_start.h"
+#include "tools/run/run_worker.h"
+
+namespace rannc::tools {
+
+namespace {
+
+Result<void> launch(const RunFlags& flags, const std::vector<std::string>& arguments) {
+  RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));  // reports errors once, not per worker
+  RANNC_ASSIGN(const int code, launch_workers(own_program(), arguments,
+                                              {.workers = start.devices,
+                                               .threads = flags.threads,
+                                               .timeout = std::chrono::seconds(flags.timeout_seconds),
+                                               .ends_in_order = !start.evaluates}));
+  if (code != 0) throw Exit{code};
+  return {};
+}
+
+// Runs nothing.
+Result<void> export_alone(const RunFlags& flags) {
+  if (!flags.weights.from.empty()) return error("--weights: give --text or --data; without them nothing is run");
+  if (flags.profile) return error("--profile: give --text or --data; without them nothing is run");
+  RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
+  return give_weights(*start.bundle, start.checkpoint, flags.weights);
+}
+
+}  // namespace
+
+Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
+  const bool exports_alone = flags.text.empty() && flags.data.empty() && !flags.weights.to.empty();
+  if (!exports_alone && flags.text.empty() == flags.data.empty()) return error("give either --text or --data");
+  RANNC_ASSIGN(const auto worker, read_worker_environment(flags.worker));
+  if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
+  const runtime::TransportKind& transport = flags.transport.empty() ? runtime::default_transport(worker.has_value())
+                                                                    : *runtime::find_transport(flags.transport);
+  const bool processes = transport.between_processes();
+  if (processes && !worker) {
+    if (program.workers == RunProgram::Workers::kStarted) return launch(flags, program.arguments);
+    return error(fmt::format("--transport {}: {}", transport.name, kHowToStart));
+  }
+  runtime::keep_freed_memory();
+  runtime::set_threads(static_cast<int>(flags.threads));
+  MemoryGauge::install();
+  const std::string command = program.name + " " + shell_words(program.arguments);
+  if (!processes) return run_process(flags, transport, std::nullopt, command);
+  run_as_worker(*worker, [&] { return run_process(flags, transport, worker, command); });
+  return {};
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,85 @@
+#include "tools/run/run_flags.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "runtime/engine/engine.h"
+#include "runtime/transport/transports.h"
+#include "tools/common/hardware.h"
+#include "tools/common/libraries.h"
+
+namespace rannc::tools {
+
+namespace {
+
+void add_worker_flags(CLI::App& app, WorkerFlags& flags) {
+  auto* rank = app.add_option("--rank", flags.rank,
+                              "number of this worker, which runs that device of the plan (default: from torchrun, "
+                              "mpirun, mpiexec or srun)");
+  auto* world = app.add_option("--world", flags.world, "number of workers: that of the plan's devices");
+  app.add_option("--master", flags.master,
+                 "HOST:PORT on which worker 0 listens (default: MASTER_ADDR and MASTER_PORT)");
+  rank->needs(world);
+  world->needs(rank);
+}
+
+}  // namespace
+
+std::string RunFlags::output_folder() const {
+  return output.empty() ? std::filesystem::path(bundle).replace_extension(".run").string() : output;
+}
+
+RunFolderUse RunFlags::folder_use() const {
+  if (resume) return RunFolderUse::kResume;
+  return replace ? RunFolderUse::kReplace : RunFolderUse::kNew;
+}
+
+void add_run_flags(CLI::App& app, RunFlags& flags) {
+  add_worker_flags(app, flags.worker);
+  app.add_option("-o,--output", flags.output,
+                 "folder for checkpoints, trace and report (default: the bundle's name with .run)");
+  app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
+  app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
+  app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
+      ->capture_default_str();
+  app.add_option("--transport", flags.transport,
+                 fmt::format("{} (default: {} if torchrun, mpirun or srun has started several processes, else {})",
+                             runtime::transport_summaries(), runtime::default_transport(true).name,
+                             runtime::default_transport(false).name))
+      ->check(CLI::IsMember(runtime::transport_names()));
+  app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
+  add_device_flag(app, flags.device);
+  add_graphs_flag(app, flags.cuda_graphs);
+  app.add_option("--matmul-precision", flags.matmul_precision,
+                 "of float32 products, convolutions and recurrent layers on GPUs: highest, or high for TF32")
+      ->check(CLI::IsMember({"highest", "high"}))
+      ->capture_default_str();
+  app.add_flag("--deterministic", flags.deterministic,
+               "on GPUs, use only kernels whose results have the same bits in every run");
+  app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
+  add_setting_flags(app, flags.settings);
+  app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
+      ->capture_default_str();
+  auto* resume = app.add_flag("--resume", flags.resume,
+                              "continue from the latest checkpoint in the output folder, with its settings unless "
+                              "flags override them");
+  app.add_flag("--replace", flags.replace, "remove a previous run in the output folder")->excludes(resume);
+  app.add_flag("--evaluate", flags.evaluate,
+               "compute outputs and loss of all samples of --data without training (with --resume, from the latest "
+               "checkpoint); implied for a bundle without a loss");
+  app.add_flag("--profile", flags.profile,
+               "report where the time of a step goes, by kind of work and by task of the model; also written to "
+               "report.html and profile.json");
+  app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option(
+      "--loss-log", flags.loss_log,
+      "additional file with the contents of losses.txt in the output folder: a line per step with its number and its "
+      "loss as a hexadecimal float");
+  add_weight_flags(app, flags.weights);
+  add_library_flag(app, flags.libraries);
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,48 @@
+/// Flags of the programs that run a bundle.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/common/worker_environment.h"
+#include "tools/run/run_folder.h"
+#include "tools/run/run_settings.h"
+#include "tools/run/run_weights.h"
+
+namespace rannc::tools {
+
+struct RunFlags {
+  std::string bundle;
+  std::string output;
+  std::vector<std::string> text;
+  std::string data;
+  uint64_t steps = 100;
+  WorkerFlags worker;
+  std::string transport;  ///< empty: determined by the environment
+  std::string engine;     ///< empty: the default
+  std::string device;     ///< empty: the type of the plan's devices
+  bool cuda_graphs = true;
+  std::string matmul_precision = "highest";
+  bool deterministic = false;
+  uint32_t threads = 1;
+  SettingFlags settings;
+  uint64_t checkpoint_every = 0;
+  bool resume = false, replace = false;
+  bool profile = false;
+  bool evaluate = false;  ///< implied for a bundle without a loss
+  uint32_t timeout_seconds = 60;
+  std::string loss_log;
+  WeightFlags weights;
+  std::vector<std::string> libraries;
+
+  /// The folder for checkpoints, trace and report.
+  std::string output_folder() const;
+  RunFolderUse folder_use() const;
+};
+
+/// Adds all flags, but not the argument that names the bundle.
+void add_run_flags(CLI::App& app, RunFlags& flags);
+
+}  // namespace rannc::tools

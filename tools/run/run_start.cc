@@ -1,0 +1,64 @@
+#include "tools/run/run_start.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "runtime/bundle/libraries.h"
+#include "runtime/train/checkpoint.h"
+#include "tools/measure/step_profile.h"
+#include "tools/run/run_folder.h"
+
+namespace rannc::tools {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
+  if (!worker || (worker->rank == 0 && !flags.weights.to.empty())) return {};
+  return {.device = DeviceId(worker->rank)};
+}
+
+}  // namespace
+
+Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
+  RunStart start;
+  RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle, needed_files(flags, worker)));
+  start.bundle = std::make_shared<const runtime::Bundle>(std::move(opened));
+  const runtime::Bundle& bundle = *start.bundle;
+  RANNC_TRY(runtime::load_libraries(bundle, flags.libraries));
+  start.devices = static_cast<uint32_t>(bundle.plan.devices.size());
+  if (worker && worker->workers != start.devices) {
+    const std::string found = worker->by_flags
+                                  ? fmt::format("--world is {}", worker->workers)
+                                  : fmt::format("{} started {} workers", worker->launcher, worker->workers);
+    return error({flags.bundle, 0, 0, {}}, fmt::format("the plan is for {} devices, {}", start.devices, found));
+  }
+  start.evaluates = flags.evaluate || !bundle.plan.training;
+  if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
+  WeightFlags weights = flags.weights;
+  if (flags.resume) weights.from.clear();
+  RANNC_TRY(check_weight_flags(weights, bundle));
+  if (start.evaluates && !weights.from.empty() && !weights.to.empty())
+    return error("--export-weights: nothing is trained, and the weights of --weights are in a file already");
+  const fs::path folder = flags.output_folder();
+  const bool runs = !flags.text.empty() || !flags.data.empty();
+  if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
+  std::optional<runtime::CheckpointState> state;
+  if (flags.resume) {
+    start.checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
+    RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
+    start.step = state->step;
+  }
+  if (flags.profile && flags.steps < start.step + StepProfile::kLeastSteps) {
+    return error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
+                             start.step + StepProfile::kLeastSteps, flags.steps,
+                             start.step > 0 ? fmt::format(", {} of which are done", start.step) : "",
+                             StepProfile::kWarmUp));
+  }
+  RANNC_ASSIGN(start.found, find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));
+  return start;
+}
+
+}  // namespace rannc::tools

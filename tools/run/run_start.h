@@ -1,0 +1,29 @@
+/// Determines how a run starts from its flags, its bundle and its folder.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/bundle/bundle.h"
+#include "tools/common/worker_environment.h"
+#include "tools/run/run_flags.h"
+#include "tools/run/run_settings.h"
+
+namespace rannc::tools {
+
+/// Facts that are determined before training.
+struct RunStart {
+  std::string checkpoint;  ///< empty: the bundle's weights
+  uint64_t step = 0;
+  SettingsFound found;
+  bool evaluates = false;
+  uint32_t devices = 0;
+  std::shared_ptr<const runtime::Bundle> bundle;
+};
+
+/// Checks the command line, the bundle and the folder before any worker waits for another. A worker needs the files of
+/// its device's stages; worker 0 needs all if it exports weights.
+Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker);
+
+}  // namespace rannc::tools
