@@ -14,6 +14,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <thread>
@@ -266,6 +267,10 @@ std::string own_program() {
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
   path.resize(length > 0 ? static_cast<size_t>(length) : 0);
   return path;
+}
+
+std::string program_beside(const std::string& name) {
+  return (std::filesystem::path(own_program()).parent_path() / name).string();
 }
 
 }  // namespace rannc::tools

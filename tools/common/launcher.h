@@ -54,5 +54,8 @@ class Listener {
 
 /// Path of the running executable.
 std::string own_program();
+/// Path of the program `name` in the folder of the running executable, such as `rannc-stage` for
+/// `codegen::BundleOptions`.
+std::string program_beside(const std::string& name);
 
 }  // namespace rannc::tools

@@ -12,6 +12,8 @@ int opt_main(int argc, char** argv);
 /// A worker's settings (threads, retention of freed memory) persist in the process. Only the program rannc-run can
 /// launch workers.
 int run_main(int argc, char** argv);
+/// Recognises its bundle and stage from the path of the running executable.
+int stage_main(int argc, char** argv);
 int zoo_main(int argc, char** argv);
 
 }  // namespace rannc::tools
