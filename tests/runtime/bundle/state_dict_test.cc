@@ -16,6 +16,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/export_weights.h"
 #include "runtime/train/trainer.h"
+#include "runtime/transport/transport_local.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -231,6 +232,29 @@ TEST_F(StateDicts, HaveConstantsThatNoStageReads) {
   EXPECT_THAT(refused.diagnostic().str(), HasSubstr("constants of the compiled programs"));
   EXPECT_THAT(refused.diagnostic().str(), HasSubstr("attn.mask"));
   EXPECT_THAT(refused.diagnostic().str(), HasSubstr("rannc-compile --weights"));
+}
+
+// Device i runs stage i. Each worker has a folder with the files that it needs.
+TEST_F(StateDicts, ConstantsAreComparedByTheProcessThatHasThem) {
+  const std::string of = bundle(with_constants(), {.cuts = {3}});
+  written(of, "", "w");
+  Tensors state = tensors("w");
+  state.at("attn.mask")[1] = 3;
+  const std::string changed = put("changed", state);
+  auto ends = make_local_transports(2, std::chrono::seconds(20));
+  const auto worker_without = [&](size_t device, const std::vector<std::string>& files) {
+    const std::string host = path("host" + std::to_string(device));
+    fs::copy(of, host);
+    for (const std::string& file : files) fs::remove(host + "/" + file);
+    return Trainer::open_worker(host, {}, std::move(ends[device])).value();
+  };
+  const auto first = worker_without(0, {"stage1.pt", "stage1.safetensors"});
+  const auto second = worker_without(1, {"stage0.pt", "stage0.safetensors", "state.safetensors"});
+  const auto refused = first->load_weights(changed);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("attn.mask"));
+  const auto loaded = second->load_weights(changed);
+  EXPECT_TRUE(loaded.ok()) << loaded.diagnostic().str();
 }
 
 TEST_F(StateDicts, OfOtherCheckpointsAreRefused) {
