@@ -1,10 +1,10 @@
 /// Elementary functions of vectors.
 ///
-/// Those of float are polynomials without branches: products and sums alone, so all variants give the same bits. Those
-/// of double call the C library lane by lane. Largest errors in units in the last place (`native_vector_accuracy_test`
-/// measures them):
+/// Those of float are polynomials without branches, but for sin and cos of large angles. They use products, sums and
+/// quotients alone, so all variants give the same bits. Those of double call the C library lane by lane. Errors are at
+/// most, in units in the last place (codegen_native_accuracy_test):
 ///
-///   exp 1, expm1 2, log 1, log1p 2, tanh 2, erf 2, sigmoid 3, sin 2, cos 2, pow 1
+///   exp 1.1, expm1 2, log 1, log1p 2, tanh 1.5, erf 1.5, sigmoid 2.5, sin 2, cos 2, pow 1
 #pragma once
 
 #include "codegen/native/vector.h"
@@ -14,13 +14,18 @@ inline namespace RANNC_VARIANT {
 
 template <typename T>
 RANNC_INLINE Vec<T> abs(Vec<T> x) {
-  return from_bits(to_bits(x) & !to_bits(Vec<T>(T(-0.0))));
+  for (int i = 0; i < kParts; ++i)
+    x.part[i] = (typename Vec<T>::Part)((typename Vec<T>::Bits)x.part[i] & ~Register<T>::kSign);
+  return x;
 }
 /// The magnitude of x with the sign of `sign`.
 template <typename T>
 RANNC_INLINE Vec<T> copysign(Vec<T> x, Vec<T> sign) {
-  const Mask<T> bit = to_bits(Vec<T>(T(-0.0)));
-  return from_bits((to_bits(x) & !bit) | (to_bits(sign) & bit));
+  using Bits = typename Vec<T>::Bits;
+  constexpr auto kSign = Register<T>::kSign;
+  for (int i = 0; i < kParts; ++i)
+    x.part[i] = (typename Vec<T>::Part)(((Bits)x.part[i] & ~kSign) | ((Bits)sign.part[i] & kSign));
+  return x;
 }
 template <typename T>
 RANNC_INLINE Mask<T> isnan(Vec<T> x) {
@@ -45,20 +50,13 @@ RANNC_INLINE Vec<T> rsqrt(Vec<T> x) {
   return T(1) / sqrt(x);
 }
 
-/// The nearest integer, the even one of two. Keeps the sign of 0.
+#if RANNC_PART_BYTES == 16
+// SSE2 has no instructions for rounding. Adding 2^23 to a float below leaves no bits for a fraction.
 template <typename T>
 RANNC_INLINE Vec<T> round(Vec<T> x) {
-#if RANNC_PART_BYTES == 16
-  // SSE2 has no instruction for it. Adding 2^23 to a float below leaves no bits for a fraction.
   constexpr T kInteger = Register<T>::kInteger;
   const Vec<T> size = abs(x);
   return copysign(select(size < kInteger, (size + kInteger) - kInteger, size), x);
-#else
-  for (int i = 0; i < kParts; ++i)
-    for (int j = 0; j < kPartLanes<T>; ++j)
-      x.part[i][j] = sizeof(T) == 4 ? T(__builtin_rintf(float(x.part[i][j]))) : T(__builtin_rint(x.part[i][j]));
-  return x;
-#endif
 }
 template <typename T>
 RANNC_INLINE Vec<T> floor(Vec<T> x) {
@@ -74,6 +72,21 @@ template <typename T>
 RANNC_INLINE Vec<T> trunc(Vec<T> x) {
   return copysign(floor(abs(x)), x);
 }
+#else
+#define RANNC_ROUNDING(name, builtin)                                                                  \
+  template <typename T>                                                                                \
+  RANNC_INLINE Vec<T> name(Vec<T> x) {                                                                 \
+    for (int i = 0; i < kParts; ++i)                                                                   \
+      for (int j = 0; j < kPartLanes<T>; ++j)                                                          \
+        x.part[i][j] = sizeof(T) == 4 ? T(builtin##f(float(x.part[i][j]))) : T(builtin(x.part[i][j])); \
+    return x;                                                                                          \
+  }
+RANNC_ROUNDING(round, __builtin_rint)  // the nearest, the even one of two; keeps the sign of 0, as the others do
+RANNC_ROUNDING(floor, __builtin_floor)
+RANNC_ROUNDING(ceil, __builtin_ceil)
+RANNC_ROUNDING(trunc, __builtin_trunc)
+#undef RANNC_ROUNDING
+#endif
 
 /// Functions of one register of floats. Coefficients are minimax fits over the interval that the comment beside them
 /// names.
@@ -81,6 +94,7 @@ namespace part {
 
 using F = Register<float>::Part;
 using I = Register<float>::Bits;
+typedef std::uint32_t U __attribute__((vector_size(RANNC_PART_BYTES)));  // for what wraps around
 
 RANNC_INLINE F splat(float x) { return x - F{}; }
 RANNC_INLINE I splat_int(std::int32_t x) { return x - I{}; }
@@ -100,30 +114,32 @@ constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: a sum with it is rounded t
 struct Reduced {
   F exponent;
   F rest;
-  I bits;
+  U bits;
 };
 RANNC_INLINE Reduced reduce(F x, float bias) {
   const F shifted = x * kLog2E + (kShift + bias);
   const F exponent = shifted - (kShift + bias);
-  return {exponent, (x - exponent * kLn2High) - exponent * kLn2Low, (I)shifted};
+  return {exponent, (x - exponent * kLn2High) - exponent * kLn2Low, (U)shifted};
 }
-/// (e^x - 1 - x) / x^2, |x| <= ln 2 / 2.
-RANNC_INLINE F exp_tail(F x) {
-  return (((0.00138703163F * x + 0.00836625602F) * x + 0.041667439F) * x + 0.166665465F) * x + 0.49999997F;
+/// e^x - 1, |x| <= ln 2 / 2. In pairs, which wait less for each other than a chain does.
+RANNC_INLINE F small_expm1(F x) {
+  const F z = x * x;
+  const F high = 0.00138703163F * z + (0.00836625602F * x + 0.041667439F);
+  return (high * z + (0.166665465F * x + 0.49999997F)) * z + x;
 }
 
 RANNC_INLINE F exp(F x) {
   const Reduced of = reduce(at_least(at_most(x, 89.0F), -104.0F), 254.0F);
-  const F mantissa = (exp_tail(of.rest) * (of.rest * of.rest) + of.rest) + 1.0F;
+  const F mantissa = small_expm1(of.rest) + 1.0F;
   // 2^exponent may be no float: two factors, the second of which rounds to infinity or to a denormal number.
-  const I half = of.bits >> 1;
+  const U half = of.bits >> 1;
   return mantissa * (F)(half << 23) * (F)((of.bits - half) << 23);
 }
 
 RANNC_INLINE F expm1(F x) {
   const Reduced of = reduce(at_least(at_most(x, 89.0F), -18.0F), 126.0F);
   const F power = (F)(of.bits << 23);  // half of 2^exponent, which may be 2^128
-  const F result = power * (exp_tail(of.rest) * (of.rest * of.rest) + of.rest) + (power - 0.5F);
+  const F result = power * small_expm1(of.rest) + (power - 0.5F);
   return magnitude(x) < splat(1e-10F) ? x : result + result;  // keeps -0 and denormal numbers
 }
 
@@ -136,9 +152,9 @@ RANNC_INLINE F log_of(F exponent, F f) {
   const F square = 0.5F * f * f;
   return exponent * kLn2High - ((square - (s * (square + tail) + exponent * kLn2Low)) - f);
 }
-constexpr std::int32_t kSqrtHalf = 0x3f3504f3;  // bits of sqrt(1/2)
-RANNC_INLINE I exponent_of(F x) { return ((I)x - kSqrtHalf) >> 23; }
-RANNC_INLINE F mantissa_of(F x) { return (F)((((I)x - kSqrtHalf) & 0x7fffff) + kSqrtHalf); }
+constexpr std::uint32_t kSqrtHalf = 0x3f3504f3;  // bits of sqrt(1/2)
+RANNC_INLINE I exponent_of(F x) { return (I)((U)x - kSqrtHalf) >> 23; }
+RANNC_INLINE F mantissa_of(F x) { return (F)((((U)x - kSqrtHalf) & 0x7fffff) + kSqrtHalf); }
 /// `result`, or the logarithm of x where x is 0, negative, infinite or NaN.
 RANNC_INLINE F log_special(F x, F result) {
   const F special = x == splat(0.0F) ? splat(-INFINITY) : x < splat(0.0F) ? splat(NAN) : x;
@@ -157,7 +173,7 @@ RANNC_INLINE F log1p(F x) {
   const F used = sum - 1.0F;
   const F lost = (1.0F - (sum - used)) + (x - used);  // sum + lost is 1 + x exactly
   const I exponent = exponent_of(sum);
-  const F correction = x < splat(1e9F) ? lost * (F)(0x3f800000 - (exponent << 23)) : splat(0.0F);
+  const F correction = x < splat(1e9F) ? lost * (F)(0x3f800000U - ((U)exponent << 23)) : splat(0.0F);
   const F result = log_of(__builtin_convertvector(exponent, F), (mantissa_of(sum) - 1.0F) + correction);
   return magnitude(x) < splat(1e-10F) ? x : log_special(sum, result);  // keeps -0
 }
@@ -166,7 +182,7 @@ RANNC_INLINE F tanh(F x) {
   const F size = magnitude(x);
   // 1 - 2 / (e^2x + 1) away from 0.
   const Reduced of = reduce(at_most(size + size, 18.2F), 127.0F);
-  const F power = ((exp_tail(of.rest) * (of.rest * of.rest) + of.rest) + 1.0F) * (F)(of.bits << 23);
+  const F power = (small_expm1(of.rest) + 1.0F) * (F)(of.bits << 23);
   const F far = 1.0F - 2.0F / (power + 1.0F);
   // x + x^3 P(x^2) up to 0.6.
   const F z = size * size;
@@ -222,17 +238,20 @@ RANNC_INLINE F erf(F x) {
   const F shifted = at_most(size, 3.7F) + kHalves;
   const F t = size - (shifted - kHalves);
   const I index = (I)shifted;
-  F tail = lookup(kErf[6], index);
-  for (int i = 5; i > 0; --i) tail = tail * t + lookup(kErf[i], index);
+  const F z = t * t;
+  const F third = lookup(kErf[6], index) * t + lookup(kErf[5], index);
+  const F second = lookup(kErf[4], index) * t + lookup(kErf[3], index);
+  const F first = lookup(kErf[2], index) * t + lookup(kErf[1], index);
+  const F tail = (third * z + second) * z + first;
   return with_sign(lookup(kErf[0], index) + (t + tail * t), x);
 }
 
 /// The sine of x plus that many quarters of a turn, for |x| <= kLargeAngle. x = turns * pi / 2 + rest.
 constexpr float kLargeAngle = 8192.0F;
-RANNC_INLINE F wave(F x, std::int32_t quarters) {
+RANNC_INLINE F wave(F x, std::uint32_t quarters) {
   const F shifted = x * 0.636619772F + kShift;
   const F turns = shifted - kShift;
-  const I quarter = (I)shifted + quarters;
+  const U quarter = (U)shifted + quarters;
   // The first three parts of pi / 2 have 11 bits, so `near` is exact and `rest` is rounded once.
   const F near = (x - turns * 1.5703125F) - turns * 0.000483751297F;
   const F third = turns * 7.54953362e-08F;
@@ -242,30 +261,43 @@ RANNC_INLINE F wave(F x, std::int32_t quarters) {
   const F sine = rest + rest * (z * ((-0.000195179062F * z + 0.00833218731F) * z - 0.166666552F));
   const F cosine = (1.0F - 0.5F * z) + z * z * ((2.44323273e-05F * z - 0.00138873095F) * z + 0.0416666456F);
   const F size = (quarter & 1) == 0 ? sine : cosine;
-  return (F)((I)size ^ ((quarter & 2) << 30));
+  return (F)((U)size ^ ((quarter & 2) << 30));
 }
 RANNC_INLINE F sin(F x) { return magnitude(x) < splat(1e-10F) ? x : wave(x, 0); }  // keeps -0
 RANNC_INLINE F cos(F x) { return wave(x, 1); }
 
 using D = Register<double>::Part;
-using L = Register<double>::Bits;
+typedef std::uint64_t UnsignedD __attribute__((vector_size(RANNC_PART_BYTES)));
 typedef float HalfF __attribute__((vector_size(RANNC_PART_BYTES / 2)));
+
+RANNC_INLINE F join(HalfF first, HalfF second) {
+#if RANNC_PART_BYTES == 16
+  return __builtin_shufflevector(first, second, 0, 1, 2, 3);
+#elif RANNC_PART_BYTES == 32
+  return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#endif
+}
 
 /// (1 + f)^y * 2^(exponent * y) in double, where the last rounding is the one to float.
 RANNC_INLINE HalfF positive_pow(HalfF exponent, HalfF f, HalfF y) {
   const D wide = __builtin_convertvector(f, D);
   const D s = wide / (2.0 + wide);
   const D z = s * s;
-  const D tail =
-      (((0.34075857587493608 * z + 0.41167125875513144) * z + 0.57708360779535417) * z + 0.96179667323221141) * z;
-  const D log2 = __builtin_convertvector(exponent, D) + s * (tail + 2.8853900817901583);
+  const D z2 = z * z;
+  const D tail = z2 * (0.34075857587493608 * z + 0.41167125875513144) + (0.57708360779535417 * z + 0.96179667323221141);
+  const D log2 = __builtin_convertvector(exponent, D) + s * (tail * z + 2.8853900817901583);
   const D power = greater(-200.0 - D{}, lesser(200.0 - D{}, log2 * __builtin_convertvector(y, D)));
   constexpr double kShift64 = 6755399441055744.0 + 1023.0;  // 1.5 * 2^52, and the bias of exponents
   const D shifted = power + kShift64;
   const D r = power - (shifted - kShift64);
-  const D upper = ((0.00015353341047072075 * r + 0.0013398900239776808) * r + 0.0096184376066051971) * r;
-  const D lower = (((upper + 0.055503324094741846) * r + 0.24022647910278311) * r + 0.6931472028810548) * r;
-  return __builtin_convertvector((lower + 1.0) * (D)((L)shifted << 52), HalfF);
+  const D r2 = r * r;
+  const D high = 0.00015353341047072075 * r + 0.0013398900239776808;
+  const D middle = 0.0096184376066051971 * r + 0.055503324094741846;
+  const D low = 0.24022647910278311 * r + 0.6931472028810548;
+  const D rest = ((high * r2 + middle) * r2 + low) * r;
+  return __builtin_convertvector((rest + 1.0) * (D)((UnsignedD)shifted << 52), HalfF);
 }
 
 /// |x|^y of a finite x that isn't 0.
@@ -279,9 +311,7 @@ RANNC_INLINE F pow_of_size(F size, F y) {
   __builtin_memcpy(fs, &f, RANNC_PART_BYTES);
   __builtin_memcpy(ys, &y, RANNC_PART_BYTES);
   for (int i = 0; i < 2; ++i) fs[i] = positive_pow(exponents[i], fs[i], ys[i]);
-  F result;
-  __builtin_memcpy(&result, fs, RANNC_PART_BYTES);
-  return result;
+  return join(fs[0], fs[1]);
 }
 /// Whether a number >= 0 is an integer.
 RANNC_INLINE I is_whole(F size) {
@@ -304,15 +334,18 @@ RANNC_INLINE F pow(F x, F y) {
 
 }  // namespace part
 
-#define RANNC_FUNCTION(name)                                                                      \
-  RANNC_INLINE Vec<float> name(Vec<float> x) {                                                    \
-    for (int i = 0; i < kParts; ++i) x.part[i] = part::name(x.part[i]);                           \
-    return x;                                                                                     \
-  }                                                                                               \
-  RANNC_INLINE Vec<double> name(Vec<double> x) {                                                  \
-    for (int i = 0; i < kParts; ++i)                                                              \
-      for (int j = 0; j < kPartLanes<double>; ++j) x.part[i][j] = __builtin_##name(x.part[i][j]); \
-    return x;                                                                                     \
+#define RANNC_FUNCTION(name)                                            \
+  RANNC_INLINE Vec<float> name(Vec<float> x) {                          \
+    for (int i = 0; i < kParts; ++i) x.part[i] = part::name(x.part[i]); \
+    return x;                                                           \
+  }                                                                     \
+  RANNC_LIBRARY_FUNCTION(name)
+#define RANNC_LIBRARY_FUNCTION(name)                          \
+  RANNC_INLINE Vec<double> name(Vec<double> x) {              \
+    double lanes[Vec<double>::kLanes];                        \
+    store(lanes, x);                                          \
+    for (double& lane : lanes) lane = __builtin_##name(lane); \
+    return load(lanes);                                       \
   }
 RANNC_FUNCTION(exp)
 RANNC_FUNCTION(expm1)
@@ -329,35 +362,37 @@ RANNC_INLINE Vec<T> sigmoid(Vec<T> x) {
 }
 
 // Angles that are too large for the reduction, which are rare, go to the C library.
-#define RANNC_WAVE(name)                                                                                     \
-  RANNC_INLINE Vec<float> name(Vec<float> x) {                                                               \
-    Vec<float> result;                                                                                       \
-    for (int i = 0; i < kParts; ++i) result.part[i] = part::name(x.part[i]);                                 \
-    const Mask<float> large = abs(x) > part::kLargeAngle;                                                    \
-    if (__builtin_expect(any(large), 0)) {                                                                   \
-      for (int i = 0; i < kParts; ++i)                                                                       \
-        for (int j = 0; j < kPartLanes<float>; ++j)                                                          \
-          if (large.part[i][j] != 0) result.part[i][j] = static_cast<float>(__builtin_##name(x.part[i][j])); \
-    }                                                                                                        \
-    return result;                                                                                           \
-  }                                                                                                          \
-  RANNC_INLINE Vec<double> name(Vec<double> x) {                                                             \
-    for (int i = 0; i < kParts; ++i)                                                                         \
-      for (int j = 0; j < kPartLanes<double>; ++j) x.part[i][j] = __builtin_##name(x.part[i][j]);            \
-    return x;                                                                                                \
-  }
+#define RANNC_WAVE(name)                                                     \
+  RANNC_INLINE Vec<float> name(Vec<float> x) {                               \
+    Vec<float> result;                                                       \
+    for (int i = 0; i < kParts; ++i) result.part[i] = part::name(x.part[i]); \
+    if (__builtin_expect(any(abs(x) > part::kLargeAngle), 0)) {              \
+      float from[Vec<float>::kLanes], to[Vec<float>::kLanes];                \
+      store(from, x);                                                        \
+      store(to, result);                                                     \
+      for (int i = 0; i < Vec<float>::kLanes; ++i)                           \
+        if (__builtin_fabsf(from[i]) > part::kLargeAngle)                    \
+          to[i] = static_cast<float>(__builtin_##name(double(from[i])));     \
+      result = load(to);                                                     \
+    }                                                                        \
+    return result;                                                           \
+  }                                                                          \
+  RANNC_LIBRARY_FUNCTION(name)
 RANNC_WAVE(sin)
 RANNC_WAVE(cos)
 #undef RANNC_WAVE
+#undef RANNC_LIBRARY_FUNCTION
 
 RANNC_INLINE Vec<float> pow(Vec<float> x, Vec<float> y) {
   for (int i = 0; i < kParts; ++i) x.part[i] = part::pow(x.part[i], y.part[i]);
   return x;
 }
 RANNC_INLINE Vec<double> pow(Vec<double> x, Vec<double> y) {
-  for (int i = 0; i < kParts; ++i)
-    for (int j = 0; j < kPartLanes<double>; ++j) x.part[i][j] = __builtin_pow(x.part[i][j], y.part[i][j]);
-  return x;
+  double xs[Vec<double>::kLanes], ys[Vec<double>::kLanes];
+  store(xs, x);
+  store(ys, y);
+  for (int i = 0; i < Vec<double>::kLanes; ++i) xs[i] = __builtin_pow(xs[i], ys[i]);
+  return load(xs);
 }
 
 }  // namespace RANNC_VARIANT
