@@ -26,13 +26,6 @@ std::string fault_of(const std::string& device) {
   return "expected cpu, cuda, cuda:N or the file of a plug-in, found " + device;
 }
 
-/// The plug-in in the build tree or the installation that this program belongs to.
-std::string cuda_plugin() {
-  const fs::path beside = fs::path(own_program()).parent_path().parent_path() / "lib" / runtime::kCudaPlugin;
-  std::error_code ignored;
-  return fs::exists(beside, ignored) ? beside.string() : runtime::kCudaPlugin;
-}
-
 Result<std::vector<std::shared_ptr<runtime::Device>>> open_devices(const std::string& device) {
   const std::string path = device.ends_with(kLibrary) ? fs::absolute(device).string() : cuda_plugin();
   RANNC_ASSIGN(runtime::DevicePlugin* const plugin, runtime::open_plugin(path));
@@ -44,6 +37,12 @@ Result<std::vector<std::shared_ptr<runtime::Device>>> open_devices(const std::st
 }
 
 }  // namespace
+
+std::string cuda_plugin() {
+  const fs::path beside = fs::path(own_program()).parent_path().parent_path() / "lib" / runtime::kCudaPlugin;
+  std::error_code ignored;
+  return fs::exists(beside, ignored) ? beside.string() : runtime::kCudaPlugin;
+}
 
 std::vector<runtime::Device*> Hardware::all() const {
   std::vector<runtime::Device*> found;
@@ -77,19 +76,6 @@ void add_measured_device_flag(CLI::App& app, std::string& device) {
 void add_graphs_flag(CLI::App& app, bool& recorded) {
   app.add_flag("!--no-cuda-graphs", recorded,
                "enqueue each kernel in every step, instead of recording steps and replaying them");
-}
-
-Result<partition::Cluster> local_gpus() {
-  const auto plugin = runtime::open_plugin(cuda_plugin());
-  if (!plugin.ok()) return error("--cluster local:cuda: " + plugin.diagnostic().message);
-  const runtime::DeviceFacts first = (*plugin)->facts(0);
-  for (uint32_t i = 1; i < (*plugin)->count(); ++i) {
-    const runtime::DeviceFacts other = (*plugin)->facts(i);
-    if (other.name == first.name) continue;
-    return error(fmt::format("--cluster local:cuda: GPU 0 is {}, but GPU {} is {}; describe them in a cluster file",
-                             first.name, i, other.name));
-  }
-  return partition::cluster_of_gpus(first.name, first.memory_bytes, (*plugin)->count());
 }
 
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned) {

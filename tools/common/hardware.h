@@ -8,7 +8,6 @@
 
 #include "ir/base/device_type.h"
 #include "ir/base/diagnostic.h"
-#include "partition/cluster.h"
 #include "runtime/device/device.h"
 
 namespace rannc::tools {
@@ -40,7 +39,8 @@ struct Hardware {
 /// note. Call it before any other call of LibTorch. The error for a device that was selected and is not there says why.
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned = ir::DeviceType::kCpu);
 
-/// Describes the GPUs of this machine, which are all of one kind. Call it before any other call of LibTorch.
-Result<partition::Cluster> local_gpus();
+/// Returns the plug-in for CUDA of the build tree or installation that this program belongs to, or a name that the
+/// dynamic linker finds.
+std::string cuda_plugin();
 
 }  // namespace rannc::tools

@@ -8,29 +8,17 @@
 #include <cmath>
 #include <map>
 
-#include "frontend/symbols.h"
 #include "passes/fusions/fuse.h"
+#include "tools/compiler/requested_model.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
-
-namespace {
-
-// Returns why a pass cannot be skipped; empty if it can.
-std::string wrong_to_leave_out(const std::string& pass) {
-  const auto all = passes::pass_names(), optional = passes::optional_passes();
-  if (std::find(optional.begin(), optional.end(), pass) != optional.end()) return "";
-  const bool known = std::find(all.begin(), all.end(), pass) != all.end();
-  return fmt::format("{} {}; the optional passes are {}", pass, known ? "cannot be skipped" : "is not a pass",
-                     fmt::join(optional, ", "));
-}
-
-}  // namespace
 
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
   app.add_option("--skip-pass", left_out, fmt::format("skip a pass: {}", fmt::join(passes::optional_passes(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(wrong_to_leave_out);
+      ->check(wrong_to_skip);
   const std::string all = "all";
   std::vector<std::string> choices;
   for (const passes::Fusion& fusion : passes::fusions()) choices.emplace_back(fusion.name);
@@ -155,8 +143,8 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
                "allow the model's weight files to be absent; enough for planning");
   app.option_defaults()->group("Passes");
   add_left_out_flag(app, flags.left_out);
-  app.add_option("--print-after", flags.passes.print_after, "print the graph after these passes")->delimiter(',');
-  app.add_flag("--print-changed", flags.passes.print_changed, "print the graph after each pass that changes it");
+  app.add_option("--print-after", flags.print_after, "print the graph after these passes")->delimiter(',');
+  app.add_flag("--print-changed", flags.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", flags.time_passes, "print the time of every pass");
 }
 
@@ -213,97 +201,107 @@ Result<std::map<std::string, double>> numbers(const std::vector<std::string>& te
   return found;
 }
 
-// Returns the flags about gradients that the file does not represent.
-Result<passes::LostGradients> lost_gradients(const CompileFlags& flags) {
-  passes::LostGradients lost;
+Result<std::map<std::string, int64_t>> padding_rows(const CompileFlags& flags) {
+  std::map<std::string, int64_t> rows;
   RANNC_ASSIGN(const auto padding, numbers(flags.padding, "--padding-index"));
   for (const auto& [table, row] : padding) {
     if (std::floor(row) != row) return error(fmt::format("--padding-index {}={}: expected an integer", table, row));
-    lost.padding[table] = static_cast<int64_t>(row);
+    rows[table] = static_cast<int64_t>(row);
   }
-  lost.stopped.insert(flags.stopped.begin(), flags.stopped.end());
-  lost.strict.insert(flags.strict.begin(), flags.strict.end());
+  return rows;
+}
+
+Result<compiler::LostTraining> lost_training(const TrainingFlags& flags) {
+  compiler::LostTraining lost;
+  for (const std::string& pattern : flags.batch_norms) {
+    if (pattern == kEveryBatchNorm) {
+      lost.every_batch_norm = true;
+    } else {
+      lost.batch_norms.push_back(pattern);
+    }
+  }
+  lost.batch_norm_momentum = flags.batch_norm_momentum;
+  RANNC_ASSIGN(lost.dropout, numbers(flags.dropout, "--dropout"));
+  lost.lost_dropout = flags.lost_dropout;
   return lost;
 }
 
-Result<passes::TrainingRequest> training_request(const TrainingFlags& flags) {
-  passes::TrainingRequest request;
-  for (const std::string& pattern : flags.batch_norms) {
-    if (pattern == kEveryBatchNorm) {
-      request.batch_norm = true;
-    } else {
-      request.batch_norms.insert(pattern);
-    }
-  }
-  request.momentum = flags.batch_norm_momentum;
-  RANNC_ASSIGN(request.dropout, numbers(flags.dropout, "--dropout"));
-  request.lost_dropout = flags.lost_dropout;
-  if (const auto fault = passes::fault_of(request)) return error(*fault);
-  return request;
+Result<compiler::Precision> precision(const CompileFlags& flags) {
+  using compiler::Precision;
+  if (flags.dtype.empty()) return Precision::kOfFile;
+  if (flags.dtype == "float32") return Precision::kFloat32;
+  if (flags.dtype == "float64") return Precision::kFloat64;
+  return error(fmt::format("--dtype {}: expected float32 or float64", flags.dtype));
 }
 
-Result<passes::PipelineOptions> pipeline_options(const CompileFlags& flags) {
-  passes::PipelineOptions pipeline;
-  if (!flags.loss.empty()) {
-    RANNC_ASSIGN(pipeline.losses, passes::parse_losses(flags.loss));
-  }
-  if (flags.dtype == "float32") pipeline.precision = ir::DType::kF32;
-  if (flags.dtype == "float64") pipeline.precision = ir::DType::kF64;
-  if (!flags.dtype.empty() && !pipeline.precision) {
-    return error(fmt::format("--dtype {}: expected float32 or float64", flags.dtype));
-  }
-  RANNC_ASSIGN(pipeline.lost, lost_gradients(flags));
-  RANNC_ASSIGN(pipeline.training, training_request(flags.training));
-  pipeline.sync_batch_norm = flags.sync_batch_norm;
-  pipeline.left_out.insert(flags.left_out.begin(), flags.left_out.end());
-  for (const auto& [patterns, kind] :
-       {std::pair(&flags.frozen, ir::ValueKind::kBuffer), std::pair(&flags.buffers, ir::ValueKind::kBuffer),
-        std::pair(&flags.trained, ir::ValueKind::kParameter)}) {
-    for (const std::string& pattern : *patterns) pipeline.stored.patterns.push_back({pattern, kind});
-  }
-  pipeline.stored.tied = flags.tied;
-  pipeline.stored.untied = flags.untied;
-  const bool trains = !flags.loss.empty() || !flags.loss_graph.empty();
-  using Merged = passes::StoredFacts::Merged;
-  pipeline.stored.merged = trains && !flags.merged_allowed ? Merged::kRefused : Merged::kAllowed;
+Result<std::map<std::string, compiler::StoredKind>> stored_kinds(const CompileFlags& flags) {
+  using compiler::StoredKind;
+  std::map<std::string, StoredKind> found;
   RANNC_ASSIGN(const auto kinds, pairs(flags.kinds, "--kind"));
   for (const auto& [name, kind] : kinds) {
     if (kind == "parameter") {
-      pipeline.stored.kinds[name] = ir::ValueKind::kParameter;
+      found[name] = StoredKind::kParameter;
     } else if (kind == "buffer") {
-      pipeline.stored.kinds[name] = ir::ValueKind::kBuffer;
+      found[name] = StoredKind::kBuffer;
     } else if (kind == "constant") {
-      pipeline.stored.kinds[name] = ir::ValueKind::kConstant;
+      found[name] = StoredKind::kConstant;
     } else {
       return error(fmt::format("--kind {}={}: expected parameter, buffer or constant", name, kind));
     }
   }
-  return pipeline;
+  return found;
 }
 
-Result<frontend::ImportOptions> import_options(const CompileFlags& flags) {
-  frontend::ImportOptions import;
-  if (!flags.batch_symbol.empty()) import.batch_symbol = flags.batch_symbol;
+/// Converts the flags about inputs and sizes.
+Result<void> add_inputs(const CompileFlags& flags, compiler::ReadOptions& options) {
+  options.inputs = flags.inputs;
+  options.output_names = flags.output_names;
+  options.batch_symbol = flags.batch_symbol;
   for (const std::string& text : flags.same_symbol) {
     RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
-    frontend::unite_symbols(import.same_symbol, symbols.begin()->first, symbols.begin()->second);
+    options.same_symbols.emplace_back(*symbols.begin());
   }
-  import.missing_weights = flags.without_weights;
-  import.inputs = flags.inputs;
-  import.outputs = flags.output_names;
-  import.max_trips = flags.max_trips;
+  options.samples_in_file = flags.samples_in_file;
+  options.max_trips = flags.max_trips;
   RANNC_ASSIGN(const auto given, pairs(flags.input_values, "--input-value"));
   for (const auto& [name, text] : given) {
     const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;
-    RANNC_ASSIGN(import.input_values[name], number_of(name + "=" + text, number, "--input-value"));
+    RANNC_ASSIGN(options.input_values[name], number_of(name + "=" + text, number, "--input-value"));
   }
-  return import;
+  RANNC_ASSIGN(const ir::Bindings assumed, assumptions(flags));
+  options.assumed_sizes = {assumed.begin(), assumed.end()};
+  options.mini_batch = flags.mini_batch;
+  return {};
+}
+
+/// Converts the flags about stored tensors.
+Result<void> add_stored(const CompileFlags& flags, compiler::ReadOptions& options) {
+  RANNC_ASSIGN(options.kinds, stored_kinds(flags));
+  options.frozen = flags.frozen;
+  options.buffers = flags.buffers;
+  options.trained = flags.trained;
+  options.tied = flags.tied;
+  options.untied = flags.untied;
+  options.merged_allowed = flags.merged_allowed;
+  RANNC_ASSIGN(options.padding_rows, padding_rows(flags));
+  options.weights = flags.weights;
+  options.partial_weights = flags.partial_weights;
+  options.without_weights = flags.without_weights;
+  return {};
+}
+
+compiler::Costs costs_of(const CompileFlags& flags) {
+  using compiler::Costs;
+  return flags.costs.empty()         ? Costs::kOfCluster
+         : flags.costs == "measured" ? Costs::kMeasured
+         : flags.costs == "analytic" ? Costs::kAnalytic
+                                     : Costs::kDatabase;
 }
 
 }  // namespace
 
 Result<ir::Bindings> assumptions(const CompileFlags& flags) {
-  ir::Bindings bindings;
+  ir::Bindings sizes;
   RANNC_ASSIGN(const auto given, pairs(flags.assume, "--assume"));
   for (const auto& [symbol, text] : given) {
     int64_t value = 0;
@@ -311,44 +309,54 @@ Result<ir::Bindings> assumptions(const CompileFlags& flags) {
     if (status != std::errc() || end != text.data() + text.size() || value < 1) {
       return error(fmt::format("--assume {}={}: expected a positive integer", symbol, text));
     }
-    bindings[symbol] = value;
+    sizes[symbol] = value;
   }
-  return bindings;
+  return sizes;
 }
 
-Result<ModelOptions> model_options(const CompileFlags& flags) {
-  ModelOptions options;
-  options.path = flags.model;
-  RANNC_ASSIGN(options.import, import_options(flags));
-  RANNC_ASSIGN(options.pipeline, pipeline_options(flags));
+Result<compiler::ReadOptions> read_options(const CompileFlags& flags) {
+  compiler::ReadOptions options;
+  options.loss = flags.loss;
   if (!flags.loss_graph.empty()) {
-    options.loss.emplace().file = flags.loss_graph;
-    RANNC_ASSIGN(options.loss->inputs, pairs(flags.loss_inputs, "--loss-input"));
-    RANNC_ASSIGN(options.loss->weights, numbers(flags.loss_weights, "--loss-weight"));
+    options.loss_graph.emplace().file = flags.loss_graph;
+    RANNC_ASSIGN(options.loss_graph->inputs, pairs(flags.loss_inputs, "--loss-input"));
+    RANNC_ASSIGN(options.loss_graph->weights, numbers(flags.loss_weights, "--loss-weight"));
   }
-  options.samples_in_file = flags.samples_in_file;
-  RANNC_ASSIGN(options.assume, assumptions(flags));
-  options.whole_mini_batch = flags.mini_batch.value_or(kMiniBatch);
-  options.weights = flags.weights;
-  options.partial_weights = flags.partial_weights;
-  options.passes = flags.passes;
+  RANNC_ASSIGN(options.precision, precision(flags));
+  RANNC_TRY(add_inputs(flags, options));
+  RANNC_TRY(add_stored(flags, options));
+  options.stopped_gradients = flags.stopped;
+  options.strict_bounds = flags.strict;
+  RANNC_ASSIGN(options.lost_training, lost_training(flags.training));
+  options.sync_batch_norm = flags.sync_batch_norm;
+  options.skipped_passes = flags.left_out;
+  options.print_after = flags.print_after;
+  options.print_changed = flags.print_changed;
+  options.reproducer = "rannc-reproducer.rir";
   return options;
 }
 
+Result<compiler::PlanOptions> model_plan_options(const CompileFlags& flags) {
+  RANNC_ASSIGN(compiler::PlanOptions options, plan_options(flags));
+  options.costs = costs_of(flags);
+  if (options.costs == compiler::Costs::kDatabase) options.cost_database = flags.costs;
+  if (flags.matmul_precision == "high") options.matmul_precision = compiler::MatmulPrecision::kHigh;
+  if (flags.kernels == "default") options.kernels = compiler::Kernels::kDefault;
+  options.blocks = flags.blocks;
+  options.block_partitioner = flags.block_partitioner;
+  options.seed = flags.seed;
+  return options;
+}
+
+Result<ModelOptions> model_options(const CompileFlags& flags) {
+  RANNC_ASSIGN(const compiler::ReadOptions options, read_options(flags));
+  return model_options(flags.model, options);
+}
+
 Result<PlanRequest> model_plan_request(const CompileFlags& flags) {
-  RANNC_ASSIGN(PlanRequest request, plan_request(flags));
+  RANNC_ASSIGN(const compiler::PlanOptions options, model_plan_options(flags));
+  RANNC_ASSIGN(PlanRequest request, plan_request(options));
   RANNC_ASSIGN(request.options.assume, assumptions(flags));
-  request.options.blocks = flags.blocks;
-  request.options.block_partitioner = flags.block_partitioner;
-  request.options.seed = flags.seed;
-  using Costs = PlanRequest::Costs;
-  request.costs = flags.costs.empty()         ? (request.on_processor() ? Costs::kMeasured : Costs::kAnalytic)
-                  : flags.costs == "measured" ? Costs::kMeasured
-                  : flags.costs == "analytic" ? Costs::kAnalytic
-                                              : Costs::kDatabase;
-  request.database = flags.costs;
-  if (flags.matmul_precision == "high") request.estimates.products = partition::Tf32::kAllowed;
-  request.choose_kernels = flags.kernels == "measured";
   return request;
 }
 

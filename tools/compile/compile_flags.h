@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "rannc/compiler/read_options.h"
 #include "tools/compile/plan_flags.h"
 #include "tools/compiler/compiler.h"
 
@@ -48,7 +49,8 @@ struct CompileFlags : PlanFlags {
   std::string weights;                ///< .safetensors with state_dict names; empty: weights of the file
   bool partial_weights = false;       ///< allows missing and unexpected names in `weights`
   bool without_weights = false;       ///< weight files may be absent; enough for planning
-  passes::ManagerOptions passes;
+  std::vector<std::string> print_after;
+  bool print_changed = false;
   bool time_passes = false;
 
   std::string costs;  ///< `measured`, `analytic`, a profile database file; empty: as the cluster allows
@@ -83,8 +85,12 @@ void add_model_plan_flags(CLI::App& app, CompileFlags& flags);
 /// Parses the values of `--assume`.
 Result<ir::Bindings> assumptions(const CompileFlags& flags);
 /// Converts the flags about the model. Errors name the flag.
+Result<compiler::ReadOptions> read_options(const CompileFlags& flags);
+/// Converts the flags about the plan of a model, those of `PlanFlags` included.
+Result<compiler::PlanOptions> model_plan_options(const CompileFlags& flags);
+
+/// Convert the same flags to what the compiler library makes of these options.
 Result<ModelOptions> model_options(const CompileFlags& flags);
-/// Converts the flags about the plan of a model.
 Result<PlanRequest> model_plan_request(const CompileFlags& flags);
 
 /// Call `prepare_model` and `plan_options` with the options that the flags specify.

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "codegen/native_compiler.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -38,10 +40,11 @@ std::string cache_folder() {
   return cache.empty() ? "" : cache + "/rannc/native";
 }
 
-std::optional<Diagnostic> no_form(const std::string& why, const FormFlags& flags) {
+/// An error if the user names the compiler, else a note.
+Result<compiler::WriteOptions> no_compiler(const std::string& why, const FormFlags& flags) {
   if (!flags.cxx.empty()) return error({.node = "--cxx"}, why);
   fmt::print(stderr, "note: {}: the bundle has form torchscript\n", why);
-  return std::nullopt;
+  return compiler::WriteOptions();
 }
 
 }  // namespace
@@ -54,31 +57,23 @@ void add_form_flags(CLI::App& app, FormFlags& flags) {
   app.add_option("--cxx", flags.cxx, "C++ compiler of --form native (default: c++, g++ or clang++ in the PATH)");
 }
 
-Result<std::optional<codegen::NativeForm>> native_form(const FormFlags& flags, const ir::Plan& plan,
-                                                       StatusLine& status) {
-  using Form = std::optional<codegen::NativeForm>;
-  if (flags.form != "native" || plan.functions.empty()) return Form();
+Result<compiler::WriteOptions> form_options(const FormFlags& flags) {
+  if (flags.form != "native") return compiler::WriteOptions();
   std::string path;
   if (!flags.cxx.empty()) path = program(flags.cxx);
   for (const char* name : kCompilers) {
     if (path.empty() && flags.cxx.empty()) path = program(name);
   }
   if (path.empty()) {
-    const std::string why = flags.cxx.empty() ? "no C++ compiler was found (c++, g++, clang++)"
-                                              : fmt::format("`{}` is no program in the PATH", flags.cxx);
-    if (const auto failed = no_form(why, flags)) return *failed;
-    return Form();
+    return no_compiler(flags.cxx.empty() ? "no C++ compiler was found (c++, g++, clang++)"
+                                         : fmt::format("`{}` is no program in the PATH", flags.cxx),
+                       flags);
   }
-  auto compiler = codegen::NativeCompiler::open(path, cache_folder());
-  if (!compiler.ok()) {
-    if (const auto failed = no_form(compiler.diagnostic().str(), flags)) return *failed;
-    return Form();
+  const std::string cache = cache_folder();
+  if (const auto opened = codegen::NativeCompiler::open(path, cache); !opened.ok()) {
+    return no_compiler(opened.diagnostic().str(), flags);
   }
-  const size_t stages = plan.stages.size();
-  const auto progress = [&status, stages](size_t done) {
-    status.show(fmt::format("compiling stages: {} of {}", done, stages));
-  };
-  return Form({*std::move(compiler), progress});
+  return compiler::WriteOptions{.form = compiler::Form::kNative, .cxx = path, .cache = cache};
 }
 
 }  // namespace rannc::tools

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
-#include "codegen/bundle_writer.h"
-#include "tools/common/status_line.h"
+#include "rannc/compiler.h"
 
 namespace rannc::tools {
 
@@ -18,10 +16,9 @@ struct FormFlags {
 /// Adds `--form` and `--cxx`.
 void add_form_flags(CLI::App& app, FormFlags& flags);
 
-/// Returns how to make a bundle of form `native`, or nothing for `torchscript`. Without a compiler the form is
-/// `torchscript`, which is said on standard error. Compiled stages are kept in the user's cache. Errors: the compiler
-/// of `--cxx` does not exist or does not work.
-Result<std::optional<codegen::NativeForm>> native_form(const FormFlags& flags, const ir::Plan& plan,
-                                                       StatusLine& status);
+/// Returns the options of writing the form, with a compiler for `native`. Without one the form is `torchscript`, which
+/// is said on standard error. Compiled stages are kept in the user's cache. Errors: the compiler of `--cxx` does not
+/// exist or does not work.
+Result<compiler::WriteOptions> form_options(const FormFlags& flags);
 
 }  // namespace rannc::tools

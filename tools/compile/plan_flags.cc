@@ -5,24 +5,20 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <span>
 
-#include "partition/schedule/family.h"
 #include "partition/stages/registry.h"
-#include "tools/common/machine.h"
 #include "tools/common/units.h"
+#include "tools/compiler/check_plan_options.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
 
 namespace {
 
-constexpr double kRecomputeBudget = 5;  // percent
-
-Result<TaskPin> parse_pin(const std::string& text) {
-  TaskPin pin{{}, 0, "--pin " + text};
-  const Diagnostic wrong = error(pin.source + ": expected TASK=STAGE, with stages counted from 0");
+Result<compiler::Pin> parse_pin(const std::string& text) {
+  compiler::Pin pin;
+  const Diagnostic wrong = error(fmt::format("--pin {}: expected TASK=STAGE, with stages counted from 0", text));
   const size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0) return wrong;
   const char* const last = text.data() + text.size();
@@ -32,89 +28,26 @@ Result<TaskPin> parse_pin(const std::string& text) {
   return pin;
 }
 
-Result<TasksTogether> parse_together(const std::string& text) {
-  const std::string source = "--together " + text;
+Result<compiler::Together> parse_together(const std::string& text) {
   const size_t comma = text.find(',');
   if (comma == std::string::npos || comma == 0 || comma + 1 == text.size())
-    return error(source + ": expected TASK,TASK");
-  return TasksTogether{text.substr(0, comma), text.substr(comma + 1), source};
+    return error(fmt::format("--together {}: expected TASK,TASK", text));
+  return compiler::Together{text.substr(0, comma), text.substr(comma + 1)};
 }
 
-Result<void> check_schedules(const PlanFlags& flags) {
-  using Needs = partition::ScheduleFamily::Needs;
-  bool table = false;
-  for (const std::string& schedule : flags.schedules) {
-    if (partition::find_schedule(schedule) == nullptr) {
-      return error(fmt::format("--schedule: unknown schedule '{}'; the schedules are {}", schedule,
-                               fmt::join(partition::schedule_names(), ", ")));
-    }
-    table = table || partition::schedule_needs(schedule, Needs::kTable);
-  }
-  if (table && flags.schedules.size() > 1)
-    return error("--schedule table cannot be combined with other schedules: it is a hand-written schedule");
-  if (table && flags.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
-  if (!table && !flags.schedule_file.empty()) return error("--schedule-file needs --schedule table");
-  if (flags.planner != "auto" && flags.schedules.size() > 1) {
-    return error(fmt::format("--schedule {}: planner {} does not choose a schedule; name one, or use planner auto",
-                             fmt::join(flags.schedules, ","), flags.planner));
-  }
-  return {};
+/// Returns the enumerator that a flag's value names.
+template <class Enum, size_t kCount>
+Result<Enum> named(const char* flag, const std::string& value, const char* const (&names)[kCount]) {
+  const auto* const found = std::find(std::begin(names), std::end(names), value);
+  if (found != std::end(names)) return static_cast<Enum>(found - std::begin(names));
+  return error(fmt::format("{} {}: expected one of {}", flag, value, fmt::join(names, ", ")));
 }
 
-bool is_allowed(const PlanFlags& flags, std::string_view schedule) {
-  return std::find(flags.schedules.begin(), flags.schedules.end(), schedule) != flags.schedules.end();
-}
+constexpr const char* kOptimizerNames[] = {"sgd", "adam", "adamw"};
+constexpr const char* kObjectiveNames[] = {"step", "period", "load", "memory"};
+constexpr const char* kRecomputeNames[] = {"auto", "never", "always", "except-last", "selective"};
 
-Result<void> check_schedule_parameters(PlanFlags& flags) {
-  if (flags.periods && !is_allowed(flags, "k-periodic")) return error("--periods needs --schedule k-periodic");
-  const bool periodic =
-      is_allowed(flags, "1f1b-star") || is_allowed(flags, "k-periodic") || is_allowed(flags, "periodic");
-  if (flags.period_ns && !periodic) return error("--period needs --schedule 1f1b-star, k-periodic or periodic");
-  if (flags.warm_up.empty()) return {};
-  if (!is_allowed(flags, "warmup")) return error("--warm-up needs --schedule warmup");
-  if (!flags.stages) flags.stages = static_cast<uint32_t>(flags.warm_up.size());
-  if (*flags.stages != flags.warm_up.size())
-    return error(fmt::format("--warm-up has {} depths for {} stages", flags.warm_up.size(), *flags.stages));
-  if (std::is_sorted(flags.warm_up.rbegin(), flags.warm_up.rend())) return {};
-  return error(fmt::format("--warm-up {}: a stage cannot be deeper than the stage before it, which would wait for ever",
-                           fmt::join(flags.warm_up, ",")));
-}
-
-/// Checks that some allowed schedule places that many stages on a device.
-Result<void> check_stages_per_device(const PlanFlags& flags) {
-  using partition::StageLayout;
-  if (!flags.stages_per_device) return {};
-  const uint32_t wanted = *flags.stages_per_device;
-  const auto places = [wanted](StageLayout layout) {
-    if (layout == StageLayout::kOnePerRank) return wanted == 1;
-    if (layout == StageLayout::kV) return wanted == 2;
-    return layout == StageLayout::kAny || wanted >= 2;
-  };
-  std::vector<std::string_view> fitting;
-  for (const partition::ScheduleFamily& family : partition::schedule_families()) {
-    if (places(family.layout)) fitting.push_back(family.name);
-  }
-  const auto fits = [&](const std::string& name) { return places(partition::find_schedule(name)->layout); };
-  if (flags.schedules.empty() || std::any_of(flags.schedules.begin(), flags.schedules.end(), fits)) return {};
-  return error(
-      fmt::format("--stages-per-device {}: needs --schedule with one of {}", wanted, fmt::join(fitting, ", ")));
-}
-
-Result<void> check_stages(PlanFlags& flags) {
-  if (!flags.replicas.empty()) {
-    if (!flags.stages) flags.stages = static_cast<uint32_t>(flags.replicas.size());
-    if (*flags.stages != flags.replicas.size()) {
-      return error(fmt::format("--replicas has {} counts for {} stages", flags.replicas.size(), *flags.stages));
-    }
-  }
-  if (flags.stages && flags.max_stages && *flags.stages > *flags.max_stages) {
-    return error(fmt::format("{} stages exceed --max-stages {}", *flags.stages, *flags.max_stages));
-  }
-  if (!flags.pins.empty() && !flags.stages) return error("--pin needs --stages");
-  for (const std::string& pin : flags.pins) RANNC_TRY(parse_pin(pin));
-  for (const std::string& pair : flags.together) RANNC_TRY(parse_together(pair));
-  return {};
-}
+std::vector<std::string> values(std::span<const char* const> names) { return {names.begin(), names.end()}; }
 
 template <class Number>
 CLI::Validator parsed_by(Result<Number> (*parse)(std::string_view), const char* form) {
@@ -143,7 +76,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.option_defaults()->group("Training step");
   app.add_option("--optimizer", flags.optimizer,
                  "optimizer, which determines the memory for its state: sgd, adam or adamw")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->check(CLI::IsMember(values(kOptimizerNames)))
       ->capture_default_str();
   app.add_option("--momentum", flags.momentum, "momentum of sgd, which adds one copy of the parameters")
       ->check(CLI::Range(0.0, 0.999999))
@@ -173,7 +106,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--recompute", flags.recompute,
                  "recompute of forward passes: auto (what memory requires), never, always, except-last (all "
                  "micro-batches but the last) or selective (what is cheap)")
-      ->check(CLI::IsMember({"auto", "never", "always", "except-last", "selective"}))
+      ->check(CLI::IsMember(values(kRecomputeNames)))
       ->capture_default_str();
   app.add_option("--recompute-budget", flags.recompute_budget,
                  fmt::format("largest recompute time of a stage, in percent of its forward and backward time, for "
@@ -206,7 +139,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->check(CLI::IsMember(partition::stage_planner_names()))
       ->capture_default_str();
   app.add_option("--objective", flags.objective, "objective of planner auto: step, period, load or memory")
-      ->check(CLI::IsMember({"step", "period", "load", "memory"}))
+      ->check(CLI::IsMember(values(kObjectiveNames)))
       ->capture_default_str();
   app.add_option("--search-budget", flags.search_budget, "largest number of simulated actions of planner auto")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
@@ -215,148 +148,50 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->transform(parsed_by(&parse_duration, "TIME"));
 }
 
-Result<void> check_plan_flags(PlanFlags& flags) {
-  if (flags.momentum != 0 && flags.optimizer != "sgd") return error("--momentum needs --optimizer sgd");
-  if (flags.recompute_budget && flags.recompute != "selective")
-    return error("--recompute-budget needs --recompute selective");
-  RANNC_TRY(check_schedules(flags));
-  RANNC_TRY(check_schedule_parameters(flags));
-  RANNC_TRY(check_stages_per_device(flags));
-  RANNC_TRY(check_stages(flags));
-  const uint32_t samples = flags.mini_batch.value_or(kMiniBatch);
-  for (const uint64_t count : flags.micro_batches) {
-    if (count <= samples) continue;
-    return error(fmt::format("--micro-batches {}: exceeds the {} samples of --mini-batch", count, samples));
-  }
-  const bool searches = flags.planner == "auto" || flags.planner == "exact";
-  if (searches) return {};
-  if (flags.objective != "step") {
-    return error(fmt::format("--objective {}: planner {} has a fixed objective; use planner auto", flags.objective,
-                             flags.planner));
-  }
-  if (flags.step_limit_ns) return error(fmt::format("--step-limit: planner {} does not support it", flags.planner));
-  if (flags.search_budget) return error(fmt::format("--search-budget: planner {} does not support it", flags.planner));
-  return {};
-}
-
-namespace {
-
-constexpr std::string_view kLocalGpus = "local:cuda";
-
-bool is_cluster_file(const std::string& cluster) {
-  return std::filesystem::path(cluster).extension() == ".toml" || cluster.find('/') != std::string::npos;
-}
-
-bool has_local_workers(const PlanFlags& flags) {
-  return flags.cluster.starts_with("local:") && flags.cluster != kLocalGpus && !is_cluster_file(flags.cluster);
-}
-
-Result<partition::Cluster> requested_cluster(const PlanFlags& flags) {
-  const bool file = is_cluster_file(flags.cluster);
-  const bool gpus = flags.cluster == kLocalGpus && flags.local_gpus != nullptr;
-  RANNC_ASSIGN(partition::Cluster cluster, gpus   ? flags.local_gpus()
-                                           : file ? partition::read_cluster(flags.cluster)
-                                                  : partition::preset_cluster(flags.cluster));
-  if (gpus && flags.memory_bytes) cluster.kinds.front().memory_bytes = *flags.memory_bytes;
-  if (has_local_workers(flags)) {
-    // The limit is part of the plan. With --memory it is the same on every machine.
-    cluster.kinds.front().memory_bytes = flags.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
-  }
-  if (!flags.devices) return cluster;
-  if (*flags.devices > cluster.size()) {
-    return error(fmt::format("--devices {}: cluster '{}' has {}", *flags.devices, flags.cluster, cluster.size()));
-  }
-  return cluster.first(*flags.devices);
-}
-
-/// Kinds that are this machine's processor. A preset other than `local:N` describes another machine. In a file, the
-/// device type distinguishes the processor from GPUs.
-std::set<std::string> processor_kinds(const PlanFlags& flags, const partition::Cluster& cluster) {
-  std::set<std::string> names;
-  if (!has_local_workers(flags) && !is_cluster_file(flags.cluster)) return names;
-  for (const partition::DeviceKind& kind : cluster.kinds) {
-    if (kind.type == ir::DeviceType::kCpu) names.insert(kind.name);
-  }
-  return names;
-}
-
-partition::Objective objective_of(const PlanFlags& flags) {
-  if (flags.objective == "period") return partition::Objective::kPeriod;
-  if (flags.objective == "load") return partition::Objective::kLargestLoad;
-  if (flags.objective == "memory") return partition::Objective::kPeakMemory;
-  return partition::Objective::kStepTime;
-}
-
-partition::RecomputeRule recompute_of(const PlanFlags& flags) {
-  if (flags.recompute == "always" || flags.recompute == "except-last") return partition::RecomputeRule::kAlways;
-  if (flags.recompute == "never") return partition::RecomputeRule::kNever;
-  return partition::RecomputeRule::kChoose;
-}
-
-void add_recompute(const PlanFlags& flags, partition::PlanOptions& options) {
-  options.recompute = recompute_of(flags);
-  if (flags.recompute == "always") options.recomputed = ir::RecomputedMicroBatches::kAll;
-  if (flags.recompute == "except-last") options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
-  if (flags.recompute == "selective")
-    options.recompute_budget = flags.recompute_budget.value_or(kRecomputeBudget) / 100;
-}
-
-Result<std::string> schedule_table(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return error({path, 0, 0, {}}, "cannot be read");
-  return text.str();
-}
-
-Result<void> add_schedules(const PlanFlags& flags, partition::PlanOptions& options) {
-  if (flags.search_budget) options.search.simulated_actions = *flags.search_budget;
-  if (flags.schedules.size() == 1) options.schedule = flags.schedules.front();
-  if (!partition::schedule_needs(options.schedule, partition::ScheduleFamily::Needs::kTable)) {
-    if (!flags.schedules.empty()) options.search.schedules = flags.schedules;
-    return {};
-  }
-  options.schedule_file = flags.schedule_file;
-  RANNC_ASSIGN(options.schedule_table, schedule_table(flags.schedule_file));
-  return {};
-}
-
-Result<void> add_named_tasks(const PlanFlags& flags, PlanRequest& request) {
+Result<compiler::PlanOptions> plan_options(const PlanFlags& flags) {
+  compiler::PlanOptions options;
+  options.cluster = flags.cluster;
+  options.devices = flags.devices;
+  options.memory_bytes = flags.memory_bytes;
+  RANNC_ASSIGN(options.optimizer, named<compiler::Optimizer>("--optimizer", flags.optimizer, kOptimizerNames));
+  options.momentum = flags.momentum;
+  options.mini_batch = flags.mini_batch;
+  options.micro_batches = flags.micro_batches;
+  options.stages = flags.stages;
+  options.max_stages = flags.max_stages;
+  options.stages_per_device = flags.stages_per_device;
+  options.replicas = flags.replicas;
   for (const std::string& text : flags.pins) {
-    RANNC_ASSIGN(TaskPin pin, parse_pin(text));
-    request.pins.push_back(std::move(pin));
+    RANNC_ASSIGN(options.pins.emplace_back(), parse_pin(text));
   }
   for (const std::string& text : flags.together) {
-    RANNC_ASSIGN(TasksTogether pair, parse_together(text));
-    request.together.push_back(std::move(pair));
+    RANNC_ASSIGN(options.together.emplace_back(), parse_together(text));
   }
+  RANNC_ASSIGN(options.recompute, named<compiler::Recompute>("--recompute", flags.recompute, kRecomputeNames));
+  options.recompute_budget = flags.recompute_budget;
+  options.schedules = flags.schedules;
+  options.schedule_file = flags.schedule_file;
+  options.warm_up = flags.warm_up;
+  options.period_ns = flags.period_ns;
+  options.periods = flags.periods;
+  options.step_limit_ns = flags.step_limit_ns;
+  options.planner = flags.planner;
+  RANNC_ASSIGN(options.objective, named<compiler::Objective>("--objective", flags.objective, kObjectiveNames));
+  options.search_budget = flags.search_budget;
+  options.time_limit_ns = flags.time_limit_ns;
+  return options;
+}
+
+Result<void> check_plan_flags(PlanFlags& flags) {
+  RANNC_ASSIGN(const compiler::PlanOptions options, plan_options(flags));
+  RANNC_ASSIGN(const compiler::PlanOptions complete, checked(options));
+  flags.stages = complete.stages;
   return {};
 }
 
-}  // namespace
-
 Result<PlanRequest> plan_request(const PlanFlags& flags) {
-  PlanRequest request;
-  partition::PlanOptions& options = request.options;
-  RANNC_ASSIGN(options.cluster, requested_cluster(flags));
-  request.on_this_machine = has_local_workers(flags);
-  request.processor_kinds = processor_kinds(flags, options.cluster);
-  request.mini_batch = flags.mini_batch;
-  options.micro_batches = flags.micro_batches;
-  options.planner = flags.planner;
-  options.objective = objective_of(flags);
-  options.time_limit_ns = flags.step_limit_ns;
-  add_recompute(flags, options);
-  options.constraints.stages = flags.stages;
-  options.constraints.max_stages = flags.max_stages;
-  options.constraints.stages_per_device = flags.stages_per_device;
-  options.schedule_parameters = {flags.warm_up, flags.periods.value_or(0), flags.period_ns.value_or(0)};
-  options.constraints.replicas = flags.replicas;
-  options.constraints.memory_bytes = flags.memory_bytes;
-  options.optimizer = {flags.optimizer, flags.momentum};
-  options.optimizer_states = options.optimizer.states();
-  RANNC_TRY(add_schedules(flags, options));
-  RANNC_TRY(add_named_tasks(flags, request));
-  return request;
+  RANNC_ASSIGN(const compiler::PlanOptions options, plan_options(flags));
+  return plan_request(options);
 }
 
 }  // namespace rannc::tools

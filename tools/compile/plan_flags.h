@@ -7,14 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "rannc/compiler/plan_options.h"
 #include "tools/compiler/plan_request.h"
 
 namespace rannc::tools {
 
 struct PlanFlags {
   std::string cluster = "local:2";  ///< preset or TOML file
-  /// Describes the GPUs of this machine, for `local:cuda`; null in programs that cannot open them.
-  Result<partition::Cluster> (*local_gpus)() = nullptr;
   std::optional<uint32_t> devices;  ///< use only the first devices of the cluster
   std::string optimizer = "adam";
   double momentum = 0;  ///< of SGD; not 0: one optimizer state
@@ -42,11 +41,13 @@ struct PlanFlags {
 /// Adds one flag per field of `flags`.
 void add_plan_flags(CLI::App& app, PlanFlags& flags);
 
+/// Converts the flags. Errors name the flag.
+Result<compiler::PlanOptions> plan_options(const PlanFlags& flags);
+
 /// Returns a usage error if flags contradict each other. Reads no file. Derives `stages` from `replicas`.
 Result<void> check_plan_flags(PlanFlags& flags);
 
-/// Converts the flags and reads cluster and schedule files. Workers of `local:N` have `memory_bytes` or, by default,
-/// their share of this machine's memory (`worker_memory_bytes`).
+/// Converts the flags to what the compiler library makes of these options. Reads cluster and schedule files.
 Result<PlanRequest> plan_request(const PlanFlags& flags);
 
 }  // namespace rannc::tools

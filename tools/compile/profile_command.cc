@@ -19,6 +19,7 @@
 #include "tools/compile/placement_split.h"
 #include "tools/compile/profile_plan.h"
 #include "tools/compile/stage_report.h"
+#include "tools/compiler/search_limit.h"
 
 namespace rannc::tools {
 
@@ -131,15 +132,28 @@ Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptio
   return {};
 }
 
+/// A search that Ctrl-C and a time limit may stop.
+struct Search {
+  explicit Search(std::optional<double> limit_ns) : interrupt(source), limit(limit_ns, source.get_token()) {}
+  /// Restores the signal handler. Returns a warning if the result may not be reproducible.
+  std::string end() {
+    interrupt.reset();
+    return limit.end();
+  }
+  std::stop_source source;
+  std::optional<InterruptStop> interrupt;
+  SearchLimit limit;
+};
+
 Result<void> run_pipedream(const ProfileCommand& command, const std::string& text) {
   ProfileRequest request{command.file, command.profile_batch, {}};
   RANNC_ASSIGN(request.plan, plan_request(command.plan));
   const partition::PlanOptions& options = request.plan.options;
   RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
-  SearchStop stop(command.plan.time_limit_ns);
-  auto outcome = plan_profile(task, options, stop.token());
-  SearchReport report{stop.seconds(), task.warnings, stop.stopped()};
-  const std::string ended = stop.end();
+  Search search(command.plan.time_limit_ns);
+  auto outcome = plan_profile(task, options, search.limit.token());
+  const std::string ended = search.end();
+  SearchReport report{search.limit.seconds(), task.warnings, search.limit.stopped()};
   if (!outcome.ok()) {
     Diagnostic failure = outcome.diagnostic();
     if (failure.where.file.empty()) failure.where.file = command.file;
@@ -155,9 +169,9 @@ Result<void> run_pipedream(const ProfileCommand& command, const std::string& tex
 
 Result<void> run_placement(const ProfileCommand& command, const std::string& text) {
   const SplitRequest request{command.file, command.plan.devices, command.plan.memory_bytes, command.exact};
-  SearchStop stop(command.plan.time_limit_ns);
-  auto found = split_placement(text, request, stop.token());
-  const std::string ended = stop.end();
+  Search search(command.plan.time_limit_ns);
+  auto found = split_placement(text, request, search.limit.token());
+  const std::string ended = search.end();
   if (!found.ok()) return found.diagnostic();
   SplitAnswer& answer = *found;
   if (!ended.empty()) answer.warnings.push_back(ended);

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "codegen/bundle_writer.h"
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
+#include "rannc/compiler.h"
 #include "runtime/train/process.h"
 #include "tools/common/driver.h"
 #include "tools/common/hardware.h"
@@ -25,15 +25,14 @@
 #include "tools/compile/native_form.h"
 #include "tools/compile/profile_command.h"
 #include "tools/compile/stage_report.h"
-#include "tools/compiler/compiler.h"
-#include "tools/compiler/foreign_calls.h"
+#include "tools/compiler/compiled.h"
 #include "tools/compiler/model_report.h"
-#include "tools/compiler/refine.h"
 
 namespace {
 
 using rannc::Result;
 using rannc::partition::PlannedModel;
+namespace compiler = rannc::compiler;
 namespace tools = rannc::tools;
 
 struct Flags {
@@ -125,36 +124,45 @@ std::string default_output(const std::string& model) {
   return std::filesystem::path(model).replace_extension(".rannc").string();
 }
 
-tools::CompileProgress progress(tools::StatusLine& status) {
-  tools::CompileProgress progress;
-  progress.show_pass = [&](std::string_view pass, const std::string& text) {
+/// Shows the progress of a compilation. Ctrl-C stops the search of a plan, else the program.
+class Watcher {
+ public:
+  compiler::Progress progress() {
+    compiler::Progress progress;
+    progress.phase = [this](compiler::Phase phase) { begin(phase); };
+    progress.graph = [this](std::string_view pass, const std::string& text) {
+      status.clear();
+      fmt::print("// after {}\n{}\n", pass, text);
+    };
+    progress.remark = [this](const std::string& text) {
+      status.clear();
+      fmt::print(stderr, "remark: {}\n", text);
+    };
+    progress.step = [this](const std::string& text) { status.show(text); };
+    progress.stop = stop_.get_token();
+    return progress;
+  }
+  /// Ends what the last phase shows.
+  void end() {
+    interrupt_.reset();
     status.clear();
-    fmt::print("// after {}\n{}\n", pass, text);
-  };
-  progress.remark = [&](const std::string& text) {
-    status.clear();
-    fmt::print(stderr, "remark: {}\n", text);
-  };
-  progress.step = [&](const std::string& text) { status.show(text); };
-  return progress;
-}
+  }
 
-// Describes the prices that a plan's objective, bound and gap refer to.
-std::string prices(const tools::PlanRequest& request, const rannc::partition::PlanOptions& options) {
-  if (options.costs->fingerprint().empty()) return "prices estimated from the cluster's rates";
-  if (request.costs == tools::PlanRequest::Costs::kMeasured) return "times of tasks measured one by one";
-  return "prices of " + request.database;
-}
+  tools::StatusLine status;
 
-// A model whose stages cannot be differentiated as tasks still trains under the tape. Planning has left them without
-// functions; cutting them again gives the reason.
-void warn_without_functions(rannc::ir::Plan& plan) {
-  if (!plan.functions.empty()) return;
-  const Result<void> cut = rannc::passes::cut_functions(plan);
-  if (cut.ok()) return;
-  plan.functions.clear();
-  fmt::print(stderr, "warning: the bundle runs with --engine autograd only: {}\n", cut.diagnostic().str());
-}
+ private:
+  void begin(compiler::Phase phase) {
+    end();
+    if (phase == compiler::Phase::kReading) status.show("reading the model");
+    if (phase == compiler::Phase::kWriting) status.show("writing the bundle");
+    if (phase != compiler::Phase::kSearching) return;
+    status.show("searching for a plan; Ctrl-C continues with the best so far");
+    interrupt_.emplace(stop_);
+  }
+
+  std::stop_source stop_;
+  std::optional<tools::InterruptStop> interrupt_;
+};
 
 // Writes the output of --emit to the file of -o, else to standard output without anything else.
 Result<void> emit(const Flags& flags, const std::string& text) {
@@ -189,81 +197,77 @@ Result<void> emit_onnx(const Flags& flags) {
   return {};
 }
 
-Result<void> compile(const Flags& flags) {
-  RANNC_ASSIGN(std::vector<rannc::runtime::Library> libraries, tools::load_libraries(flags.libraries));
-  tools::StatusLine status;
-  const tools::CompileProgress watcher = progress(status);
-  status.show("reading the model");
-  RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
-  status.clear();
-  if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
-  if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
-  const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
-  fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
-  RANNC_ASSIGN(const std::string calls, tools::foreign_calls(model.graph));
-  fmt::print(stderr, "{}", calls);
-  RANNC_ASSIGN(const tools::PlanRequest request, tools::model_plan_request(flags.compile));
-  auto options = tools::plan_with_kernels(request, model, watcher);
-  status.clear();
-  if (!options.ok()) return options.diagnostic();
-  status.show("searching for a plan; Ctrl-C continues with the best so far");
-  tools::SearchStop stop(flags.compile.time_limit_ns);
-  options->stop = stop.token();
-  auto outcome = tools::plan_prepared(model, *options);
-  status.clear();
-  tools::SearchReport report{stop.seconds(), {}, stop.stopped(), prices(request, *options), false};
-  const std::string ended = stop.end();
-  if (!outcome.ok()) {
-    rannc::Diagnostic failure = outcome.diagnostic();
-    const bool of_schedule = failure.rule.starts_with("S") && failure.where.file.empty();
-    if (of_schedule && !options->schedule_file.empty()) failure.where.file = options->schedule_file;
-    return failure;
+Result<compiler::Model> read_model(const Flags& flags, Watcher& watcher) {
+  RANNC_ASSIGN(compiler::ReadOptions options, tools::read_options(flags.compile));
+  options.libraries = flags.libraries;
+  auto model = compiler::read(flags.compile.model, options, watcher.progress());
+  watcher.end();
+  if (!model.ok()) return model;
+  if (flags.compile.time_passes) fmt::print(stderr, "{}", model->state().prepared.report.time_table());
+  return model;
+}
+
+Result<compiler::Plan> plan_model(const Flags& flags, const compiler::Model& model, Watcher& watcher) {
+  RANNC_ASSIGN(compiler::PlanOptions options, tools::model_plan_options(flags.compile));
+  options.cuda_plugin = tools::cuda_plugin();
+  options.refine = flags.refine && flags.emit == "bundle";
+  auto plan = compiler::plan(model, options, watcher.progress());
+  watcher.end();
+  if (!plan.ok()) return plan;
+  tools::print_warnings(plan->facts().warnings);  // the model report has the other warnings
+  for (const std::string& remark : plan->facts().remarks) fmt::print(stderr, "remark: {}\n", remark);
+  return plan;
+}
+
+Result<void> emit_functions(const Flags& flags, const rannc::ir::Plan& planned) {
+  rannc::ir::Plan plan = planned.clone();
+  if (plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(plan));
+  std::string text;
+  for (size_t s = 0; s < plan.functions.size(); ++s) text += rannc::ir::print_functions(*plan.functions[s], s);
+  return emit(flags, text);
+}
+
+Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan, const std::string& output, Watcher& watcher) {
+  const rannc::ir::Plan& planned = plan.state().planned.plan;
+  if (flags.emit == "functions") return emit_functions(flags, planned);
+  if (flags.emit == "plan") return emit(flags, plan.text());
+  if (flags.emit == "schedule") return emit(flags, rannc::ir::print_schedule(planned.schedule));
+  RANNC_ASSIGN(compiler::WriteOptions options, tools::form_options(flags.form));
+  options.replace = flags.replace;
+  const Result<void> written = compiler::write(plan, output, options, watcher.progress());
+  watcher.end();
+  return written;
+}
+
+void summarize(const Flags& flags, const compiler::Plan::State& plan, Watcher& watcher) {
+  if (flags.summary == "json") {
+    fmt::print("{}\n", tools::summary_json(plan.planned, plan.search).dump());
+  } else if (flags.emit == "bundle") {
+    fmt::print("{}", tools::summary_text(plan.planned, plan.search));
   }
-  PlannedModel planned = *std::move(outcome);
-  report.warnings = tools::warnings_of(planned.stages);
-  if (!ended.empty()) report.warnings.push_back(ended);
-  tools::print_warnings(report.warnings);  // the model report has the other warnings
-  report.warnings.insert(report.warnings.begin(), model.warnings.begin(), model.warnings.end());
-  for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
+  if (!flags.explain) return;
+  watcher.status.show("looking for improvements");
+  const std::string text = tools::explain(plan.planned, plan.options, plan.search);
+  watcher.status.clear();
+  // Machine-readable output is alone on standard output.
+  fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
+}
+
+Result<void> compile(const Flags& flags) {
+  Watcher watcher;
+  RANNC_ASSIGN(const compiler::Model model, read_model(flags, watcher));
+  const tools::PreparedModel& prepared = model.state().prepared;
+  if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, prepared);
+  const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
+  fmt::print(stderr, "{}", tools::model_report(prepared, flags.compile.model, detail));
+  RANNC_ASSIGN(const std::string calls, Result<std::string>(model.state().foreign_calls));
+  fmt::print(stderr, "{}", calls);
+  RANNC_ASSIGN(const compiler::Plan plan, plan_model(flags, model, watcher));
+  const PlannedModel& planned = plan.state().planned;
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
-  if (flags.emit == "bundle") {
-    if (flags.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
-      RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
-    }
-    status.show("writing " + output);
-    warn_without_functions(planned.plan);
-    RANNC_ASSIGN(auto native, tools::native_form(flags.form, planned.plan, status));
-    RANNC_TRY(rannc::codegen::write_bundle(
-        planned.plan, {.replace = flags.replace, .libraries = std::move(libraries), .native = std::move(native)},
-        output));
-    status.clear();
-  }
-  if (flags.emit == "functions") {
-    if (planned.plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(planned.plan));
-    std::string text;
-    for (size_t s = 0; s < planned.plan.functions.size(); ++s) {
-      text += rannc::ir::print_functions(*planned.plan.functions[s], s);
-    }
-    RANNC_TRY(emit(flags, text));
-  }
-  if (flags.emit == "plan") {
-    planned.plan.functions.clear();  // `--emit functions` prints them
-    RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
-  }
-  if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
-  if (flags.summary == "json") {
-    fmt::print("{}\n", tools::summary_json(planned, report).dump());
-  } else if (flags.emit == "bundle") {
-    fmt::print("{}", tools::summary_text(planned, report));
-  }
-  if (flags.explain) {
-    status.show("looking for improvements");
-    const std::string text = tools::explain(planned, *options, report);
-    status.clear();
-    // Machine-readable output is alone on standard output.
-    fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
-  }
+  RANNC_TRY(emit_plan(flags, plan, output, watcher));
+  summarize(flags, plan.state(), watcher);
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);
   if (!planned.plan.training) {
@@ -323,9 +327,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
-    rannc::runtime::keep_freed_memory();
+    compiler::keep_freed_memory();
     rannc::runtime::set_threads(1);
-    flags.compile.local_gpus = tools::local_gpus;
     return flags.emit == "onnx" ? emit_onnx(flags) : compile(flags);
   });
 }

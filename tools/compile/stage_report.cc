@@ -30,22 +30,6 @@ size_t device_count(const StagePlan& plan) {
 
 }  // namespace
 
-std::vector<std::string> warnings_of(const StagePlan& plan) {
-  std::vector<std::string> warnings;
-  for (const std::string& note : plan.notes) {
-    const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ") ||
-                           note.starts_with("the blocks beside the cuts ") ||
-                           note.starts_with("no plan with one stage per device ");
-    if (!describes) warnings.push_back(note);
-  }
-  if (plan.lower_bound > 0 && !is_exact(plan)) {
-    warnings.push_back(fmt::format("not proved optimal: the gap to the bound is {:.2f} %", 100 * plan.gap()));
-  }
-  return warnings;
-}
-
-bool is_exact(const StagePlan& plan) { return plan.objective <= plan.lower_bound * (1 + 1e-9); }
-
 Json stage_plan_json(const StageProblem& problem, const StagePlan& plan, const SearchReport& report) {
   Json stages = Json::array(), others = Json::array();
   for (const partition::PlannedStage& stage : plan.stages) {

@@ -80,9 +80,8 @@ Result<passes::PipelineOptions> pipeline_options(const ModelOptions& options) {
   return pipeline;
 }
 
-Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report) {
-  if (!report.internal || report.reproducer.empty()) return failure;
-  const char* path = "rannc-reproducer.rir";
+Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report, const std::string& path) {
+  if (!report.internal || report.reproducer.empty() || path.empty()) return failure;
   std::ofstream file(path);
   file << report.reproducer;
   if (!file.flush()) return failure;
@@ -218,7 +217,7 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   attempt.internal = model.report.internal;
-  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
+  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, options.reproducer);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.graph = std::move(passed.graph);
   model.atoms = std::move(*context.atoms);
@@ -247,6 +246,11 @@ Result<PreparedModel> prepare_whole(const ModelOptions& options, const CompilePr
 }
 
 }  // namespace
+
+PreparedModel clone(const PreparedModel& model) {
+  return {model.graph.clone(), model.atoms,  model.read,   model.remarks, model.open,      model.warnings,
+          model.report,        model.digest, model.parted, model.folded,  model.undivided, model.extent_of_data};
+}
 
 Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress) {
   Attempt divided;

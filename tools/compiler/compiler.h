@@ -31,6 +31,7 @@ struct ModelOptions {
   std::string weights;                     ///< .safetensors with state_dict names; empty: weights of the model file
   bool partial_weights = false;            ///< allows missing and unexpected names in `weights`
   passes::ManagerOptions passes;
+  std::string reproducer;  ///< file for the input of a pass that fails by a defect; empty: none
 };
 
 /// Properties of a model file.
@@ -62,6 +63,9 @@ struct PreparedModel {
   std::string extent_of_data;
 };
 
+/// Returns a copy, which shares the bytes of stored tensors.
+PreparedModel clone(const PreparedModel& model);
+
 /// Receivers of printed graphs and progress. Each may be empty.
 struct CompileProgress {
   passes::PassManager::Show show_pass;
@@ -69,8 +73,7 @@ struct CompileProgress {
   std::function<void(const std::string&)> remark;  ///< about costs and kernels
 };
 
-/// Reads a model and runs the passes. An internal failure writes `rannc-reproducer.rir` to the working folder and names
-/// it in a note.
+/// Reads a model and runs the passes. An internal failure writes `options.reproducer` and names it in a note.
 Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress = {});
 
 /// Writes a copy of an ONNX model to `to` with the weights of `options.weights`. Uses only the options about stored

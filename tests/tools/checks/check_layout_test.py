@@ -67,6 +67,12 @@ class CheckLayout(PlantedTest):
         self.expect_green({**tree, "runtime/cuda/good.cc": '#include "runtime/cuda/random.h"\n#include "runtime/device/plugin.h"\n',
                            "tests/runtime/cuda/good.cc": '#include "runtime/cuda/random.h"\n#include "ir/graph/graph.h"\n'})
 
+    def test_L12_a_header_of_the_compiler_library_is_plain(self):
+        header = "tools/compiler/include/rannc/compiler.h"
+        for planted in ("ATen/ATen.h", "fmt/format.h", "nlohmann/json.hpp", "ir/graph/graph.h", "tools/compiler/compiler.h"):
+            self.expect_red({header: f"#include <string>\n#include <{planted}>\n"}, "L12", f"{header}:2", planted)
+        self.expect_green({header: '#include <stop_token>\n#include "ir/base/diagnostic.h"\n#include "rannc/compiler/read_options.h"\n'})
+
     def test_L4_libraries_out_of_place(self):
         self.expect_red({"passes/bad.cc": "#include <ATen/ATen.h>\n"}, "L4", "ATen/ATen.h")
         self.expect_red({"frontend/onnx/bad.cc": "#include <torch/torch.h>\n"}, "L4", "torch/torch.h")

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tools/compile/compile_flags.h"
+#include "tools/compiler/requested_model.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
 namespace {
@@ -51,9 +53,8 @@ TEST(PlanFlags, NameTheKindsThatAreThisProcessor) {
     flags.cluster = elsewhere;
     EXPECT_FALSE(plan_request(flags)->on_processor()) << elsewhere;
   }
-  flags.cluster = "local:cuda";
-  flags.local_gpus = [] { return partition::cluster_of_gpus("NVIDIA H100 80GB HBM3", uint64_t{80} << 30, 2); };
-  const PlanRequest request = plan_request(flags).value();
+  const auto gpus = [] { return partition::cluster_of_gpus("NVIDIA H100 80GB HBM3", uint64_t{80} << 30, 2); };
+  const PlanRequest request = plan_request(compiler::PlanOptions{.cluster = "local:cuda"}, gpus).value();
   EXPECT_FALSE(request.on_processor());
   EXPECT_FALSE(request.on_this_machine) << "links between threads are not links between GPUs";
 }
@@ -219,6 +220,45 @@ TEST(CompileFlags, BecomeOptionsOfTheModel) {
   EXPECT_EQ(pipeline.lost.padding.at("table"), 0);
   EXPECT_TRUE(pipeline.training.batch_norm);
   EXPECT_EQ(pipeline.training.dropout.at("drop"), 0.25);
+}
+
+TEST(CompileFlags, HaveTheDefaultsOfTheLibrary) {
+  auto reading = read_options({}).value();
+  EXPECT_EQ(reading.reproducer, "rannc-reproducer.rir");
+  reading.reproducer.clear();
+  EXPECT_EQ(reading, compiler::ReadOptions{});
+  EXPECT_EQ(model_plan_options({}).value(), compiler::PlanOptions{});
+}
+
+TEST(PlanOptions, AreCheckedWithoutTheCommandLine) {
+  const auto refuse = [](const std::string& message, const compiler::PlanOptions& wrong) {
+    const auto request = plan_request(wrong);
+    ASSERT_FALSE(request.ok()) << message;
+    EXPECT_EQ(request.diagnostic().message, message);
+  };
+  refuse("--stages: must be positive", {.stages = 0});
+  refuse("--replicas: must be positive", {.replicas = {1, 0}});
+  refuse("--momentum -1: must be at least 0 and below 1", {.optimizer = compiler::Optimizer::kSgd, .momentum = -1});
+  refuse("--recompute-budget 101: must be a percentage",
+         {.recompute = compiler::Recompute::kSelective, .recompute_budget = 101});
+  refuse("--costs: the file of the profile database is missing", {.costs = compiler::Costs::kDatabase});
+  refuse("--objective load: planner dapple has a fixed objective; use planner auto",
+         {.planner = "dapple", .objective = compiler::Objective::kLoad});
+  EXPECT_TRUE(plan_request(compiler::PlanOptions{.planner = "none"})
+                  .diagnostic()
+                  .message.starts_with("--planner: unknown planner 'none'; the planners are auto"));
+}
+
+TEST(ReadOptions, AreCheckedWithoutTheCommandLine) {
+  const auto refuse = [](const std::string& message, const compiler::ReadOptions& wrong) {
+    const auto options = model_options("m.onnx", wrong);
+    ASSERT_FALSE(options.ok()) << message;
+    EXPECT_EQ(options.diagnostic().message.substr(0, message.size()), message);
+  };
+  refuse("--skip-pass: form-atoms cannot be skipped; the optional passes are", {.skipped_passes = {"form-atoms"}});
+  refuse("--max-trips: must be positive", {.max_trips = 0});
+  refuse("--assume s=0: expected a positive integer", {.assumed_sizes = {{"s", 0}}});
+  refuse("--partial-weights needs --weights", {.partial_weights = true});
 }
 
 TEST(CompileFlags, ErrorsNameTheFlag) {

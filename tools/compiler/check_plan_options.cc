@@ -1,0 +1,187 @@
+#include "tools/compiler/check_plan_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "partition/schedule/family.h"
+#include "partition/stages/registry.h"
+#include "tools/compiler/plan_request.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using compiler::Objective;
+using compiler::PlanOptions;
+
+template <class Number>
+bool is_zero(const std::optional<Number>& number) {
+  return number && *number <= 0;
+}
+
+template <class Number>
+bool has_zero(const std::vector<Number>& numbers) {
+  return std::find(numbers.begin(), numbers.end(), Number{0}) != numbers.end();
+}
+
+Result<void> check_ranges(const PlanOptions& options) {
+  const std::pair<const char*, bool> zeros[] = {
+      {"--devices", is_zero(options.devices)},
+      {"--memory", is_zero(options.memory_bytes)},
+      {"--mini-batch", is_zero(options.mini_batch)},
+      {"--micro-batches", has_zero(options.micro_batches)},
+      {"--stages", is_zero(options.stages)},
+      {"--max-stages", is_zero(options.max_stages)},
+      {"--stages-per-device", is_zero(options.stages_per_device)},
+      {"--replicas", has_zero(options.replicas)},
+      {"--warm-up", has_zero(options.warm_up)},
+      {"--period", is_zero(options.period_ns)},
+      {"--periods", is_zero(options.periods)},
+      {"--step-limit", is_zero(options.step_limit_ns)},
+      {"--search-budget", is_zero(options.search_budget)},
+      {"--time-limit", is_zero(options.time_limit_ns)},
+      {"--blocks", options.blocks == 0},
+  };
+  for (const auto& [flag, zero] : zeros) {
+    if (zero) return error(fmt::format("{}: must be positive", flag));
+  }
+  if (!(options.momentum >= 0 && options.momentum < 1)) {
+    return error(fmt::format("--momentum {}: must be at least 0 and below 1", options.momentum));
+  }
+  const double budget = options.recompute_budget.value_or(0);
+  if (!(budget >= 0 && budget <= 100)) {
+    return error(fmt::format("--recompute-budget {}: must be a percentage", budget));
+  }
+  return {};
+}
+
+Result<void> check_names(const PlanOptions& options) {
+  const auto planners = partition::stage_planner_names();
+  if (std::find(planners.begin(), planners.end(), options.planner) == planners.end()) {
+    return error(fmt::format("--planner: unknown planner '{}'; the planners are {}", options.planner,
+                             fmt::join(planners, ", ")));
+  }
+  using Costs = compiler::Costs;
+  if (options.costs == Costs::kDatabase && options.cost_database.empty()) {
+    return error("--costs: the file of the profile database is missing");
+  }
+  if (options.costs != Costs::kDatabase && !options.cost_database.empty()) {
+    return error(fmt::format("--costs {}: a profile database is given, but not requested", options.cost_database));
+  }
+  return {};
+}
+
+Result<void> check_schedules(const PlanOptions& options) {
+  using Needs = partition::ScheduleFamily::Needs;
+  bool table = false;
+  for (const std::string& schedule : options.schedules) {
+    if (partition::find_schedule(schedule) == nullptr) {
+      return error(fmt::format("--schedule: unknown schedule '{}'; the schedules are {}", schedule,
+                               fmt::join(partition::schedule_names(), ", ")));
+    }
+    table = table || partition::schedule_needs(schedule, Needs::kTable);
+  }
+  if (table && options.schedules.size() > 1)
+    return error("--schedule table cannot be combined with other schedules: it is a hand-written schedule");
+  if (table && options.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
+  if (!table && !options.schedule_file.empty()) return error("--schedule-file needs --schedule table");
+  if (options.planner != "auto" && options.schedules.size() > 1) {
+    return error(fmt::format("--schedule {}: planner {} does not choose a schedule; name one, or use planner auto",
+                             fmt::join(options.schedules, ","), options.planner));
+  }
+  return {};
+}
+
+bool is_allowed(const PlanOptions& options, std::string_view schedule) {
+  return std::find(options.schedules.begin(), options.schedules.end(), schedule) != options.schedules.end();
+}
+
+Result<void> check_schedule_parameters(PlanOptions& options) {
+  if (options.periods && !is_allowed(options, "k-periodic")) return error("--periods needs --schedule k-periodic");
+  const bool periodic =
+      is_allowed(options, "1f1b-star") || is_allowed(options, "k-periodic") || is_allowed(options, "periodic");
+  if (options.period_ns && !periodic) return error("--period needs --schedule 1f1b-star, k-periodic or periodic");
+  if (options.warm_up.empty()) return {};
+  if (!is_allowed(options, "warmup")) return error("--warm-up needs --schedule warmup");
+  if (!options.stages) options.stages = static_cast<uint32_t>(options.warm_up.size());
+  if (*options.stages != options.warm_up.size())
+    return error(fmt::format("--warm-up has {} depths for {} stages", options.warm_up.size(), *options.stages));
+  if (std::is_sorted(options.warm_up.rbegin(), options.warm_up.rend())) return {};
+  return error(fmt::format("--warm-up {}: a stage cannot be deeper than the stage before it, which would wait for ever",
+                           fmt::join(options.warm_up, ",")));
+}
+
+/// Checks that some allowed schedule places that many stages on a device.
+Result<void> check_stages_per_device(const PlanOptions& options) {
+  using partition::StageLayout;
+  if (!options.stages_per_device) return {};
+  const uint32_t wanted = *options.stages_per_device;
+  const auto places = [wanted](StageLayout layout) {
+    if (layout == StageLayout::kOnePerRank) return wanted == 1;
+    if (layout == StageLayout::kV) return wanted == 2;
+    return layout == StageLayout::kAny || wanted >= 2;
+  };
+  std::vector<std::string_view> fitting;
+  for (const partition::ScheduleFamily& family : partition::schedule_families()) {
+    if (places(family.layout)) fitting.push_back(family.name);
+  }
+  const auto fits = [&](const std::string& name) { return places(partition::find_schedule(name)->layout); };
+  if (options.schedules.empty() || std::any_of(options.schedules.begin(), options.schedules.end(), fits)) return {};
+  return error(
+      fmt::format("--stages-per-device {}: needs --schedule with one of {}", wanted, fmt::join(fitting, ", ")));
+}
+
+Result<void> check_stages(PlanOptions& options) {
+  if (!options.replicas.empty()) {
+    if (!options.stages) options.stages = static_cast<uint32_t>(options.replicas.size());
+    if (*options.stages != options.replicas.size()) {
+      return error(fmt::format("--replicas has {} counts for {} stages", options.replicas.size(), *options.stages));
+    }
+  }
+  if (options.stages && options.max_stages && *options.stages > *options.max_stages) {
+    return error(fmt::format("{} stages exceed --max-stages {}", *options.stages, *options.max_stages));
+  }
+  if (!options.pins.empty() && !options.stages) return error("--pin needs --stages");
+  return {};
+}
+
+Result<void> check_planner(const PlanOptions& options) {
+  if (options.planner == "auto" || options.planner == "exact") return {};
+  if (options.objective != Objective::kStep) {
+    const char* const names[] = {"step", "period", "load", "memory"};
+    return error(fmt::format("--objective {}: planner {} has a fixed objective; use planner auto",
+                             names[static_cast<size_t>(options.objective)], options.planner));
+  }
+  const auto unsupported = [&](const char* flag) {
+    return error(fmt::format("{}: planner {} does not support it", flag, options.planner));
+  };
+  if (options.step_limit_ns) return unsupported("--step-limit");
+  if (options.search_budget) return unsupported("--search-budget");
+  return {};
+}
+
+}  // namespace
+
+Result<PlanOptions> checked(PlanOptions options) {
+  if (options.momentum != 0 && options.optimizer != compiler::Optimizer::kSgd)
+    return error("--momentum needs --optimizer sgd");
+  if (options.recompute_budget && options.recompute != compiler::Recompute::kSelective)
+    return error("--recompute-budget needs --recompute selective");
+  RANNC_TRY(check_ranges(options));
+  RANNC_TRY(check_names(options));
+  RANNC_TRY(check_schedules(options));
+  RANNC_TRY(check_schedule_parameters(options));
+  RANNC_TRY(check_stages_per_device(options));
+  RANNC_TRY(check_stages(options));
+  const uint32_t samples = options.mini_batch.value_or(kMiniBatch);
+  for (const uint64_t count : options.micro_batches) {
+    if (count <= samples) continue;
+    return error(fmt::format("--micro-batches {}: exceeds the {} samples of --mini-batch", count, samples));
+  }
+  RANNC_TRY(check_planner(options));
+  return options;
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,183 @@
+// The functions of rannc/compiler.h, over the library that rannc-compile shares with other programs.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "codegen/bundle_writer.h"
+#include "ir/graph/constant.h"
+#include "ir/text/text.h"
+#include "passes/training/cut_functions.h"
+#include "runtime/bundle/libraries.h"
+#include "runtime/device/devices.h"
+#include "runtime/train/process.h"
+#include "tools/common/gpu_cluster.h"
+#include "tools/compiler/compiled.h"
+#include "tools/compiler/foreign_calls.h"
+#include "tools/compiler/model_report.h"
+#include "tools/compiler/plan_facts.h"
+#include "tools/compiler/refine.h"
+#include "tools/compiler/requested_model.h"
+#include "tools/compiler/requested_plan.h"
+#include "tools/compiler/search_limit.h"
+
+namespace rannc::compiler {
+
+namespace {
+
+/// Makes LibTorch use one thread per operator, as a worker of a run does, until the end of its lifetime.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
+void begin(const Progress& progress, Phase phase) {
+  if (progress.phase) progress.phase(phase);
+}
+
+tools::CompileProgress watcher(const Progress& progress) { return {progress.graph, progress.step, progress.remark}; }
+
+Result<tools::PlanRequest> request_for(const Model::State& model, PlanOptions options) {
+  if (!options.mini_batch) options.mini_batch = model.options.mini_batch;
+  const std::string plugin = options.cuda_plugin.empty() ? runtime::kCudaPlugin : options.cuda_plugin;
+  RANNC_ASSIGN(tools::PlanRequest request,
+               tools::plan_request(options, [&plugin] { return tools::gpu_cluster(plugin); }));
+  request.options.assume = {model.options.assumed_sizes.begin(), model.options.assumed_sizes.end()};
+  return request;
+}
+
+/// Describes the prices that a plan's objective, bound and gap refer to.
+std::string prices(const tools::PlanRequest& request, const partition::PlanOptions& options) {
+  if (options.costs->fingerprint().empty()) return "prices estimated from the cluster's rates";
+  if (request.costs == tools::PlanRequest::Costs::kMeasured) return "times of tasks measured one by one";
+  return "prices of " + request.database;
+}
+
+/// Names the file of a hand-written schedule in an error about it.
+Diagnostic located(Diagnostic failure, const partition::PlanOptions& options) {
+  const bool of_schedule = failure.rule.starts_with("S") && failure.where.file.empty();
+  if (of_schedule && !options.schedule_file.empty()) failure.where.file = options.schedule_file;
+  return failure;
+}
+
+Result<partition::PlannedModel> search(const tools::PreparedModel& model, const Progress& progress,
+                                       partition::PlanOptions& options, std::optional<double> limit_ns,
+                                       tools::SearchReport& report) {
+  begin(progress, Phase::kSearching);
+  tools::SearchLimit limit(limit_ns, progress.stop);
+  options.stop = limit.token();
+  auto planned = tools::plan_prepared(model, options);
+  const std::string ended = limit.end();
+  if (!planned.ok()) return located(planned.diagnostic(), options);
+  report.seconds = limit.seconds();
+  report.stopped = limit.stopped();
+  report.warnings = tools::warnings_of(planned->stages);
+  if (!ended.empty()) report.warnings.push_back(ended);
+  return planned;
+}
+
+/// A model whose stages cannot be differentiated as tasks still trains under the tape. Planning has left them without
+/// functions; cutting them again gives the reason.
+void warn_without_functions(ir::Plan& plan, std::vector<std::string>& warnings) {
+  if (!plan.functions.empty()) return;
+  const Result<void> cut = passes::cut_functions(plan);
+  if (cut.ok()) return;
+  plan.functions.clear();
+  warnings.push_back("the bundle runs with --engine autograd only: " + cut.diagnostic().str());
+}
+
+Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, const WriteOptions& options,
+                                                       const Progress& progress) {
+  using Native = std::optional<codegen::NativeForm>;
+  if (options.form != Form::kNative || plan.functions.empty()) return Native();
+  RANNC_ASSIGN(codegen::NativeCompiler compiler, codegen::NativeCompiler::open(options.cxx, options.cache));
+  const auto compiled = [step = progress.step, stages = plan.stages.size()](size_t done) {
+    if (step) step(fmt::format("compiling stages: {} of {}", done, stages));
+  };
+  return Native({std::move(compiler), compiled});
+}
+
+}  // namespace
+
+bool Model::trains() const { return !state_->prepared.graph.losses().empty(); }
+
+uint64_t Model::tasks() const { return state_->prepared.graph.task_count(); }
+
+uint64_t Model::parameters() const {
+  const ir::Graph& graph = state_->prepared.graph;
+  uint64_t count = 0;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ir::ValueKind::kParameter) continue;
+    count += static_cast<uint64_t>(ir::static_count(graph.type(value)).value_or(0));
+  }
+  return count;
+}
+
+const std::vector<std::string>& Model::warnings() const { return state_->prepared.warnings; }
+
+std::string Model::report() const {
+  return tools::model_report(state_->prepared, state_->file, tools::Detail::kBrief) +
+         (state_->foreign_calls.ok() ? *state_->foreign_calls : "");
+}
+
+std::string Model::text() const { return ir::print(state_->prepared.graph); }
+
+const PlanFacts& Plan::facts() const { return state_->facts; }
+
+std::string Plan::text() const {
+  ir::Plan plan = state_->planned.plan.clone();
+  plan.functions.clear();  // they follow from the rest
+  return ir::print(plan);
+}
+
+Result<Model> read(const std::string& path, const ReadOptions& options, const Progress& progress) {
+  begin(progress, Phase::kReading);
+  std::vector<runtime::Library> libraries;
+  for (const std::string& file : options.libraries) {
+    RANNC_ASSIGN(libraries.emplace_back(), runtime::load_library(file));
+  }
+  RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(path, options));
+  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(request, watcher(progress)));
+  auto calls = tools::foreign_calls(prepared.graph);
+  return Model(std::make_shared<const Model::State>(
+      Model::State{path, options, std::move(prepared), std::move(calls), std::move(libraries)}));
+}
+
+Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress& progress) {
+  const Model::State& read = model.state();
+  if (!read.foreign_calls.ok()) return read.foreign_calls.diagnostic();
+  RANNC_ASSIGN(const tools::PlanRequest request, request_for(read, options));
+  const OneThread as_in_a_run;
+  begin(progress, Phase::kPricing);
+  tools::PreparedModel chosen = tools::clone(read.prepared);
+  RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_with_kernels(request, chosen, watcher(progress)));
+  tools::SearchReport report;
+  report.prices = prices(request, planning);
+  RANNC_ASSIGN(partition::PlannedModel planned, search(chosen, progress, planning, options.time_limit_ns, report));
+  planning.stop = {};
+  if (options.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
+    begin(progress, Phase::kRefining);
+    RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, planning, {progress.step, progress.remark}));
+  }
+  warn_without_functions(planned.plan, report.warnings);
+  PlanFacts facts = tools::plan_facts(planned, report);
+  report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());
+  return Plan(std::make_shared<const Plan::State>(
+      Plan::State{std::move(planned), std::move(planning), std::move(report), read.libraries, std::move(facts)}));
+}
+
+Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options, const Progress& progress) {
+  begin(progress, Phase::kWriting);
+  const Plan::State& state = plan.state();
+  codegen::BundleOptions bundle{.replace = options.replace, .libraries = state.libraries};
+  RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options, progress));
+  return codegen::write_bundle(state.planned.plan, bundle, path);
+}
+
+void keep_freed_memory() { runtime::keep_freed_memory(); }
+
+}  // namespace rannc::compiler

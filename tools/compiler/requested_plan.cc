@@ -1,0 +1,172 @@
+#include "tools/compiler/requested_plan.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "partition/schedule/family.h"
+#include "tools/common/machine.h"
+#include "tools/compiler/check_plan_options.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using compiler::Recompute;
+
+constexpr std::string_view kLocalGpus = "local:cuda";
+
+bool is_cluster_file(const std::string& cluster) {
+  return std::filesystem::path(cluster).extension() == ".toml" || cluster.find('/') != std::string::npos;
+}
+
+bool has_local_workers(const std::string& cluster) {
+  return cluster.starts_with("local:") && cluster != kLocalGpus && !is_cluster_file(cluster);
+}
+
+Result<partition::Cluster> requested_cluster(const compiler::PlanOptions& asked, const LocalGpus& local_gpus) {
+  const bool file = is_cluster_file(asked.cluster);
+  const bool gpus = asked.cluster == kLocalGpus && local_gpus;
+  RANNC_ASSIGN(partition::Cluster cluster, gpus   ? local_gpus()
+                                           : file ? partition::read_cluster(asked.cluster)
+                                                  : partition::preset_cluster(asked.cluster));
+  if (gpus && asked.memory_bytes) cluster.kinds.front().memory_bytes = *asked.memory_bytes;
+  if (has_local_workers(asked.cluster)) {
+    // The limit is part of the plan. With --memory it is the same on every machine.
+    cluster.kinds.front().memory_bytes = asked.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
+  }
+  if (!asked.devices) return cluster;
+  if (*asked.devices > cluster.size()) {
+    return error(fmt::format("--devices {}: cluster '{}' has {}", *asked.devices, asked.cluster, cluster.size()));
+  }
+  return cluster.first(*asked.devices);
+}
+
+/// Kinds that are this machine's processor. A preset other than `local:N` describes another machine. In a file, the
+/// device type distinguishes the processor from GPUs.
+std::set<std::string> processor_kinds(const std::string& asked, const partition::Cluster& cluster) {
+  std::set<std::string> names;
+  if (!has_local_workers(asked) && !is_cluster_file(asked)) return names;
+  for (const partition::DeviceKind& kind : cluster.kinds) {
+    if (kind.type == ir::DeviceType::kCpu) names.insert(kind.name);
+  }
+  return names;
+}
+
+partition::Objective objective_of(compiler::Objective objective) {
+  switch (objective) {
+    case compiler::Objective::kStep:
+      return partition::Objective::kStepTime;
+    case compiler::Objective::kPeriod:
+      return partition::Objective::kPeriod;
+    case compiler::Objective::kLoad:
+      return partition::Objective::kLargestLoad;
+    case compiler::Objective::kMemory:
+      return partition::Objective::kPeakMemory;
+  }
+  RANNC_CHECK(false) << "an objective without a counterpart";
+  return {};
+}
+
+void add_recompute(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
+  using partition::RecomputeRule;
+  const bool always = asked.recompute == Recompute::kAlways || asked.recompute == Recompute::kExceptLast;
+  options.recompute = always                                 ? RecomputeRule::kAlways
+                      : asked.recompute == Recompute::kNever ? RecomputeRule::kNever
+                                                             : RecomputeRule::kChoose;
+  if (asked.recompute == Recompute::kAlways) options.recomputed = ir::RecomputedMicroBatches::kAll;
+  if (asked.recompute == Recompute::kExceptLast) options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
+  if (asked.recompute == Recompute::kSelective)
+    options.recompute_budget = asked.recompute_budget.value_or(kRecomputeBudget) / 100;
+}
+
+Result<std::string> schedule_table(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return error({path, 0, 0, {}}, "cannot be read");
+  return text.str();
+}
+
+Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
+  options.schedule_parameters = {asked.warm_up, asked.periods.value_or(0), asked.period_ns.value_or(0)};
+  if (asked.search_budget) options.search.simulated_actions = *asked.search_budget;
+  if (asked.schedules.size() == 1) options.schedule = asked.schedules.front();
+  if (!partition::schedule_needs(options.schedule, partition::ScheduleFamily::Needs::kTable)) {
+    if (!asked.schedules.empty()) options.search.schedules = asked.schedules;
+    return {};
+  }
+  options.schedule_file = asked.schedule_file;
+  RANNC_ASSIGN(options.schedule_table, schedule_table(asked.schedule_file));
+  return {};
+}
+
+void add_named_tasks(const compiler::PlanOptions& asked, PlanRequest& request) {
+  for (const compiler::Pin& pin : asked.pins) {
+    request.pins.push_back({pin.task, pin.stage, fmt::format("--pin {}={}", pin.task, pin.stage)});
+  }
+  for (const compiler::Together& pair : asked.together) {
+    request.together.push_back({pair.first, pair.second, fmt::format("--together {},{}", pair.first, pair.second)});
+  }
+}
+
+ir::PlanOptimizer optimizer_of(const compiler::PlanOptions& asked) {
+  const char* const names[] = {"sgd", "adam", "adamw"};
+  return {names[static_cast<size_t>(asked.optimizer)], asked.momentum};
+}
+
+void add_costs(const compiler::PlanOptions& asked, PlanRequest& request) {
+  using Costs = PlanRequest::Costs;
+  switch (asked.costs) {
+    case compiler::Costs::kOfCluster:
+      request.costs = request.on_processor() ? Costs::kMeasured : Costs::kAnalytic;
+      break;
+    case compiler::Costs::kMeasured:
+      request.costs = Costs::kMeasured;
+      break;
+    case compiler::Costs::kAnalytic:
+      request.costs = Costs::kAnalytic;
+      break;
+    case compiler::Costs::kDatabase:
+      request.costs = Costs::kDatabase;
+      break;
+  }
+  request.database = asked.cost_database;
+  if (asked.matmul_precision == compiler::MatmulPrecision::kHigh)
+    request.estimates.products = partition::Tf32::kAllowed;
+  request.choose_kernels = asked.kernels == compiler::Kernels::kMeasured;
+}
+
+}  // namespace
+
+Result<PlanRequest> plan_request(const compiler::PlanOptions& options, const LocalGpus& local_gpus) {
+  RANNC_ASSIGN(const compiler::PlanOptions asked, checked(options));
+  PlanRequest request;
+  partition::PlanOptions& plan = request.options;
+  RANNC_ASSIGN(plan.cluster, requested_cluster(asked, local_gpus));
+  request.on_this_machine = has_local_workers(asked.cluster);
+  request.processor_kinds = processor_kinds(asked.cluster, plan.cluster);
+  request.mini_batch = asked.mini_batch;
+  plan.micro_batches = asked.micro_batches;
+  plan.planner = asked.planner;
+  plan.objective = objective_of(asked.objective);
+  plan.time_limit_ns = asked.step_limit_ns;
+  add_recompute(asked, plan);
+  plan.constraints.stages = asked.stages;
+  plan.constraints.max_stages = asked.max_stages;
+  plan.constraints.stages_per_device = asked.stages_per_device;
+  plan.constraints.replicas = asked.replicas;
+  plan.constraints.memory_bytes = asked.memory_bytes;
+  plan.optimizer = optimizer_of(asked);
+  plan.optimizer_states = plan.optimizer.states();
+  plan.blocks = asked.blocks;
+  plan.block_partitioner = asked.block_partitioner;
+  plan.seed = asked.seed;
+  RANNC_TRY(add_schedules(asked, plan));
+  add_named_tasks(asked, request);
+  add_costs(asked, request);
+  return request;
+}
+
+}  // namespace rannc::tools
