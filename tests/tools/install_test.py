@@ -1,4 +1,4 @@
-"""The installed package, moved, is all that a training program outside the tree needs."""
+"""The installed package, moved, is all that programs outside the tree need to compile a model and to train it."""
 import os
 import pathlib
 import re
@@ -7,9 +7,11 @@ import subprocess
 
 import programs
 
-EXAMPLE = programs.SOURCE / "runtime" / "examples"
+EXAMPLES = {"train": programs.SOURCE / "runtime" / "examples", "compile": programs.SOURCE / "tools" / "compiler" / "examples"}
 CMAKE = os.environ.get("RANNC_CMAKE", "cmake")
 LOSS = re.compile(r"loss (\S+)$", re.MULTILINE)
+# What the headers of rannc::compiler hide.
+HIDDEN = re.compile(r"/(torch|ATen|c10|onnx|google/protobuf|boost|fmt|nlohmann|CLI)/")
 
 
 class Installed(programs.ProgramTest):
@@ -19,13 +21,14 @@ class Installed(programs.ProgramTest):
         return done.stdout
 
     def install(self):
-        """Installs, moves the prefix, and takes a copy of the example out of the tree."""
+        """Installs, moves the prefix, and takes a copy of the examples out of the tree."""
         build = programs.bin_folder.parent
         self.call(CMAKE, "--install", build, "--prefix", self.scratch / "first")
         prefix = self.scratch / "moved" / "rannc"
         prefix.parent.mkdir()
         (self.scratch / "first").rename(prefix)
-        shutil.copytree(EXAMPLE, self.scratch / "example")
+        for name, folder in EXAMPLES.items():
+            shutil.copytree(folder, self.scratch / name)
         return prefix
 
     def configure(self, prefix, source, name, *arguments):
@@ -42,6 +45,7 @@ class Installed(programs.ProgramTest):
 
     def every_header_compiles(self, prefix):
         headers = sorted(path.relative_to(prefix / "include" / "rannc") for path in prefix.rglob("*.h"))
+        headers = [header for header in headers if header.name != "compiler.h" and header.parts[0] != "compiler"]
         self.assertTrue({"runtime/train/trainer.h", "ir/graph/graph.h", "partition/cluster.h"} <= {str(h) for h in headers})
         self.assertFalse([header for header in headers if "internal" in header.parts])
         source = self.scratch / "headers"
@@ -54,6 +58,38 @@ class Installed(programs.ProgramTest):
             "add_executable(headers all.cc)\ntarget_link_libraries(headers PRIVATE rannc::partition rannc::ir)\n")
         # Neither component needs LibTorch: a folder without one is not looked into.
         self.call(CMAKE, "--build", self.configure(prefix, source, "headers-build", "-DRANNC_TORCH_DIR=/nowhere"))
+
+    def compiler_headers_are_plain(self, prefix):
+        """Those of rannc::compiler compile with the package's folders alone, and include nothing of third parties."""
+        include = prefix / "include"
+        headers = sorted(path.relative_to(include) for path in [*include.glob("rannc/compiler.h"), *include.glob("rannc/compiler/*.h")])
+        self.assertEqual({header.name for header in headers}, {"compiler.h", "plan_options.h", "read_options.h"})
+        for header in headers:
+            read = self.call(os.environ.get("CXX", "c++"), "-std=c++20", "-Wall", "-Wextra", "-Werror", "-M", "-x", "c++", f"-I{include}", f"-I{include}/rannc",
+                             "-include", include / header, "/dev/null")
+            self.assertIsNone(HIDDEN.search(read), header)
+
+    def compile_and_train(self, prefix, train):
+        """A program on rannc::compiler writes a bundle, which a program on rannc::runtime trains."""
+        build = self.configure(prefix, self.scratch / "compile", "compile-build", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        self.call(CMAKE, "--build", build)
+        model, loss = programs.DATA / "small_mlp" / "model.onnx", "cross_entropy(output=logits,labels=y)"
+        bundle = self.scratch / "compiled.rannc"
+        shown = self.call(build / "compile", model, loss, "local:2", bundle)
+        self.assertRegex(shown, r"model.onnx: \d+ nodes → \d+ tasks; \S+ parameters")
+        self.assertRegex(shown, r"stage 1 on \S+: \S+ ... \S+; forward \d+.\d+ ms, backward \d+.\d+ ms; \d+.\d of \d+.\d MiB")
+        self.assertRegex(shown, r"step \d+.\d+ ms, measured; \d+ micro-batches, schedule \S+")
+        self.assertRegex(shown, r"gap to the lower bound \(.+\): \d+.\d+ %")
+        losses = [float(loss) for loss in LOSS.findall(self.call(train, bundle, self.scratch / "compiled", 100))]
+        self.assertEqual(len(losses), 3)
+        self.assertLess(losses[-1], 1.2, "on points that no step has seen; 1.9 before training")
+        for arguments, message in [((self.scratch / "none.onnx", loss, "local:2"), "none.onnx: error: "),
+                                   ((model, "cross_entropy(output=none)", "local:2"), "none"),
+                                   ((model, loss, "local:x"), "local:x")]:
+            wrong = subprocess.run([build / "compile", *arguments, self.scratch / "wrong.rannc"], capture_output=True, text=True)
+            self.assertEqual(wrong.returncode, 1, wrong.stderr)
+            self.assertIn(message, wrong.stderr)
+            self.assertFalse((self.scratch / "wrong.rannc").exists())
 
     def train(self, example, folder, steps):
         return self.call(example, self.scratch / "mlp.rannc", self.scratch / folder, steps)
@@ -75,16 +111,17 @@ class Installed(programs.ProgramTest):
                                    {name: (dtype, [4 * shape[0], *shape[1:]], 4 * data) for name, (dtype, shape, data) in tensors.items()})
         return self.scratch / "data.safetensors"
 
-    def test_a_program_outside_the_tree_trains(self):
+    def test_programs_outside_the_tree(self):
         prefix = self.install()
         self.no_foreign_path(prefix)
         self.every_header_compiles(prefix)
-        missing = subprocess.run([CMAKE, "-G", "Ninja", "-S", self.scratch / "example", "-B", self.scratch / "none",
+        self.compiler_headers_are_plain(prefix)
+        missing = subprocess.run([CMAKE, "-G", "Ninja", "-S", self.scratch / "train", "-B", self.scratch / "none",
                                   f"-DCMAKE_PREFIX_PATH={prefix}", "-DRANNC_TORCH_DIR=/nowhere"], capture_output=True, text=True)
         self.assertNotEqual(missing.returncode, 0)
         self.assertIn("No LibTorch >= 2.11 in '/nowhere'", missing.stderr)
 
-        build = self.configure(prefix, self.scratch / "example", "example-build")
+        build = self.configure(prefix, self.scratch / "train", "train-build")
         self.call(CMAKE, "--build", build)
         self.call(prefix / "bin" / "rannc-compile", programs.DATA / "small_mlp" / "model.onnx", "-o", self.scratch / "mlp.rannc",
                   "--cluster", "local:2", "--stages", 2, "--mini-batch", 32, "--optimizer", "sgd",
@@ -102,6 +139,7 @@ class Installed(programs.ProgramTest):
         wrong = subprocess.run([build / "train", self.scratch / "none.rannc", self.scratch / "x", "1"], capture_output=True, text=True)
         self.assertEqual(wrong.returncode, 1)
         self.assertIn("none.rannc", wrong.stderr)
+        self.compile_and_train(prefix, build / "train")
 
 
 if __name__ == "__main__":
