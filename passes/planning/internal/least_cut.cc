@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "passes/internal/cut_network.h"
+#include "ir/base/cut_network.h"
 
 namespace rannc::passes {
 
@@ -20,7 +20,7 @@ void LeastCut::keep_together(std::vector<uint32_t> items, int64_t cost) { groups
 
 std::vector<bool> LeastCut::second_side() const {
   const auto count = static_cast<uint32_t>(costs_.size());
-  CutNetwork network(count);
+  ir::CutNetwork network(count);
   const uint32_t source = network.add_node(), sink = network.add_node();
   for (uint32_t item = 0; item < count; ++item) {
     const auto [first, second] = costs_[item];
@@ -36,7 +36,7 @@ std::vector<bool> LeastCut::second_side() const {
       network.connect(all_first, item, kNever);
     }
   }
-  std::vector<bool> second = network.smallest_side(source, sink, CutNetwork::Tie::kFewestBySink);
+  std::vector<bool> second = network.smallest_side(source, sink, ir::CutNetwork::Tie::kFewestBySink);
   second.resize(count);
   return second;
 }

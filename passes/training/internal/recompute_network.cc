@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "ir/base/cut_network.h"
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/graph/views.h"
 #include "ir/state/statistics.h"
-#include "passes/internal/cut_network.h"
 
 namespace rannc::passes {
 
@@ -150,7 +150,7 @@ RecomputePrice RecomputeNetwork::scaled(RecomputePrice price) const {
 }
 
 std::vector<bool> RecomputeNetwork::cut(RecomputePrice price) const {
-  CutNetwork network(2 + static_cast<uint32_t>(memory.size() + tasks.size()));
+  ir::CutNetwork network(2 + static_cast<uint32_t>(memory.size() + tasks.size()));
   const int64_t never = price.per_byte * total_bytes + price.per_ns * total_ns + 1;  // more than keeping all
   for (const uint32_t index : saved_memory) network.connect(kSource, needed(index), never);
   for (uint32_t i = 0; i < memory.size(); ++i) {
@@ -164,7 +164,7 @@ std::vector<bool> RecomputeNetwork::cut(RecomputePrice price) const {
     network.connect(runs(i), kSink, ns == RecomputeCosts::kNever ? never : price.per_ns * ns);
     for (const uint32_t index : tasks[i].memory) network.connect(runs(i), needed(index), never);
   }
-  return network.smallest_side(kSource, kSink, CutNetwork::Tie::kFewestBySource);
+  return network.smallest_side(kSource, kSink, ir::CutNetwork::Tie::kFewestBySource);
 }
 
 KeptChoice RecomputeNetwork::choice(const std::vector<bool>& on_source_side, RecomputePrice price) const {

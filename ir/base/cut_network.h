@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace rannc::passes {
+namespace rannc::ir {
 
 /// A directed network with integer capacities, so that sums are exact. The value of a minimum cut must be below 2^62.
 class CutNetwork {
@@ -33,4 +33,4 @@ class CutNetwork {
   std::vector<Edge> edges_;
 };
 
-}  // namespace rannc::passes
+}  // namespace rannc::ir

@@ -1,9 +1,9 @@
-#include "passes/internal/cut_network.h"
+#include "ir/base/cut_network.h"
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/boykov_kolmogorov_max_flow.hpp>
 
-namespace rannc::passes {
+namespace rannc::ir {
 
 namespace {
 
@@ -59,4 +59,4 @@ std::vector<bool> CutNetwork::smallest_side(uint32_t source, uint32_t sink, Tie 
   return tie == Tie::kFewestBySource ? reached(flow, source, false) : reached(flow, sink, true);
 }
 
-}  // namespace rannc::passes
+}  // namespace rannc::ir
