@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
-#include <cstring>
-#include <fstream>
 
 #include "frontend/onnx/internal/file/wire.h"
 #include "frontend/onnx/internal/model/scan.h"
-#include "ir/base/replacement.h"
 
 namespace rannc::frontend {
 
@@ -23,9 +19,6 @@ using ONNX_NAMESPACE::TensorProto;
 namespace {
 
 constexpr uint32_t kGraph = 7, kFunction = 25, kNode = 1, kInitializer = 5;  // field numbers of onnx.proto
-constexpr uint64_t kAlignment = 64;                                          // of tensors in the data file, in bytes
-
-bool is_external(const TensorProto& tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
 
 bool has_external(const NodeProto& node, bool in_bodies_alone);
 
@@ -56,49 +49,9 @@ Result<Message> parsed(std::string_view bytes, const std::string& file) {
 
 }  // namespace
 
-/// Writer of the file of external tensors.
-class CopiedModel::Data {
- public:
-  explicit Data(std::string path) : path_(std::move(path)), replacement_(path_) {}
-
-  /// Appends bytes and returns their offset.
-  Result<uint64_t> add(const std::vector<std::byte>& bytes) {
-    if (!stream_.is_open()) stream_.open(replacement_.temporary(), std::ios::binary | std::ios::trunc);
-    const std::string gap((kAlignment - size_ % kAlignment) % kAlignment, '\0');
-    stream_.write(gap.data(), static_cast<std::streamsize>(gap.size()));
-    stream_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!stream_) return failed();
-    const uint64_t begin = size_ + gap.size();
-    size_ = begin + bytes.size();
-    return begin;
-  }
-  Result<bool> commit() {
-    if (!stream_.is_open()) return false;
-    stream_.close();
-    if (!stream_) return failed();
-    RANNC_TRY(replacement_.commit());
-    return true;
-  }
-  std::string location() const { return std::filesystem::path(path_).filename().string(); }
-
- private:
-  Diagnostic failed() const {
-    return error({path_, 0, 0, {}}, fmt::format("cannot be written: {}", std::strerror(errno)));
-  }
-  std::string path_;
-  Replacement replacement_;
-  std::ofstream stream_;
-  uint64_t size_ = 0;
-};
-
 CopiedModel::CopiedModel(std::string_view bytes, const std::filesystem::path& from, const StoredChanges& changes,
                          std::string data_file)
-    : bytes_(bytes),
-      file_(from.string()),
-      changes_(changes),
-      external_(from),
-      data_(std::make_unique<Data>(std::move(data_file))) {}
-CopiedModel::~CopiedModel() = default;
+    : bytes_(bytes), file_(from.string()), changes_(changes), external_(from), data_(std::move(data_file)) {}
 
 Result<std::string> CopiedModel::write() {
   std::string copy;
@@ -124,7 +77,7 @@ Result<std::string> CopiedModel::write() {
   return copy;
 }
 
-Result<bool> CopiedModel::commit_data() { return data_->commit(); }
+Result<bool> CopiedModel::commit_data() { return data_.commit(); }
 
 Result<std::string> CopiedModel::graph(size_t begin, size_t end) {
   std::string copy;
@@ -190,26 +143,9 @@ Result<bool> CopiedModel::change_tensor(TensorProto& tensor, const std::string& 
 }
 
 Result<void> CopiedModel::fill(TensorProto& tensor, const std::vector<std::byte>& bytes, bool external) {
-  tensor.clear_float_data();
-  tensor.clear_double_data();
-  tensor.clear_int32_data();
-  tensor.clear_int64_data();
-  tensor.clear_uint64_data();
-  tensor.clear_external_data();
-  tensor.clear_raw_data();
-  if (!external) {
-    tensor.set_raw_data(bytes.data(), bytes.size());
-    return {};
-  }
-  tensor.set_data_location(TensorProto::EXTERNAL);
-  RANNC_ASSIGN(const uint64_t offset, data_->add(bytes));
-  const std::pair<const char*, std::string> entries[] = {
-      {"location", data_->location()}, {"offset", std::to_string(offset)}, {"length", std::to_string(bytes.size())}};
-  for (const auto& [key, value] : entries) {
-    auto* const entry = tensor.add_external_data();
-    entry->set_key(key);
-    entry->set_value(value);
-  }
+  if (external) return data_.store(bytes, tensor);
+  clear_data(tensor);
+  tensor.set_raw_data(bytes.data(), bytes.size());
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "frontend/onnx/internal/file/external_writer.h"
 #include "frontend/onnx/internal/file/stored_changes.h"
 
 namespace rannc::frontend {
@@ -13,7 +14,6 @@ class CopiedModel {
   /// `bytes` is the content of `from`. All arguments taken by reference must outlive this object.
   CopiedModel(std::string_view bytes, const std::filesystem::path& from, const StoredChanges& changes,
               std::string data_file);
-  ~CopiedModel();
 
   /// Returns the serialized model. Unchanged fields are copied verbatim. External tensors are written to a temporary
   /// sibling of the data file. Returns an error if a function or a body has external tensors.
@@ -22,7 +22,6 @@ class CopiedModel {
   Result<bool> commit_data();
 
  private:
-  class Data;
   Result<std::string> graph(size_t begin, size_t end);
   Result<bool> change_node(ONNX_NAMESPACE::NodeProto& node, size_t number);
   Result<bool> change_tensor(ONNX_NAMESPACE::TensorProto& tensor, const std::string& name);
@@ -33,7 +32,7 @@ class CopiedModel {
   std::string file_;
   const StoredChanges& changes_;
   ExternalData external_;
-  std::unique_ptr<Data> data_;
+  ExternalWriter data_;
   size_t nodes_ = 0;
   bool any_external_ = false, added_ = false;
 };
