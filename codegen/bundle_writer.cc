@@ -111,6 +111,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   RANNC_TRY(write_executables(options.stage_program, plan.stages.size(), folder));
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
+  if (options.add_files) RANNC_TRY(options.add_files(folder));
   const auto form = options.native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript;
   RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries, form));
   RANNC_TRY(check_target(path, options));  // the target may have changed in the meantime

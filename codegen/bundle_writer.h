@@ -28,6 +28,8 @@ struct BundleOptions {
   std::optional<NativeForm> native = {};
   /// Program `rannc-stage`, copied as the executable of every stage; empty: the stages have none.
   std::string stage_program = {};
+  /// Writes optional files of the bundle into its folder, such as `runtime::model_file`. Empty: there are none.
+  std::function<Result<void>(const std::string& folder)> add_files = {};
 };
 
 /// Writes the folder `path` (`NAME.rannc`): plan, a program and weights per stage, manifest. Assembles it in a

@@ -24,6 +24,7 @@ std::string source_file(StageId stage) { return fmt::format("stage{}.cc", stage.
 std::string compiled_file(StageId stage) { return fmt::format("stage{}.so", stage.index()); }
 std::string weights_file(StageId stage) { return fmt::format("stage{}.safetensors", stage.index()); }
 std::string executable_file(StageId stage) { return fmt::format("stage{}", stage.index()); }
+std::string model_file(StageId stage) { return fmt::format("stage{}.onnx", stage.index()); }
 std::string Bundle::program_path(StageId stage) const { return path + "/" + program_file(stage); }
 std::string Bundle::compiled_path(StageId stage) const { return path + "/" + compiled_file(stage); }
 
@@ -56,6 +57,7 @@ std::vector<std::string> stage_files(StageId stage, BundleForm form) {
   return {program_file(stage), weights_file(stage)};
 }
 std::vector<std::string> optional_stage_files(StageId stage) { return {executable_file(stage)}; }
+std::vector<std::string> model_files(StageId stage) { return {model_file(stage), model_file(stage) + ".data"}; }
 
 bool HostedStages::contains(const ir::Plan& plan, StageId id) const {
   if (stage) return id == *stage;
@@ -86,8 +88,10 @@ std::vector<std::string> files_in(const std::string& folder, size_t stages, Bund
   std::vector<std::string> names = {kPlanFile};
   for (size_t stage = 0; stage < stages; ++stage) {
     for (std::string& name : stage_files(StageId::from(stage), form)) names.push_back(std::move(name));
-    for (std::string& name : optional_stage_files(StageId::from(stage))) {
-      if (std::filesystem::exists(folder + "/" + name)) names.push_back(std::move(name));
+    for (const auto list : {optional_stage_files, model_files}) {
+      for (std::string& name : list(StageId::from(stage))) {
+        if (std::filesystem::exists(folder + "/" + name)) names.push_back(std::move(name));
+      }
     }
   }
   if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);

@@ -24,6 +24,8 @@ std::string program_file(StageId stage);   ///< `stage0.pt`
 std::string source_file(StageId stage);    ///< `stage0.cc`
 std::string compiled_file(StageId stage);  ///< `stage0.so`
 std::string weights_file(StageId stage);   ///< `stage0.safetensors`
+/// `stage0.onnx`: the stage for other runtimes. Optional, like the file of its external tensors, `stage0.onnx.data`.
+std::string model_file(StageId stage);
 
 /// What the programs of a bundle are.
 enum class BundleForm : uint8_t {

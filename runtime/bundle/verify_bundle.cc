@@ -107,12 +107,15 @@ class BundleVerifier {
 
   bool lists(const std::string& name) const { return manifest_["files"].contains(name); }
 
-  /// Returns the files that the bundle must have for a stage. What the first stage has, all have.
+  /// Returns the files that the bundle must have for a stage. What the first stage has, all have, except model files.
   std::vector<std::string> files_of(StageId stage) const {
     std::vector<std::string> names = stage_files(stage, bundle_.form);
     const std::vector<std::string> of_first = optional_stage_files(StageId(0)), optional = optional_stage_files(stage);
     for (size_t kind = 0; kind < optional.size(); ++kind) {
       if (lists(of_first[kind])) names.push_back(optional[kind]);
+    }
+    for (std::string& name : model_files(stage)) {
+      if (lists(name)) names.push_back(std::move(name));
     }
     return names;
   }

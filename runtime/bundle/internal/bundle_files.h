@@ -12,5 +12,7 @@ namespace rannc::runtime {
 std::vector<std::string> stage_files(StageId stage, BundleForm form);
 /// Returns the files that a bundle has for each of its stages or for none.
 std::vector<std::string> optional_stage_files(StageId stage);
+/// Returns the files that a bundle may have for a stage, whatever it has for others: `model_file` and its tensors.
+std::vector<std::string> model_files(StageId stage);
 
 }  // namespace rannc::runtime

@@ -233,6 +233,31 @@ TEST_F(Bundles, B3FilesAreThoseOfTheManifest) {
   breaks("B3", "../../etc/passwd");
 }
 
+TEST_F(Bundles, B3StagesForOtherRuntimesMayBeListed) {
+  const std::string path = folder_ + "/more.rannc";
+  codegen::write_bundle(plan_, {.add_files = [](const std::string& folder) -> Result<void> {
+                          write(folder + "/stage1.onnx", "model");
+                          write(folder + "/stage1.onnx.data", "data");
+                          return {};
+                        }},
+                        path)
+      .value();
+  path_ = path;
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  EXPECT_TRUE(manifest()["files"].contains("stage1.onnx"));
+  write(at("stage1.onnx.data"), "dada");
+  breaks("B3", "stage1.onnx.data: error: has digest");
+  write(at("stage1.onnx.data"), "data");
+  auto more = manifest();
+  more["files"]["stage2.onnx"] = more["files"]["stage1.onnx"];
+  set_manifest(more);
+  breaks("B3", "stage2.onnx");
+  more["files"].erase("stage2.onnx");
+  set_manifest(more);
+  fs::remove(at("stage1.onnx"));
+  breaks("B1", "stage1.onnx");
+}
+
 TEST_F(Bundles, B4PlanHolds) {
   write(at(kPlanFile), "rannc.plan 1\nnonsense here\n");
   resign();
