@@ -27,6 +27,7 @@
 #include "tools/compile/stage_report.h"
 #include "tools/compiler/compiled.h"
 #include "tools/compiler/model_report.h"
+#include "tools/compiler/stage_models.h"
 
 namespace {
 
@@ -45,6 +46,8 @@ struct Flags {
   bool replace = false;
   bool refine = true;
   tools::FormFlags form;
+  bool stage_onnx = false;
+  std::string bundle;  // whose plan `--emit stage-onnx` cuts at
   std::optional<uint64_t> profile_batch;
   bool exact = false;
   std::vector<std::string> libraries;
@@ -111,6 +114,14 @@ void check(const CLI::App& app, Flags& flags) {
     refuse_without(app, "--output", "--emit onnx does not overwrite the model");
     if (std::filesystem::path(flags.compile.model).extension() == ".rir") refuse("--emit", "not an ONNX file");
   }
+  if (flags.emit == "stage-onnx") {
+    refuse_without(app, "--bundle", "--emit stage-onnx cuts the model at the plan of a bundle");
+    refuse_without(app, "--output", "--emit stage-onnx writes a folder");
+  } else if (!flags.bundle.empty()) {
+    throw CLI::ValidationError("--bundle requires --emit stage-onnx");
+  }
+  if (flags.stage_onnx && flags.emit != "bundle")
+    throw CLI::ValidationError("--stage-onnx adds files to a bundle; --emit " + flags.emit + " writes none");
   if (const auto checked = tools::check_plan_flags(flags.compile); !checked.ok()) {
     throw CLI::ValidationError(checked.diagnostic().message);
   }
@@ -197,6 +208,17 @@ Result<void> emit_onnx(const Flags& flags) {
   return {};
 }
 
+// Needs only the bundle, the model's file and its weights.
+Result<void> emit_stages(const Flags& flags) {
+  RANNC_ASSIGN(const tools::ModelOptions options, tools::model_options(flags.compile));
+  RANNC_ASSIGN(const tools::StageModelLines lines,
+               tools::write_stages_of_bundle(options, flags.bundle, flags.output, flags.replace));
+  for (const std::string& line : lines.weights) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : lines.cut) fmt::print(stderr, "remark: {}\n", line);
+  fmt::print("wrote {}\n", flags.output);
+  return {};
+}
+
 Result<compiler::Model> read_model(const Flags& flags, Watcher& watcher) {
   RANNC_ASSIGN(compiler::ReadOptions options, tools::read_options(flags.compile));
   options.libraries = flags.libraries;
@@ -234,6 +256,7 @@ Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan, const std
   if (flags.emit == "schedule") return emit(flags, rannc::ir::print_schedule(planned.schedule));
   RANNC_ASSIGN(compiler::WriteOptions options, tools::form_options(flags.form));
   options.replace = flags.replace;
+  options.stage_onnx = flags.stage_onnx;
   const Result<void> written = compiler::write(plan, output, options, watcher.progress());
   watcher.end();
   return written;
@@ -254,6 +277,7 @@ void summarize(const Flags& flags, const compiler::Plan::State& plan, Watcher& w
 }
 
 Result<void> compile(const Flags& flags) {
+  if (flags.stage_onnx) RANNC_TRY(tools::check_onnx(flags.compile.model));
   Watcher watcher;
   RANNC_ASSIGN(const compiler::Model model, read_model(flags, watcher));
   const tools::PreparedModel& prepared = model.state().prepared;
@@ -295,9 +319,9 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_option("--emit", flags.emit,
                  "stop and print: graph, atoms, backward, blocks, plan, schedule or functions; onnx: write a copy of "
                  "the model with "
-                 "the values of --weights")
-      ->check(
-          CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx"}))
+                 "the values of --weights; stage-onnx: write a folder with an ONNX file per stage of --bundle")
+      ->check(CLI::IsMember(
+          {"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx", "stage-onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
@@ -306,6 +330,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
                "report everything that was recovered or changed in a model, with its location");
   app.add_flag("--replace", flags.replace, "overwrite an existing output");
   app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages to predict the step time");
+  app.add_flag("--stage-onnx", flags.stage_onnx, "also write each stage as an ONNX file, cut from the model's file");
+  app.add_option("--bundle", flags.bundle, "bundle at whose plan --emit stage-onnx cuts the model");
   app.add_option("--profile-batch", flags.profile_batch,
                  "number of samples at which a profile was measured (default: pbs-N in its name)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
@@ -329,6 +355,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
     compiler::keep_freed_memory();
     rannc::runtime::set_threads(1);
-    return flags.emit == "onnx" ? emit_onnx(flags) : compile(flags);
+    if (flags.emit == "onnx") return emit_onnx(flags);
+    return flags.emit == "stage-onnx" ? emit_stages(flags) : compile(flags);
   });
 }

@@ -25,6 +25,8 @@ struct Plan::State {
   tools::SearchReport search;  ///< its warnings include those of the model
   std::vector<runtime::Library> libraries;
   PlanFacts facts;
+  std::string file;  ///< of the model
+  ReadOptions read;
 };
 
 }  // namespace rannc::compiler

@@ -18,6 +18,7 @@
 #include "tools/compiler/requested_model.h"
 #include "tools/compiler/requested_plan.h"
 #include "tools/compiler/search_limit.h"
+#include "tools/compiler/stage_models.h"
 
 namespace rannc::compiler {
 
@@ -167,7 +168,8 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());
   return Plan(std::make_shared<const Plan::State>(
-      Plan::State{std::move(planned), std::move(planning), std::move(report), read.libraries, std::move(facts)}));
+      Plan::State{std::move(planned), std::move(planning), std::move(report), read.libraries, std::move(facts), read.file,
+                  read.options}));
 }
 
 Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options, const Progress& progress) {
@@ -175,6 +177,16 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   const Plan::State& state = plan.state();
   codegen::BundleOptions bundle{.replace = options.replace, .libraries = state.libraries};
   RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options, progress));
+  if (options.stage_onnx) {
+    bundle.add_files = [&](const std::string& folder) -> Result<void> {
+      RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(state.file, state.read));
+      RANNC_ASSIGN(const tools::StageModelLines lines, tools::write_stage_models(request, state.planned.plan, folder));
+      for (const std::string& line : lines.cut) {
+        if (progress.remark) progress.remark(line);
+      }
+      return {};
+    };
+  }
   return codegen::write_bundle(state.planned.plan, bundle, path);
 }
 

@@ -107,6 +107,7 @@ struct WriteOptions {
   Form form = Form::kTorchScript;
   std::string cxx = {};    ///< path of a C++ compiler, for `kNative`
   std::string cache = {};  ///< folder that keeps compiled stages, for `kNative`; empty: none
+  bool stage_onnx = false;  ///< add an ONNX file per stage, cut from the model's file, which must be ONNX
 };
 
 /// Reads a model file (.onnx, TorchScript, torch.export or .rir) and runs the passes.
