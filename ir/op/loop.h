@@ -1,0 +1,60 @@
+/// Tasks as statements of loops over rows and columns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "ir/op/op_call.h"
+
+namespace rannc::ir {
+
+/// One statement. Its expression is C++ over vectors of one floating-point type. It reads operands `x0`, `x1` …, the
+/// names of earlier statements, and `n`, the number of columns. Functions are those of `codegen/native/vector_math.h`.
+struct LoopStatement {
+  enum class Kind : uint8_t {
+    kEach,       ///< for each element
+    kRow,        ///< once per row, from values per row
+    kRowSum,     ///< sum of the expression over the columns
+    kRowMax,     ///< maximum of the expression over the columns
+    kColumnSum,  ///< sum of the expression over the rows; only a result
+  };
+  Kind kind = Kind::kEach;
+  std::string name;  ///< a result is `y0`, `y1` …
+  std::string expression;
+};
+using LoopBody = std::vector<LoopStatement>;
+
+/// How a value lies over rows and columns. The index of row r is r / divisor % period.
+struct LoopValue {
+  enum class Kind : uint8_t {
+    kFull,     ///< an element per row and column; period is the number of rows
+    kRows,     ///< elements of all columns, for periodic rows
+    kScalars,  ///< one element per row, for periodic rows
+  };
+  Kind kind = Kind::kFull;
+  Dim divisor = 1, period = 1;
+  bool operator==(const LoopValue&) const = default;
+};
+
+/// A task as a loop.
+struct LoopTask {
+  LoopBody body;
+  Dim rows, columns;
+  DType dtype = DType::kF32;
+  bool by_rows = false;             ///< a statement reduces rows or columns, or an operand does not have all elements
+  std::vector<LoopValue> operands;  ///< parallel to the task's; meaningless if absent
+  std::vector<LoopStatement::Kind> results;  ///< how each result is made
+};
+
+/// Returns the task as a loop. Nothing if its operator has no loop rule, or types, layouts or sizes are such that
+/// LibTorch's kernels are used instead. Depends on the task alone, so that a cut does not change how a task is
+/// computed.
+std::optional<LoopTask> loop_task(const Graph& graph, TaskId task);
+
+/// Whether a task changes only how rows are counted: a reshape that keeps the last axis.
+bool keeps_columns(const Graph& graph, TaskId task);
+
+}  // namespace rannc::ir
