@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/native_compiler.h"
+#include "codegen/native_source.h"
 #include "ir/plan/plan.h"
 #include "runtime/bundle/bundle.h"
 
@@ -15,6 +16,7 @@ namespace rannc::codegen {
 /// How to make a bundle of form `native`.
 struct NativeForm {
   NativeCompiler compiler;
+  NativeOptions options = {};
   /// Called with the number of compiled stages, from 0, by one thread at a time. Empty: no progress.
   std::function<void(size_t done)> progress = {};
 };

@@ -9,9 +9,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "codegen/internal/native_headers.h"
 #include "codegen/internal/subprocess.h"
@@ -24,6 +26,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kShownLines = 12;  // of a compiler's messages
+
+// Functions only call kernels; optimizing them more takes twice as long.
+constexpr const char* kFunctionFlags[] = {"-std=c++20", "-Og", "-fPIC", "-w", "-fvisibility=hidden"};
+// Loops round as written, so that all instruction sets give the same bits.
+constexpr const char* kLoopFlags[] = {
+    "-std=c++20",        "-O3", "-fPIC", "-w", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
+    "-fno-trapping-math"};
+struct Variant {
+  const char* name;
+  const char* flags[4] = {};
+};
+constexpr Variant kVariants[] = {
+    {"baseline"}, {"avx2", {"-mavx2"}}, {"avx512", {"-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"}}};
 
 std::string first_lines(const std::string& text, size_t count) {
   size_t end = 0;
@@ -80,6 +95,17 @@ Result<void> copy(const std::string& from, const std::string& to) {
   return {};
 }
 
+/// Runs a compiler.
+Result<void> call(std::vector<std::string> command, const std::vector<std::string>& flags,
+                  const std::vector<std::string>& more, const std::string& messages) {
+  command.insert(command.end(), flags.begin(), flags.end());
+  command.insert(command.end(), more.begin(), more.end());
+  RANNC_ASSIGN(const Ended ended, run_program(command, messages));
+  if (ended.status == 0) return {};
+  return error({.file = command[0]},
+               fmt::format("failed with status {}:\n{}", ended.status, first_lines(ended.output, kShownLines)));
+}
+
 }  // namespace
 
 Result<NativeCompiler> NativeCompiler::open(const std::string& path, std::string cache) {
@@ -91,7 +117,9 @@ Result<NativeCompiler> NativeCompiler::open(const std::string& path, std::string
   RANNC_ASSIGN(const Ended ended, run_program({path, "--version"}, scratch.path() + "/version"));
   if (ended.status != 0) return error({.file = path}, "does not report its version: it is no C++ compiler");
   compiler.version_ = first_lines(ended.output, 1);
-  compiler.flags_ = {"-std=c++20", "-Og", "-fPIC", "-shared", "-w", "-fvisibility=hidden", "-ffp-contract=off"};
+  compiler.function_flags_.assign(std::begin(kFunctionFlags), std::end(kFunctionFlags));
+  // LibTorch's threads are GCC's. The code is not linked against a second OpenMP: it finds LibTorch's.
+  if (compiler.version_.find("clang") == std::string::npos) compiler.function_flags_.emplace_back("-fopenmp");
   if (!compiler.cache_.empty()) {
     std::error_code failed;
     fs::create_directories(compiler.cache_, failed);
@@ -100,10 +128,17 @@ Result<NativeCompiler> NativeCompiler::open(const std::string& path, std::string
   return compiler;
 }
 
+std::vector<std::string> NativeCompiler::flags() const {
+  std::vector<std::string> all = function_flags_;
+  all.insert(all.end(), std::begin(kLoopFlags), std::end(kLoopFlags));
+  for (const Variant& variant : kVariants) all.emplace_back(variant.name);
+  return all;
+}
+
 Result<void> NativeCompiler::compile(const std::string& source, const std::string& output) const {
   RANNC_ASSIGN(std::string key, read_text(source));
   for (const NativeHeader& header : native_headers()) key += fmt::format("\n// {}\n{}", header.name, header.text);
-  key += fmt::format("\n{}\n{}\n{}\n{}", fmt::join(flags_, " "), path_, version_, TORCH_VERSION);
+  key += fmt::format("\n{}\n{}\n{}\n{}", fmt::join(flags(), " "), path_, version_, TORCH_VERSION);
   const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
   const std::string cached = fmt::format("{}/{:016x}{:016x}.so", cache_, hash.high64, hash.low64);
   std::error_code ignored;
@@ -124,13 +159,33 @@ Result<void> NativeCompiler::run(const std::string& source, const std::string& o
     fs::create_directories(path.parent_path(), failed);
     RANNC_TRY(write_file(path.string(), header.text));
   }
-  std::vector<std::string> command = {path_};
-  command.insert(command.end(), flags_.begin(), flags_.end());
-  command.insert(command.end(), {"-I", scratch, "-isystem", torch_headers_, "-x", "c++", source, "-o", output});
-  RANNC_ASSIGN(const Ended ended, run_program(command, scratch + "/messages"));
-  if (ended.status == 0) return {};
-  return error({.file = source}, fmt::format("{} failed with status {}:\n{}", path_, ended.status,
-                                             first_lines(ended.output, kShownLines)));
+  RANNC_ASSIGN(const std::string text, read_text(source));
+  const bool loops = text.find("#ifdef RANNC_LOOPS") != std::string::npos;
+  std::vector<std::string> link = {path_, "-shared", "-o", output, scratch + "/functions.o"};
+  // The functions take about as long as the loops of all instruction sets, so they are compiled beside each other.
+  Result<void> compiled;
+  std::thread functions([&] {
+    compiled =
+        call({path_}, function_flags_,
+             {"-I", scratch, "-isystem", torch_headers_, "-c", "-x", "c++", source, "-o", scratch + "/functions.o"},
+             scratch + "/functions.txt");
+  });
+  Result<void> others;
+  for (const Variant& variant : kVariants) {
+    if (!loops || !others.ok()) break;
+    const std::string object = fmt::format("{}/{}.o", scratch, variant.name);
+    std::vector<std::string> flags = {"-DRANNC_LOOPS", "-I", scratch, "-c", "-x", "c++", source, "-o", object};
+    for (const char* flag : variant.flags) {
+      if (flag != nullptr) flags.emplace_back(flag);
+    }
+    others = call({path_}, {std::begin(kLoopFlags), std::end(kLoopFlags)}, flags,
+                  fmt::format("{}/{}.txt", scratch, variant.name));
+    link.push_back(object);
+  }
+  functions.join();
+  RANNC_TRY(std::move(compiled));
+  RANNC_TRY(std::move(others));
+  return call({}, {}, link, scratch + "/link.txt");
 }
 
 }  // namespace rannc::codegen

@@ -15,21 +15,21 @@ class NativeCompiler {
   /// cannot be started, or the headers of this process's LibTorch are not beside its libraries.
   static Result<NativeCompiler> open(const std::string& path, std::string cache);
 
-  /// Compiles `source`, a file, into the shared library `output`, or copies an earlier result from the cache. A result
-  /// is found by the digest of the source, the headers, the flags, and the versions of compiler and LibTorch. Safe to
-  /// call by several threads. Errors: what the compiler printed, shortened.
+  /// Compiles `source`, a file of `native_source`, into the shared library `output`, or copies an earlier result from
+  /// the cache. A result is found by the digest of the source, the headers, the flags, and the versions of compiler and
+  /// LibTorch. Safe to call by several threads. Errors: what the compiler printed, shortened.
   Result<void> compile(const std::string& source, const std::string& output) const;
 
   /// First line of `--version`.
   const std::string& version() const { return version_; }
-  /// Everything but the names of files.
-  const std::vector<std::string>& flags() const { return flags_; }
+  /// Flags of functions and of loops, and the instruction sets of the loops.
+  std::vector<std::string> flags() const;
 
  private:
   Result<void> run(const std::string& source, const std::string& output, const std::string& scratch) const;
 
   std::string path_, version_, torch_headers_, cache_;
-  std::vector<std::string> flags_;
+  std::vector<std::string> function_flags_;
 };
 
 }  // namespace rannc::codegen

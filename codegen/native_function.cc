@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/internal/native_loop.h"
 #include "codegen/internal/native_text.h"
+#include "ir/op/op.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {
 
@@ -36,8 +39,8 @@ struct Parameter {
 
 class FunctionPrinter {
  public:
-  FunctionPrinter(const NativeFunction& function, std::set<std::string>& headers)
-      : function_(function), code_(function.code), headers_(headers) {}
+  FunctionPrinter(const NativeFunction& function, std::set<std::string>& headers, NativeLoops& loops)
+      : function_(function), code_(function.code), headers_(headers), loops_(loops) {}
 
   Result<std::string> print() {
     for (uint32_t i = 0; i < code_.argument_count; ++i) {
@@ -132,6 +135,9 @@ class FunctionPrinter {
       case FlatInstruction::Kind::kDraw:
         statement(fmt::format("{} = run.draw(run.context, {});", slot(of.slot), index_), release({}));
         return {};
+      case FlatInstruction::Kind::kLoop:
+        loop(of);
+        return {};
       case FlatInstruction::Kind::kAdd:
         statement(fmt::format("run.add(*run.sums[{}], {});", of.index, taken(argument(of, 0))));
         return {};
@@ -142,6 +148,36 @@ class FunctionPrinter {
         return {};
     }
     return {};
+  }
+
+  /// Calls a loop. Its comment names all tasks.
+  void loop(const FlatInstruction& of) {
+    const runtime::FlatLoop& loop = code_.loops[of.index];
+    std::string says;
+    for (const auto& member : loop.members) {
+      if (member.task != of.task) body_ += fmt::format("  // {}\n", function_.place(member.task));
+      says += (says.empty() ? "" : ", ") + code_.graph->op(member.task).name;
+    }
+    const auto [number, scratch] = loops_.add(loop, says);
+    std::vector<std::string> in, out;
+    for (uint32_t i = 0; i < of.count; ++i) {
+      const runtime::FlatLoop::Input& input = loop.inputs[i];
+      in.push_back(fmt::format("{{{}, {}, {}}}", tensor(argument(of, i)), size(input.divisor), size(input.period)));
+    }
+    for (uint32_t i = 0; i < of.results; ++i) {
+      const runtime::FlatLoop::Output& output = loop.outputs[i];
+      std::vector<std::string> sizes;
+      for (const uint32_t each : output.sizes) sizes.push_back(size(each));
+      const auto kind = loop.members[output.member].loop.results[output.result];
+      const char* const made = kind == ir::LoopStatement::Kind::kEach        ? "kEach"
+                               : kind == ir::LoopStatement::Kind::kColumnSum ? "kColumn"
+                                                                             : "kRow";
+      out.push_back(fmt::format("{{{}, ints({{{}}}), Made::{}, at::ScalarType::{}}}", slot(of.slot + i),
+                                fmt::join(sizes, ", "), made, c10::toString(runtime::scalar_type(output.dtype))));
+    }
+    statement(fmt::format("loop(loops()[{}], {{{}, {}, {}, {}}}, {{{}}}, {{{}}});", number, size(loop.rows),
+                          size(loop.columns), loop.by_rows, scratch, fmt::join(in, ", "), fmt::join(out, ", ")),
+              releases(of));
   }
 
   void other(const FlatInstruction& of) {
@@ -259,6 +295,7 @@ class FunctionPrinter {
   const NativeFunction& function_;
   const FlatCode& code_;
   std::set<std::string>& headers_;
+  NativeLoops& loops_;
   std::string body_;
   uint32_t values_ = 0;                       // number of values up to the last one of the body
   std::map<uint32_t, uint32_t> temporaries_;  // by slot
@@ -269,8 +306,28 @@ class FunctionPrinter {
 
 }  // namespace
 
-Result<std::string> native_function(const NativeFunction& function, std::set<std::string>& headers) {
-  return FunctionPrinter(function, headers).print();
+std::pair<uint32_t, uint32_t> NativeLoops::add(const runtime::FlatLoop& loop, const std::string& says) {
+  const NativeLoop written = native_loop("", loop);
+  const auto [found, fresh] =
+      numbers_.emplace(written.text, std::pair(static_cast<uint32_t>(texts_.size()), written.scratch));
+  if (fresh) {
+    texts_.push_back(fmt::format("\n// {}\n{}", says, native_loop(fmt::format("loop{}", texts_.size()), loop).text));
+  }
+  return found->second;
+}
+
+std::string NativeLoops::text() const {
+  std::string text, table;
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    text += texts_[i];
+    table += fmt::format("{}loop{}", i == 0 ? "" : ", ", i);
+  }
+  return fmt::format("{}\nextern const Loop kLoops[];\nconst Loop kLoops[] = {{{}}};\n", text, table);
+}
+
+Result<std::string> native_function(const NativeFunction& function, std::set<std::string>& headers,
+                                    NativeLoops& loops) {
+  return FunctionPrinter(function, headers, loops).print();
 }
 
 }  // namespace rannc::codegen

@@ -20,8 +20,9 @@ namespace {
 
 class NativeSourceWriter {
  public:
-  NativeSourceWriter(const ir::Plan& plan, StageId stage)
+  NativeSourceWriter(const ir::Plan& plan, StageId stage, NativeOptions options)
       : plan_(plan),
+        options_(options),
         stage_(stage),
         functions_(*plan.functions[stage.index()]),
         tasks_(plan.stages[stage.index()].tasks) {}
@@ -29,7 +30,7 @@ class NativeSourceWriter {
   Result<std::string> write() {
     RANNC_ASSIGN(const runtime::StagePrograms programs, build());
     for (const auto& [name, program] : runtime::named_programs(programs)) RANNC_TRY(add(std::string(name), *program));
-    return head() + text_ + table();
+    return head() + loops() + functions();
   }
 
  private:
@@ -39,13 +40,14 @@ class NativeSourceWriter {
     const ir::FunctionTable table = ir::function_table(functions_);
     std::map<TaskId, runtime::TaskKernel> kernels;  // of the engine; here only their places count
     for (const auto& [task, number] : runtime::replica_sums(functions_.joint)) kernels[task] = {};
-    return runtime::build_programs({functions_.joint, functions_.kept, table, places, std::move(kernels)}, sizes_,
-                                   load_sizes_);
+    return runtime::build_programs(
+        {functions_.joint, functions_.kept, table, places, std::move(kernels), at::kCPU, options_.loops}, sizes_,
+        load_sizes_);
   }
 
   Result<void> add(const std::string& name, const runtime::FlatProgram& program) {
     const auto place = [&](TaskId task) { return this->place(task); };
-    RANNC_ASSIGN(const std::string text, native_function({name, program.code(), place}, headers_));
+    RANNC_ASSIGN(const std::string text, native_function({name, program.code(), place}, headers_, loops_));
     text_ += "\n" + text;
     for (const runtime::FlatArgument& argument : program.code().arguments) {
       if (argument.kind == runtime::FlatArgument::Kind::kFixed) fixed_.insert(ValueId(argument.index));
@@ -76,22 +78,41 @@ class NativeSourceWriter {
     for (const ValueId value : fixed_) {
       text += fmt::format("// w[{}]  {}\n", value.index(), one_line(functions_.joint.graph.value(value).name));
     }
-    text += fmt::format("#include \"{}\"\n\n", has_lists_ ? "codegen/native/lists.h" : "codegen/native/calls.h");
+    return text;
+  }
+
+  /// Compiled apart, once per instruction set.
+  std::string loops() const {
+    if (loops_.empty()) return "";
+    return fmt::format(
+        "\n#ifdef RANNC_LOOPS\n#include \"codegen/native/loops.h\"\n\nnamespace rannc::native {{\n"
+        "inline namespace RANNC_VARIANT {{\n{}\n}}  // namespace RANNC_VARIANT\n}}  // namespace rannc::native\n"
+        "#else  // RANNC_LOOPS\n",
+        loops_.text());
+  }
+
+  std::string functions() const {
+    std::string text =
+        fmt::format("#include \"{}\"\n", has_lists_ ? "codegen/native/lists.h" : "codegen/native/calls.h");
+    if (!loops_.empty()) text += "#include \"codegen/native/loop_calls.h\"\n";
+    text += "\n";
     for (const std::string& header : headers_) text += fmt::format("#include <ATen/ops/{}_ops.h>\n", header);
-    return text + "\nnamespace rannc::native {\nnamespace {\n";
+    text += "\nnamespace rannc::native {\nnamespace {\n" + text_ + table();
+    return loops_.empty() ? text : text + "#endif  // RANNC_LOOPS\n";
   }
 
   std::string table() const {
     return fmt::format(
         "\nconst NamedFunction kFunctions[] = {{\n{}}};\n"
-        "const Stage kStage = {{kInterfaceVersion, TORCH_VERSION, __VERSION__, \"\", {}, kFunctions}};\n\n"
+        "const Stage kStage = {{kInterfaceVersion, TORCH_VERSION, __VERSION__, {}, {}, {}, kFunctions}};\n\n"
         "}}  // namespace\n}}  // namespace rannc::native\n\n"
         "extern \"C\" __attribute__((visibility(\"default\"))) const rannc::native::Stage* rannc_stage() {{\n"
         "  return &rannc::native::kStage;\n}}\n",
-        rows_, count_);
+        rows_, options_.loops, loops_.empty() ? "\"\"" : "instruction_set()", count_);
   }
 
   const ir::Plan& plan_;
+  const NativeOptions options_;
   const StageId stage_;
   const ir::StageFunctions& functions_;
   const std::vector<TaskId>& tasks_;  // of the plan, by task of the stage
@@ -99,15 +120,16 @@ class NativeSourceWriter {
   std::set<std::string> headers_;
   std::set<ValueId> fixed_;  // that a function reads
   std::string text_, rows_;
+  NativeLoops loops_;
   bool has_lists_ = false;
   size_t count_ = 0;
 };
 
 }  // namespace
 
-Result<std::string> native_source(const ir::Plan& plan, StageId stage) {
+Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOptions options) {
   if (plan.functions.size() != plan.stages.size()) return error("the plan has no stage functions to compile");
-  return NativeSourceWriter(plan, stage).write();
+  return NativeSourceWriter(plan, stage, options).write();
 }
 
 }  // namespace rannc::codegen

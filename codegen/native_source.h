@@ -7,11 +7,17 @@
 
 namespace rannc::codegen {
 
+struct NativeOptions {
+  /// Compute tasks that have a loop rule (`ir/op/loop.h`) by loops of our own, several tasks in one where possible.
+  /// Else all tasks are computed by LibTorch.
+  bool loops = true;
+};
+
 /// Returns a source file with a function per function of the stage (`ir/plan/functions.h`) and a table of all of them,
 /// which `rannc_stage` returns (`runtime/native/stage.h`). It calls LibTorch's operators by their typed interface. It
 /// includes `codegen/native/calls.h` and one header per operator. Variables are numbered by the values of the stage's
 /// joint graph. A comment per task names its place in the model. Kernels are those of a CPU. Errors: the plan has no
 /// functions; an operator has no lowering, or no header in LibTorch.
-Result<std::string> native_source(const ir::Plan& plan, StageId stage);
+Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOptions options = {});
 
 }  // namespace rannc::codegen

@@ -69,8 +69,9 @@ Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::s
   return save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage));
 }
 
-Result<void> write_native_source(const ir::Plan& plan, StageId stage, const std::string& folder) {
-  RANNC_ASSIGN(const std::string source, native_source(plan, stage));
+Result<void> write_native_source(const ir::Plan& plan, StageId stage, NativeOptions options,
+                                 const std::string& folder) {
+  RANNC_ASSIGN(const std::string source, native_source(plan, stage, options));
   return write_file(folder + "/" + runtime::source_file(stage), source);
 }
 

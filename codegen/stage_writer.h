@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "codegen/native_source.h"
 #include "ir/plan/plan.h"
 
 namespace rannc::codegen {
@@ -13,7 +14,7 @@ namespace rannc::codegen {
 Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::string& folder);
 
 /// Writes the C++ source of a stage. Errors: the same, and those of `native_source`.
-Result<void> write_native_source(const ir::Plan& plan, StageId stage, const std::string& folder);
+Result<void> write_native_source(const ir::Plan& plan, StageId stage, NativeOptions options, const std::string& folder);
 
 /// Writes the weights of a stage, copied from the model one at a time. Errors: a weight without bytes, file system
 /// errors.

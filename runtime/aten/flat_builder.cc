@@ -8,8 +8,10 @@
 
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
+#include "ir/graph/memory_format.h"
 #include "ir/graph/views.h"
 #include "ir/op/foreign.h"
+#include "ir/op/loop_groups.h"
 #include "ir/op/matrix_product.h"
 #include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
@@ -43,9 +45,21 @@ class FlatBuilder {
     for (const auto& [value, sum] : spec_.adds) {
       if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, TaskId());
     }
-    std::vector<TaskId> apart;
+    const std::vector<TaskId> loops = loop_tasks();
+    std::vector<TaskId> apart = loops;
     for (const auto& [task, kernel] : spec_.kernels) apart.push_back(task);
-    for (const ir::MergedCall& call : ir::merged_calls(graph_, tasks_, apart)) {
+    std::sort(apart.begin(), apart.end());
+    const std::vector<ir::MergedCall> calls = ir::merged_calls(graph_, tasks_, apart);
+    const std::vector<ir::LoopGroup> groups = ir::loop_groups(graph_, calls, loops);
+    std::map<TaskId, const ir::LoopGroup*> at_place;
+    for (const ir::LoopGroup& group : groups) at_place[group.place] = &group;
+    alias_.emplace(graph_, calls);
+    for (const ir::MergedCall& call : calls) {
+      if (std::binary_search(loops.begin(), loops.end(), call.tasks[0])) {
+        const auto group = at_place.find(call.tasks[0]);
+        if (group != at_place.end()) loop(*group->second);
+        continue;
+      }
       for (const TaskId task : call.tasks) draw_operands(task);
       RANNC_TRY(call.tasks.size() > 1 ? lower(call) : lower(call.tasks[0]));
     }
@@ -222,6 +236,89 @@ class FlatBuilder {
     return true;
   }
 
+  // --- loops
+
+  std::vector<TaskId> loop_tasks() const {
+    std::vector<TaskId> found;
+    if (!spec_.loops) return found;
+    const std::vector<bool> channels_last = ir::channels_last(graph_);
+    const auto is_channels_last = [&](ValueId value) { return value.valid() && channels_last[value.index()]; };
+    for (const TaskId task : tasks_) {
+      const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+      const bool excluded = spec_.kernels.contains(task) ||
+                            std::any_of(inputs.begin(), inputs.end(), is_channels_last) ||
+                            std::any_of(outputs.begin(), outputs.end(), is_channels_last);
+      if (!excluded && ir::loop_task(graph_, task)) found.push_back(task);
+    }
+    return found;
+  }
+
+  void loop(const ir::LoopGroup& group) {
+    FlatLoop loop;
+    std::vector<FlatArgument> arguments;
+    std::map<ValueId, FlatLoop::Operand> known;
+    for (const TaskId task : group.tasks) {
+      FlatLoop::Member member{task, *ir::loop_task(graph_, task), {}, {}};
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        member.operands.emplace_back();
+        if (!ir::reads_operand(graph_, task, i)) continue;
+        const ValueId value = (*alias_)(inputs[i]);
+        auto found = known.find(value);
+        if (found == known.end()) {
+          draw(inputs[i], task);
+          arguments.push_back(place(places_.contains(value) || !made_.contains(value) ? value : inputs[i]));
+          const ir::LoopValue& lies = member.loop.operands[i];
+          loop.inputs.push_back(
+              {lies, graph_.type(value).dtype, sizes_.number(lies.divisor), sizes_.number(lies.period)});
+          found =
+              known.emplace(value, FlatLoop::Operand{false, static_cast<uint32_t>(loop.inputs.size() - 1), 0}).first;
+        }
+        member.operands.back() = found->second;
+      }
+      const auto outputs = graph_.outputs(task);
+      for (uint32_t r = 0; r < outputs.size(); ++r) {
+        member.types.push_back(graph_.type(outputs[r]).dtype);
+        known[outputs[r]] = {true, static_cast<uint32_t>(loop.members.size()), r};
+      }
+      loop.by_rows = loop.by_rows || member.loop.by_rows;
+      loop.members.push_back(std::move(member));
+    }
+    loop.dtype = loop.members[0].loop.dtype;
+    loop.rows = sizes_.number(loop.members[0].loop.rows);
+    loop.columns = sizes_.number(loop.members[0].loop.columns);
+    const uint32_t slot = code_->slot_count;
+    for (uint32_t m = 0; m < loop.members.size(); ++m) {
+      const auto outputs = graph_.outputs(loop.members[m].task);
+      for (uint32_t r = 0; r < outputs.size(); ++r) {
+        if (!leaves(outputs[r], group)) continue;
+        places_[outputs[r]] = {Kind::kSlot, false, new_slots(1)};
+        FlatLoop::Output output{m, r, graph_.type(outputs[r]).dtype, {}};
+        for (const ir::Dim& dim : *graph_.type(outputs[r]).shape) output.sizes.push_back(sizes_.number(dim));
+        loop.outputs.push_back(std::move(output));
+      }
+    }
+    const auto count = static_cast<uint32_t>(loop.outputs.size());
+    code_->loops.push_back(std::move(loop));
+    add({.kind = FlatInstruction::Kind::kLoop,
+         .task = group.tasks[0],
+         .slot = slot,
+         .results = count,
+         .index = static_cast<uint32_t>(code_->loops.size() - 1)},
+        arguments);
+    for (const TaskId task : group.tasks) add_results_to_sums(task);
+  }
+
+  /// Whether something outside the group reads a value. Members read through reshapes that keep columns.
+  bool leaves(ValueId value, const ir::LoopGroup& group) const {
+    const bool asked = std::find(spec_.results.begin(), spec_.results.end(), value) != spec_.results.end();
+    if (asked || sums_.contains(value)) return true;
+    return graph_.any_use(value, [&](ir::Graph::Use use) {
+      if (!std::binary_search(tasks_.begin(), tasks_.end(), use.task)) return false;
+      return std::find(group.tasks.begin(), group.tasks.end(), use.task) == group.tasks.end();
+    });
+  }
+
   // --- calls
 
   struct Frame {
@@ -383,6 +480,7 @@ class FlatBuilder {
   std::map<ValueId, uint32_t> readers_;
   const std::multimap<ValueId, uint32_t> sums_;
   std::map<ValueId, FlatArgument> places_;
+  std::optional<ir::LoopAliases> alias_;
   std::optional<ir::Views> views_;  // computed if a product needs it
 };
 

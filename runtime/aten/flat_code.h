@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/op/loop.h"
 #include "runtime/aten/flat_program.h"
 
 namespace rannc::runtime {
@@ -37,6 +38,7 @@ struct FlatInstruction {
     kDraw,        ///< random numbers of the caller
     kAdd,         ///< adds an argument to a sum
     kAddProduct,  ///< adds the product of two matrices to a sum
+    kLoop,        ///< a loop, which only compiled functions can run
   };
   Kind kind = Kind::kCall;
   TaskId task;
@@ -45,7 +47,39 @@ struct FlatInstruction {
   std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
   uint32_t first = 0, count = 0;              ///< arguments
   uint32_t slot = 0, results = 0;             ///< slots of the results
-  uint32_t index = 0;                         ///< `kAdd`: the sum; `kKernel`: the kernel; `kDraw`: the value
+  uint32_t index = 0;  ///< `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kDraw`: the value
+};
+
+/// Tasks that one compiled loop computes. Its inputs are the arguments of the instruction.
+struct FlatLoop {
+  /// An operand: an input of the loop, or a result of an earlier member.
+  struct Operand {
+    bool is_made = false;
+    uint32_t index = 0;   ///< of the input, or of the member
+    uint32_t result = 0;  ///< of the member
+  };
+  struct Member {
+    TaskId task;
+    ir::LoopTask loop;
+    std::vector<std::optional<Operand>> operands;  ///< nothing: absent
+    std::vector<ir::DType> types;                  ///< of its results
+  };
+  struct Input {
+    ir::LoopValue value;
+    ir::DType dtype = ir::DType::kF32;
+    uint32_t divisor = 0, period = 0;  ///< numbers in the size table
+  };
+  struct Output {
+    uint32_t member = 0, result = 0;
+    ir::DType dtype = ir::DType::kF32;
+    std::vector<uint32_t> sizes;  ///< numbers in the size table
+  };
+  ir::DType dtype = ir::DType::kF32;
+  bool by_rows = false;
+  uint32_t rows = 0, columns = 0;  ///< numbers in the size table
+  std::vector<Member> members;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;  ///< parallel to the results of the instruction
 };
 
 struct FlatCode {
@@ -65,6 +99,7 @@ struct FlatCode {
   std::vector<std::vector<uint32_t>> size_lists;  ///< the same
   std::vector<TensorList> lists;
   std::vector<TaskKernel> kernels;
+  std::vector<FlatLoop> loops;
   std::vector<FlatArgument> results;
   std::vector<std::vector<uint32_t>> dead;  ///< by instruction: result slots that nothing reads
   std::vector<ValueId> values;              ///< by slot; invalid: an intermediate result of a lowering

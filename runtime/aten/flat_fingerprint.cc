@@ -32,8 +32,33 @@ class Printer {
     text_ << static_cast<int>(instruction.kind) << " task " << instruction.task.index() << " ";
     if (instruction.handle) text_ << instruction.handle->operator_name() << " ";
     text_ << instruction.grad_mode << instruction.records << " " << instruction.slot << "+" << instruction.results;
+    if (instruction.kind == FlatInstruction::Kind::kLoop) print(code_.loops[instruction.index]);
     if (instruction.kind != FlatInstruction::Kind::kCall) text_ << " #" << instruction.index;
     for (uint32_t i = 0; i < instruction.count; ++i) print(code_.arguments[instruction.first + i]);
+  }
+
+  void print(const FlatLoop& loop) {
+    text_ << " loop " << ir::str(loop.dtype) << loop.by_rows;
+    size(loop.rows);
+    size(loop.columns);
+    for (const FlatLoop::Member& member : loop.members) {
+      text_ << " member";
+      for (const auto& operand : member.operands) {
+        if (operand) text_ << " " << operand->is_made << operand->index << "." << operand->result;
+      }
+      for (const ir::LoopStatement& each : member.loop.body) {
+        text_ << " {" << static_cast<int>(each.kind) << each.name << "=" << each.expression << "}";
+      }
+    }
+    for (const FlatLoop::Input& input : loop.inputs) {
+      text_ << " in " << static_cast<int>(input.value.kind) << ir::str(input.dtype);
+      size(input.divisor);
+      size(input.period);
+    }
+    for (const FlatLoop::Output& output : loop.outputs) {
+      text_ << " out " << output.member << "." << output.result << ir::str(output.dtype);
+      for (const uint32_t number : output.sizes) size(number);
+    }
   }
 
   void print(const FlatArgument& argument) {

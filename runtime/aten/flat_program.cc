@@ -258,6 +258,8 @@ class Interpreter {
         add_product(*run_.sums[instruction.index], a, b);
         return {};
       }
+      case FlatInstruction::Kind::kLoop:
+        return error("a program with loops has to be compiled");
     }
     return {};
   }

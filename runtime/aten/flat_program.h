@@ -52,6 +52,7 @@ struct FlatSpec {
   std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
   std::map<TaskId, TaskKernel> kernels = {};
   at::Device device = at::kCPU;
+  bool loops = false;  ///< compute loop tasks (`ir/op/loop.h`) by loops; such a program has to be compiled
 };
 
 struct FlatRun {

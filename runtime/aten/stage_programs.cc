@@ -28,6 +28,7 @@ class ProgramBuilder {
         places_(stage.places),
         kernels_(stage.kernels),
         device_(stage.device),
+        loops_(stage.loops),
         sizes_(sizes) {}
 
   Result<StagePrograms> build(SizeTable& load_sizes) {
@@ -117,7 +118,8 @@ class ProgramBuilder {
                                .results = std::move(results),
                                .adds = std::move(adds),
                                .kernels = kernels_,
-                               .device = device_},
+                               .device = device_,
+                               .loops = loops_},
                               sizes);
   }
 
@@ -127,6 +129,7 @@ class ProgramBuilder {
   const StagePlaces& places_;
   const std::map<TaskId, TaskKernel>& kernels_;
   const at::Device device_;
+  const bool loops_;
   SizeTable& sizes_;
   Ids draws_;                                       // random inputs
   std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to

@@ -53,6 +53,7 @@ struct StageParts {
   const StagePlaces& places;
   std::map<TaskId, TaskKernel> kernels;
   at::Device device = at::kCPU;
+  bool loops = false;  ///< as `FlatSpec::loops`
 };
 
 /// The joint graph must outlive the programs.

@@ -222,8 +222,9 @@ class ExplicitProgram final : public Program {
   }
 
   Result<void> build() {
-    RANNC_ASSIGN(programs_,
-                 build_programs({joint_, kept_, table_, places_, kernels(), torch_device_}, sizes_, load_sizes_));
+    RANNC_ASSIGN(programs_, build_programs({joint_, kept_, table_, places_, kernels(), torch_device_,
+                                            compiled_ && compiled_->has_loops()},
+                                           sizes_, load_sizes_));
     const FlatProgram* const all[] = {&programs_.step,  &programs_.forward, &programs_.begin,    &programs_.rebuild,
                                       &programs_.input, &programs_.weight,  &programs_.backward, &programs_.end};
     if (compiled_) RANNC_TRY(compiled_->bind(programs_));

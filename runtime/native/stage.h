@@ -44,7 +44,8 @@ struct Stage {
   uint32_t interface_version;
   const char* torch_version;    ///< `TORCH_VERSION` of the headers
   const char* compiler;         ///< name and version
-  const char* instruction_set;  ///< of the loops that run on this machine
+  bool loops;                   ///< tasks that have a loop rule are computed by loops
+  const char* instruction_set;  ///< of the loops that run on this machine; empty: there are none
   uint32_t function_count;
   const NamedFunction* functions;
 };

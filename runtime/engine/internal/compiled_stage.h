@@ -17,6 +17,8 @@ class CompiledStage {
   /// Binds a function to each program of the stage. Errors: a program lacks a function, or its function was compiled
   /// from another one. [B11]
   Result<void> bind(StagePrograms& programs) const;
+  /// Whether its programs have loops.
+  bool has_loops() const { return stage_->loops; }
 
  private:
   CompiledStage(std::string path, const native::Stage& stage) : path_(std::move(path)), stage_(&stage) {}

@@ -1,11 +1,14 @@
 // Compiled stages against the explicit engine, and what is refused.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "codegen/bundle_writer.h"
 #include "codegen/native_compiler.h"
+#include "ir/text/text.h"
 #include "runtime/engine/engine.h"
 #include "tests/runtime/support/numbers_of_models.h"
 #include "tests/runtime/support/plan_builder.h"
@@ -54,6 +57,128 @@ TEST_P(NativeEngine, HasTheBitsOfTheExplicitOne) {
   EXPECT_EQ(run_locally(plan, batch, denominators, options).loss, evaluated.loss);
 }
 
+double off(const at::Tensor& found, const at::Tensor& expected) {
+  return ((found - expected).abs().max() / expected.abs().max().clamp_min(1e-3)).item<double>();
+}
+
+/// x f[batch, 5, 24] -> linear, gelu, a skip, layer_norm, softmax times x, silu, a mask, and the sum of squares. 24
+/// columns are a vector and a half of floats. `approximate`: of gelu.
+ir::Graph row_model(const std::string& type, const std::string& approximate, bool has_product = true) {
+  const auto numbered = [&](std::string text) {
+    for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
+    return text;
+  };
+  ir::Graph graph = ir::parse_graph(numbered(R"(rannc.graph 1
+batch batch
+input %x: T[batch,5,24] samples 0
+input %target: T[batch,5,24] samples 0
+)" + std::string(has_product ? "parameter %w: T[24,24]\n" : "") +
+                                             R"(parameter %c: T[24]
+parameter %s: T[24]
+parameter %t: T[24]
+#0 %a: T[batch,5,24] samples 0 = )" + (has_product ? "core.linear(%x, %w, %c) {layout = \"oi\"}" : "core.mul(%x, %c)") +
+                                             R"(
+#1 %b: T[batch,5,24] samples 0 = core.gelu(%a) {approximate = ")" +
+                                             approximate + R"("}
+#2 %d: T[batch,5,24] samples 0 = core.add(%b, %x)
+#3 %e: T[batch,5,24] samples 0 = core.layer_norm(%d, %s, %t)
+#4 %f: T[batch,5,24] samples 0 = core.softmax(%e)
+#5 %g: T[batch,5,24] samples 0 = core.mul(%f, %d)
+#6 %h: T[batch,5,24] samples 0 = core.silu(%g)
+#7 %i: bool[batch,5,24] samples 0 = core.gt(%h, %c)
+#8 %j: T[batch,5,24] samples 0 = core.where(%i, %h, %e)
+#9 %k: T[batch,5,24] samples 0 = core.tanh(%j)
+#10 %l: T[] partial = core.mse_sum(%k, %target)
+inputs [%x, %target]
+outputs [%k]
+loss %l weight 0x1p+0 per one ignore -100
+)"),
+                                    "rows.rir")
+                        .value();
+  const at::ScalarType wide = type == "f64" ? at::kDouble : at::kFloat;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ir::ValueKind::kParameter) continue;
+    const at::Tensor made = at::randn(sizes_of(graph.type(value), 1), at::kDouble).mul(0.5).to(wide);
+    const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
+    graph.set_data(value, ir::TensorData::in_memory({first, first + made.nbytes()}));
+  }
+  return graph;
+}
+
+struct Rows {
+  std::map<std::string, at::Tensor> batch;
+  Numbers run(ir::Graph graph, PlanSpec spec, const std::string& engine) const {
+    spec.micro_batches = {3, 2};
+    return run_locally(build_plan(std::move(graph), spec), batch, {60.0}, {.engine = engine, .loops = true});
+  }
+};
+
+Rows rows_for(const ir::Graph& graph, at::ScalarType type) {
+  Rows rows{batch_for(graph, 5)};
+  for (auto& [name, tensor] : rows.batch) tensor = tensor.to(type);
+  return rows;
+}
+
+struct Kind {
+  const char* name;
+  const char* type;
+  const char* approximate;
+  at::ScalarType scalar;
+  double limit;
+};
+class NativeLoops : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Types, NativeLoops,
+                         ::testing::Values(Kind{"float_none", "f32", "none", at::kFloat, 1e-5},
+                                           Kind{"float_tanh", "f32", "tanh", at::kFloat, 1e-5},
+                                           Kind{"double_none", "f64", "none", at::kDouble, 1e-12},
+                                           Kind{"double_tanh", "f64", "tanh", at::kDouble, 1e-12}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(NativeLoops, AreNearLibTorchsOperators) {
+  const Kind& kind = GetParam();
+  at::manual_seed(4);
+  const ir::Graph graph = row_model(kind.type, kind.approximate);
+  const Rows rows = rows_for(graph, kind.scalar);
+  const Numbers expected = rows.run(graph.clone(), {}, "explicit"), found = rows.run(graph.clone(), {}, "native");
+  EXPECT_NEAR(found.loss, expected.loss, kind.limit * std::abs(expected.loss));
+  EXPECT_LT(off(found.outputs.at("k"), expected.outputs.at("k")), kind.limit);
+  ASSERT_EQ(found.gradients.size(), 4U);
+  for (const auto& [name, tensor] : expected.gradients) {
+    EXPECT_LT(off(found.gradients.at(name), tensor), kind.limit) << name;
+  }
+  // Loops of our own round differently somewhere.
+  EXPECT_FALSE(found.gradients.at("w").equal(expected.gradients.at("w")));
+}
+
+class NativeCuts : public ::testing::TestWithParam<PlanSpec> {};
+INSTANTIATE_TEST_SUITE_P(Specs, NativeCuts,
+                         ::testing::Values(PlanSpec{.cuts = {3}}, PlanSpec{.cuts = {2}}, PlanSpec{.cuts = {5}},
+                                           PlanSpec{.recompute = true, .split_backward = true}));
+
+TEST_P(NativeCuts, SplitLoopsAndChangeNoBit) {
+  at::manual_seed(4);
+  const ir::Graph graph = row_model("f32", "none");
+  const Rows rows = rows_for(graph, at::kFloat);
+  expect_same_bits(rows.run(graph.clone(), GetParam(), "native"), rows.run(graph.clone(), {}, "native"));
+}
+
+TEST(NativeThreads, ChangeNoBit) {
+  at::manual_seed(4);
+  const ir::Graph graph = row_model("f32", "tanh", /*has_product=*/false);  // threads split LibTorch's products
+  std::map<std::string, at::Tensor> batch = batch_for(graph, 2000);
+  for (auto& [name, tensor] : batch) tensor = tensor.to(at::kFloat);
+  const ir::Plan plan = build_plan(graph.clone(), {.micro_batches = {2000}});
+  const RunOptions options{.engine = "native", .loops = true};
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Numbers expected = run_locally(plan, batch, {60.0}, options);
+  at::set_num_threads(3);
+  const Numbers found = run_locally(plan, batch, {60.0}, options);
+  at::set_num_threads(threads);
+  ASSERT_EQ(found.gradients.size(), 3U);
+  expect_same_bits(found, expected);
+}
+
 /// Bundles in a folder of their own.
 class NativeBundles : public ::testing::Test {
  protected:
@@ -99,7 +224,7 @@ TEST_F(NativeBundles, B11AStageOfAnotherPlanIsStale) {
 TEST_F(NativeBundles, B11AStageOfAnotherInterfaceIsStale) {
   runtime::Bundle made = bundle("other.rannc", {});
   std::ofstream(at("other.cc")) << "#include \"runtime/native/stage.h\"\n"
-                                   "const rannc::native::Stage kStage = {999, \"\", \"\", \"\", 0, nullptr};\n"
+                                   "const rannc::native::Stage kStage = {999, \"\", \"\", false, \"\", 0, nullptr};\n"
                                    "extern \"C\" __attribute__((visibility(\"default\"))) const void* rannc_stage() "
                                    "{ return &kStage; }\n";
   ASSERT_TRUE(compiler().compile(at("other.cc"), made.compiled_path(StageId(0))).ok());

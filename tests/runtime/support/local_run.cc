@@ -20,7 +20,7 @@ namespace {
 /// Stages of a plan as files in a folder that is removed in the end.
 class Compiled {
  public:
-  Compiled(const ir::Plan& plan, runtime::BundleForm form) {
+  Compiled(const ir::Plan& plan, runtime::BundleForm form, bool loops) {
     static std::atomic<int> counter{0};
     bundle_.path = (std::filesystem::temp_directory_path() /
                     ("rannc-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
@@ -31,7 +31,7 @@ class Compiled {
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       const auto stage = StageId::from(i);
       if (form == runtime::BundleForm::kNative) {
-        codegen::write_native_source(plan, stage, bundle_.path).value();
+        codegen::write_native_source(plan, stage, {.loops = loops}, bundle_.path).value();
         codegen::NativeCompiler::open(RANNC_TEST_CXX, "")
             .value()
             .compile(bundle_.path + "/" + runtime::source_file(stage), bundle_.compiled_path(stage))
@@ -114,7 +114,8 @@ Result<runtime::Value> TensorFeed::input(const runtime::Port& port, ir::SampleRa
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
                     const std::vector<double>& denominators, const RunOptions& options) {
   const bool native = options.engine == "native";
-  const Compiled compiled(plan, native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript);
+  const Compiled compiled(plan, native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript,
+                          options.loops);
   const runtime::Engine& engine = *runtime::find_engine(options.engine).value();
   const runtime::Pipeline pipeline = runtime::make_pipeline(plan);
   const auto handing_over = runtime::make_local_transports(pipeline.shape.devices, std::chrono::seconds(60));

@@ -37,6 +37,7 @@ struct RunOptions {
   bool training = true;
   uint32_t steps = 1;   ///< gradients and outputs are those of the last
   std::string engine;   ///< empty: the default
+  bool loops = false;   ///< of engine `native`
   bool commit = false;  ///< running statistics are updated; parameters stay
   /// By device; empty: tensors are handed over.
   std::span<const std::unique_ptr<runtime::Transport>> transports = {};

@@ -1,0 +1,266 @@
+// Splits the statements of a loop into passes over the columns of a row.
+//
+// A statement belongs to the first pass in which everything that it reads is known. A sum over columns is known after
+// its pass. A value that a later pass reads again comes from a result or a row of scratch memory.
+#include "codegen/internal/native_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace rannc::codegen {
+
+namespace {
+
+using ir::LoopStatement;
+using ir::LoopValue;
+using runtime::FlatLoop;
+
+bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// Calls `each` for all words of an expression, and returns the text with words replaced by what it returns.
+template <class Each>
+std::string replaced(const std::string& expression, Each&& each) {
+  std::string text;
+  for (size_t i = 0; i < expression.size();) {
+    const char c = expression[i];
+    size_t end = i;
+    while (end < expression.size() && (is_name(expression[end]) || (expression[end] == '.' && std::isdigit(c) != 0)))
+      ++end;
+    if (end == i) {
+      text += expression[i++];
+      continue;
+    }
+    const std::string word = expression.substr(i, end - i);
+    text += std::isdigit(static_cast<unsigned char>(c)) != 0 ? word : each(word);
+    i = end;
+  }
+  return text;
+}
+
+class LoopWriter {
+ public:
+  LoopWriter(std::string name, const FlatLoop& loop) : name_(std::move(name)), loop_(loop) {}
+
+  NativeLoop write() {
+    collect();
+    text_ = fmt::format("void {}(const LoopRun& run, int64_t first, int64_t last) {{\n", name_);
+    line(1, fmt::format("using T = {};", loop_.dtype == ir::DType::kF64 ? "double" : "float"));
+    line(1, "for (int64_t r = first; r < last; ++r) {");
+    line(2, "const int64_t columns = length_of(run, r);");
+    head();
+    size_t passes = 0;
+    for (const Value& each : values_) passes = std::max(passes, each.pass + 1);
+    for (size_t pass = 0; pass < passes; ++pass) write(pass);
+    line(1, "}");
+    return {text_ + "}\n", scratch_};
+  }
+
+ private:
+  /// A statement of a member, or an input.
+  struct Value {
+    std::string name;
+    LoopStatement::Kind kind = LoopStatement::Kind::kEach;
+    std::string expression;
+    size_t pass = 0;                 ///< in which it is computed; of a row's value: after which
+    std::optional<uint32_t> output;  ///< of the loop
+    bool truth = false;
+    std::set<size_t> reads;           ///< statements
+    std::set<uint32_t> inputs;        ///< read by it
+    bool again = false;               ///< a later pass reads it
+    std::optional<uint32_t> scratch;  ///< row
+  };
+
+  void line(int depth, const std::string& text) {
+    text_ += std::string(static_cast<size_t>(2 * depth), ' ') + text + "\n";
+  }
+
+  static bool per_row(const Value& value) {
+    return value.kind != LoopStatement::Kind::kEach && value.kind != LoopStatement::Kind::kColumnSum;
+  }
+
+  /// The first pass that may read a value.
+  static size_t known(const Value& value) { return per_row(value) ? value.pass + 1 : value.pass; }
+
+  bool loaded_per_row(uint32_t input) const { return loop_.inputs[input].value.kind == LoopValue::Kind::kScalars; }
+
+  void collect() {
+    std::map<std::pair<uint32_t, uint32_t>, size_t> results;  // of members
+    for (uint32_t m = 0; m < loop_.members.size(); ++m) {
+      const FlatLoop::Member& member = loop_.members[m];
+      std::map<std::string, size_t> named;
+      for (const LoopStatement& statement : member.loop.body) {
+        Value value{.name = fmt::format("{}_{}", statement.name, m), .kind = statement.kind};
+        value.expression = replaced(statement.expression, [&](const std::string& word) -> std::string {
+          if (const auto found = named.find(word); found != named.end()) return read(value, found->second);
+          if (word.size() < 2 || word[0] != 'x' || word.find_first_not_of("0123456789", 1) != std::string::npos)
+            return word;
+          const FlatLoop::Operand& operand = *member.operands.at(std::stoul(word.substr(1)));
+          if (operand.is_made) return read(value, results.at({operand.index, operand.result}));
+          value.inputs.insert(operand.index);
+          return fmt::format("i{}", operand.index);
+        });
+        for (const size_t each : value.reads) value.pass = std::max(value.pass, known(values_[each]));
+        // A row's value is computed after the pass before.
+        if (value.kind == LoopStatement::Kind::kRow && value.pass > 0) --value.pass;
+        for (const size_t each : value.reads) {
+          Value& from = values_[each];
+          if (!per_row(from) && from.pass < value.pass) from.again = true;
+        }
+        named[statement.name] = values_.size();
+        if (statement.name[0] == 'y' && is_result(statement.name)) {
+          const auto result = static_cast<uint32_t>(std::stoul(statement.name.substr(1)));
+          results[{m, result}] = values_.size();
+          value.truth = member.types.at(result) == ir::DType::kBool;
+        }
+        values_.push_back(std::move(value));
+      }
+    }
+    for (uint32_t k = 0; k < loop_.outputs.size(); ++k) {
+      Value& value = values_[results.at({loop_.outputs[k].member, loop_.outputs[k].result})];
+      value.output = k;
+    }
+    for (Value& value : values_) {
+      if (value.again && !value.output) value.scratch = scratch_++;
+    }
+  }
+
+  static bool is_result(const std::string& name) {
+    return name.size() > 1 && name.find_first_not_of("0123456789", 1) == std::string::npos;
+  }
+
+  std::string read(Value& value, size_t from) {
+    value.reads.insert(from);
+    return values_[from].name;
+  }
+
+  void head() {
+    bool counts = false;
+    for (const Value& value : values_)
+      replaced(value.expression, [&](const std::string& word) {
+        counts = counts || word == "n";
+        return word;
+      });
+    if (counts) line(2, "const Vec<T> n = T(columns);");
+    for (uint32_t i = 0; i < loop_.inputs.size(); ++i) {
+      if (loaded_per_row(i)) {
+        line(2, fmt::format("const Vec<T> i{0} = element_of<T>(run, {0}, r);", i));
+      } else {
+        line(2, fmt::format("const {1}* const p{0} = row_of<{1}>(run, {0}, r);", i, element(loop_.inputs[i].dtype)));
+      }
+    }
+    for (const Value& value : values_) {
+      if (value.output && value.kind == LoopStatement::Kind::kEach) {
+        const char* const type = element(loop_.outputs[*value.output].dtype);
+        line(2, fmt::format("{1}* const q{0} = result_row<{1}>(run, {0}, r);", *value.output, type));
+      }
+      if (value.kind == LoopStatement::Kind::kColumnSum) {
+        line(2, fmt::format("T* const q{0} = result_row<T>(run, {0}, 0);", *value.output));
+      }
+      if (value.scratch) {
+        line(2, fmt::format("{1}* const kept{0} = scratch_row<T, {1}>(run, {0});", *value.scratch,
+                            value.truth ? "bool" : "T"));
+      }
+    }
+  }
+
+  static const char* element(ir::DType dtype) { return dtype == ir::DType::kBool ? "bool" : "T"; }
+
+  void write(size_t pass) {
+    std::vector<const Value*> inside, after;
+    std::set<uint32_t> inputs;
+    std::set<size_t> earlier;
+    for (const Value& value : values_) {
+      if (value.pass != pass) continue;
+      if (value.kind == LoopStatement::Kind::kRow) {
+        after.push_back(&value);
+        continue;
+      }
+      inside.push_back(&value);
+      for (const uint32_t input : value.inputs) {
+        if (!loaded_per_row(input)) inputs.insert(input);
+      }
+      for (const size_t from : value.reads) {
+        if (!per_row(values_[from]) && values_[from].pass < pass) earlier.insert(from);
+      }
+    }
+    // Values of rows that need no pass come first.
+    for (const Value* value : after) {
+      if (pass == 0 && reads_no_pass(*value)) assign_row(*value);
+    }
+    for (const Value* value : inside) {
+      if (value->kind == LoopStatement::Kind::kRowSum) line(2, fmt::format("Vec<T> a{} = T(0);", value->name));
+      if (value->kind == LoopStatement::Kind::kRowMax) line(2, fmt::format("Vec<T> a{} = -T(INFINITY);", value->name));
+    }
+    if (!inside.empty()) {
+      line(2, "each<T>(columns, [&](int64_t j, auto lanes) __attribute__((always_inline)) {");
+      for (const uint32_t input : inputs) {
+        const bool truth = loop_.inputs[input].dtype == ir::DType::kBool;
+        line(3, truth ? fmt::format("const auto i{0} = lanes.template truths<T>(p{0} + j);", input)
+                      : fmt::format("const auto i{0} = lanes.load(p{0} + j);", input));
+      }
+      for (const size_t from : earlier) {
+        const Value& value = values_[from];
+        const std::string place =
+            value.scratch ? fmt::format("kept{}", *value.scratch) : fmt::format("q{}", *value.output);
+        line(3, fmt::format("const auto {} = lanes.{}({} + j);", value.name,
+                            value.truth ? "template truths<T>" : "load", place));
+      }
+      for (const Value* value : inside) statement(*value);
+      line(2, "});");
+    }
+    for (const Value* value : inside) {
+      if (value->kind == LoopStatement::Kind::kRowSum)
+        line(2, fmt::format("const Vec<T> {0} = lane_sum(a{0});", value->name));
+      if (value->kind == LoopStatement::Kind::kRowMax)
+        line(2, fmt::format("const Vec<T> {0} = lane_max(a{0});", value->name));
+    }
+    for (const Value* value : after) {
+      if (pass > 0 || !reads_no_pass(*value)) assign_row(*value);
+    }
+  }
+
+  bool reads_no_pass(const Value& value) const { return value.reads.empty(); }
+
+  void assign_row(const Value& value) {
+    line(2, fmt::format("const Vec<T> {} = {};", value.name, value.expression));
+    if (value.output) line(2, fmt::format("set_element<T>(run, {}, r, {});", *value.output, value.name));
+  }
+
+  void statement(const Value& value) {
+    switch (value.kind) {
+      case LoopStatement::Kind::kEach:
+        line(3, fmt::format("const auto {} = {};", value.name, value.expression));
+        if (value.output) line(3, fmt::format("lanes.store(q{} + j, {});", *value.output, value.name));
+        if (value.scratch) line(3, fmt::format("lanes.store(kept{} + j, {});", *value.scratch, value.name));
+        return;
+      case LoopStatement::Kind::kRowSum:
+        line(3, fmt::format("a{0} = a{0} + lanes.or_else(Vec<T>({1}), T(0));", value.name, value.expression));
+        return;
+      case LoopStatement::Kind::kRowMax:
+        line(3,
+             fmt::format("a{0} = max(a{0}, lanes.or_else(Vec<T>({1}), -T(INFINITY)));", value.name, value.expression));
+        return;
+      case LoopStatement::Kind::kColumnSum:
+        line(3, fmt::format("lanes.store(q{0} + j, lanes.load(q{0} + j) + ({1}));", *value.output, value.expression));
+        return;
+      case LoopStatement::Kind::kRow:
+        return;
+    }
+  }
+
+  const std::string name_;
+  const FlatLoop& loop_;
+  std::vector<Value> values_;
+  uint32_t scratch_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+NativeLoop native_loop(const std::string& name, const FlatLoop& loop) { return LoopWriter(name, loop).write(); }
+
+}  // namespace rannc::codegen
