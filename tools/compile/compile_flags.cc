@@ -14,21 +14,24 @@
 
 namespace rannc::tools {
 
-void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
+void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out, bool* loops) {
   app.add_option("--skip-pass", left_out, fmt::format("skip a pass: {}", fmt::join(passes::optional_passes(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(wrong_to_skip);
-  const std::string all = "all";
+  const std::string all = "all", of_loops = "loops";
   std::vector<std::string> choices;
   for (const passes::Fusion& fusion : passes::fusions()) choices.emplace_back(fusion.name);
+  if (loops != nullptr) choices.push_back(of_loops);
   choices.push_back(all);
-  const auto leave_out = [&left_out, all](const std::vector<std::string>& asked) {
+  const auto leave_out = [&left_out, loops, all, of_loops](const std::vector<std::string>& asked) {
+    const auto names = [&](std::string_view name) {
+      return std::find(asked.begin(), asked.end(), name) != asked.end();
+    };
     for (const passes::Fusion& fusion : passes::fusions()) {
-      const bool named = std::find(asked.begin(), asked.end(), fusion.name) != asked.end();
-      if (named || std::find(asked.begin(), asked.end(), all) != asked.end())
-        left_out.push_back(passes::pass_name(fusion));
+      if (names(fusion.name) || names(all)) left_out.push_back(passes::pass_name(fusion));
     }
+    if (loops != nullptr && (names(of_loops) || names(all))) *loops = false;
   };
   app.add_option_function<std::vector<std::string>>(
          "--no-fuse", leave_out, fmt::format("keep operators decomposed as in the file: {}", fmt::join(choices, ", ")))
@@ -142,7 +145,7 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
   app.add_flag("--without-weights", flags.without_weights,
                "allow the model's weight files to be absent; enough for planning");
   app.option_defaults()->group("Passes");
-  add_left_out_flag(app, flags.left_out);
+  add_left_out_flag(app, flags.left_out, &flags.loops);
   app.add_option("--print-after", flags.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", flags.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", flags.time_passes, "print the time of every pass");

@@ -46,6 +46,7 @@ struct CompileFlags : PlanFlags {
   TrainingFlags training;
   bool sync_batch_norm = false;       ///< batch statistics over all replicas of a stage
   std::vector<std::string> left_out;  ///< skipped passes, of `passes::optional_passes`
+  bool loops = true;                  ///< compiled stages have loops of their own
   std::string weights;                ///< .safetensors with state_dict names; empty: weights of the file
   bool partial_weights = false;       ///< allows missing and unexpected names in `weights`
   bool without_weights = false;       ///< weight files may be absent; enough for planning
@@ -75,8 +76,8 @@ void add_input_value_flag(CLI::App& app, std::vector<std::string>& values);
 /// Adds `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// Adds `--skip-pass` for `passes::optional_passes` and `--no-fuse` for `passes::fusions`. The error for any other name
-/// lists the valid ones.
-void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out);
+/// lists the valid ones. `loops`, unless null, is set to false by `--no-fuse loops` and `--no-fuse all`.
+void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out, bool* loops = nullptr);
 /// Adds the flags about training behavior lost by an export for inference.
 void add_training_flags(CLI::App& app, TrainingFlags& flags);
 /// Adds the flags about the plan of a model: those of `add_plan_flags`, costs, blocks, kernels, seed.

@@ -15,6 +15,7 @@
 #include "tools/common/driver.h"
 #include "tools/common/hardware.h"
 #include "tools/common/how_to_train.h"
+#include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
 #include "tools/common/programs.h"
 #include "tools/common/status_line.h"
@@ -257,6 +258,8 @@ Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan, const std
   RANNC_ASSIGN(compiler::WriteOptions options, tools::form_options(flags.form));
   options.replace = flags.replace;
   options.stage_onnx = flags.stage_onnx;
+  options.loops = flags.compile.loops;
+  if (options.form == compiler::Form::kNative) options.stage_program = tools::program_beside("rannc-stage");
   const Result<void> written = compiler::write(plan, output, options, watcher.progress());
   watcher.end();
   return written;

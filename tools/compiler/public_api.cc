@@ -99,7 +99,7 @@ Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, con
   const auto compiled = [step = progress.step, stages = plan.stages.size()](size_t done) {
     if (step) step(fmt::format("compiling stages: {} of {}", done, stages));
   };
-  return Native({std::move(compiler), compiled});
+  return Native({std::move(compiler), {.loops = options.loops}, compiled});
 }
 
 }  // namespace
@@ -167,15 +167,16 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   warn_without_functions(planned.plan, report.warnings);
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());
-  return Plan(std::make_shared<const Plan::State>(
-      Plan::State{std::move(planned), std::move(planning), std::move(report), read.libraries, std::move(facts), read.file,
-                  read.options}));
+  return Plan(
+      std::make_shared<const Plan::State>(Plan::State{std::move(planned), std::move(planning), std::move(report),
+                                                      read.libraries, std::move(facts), read.file, read.options}));
 }
 
 Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options, const Progress& progress) {
   begin(progress, Phase::kWriting);
   const Plan::State& state = plan.state();
-  codegen::BundleOptions bundle{.replace = options.replace, .libraries = state.libraries};
+  codegen::BundleOptions bundle{
+      .replace = options.replace, .libraries = state.libraries, .stage_program = options.stage_program};
   RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options, progress));
   if (options.stage_onnx) {
     bundle.add_files = [&](const std::string& folder) -> Result<void> {

@@ -105,9 +105,11 @@ struct WriteOptions {
   bool replace = false;  ///< overwrite an existing bundle; if false, anything at the path is an error
   /// A plan whose stages have no functions, about which its facts warn, is always written as `kTorchScript`.
   Form form = Form::kTorchScript;
-  std::string cxx = {};    ///< path of a C++ compiler, for `kNative`
-  std::string cache = {};  ///< folder that keeps compiled stages, for `kNative`; empty: none
-  bool stage_onnx = false;  ///< add an ONNX file per stage, cut from the model's file, which must be ONNX
+  std::string cxx = {};            ///< path of a C++ compiler, for `kNative`
+  std::string cache = {};          ///< folder that keeps compiled stages, for `kNative`; empty: none
+  bool loops = true;               ///< compile operators with a loop rule into loops, several into one where possible
+  std::string stage_program = {};  ///< program `rannc-stage`, copied as the executable of each stage; empty: none
+  bool stage_onnx = false;         ///< add an ONNX file per stage, cut from the model's file, which must be ONNX
 };
 
 /// Reads a model file (.onnx, TorchScript, torch.export or .rir) and runs the passes.
