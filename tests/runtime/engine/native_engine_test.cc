@@ -1,5 +1,6 @@
 // Compiled stages against the explicit engine, and what is refused.
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +9,8 @@
 
 #include "codegen/bundle_writer.h"
 #include "codegen/native_compiler.h"
+#include "ir/op/loop.h"
+#include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "runtime/engine/engine.h"
 #include "tests/runtime/support/numbers_of_models.h"
@@ -61,6 +64,15 @@ double off(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).abs().max() / expected.abs().max().clamp_min(1e-3)).item<double>();
 }
 
+void give_weights(ir::Graph& graph, at::ScalarType type) {
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ir::ValueKind::kParameter) continue;
+    const at::Tensor made = at::randn(sizes_of(graph.type(value), 1), at::kDouble).mul(0.5).to(type);
+    const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
+    graph.set_data(value, ir::TensorData::in_memory({first, first + made.nbytes()}));
+  }
+}
+
 /// x f[batch, 5, 24] -> linear, gelu, a skip, layer_norm, softmax times x, silu, a mask, and the sum of squares. 24
 /// columns are a vector and a half of floats. `approximate`: of gelu.
 ir::Graph row_model(const std::string& type, const std::string& approximate, bool has_product = true) {
@@ -95,13 +107,7 @@ loss %l weight 0x1p+0 per one ignore -100
 )"),
                                     "rows.rir")
                         .value();
-  const at::ScalarType wide = type == "f64" ? at::kDouble : at::kFloat;
-  for (const ValueId value : graph.values()) {
-    if (graph.kind(value) != ir::ValueKind::kParameter) continue;
-    const at::Tensor made = at::randn(sizes_of(graph.type(value), 1), at::kDouble).mul(0.5).to(wide);
-    const auto* first = static_cast<const std::byte*>(made.const_data_ptr());
-    graph.set_data(value, ir::TensorData::in_memory({first, first + made.nbytes()}));
-  }
+  give_weights(graph, type == "f64" ? at::kDouble : at::kFloat);
   return graph;
 }
 
@@ -148,6 +154,100 @@ TEST_P(NativeLoops, AreNearLibTorchsOperators) {
   }
   // Loops of our own round differently somewhere.
   EXPECT_FALSE(found.gradients.at("w").equal(expected.gradients.at("w")));
+}
+
+/// Every operator with a loop rule once, on x and y, which are positive, of 24 columns. Results are outputs.
+constexpr const char* kCalls[] = {"core.abs(%z)",
+                                  "core.add(%x, %z)",
+                                  "core.cos(%z)",
+                                  "core.div(%z, %x)",
+                                  "core.erf(%z)",
+                                  "core.exp(%z)",
+                                  "core.gelu(%z)",
+                                  "core.gelu(%z) {approximate = \"tanh\"}",
+                                  "core.gelu_grad(%x, %z)",
+                                  "core.gelu_grad(%x, %z) {approximate = \"tanh\"}",
+                                  "core.layer_norm(%z, %c, %d)",
+                                  "core.layer_norm_grad_input(%z, %y, %m, %r, %c)",
+                                  "core.log(%x)",
+                                  "core.log_softmax(%z)",
+                                  "core.log_softmax_grad(%z, %y)",
+                                  "core.maximum(%x, %z)",
+                                  "core.minimum(%x, %z)",
+                                  "core.mul(%z, %c)",
+                                  "core.neg(%x)",
+                                  "core.reciprocal(%x)",
+                                  "core.relu(%z)",
+                                  "core.relu_grad(%x, %z)",
+                                  "core.rms_norm(%z, %c)",
+                                  "core.rms_norm_grad_input(%z, %y, %r, %c)",
+                                  "core.rsqrt(%x)",
+                                  "core.sigmoid(%z)",
+                                  "core.sigmoid_grad(%z, %y)",
+                                  "core.silu(%z)",
+                                  "core.silu_grad(%x, %z)",
+                                  "core.sin(%z)",
+                                  "core.softmax(%z)",
+                                  "core.softmax_grad(%z, %y)",
+                                  "core.sqrt(%x)",
+                                  "core.sub(%z, %m)",
+                                  "core.tanh(%z)",
+                                  "core.tanh_grad(%z, %y)",
+                                  "core.where_grad(%x, %g)",
+                                  "core.where(%g, %x, %z)"};
+constexpr const char* kTruths[] = {"core.eq(%x, %x)", "core.ne(%x, %y)", "core.lt(%x, %y)",
+                                   "core.le(%x, %y)", "core.gt(%z, %x)", "core.ge(%x, %y)"};
+// Sums over rows and columns, of a value that is no input of samples.
+constexpr const char* kSums[] = {"core.sum(%e) {axes = [1]}", "core.sum(%e) {axes = [0]}",
+                                 "core.layer_norm_grad_scale(%e, %f, %p, %q)", "core.rms_norm_grad_scale(%e, %f, %q)"};
+
+ir::Graph every_rule(const std::string& type) {
+  std::string text =
+      "rannc.graph 1\nbatch batch\ninput %x: T[batch,5,24] samples 0\ninput %y: T[batch,5,24] samples 0\n"
+      "input %m: T[batch,5,1] samples 0\ninput %r: T[batch,5,1] samples 0\nparameter %c: T[24]\nparameter %d: T[24]\n"
+      "parameter %e: T[300,24]\nparameter %f: T[300,24]\nparameter %p: T[300,1]\nparameter %q: T[300,1]\n"
+      "#0 %z: T[batch,5,24] samples 0 = core.sub(%x, %y)\n#1 %g: bool[batch,5,24] samples 0 = core.gt(%z, %m)\n";
+  std::string outputs = "outputs [";
+  size_t count = 2;
+  const auto add = [&](const char* call, const std::string& result) {
+    text += fmt::format("#{0} %o{0}: {1} = {2}\n", count, result, call);
+    outputs += fmt::format("{}%o{}", count == 2 ? "" : ", ", count);
+    ++count;
+  };
+  for (const char* call : kCalls) add(call, "T[batch,5,24] samples 0");
+  for (const char* call : kTruths) add(call, "bool[batch,5,24] samples 0");
+  for (const char* call : kSums)
+    add(call, std::string_view(call).find("[1]") != std::string_view::npos ? "T[300]" : "T[24]");
+  text += "inputs [%x, %y, %m, %r]\n" + outputs + "]\n";
+  for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
+  ir::Graph graph = ir::parse_graph(text, "rules.rir").value();
+  give_weights(graph, type == "f64" ? at::kDouble : at::kFloat);
+  return graph;
+}
+
+TEST_P(NativeLoops, AllRulesAreNearLibTorchsOperators) {
+  const Kind& kind = GetParam();
+  if (kind.approximate != std::string_view("none")) return;  // both are in the graph
+  at::manual_seed(6);
+  const ir::Graph graph = every_rule(kind.type);
+  std::map<std::string, at::Tensor> batch = batch_for(graph, 3);
+  for (auto& [name, tensor] : batch) tensor = tensor.abs().add(0.1).to(kind.scalar);
+  const ir::Plan plan = build_plan(graph.clone(), {.micro_batches = {3}, .training = false});
+  RunOptions options{.training = false, .engine = "explicit", .loops = true};
+  const Numbers expected = run_locally(plan, batch, {}, options);
+  options.engine = "native";
+  const Numbers found = run_locally(plan, batch, {}, options);
+  ASSERT_EQ(found.outputs.size(), std::size(kCalls) + std::size(kTruths) + std::size(kSums));
+  for (const auto& [name, tensor] : expected.outputs) {
+    const ValueId value = graph.find(name);
+    const std::string& op = graph.op(graph.producer(value)).name;
+    EXPECT_TRUE(ir::loop_task(graph, graph.producer(value))) << op;
+    if (tensor.scalar_type() == at::kBool) {
+      EXPECT_TRUE(found.outputs.at(name).equal(tensor)) << op;
+    } else {
+      EXPECT_LT(off(found.outputs.at(name), tensor), kind.limit) << op;
+    }
+  }
 }
 
 class NativeCuts : public ::testing::TestWithParam<PlanSpec> {};
