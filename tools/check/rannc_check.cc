@@ -37,6 +37,7 @@
 #include "tools/common/programs.h"
 #include "tools/common/scratch.h"
 #include "tools/compile/compile_flags.h"
+#include "tools/compile/native_form.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/model_report.h"
 #include "tools/compiler/undivided_batch.h"
@@ -67,6 +68,7 @@ struct Flags {
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
   std::string engine;           ///< empty: the default
+  std::string cxx;              ///< compiler of engine native; empty: the first in the PATH
   std::string device;           ///< empty: the processor
   tools::CompileFlags compile;  ///< from the flags shared with rannc-compile
   bool snapped = false;         ///< restore constants that the file rounds to float32
@@ -197,6 +199,18 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
   return {};
 }
 
+// Bundles have the form of the engine that runs them.
+Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
+  rannc::codegen::BundleOptions options;
+  if (flags.engine != "native") return options;
+  tools::FormFlags form{.form = "native", .cxx = flags.cxx};
+  RANNC_ASSIGN(const rannc::compiler::WriteOptions found, tools::form_options(form));
+  if (found.form != rannc::compiler::Form::kNative) return rannc::error("--engine native needs a C++ compiler");
+  RANNC_ASSIGN(rannc::codegen::NativeCompiler compiler, rannc::codegen::NativeCompiler::open(found.cxx, found.cache));
+  options.native = rannc::codegen::NativeForm{std::move(compiler), {.loops = flags.compile.loops}};
+  return options;
+}
+
 Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, const std::string& scratch, size_t index,
                           Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
@@ -218,6 +232,7 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
   }
   write_findings(findings_file(scratch, index), checked);
   RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
+  RANNC_ASSIGN(const rannc::codegen::BundleOptions form, bundle_options(flags));
   for (const Cut& cut : flags.cuts) {
     options.cluster = fmt::format("local:{}", devices_of(cut));
     options.stages = static_cast<uint32_t>(cut.size());
@@ -233,7 +248,7 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
                                       cut.size(), share * 100));
     }
     if (planned.plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(planned.plan));
-    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
+    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, form, bundle_path(scratch, index, cut)));
   }
   return {};
 }
@@ -570,6 +585,7 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->check(CLI::IsMember(runtime::transport_names()))
       ->capture_default_str();
   app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
+  app.add_option("--cxx", flags.cxx, "C++ compiler of --engine native");
   tools::add_device_flag(app, flags.device);
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
@@ -580,7 +596,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   tools::add_training_flags(app, flags.compile.training);
   app.option_defaults()->group("Options");
   tools::add_sync_flag(app, flags.compile.sync_batch_norm);
-  tools::add_left_out_flag(app, flags.compile.left_out);
+  tools::add_left_out_flag(app, flags.compile.left_out, &flags.compile.loops);
   app.add_flag(
       "--snap-constants", flags.snapped,
       "in float64, restore the exact values of constants that the file rounds to float32, and compare with the "
