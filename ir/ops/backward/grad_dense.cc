@@ -148,7 +148,12 @@ aten::Lowering batch_norm_backward(aten::Argument::Kind scale, uint32_t mean, ui
 Result<aten::Lowering> lower_batch_norm_grad_input(const LowerCall&) {
   return batch_norm_backward(aten::Value(aten::Operand{2}), 3, 0);
 }
-Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall&) { return batch_norm_backward(aten::None{}, 2, 1); }
+// The numbers of the scale have no influence. CUDA's kernel returns no gradient if channels come last and there is no
+// scale, so it gets a tensor of that shape.
+Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall& call) {
+  if (call.device == DeviceType::kCuda) return batch_norm_backward(aten::Value(aten::Operand{3}), 2, 1);
+  return batch_norm_backward(aten::None{}, 2, 1);
+}
 
 // --- losses
 

@@ -117,6 +117,21 @@ TEST(GpuLowerings, HaveTheNumbersOfTheProcessor) {
   EXPECT_EQ(compared, (std::set<std::string>{"attention", "attention_grad", "gather_grad_rows"}));
 }
 
+TEST(GpuLowerings, GiveTheKernelOfABatchNormalizationsGradientAScale) {
+  size_t judged = 0;
+  for (const OpCase& c : testing::op_cases()) {
+    if (!c.op.starts_with("batch_norm_grad")) continue;
+    const Prepared made = testing::prepare(c, DType::kF32);
+    const aten::Lowering found = lowered_for_gpus(made).value();
+    EXPECT_TRUE(std::holds_alternative<aten::Value>(found.calls[0].arguments[2].value)) << describe(c);
+    // Any scale gives the same gradient of it.
+    const Tensors given = drawn(c, made);
+    EXPECT_TRUE(at::allclose(run(made, found, given)[0], run(made, made.lowering, given)[0]));
+    ++judged;
+  }
+  EXPECT_EQ(judged, 2U);
+}
+
 /// Attention of queries and keys at 96 places, and its gradient, in f64: LibTorch's kernel for GPUs does not know it.
 class AttentionByProducts : public ::testing::Test {
  protected:
