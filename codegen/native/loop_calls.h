@@ -8,21 +8,9 @@
 #include <memory>
 
 #include "codegen/native/calls.h"
+#include "codegen/native/loop_run.h"
 
 namespace rannc::native {
-
-// As in `loops.h`, which is compiled apart.
-struct LoopOperand {
-  const void* data;
-  int64_t divisor, period;
-};
-struct LoopRun {
-  const LoopOperand* in;
-  void* const* out;
-  int64_t columns, elements;
-  char* scratch;
-};
-using Loop = void (*)(const LoopRun& run, int64_t first, int64_t last);
 
 /// An operand of a loop.
 struct In {

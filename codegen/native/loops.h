@@ -3,25 +3,10 @@
 
 #include <cstdint>
 
+#include "codegen/native/loop_run.h"
 #include "codegen/native/vector_math.h"
 
 namespace rannc::native {
-
-/// An operand over rows and columns: row r is at index r / divisor % period.
-struct LoopOperand {
-  const void* data;
-  int64_t divisor, period;
-};
-
-/// One call of a loop.
-struct LoopRun {
-  const LoopOperand* in;
-  void* const* out;  ///< results; of sums over rows: those of the chunk of rows
-  int64_t columns;   ///< of a row; the last row may be shorter, if rows are pieces of one long row
-  int64_t elements;  ///< of all rows
-  char* scratch;     ///< `scratch_rows` rows of 64-byte lines
-};
-using Loop = void (*)(const LoopRun& run, int64_t first, int64_t last);
 
 inline namespace RANNC_VARIANT {
 
