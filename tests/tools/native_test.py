@@ -15,5 +15,16 @@ class Native(ProductTest):
                    engine="native")
 
 
+class Source(programs.ProgramTest):
+    def test_a_layer_is_found_in_few_lines(self):
+        folder = programs.DATA / "small_gpt"
+        done = self.run_program("rannc-compile", folder / "model.onnx", "--loss", "cross_entropy(output=logits,labels=targets)",
+                                "--stages", 1, "--cluster", "local:1", "--costs", "analytic", "--emit", "source")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertLessEqual(len(lines), 1500)
+        self.assertTrue(any("blocks.0" in line and line.strip().startswith("*run.task") for line in lines))
+
+
 if __name__ == "__main__":
     programs.main()

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "codegen/native_source.h"
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
@@ -250,9 +251,22 @@ Result<void> emit_functions(const Flags& flags, const rannc::ir::Plan& planned) 
   return emit(flags, text);
 }
 
+Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& planned) {
+  rannc::ir::Plan plan = planned.clone();
+  if (plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(plan));
+  std::string text;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    RANNC_ASSIGN(const std::string source,
+                 rannc::codegen::native_source(plan, rannc::StageId::from(s), {.loops = flags.compile.loops}));
+    text += source;
+  }
+  return emit(flags, text);
+}
+
 Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan, const std::string& output, Watcher& watcher) {
   const rannc::ir::Plan& planned = plan.state().planned.plan;
   if (flags.emit == "functions") return emit_functions(flags, planned);
+  if (flags.emit == "source") return emit_source(flags, planned);
   if (flags.emit == "plan") return emit(flags, plan.text());
   if (flags.emit == "schedule") return emit(flags, rannc::ir::print_schedule(planned.schedule));
   RANNC_ASSIGN(compiler::WriteOptions options, tools::form_options(flags.form));
@@ -320,11 +334,11 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
       "(.json) or staged profile (.txt)");
   app.add_option("--emit", flags.emit,
-                 "stop and print: graph, atoms, backward, blocks, plan, schedule or functions; onnx: write a copy of "
+                 "stop and print: graph, atoms, backward, blocks, plan, schedule, functions or source (C++ of the stages); onnx: write a copy of "
                  "the model with "
                  "the values of --weights; stage-onnx: write a folder with an ONNX file per stage of --bundle")
       ->check(CLI::IsMember(
-          {"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "bundle", "onnx", "stage-onnx"}))
+          {"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source", "bundle", "onnx", "stage-onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
