@@ -13,7 +13,7 @@ namespace rannc::runtime {
 namespace {
 
 Diagnostic stale(const std::string& path, const std::string& what) {
-  return error({.file = path}, what, "B11").note("compile the model again, or use --rebuild");
+  return error({.file = path}, what, "B11").note("compile the model again, or use --engine explicit");
 }
 
 }  // namespace

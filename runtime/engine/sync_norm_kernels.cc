@@ -31,8 +31,9 @@ TensorList gradient_together(SyncBatchNorm& norms, size_t index, Operands operan
   const at::ScalarType type = operands[1].scalar_type(), wide = sum_type(type);
   const at::Tensor dy = operands[0].to(wide), x = operands[1].to(wide);
   // The scale has no influence on these gradients, but CUDA's kernel returns none without it if channels come last.
-  const auto [none, of_scale, of_bias] = at::native_batch_norm_backward(
-      dy, x, operands[2].to(wide), {}, {}, operands[3].to(wide), operands[4].to(wide), /*train=*/true, 0, {false, true, true});
+  const auto [none, of_scale, of_bias] =
+      at::native_batch_norm_backward(dy, x, operands[2].to(wide), {}, {}, operands[3].to(wide), operands[4].to(wide),
+                                     /*train=*/true, 0, {false, true, true});
   const at::Tensor mean = operands[3].to(at::kDouble), rstd = operands[4].to(at::kDouble);
   return {norms.input_gradient(index, {dy, x, operands[2].to(wide), mean, rstd, of_scale, of_bias}).to(type)};
 }

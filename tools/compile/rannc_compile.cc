@@ -334,11 +334,12 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
       "(.json) or staged profile (.txt)");
   app.add_option("--emit", flags.emit,
-                 "stop and print: graph, atoms, backward, blocks, plan, schedule, functions or source (C++ of the stages); onnx: write a copy of "
+                 "stop and print: graph, atoms, backward, blocks, plan, schedule, functions or source (C++ of the "
+                 "stages); onnx: write a copy of "
                  "the model with "
                  "the values of --weights; stage-onnx: write a folder with an ONNX file per stage of --bundle")
-      ->check(CLI::IsMember(
-          {"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source", "bundle", "onnx", "stage-onnx"}))
+      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source",
+                             "bundle", "onnx", "stage-onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
