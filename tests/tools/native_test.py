@@ -1,29 +1,35 @@
 """Compiled stages give the reference numbers of the small folders."""
+import re
+
 import programs
 from products import ProductTest
 
+COMPILED = ["small_mlp", "small_gpt", "small_conv", "small_regression", "small_recurrent", "small_losses"]
+LOSS = "cross_entropy(output=logits,labels=targets)"
+
 
 class Native(ProductTest):
+    def judge_compiled(self, names, stages):
+        product = {"stages": [stages], "micro_batches": [1, 3], "schedule": ["1f1b"], "recompute": ["never"]}
+        self.judge([programs.DATA / name for name in names], ["local"], product=product, engine="native")
+
     def test_one_stage(self):
-        folders = [programs.DATA / name for name in programs.SMALL]
-        self.judge(folders, ["local"], product={"stages": [1], "micro_batches": [1, 3], "schedule": ["1f1b"], "recompute": ["never"]},
-                   engine="native")
+        self.judge_compiled(COMPILED, 1)
 
     def test_three_stages(self):
-        folders = [programs.DATA / name for name in ("small_gpt", "small_conv")]
-        self.judge(folders, ["local"], product={"stages": [3], "micro_batches": [1, 3], "schedule": ["1f1b"], "recompute": ["never"]},
-                   engine="native")
+        self.judge_compiled(["small_gpt"], 3)
 
 
 class Source(programs.ProgramTest):
     def test_a_layer_is_found_in_few_lines(self):
-        folder = programs.DATA / "small_gpt"
-        done = self.run_program("rannc-compile", folder / "model.onnx", "--loss", "cross_entropy(output=logits,labels=targets)",
-                                "--stages", 1, "--cluster", "local:1", "--costs", "analytic", "--emit", "source")
+        done = self.run_program("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--loss", LOSS, "--stages", 1, "--cluster",
+                                "local:1", "--costs", "analytic", "--emit", "source")
         self.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.splitlines()
-        self.assertLessEqual(len(lines), 1500)
-        self.assertTrue(any("blocks.0" in line and line.strip().startswith("*run.task") for line in lines))
+        self.assertLessEqual(len(done.stdout.splitlines()), 1500)
+        weight = re.search(r"^// (w\[\d+\])  blocks\.0\.\S+", done.stdout, re.MULTILINE)
+        self.assertIsNotNone(weight)
+        self.assertGreater(done.stdout.count(weight[1]), 1, "the layer's weight is read")
+        self.assertRegex(done.stdout, r"(?m)^  \*run\.task = \d+;  // #\d+ core\.linear, node_\S+")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int kRemovals = 100;  // attempts
 constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"};
 
 /// Returns a file of a previous run in the folder, or an empty path.
@@ -45,11 +46,13 @@ Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {
 Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
   std::error_code failed;
   if (use == RunFolderUse::kReplace) {
-    fs::remove_all(checkpoints_of(folder), failed);
-    for (const char* name : kReports) {
-      if (!failed) fs::remove(folder / name, failed);
+    // Another worker may remove the same files at the same time: then the rest is still to be removed.
+    for (int i = 0; i < kRemovals && (i == 0 || failed == std::errc::no_such_file_or_directory); ++i) {
+      fs::remove_all(checkpoints_of(folder), failed);
+      for (const char* name : kReports) {
+        if (!failed) fs::remove(folder / name, failed);
+      }
     }
-    // Another worker may have removed a file at the same time.
     if (failed && !trace_of_run(folder).empty())
       return file_error(folder, "the previous run cannot be removed: " + failed.message());
   }
