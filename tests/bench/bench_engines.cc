@@ -24,6 +24,7 @@ struct Flags {
   uint32_t samples = 8;
   uint32_t rounds = 30;
   uint32_t chain = 200;
+  std::string cxx;  ///< also compares the compiled chain
 };
 
 double now_ns() {
@@ -134,11 +135,13 @@ class Runner {
   runtime::Values inputs_, gradients_;
 };
 
-void compare(const std::string& name, const runtime::Bundle& bundle, const Flags& flags) {
+/// Compares an engine on `own_bundle` with the tape on `bundle`.
+void compare(const std::string& name, const runtime::Bundle& bundle, const runtime::Bundle& own_bundle,
+             const char* own_engine, const Flags& flags) {
   const auto engine = [](const char* engine) -> const runtime::Engine& {
     return *runtime::find_engine(engine).value();
   };
-  Runner taped(bundle, engine("autograd"), flags.samples), explicitly(bundle, engine("explicit"), flags.samples);
+  Runner taped(bundle, engine("autograd"), flags.samples), explicitly(own_bundle, engine(own_engine), flags.samples);
   Times tape, own;
   for (uint32_t i = 0; i < flags.rounds + 3; ++i) {
     const bool counted = i >= 3;
@@ -155,17 +158,28 @@ void compare(const std::string& name, const runtime::Bundle& bundle, const Flags
 
 int run(const Flags& flags) {
   runtime::set_threads(1);
-  fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   explicit / autograd, {} samples, medians of {} rounds\n", "ms", "tape F",
+  fmt::print("{:28} {:>9} {:>9} {:>9} {:>9}   ours / autograd, {} samples, medians of {} rounds\n", "ms", "tape F",
              "tape B", "F", "B", flags.samples, flags.rounds);
   const std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("rannc-bench-engines-{}", ::getpid())).string();
   codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder)
       .value();
-  compare(fmt::format("chain of {}", flags.chain), runtime::open_bundle(folder).value(), flags);
+  const runtime::Bundle taped = runtime::open_bundle(folder).value();
+  const std::string name = fmt::format("chain of {}", flags.chain);
+  compare(name, taped, taped, "explicit", flags);
+  for (const bool loops : {false, true}) {
+    if (flags.cxx.empty()) break;
+    const std::string native = fmt::format("{}-{}", folder, loops);
+    const auto compiler = codegen::NativeCompiler::open(flags.cxx, "").value();
+    codegen::write_bundle(taped.plan, {.native = codegen::NativeForm{compiler, {.loops = loops}}}, native).value();
+    compare(name + (loops ? ", native" : ", native, no loops"), taped, runtime::open_bundle(native).value(), "native",
+            flags);
+    std::filesystem::remove_all(native);
+  }
   std::filesystem::remove_all(folder);
   for (const std::string& path : flags.bundles) {
     const runtime::Bundle bundle = runtime::open_bundle(path).value();
-    compare(std::filesystem::path(path).filename().string(), bundle, flags);
+    compare(std::filesystem::path(path).filename().string(), bundle, bundle, "explicit", flags);
   }
   return 0;
 }
@@ -180,6 +194,7 @@ int main(int count, char** arguments) {
   app.add_option("--samples", flags.samples, "samples of a micro-batch");
   app.add_option("--rounds", flags.rounds, "counted rounds");
   app.add_option("--chain", flags.chain, "layers of the chain");
+  app.add_option("--cxx", flags.cxx, "path of a C++ compiler: also compares the compiled chain");
   CLI11_PARSE(app, count, arguments);
   rannc::runtime::keep_freed_memory();
   return rannc::run(flags);
