@@ -32,5 +32,30 @@ class Source(programs.ProgramTest):
         self.assertRegex(done.stdout, r"(?m)^  \*run\.task = \d+;  // #\d+ core\.linear, node_\S+")
 
 
+class Forms(programs.ProgramTest):
+    """Runs of one model as text and compiled, without loops, which round differently."""
+
+    def setUp(self):
+        super().setUp()
+        for form in ("torchscript", "native"):
+            self.succeed("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--loss", LOSS, "--stages", 1, "--cluster", "local:1",
+                         "--costs", "analytic", "--mini-batch", 8, "--form", form, "--no-fuse", "loops", "-o", self.scratch / form)
+
+    def train(self, form, folder, steps, *more):
+        log = self.scratch / f"{folder}-{steps}.log"
+        self.succeed("rannc-run", self.scratch / form, "-o", self.scratch / folder, "--data",
+                     programs.DATA / "small_gpt" / "batch.safetensors", "--steps", steps, "--loss-log", log, *more)
+        return [line.split()[1] for line in log.read_text().splitlines()]
+
+    def test_a_run_goes_on_in_the_other_form(self):
+        expected = self.train("torchscript", "whole", 4)
+        self.assertEqual(len(set(expected)), 4)
+        found = self.train("native", "parts", 2)
+        self.assertEqual(found, expected[:2])
+        found = self.train("torchscript", "parts", 3, "--resume")
+        self.assertEqual(found[-1], expected[2])
+        self.assertEqual(self.train("native", "parts", 4, "--resume")[-1], expected[3])
+
+
 if __name__ == "__main__":
     programs.main()
