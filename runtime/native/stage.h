@@ -17,7 +17,7 @@ struct Run {
   const at::Tensor* fixed = nullptr;  ///< weights and results of P, by value of the stage's joint graph
   at::Tensor* const* sums = nullptr;  ///< sums of gradients, by number
   const int64_t* sizes = nullptr;     ///< evaluated sizes, by number
-  bool training = true;               ///
+  bool training = true;               ///< false: evaluation
   uint32_t* task = nullptr;           ///< set to the task of the joint graph that runs, to locate failures
   void* context = nullptr;            ///< first argument of the functions below, which throw on failure
   at::Tensor (*draw)(void* context, uint32_t instruction) = nullptr;  ///< random numbers
