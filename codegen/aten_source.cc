@@ -7,6 +7,7 @@
 #include <map>
 
 #include "codegen/internal/indented.h"
+#include "codegen/internal/native_text.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
 
@@ -21,12 +22,10 @@ struct Overloaded : F... {
   using F::operator()...;
 };
 
-std::string number(double value) {
+std::string torchscript_number(double value) {
   if (std::isnan(value)) return "float('nan')";
   if (std::isinf(value)) return value > 0 ? "float('inf')" : "float('-inf')";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+  return decimal(value);
 }
 
 std::string flag(bool value) { return value ? "True" : "False"; }
@@ -236,13 +235,13 @@ class Writer {
                           [](const ir::Shape& dims) { return ir::torchscript(dims); },
                           [this](const aten::Scalar& scalar) {
                             return std::visit(Overloaded{[](const ir::Dim& dim) { return ir::torchscript(dim); },
-                                                         [](double value) { return number(value); },
+                                                         [](double value) { return torchscript_number(value); },
                                                          [](bool value) { return flag(value); }},
                                               scalar.number);
                           },
-                          [](double value) { return number(value); },
+                          [](double value) { return torchscript_number(value); },
                           [](const std::vector<double>& values) {
-                            return values.empty() ? "annotate(List[float], [])" : list(values, number);
+                            return values.empty() ? "annotate(List[float], [])" : list(values, torchscript_number);
                           },
                           [](bool value) { return flag(value); },
                           [](const std::vector<bool>& values) { return list(values, flag); },

@@ -19,12 +19,16 @@ std::string integer(int64_t value) {
   return fmt::format("{}{}", value, fits ? "" : "L");
 }
 
+std::string decimal(double finite) {
+  std::string text = fmt::format("{}", finite);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
 std::string number(double value) {
   if (std::isnan(value)) return "kNaN";
   if (std::isinf(value)) return value > 0 ? "kInfinity" : "-kInfinity";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+  return decimal(value);
 }
 
 std::string literal(std::string_view text) {

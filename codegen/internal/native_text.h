@@ -8,6 +8,8 @@
 namespace rannc::codegen {
 
 std::string integer(int64_t value);
+/// A finite number, with a decimal point or an exponent, that reads back as the same double.
+std::string decimal(double finite);
 std::string number(double value);
 /// A string literal.
 std::string literal(std::string_view text);
