@@ -131,7 +131,11 @@ Result<NativeCompiler> NativeCompiler::open(const std::string& path, std::string
 std::vector<std::string> NativeCompiler::flags() const {
   std::vector<std::string> all = function_flags_;
   all.insert(all.end(), std::begin(kLoopFlags), std::end(kLoopFlags));
-  for (const Variant& variant : kVariants) all.emplace_back(variant.name);
+  for (const Variant& variant : kVariants) {
+    all.emplace_back(variant.name);
+    std::copy_if(std::begin(variant.flags), std::end(variant.flags), std::back_inserter(all),
+                 [](const char* flag) { return flag != nullptr; });
+  }
   return all;
 }
 
