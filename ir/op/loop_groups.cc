@@ -21,7 +21,7 @@ constexpr size_t kMostValues = 16;
 
 struct Group {
   LoopGroup made;
-  LoopTask shape;
+  const LoopTask* shape;  ///< of the first task
   size_t position = 0;
   size_t first_reader = kNowhere;  ///< position of the first unit outside that reads one of its values
   std::set<ValueId> values;        ///< read or made
@@ -29,14 +29,14 @@ struct Group {
 
 class Grouper {
  public:
-  Grouper(const Graph& graph, std::span<const MergedCall> calls, std::span<const TaskId> loops)
+  Grouper(const Graph& graph, std::span<const MergedCall> calls, const LoopTasks& loops)
       : graph_(graph), calls_(calls), loops_(loops), alias_(graph, calls) {}
 
   std::vector<LoopGroup> groups() {
     index_calls();
     for (size_t i = 0; i < calls_.size(); ++i) {
       const TaskId task = calls_[i].tasks[0];
-      if (is_loop(task)) add(task, i);
+      if (loops_.contains(task)) add(task, i);
     }
     std::vector<LoopGroup> found;
     for (Group& group : groups_) found.push_back(std::move(group.made));
@@ -44,13 +44,11 @@ class Grouper {
   }
 
  private:
-  bool is_loop(TaskId task) const { return std::binary_search(loops_.begin(), loops_.end(), task); }
-
   void index_calls() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       for (const TaskId task : calls_[i].tasks) {
         for (const ValueId output : graph_.outputs(task)) position_[output] = i;
-        if (is_loop(task)) continue;
+        if (loops_.contains(task)) continue;
         for (const ValueId input : graph_.inputs(task)) {
           if (input.valid()) reader_.try_emplace(input, i).first->second = std::min(reader_[input], i);
         }
@@ -68,7 +66,7 @@ class Grouper {
   }
 
   void add(TaskId task, size_t position) {
-    const LoopTask shape = *loop_task(graph_, task);
+    const LoopTask& shape = loops_.at(task);
     const std::vector<ValueId> read = operands(task);
     std::set<size_t> candidates;
     for (const ValueId value : read) {
@@ -81,7 +79,7 @@ class Grouper {
     }
     if (chosen == kNowhere) {
       chosen = groups_.size();
-      groups_.push_back({{{}, task}, shape, position, kNowhere, {}});
+      groups_.push_back({{{}, task}, &shape, position, kNowhere, {}});
     }
     enter(chosen, task, read);
   }
@@ -89,7 +87,7 @@ class Grouper {
   /// Whether the task may join. Moves the group if that is necessary.
   bool joins(Group& group, size_t index, const LoopTask& shape, const std::vector<ValueId>& read, TaskId task,
              size_t position) const {
-    if (group.shape.rows != shape.rows || group.shape.columns != shape.columns || group.shape.dtype != shape.dtype) {
+    if (group.shape->rows != shape.rows || group.shape->columns != shape.columns || group.shape->dtype != shape.dtype) {
       return false;
     }
     if (group.values.size() + read.size() + graph_.outputs(task).size() > kMostValues) return false;
@@ -135,7 +133,7 @@ class Grouper {
 
   const Graph& graph_;
   const std::span<const MergedCall> calls_;
-  const std::span<const TaskId> loops_;
+  const LoopTasks& loops_;
   const LoopAliases alias_;
   std::vector<Group> groups_;
   std::map<ValueId, size_t> position_;  ///< of the call that makes a value
@@ -159,8 +157,7 @@ ValueId LoopAliases::operator()(ValueId value) const {
   return of.valid() ? of : value;
 }
 
-std::vector<LoopGroup> loop_groups(const Graph& graph, std::span<const MergedCall> calls,
-                                   std::span<const TaskId> loops) {
+std::vector<LoopGroup> loop_groups(const Graph& graph, std::span<const MergedCall> calls, const LoopTasks& loops) {
   return Grouper(graph, calls, loops).groups();
 }
 

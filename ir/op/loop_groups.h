@@ -1,6 +1,7 @@
 /// Groups of tasks that one loop computes.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -25,11 +26,13 @@ class LoopAliases {
   std::vector<ValueId> of_;  ///< by value
 };
 
-/// Partitions the tasks of `loops` (sorted) into groups of equal rows and columns. A task joins the group that makes or
+/// Tasks that are loops.
+using LoopTasks = std::map<TaskId, LoopTask>;
+
+/// Partitions the tasks of `loops` into groups of equal rows and columns. A task joins the group that makes or
 /// reads one of its operands if every task that the group needs stays before it and every task that needs the group
 /// stays after it. Greedy and linear. `calls` is the partition of all tasks of the function, in order; the tasks of
 /// `loops` are alone in their calls.
-std::vector<LoopGroup> loop_groups(const Graph& graph, std::span<const MergedCall> calls,
-                                   std::span<const TaskId> loops);
+std::vector<LoopGroup> loop_groups(const Graph& graph, std::span<const MergedCall> calls, const LoopTasks& loops);
 
 }  // namespace rannc::ir

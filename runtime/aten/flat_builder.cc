@@ -11,11 +11,11 @@
 #include "ir/graph/memory_format.h"
 #include "ir/graph/views.h"
 #include "ir/op/foreign.h"
-#include "ir/op/loop_groups.h"
 #include "ir/op/matrix_product.h"
 #include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
 #include "runtime/aten/flat_code.h"
+#include "runtime/aten/group_loop.h"
 #include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/torch_types.h"
 
@@ -45,8 +45,9 @@ class FlatBuilder {
     for (const auto& [value, sum] : spec_.adds) {
       if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, TaskId());
     }
-    const std::vector<TaskId> loops = loop_tasks();
-    std::vector<TaskId> apart = loops;
+    const ir::LoopTasks loops = loop_tasks();
+    std::vector<TaskId> apart;
+    for (const auto& [task, loop] : loops) apart.push_back(task);
     for (const auto& [task, kernel] : spec_.kernels) apart.push_back(task);
     std::sort(apart.begin(), apart.end());
     const std::vector<ir::MergedCall> calls = ir::merged_calls(graph_, tasks_, apart);
@@ -55,9 +56,9 @@ class FlatBuilder {
     for (const ir::LoopGroup& group : groups) at_place[group.place] = &group;
     alias_.emplace(graph_, calls);
     for (const ir::MergedCall& call : calls) {
-      if (std::binary_search(loops.begin(), loops.end(), call.tasks[0])) {
+      if (loops.contains(call.tasks[0])) {
         const auto group = at_place.find(call.tasks[0]);
-        if (group != at_place.end()) loop(*group->second);
+        if (group != at_place.end()) loop(*group->second, loops);
         continue;
       }
       for (const TaskId task : call.tasks) draw_operands(task);
@@ -238,8 +239,8 @@ class FlatBuilder {
 
   // --- loops
 
-  std::vector<TaskId> loop_tasks() const {
-    std::vector<TaskId> found;
+  ir::LoopTasks loop_tasks() const {
+    ir::LoopTasks found;
     if (!spec_.loops) return found;
     const std::vector<bool> channels_last = ir::channels_last(graph_);
     const auto is_channels_last = [&](ValueId value) { return value.valid() && channels_last[value.index()]; };
@@ -248,62 +249,27 @@ class FlatBuilder {
       const bool excluded = spec_.kernels.contains(task) ||
                             std::any_of(inputs.begin(), inputs.end(), is_channels_last) ||
                             std::any_of(outputs.begin(), outputs.end(), is_channels_last);
-      if (!excluded && ir::loop_task(graph_, task)) found.push_back(task);
+      if (excluded) continue;
+      if (auto loop = ir::loop_task(graph_, task)) found.emplace(task, *std::move(loop));
     }
     return found;
   }
 
-  void loop(const ir::LoopGroup& group) {
-    FlatLoop loop;
+  void loop(const ir::LoopGroup& group, const ir::LoopTasks& loops) {
+    GroupLoop made = group_loop(graph_, group, loops, *alias_, sizes_, [&](ValueId v) { return leaves(v, group); });
     std::vector<FlatArgument> arguments;
-    std::map<ValueId, FlatLoop::Operand> known;
-    for (const TaskId task : group.tasks) {
-      FlatLoop::Member member{task, *ir::loop_task(graph_, task), {}, {}};
-      const auto inputs = graph_.inputs(task);
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        member.operands.emplace_back();
-        if (!ir::reads_operand(graph_, task, i)) continue;
-        const ValueId value = (*alias_)(inputs[i]);
-        auto found = known.find(value);
-        if (found == known.end()) {
-          draw(inputs[i], task);
-          arguments.push_back(place(places_.contains(value) || !made_.contains(value) ? value : inputs[i]));
-          const ir::LoopValue& lies = member.loop.operands[i];
-          loop.inputs.push_back(
-              {lies, graph_.type(value).dtype, sizes_.number(lies.divisor), sizes_.number(lies.period)});
-          found =
-              known.emplace(value, FlatLoop::Operand{false, static_cast<uint32_t>(loop.inputs.size() - 1), 0}).first;
-        }
-        member.operands.back() = found->second;
-      }
-      const auto outputs = graph_.outputs(task);
-      for (uint32_t r = 0; r < outputs.size(); ++r) {
-        member.types.push_back(graph_.type(outputs[r]).dtype);
-        known[outputs[r]] = {true, static_cast<uint32_t>(loop.members.size()), r};
-      }
-      loop.by_rows = loop.by_rows || member.loop.by_rows;
-      loop.members.push_back(std::move(member));
+    for (const GroupLoop::Input& input : made.inputs) {
+      draw(input.operand, input.task);
+      arguments.push_back(
+          place(places_.contains(input.value) || !made_.contains(input.value) ? input.value : input.operand));
     }
-    loop.dtype = loop.members[0].loop.dtype;
-    loop.rows = sizes_.number(loop.members[0].loop.rows);
-    loop.columns = sizes_.number(loop.members[0].loop.columns);
-    const uint32_t slot = code_->slot_count;
-    for (uint32_t m = 0; m < loop.members.size(); ++m) {
-      const auto outputs = graph_.outputs(loop.members[m].task);
-      for (uint32_t r = 0; r < outputs.size(); ++r) {
-        if (!leaves(outputs[r], group)) continue;
-        places_[outputs[r]] = {Kind::kSlot, false, new_slots(1)};
-        FlatLoop::Output output{m, r, graph_.type(outputs[r]).dtype, {}};
-        for (const ir::Dim& dim : *graph_.type(outputs[r]).shape) output.sizes.push_back(sizes_.number(dim));
-        loop.outputs.push_back(std::move(output));
-      }
-    }
-    const auto count = static_cast<uint32_t>(loop.outputs.size());
-    code_->loops.push_back(std::move(loop));
+    const uint32_t slot = new_slots(static_cast<uint32_t>(made.outputs.size()));
+    for (uint32_t i = 0; i < made.outputs.size(); ++i) places_[made.outputs[i]] = {Kind::kSlot, false, slot + i};
+    code_->loops.push_back(std::move(made.loop));
     add({.kind = FlatInstruction::Kind::kLoop,
          .task = group.tasks[0],
          .slot = slot,
-         .results = count,
+         .results = static_cast<uint32_t>(made.outputs.size()),
          .index = static_cast<uint32_t>(code_->loops.size() - 1)},
         arguments);
     for (const TaskId task : group.tasks) add_results_to_sums(task);
