@@ -160,24 +160,47 @@ class FunctionPrinter {
     }
     const auto [number, scratch] = loops_.add(loop, says);
     std::vector<std::string> in, out;
-    for (uint32_t i = 0; i < of.count; ++i) {
-      const runtime::FlatLoop::Input& input = loop.inputs[i];
-      in.push_back(fmt::format("{{{}, {}, {}}}", tensor(argument(of, i)), size(input.divisor), size(input.period)));
-    }
+    for (uint32_t i = 0; i < of.count; ++i) in.push_back(loop_input(argument(of, i), loop.inputs[i], loop));
     for (uint32_t i = 0; i < of.results; ++i) {
       const runtime::FlatLoop::Output& output = loop.outputs[i];
       std::vector<std::string> sizes;
       for (const uint32_t each : output.sizes) sizes.push_back(size(each));
-      const auto kind = loop.members[output.member].loop.results[output.result];
-      const char* const made = kind == ir::LoopStatement::Kind::kEach        ? "kEach"
-                               : kind == ir::LoopStatement::Kind::kColumnSum ? "kColumn"
-                                                                             : "kRow";
+      const auto kind =
+          output.drawn ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
       out.push_back(fmt::format("{{{}, ints({{{}}}), Made::{}, at::ScalarType::{}}}", slot(of.slot + i),
-                                fmt::join(sizes, ", "), made, c10::toString(runtime::scalar_type(output.dtype))));
+                                fmt::join(sizes, ", "), made_as(kind),
+                                c10::toString(runtime::scalar_type(output.dtype))));
     }
     statement(fmt::format("loop(loops()[{}], {{{}, {}, {}, {}}}, {{{}}}, {{{}}});", number, size(loop.rows),
                           size(loop.columns), loop.by_rows, scratch, fmt::join(in, ", "), fmt::join(out, ", ")),
               releases(of));
+  }
+
+  std::string loop_input(const FlatArgument& argument, const runtime::FlatLoop::Input& input,
+                         const runtime::FlatLoop& loop) {
+    if (input.draw) {
+      return fmt::format("drawn(run, {}, {})", input.draw->value.index(), size(input.draw->elements));
+    }
+    std::string from = tensor(argument);
+    if (input.ignored) from = fmt::format("labels({}, {}, {})", from, size(loop.columns), *input.ignored);
+    std::string text = fmt::format("{{{}, {}, {}", from, size(input.divisor), size(input.period));
+    if (input.value.outer_period != ir::Dim(1)) {
+      text += fmt::format(", {}, {}", size(input.outer_divisor), size(input.outer_period));
+    }
+    return text + "}";
+  }
+
+  static const char* made_as(ir::LoopStatement::Kind kind) {
+    switch (kind) {
+      case ir::LoopStatement::Kind::kEach:
+        return "kEach";
+      case ir::LoopStatement::Kind::kColumnSum:
+        return "kColumn";
+      case ir::LoopStatement::Kind::kTotal:
+        return "kTotal";
+      default:
+        return "kRow";
+    }
   }
 
   void other(const FlatInstruction& of) {

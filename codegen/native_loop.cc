@@ -82,6 +82,11 @@ class LoopWriter {
     return value.kind != LoopStatement::Kind::kEach && value.kind != LoopStatement::Kind::kColumnSum;
   }
 
+  /// Whether a value is computed once per row, behind the pass before.
+  static bool behind_pass(const Value& value) {
+    return value.kind == LoopStatement::Kind::kRow || value.kind == LoopStatement::Kind::kTotal;
+  }
+
   /// The first pass that may read a value.
   static size_t known(const Value& value) { return per_row(value) ? value.pass + 1 : value.pass; }
 
@@ -104,8 +109,7 @@ class LoopWriter {
           return fmt::format("i{}", operand.index);
         });
         for (const size_t each : value.reads) value.pass = std::max(value.pass, known(values_[each]));
-        // A row's value is computed after the pass before.
-        if (value.kind == LoopStatement::Kind::kRow && value.pass > 0) --value.pass;
+        if (behind_pass(value) && value.pass > 0) --value.pass;
         for (const size_t each : value.reads) {
           Value& from = values_[each];
           if (!per_row(from) && from.pass < value.pass) from.again = true;
@@ -120,6 +124,7 @@ class LoopWriter {
       }
     }
     for (uint32_t k = 0; k < loop_.outputs.size(); ++k) {
+      if (loop_.outputs[k].drawn) continue;
       Value& value = values_[results.at({loop_.outputs[k].member, loop_.outputs[k].result})];
       value.output = k;
     }
@@ -137,37 +142,80 @@ class LoopWriter {
     return values_[from].name;
   }
 
+  static bool has_word(const std::string& expression, std::string_view searched) {
+    bool found = false;
+    replaced(expression, [&](const std::string& word) {
+      found = found || word == searched;
+      return word;
+    });
+    return found;
+  }
+
   void head() {
-    bool counts = false;
-    for (const Value& value : values_)
-      replaced(value.expression, [&](const std::string& word) {
-        counts = counts || word == "n";
-        return word;
-      });
+    const bool counts =
+        std::any_of(values_.begin(), values_.end(), [](const Value& each) { return has_word(each.expression, "n"); });
     if (counts) line(2, "const Vec<T> n = T(columns);");
-    for (uint32_t i = 0; i < loop_.inputs.size(); ++i) {
-      if (loaded_per_row(i)) {
-        line(2, fmt::format("const Vec<T> i{0} = element_of<T>(run, {0}, r);", i));
-      } else {
-        line(2, fmt::format("const {1}* const p{0} = row_of<{1}>(run, {0}, r);", i, element(loop_.inputs[i].dtype)));
-      }
-    }
-    for (const Value& value : values_) {
-      if (value.output && value.kind == LoopStatement::Kind::kEach) {
-        const char* const type = element(loop_.outputs[*value.output].dtype);
-        line(2, fmt::format("{1}* const q{0} = result_row<{1}>(run, {0}, r);", *value.output, type));
-      }
-      if (value.kind == LoopStatement::Kind::kColumnSum) {
-        line(2, fmt::format("T* const q{0} = result_row<T>(run, {0}, 0);", *value.output));
-      }
-      if (value.scratch) {
-        line(2, fmt::format("{1}* const kept{0} = scratch_row<T, {1}>(run, {0});", *value.scratch,
-                            value.truth ? "bool" : "T"));
-      }
+    for (uint32_t i = 0; i < loop_.inputs.size(); ++i) head_of_input(i);
+    for (const Value& value : values_) head_of(value);
+  }
+
+  void head_of_input(uint32_t i) {
+    const FlatLoop::Input& input = loop_.inputs[i];
+    const std::string type = element(input.dtype);
+    if (input.draw) {
+      const bool drops = input.draw->random.of == ir::RandomInput::Of::kBernoulli;
+      line(2, fmt::format("const T* const p{0} = drawn_row<T>(run, {0}, r, {1}, {2});", i, place_of_draw(i),
+                          drops ? fmt::format("dropped({})", input.draw->random.drop) : "Uniform()"));
+    } else if (!loaded_per_row(i)) {
+      line(2, fmt::format("const {1}* const p{0} = row_of<{1}>(run, {0}, r);", i, type));
+    } else if (type == "bool") {
+      line(2, fmt::format("const auto i{0} = element_of<T, bool>(run, {0}, r) != 0;", i));
+    } else {
+      line(2, fmt::format("const Vec<T> i{0} = element_of<T{1}>(run, {0}, r);", i, type == "T" ? "" : ", " + type));
     }
   }
 
-  static const char* element(ir::DType dtype) { return dtype == ir::DType::kBool ? "bool" : "T"; }
+  /// The row that random numbers are put into.
+  std::string place_of_draw(uint32_t input) {
+    const auto kept = std::find_if(loop_.outputs.begin(), loop_.outputs.end(),
+                                   [&](const FlatLoop::Output& each) { return each.drawn == input; });
+    if (kept == loop_.outputs.end()) return fmt::format("scratch_row<T, T>(run, {})", scratch_++);
+    return fmt::format("result_row<T>(run, {}, r)", kept - loop_.outputs.begin());
+  }
+
+  void head_of(const Value& value) {
+    if (value.output && value.kind == LoopStatement::Kind::kEach) {
+      const char* const type = element(loop_.outputs[*value.output].dtype);
+      line(2, fmt::format("{1}* const q{0} = result_row<{1}>(run, {0}, r);", *value.output, type));
+    }
+    if (value.kind == LoopStatement::Kind::kColumnSum) {
+      line(2, fmt::format("T* const q{0} = result_row<T>(run, {0}, 0);", *value.output));
+    }
+    if (value.scratch) {
+      line(2, fmt::format("{1}* const kept{0} = scratch_row<T, {1}>(run, {0});", *value.scratch,
+                          value.truth ? "bool" : "T"));
+    }
+  }
+
+  /// The statement that loads an input's columns.
+  std::string load_of(uint32_t input) const {
+    const std::string type = element(loop_.inputs[input].dtype);
+    const char* const load = type == "bool" ? "template truths<T>" : type == "T" ? "load" : "template numbers<T>";
+    return fmt::format("const auto i{0} = lanes.{1}(p{0} + j);", input, load);
+  }
+
+  static const char* element(ir::DType dtype) {
+    switch (dtype) {
+      case ir::DType::kBool:
+        return "bool";
+      case ir::DType::kI64:
+        return "int64_t";
+      case ir::DType::kI32:
+        return "int32_t";
+      default:
+        return "T";
+    }
+  }
 
   void write(size_t pass) {
     std::vector<const Value*> inside, after;
@@ -175,7 +223,7 @@ class LoopWriter {
     std::set<size_t> earlier;
     for (const Value& value : values_) {
       if (value.pass != pass) continue;
-      if (value.kind == LoopStatement::Kind::kRow) {
+      if (behind_pass(value)) {
         after.push_back(&value);
         continue;
       }
@@ -197,11 +245,10 @@ class LoopWriter {
     }
     if (!inside.empty()) {
       line(2, "each<T>(columns, [&](int64_t j, auto lanes) __attribute__((always_inline)) {");
-      for (const uint32_t input : inputs) {
-        const bool truth = loop_.inputs[input].dtype == ir::DType::kBool;
-        line(3, truth ? fmt::format("const auto i{0} = lanes.template truths<T>(p{0} + j);", input)
-                      : fmt::format("const auto i{0} = lanes.load(p{0} + j);", input));
-      }
+      const bool counts = std::any_of(inside.begin(), inside.end(),
+                                      [](const Value* each) { return has_word(each->expression, "column"); });
+      if (counts) line(3, "const auto column = lane_numbers<T>() + T(j);");
+      for (const uint32_t input : inputs) line(3, load_of(input));
       for (const size_t from : earlier) {
         const Value& value = values_[from];
         const std::string place =
@@ -226,6 +273,10 @@ class LoopWriter {
   bool reads_no_pass(const Value& value) const { return value.reads.empty(); }
 
   void assign_row(const Value& value) {
+    if (value.kind == LoopStatement::Kind::kTotal) {
+      line(2, fmt::format("add_to_total<T>(run, {}, {});", *value.output, value.expression));
+      return;
+    }
     line(2, fmt::format("const Vec<T> {} = {};", value.name, value.expression));
     if (value.output) line(2, fmt::format("set_element<T>(run, {}, r, {});", *value.output, value.name));
   }
@@ -248,6 +299,7 @@ class LoopWriter {
         line(3, fmt::format("lanes.store(q{0} + j, lanes.load(q{0} + j) + ({1}));", *value.output, value.expression));
         return;
       case LoopStatement::Kind::kRow:
+      case LoopStatement::Kind::kTotal:
         return;
     }
   }

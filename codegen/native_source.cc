@@ -85,7 +85,7 @@ class NativeSourceWriter {
   std::string loops() const {
     if (loops_.empty()) return "";
     return fmt::format(
-        "\n#ifdef RANNC_LOOPS\n#include \"codegen/native/loops.h\"\n\nnamespace rannc::native {{\n"
+        "\n#ifdef RANNC_LOOPS\n#include \"codegen/native/draws.h\"\n\nnamespace rannc::native {{\n"
         "inline namespace RANNC_VARIANT {{\n{}\n}}  // namespace RANNC_VARIANT\n}}  // namespace rannc::native\n"
         "#else  // RANNC_LOOPS\n",
         loops_.text());

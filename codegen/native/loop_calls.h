@@ -15,11 +15,35 @@ namespace rannc::native {
 /// An operand of a loop.
 struct In {
   at::Tensor tensor;
-  int64_t divisor, period;
+  int64_t divisor, period, outer_divisor = 1, outer_period = 1;
+  LoopDraw draw = {};  ///< instead of a tensor
 };
 
-/// How a result lies over rows and columns.
-enum class Made { kEach, kRow, kColumn };
+/// Random numbers that a loop makes. `elements`: of a sample.
+inline In drawn(const Run& run, uint32_t value, int64_t elements) {
+  const Numbers numbers = run.numbers(run.context, value);
+  return {{}, 1, 1, 1, 1, {numbers.key, numbers.first_sample, elements, numbers.ones}};
+}
+
+/// Labels, each of which is a column or `ignored`.
+inline at::Tensor labels(const at::Tensor& of, int64_t columns, int64_t ignored) {
+  const at::Tensor given = of.contiguous();
+  const auto check = [&](const auto* from) {
+    for (int64_t i = 0; i < given.numel(); ++i) {
+      const auto label = static_cast<int64_t>(from[i]);
+      TORCH_CHECK_INDEX(label == ignored || (label >= 0 && label < columns), "Target ", label, " is out of bounds.");
+    }
+  };
+  if (given.scalar_type() == at::kLong) {
+    check(given.const_data_ptr<int64_t>());
+  } else {
+    check(given.const_data_ptr<int32_t>());
+  }
+  return given;
+}
+
+/// How a result lies over rows and columns. `kTotal`: one sum over rows.
+enum class Made { kEach, kRow, kColumn, kTotal };
 
 /// A result of a loop.
 struct Out {
@@ -53,14 +77,17 @@ class LoopCall {
     }
     elements_ = elements;
     for (const In& each : in) {
+      in_.push_back({nullptr, each.divisor, std::max<int64_t>(each.period, 1), each.outer_divisor,
+                     std::max<int64_t>(each.outer_period, 1), each.draw});
+      if (!each.tensor.defined()) continue;
       operands_.push_back(each.tensor.contiguous());
-      const bool whole = !shape.by_rows && each.tensor.numel() == elements;
-      in_.push_back({operands_.back().const_data_ptr(), whole ? 1 : each.divisor,
-                     whole ? std::max<int64_t>(shape_.rows, 1) : std::max<int64_t>(each.period, 1)});
+      in_.back().data = operands_.back().const_data_ptr();
+      if (shape.by_rows || each.tensor.numel() != elements) continue;
+      in_.back().divisor = 1;
+      in_.back().period = std::max<int64_t>(shape_.rows, 1);
     }
     for (const Out& each : out) {
-      const bool sum = each.made == Made::kColumn;
-      sums_ = sums_ || sum;
+      sums_ = sums_ || sum_size(each) > 0;
       made_.push_back(at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(each.sizes), each.dtype,
                                                           at::kStrided, at::Device(at::kCPU), false, std::nullopt));
     }
@@ -82,6 +109,11 @@ class LoopCall {
   }
 
  private:
+  /// Elements of a sum over rows; 0: another result.
+  int64_t sum_size(const Out& result) const {
+    return result.made == Made::kColumn ? shape_.columns : result.made == Made::kTotal ? 1 : 0;
+  }
+
   void call(const std::vector<void*>& out, int64_t first, int64_t last) const {
     const size_t row = static_cast<size_t>((shape_.columns + 15) / 16 * 16) * sizeof(double);
     const std::unique_ptr<char[]> scratch(new char[static_cast<size_t>(shape_.scratch) * row + 64]);
@@ -94,8 +126,8 @@ class LoopCall {
     std::vector<at::Tensor> parts(made_.size());
     size_t i = 0;
     for (const Out& each : out_) {
-      if (each.made == Made::kColumn) {
-        parts[i] = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({chunks, shape_.columns}), each.dtype,
+      if (sum_size(each) > 0) {
+        parts[i] = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({chunks, sum_size(each)}), each.dtype,
                                                        at::kStrided, at::Device(at::kCPU), false, std::nullopt);
       }
       ++i;
@@ -109,7 +141,7 @@ class LoopCall {
             out.push_back(made_[k].mutable_data_ptr());
             continue;
           }
-          const size_t bytes = static_cast<size_t>(shape_.columns) * parts[k].element_size();
+          const size_t bytes = static_cast<size_t>(parts[k].size(1)) * parts[k].element_size();
           out.push_back(static_cast<char*>(parts[k].mutable_data_ptr()) + static_cast<size_t>(chunk) * bytes);
           std::fill_n(static_cast<char*>(out.back()), bytes, 0);
         }
@@ -130,9 +162,10 @@ class LoopCall {
   void add_up(const at::Tensor& parts, const at::Tensor& sum, int64_t chunks) const {
     const T* const from = static_cast<const T*>(parts.const_data_ptr());
     T* const to = static_cast<T*>(sum.mutable_data_ptr());
-    std::copy_n(from, shape_.columns, to);
+    const int64_t size = parts.size(1);
+    std::copy_n(from, size, to);
     for (int64_t chunk = 1; chunk < chunks; ++chunk) {
-      for (int64_t j = 0; j < shape_.columns; ++j) to[j] += from[chunk * shape_.columns + j];
+      for (int64_t j = 0; j < size; ++j) to[j] += from[chunk * size + j];
     }
   }
 

@@ -5,10 +5,19 @@
 
 namespace rannc::native {
 
-/// An operand over rows and columns: row r is at index r / divisor % period.
+/// Random numbers that a loop makes. Those of a sample lie one after the other.
+struct LoopDraw {
+  uint64_t key, first_sample;
+  int64_t elements;  ///< of a sample
+  bool ones;         ///< all numbers are 1
+};
+
+/// An operand over rows and columns: row r is at index
+/// r / divisor % period + r / outer_divisor % outer_period * period.
 struct LoopOperand {
   const void* data;
-  int64_t divisor, period;
+  int64_t divisor, period, outer_divisor, outer_period;
+  LoopDraw draw;  ///< instead of data
 };
 
 /// One call of a loop.

@@ -20,6 +20,10 @@ struct Whole {
   RANNC_INLINE Mask<T> truths(const bool* from) const {
     return load_mask<T>(from);
   }
+  template <class T, class Integer>
+  RANNC_INLINE Vec<T> numbers(const Integer* from) const {
+    return load_as<T>(from);
+  }
   template <class To, class From>
   RANNC_INLINE void store(To* to, From v) const {
     native::store(to, v);
@@ -40,6 +44,10 @@ struct Tail {
   template <class T>
   RANNC_INLINE Mask<T> truths(const bool* from) const {
     return load_mask<T>(from, count);
+  }
+  template <class T, class Integer>
+  RANNC_INLINE Vec<T> numbers(const Integer* from) const {
+    return load_as<T>(from, count);
   }
   template <class To, class From>
   RANNC_INLINE void store(To* to, From v) const {
@@ -65,7 +73,10 @@ RANNC_INLINE int64_t length_of(const LoopRun& run, int64_t row) {
   return rest < run.columns ? rest : run.columns;
 }
 
-RANNC_INLINE int64_t index_of(const LoopOperand& in, int64_t row) { return row / in.divisor % in.period; }
+RANNC_INLINE int64_t index_of(const LoopOperand& in, int64_t row) {
+  const int64_t inner = row / in.divisor % in.period;
+  return in.outer_period == 1 ? inner : inner + row / in.outer_divisor % in.outer_period * in.period;
+}
 
 /// The elements of a row of an operand.
 template <class T>
@@ -73,9 +84,9 @@ RANNC_INLINE const T* row_of(const LoopRun& run, int operand, int64_t row) {
   return static_cast<const T*>(run.in[operand].data) + index_of(run.in[operand], row) * run.columns;
 }
 /// The element of a row.
-template <class T>
+template <class T, class Element = T>
 RANNC_INLINE Vec<T> element_of(const LoopRun& run, int operand, int64_t row) {
-  return Vec<T>(static_cast<const T*>(run.in[operand].data)[index_of(run.in[operand], row)]);
+  return Vec<T>(static_cast<T>(static_cast<const Element*>(run.in[operand].data)[index_of(run.in[operand], row)]));
 }
 /// Results.
 template <class T>
@@ -85,6 +96,13 @@ RANNC_INLINE T* result_row(const LoopRun& run, int result, int64_t row) {
 template <class T>
 RANNC_INLINE void set_element(const LoopRun& run, int result, int64_t row, Vec<T> v) {
   store(static_cast<T*>(run.out[result]) + row, v, 1);
+}
+/// Adds to the sum over rows.
+template <class T>
+RANNC_INLINE void add_to_total(const LoopRun& run, int result, Vec<T> v) {
+  T row;
+  store(&row, v, 1);
+  *static_cast<T*>(run.out[result]) += row;
 }
 /// A row that a later pass over the same columns reads.
 template <class T, class Element>

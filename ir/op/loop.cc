@@ -6,7 +6,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
-#include "ir/ops/loops.h"
+#include "ir/ops/loops/loops.h"
 
 namespace rannc::ir {
 
@@ -16,6 +16,8 @@ using Kind = LoopStatement::Kind;
 
 /// Rows shorter than a vector are left to LibTorch.
 constexpr int64_t kLeastColumns = 16;
+/// Longer rows, which are summed lane by lane, are left to LibTorch's sums of sums.
+constexpr int64_t kMostColumns = 1 << 19;
 
 Dim product(const Shape& shape, size_t first, size_t last) {
   Dim all = 1;
@@ -40,42 +42,64 @@ const Shape* iterated(const LowerCall& call, bool by_rows) {
   return found;
 }
 
-/// How `shape` lies over `all`. Nothing if its own axes are not neighbors.
+/// Neighboring axes of rows that a value has elements for.
+struct Run {
+  size_t first = 0, end = 0;
+};
+
+/// The runs of a value of sizes `padded` over rows of sizes `all`, whose last axis is the columns.
+std::vector<Run> runs_of(const Shape& padded, const Shape& all) {
+  std::vector<Run> runs;
+  bool open = false;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    if (all[i] == Dim(1)) continue;  // part of any run
+    const bool own = padded[i] != Dim(1);
+    if (own && !open) runs.push_back({i, i});
+    if (own) runs.back().end = i + 1;
+    open = own;
+  }
+  return runs;
+}
+
+/// How `shape` lies over `all`. Nothing if its own axes are more than two runs of neighbors.
 std::optional<LoopValue> value_over(const Shape& shape, const Shape& all) {
-  if (shape == all) return LoopValue{LoopValue::Kind::kFull, 1, product(all, 0, all.size() - 1)};
+  const size_t last = all.size() - 1;
+  if (shape == all) return LoopValue{LoopValue::Kind::kFull, 1, product(all, 0, last)};
   if (shape.size() > all.size()) return std::nullopt;
   Shape padded(all.size() - shape.size(), Dim(1));
   padded.insert(padded.end(), shape.begin(), shape.end());
   for (size_t i = 0; i < all.size(); ++i) {
     if (padded[i] != all[i] && padded[i] != Dim(1)) return std::nullopt;
   }
-  const size_t last = all.size() - 1;
+  const std::vector<Run> runs = runs_of(padded, all);
+  if (runs.size() > 2) return std::nullopt;
   LoopValue value;
   value.kind = padded[last] == all[last] && all[last] != Dim(1) ? LoopValue::Kind::kRows : LoopValue::Kind::kScalars;
-  const auto own = [&](size_t i) { return padded[i] != Dim(1) || all[i] == Dim(1); };
-  size_t first = 0, end = last;
-  while (first < last && padded[first] == Dim(1)) ++first;
-  while (end > first && padded[end - 1] == Dim(1)) --end;
-  for (size_t i = first; i < end; ++i) {
-    if (!own(i)) return std::nullopt;
-  }
-  value.divisor = product(all, end, last);
-  value.period = product(all, first, end);
+  if (runs.empty()) return value;
+  value.divisor = product(all, runs.back().end, last);
+  value.period = product(all, runs.back().first, runs.back().end);
+  if (runs.size() < 2) return value;
+  value.outer_divisor = product(all, runs[0].end, last);
+  value.outer_period = product(all, runs[0].first, runs[0].end);
   return value;
 }
 
-/// Whether the types are those of a loop: one type of floats, and truth values.
-std::optional<DType> loop_dtype(const LowerCall& call) {
-  std::optional<DType> dtype;
-  for (const auto values : {call.inputs, call.outputs}) {
-    for (const ValueType* type : values) {
-      if (type == nullptr || type->dtype == DType::kBool) continue;
-      if (type->dtype != DType::kF32 && type->dtype != DType::kF64) return std::nullopt;
-      if (dtype && *dtype != type->dtype) return std::nullopt;
-      dtype = type->dtype;
-    }
+/// Whether the types are those of a loop: one type of floats, truth values, and integers where the rule reads them.
+/// `dtype` receives the type of the floats.
+bool has_loop_types(const LowerCall& call, const ops::LoopRule& rule, std::optional<DType>& dtype) {
+  const auto allows = [&](size_t operand, DType type) {
+    const bool read = type == DType::kI64 || type == DType::kI32;
+    return read && ((rule.integers && operand == 0) || (rule.labels && rule.labels->operand == operand));
+  };
+  for (size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
+    const bool is_operand = i < call.inputs.size();
+    const ValueType* const type = is_operand ? call.inputs[i] : call.outputs[i - call.inputs.size()];
+    if (type == nullptr || type->dtype == DType::kBool || (is_operand && allows(i, type->dtype))) continue;
+    if (type->dtype != DType::kF32 && type->dtype != DType::kF64) return false;
+    if (dtype && *dtype != type->dtype) return false;
+    dtype = type->dtype;
   }
-  return dtype;
+  return dtype.has_value() || rule.truths;
 }
 
 bool is_truth(const ValueType* type) { return type != nullptr && type->dtype == DType::kBool; }
@@ -85,8 +109,10 @@ bool place(LoopTask& task, const LowerCall& call, const Shape& all) {
   for (const ValueType* type : call.inputs) {
     task.operands.emplace_back();
     if (type == nullptr) continue;
-    const auto value = value_over(*type->shape, all);
-    if (!value || (is_truth(type) && value->kind == LoopValue::Kind::kScalars)) return false;
+    Shape shape = *type->shape;
+    if (task.labels && task.labels->operand + 1 == task.operands.size()) shape.emplace_back(1);
+    const auto value = value_over(shape, all);
+    if (!value) return false;
     task.operands.back() = *value;
     task.by_rows = task.by_rows || (value->kind != LoopValue::Kind::kFull &&
                                     !(value->kind == LoopValue::Kind::kScalars && value->period == Dim(1)));
@@ -118,20 +144,23 @@ std::optional<LoopTask> loop_task(const Graph& graph, TaskId id) {
       if (type != nullptr && !type->shape) return std::nullopt;
     }
   }
-  const auto dtype = loop_dtype(call);
-  if (!dtype) return std::nullopt;
-  auto body = ops::loop_body(call);
-  if (!body) return std::nullopt;
-  LoopTask task{.body = *std::move(body), .rows = 1, .columns = 1, .dtype = *dtype};
+  auto rule = ops::loop_rule(call);
+  if (!rule) return std::nullopt;
+  LoopTask task{.body = std::move(rule->body), .rows = 1, .columns = 1, .dtype = {}, .labels = rule->labels};
+  if (!has_loop_types(call, *rule, task.dtype)) return std::nullopt;
   task.by_rows = reduces(task.body);
   const Shape* all = iterated(call, task.by_rows);
   if (all == nullptr || all->empty()) return std::nullopt;
   task.rows = product(*all, 0, all->size() - 1);
   task.columns = all->back();
   if (!place(task, call, *all)) return std::nullopt;
-  if (task.by_rows && task.columns.is_constant() && task.columns.constant() < kLeastColumns) return std::nullopt;
+  if (task.labels && !task.columns.is_constant()) return std::nullopt;
+  if (!task.by_rows || !task.columns.is_constant()) return task;
+  if (task.columns.constant() < kLeastColumns || task.columns.constant() > kMostColumns) return std::nullopt;
   return task;
 }
+
+bool is_known_late(LoopStatement::Kind made) { return made == Kind::kColumnSum || made == Kind::kTotal; }
 
 bool keeps_columns(const Graph& graph, TaskId task) {
   static const OpInfo& reshape = core("reshape");

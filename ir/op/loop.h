@@ -12,7 +12,8 @@
 namespace rannc::ir {
 
 /// One statement. Its expression is C++ over vectors of one floating-point type. It reads operands `x0`, `x1` …, the
-/// names of earlier statements, and `n`, the number of columns. Functions are those of `codegen/native/vector_math.h`.
+/// names of earlier statements, `n`, the number of columns, and `column`, the number of a column. Functions are those
+/// of `codegen/native/vector_math.h`.
 struct LoopStatement {
   enum class Kind : uint8_t {
     kEach,       ///< for each element
@@ -20,6 +21,7 @@ struct LoopStatement {
     kRowSum,     ///< sum of the expression over the columns
     kRowMax,     ///< maximum of the expression over the columns
     kColumnSum,  ///< sum of the expression over the rows; only a result
+    kTotal,      ///< sum of the expression, a value per row, over the rows; only a result
   };
   Kind kind = Kind::kEach;
   std::string name;  ///< a result is `y0`, `y1` …
@@ -27,7 +29,15 @@ struct LoopStatement {
 };
 using LoopBody = std::vector<LoopStatement>;
 
-/// How a value lies over rows and columns. The index of row r is r / divisor % period.
+/// Labels: integers per row that number columns. One that is neither a column nor `ignored` is an error.
+struct LoopLabels {
+  uint32_t operand = 0;
+  int64_t ignored = 0;
+  bool operator==(const LoopLabels&) const = default;
+};
+
+/// How a value lies over rows and columns. The index of row r is
+/// r / divisor % period + r / outer_divisor % outer_period * period.
 struct LoopValue {
   enum class Kind : uint8_t {
     kFull,     ///< an element per row and column; period is the number of rows
@@ -36,6 +46,7 @@ struct LoopValue {
   };
   Kind kind = Kind::kFull;
   Dim divisor = 1, period = 1;
+  Dim outer_divisor = 1, outer_period = 1;
   bool operator==(const LoopValue&) const = default;
 };
 
@@ -43,11 +54,15 @@ struct LoopValue {
 struct LoopTask {
   LoopBody body;
   Dim rows, columns;
-  DType dtype = DType::kF32;
+  std::optional<DType> dtype;  ///< of its floats; nothing: it has none
+  std::optional<LoopLabels> labels;
   bool by_rows = false;             ///< a statement reduces rows or columns, or an operand does not have all elements
   std::vector<LoopValue> operands;  ///< parallel to the task's; meaningless if absent
   std::vector<LoopStatement::Kind> results;  ///< how each result is made
 };
+
+/// Whether a result exists only after the last row, so that no statement of the same loop can read it.
+bool is_known_late(LoopStatement::Kind made);
 
 /// Returns the task as a loop. Nothing if its operator has no loop rule, or types, layouts or sizes are such that
 /// LibTorch's kernels are used instead. Depends on the task alone, so that a cut does not change how a task is

@@ -21,7 +21,8 @@ constexpr size_t kMostValues = 16;
 
 struct Group {
   LoopGroup made;
-  const LoopTask* shape;  ///< of the first task
+  Dim rows, columns;
+  std::optional<DType> dtype;  ///< nothing: no task has floats
   size_t position = 0;
   size_t first_reader = kNowhere;  ///< position of the first unit outside that reads one of its values
   std::set<ValueId> values;        ///< read or made
@@ -79,22 +80,25 @@ class Grouper {
     }
     if (chosen == kNowhere) {
       chosen = groups_.size();
-      groups_.push_back({{{}, task}, &shape, position, kNowhere, {}});
+      groups_.push_back({{{}, task}, shape.rows, shape.columns, shape.dtype, position, kNowhere, {}});
     }
-    enter(chosen, task, read);
+    enter(chosen, task, shape, read);
   }
 
   /// Whether the task may join. Moves the group if that is necessary.
   bool joins(Group& group, size_t index, const LoopTask& shape, const std::vector<ValueId>& read, TaskId task,
              size_t position) const {
-    if (group.shape->rows != shape.rows || group.shape->columns != shape.columns || group.shape->dtype != shape.dtype) {
-      return false;
-    }
+    if (group.rows != shape.rows || group.columns != shape.columns) return false;
+    if (group.dtype && shape.dtype && *group.dtype != *shape.dtype) return false;
     if (group.values.size() + read.size() + graph_.outputs(task).size() > kMostValues) return false;
     size_t needed = 0;  // position after which all other operands exist
     for (const ValueId value : read) {
       const auto maker = group_of_.find(value);
-      if (maker == group_of_.end() || maker->second != index) needed = std::max(needed, made_after(value));
+      if (maker == group_of_.end() || maker->second != index) {
+        needed = std::max(needed, made_after(value));
+      } else if (late_.contains(value)) {
+        return false;
+      }
     }
     if (needed <= group.position) return true;
     if (position >= group.first_reader) return false;
@@ -111,9 +115,10 @@ class Grouper {
     return found == position_.end() ? 0 : found->second + 1;
   }
 
-  void enter(size_t index, TaskId task, const std::vector<ValueId>& read) {
+  void enter(size_t index, TaskId task, const LoopTask& shape, const std::vector<ValueId>& read) {
     Group& group = groups_[index];
     group.made.tasks.push_back(task);
+    if (!group.dtype) group.dtype = shape.dtype;
     for (const ValueId value : read) {
       group.values.insert(value);
       last_[value] = index;
@@ -122,7 +127,10 @@ class Grouper {
       Group& other = groups_[maker->second];
       other.first_reader = std::min(other.first_reader, group.position);
     }
-    for (const ValueId output : graph_.outputs(task)) {
+    const auto outputs = graph_.outputs(task);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ValueId output = outputs[i];
+      if (is_known_late(shape.results[i])) late_.insert(output);
       group.values.insert(output);
       last_[output] = index;
       group_of_[output] = index;
@@ -139,6 +147,7 @@ class Grouper {
   std::map<ValueId, size_t> position_;  ///< of the call that makes a value
   std::map<ValueId, size_t> reader_;    ///< position of the first reader that is no loop
   std::map<ValueId, size_t> group_of_;  ///< that makes a value
+  std::set<ValueId> late_;              ///< sums over rows
   std::map<ValueId, size_t> last_;      ///< group that makes a value or read it last
 };
 

@@ -124,10 +124,13 @@ class FlatBuilder {
     return found;
   }
 
+  bool awaits_draw(ValueId value) const {
+    return !places_.contains(value) && std::find(spec_.draws.begin(), spec_.draws.end(), value) != spec_.draws.end();
+  }
+
   /// Draws a random input if it is read for the first time.
   void draw(ValueId value, TaskId task) {
-    if (places_.contains(value) || std::find(spec_.draws.begin(), spec_.draws.end(), value) == spec_.draws.end())
-      return;
+    if (!awaits_draw(value)) return;
     const uint32_t slot = new_slots(1);
     places_[value] = {Kind::kSlot, false, slot};
     add({.kind = FlatInstruction::Kind::kDraw, .task = task, .slot = slot, .results = 1, .index = value.index()}, {});
@@ -256,9 +259,16 @@ class FlatBuilder {
   }
 
   void loop(const ir::LoopGroup& group, const ir::LoopTasks& loops) {
-    GroupLoop made = group_loop(graph_, group, loops, *alias_, sizes_, [&](ValueId v) { return leaves(v, group); });
+    const auto is_read = [&](ValueId value) { return leaves(value, group); };
+    const auto is_drawn = [&](ValueId value) { return awaits_draw(value); };
+    GroupLoop made = group_loop(graph_, group, {loops, *alias_, sizes_, is_read, is_drawn});
     std::vector<FlatArgument> arguments;
-    for (const GroupLoop::Input& input : made.inputs) {
+    for (size_t i = 0; i < made.inputs.size(); ++i) {
+      const GroupLoop::Input& input = made.inputs[i];
+      if (made.loop.inputs[i].draw) {
+        arguments.emplace_back();
+        continue;
+      }
       draw(input.operand, input.task);
       arguments.push_back(
           place(places_.contains(input.value) || !made_.contains(input.value) ? input.value : input.operand));

@@ -64,13 +64,23 @@ struct FlatLoop {
     std::vector<std::optional<Operand>> operands;  ///< nothing: absent
     std::vector<ir::DType> types;                  ///< of its results
   };
+  /// Random numbers of `value`. Those of a sample lie one after the other.
+  struct Draw {
+    ValueId value;
+    ir::RandomInput random;
+    uint32_t elements = 0;  ///< of a sample: number in the size table
+    bool operator==(const Draw&) const = default;
+  };
   struct Input {
     ir::LoopValue value;
     ir::DType dtype = ir::DType::kF32;
-    uint32_t divisor = 0, period = 0;  ///< numbers in the size table
+    uint32_t divisor = 0, period = 0, outer_divisor = 0, outer_period = 0;  ///< numbers in the size table
+    std::optional<int64_t> ignored;                                         ///< of labels
+    std::optional<Draw> draw;  ///< random numbers that the loop makes; the argument is absent
   };
   struct Output {
     uint32_t member = 0, result = 0;
+    std::optional<uint32_t> drawn;  ///< instead of a result: numbers that the loop makes for this input
     ir::DType dtype = ir::DType::kF32;
     std::vector<uint32_t> sizes;  ///< numbers in the size table
   };

@@ -90,6 +90,9 @@ class Interpreter {
     run.draw = [](void* context, uint32_t instruction) {
       return static_cast<Interpreter*>(context)->drawn(instruction);
     };
+    run.numbers = [](void* context, uint32_t value) {
+      return static_cast<Interpreter*>(context)->run_.numbers(ValueId(value));
+    };
     run.other = [](void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) {
       static_cast<Interpreter*>(context)->other(instruction, operands, results);
     };

@@ -59,6 +59,7 @@ struct FlatRun {
   std::span<const at::Tensor> fixed;  ///< by value of the graph
   std::span<at::Tensor* const> sums = {};
   std::function<Result<at::Tensor>(ValueId)> draw = {};  ///< random numbers
+  std::function<native::Numbers(ValueId)> numbers = {};  ///< for loops that make them
   bool training = true;
   TaskId* running = nullptr;  ///< receives the task that runs
 };

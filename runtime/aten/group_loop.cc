@@ -11,73 +11,93 @@ namespace {
 
 class Connector {
  public:
-  Connector(const ir::Graph& graph, const ir::LoopTasks& loops, const ir::LoopAliases& alias, SizeTable& sizes)
-      : graph_(graph), loops_(loops), alias_(alias), sizes_(sizes) {}
+  Connector(const ir::Graph& graph, const GroupOf& of) : graph_(graph), of_(of), sizes_(of.sizes) {}
 
-  GroupLoop connect(const ir::LoopGroup& group, const std::function<bool(ValueId)>& leaves) {
-    const ir::LoopTask& first = loops_.at(group.tasks[0]);
-    made_.loop.dtype = first.dtype;
+  GroupLoop connect(const ir::LoopGroup& group) {
+    const ir::LoopTask& first = of_.loops.at(group.tasks[0]);
+    for (const TaskId task : group.tasks) {
+      if (const auto dtype = of_.loops.at(task).dtype) made_.loop.dtype = *dtype;
+    }
     made_.loop.rows = sizes_.number(first.rows);
     made_.loop.columns = sizes_.number(first.columns);
     for (const TaskId task : group.tasks) add(task);
     for (uint32_t m = 0; m < made_.loop.members.size(); ++m) {
       const auto outputs = graph_.outputs(made_.loop.members[m].task);
       for (uint32_t r = 0; r < outputs.size(); ++r) {
-        if (leaves(outputs[r])) add_output(m, r, outputs[r]);
+        if (of_.leaves(outputs[r])) add_output({m, r}, outputs[r]);
       }
+    }
+    for (uint32_t i = 0; i < made_.inputs.size(); ++i) {
+      if (made_.loop.inputs[i].draw && of_.leaves(made_.inputs[i].value)) add_output({0, 0, i}, made_.inputs[i].value);
     }
     return std::move(made_);
   }
 
  private:
   void add(TaskId task) {
-    FlatLoop::Member member{task, loops_.at(task), {}, {}};
+    FlatLoop::Member member{task, of_.loops.at(task), {}, {}};
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
       member.operands.emplace_back();
       if (!ir::reads_operand(graph_, task, i)) continue;
-      member.operands.back() = operand({alias_(inputs[i]), inputs[i], task}, member.loop.operands[i]);
+      const bool labels = member.loop.labels && member.loop.labels->operand == i;
+      member.operands.back() = operand({of_.alias(inputs[i]), inputs[i], task}, member.loop.operands[i],
+                                       labels ? std::optional(member.loop.labels->ignored) : std::nullopt);
     }
     const auto outputs = graph_.outputs(task);
     for (uint32_t r = 0; r < outputs.size(); ++r) {
       member.types.push_back(graph_.type(outputs[r]).dtype);
-      known_[outputs[r]] = {true, static_cast<uint32_t>(made_.loop.members.size()), r};
+      results_[outputs[r]] = {true, static_cast<uint32_t>(made_.loop.members.size()), r};
     }
     made_.loop.by_rows = made_.loop.by_rows || member.loop.by_rows;
     made_.loop.members.push_back(std::move(member));
   }
 
-  FlatLoop::Operand operand(const GroupLoop::Input& input, const ir::LoopValue& lies) {
-    const auto index = static_cast<uint32_t>(made_.inputs.size());
-    const auto [found, fresh] = known_.try_emplace(input.value, FlatLoop::Operand{false, index, 0});
-    if (fresh) {
-      made_.inputs.push_back(input);
-      made_.loop.inputs.push_back(
-          {lies, graph_.type(input.value).dtype, sizes_.number(lies.divisor), sizes_.number(lies.period)});
+  FlatLoop::Operand operand(const GroupLoop::Input& input, const ir::LoopValue& lies, std::optional<int64_t> ignored) {
+    if (const auto made = results_.find(input.value); made != results_.end()) return made->second;
+    for (uint32_t i = 0; i < made_.inputs.size(); ++i) {
+      const FlatLoop::Input& known = made_.loop.inputs[i];
+      if (made_.inputs[i].value == input.value && known.value == lies && known.ignored == ignored) return {false, i, 0};
     }
-    return found->second;
+    made_.inputs.push_back(input);
+    made_.loop.inputs.push_back({lies, graph_.type(input.value).dtype, sizes_.number(lies.divisor),
+                                 sizes_.number(lies.period), sizes_.number(lies.outer_divisor),
+                                 sizes_.number(lies.outer_period), ignored, draw(input.operand, lies)});
+    return {false, static_cast<uint32_t>(made_.inputs.size() - 1), 0};
   }
 
-  void add_output(uint32_t member, uint32_t result, ValueId value) {
-    FlatLoop::Output output{member, result, graph_.type(value).dtype, {}};
+  /// Numbers that depend on bits alone, of samples that lie one after the other.
+  std::optional<FlatLoop::Draw> draw(ValueId value, const ir::LoopValue& lies) {
+    const ir::RandomInput* const random = graph_.random_input(value);
+    if (random == nullptr || random->of == ir::RandomInput::Of::kNormal) return std::nullopt;
+    const ir::ValueType& type = graph_.type(value);
+    const ir::BatchLayout& layout = type.batch;
+    if (lies.kind != ir::LoopValue::Kind::kFull || type.dtype != made_.loop.dtype || !of_.is_drawn(value))
+      return std::nullopt;
+    if (layout.has_batch() && (layout.axis != 0 || layout.outer != ir::Dim(1))) return std::nullopt;
+    ir::Dim elements = layout.has_batch() ? layout.inner : (*type.shape)[0];
+    for (size_t i = 1; i < type.shape->size(); ++i) elements = elements * (*type.shape)[i];
+    return FlatLoop::Draw{value, *random, sizes_.number(elements)};
+  }
+
+  void add_output(FlatLoop::Output output, ValueId value) {
+    output.dtype = graph_.type(value).dtype;
     for (const ir::Dim& dim : *graph_.type(value).shape) output.sizes.push_back(sizes_.number(dim));
     made_.loop.outputs.push_back(std::move(output));
     made_.outputs.push_back(value);
   }
 
   const ir::Graph& graph_;
-  const ir::LoopTasks& loops_;
-  const ir::LoopAliases& alias_;
+  const GroupOf& of_;
   SizeTable& sizes_;
   GroupLoop made_;
-  std::map<ValueId, FlatLoop::Operand> known_;
+  std::map<ValueId, FlatLoop::Operand> results_;  ///< of members
 };
 
 }  // namespace
 
-GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const ir::LoopTasks& loops,
-                     const ir::LoopAliases& alias, SizeTable& sizes, const std::function<bool(ValueId)>& leaves) {
-  return Connector(graph, loops, alias, sizes).connect(group, leaves);
+GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const GroupOf& of) {
+  return Connector(graph, of).connect(group);
 }
 
 }  // namespace rannc::runtime

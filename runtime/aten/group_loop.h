@@ -21,8 +21,14 @@ struct GroupLoop {
   std::vector<ValueId> outputs;  ///< parallel to the loop's
 };
 
-/// `leaves`: whether something outside the group reads a value.
-GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const ir::LoopTasks& loops,
-                     const ir::LoopAliases& alias, SizeTable& sizes, const std::function<bool(ValueId)>& leaves);
+/// What a loop is built for.
+struct GroupOf {
+  const ir::LoopTasks& loops;
+  const ir::LoopAliases& alias;
+  SizeTable& sizes;
+  std::function<bool(ValueId)> leaves;    ///< whether something outside the group reads a value
+  std::function<bool(ValueId)> is_drawn;  ///< whether a value is a random input that nothing has read so far
+};
+GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const GroupOf& of);
 
 }  // namespace rannc::runtime

@@ -276,6 +276,7 @@ class ExplicitProgram final : public Program {
   Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at, const at::Tensor* keys) {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
     with.draw = [&](ValueId value) { return draw(at, value, keys); };
+    with.numbers = [&](ValueId value) { return numbers_of(drawn_value(value), at); };
     if (origins_ == Origins::kForgotten) return run(program, std::move(arguments), with);
     RunningProgram running(joint_, tasks_);
     with.running = &running.position;
@@ -311,11 +312,17 @@ class ExplicitProgram final : public Program {
     return at == values.end() ? -1 : static_cast<int>(at - values.begin());
   }
 
-  Result<at::Tensor> draw(const At& at, ValueId value, const at::Tensor* keys) const {
+  const DrawnValue& drawn_value(ValueId value) const {
     const int draw = index_in(places_.draws, value);
     RANNC_CHECK(draw >= 0) << "the signature lists all random inputs";
-    const int64_t* const key = keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * draw;
-    return drawn(signature_.draws[static_cast<size_t>(draw)], at, sizes_.bindings(), device_, key);
+    return signature_.draws[static_cast<size_t>(draw)];
+  }
+
+  Result<at::Tensor> draw(const At& at, ValueId value, const at::Tensor* keys) const {
+    const DrawnValue& of = drawn_value(value);
+    const int64_t* const key =
+        keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * (&of - signature_.draws.data());
+    return drawn(of, at, sizes_.bindings(), device_, key);
   }
 
   Tensors forward_arguments(Values inputs) const {

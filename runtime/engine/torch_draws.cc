@@ -38,6 +38,11 @@ DeviceDraw::Of kind_of(ir::RandomInput::Of of) {
   return DeviceDraw::Of::kBernoulli;
 }
 
+/// Whether the input is dropout that drops nothing.
+bool is_all_ones(const DrawnValue& value, const At& at) {
+  return value.draw.of == ir::RandomInput::Of::kBernoulli && (!at.training || value.draw.drop <= 0);
+}
+
 uint64_t first_sample(const DrawnValue& value, const At& at) {
   return value.type.batch.has_batch() ? at.first_sample : 0;
 }
@@ -71,12 +76,15 @@ std::array<int64_t, 2> key_and_sample_of(const DrawnValue& value, const At& at) 
           static_cast<int64_t>(first_sample(value, at))};
 }
 
+native::Numbers numbers_of(const DrawnValue& value, const At& at) {
+  return {draw_key(value.draw, {at.seed, at.step}), first_sample(value, at), is_all_ones(value, at)};
+}
+
 Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings, Device& device,
                          const int64_t* key_and_sample) {
   const auto options =
       at::TensorOptions().dtype(to_scalar_type(value.type.dtype)).device(c10::Device(device.address()));
-  const bool drops = value.draw.of == ir::RandomInput::Of::kBernoulli;
-  if (drops && (!at.training || value.draw.drop <= 0)) return at::ones({}, options);
+  if (is_all_ones(value, at)) return at::ones({}, options);
   RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
   const ir::BatchLayout& layout = value.type.batch;
   const int64_t samples = layout.has_batch() ? static_cast<int64_t>(at.samples) : 1;

@@ -10,7 +10,13 @@
 namespace rannc::native {
 
 /// Version of this interface. A compiled stage of another version is rejected.
-inline constexpr uint32_t kInterfaceVersion = 1;
+inline constexpr uint32_t kInterfaceVersion = 2;
+
+/// What the numbers of a random input are made from. Element i of sample s is a function of `key`, s and i.
+struct Numbers {
+  uint64_t key = 0, first_sample = 0;
+  bool ones = false;  ///< nothing is dropped: all numbers are 1
+};
 
 /// One run of a function, provided by the runtime. All pointers are valid during the run.
 struct Run {
@@ -21,6 +27,7 @@ struct Run {
   uint32_t* task = nullptr;           ///< set to the task of the joint graph that runs, to locate failures
   void* context = nullptr;            ///< first argument of the functions below, which throw on failure
   at::Tensor (*draw)(void* context, uint32_t instruction) = nullptr;  ///< random numbers
+  Numbers (*numbers)(void* context, uint32_t value) = nullptr;        ///< for loops that make them
   /// Runs an instruction that has no C++ form: a foreign operator, a branch, a loop, a sum over replicas. Moves from
   /// `operands`.
   void (*other)(void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) = nullptr;

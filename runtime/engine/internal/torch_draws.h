@@ -7,6 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/execute/program.h"
+#include "runtime/native/stage.h"
 
 namespace rannc::runtime {
 
@@ -18,5 +19,8 @@ Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindin
 
 /// The key and the first sample of a call's numbers.
 std::array<int64_t, 2> key_and_sample_of(const DrawnValue& value, const At& at);
+
+/// The same for loops of compiled stages.
+native::Numbers numbers_of(const DrawnValue& value, const At& at);
 
 }  // namespace rannc::runtime

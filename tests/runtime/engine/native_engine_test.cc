@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include "codegen/bundle_writer.h"
+#include "codegen/native/loop_calls.h"
 #include "codegen/native_compiler.h"
+#include "codegen/native_source.h"
 #include "ir/op/loop.h"
 #include "ir/op/op.h"
 #include "ir/text/text.h"
@@ -156,24 +158,40 @@ TEST_P(NativeLoops, AreNearLibTorchsOperators) {
   EXPECT_FALSE(found.gradients.at("w").equal(expected.gradients.at("w")));
 }
 
-/// Every operator with a loop rule once, on x and y, which are positive, of 24 columns. Results are outputs.
+/// Every operator with a loop rule, on x and y, which are positive, of 24 columns. Results are outputs.
 constexpr const char* kCalls[] = {"core.abs(%z)",
                                   "core.add(%x, %z)",
+                                  "core.cast(%g) {dtype = !T}",
+                                  "core.cast(%n) {dtype = !T}",
+                                  "core.cast(%z) {dtype = !T}",
+                                  "core.ceil(%z)",
+                                  "core.clamp(%z) {max = 1, min = -1}",
+                                  "core.clamp(%z) {max = 1}",
                                   "core.cos(%z)",
                                   "core.div(%z, %x)",
+                                  "core.elu(%z) {alpha = 0x1.8p+0}",
+                                  "core.elu_grad(%x, %z) {alpha = 0x1.8p+0}",
                                   "core.erf(%z)",
                                   "core.exp(%z)",
+                                  "core.floor(%z)",
                                   "core.gelu(%z)",
                                   "core.gelu(%z) {approximate = \"tanh\"}",
                                   "core.gelu_grad(%x, %z)",
                                   "core.gelu_grad(%x, %z) {approximate = \"tanh\"}",
+                                  "core.hardsigmoid(%w)",
+                                  "core.hardswish(%w)",
+                                  "core.hardswish_grad(%x, %w)",
                                   "core.layer_norm(%z, %c, %d)",
                                   "core.layer_norm_grad_input(%z, %y, %m, %r, %c)",
+                                  "core.leaky_relu(%z) {alpha = 0x1p-3}",
+                                  "core.leaky_relu_grad(%x, %z) {alpha = 0x1p-3}",
                                   "core.log(%x)",
                                   "core.log_softmax(%z)",
                                   "core.log_softmax_grad(%z, %y)",
                                   "core.maximum(%x, %z)",
+                                  "core.maximum_grad(%x, %y, %i)",
                                   "core.minimum(%x, %z)",
+                                  "core.minimum_grad(%x, %y, %i)",
                                   "core.mul(%z, %c)",
                                   "core.neg(%x)",
                                   "core.reciprocal(%x)",
@@ -181,45 +199,115 @@ constexpr const char* kCalls[] = {"core.abs(%z)",
                                   "core.relu_grad(%x, %z)",
                                   "core.rms_norm(%z, %c)",
                                   "core.rms_norm_grad_input(%z, %y, %r, %c)",
+                                  "core.round(%w)",
                                   "core.rsqrt(%x)",
                                   "core.sigmoid(%z)",
                                   "core.sigmoid_grad(%z, %y)",
+                                  "core.sign(%h)",
                                   "core.silu(%z)",
                                   "core.silu_grad(%x, %z)",
                                   "core.sin(%z)",
                                   "core.softmax(%z)",
                                   "core.softmax_grad(%z, %y)",
+                                  "core.softplus(%w)",
+                                  "core.softplus_grad(%x, %w)",
                                   "core.sqrt(%x)",
                                   "core.sub(%z, %m)",
                                   "core.tanh(%z)",
                                   "core.tanh_grad(%z, %y)",
                                   "core.where_grad(%x, %g)",
                                   "core.where(%g, %x, %z)"};
-constexpr const char* kTruths[] = {"core.eq(%x, %x)", "core.ne(%x, %y)", "core.lt(%x, %y)",
-                                   "core.le(%x, %y)", "core.gt(%z, %x)", "core.ge(%x, %y)"};
-// Sums over rows and columns, of a value that is no input of samples.
-constexpr const char* kSums[] = {"core.sum(%e) {axes = [1]}", "core.sum(%e) {axes = [0]}",
-                                 "core.layer_norm_grad_scale(%e, %f, %p, %q)", "core.rms_norm_grad_scale(%e, %f, %q)"};
+constexpr const char* kTruths[] = {"core.cast(%n) {dtype = !bool}",
+                                   "core.cast(%h) {dtype = !bool}",
+                                   "core.eq(%x, %x)",
+                                   "core.ne(%x, %y)",
+                                   "core.lt(%x, %y)",
+                                   "core.le(%x, %y)",
+                                   "core.gt(%z, %x)",
+                                   "core.ge(%x, %y)",
+                                   "core.isinf(%j)",
+                                   "core.isnan(%j)",
+                                   "core.logical_and(%g, %o)",
+                                   "core.logical_not(%g)",
+                                   "core.logical_or(%g, %o)",
+                                   "core.logical_xor(%g, %o)"};
+
+struct RowCall {
+  const char* call;
+  const char* result;
+};
+/// Sums over rows and columns, of values without samples, where label 3 is ignored; and operands that lie over two runs
+/// of axes.
+constexpr RowCall kRows[] = {
+    {"core.add(%k, %l)", "T[batch,3,5,24] samples 0"},
+    {"core.mul(%k, %v)", "T[batch,3,5,24] samples 0"},
+    {"core.amax(%e) {axes = [1]}", "T[300]"},
+    {"core.mean(%e) {axes = [1]}", "T[300]"},
+    {"core.sum(%e) {axes = [1]}", "T[300]"},
+    {"core.sum(%e) {axes = [0]}", "T[24]"},
+    {"core.sum(%e)", "T[]"},
+    {"core.layer_norm_grad_scale(%e, %f, %p, %q)", "T[24]"},
+    {"core.rms_norm_grad_scale(%e, %f, %q)", "T[24]"},
+    {"core.mse_sum(%e, %f)", "T[]"},
+    {"core.mse_sum_grad_prediction(%s, %e, %f)", "T[300,24]"},
+    {"core.huber_sum(%e, %f) {delta = 0x1p-1}", "T[]"},
+    {"core.huber_sum_grad_prediction(%s, %e, %f) {delta = 0x1p-1}", "T[300,24]"},
+    {"core.bce_with_logits_sum(%e, %f)", "T[]"},
+    {"core.bce_with_logits_sum(%e, %f, %c)", "T[]"},
+    {"core.cross_entropy_sum(%e, %u)", "T[]"},
+    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3}", "T[]"},
+    {"core.cross_entropy_sum(%e, %u) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
+    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u)", "T[300,24]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3}", "T[300,24]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[300,24]"}};
 
 ir::Graph every_rule(const std::string& type) {
-  std::string text =
-      "rannc.graph 1\nbatch batch\ninput %x: T[batch,5,24] samples 0\ninput %y: T[batch,5,24] samples 0\n"
-      "input %m: T[batch,5,1] samples 0\ninput %r: T[batch,5,1] samples 0\nparameter %c: T[24]\nparameter %d: T[24]\n"
-      "parameter %e: T[300,24]\nparameter %f: T[300,24]\nparameter %p: T[300,1]\nparameter %q: T[300,1]\n"
-      "#0 %z: T[batch,5,24] samples 0 = core.sub(%x, %y)\n#1 %g: bool[batch,5,24] samples 0 = core.gt(%z, %m)\n";
+  std::string text = R"(rannc.graph 1
+batch batch
+input %x: T[batch,5,24] samples 0
+input %y: T[batch,5,24] samples 0
+input %m: T[batch,5,1] samples 0
+input %r: T[batch,5,1] samples 0
+input %n: i64[batch,5,24] samples 0
+input %k: T[batch,3,5,24] samples 0
+input %l: T[batch,1,5,24] samples 0
+input %v: T[batch,1,5,1] samples 0
+parameter %c: T[24]
+parameter %d: T[24]
+parameter %e: T[300,24]
+parameter %f: T[300,24]
+parameter %p: T[300,1]
+parameter %q: T[300,1]
+#0 %z: T[batch,5,24] samples 0 = core.sub(%x, %y)
+#1 %g: bool[batch,5,24] samples 0 = core.gt(%z, %m)
+#2 %h: T[batch,5,24] samples 0 = core.relu(%z)
+#3 %i: T[batch,5,24] samples 0 = core.maximum(%y, %m)
+#4 %j: T[batch,5,24] samples 0 = core.log(%z)
+#5 %o: bool[batch,5,24] samples 0 = core.gt(%x, %m)
+#6 %w: T[batch,5,24] samples 0 = core.div(%z, %m)
+#7 %u: i64[300] = core.argmax(%f) {axis = 1, keepdim = false}
+#8 %s: T[] = core.sum(%p)
+)";
   std::string outputs = "outputs [";
-  size_t count = 2;
+  size_t count = 9;
   const auto add = [&](const char* call, const std::string& result) {
     text += fmt::format("#{0} %o{0}: {1} = {2}\n", count, result, call);
-    outputs += fmt::format("{}%o{}", count == 2 ? "" : ", ", count);
+    if (result == "T[]") {  // outputs of micro-batches are joined, scalars cannot be
+      ++count;
+      text += fmt::format("#{0} %o{0}: T[1] = core.reshape(%o{1}) {{shape = [1]}}\n", count, count - 1);
+    }
+    outputs += fmt::format("{}%o{}", outputs.back() == '[' ? "" : ", ", count);
     ++count;
   };
   for (const char* call : kCalls) add(call, "T[batch,5,24] samples 0");
   for (const char* call : kTruths) add(call, "bool[batch,5,24] samples 0");
-  for (const char* call : kSums)
-    add(call, std::string_view(call).find("[1]") != std::string_view::npos ? "T[300]" : "T[24]");
-  text += "inputs [%x, %y, %m, %r]\n" + outputs + "]\n";
-  for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
+  for (const RowCall& row : kRows) add(row.call, row.result);
+  text += "inputs [%x, %y, %m, %r, %n, %k, %l, %v]\n" + outputs + "]\n";
+  for (const std::string_view written : {"T[", "T}"}) {
+    for (size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + 1))
+      text.replace(at, 1, type);
+  }
   ir::Graph graph = ir::parse_graph(text, "rules.rir").value();
   give_weights(graph, type == "f64" ? at::kDouble : at::kFloat);
   return graph;
@@ -231,22 +319,79 @@ TEST_P(NativeLoops, AllRulesAreNearLibTorchsOperators) {
   at::manual_seed(6);
   const ir::Graph graph = every_rule(kind.type);
   std::map<std::string, at::Tensor> batch = batch_for(graph, 3);
-  for (auto& [name, tensor] : batch) tensor = tensor.abs().add(0.1).to(kind.scalar);
+  for (auto& [name, tensor] : batch) {
+    if (tensor.is_floating_point()) tensor = tensor.abs().add(0.1).to(kind.scalar);
+  }
   const ir::Plan plan = build_plan(graph.clone(), {.micro_batches = {3}, .training = false});
   RunOptions options{.training = false, .engine = "explicit", .loops = true};
   const Numbers expected = run_locally(plan, batch, {}, options);
   options.engine = "native";
   const Numbers found = run_locally(plan, batch, {}, options);
-  ASSERT_EQ(found.outputs.size(), std::size(kCalls) + std::size(kTruths) + std::size(kSums));
+  ASSERT_EQ(found.outputs.size(), std::size(kCalls) + std::size(kTruths) + std::size(kRows));
   for (const auto& [name, tensor] : expected.outputs) {
-    const ValueId value = graph.find(name);
-    const std::string& op = graph.op(graph.producer(value)).name;
-    EXPECT_TRUE(ir::loop_task(graph, graph.producer(value))) << op;
+    TaskId task = graph.producer(graph.find(name));
+    if (graph.op(task).name == "core.reshape") task = graph.producer(graph.inputs(task)[0]);
+    const std::string& op = graph.op(task).name;
+    EXPECT_TRUE(ir::loop_task(graph, task)) << op;
     if (tensor.scalar_type() == at::kBool) {
       EXPECT_TRUE(found.outputs.at(name).equal(tensor)) << op;
     } else {
       EXPECT_LT(off(found.outputs.at(name), tensor), kind.limit) << op;
     }
+  }
+}
+
+/// A product with dropout, and a choice by uniform numbers; 5 x 27 of a sample are no multiple of four.
+ir::Graph draw_model(std::string_view type) {
+  std::string text = R"(rannc.graph 1
+batch batch
+input %x: T[batch,5,27] samples 0
+input %target: T[batch,5,27] samples 0
+parameter %c: T[27]
+draw %d: T[batch,5,27] samples 0 = bernoulli drop 0x1p-2 key 7
+draw %u: T[batch,5,27] samples 0 = uniform key 9
+#0 %a: T[batch,5,27] samples 0 = core.mul(%x, %c)
+#1 %b: T[batch,5,27] samples 0 = core.mul(%a, %d)
+#2 %g: bool[batch,5,27] samples 0 = core.gt(%u, %c)
+#3 %e: T[batch,5,27] samples 0 = core.where(%g, %b, %x)
+#4 %l: T[] partial = core.mse_sum(%e, %target)
+inputs [%x, %target]
+outputs [%e]
+loss %l weight 0x1p+0 per one ignore -100
+)";
+  for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
+  ir::Graph graph = ir::parse_graph(text, "draws.rir").value();
+  give_weights(graph, type == "f64" ? at::kDouble : at::kFloat);
+  return graph;
+}
+
+TEST_P(NativeLoops, MakeTheRandomNumbersOfOtherEngines) {
+  const Kind& kind = GetParam();
+  if (kind.approximate != std::string_view("none")) return;
+  at::manual_seed(4);
+  const ir::Graph graph = draw_model(kind.type);
+  const Rows rows = rows_for(graph, kind.scalar);
+  const ir::Plan plan = build_plan(graph.clone(), {.micro_batches = {3, 2}});
+  const std::string source = codegen::native_source(plan, StageId(0)).value();
+  EXPECT_NE(source.find("dropped(0.25)"), std::string::npos);
+  EXPECT_NE(source.find("Uniform()"), std::string::npos);
+  EXPECT_EQ(source.find("run.draw("), std::string::npos);
+  for (const bool training : {true, false}) {
+    RunOptions options{.step = 3, .seed = 7, .training = training, .engine = "explicit", .loops = true};
+    const Numbers expected = run_locally(plan, rows.batch, {60.0}, options);
+    options.engine = "native";
+    const Numbers found = run_locally(plan, rows.batch, {60.0}, options);
+    EXPECT_TRUE(found.outputs.at("e").equal(expected.outputs.at("e")));
+    if (training) EXPECT_LT(off(found.gradients.at("c"), expected.gradients.at("c")), kind.limit);
+  }
+}
+
+TEST(NativeLabels, AreColumnsOrIgnored) {
+  const at::Tensor fine = at::tensor({0, 23, -100}, at::kLong);
+  EXPECT_TRUE(native::labels(fine, 24, -100).equal(fine));
+  for (const int64_t wrong : {24, -1}) {
+    EXPECT_THROW(native::labels(at::tensor({int64_t{0}, wrong}, at::kLong), 24, -100), c10::IndexError);
+    EXPECT_THROW(native::labels(at::tensor({int64_t{0}, wrong}, at::kInt), 24, -100), c10::IndexError);
   }
 }
 

@@ -1,10 +1,7 @@
-// Loop rules of operators: scalar expressions, and reductions over rows or columns.
-#include "ir/ops/loops.h"
-
+// Loop rules of operators that reduce rows or columns.
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "ir/ops/loops/loops.h"
 #include "ir/ops/norms.h"
 #include "ir/ops/rules.h"
 
@@ -14,43 +11,6 @@ namespace {
 
 using Kind = LoopStatement::Kind;
 using Body = std::optional<LoopBody>;
-
-struct Row {
-  std::string_view name;
-  std::string_view expression = {};               ///< of the only result
-  Body (*rule)(const LowerCall& call) = nullptr;  ///< instead of an expression
-};
-
-// --- elementwise
-
-Body gelu(const LowerCall& call) {
-  if (call.attributes.text("approximate") == "tanh") {
-    return LoopBody{{Kind::kEach, "y0", "0.5 * x0 * (1 + tanh(0.7978845608028654 * (x0 + 0.044715 * x0 * x0 * x0)))"}};
-  }
-  return LoopBody{{Kind::kEach, "y0", "0.5 * x0 * (1 + erf(0.7071067811865476 * x0))"}};
-}
-
-// Operands: the result's gradient, x.
-Body gelu_grad(const LowerCall& call) {
-  if (call.attributes.text("approximate") == "tanh") {
-    return LoopBody{{Kind::kEach, "square", "x1 * x1"},
-                    {Kind::kEach, "t", "tanh(0.7978845608028654 * x1 * (1 + 0.044715 * square))"},
-                    {Kind::kEach, "slope", "0.7978845608028654 * (1 + 0.134145 * square)"},
-                    {Kind::kEach, "y0", "x0 * (0.5 * (1 + t) + 0.5 * x1 * (1 - t * t) * slope)"}};
-  }
-  return LoopBody{{Kind::kEach, "below", "0.5 * (1 + erf(0.7071067811865476 * x1))"},
-                  {Kind::kEach, "density", "0.3989422804014327 * exp(-0.5 * x1 * x1)"},
-                  {Kind::kEach, "y0", "x0 * (below + x1 * density)"}};
-}
-
-Body silu_grad(const LowerCall&) {
-  return LoopBody{{Kind::kEach, "s", "sigmoid(x1)"}, {Kind::kEach, "y0", "x0 * s * (1 + x1 * (1 - s))"}};
-}
-
-Body div(const LowerCall& call) {
-  if (call.attributes.text("rounding") != "none") return std::nullopt;
-  return LoopBody{{Kind::kEach, "y0", "x0 / x1"}};
-}
 
 // --- rows
 
@@ -152,73 +112,61 @@ Body rms_norm_grad_scale(const LowerCall& call) {
 
 // --- sums
 
-Body sum(const LowerCall& call) {
+/// Whether all elements of a row are reduced, or all rows, or both.
+enum class Reduced : uint8_t { kNeither, kColumns, kRows, kAll };
+
+Reduced reduced(const LowerCall& call) {
   const Shape& shape = shape_of(*call.inputs[0]);
   const auto axes = reduced_axes(call.attributes, shape.size());
-  if (!axes.ok() || axes->empty() || axes->size() == shape.size()) return std::nullopt;
-  const bool last = axes->size() == 1 && is_last((*axes)[0], shape);
+  if (!axes.ok() || axes->empty()) return Reduced::kNeither;
+  if (axes->size() == shape.size()) return Reduced::kAll;
+  if (axes->size() == 1 && is_last((*axes)[0], shape)) return Reduced::kColumns;
   const bool others = axes->size() == shape.size() - 1 && !is_last(axes->back(), shape);
-  if (last) return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total"}};
-  if (others) return LoopBody{{Kind::kColumnSum, "y0", "x0"}};
+  return others ? Reduced::kRows : Reduced::kNeither;
+}
+
+Body sum(const LowerCall& call) {
+  switch (reduced(call)) {
+    case Reduced::kNeither:
+      return std::nullopt;
+    case Reduced::kColumns:
+      return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total"}};
+    case Reduced::kRows:
+      return LoopBody{{Kind::kColumnSum, "y0", "x0"}};
+    case Reduced::kAll:
+      return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kTotal, "y0", "total"}};
+  }
   return std::nullopt;
 }
 
-constexpr Row kRows[] = {
-    {"core.abs", "abs(x0)"},
-    {"core.add", "x0 + x1"},
-    {"core.cos", "cos(x0)"},
-    {"core.div", {}, div},
-    {"core.eq", "x0 == x1"},
-    {"core.erf", "erf(x0)"},
-    {"core.exp", "exp(x0)"},
-    {"core.ge", "x0 >= x1"},
-    {"core.gelu", {}, gelu},
-    {"core.gelu_grad", {}, gelu_grad},
-    {"core.gt", "x0 > x1"},
+Body mean(const LowerCall& call) {
+  if (reduced(call) != Reduced::kColumns) return std::nullopt;
+  return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total / n"}};
+}
+
+Body amax(const LowerCall& call) {
+  if (reduced(call) != Reduced::kColumns) return std::nullopt;
+  return LoopBody{{Kind::kRowMax, "largest", "x0"}, {Kind::kRow, "y0", "largest"}};
+}
+
+constexpr LoopRow kRowLoops[] = {
+    {"core.amax", {}, amax},
     {"core.layer_norm", {}, layer_norm},
     {"core.layer_norm_grad_input", {}, layer_norm_grad_input},
     {"core.layer_norm_grad_scale", {}, layer_norm_grad_scale},
-    {"core.le", "x0 <= x1"},
-    {"core.log", "log(x0)"},
     {"core.log_softmax", {}, log_softmax},
     {"core.log_softmax_grad", {}, log_softmax_grad},
-    {"core.lt", "x0 < x1"},
-    {"core.maximum", "max(x0, x1)"},
-    {"core.minimum", "min(x0, x1)"},
-    {"core.mul", "x0 * x1"},
-    {"core.ne", "x0 != x1"},
-    {"core.neg", "-x0"},
-    {"core.reciprocal", "1 / x0"},
-    {"core.relu", "relu(x0)"},
-    {"core.relu_grad", "select(x1 <= 0, 0, x0)"},
+    {"core.mean", {}, mean},
     {"core.rms_norm", {}, rms_norm},
     {"core.rms_norm_grad_input", {}, rms_norm_grad_input},
     {"core.rms_norm_grad_scale", {}, rms_norm_grad_scale},
-    {"core.rsqrt", "1 / sqrt(x0)"},
-    {"core.sigmoid", "sigmoid(x0)"},
-    {"core.sigmoid_grad", "x0 * (1 - x1) * x1"},
-    {"core.silu", "x0 * sigmoid(x0)"},
-    {"core.silu_grad", {}, silu_grad},
-    {"core.sin", "sin(x0)"},
     {"core.softmax", {}, softmax},
     {"core.softmax_grad", {}, softmax_grad},
-    {"core.sqrt", "sqrt(x0)"},
-    {"core.sub", "x0 - x1"},
     {"core.sum", {}, sum},
-    {"core.tanh", "tanh(x0)"},
-    {"core.tanh_grad", "x0 * (1 - x1 * x1)"},
-    {"core.where", "select(x0, x1, x2)"},
-    {"core.where_grad", "select(x1, x0, 0)"},
 };
 
 }  // namespace
 
-std::optional<LoopBody> loop_body(const LowerCall& call) {
-  const auto row =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == call.op.name; });
-  if (row == std::end(kRows)) return std::nullopt;
-  if (row->rule != nullptr) return row->rule(call);
-  return LoopBody{{Kind::kEach, "y0", std::string(row->expression)}};
-}
+std::span<const LoopRow> row_loops() { return kRowLoops; }
 
 }  // namespace rannc::ir::ops

@@ -1,0 +1,35 @@
+/// Loop rules of operators. Private to ir.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ir/op/loop.h"
+
+namespace rannc::ir::ops {
+
+/// What a call's loop computes, without regard to sizes.
+struct LoopRule {
+  LoopBody body;
+  std::optional<LoopLabels> labels;
+  bool integers = false;  ///< operand 0 may be integers
+  bool truths = false;    ///< all operands may be truth values
+};
+
+/// A row of a table of rules.
+struct LoopRow {
+  std::string_view name;
+  std::string_view expression = {};  ///< of the only result
+  /// Instead of an expression. Nothing: the attributes have no loop.
+  std::optional<LoopBody> (*rule)(const LowerCall& call) = nullptr;
+  std::optional<uint32_t> labels = {};  ///< operand of labels; attribute `ignore_index` is ignored
+  bool integers = false, truths = false;
+};
+std::span<const LoopRow> elementwise_loops();
+std::span<const LoopRow> row_loops();
+std::span<const LoopRow> loss_loops();
+
+/// The rule of a call. Nothing: the operator or its attributes have none.
+std::optional<LoopRule> loop_rule(const LowerCall& call);
+
+}  // namespace rannc::ir::ops
