@@ -161,18 +161,25 @@ class LoopWriter {
 
   void head_of_input(uint32_t i) {
     const FlatLoop::Input& input = loop_.inputs[i];
-    const std::string type = element(input.dtype);
+    const std::string type = element(input.dtype), more = type == "T" ? "" : ", " + type;
+    const char* const periodic = has_all_rows(input.value) ? "" : "periodic_";
     if (input.draw) {
       const bool drops = input.draw->random.of == ir::RandomInput::Of::kBernoulli;
       line(2, fmt::format("const T* const p{0} = drawn_row<T>(run, {0}, r, {1}, {2});", i, place_of_draw(i),
                           drops ? fmt::format("dropped({})", input.draw->random.drop) : "Uniform()"));
     } else if (!loaded_per_row(i)) {
-      line(2, fmt::format("const {1}* const p{0} = row_of<{1}>(run, {0}, r);", i, type));
-    } else if (type == "bool") {
-      line(2, fmt::format("const auto i{0} = element_of<T, bool>(run, {0}, r) != 0;", i));
+      line(2, fmt::format("const {1}* const p{0} = {2}row_of<{1}>(run, {0}, r);", i, type, periodic));
     } else {
-      line(2, fmt::format("const Vec<T> i{0} = element_of<T{1}>(run, {0}, r);", i, type == "T" ? "" : ", " + type));
+      line(2, fmt::format("const auto i{0} = {1}element_of<T{2}>(run, {0}, r){3};", i, periodic, more,
+                          type == "bool" ? " != 0" : ""));
     }
+  }
+
+  /// Whether row r of a value is row r of the loop.
+  bool has_all_rows(const LoopValue& value) const {
+    const ir::LoopTask& first = loop_.members[0].loop;
+    return value.kind == LoopValue::Kind::kFull ||
+           (value.divisor == ir::Dim(1) && value.period == first.rows && value.outer_period == ir::Dim(1));
   }
 
   /// The row that random numbers are put into.

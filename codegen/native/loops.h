@@ -73,20 +73,30 @@ RANNC_INLINE int64_t length_of(const LoopRun& run, int64_t row) {
   return rest < run.columns ? rest : run.columns;
 }
 
+/// Divisions take longer than a short row.
 RANNC_INLINE int64_t index_of(const LoopOperand& in, int64_t row) {
-  const int64_t inner = row / in.divisor % in.period;
+  const int64_t inner = in.period == 1 ? 0 : row / in.divisor % in.period;
   return in.outer_period == 1 ? inner : inner + row / in.outer_divisor % in.outer_period * in.period;
 }
 
-/// The elements of a row of an operand.
+/// The elements of a row of an operand, which has all rows.
 template <class T>
 RANNC_INLINE const T* row_of(const LoopRun& run, int operand, int64_t row) {
-  return static_cast<const T*>(run.in[operand].data) + index_of(run.in[operand], row) * run.columns;
+  return static_cast<const T*>(run.in[operand].data) + row * run.columns;
+}
+/// The same of an operand of periodic rows.
+template <class T>
+RANNC_INLINE const T* periodic_row_of(const LoopRun& run, int operand, int64_t row) {
+  return row_of<T>(run, operand, index_of(run.in[operand], row));
 }
 /// The element of a row.
 template <class T, class Element = T>
 RANNC_INLINE Vec<T> element_of(const LoopRun& run, int operand, int64_t row) {
-  return Vec<T>(static_cast<T>(static_cast<const Element*>(run.in[operand].data)[index_of(run.in[operand], row)]));
+  return Vec<T>(static_cast<T>(static_cast<const Element*>(run.in[operand].data)[row]));
+}
+template <class T, class Element = T>
+RANNC_INLINE Vec<T> periodic_element_of(const LoopRun& run, int operand, int64_t row) {
+  return element_of<T, Element>(run, operand, index_of(run.in[operand], row));
 }
 /// Results.
 template <class T>

@@ -14,8 +14,6 @@ namespace {
 
 using Kind = LoopStatement::Kind;
 
-/// Rows shorter than a vector are left to LibTorch.
-constexpr int64_t kLeastColumns = 16;
 /// Longer rows, which are summed lane by lane, are left to LibTorch's sums of sums.
 constexpr int64_t kMostColumns = 1 << 19;
 
@@ -156,7 +154,7 @@ std::optional<LoopTask> loop_task(const Graph& graph, TaskId id) {
   if (!place(task, call, *all)) return std::nullopt;
   if (task.labels && !task.columns.is_constant()) return std::nullopt;
   if (!task.by_rows || !task.columns.is_constant()) return task;
-  if (task.columns.constant() < kLeastColumns || task.columns.constant() > kMostColumns) return std::nullopt;
+  if (task.columns.constant() < rule->least_columns || task.columns.constant() > kMostColumns) return std::nullopt;
   return task;
 }
 

@@ -60,7 +60,7 @@ Body clamp(const LowerCall& call) {
 }
 
 Body elu(const LowerCall& call) {
-  return each(fmt::format("select(x0 > 0, x0, {} * expm1(x0))", call.attributes.number("alpha")));
+  return each(fmt::format("select(x0 > 0, x0, {} * (exp(x0) - 1))", call.attributes.number("alpha")));
 }
 
 Body elu_grad(const LowerCall& call) {
@@ -75,8 +75,10 @@ Body leaky_relu_grad(const LowerCall& call) {
   return each(fmt::format("select(x1 > 0, x0, {} * x0)", call.attributes.number("alpha")));
 }
 
+// A cast to the same type is no copy.
 Body cast(const LowerCall& call) {
   const DType from = call.inputs[0]->dtype, to = call.outputs[0]->dtype;
+  if (from == to) return std::nullopt;
   if (from == DType::kBool) return each("select(x0, 1, 0)");
   return to == DType::kBool ? each("x0 != 0") : each("x0");
 }

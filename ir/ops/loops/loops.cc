@@ -13,7 +13,10 @@ std::optional<LoopRule> loop_rule(const LowerCall& call) {
                                        ? row->rule(call)
                                        : LoopBody{{LoopStatement::Kind::kEach, "y0", std::string(row->expression)}};
     if (!body) return std::nullopt;
-    LoopRule rule{.body = *std::move(body), .integers = row->integers, .truths = row->truths};
+    LoopRule rule{.body = *std::move(body),
+                  .integers = row->integers,
+                  .truths = row->truths,
+                  .least_columns = row->least_columns};
     if (row->labels) rule.labels = LoopLabels{*row->labels, call.attributes.integer("ignore_index")};
     return rule;
   }

@@ -12,9 +12,14 @@ namespace rannc::ir::ops {
 struct LoopRule {
   LoopBody body;
   std::optional<LoopLabels> labels;
-  bool integers = false;  ///< operand 0 may be integers
-  bool truths = false;    ///< all operands may be truth values
+  bool integers = false;      ///< operand 0 may be integers
+  bool truths = false;        ///< all operands may be truth values
+  int64_t least_columns = 0;  ///< of loops by rows
 };
+
+/// Rows from which loops are about as fast as LibTorch's operators, for most of them. Shorter ones are a vector or
+/// less.
+constexpr int64_t kLeastColumns = 16;
 
 /// A row of a table of rules.
 struct LoopRow {
@@ -24,6 +29,7 @@ struct LoopRow {
   std::optional<LoopBody> (*rule)(const LowerCall& call) = nullptr;
   std::optional<uint32_t> labels = {};  ///< operand of labels; attribute `ignore_index` is ignored
   bool integers = false, truths = false;
+  int64_t least_columns = kLeastColumns;  ///< as `bench-loops` measures it
 };
 std::span<const LoopRow> elementwise_loops();
 std::span<const LoopRow> row_loops();

@@ -154,14 +154,14 @@ constexpr LoopRow kRowLoops[] = {
     {"core.layer_norm", {}, layer_norm},
     {"core.layer_norm_grad_input", {}, layer_norm_grad_input},
     {"core.layer_norm_grad_scale", {}, layer_norm_grad_scale},
-    {"core.log_softmax", {}, log_softmax},
+    {.name = "core.log_softmax", .rule = log_softmax, .least_columns = 128},
     {"core.log_softmax_grad", {}, log_softmax_grad},
     {"core.mean", {}, mean},
     {"core.rms_norm", {}, rms_norm},
     {"core.rms_norm_grad_input", {}, rms_norm_grad_input},
     {"core.rms_norm_grad_scale", {}, rms_norm_grad_scale},
     {"core.softmax", {}, softmax},
-    {"core.softmax_grad", {}, softmax_grad},
+    {.name = "core.softmax_grad", .rule = softmax_grad, .least_columns = 64},
     {"core.sum", {}, sum},
 };
 

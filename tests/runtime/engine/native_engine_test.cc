@@ -15,6 +15,7 @@
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "runtime/engine/engine.h"
+#include "tests/runtime/support/loop_calls.h"
 #include "tests/runtime/support/numbers_of_models.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
@@ -158,134 +159,30 @@ TEST_P(NativeLoops, AreNearLibTorchsOperators) {
   EXPECT_FALSE(found.gradients.at("w").equal(expected.gradients.at("w")));
 }
 
-/// Every operator with a loop rule, on x and y, which are positive, of 24 columns. Results are outputs.
-constexpr const char* kCalls[] = {"core.abs(%z)",
-                                  "core.add(%x, %z)",
-                                  "core.cast(%g) {dtype = !T}",
-                                  "core.cast(%n) {dtype = !T}",
-                                  "core.cast(%z) {dtype = !T}",
-                                  "core.ceil(%z)",
-                                  "core.clamp(%z) {max = 1, min = -1}",
-                                  "core.clamp(%z) {max = 1}",
-                                  "core.cos(%z)",
-                                  "core.div(%z, %x)",
-                                  "core.elu(%z) {alpha = 0x1.8p+0}",
-                                  "core.elu_grad(%x, %z) {alpha = 0x1.8p+0}",
-                                  "core.erf(%z)",
-                                  "core.exp(%z)",
-                                  "core.floor(%z)",
-                                  "core.gelu(%z)",
-                                  "core.gelu(%z) {approximate = \"tanh\"}",
-                                  "core.gelu_grad(%x, %z)",
-                                  "core.gelu_grad(%x, %z) {approximate = \"tanh\"}",
-                                  "core.hardsigmoid(%w)",
-                                  "core.hardswish(%w)",
-                                  "core.hardswish_grad(%x, %w)",
-                                  "core.layer_norm(%z, %c, %d)",
-                                  "core.layer_norm_grad_input(%z, %y, %m, %r, %c)",
-                                  "core.leaky_relu(%z) {alpha = 0x1p-3}",
-                                  "core.leaky_relu_grad(%x, %z) {alpha = 0x1p-3}",
-                                  "core.log(%x)",
-                                  "core.log_softmax(%z)",
-                                  "core.log_softmax_grad(%z, %y)",
-                                  "core.maximum(%x, %z)",
-                                  "core.maximum_grad(%x, %y, %i)",
-                                  "core.minimum(%x, %z)",
-                                  "core.minimum_grad(%x, %y, %i)",
-                                  "core.mul(%z, %c)",
-                                  "core.neg(%x)",
-                                  "core.reciprocal(%x)",
-                                  "core.relu(%z)",
-                                  "core.relu_grad(%x, %z)",
-                                  "core.rms_norm(%z, %c)",
-                                  "core.rms_norm_grad_input(%z, %y, %r, %c)",
-                                  "core.round(%w)",
-                                  "core.rsqrt(%x)",
-                                  "core.sigmoid(%z)",
-                                  "core.sigmoid_grad(%z, %y)",
-                                  "core.sign(%h)",
-                                  "core.silu(%z)",
-                                  "core.silu_grad(%x, %z)",
-                                  "core.sin(%z)",
-                                  "core.softmax(%z)",
-                                  "core.softmax_grad(%z, %y)",
-                                  "core.softplus(%w)",
-                                  "core.softplus_grad(%x, %w)",
-                                  "core.sqrt(%x)",
-                                  "core.sub(%z, %m)",
-                                  "core.tanh(%z)",
-                                  "core.tanh_grad(%z, %y)",
-                                  "core.where_grad(%x, %g)",
-                                  "core.where(%g, %x, %z)"};
-constexpr const char* kTruths[] = {"core.cast(%n) {dtype = !bool}",
-                                   "core.cast(%h) {dtype = !bool}",
-                                   "core.eq(%x, %x)",
-                                   "core.ne(%x, %y)",
-                                   "core.lt(%x, %y)",
-                                   "core.le(%x, %y)",
-                                   "core.gt(%z, %x)",
-                                   "core.ge(%x, %y)",
-                                   "core.isinf(%j)",
-                                   "core.isnan(%j)",
-                                   "core.logical_and(%g, %o)",
-                                   "core.logical_not(%g)",
-                                   "core.logical_or(%g, %o)",
-                                   "core.logical_xor(%g, %o)"};
-
-struct RowCall {
-  const char* call;
-  const char* result;
-};
-/// Sums over rows and columns, of values without samples, where label 3 is ignored; and operands that lie over two runs
-/// of axes.
-constexpr RowCall kRows[] = {
-    {"core.add(%k, %l)", "T[batch,3,5,24] samples 0"},
-    {"core.mul(%k, %v)", "T[batch,3,5,24] samples 0"},
-    {"core.amax(%e) {axes = [1]}", "T[300]"},
-    {"core.mean(%e) {axes = [1]}", "T[300]"},
-    {"core.sum(%e) {axes = [1]}", "T[300]"},
-    {"core.sum(%e) {axes = [0]}", "T[24]"},
-    {"core.sum(%e)", "T[]"},
-    {"core.layer_norm_grad_scale(%e, %f, %p, %q)", "T[24]"},
-    {"core.rms_norm_grad_scale(%e, %f, %q)", "T[24]"},
-    {"core.mse_sum(%e, %f)", "T[]"},
-    {"core.mse_sum_grad_prediction(%s, %e, %f)", "T[300,24]"},
-    {"core.huber_sum(%e, %f) {delta = 0x1p-1}", "T[]"},
-    {"core.huber_sum_grad_prediction(%s, %e, %f) {delta = 0x1p-1}", "T[300,24]"},
-    {"core.bce_with_logits_sum(%e, %f)", "T[]"},
-    {"core.bce_with_logits_sum(%e, %f, %c)", "T[]"},
-    {"core.cross_entropy_sum(%e, %u)", "T[]"},
-    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3}", "T[]"},
-    {"core.cross_entropy_sum(%e, %u) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
-    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
-    {"core.cross_entropy_sum_grad_logits(%s, %e, %u)", "T[300,24]"},
-    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3}", "T[300,24]"},
-    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[300,24]"}};
-
 ir::Graph every_rule(const std::string& type) {
   std::string text = R"(rannc.graph 1
 batch batch
-input %x: T[batch,5,24] samples 0
-input %y: T[batch,5,24] samples 0
+input %x: T[batch,5,136] samples 0
+input %y: T[batch,5,136] samples 0
 input %m: T[batch,5,1] samples 0
 input %r: T[batch,5,1] samples 0
-input %n: i64[batch,5,24] samples 0
-input %k: T[batch,3,5,24] samples 0
-input %l: T[batch,1,5,24] samples 0
+input %n: i64[batch,5,136] samples 0
+input %k: T[batch,3,5,136] samples 0
+input %l: T[batch,1,5,136] samples 0
 input %v: T[batch,1,5,1] samples 0
-parameter %c: T[24]
-parameter %d: T[24]
-parameter %e: T[300,24]
-parameter %f: T[300,24]
+parameter %c: T[136]
+parameter %d: T[136]
+parameter %e: T[300,136]
+parameter %f: T[300,136]
 parameter %p: T[300,1]
 parameter %q: T[300,1]
-#0 %z: T[batch,5,24] samples 0 = core.sub(%x, %y)
-#1 %g: bool[batch,5,24] samples 0 = core.gt(%z, %m)
-#2 %h: T[batch,5,24] samples 0 = core.relu(%z)
-#3 %i: T[batch,5,24] samples 0 = core.maximum(%y, %m)
-#4 %j: T[batch,5,24] samples 0 = core.log(%z)
-#5 %o: bool[batch,5,24] samples 0 = core.gt(%x, %m)
-#6 %w: T[batch,5,24] samples 0 = core.div(%z, %m)
+#0 %z: T[batch,5,136] samples 0 = core.sub(%x, %y)
+#1 %g: bool[batch,5,136] samples 0 = core.gt(%z, %m)
+#2 %h: T[batch,5,136] samples 0 = core.relu(%z)
+#3 %i: T[batch,5,136] samples 0 = core.maximum(%y, %m)
+#4 %j: T[batch,5,136] samples 0 = core.log(%z)
+#5 %o: bool[batch,5,136] samples 0 = core.gt(%x, %m)
+#6 %w: T[batch,5,136] samples 0 = core.div(%z, %m)
 #7 %u: i64[300] = core.argmax(%f) {axis = 1, keepdim = false}
 #8 %s: T[] = core.sum(%p)
 )";
@@ -300,9 +197,9 @@ parameter %q: T[300,1]
     outputs += fmt::format("{}%o{}", outputs.back() == '[' ? "" : ", ", count);
     ++count;
   };
-  for (const char* call : kCalls) add(call, "T[batch,5,24] samples 0");
-  for (const char* call : kTruths) add(call, "bool[batch,5,24] samples 0");
-  for (const RowCall& row : kRows) add(row.call, row.result);
+  for (const char* call : kElementCalls) add(call, "T[batch,5,136] samples 0");
+  for (const char* call : kTruthCalls) add(call, "bool[batch,5,136] samples 0");
+  for (const RowCall& row : kRowCalls) add(row.call, row.result);
   text += "inputs [%x, %y, %m, %r, %n, %k, %l, %v]\n" + outputs + "]\n";
   for (const std::string_view written : {"T[", "T}"}) {
     for (size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + 1))
@@ -327,7 +224,7 @@ TEST_P(NativeLoops, AllRulesAreNearLibTorchsOperators) {
   const Numbers expected = run_locally(plan, batch, {}, options);
   options.engine = "native";
   const Numbers found = run_locally(plan, batch, {}, options);
-  ASSERT_EQ(found.outputs.size(), std::size(kCalls) + std::size(kTruths) + std::size(kRows));
+  ASSERT_EQ(found.outputs.size(), std::size(kElementCalls) + std::size(kTruthCalls) + std::size(kRowCalls));
   for (const auto& [name, tensor] : expected.outputs) {
     TaskId task = graph.producer(graph.find(name));
     if (graph.op(task).name == "core.reshape") task = graph.producer(graph.inputs(task)[0]);
@@ -382,7 +279,8 @@ TEST_P(NativeLoops, MakeTheRandomNumbersOfOtherEngines) {
     options.engine = "native";
     const Numbers found = run_locally(plan, rows.batch, {60.0}, options);
     EXPECT_TRUE(found.outputs.at("e").equal(expected.outputs.at("e")));
-    if (training) EXPECT_LT(off(found.gradients.at("c"), expected.gradients.at("c")), kind.limit);
+    if (!training) continue;
+    EXPECT_LT(off(found.gradients.at("c"), expected.gradients.at("c")), kind.limit);
   }
 }
 

@@ -1,0 +1,111 @@
+/// Every operator with a loop rule, as text IR in which T is a type of floats.
+#pragma once
+
+namespace rannc::testing {
+
+/// Elements of the type of the operands, of which x and y are positive.
+inline constexpr const char* kElementCalls[] = {"core.abs(%z)",
+                                                "core.add(%x, %z)",
+                                                "core.cast(%g) {dtype = !T}",
+                                                "core.cast(%n) {dtype = !T}",
+                                                "core.ceil(%z)",
+                                                "core.clamp(%z) {max = 1, min = -1}",
+                                                "core.clamp(%z) {max = 1}",
+                                                "core.cos(%z)",
+                                                "core.div(%z, %x)",
+                                                "core.elu(%z) {alpha = 0x1.8p+0}",
+                                                "core.elu_grad(%x, %z) {alpha = 0x1.8p+0}",
+                                                "core.erf(%z)",
+                                                "core.exp(%z)",
+                                                "core.floor(%z)",
+                                                "core.gelu(%z)",
+                                                "core.gelu(%z) {approximate = \"tanh\"}",
+                                                "core.gelu_grad(%x, %z)",
+                                                "core.gelu_grad(%x, %z) {approximate = \"tanh\"}",
+                                                "core.hardsigmoid(%w)",
+                                                "core.hardswish(%w)",
+                                                "core.hardswish_grad(%x, %w)",
+                                                "core.layer_norm(%z, %c, %d)",
+                                                "core.layer_norm_grad_input(%z, %y, %m, %r, %c)",
+                                                "core.leaky_relu(%z) {alpha = 0x1p-3}",
+                                                "core.leaky_relu_grad(%x, %z) {alpha = 0x1p-3}",
+                                                "core.log(%x)",
+                                                "core.log_softmax(%z)",
+                                                "core.log_softmax_grad(%z, %y)",
+                                                "core.maximum(%x, %z)",
+                                                "core.maximum_grad(%x, %y, %i)",
+                                                "core.minimum(%x, %z)",
+                                                "core.minimum_grad(%x, %y, %i)",
+                                                "core.mul(%z, %c)",
+                                                "core.neg(%x)",
+                                                "core.reciprocal(%x)",
+                                                "core.relu(%z)",
+                                                "core.relu_grad(%x, %z)",
+                                                "core.rms_norm(%z, %c)",
+                                                "core.rms_norm_grad_input(%z, %y, %r, %c)",
+                                                "core.round(%w)",
+                                                "core.rsqrt(%x)",
+                                                "core.sigmoid(%z)",
+                                                "core.sigmoid_grad(%z, %y)",
+                                                "core.sign(%h)",
+                                                "core.silu(%z)",
+                                                "core.silu_grad(%x, %z)",
+                                                "core.sin(%z)",
+                                                "core.softmax(%z)",
+                                                "core.softmax_grad(%z, %y)",
+                                                "core.softplus(%w)",
+                                                "core.softplus_grad(%x, %w)",
+                                                "core.sqrt(%x)",
+                                                "core.sub(%z, %m)",
+                                                "core.tanh(%z)",
+                                                "core.tanh_grad(%z, %y)",
+                                                "core.where_grad(%x, %g)",
+                                                "core.where(%g, %x, %z)"};
+/// Truth values.
+inline constexpr const char* kTruthCalls[] = {"core.cast(%n) {dtype = !bool}",
+                                              "core.cast(%h) {dtype = !bool}",
+                                              "core.eq(%x, %x)",
+                                              "core.ne(%x, %y)",
+                                              "core.lt(%x, %y)",
+                                              "core.le(%x, %y)",
+                                              "core.gt(%z, %x)",
+                                              "core.ge(%x, %y)",
+                                              "core.isinf(%j)",
+                                              "core.isnan(%j)",
+                                              "core.logical_and(%g, %o)",
+                                              "core.logical_not(%g)",
+                                              "core.logical_or(%g, %o)",
+                                              "core.logical_xor(%g, %o)"};
+
+/// A call and the type of its result.
+struct RowCall {
+  const char* call;
+  const char* result;
+};
+/// Sums over rows and columns, of values without samples, where label 3 is ignored; and operands that lie over two runs
+/// of axes.
+inline constexpr RowCall kRowCalls[] = {
+    {"core.add(%k, %l)", "T[batch,3,5,136] samples 0"},
+    {"core.mul(%k, %v)", "T[batch,3,5,136] samples 0"},
+    {"core.amax(%e) {axes = [1]}", "T[300]"},
+    {"core.mean(%e) {axes = [1]}", "T[300]"},
+    {"core.sum(%e) {axes = [1]}", "T[300]"},
+    {"core.sum(%e) {axes = [0]}", "T[136]"},
+    {"core.sum(%e)", "T[]"},
+    {"core.layer_norm_grad_scale(%e, %f, %p, %q)", "T[136]"},
+    {"core.rms_norm_grad_scale(%e, %f, %q)", "T[136]"},
+    {"core.mse_sum(%e, %f)", "T[]"},
+    {"core.mse_sum_grad_prediction(%s, %e, %f)", "T[300,136]"},
+    {"core.huber_sum(%e, %f) {delta = 0x1p-1}", "T[]"},
+    {"core.huber_sum_grad_prediction(%s, %e, %f) {delta = 0x1p-1}", "T[300,136]"},
+    {"core.bce_with_logits_sum(%e, %f)", "T[]"},
+    {"core.bce_with_logits_sum(%e, %f, %c)", "T[]"},
+    {"core.cross_entropy_sum(%e, %u)", "T[]"},
+    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3}", "T[]"},
+    {"core.cross_entropy_sum(%e, %u) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
+    {"core.cross_entropy_sum(%e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u)", "T[300,136]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3}", "T[300,136]"},
+    {"core.cross_entropy_sum_grad_logits(%s, %e, %u, %c) {ignore_index = 3, label_smoothing = 0x1p-3}", "T[300,136]"}};
+
+}  // namespace rannc::testing
