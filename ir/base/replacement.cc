@@ -1,9 +1,11 @@
 #include "ir/base/replacement.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +28,15 @@ Result<void> Replacement::commit() {
   return {};
 }
 
+namespace {
+
+/// Exchanges two folders in one step. False where one is absent or the file system cannot do it.
+bool exchange(const std::string& a, const std::string& b) {
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+}  // namespace
+
 Result<void> move_into_place(const std::string& temporary, const std::string& path) {
   const auto failed = [&](const std::error_code& code) {
     return error({path, 0, 0, {}}, "cannot be written: " + code.message());
@@ -34,6 +45,10 @@ Result<void> move_into_place(const std::string& temporary, const std::string& pa
   const std::string old = temporary + ".old";
   // A rename replaces a file, but not a non-empty folder.
   const bool folder = fs::is_directory(fs::symlink_status(path, ignored));
+  if (folder && exchange(temporary, path)) {
+    fs::remove_all(temporary, ignored);
+    return {};
+  }
   if (folder) fs::rename(path, old, code);
   if (code) return failed(code);
   fs::rename(temporary, path, code);

@@ -28,8 +28,8 @@ class Replacement {
   bool done_ = false;
 };
 
-/// Moves a file or folder to `path` in one step and replaces what is there. An old folder is moved aside first, and
-/// back if the move fails. Both paths must lie on one file system.
+/// Moves a file or folder to `path` in one step and replaces what is there. Where the file system cannot exchange
+/// folders, an old folder is moved aside first, and back if the move fails. Both paths must lie on one file system.
 Result<void> move_into_place(const std::string& temporary, const std::string& path);
 
 /// Writes `content` to the file `path`.

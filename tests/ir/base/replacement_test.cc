@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace rannc {
 namespace {
@@ -54,6 +56,25 @@ TEST_F(ReplacementTest, AFolderTakesTheOldOnesPlace) {
   }
   EXPECT_TRUE(fs::exists(at("f/second")));
   EXPECT_FALSE(fs::exists(at("f/first")));
+  EXPECT_EQ(entries(), 1U);
+}
+
+// A process that is killed in between leaves one of both.
+TEST_F(ReplacementTest, AFolderIsThereAtAnyTimeWhileItIsReplaced) {
+  fs::create_directory(at("f"));
+  std::atomic<bool> done = false;
+  std::thread replacing([&] {
+    for (int i = 0; i < 2000; ++i) {
+      Replacement folder(at("f"));
+      fs::create_directory(folder.temporary());
+      EXPECT_TRUE(folder.commit().ok());
+    }
+    done = true;
+  });
+  size_t looks = 0, missed = 0;
+  for (; !done; ++looks) missed += fs::exists(at("f")) ? 0 : 1;
+  replacing.join();
+  EXPECT_EQ(missed, 0U) << "of " << looks << " looks";
   EXPECT_EQ(entries(), 1U);
 }
 
