@@ -92,6 +92,11 @@ class ExplicitProgram final : public Program {
     if (!ir::equal(functions.joint, joint_)) return error("the new functions differ from those of the bundle");
     forget_recordings();  // also of another order of calls
     if (functions.kept == kept_) return {};
+    if (compiled_) {
+      return error(
+          "the new plan recomputes other values than the compiled stages: write a bundle of it, or open this "
+          "one with engine explicit");
+    }
     kept_ = functions.kept;
     table_ = ir::function_table(functions);
     sizes_ = SizeTable();

@@ -13,6 +13,7 @@
 #include "codegen/native_source.h"
 #include "ir/op/loop.h"
 #include "ir/op/op.h"
+#include "ir/plan/functions.h"
 #include "ir/text/text.h"
 #include "runtime/engine/engine.h"
 #include "tests/runtime/support/loop_calls.h"
@@ -362,6 +363,18 @@ TEST_F(NativeBundles, B11AStageOfAnotherPlanIsStale) {
   EXPECT_EQ(found.rule, "B11");
   EXPECT_NE(found.message.find("has another function F_evaluate than the plan: fingerprint "), std::string::npos)
       << found.str();
+  // A plan with the same cut that recomputes other values.
+  const auto program = runtime::engine_for(whole, runtime::cpu())
+                           .value()
+                           ->load(whole, StageId(0), runtime::Origins::kForgotten, runtime::cpu())
+                           .value();
+  const ir::StageFunctions& compiled = *whole.plan.functions[0];
+  const auto refused = program->use_functions(*ir::with_kept(compiled, ir::kept_by_whole_recompute(compiled.joint)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.diagnostic().message,
+            "the new plan recomputes other values than the compiled stages: write a bundle of it, or open this one "
+            "with engine explicit");
+  EXPECT_TRUE(program->use_functions(compiled).ok()) << "nothing has changed";
 }
 
 TEST_F(NativeBundles, B11AStageOfAnotherInterfaceIsStale) {
