@@ -64,8 +64,9 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
   if (options.add_files) RANNC_TRY(options.add_files(folder));
-  const auto form = options.native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript;
-  RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries, form));
+  std::optional<runtime::Compilation> compiled;
+  if (options.native) compiled = options.native->compiler.compilation(options.native->options.loops);
+  RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries, compiled));
   RANNC_TRY(check_target(path, options));  // the target may have changed in the meantime
   return bundle.commit();
 }

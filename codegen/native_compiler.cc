@@ -18,6 +18,7 @@
 #include "codegen/internal/native_headers.h"
 #include "codegen/internal/subprocess.h"
 #include "ir/base/replacement.h"
+#include "runtime/native/stage.h"
 
 namespace rannc::codegen {
 
@@ -36,6 +37,12 @@ constexpr const char* kLoopFlags[] = {
 struct Variant {
   const char* name;
   const char* flags[4] = {};
+  std::vector<std::string> all() const {
+    std::vector<std::string> texts;
+    std::copy_if(std::begin(flags), std::end(flags), std::back_inserter(texts),
+                 [](const char* flag) { return flag != nullptr; });
+    return texts;
+  }
 };
 constexpr Variant kVariants[] = {
     {"baseline"}, {"avx2", {"-mavx2"}}, {"avx512", {"-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"}}};
@@ -133,10 +140,23 @@ std::vector<std::string> NativeCompiler::flags() const {
   all.insert(all.end(), std::begin(kLoopFlags), std::end(kLoopFlags));
   for (const Variant& variant : kVariants) {
     all.emplace_back(variant.name);
-    std::copy_if(std::begin(variant.flags), std::end(variant.flags), std::back_inserter(all),
-                 [](const char* flag) { return flag != nullptr; });
+    for (std::string& flag : variant.all()) all.push_back(std::move(flag));
   }
   return all;
+}
+
+runtime::Compilation NativeCompiler::compilation(bool loops) const {
+  runtime::Compilation made{.compiler = path_,
+                            .compiler_version = version_,
+                            .function_flags = function_flags_,
+                            .loop_flags = {},
+                            .instruction_sets = {},
+                            .interface_version = native::kInterfaceVersion,
+                            .torch_version = TORCH_VERSION};
+  if (!loops) return made;
+  made.loop_flags.assign(std::begin(kLoopFlags), std::end(kLoopFlags));
+  for (const Variant& variant : kVariants) made.instruction_sets.push_back({variant.name, variant.all()});
+  return made;
 }
 
 Result<void> NativeCompiler::compile(const std::string& source, const std::string& output) const {
@@ -179,9 +199,7 @@ Result<void> NativeCompiler::run(const std::string& source, const std::string& o
     if (!loops || !others.ok()) break;
     const std::string object = fmt::format("{}/{}.o", scratch, variant.name);
     std::vector<std::string> flags = {"-DRANNC_LOOPS", "-I", scratch, "-c", "-x", "c++", source, "-o", object};
-    for (const char* flag : variant.flags) {
-      if (flag != nullptr) flags.emplace_back(flag);
-    }
+    for (std::string& flag : variant.all()) flags.push_back(std::move(flag));
     others = call({path_}, {std::begin(kLoopFlags), std::end(kLoopFlags)}, flags,
                   fmt::format("{}/{}.txt", scratch, variant.name));
     link.push_back(object);

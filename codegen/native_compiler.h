@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 
@@ -24,6 +25,8 @@ class NativeCompiler {
   const std::string& version() const { return version_; }
   /// Flags of functions and of loops, and the instruction sets of the loops.
   std::vector<std::string> flags() const;
+  /// What the manifest records of stages that this compiler compiles. `loops`: as in `NativeOptions`.
+  runtime::Compilation compilation(bool loops) const;
 
  private:
   Result<void> run(const std::string& source, const std::string& output, const std::string& scratch) const;

@@ -16,6 +16,7 @@
 
 #include "ir/state/state_bytes.h"
 #include "runtime/bundle/internal/bundle_files.h"
+#include "runtime/bundle/internal/compilation_json.h"
 
 namespace rannc::runtime {
 
@@ -55,6 +56,10 @@ Result<std::string> file_digest(const std::string& path) {
 std::vector<std::string> stage_files(StageId stage, BundleForm form) {
   if (form == BundleForm::kNative) return {source_file(stage), compiled_file(stage), weights_file(stage)};
   return {program_file(stage), weights_file(stage)};
+}
+bool is_compiled(const std::string& name, BundleForm form) {
+  if (form != BundleForm::kNative) return false;
+  return name.ends_with(".cc") || name.ends_with(".so") || name.find('.') == std::string::npos;
 }
 std::vector<std::string> optional_stage_files(StageId stage) { return {executable_file(stage)}; }
 std::vector<std::string> model_files(StageId stage) { return {model_file(stage), model_file(stage) + ".data"}; }
@@ -116,8 +121,13 @@ std::vector<ValueId> unread_state(const ir::Plan& plan) {
   return {found.begin(), found.end()};
 }
 
+std::string rebuild_advice(const std::string& bundle) {
+  return fmt::format("`rannc-compile --rebuild {}` compiles the stages again", bundle);
+}
+
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries,
-                            BundleForm form) {
+                            const std::optional<Compilation>& compiled) {
+  const BundleForm form = compiled ? BundleForm::kNative : BundleForm::kTorchScript;
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
   for (const std::string& name : files_in(folder, plan.stages.size(), form)) {
     const std::string path = folder + "/" + name;
@@ -126,7 +136,10 @@ Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, con
   }
   nlohmann::ordered_json manifest = {
       {"format", "rannc.bundle"}, {"version", kBundleVersion}, {"stages", plan.stages.size()}, {"files", files}};
-  if (form != BundleForm::kTorchScript) manifest["form"] = str(form);
+  if (compiled) {
+    manifest["form"] = str(form);
+    manifest[kCompiledEntry] = compilation_json(*compiled);
+  }
   for (const Library& library : libraries)
     manifest["libraries"].push_back({{"path", library.path}, {"digest", library.digest}});
   const std::string path = folder + "/" + kManifestFile;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "runtime/bundle/compilation.h"
 #include "runtime/bundle/safetensors.h"
 #include "runtime/execute/signature.h"
 
@@ -64,6 +65,7 @@ struct BundleFile {
 struct Bundle {
   std::string path;
   BundleForm form = BundleForm::kTorchScript;
+  std::optional<Compilation> compiled = {};  ///< of form `native`
   ir::Plan plan;
   HostedStages hosted;                   ///< the stages whose files were verified
   std::vector<BundleFile> files;         ///< those that were verified: the plan, and files of hosted stages
@@ -89,10 +91,25 @@ std::vector<Diagnostic> verify_bundle(const std::string& path, const HostedStage
 /// Verifies and opens the bundle at `path`.
 Result<Bundle> open_bundle(const std::string& path, const HostedStages& hosted = {});
 
+/// A bundle of form `native` whose stages may have to be compiled again.
+struct StaleBundle {
+  Bundle bundle;                  ///< verified but for what `stale` reports; without `compiled` if that is at fault
+  std::vector<Diagnostic> stale;  ///< faults of sources, compiled stages, executables and the record `compiled`
+  bool has_executables = false;
+};
+
+/// Opens a bundle for `rannc-compile --rebuild`. Errors: all faults that compiling its stages again does not mend; the
+/// form is not `native`.
+Result<StaleBundle> open_to_rebuild(const std::string& path);
+
+/// What to do about files that `open_to_rebuild` tolerates.
+std::string rebuild_advice(const std::string& bundle);
+
 /// Writes `manifest.json`: version, form, libraries, and the size and digest of every other file of the bundle. Call it
-/// after all other files are written. Lists `kStateFile` and the stages' executables if they exist.
+/// after all other files are written. Lists `kStateFile` and the stages' executables if they exist. `compiled`: how the
+/// stages of form `native` were compiled; nothing: the form is `torchscript`.
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries = {},
-                            BundleForm form = BundleForm::kTorchScript);
+                            const std::optional<Compilation>& compiled = {});
 
 /// Returns a 128-bit hash of a file's bytes as 32 hexadecimal digits.
 Result<std::string> file_digest(const std::string& path);

@@ -3,7 +3,8 @@
 // The rules about a stage's files are judged for the stages that the process hosts.
 //
 // B1  the folder exists and holds the plan, the manifest, and the files of hosted stages
-// B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads
+// B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads. That of form `native`
+//     records how the stages were compiled
 // B3  the manifest lists exactly the bundle's files; those of hosted stages have the size and digest that it says
 // B4  the plan parses, verifies (rules G, P, S) and has the number of stages in the manifest
 // B5  a stage's weights contain every parameter, buffer and constant of its program, under the model's name
@@ -26,6 +27,7 @@
 #include "ir/verify.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/internal/bundle_files.h"
+#include "runtime/bundle/internal/compilation_json.h"
 
 namespace rannc::runtime {
 namespace {
@@ -34,7 +36,9 @@ using Json = nlohmann::json;
 
 class BundleVerifier {
  public:
-  BundleVerifier(const std::string& path, const HostedStages& hosted) : path_(path), hosted_(hosted) {}
+  /// `stale`: receives faults that compiling the stages again mends; null: they are faults of the bundle.
+  BundleVerifier(const std::string& path, const HostedStages& hosted, std::vector<Diagnostic>* stale = nullptr)
+      : path_(path), hosted_(hosted), stale_(stale) {}
 
   /// Later rules use the results of earlier ones, so each step requires the previous one.
   std::vector<Diagnostic> verify(std::optional<Bundle>& bundle) {
@@ -43,10 +47,21 @@ class BundleVerifier {
     if (opened) bundle = std::move(bundle_);
     return std::move(found_);
   }
+  /// After `verify`.
+  bool has_executables() const { return lists(executable_file(StageId(0))); }
 
  private:
   void fail(const std::string& file, std::string message, const char* rule, std::string node = {}) {
     found_.push_back(error({.file = file, .node = std::move(node)}, std::move(message), rule));
+  }
+  /// Reports a fault that compiling the stages again mends.
+  void fail_compiled(Diagnostic fault) {
+    (stale_ != nullptr ? *stale_ : found_).push_back(std::move(fault).note(rebuild_advice(path_)));
+  }
+  void fail_file(const std::string& name, std::string message, const char* rule) {
+    Diagnostic fault = error({.file = at(name)}, std::move(message), rule);
+    if (is_compiled(name, bundle_.form)) return fail_compiled(std::move(fault));
+    found_.push_back(std::move(fault));
   }
   std::string at(const std::string& name) const { return path_ + "/" + name; }
 
@@ -77,6 +92,7 @@ class BundleVerifier {
       fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
     } else {
       check_form(file);
+      check_compilation(file);
       check_libraries(file);
     }
     return found_.empty();
@@ -89,6 +105,13 @@ class BundleVerifier {
     const auto form = given.is_string() ? parse_bundle_form(given.get<std::string>()) : std::nullopt;
     if (!form) return fail(file, fmt::format("form {}; this build reads torchscript and native", excerpt(given)), "B2");
     bundle_.form = *form;
+  }
+
+  void check_compilation(const std::string& file) {
+    if (bundle_.form != BundleForm::kNative) return;
+    Result<Compilation> compiled = parse_compilation(manifest_);
+    if (!compiled.ok()) return fail_compiled(error({.file = file}, compiled.diagnostic().message, "B2"));
+    bundle_.compiled = *std::move(compiled);
   }
 
   // Bundles of older versions have none.
@@ -157,17 +180,17 @@ class BundleVerifier {
   void check_file(const std::string& name, const std::string& user) {
     std::error_code failed;
     if (!std::filesystem::is_regular_file(at(name), failed))
-      return fail(at(name), user.empty() ? "file is missing" : "file is missing: " + user, "B1");
+      return fail_file(name, user.empty() ? "file is missing" : "file is missing: " + user, "B1");
     const Json& entry = manifest_["files"][name];
     const uint64_t bytes = std::filesystem::file_size(at(name), failed);
     if (entry["bytes"] != bytes) {
-      return fail(at(name), fmt::format("has {} bytes; the manifest says {}", bytes, excerpt(entry["bytes"])), "B3");
+      return fail_file(name, fmt::format("has {} bytes; the manifest says {}", bytes, excerpt(entry["bytes"])), "B3");
     }
     const Result<std::string> digest = file_digest(at(name));
     if (!digest.ok()) return found_.push_back(digest.diagnostic());
     if (entry["digest"] != *digest) {
-      return fail(at(name), fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])),
-                  "B3");
+      return fail_file(name, fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])),
+                       "B3");
     }
     bundle_.files.push_back({name, bytes, *digest});
   }
@@ -269,6 +292,7 @@ class BundleVerifier {
 
   const std::string& path_;
   const HostedStages& hosted_;
+  std::vector<Diagnostic>* const stale_;
   Json manifest_;
   Bundle bundle_;
   std::vector<Diagnostic> found_;
@@ -286,6 +310,27 @@ Result<Bundle> open_bundle(const std::string& path, const HostedStages& hosted) 
   RANNC_TRY(ir::as_result(BundleVerifier(path, hosted).verify(bundle)));
   RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
   return *std::move(bundle);
+}
+
+Result<StaleBundle> open_to_rebuild(const std::string& path) {
+  StaleBundle opened;
+  std::optional<Bundle> bundle;
+  const HostedStages all;
+  BundleVerifier verifier(path, all, &opened.stale);
+  std::vector<Diagnostic> faults = verifier.verify(bundle);
+  if (!faults.empty() && faults[0].rule == "B1" && std::filesystem::is_directory(path)) {
+    faults[0].notes.push_back(
+        {{}, "the files of all stages are needed: rebuild the whole bundle, and copy those of a host from there"});
+  }
+  RANNC_TRY(ir::as_result(std::move(faults)));
+  RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
+  if (bundle->form != BundleForm::kNative) {
+    return error({.file = path}, fmt::format("has form {}, which has no compiled stages", str(bundle->form)))
+        .note("compile the model with --form native");
+  }
+  opened.bundle = *std::move(bundle);
+  opened.has_executables = verifier.has_executables();
+  return opened;
 }
 
 }  // namespace rannc::runtime

@@ -6,14 +6,19 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
+
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::runtime {
 
 namespace {
 
 Diagnostic stale(const std::string& path, const std::string& what) {
-  return error({.file = path}, what, "B11").note("compile the model again, or use --engine explicit");
+  return error({.file = path}, what, "B11")
+      .note(rebuild_advice(std::filesystem::path(path).parent_path().string()) +
+            "; --engine explicit runs without them");
 }
 
 }  // namespace
@@ -35,6 +40,13 @@ Result<CompiledStage> CompiledStage::open(const std::string& path) {
   return CompiledStage(path, stage);
 }
 
+CompiledStageFacts CompiledStage::facts() const {
+  CompiledStageFacts found{.instruction_set = stage_->instruction_set};
+  for (uint32_t i = 0; i < stage_->function_count; ++i)
+    found.fingerprints[stage_->functions[i].name] = stage_->functions[i].fingerprint;
+  return found;
+}
+
 Result<void> CompiledStage::bind(StagePrograms& programs) const {
   for (const auto& [name, program] : named_programs(programs)) {
     const native::NamedFunction* const end = stage_->functions + stage_->function_count;
@@ -48,6 +60,11 @@ Result<void> CompiledStage::bind(StagePrograms& programs) const {
     program->use(found->function);
   }
   return {};
+}
+
+Result<CompiledStageFacts> compiled_stage_facts(const std::string& path) {
+  RANNC_ASSIGN(const CompiledStage stage, CompiledStage::open(path));
+  return stage.facts();
 }
 
 }  // namespace rannc::runtime

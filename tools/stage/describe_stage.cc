@@ -1,12 +1,14 @@
 #include "tools/stage/describe_stage.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ir/graph/byte_count.h"
 #include "ir/op/op.h"
+#include "runtime/engine/compiled_stage_facts.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
@@ -53,6 +55,49 @@ Json weights_json(const runtime::Bundle& bundle, StageId stage) {
           {"bytes", bytes}};
 }
 
+/// How a stage of form `native` was compiled, and what of it this machine runs.
+Json compiled_json(const runtime::Bundle& bundle, StageId stage) {
+  const runtime::Compilation& compiled = *bundle.compiled;
+  Json sets = Json::array();
+  for (const runtime::InstructionSet& set : compiled.instruction_sets)
+    sets.push_back({{"name", set.name}, {"flags", set.flags}});
+  Json json = {{"compiler", compiled.compiler},
+               {"compiler_version", compiled.compiler_version},
+               {"function_flags", compiled.function_flags},
+               {"loop_flags", compiled.loop_flags},
+               {"instruction_sets", sets},
+               {"interface_version", compiled.interface_version},
+               {"torch_version", compiled.torch_version}};
+  const auto facts = runtime::compiled_stage_facts(bundle.compiled_path(stage));
+  if (facts.ok()) {
+    json["instruction_set_here"] = facts->instruction_set;
+  } else {
+    json["problem_here"] = facts.diagnostic().message;
+  }
+  return json;
+}
+
+std::string compiled_text(const Json& compiled) {
+  const auto joined = [](const Json& texts) {
+    return fmt::format("{}", fmt::join(texts.get<std::vector<std::string>>(), " "));
+  };
+  std::string text =
+      fmt::format("compiled by {} ({}) for LibTorch {}, version {} of the interface of stages\n  functions  {}\n",
+                  compiled["compiler"].get<std::string>(), compiled["compiler_version"].get<std::string>(),
+                  compiled["torch_version"].get<std::string>(), compiled["interface_version"].get<uint32_t>(),
+                  joined(compiled["function_flags"]));
+  if (!compiled["instruction_sets"].empty()) text += fmt::format("  loops  {}\n", joined(compiled["loop_flags"]));
+  const std::string here = compiled.value("instruction_set_here", "");
+  for (const Json& set : compiled["instruction_sets"]) {
+    const auto name = set["name"].get<std::string>();
+    text += fmt::format("  loops for {}{}", name, name == here ? " (runs here)" : "");
+    text += set["flags"].empty() ? "\n" : fmt::format("  {}\n", joined(set["flags"]));
+  }
+  if (compiled.contains("problem_here"))
+    text += fmt::format("  does not run here: {}\n", compiled["problem_here"].get<std::string>());
+  return text;
+}
+
 std::string size(const Json& amount) {
   return amount.is_null() ? "unknown" : fmt::format("{} bytes", amount.get<uint64_t>());
 }
@@ -77,18 +122,21 @@ Json stage_json(const runtime::Bundle& bundle, StageId stage) {
   for (const runtime::DrawnValue& draw : signature.draws) draws.push_back(value_json(plan, draw.name, draw.type));
   for (const runtime::BundleFile& file : bundle.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
-  return {{"bundle", bundle.path},
-          {"stage", stage.index()},
-          {"stages", plan.stages.size()},
-          {"world", plan.devices.size()},
-          {"devices", devices},
-          {"micro_batch", largest_micro_batch(plan)},
-          {"tasks", tasks_json(plan, plan.stages[stage.index()].tasks)},
-          {"arguments", ports_json(plan, signature.inputs)},
-          {"random_inputs", draws},
-          {"results", ports_json(plan, signature.outputs)},
-          {"weights", weights_json(bundle, stage)},
-          {"files", files}};
+  Json json = {{"bundle", bundle.path},
+               {"form", runtime::str(bundle.form)},
+               {"stage", stage.index()},
+               {"stages", plan.stages.size()},
+               {"world", plan.devices.size()},
+               {"devices", devices},
+               {"micro_batch", largest_micro_batch(plan)},
+               {"tasks", tasks_json(plan, plan.stages[stage.index()].tasks)},
+               {"arguments", ports_json(plan, signature.inputs)},
+               {"random_inputs", draws},
+               {"results", ports_json(plan, signature.outputs)},
+               {"weights", weights_json(bundle, stage)},
+               {"files", files}};
+  if (bundle.compiled) json["compiled"] = compiled_json(bundle, stage);
+  return json;
 }
 
 std::string stage_text(const Json& stage) {
@@ -109,6 +157,8 @@ std::string stage_text(const Json& stage) {
   text += fmt::format("weights: {} parameters, {} buffers, {} constants, {} bytes\n",
                       weights["parameters"].get<size_t>(), weights["buffers"].get<size_t>(),
                       weights["constants"].get<size_t>(), weights["bytes"].get<uint64_t>());
+  text += fmt::format("form {}\n", stage["form"].get<std::string>());
+  if (stage.contains("compiled")) text += compiled_text(stage["compiled"]);
   text += "files\n";
   for (const Json& file : stage["files"]) {
     text += fmt::format("  {}  {} bytes  {}\n", file["name"].get<std::string>(), file["bytes"].get<uint64_t>(),

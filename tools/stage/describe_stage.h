@@ -8,8 +8,9 @@
 
 namespace rannc::tools {
 
-/// Returns devices, tasks, arguments and results with types and bytes, weights, and files with digests. Bytes of
-/// arguments and results are those of the largest micro-batch. `bundle` hosts the stage.
+/// Returns devices, tasks, arguments and results with types and bytes, weights, form, and files with digests. Bytes of
+/// arguments and results are those of the largest micro-batch. Of form `native`: how the stage was compiled, and the
+/// instruction set of its loops on this machine, or why it cannot be loaded. `bundle` hosts the stage.
 nlohmann::ordered_json stage_json(const runtime::Bundle& bundle, StageId stage);
 
 /// Returns the same for people.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/aten/stage_programs.h"
+#include "runtime/engine/compiled_stage_facts.h"
 #include "runtime/native/stage.h"
 
 namespace rannc::runtime {
@@ -17,6 +18,7 @@ class CompiledStage {
   /// Binds a function to each program of the stage. Errors: a program lacks a function, or its function was compiled
   /// from another one. [B11]
   Result<void> bind(StagePrograms& programs) const;
+  CompiledStageFacts facts() const;
   /// Whether its programs have loops.
   bool has_loops() const { return stage_->loops; }
 

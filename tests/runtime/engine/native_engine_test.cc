@@ -363,6 +363,10 @@ TEST_F(NativeBundles, B11AStageOfAnotherPlanIsStale) {
   EXPECT_EQ(found.rule, "B11");
   EXPECT_NE(found.message.find("has another function F_evaluate than the plan: fingerprint "), std::string::npos)
       << found.str();
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_EQ(found.notes[0].message, "`rannc-compile --rebuild " + cut.path +
+                                        "` compiles the stages again; --engine explicit runs without them");
+
   // A plan with the same cut that recomputes other values.
   const auto program = runtime::engine_for(whole, runtime::cpu())
                            .value()
