@@ -33,6 +33,14 @@ class NativeSourceWriter {
     return head() + loops() + functions();
   }
 
+  Result<std::map<std::string, std::string>> fingerprints() {
+    RANNC_ASSIGN(const runtime::StagePrograms programs, build());
+    std::map<std::string, std::string> found;
+    for (const auto& [name, program] : runtime::named_programs(programs))
+      found[std::string(name)] = program->fingerprint();
+    return found;
+  }
+
  private:
   Result<runtime::StagePrograms> build() {
     const runtime::Signature signature = runtime::signature(plan_, stage_);
@@ -130,6 +138,12 @@ class NativeSourceWriter {
 Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOptions options) {
   if (plan.functions.size() != plan.stages.size()) return error("the plan has no stage functions to compile");
   return NativeSourceWriter(plan, stage, options).write();
+}
+
+Result<std::map<std::string, std::string>> native_fingerprints(const ir::Plan& plan, StageId stage,
+                                                               NativeOptions options) {
+  if (plan.functions.size() != plan.stages.size()) return error("the plan has no stage functions to compile");
+  return NativeSourceWriter(plan, stage, options).fingerprints();
 }
 
 }  // namespace rannc::codegen

@@ -1,6 +1,7 @@
 /// Writes the functions of a stage as C++.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "ir/plan/plan.h"
@@ -19,5 +20,9 @@ struct NativeOptions {
 /// joint graph. A comment per task names its place in the model. Kernels are those of a CPU. Errors: the plan has no
 /// functions; an operator has no lowering, or no header in LibTorch.
 Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOptions options = {});
+
+/// Returns the fingerprints of the functions by name, as in the table of `native_source`. Errors: the same.
+Result<std::map<std::string, std::string>> native_fingerprints(const ir::Plan& plan, StageId stage,
+                                                               NativeOptions options = {});
 
 }  // namespace rannc::codegen

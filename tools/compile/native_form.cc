@@ -40,13 +40,6 @@ std::string cache_folder() {
   return cache.empty() ? "" : cache + "/rannc/native";
 }
 
-/// An error if the user names the compiler, else a note.
-Result<compiler::WriteOptions> no_compiler(const std::string& why, const FormFlags& flags) {
-  if (!flags.cxx.empty()) return error({.node = "--cxx"}, why);
-  fmt::print(stderr, "note: {}: the bundle has form torchscript\n", why);
-  return compiler::WriteOptions();
-}
-
 }  // namespace
 
 void add_form_flags(CLI::App& app, FormFlags& flags) {
@@ -57,23 +50,31 @@ void add_form_flags(CLI::App& app, FormFlags& flags) {
   app.add_option("--cxx", flags.cxx, "C++ compiler of --form native (default: c++, g++ or clang++ in the PATH)");
 }
 
-Result<compiler::WriteOptions> form_options(const FormFlags& flags) {
-  if (flags.form != "native") return compiler::WriteOptions();
+Result<FoundCompiler> find_compiler(const std::string& cxx) {
+  const Location flag{.node = cxx.empty() ? "" : "--cxx"};
   std::string path;
-  if (!flags.cxx.empty()) path = program(flags.cxx);
+  if (!cxx.empty()) path = program(cxx);
   for (const char* name : kCompilers) {
-    if (path.empty() && flags.cxx.empty()) path = program(name);
+    if (path.empty() && cxx.empty()) path = program(name);
   }
   if (path.empty()) {
-    return no_compiler(flags.cxx.empty() ? "no C++ compiler was found (c++, g++, clang++)"
-                                         : fmt::format("`{}` is no program in the PATH", flags.cxx),
-                       flags);
+    return error(flag, cxx.empty() ? "no C++ compiler was found (c++, g++, clang++)"
+                                   : fmt::format("`{}` is no program in the PATH", cxx));
   }
-  const std::string cache = cache_folder();
-  if (const auto opened = codegen::NativeCompiler::open(path, cache); !opened.ok()) {
-    return no_compiler(opened.diagnostic().str(), flags);
-  }
-  return compiler::WriteOptions{.form = compiler::Form::kNative, .cxx = path, .cache = cache};
+  FoundCompiler found{path, cache_folder()};
+  const auto opened = codegen::NativeCompiler::open(found.path, found.cache);
+  if (opened.ok()) return found;
+  return error(flag, fmt::format("{}: {}", opened.diagnostic().where.str(), opened.diagnostic().message));
+}
+
+Result<compiler::WriteOptions> form_options(const FormFlags& flags) {
+  if (flags.form != "native") return compiler::WriteOptions();
+  const Result<FoundCompiler> found = find_compiler(flags.cxx);
+  if (found.ok())
+    return compiler::WriteOptions{.form = compiler::Form::kNative, .cxx = found->path, .cache = found->cache};
+  if (!flags.cxx.empty()) return found.diagnostic();
+  fmt::print(stderr, "note: {}: the bundle has form torchscript\n", found.diagnostic().message);
+  return compiler::WriteOptions();
 }
 
 }  // namespace rannc::tools

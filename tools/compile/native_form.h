@@ -13,6 +13,16 @@ struct FormFlags {
   std::string cxx;  ///< name or path of a compiler; empty: the first of `c++`, `g++` and `clang++` in the PATH
 };
 
+/// A compiler of stages, with the user's cache.
+struct FoundCompiler {
+  std::string path;   ///< of the program
+  std::string cache;  ///< folder that keeps compiled stages; empty: none
+};
+
+/// Finds the compiler `cxx`, a name or path; empty: the first of `c++`, `g++` and `clang++` in the PATH. Errors: there
+/// is none, or it cannot compile for this LibTorch; those of `cxx` name `--cxx`.
+Result<FoundCompiler> find_compiler(const std::string& cxx);
+
 /// Adds `--form` and `--cxx`.
 void add_form_flags(CLI::App& app, FormFlags& flags);
 

@@ -26,6 +26,7 @@
 #include "tools/compile/listing.h"
 #include "tools/compile/native_form.h"
 #include "tools/compile/profile_command.h"
+#include "tools/compile/rebuild_command.h"
 #include "tools/compile/stage_report.h"
 #include "tools/compiler/compiled.h"
 #include "tools/compiler/model_report.h"
@@ -49,7 +50,8 @@ struct Flags {
   bool refine = true;
   tools::FormFlags form;
   bool stage_onnx = false;
-  std::string bundle;  // whose plan `--emit stage-onnx` cuts at
+  std::string bundle;   // whose plan `--emit stage-onnx` cuts at
+  std::string rebuilt;  // bundle of --rebuild
   std::optional<uint64_t> profile_batch;
   bool exact = false;
   std::vector<std::string> libraries;
@@ -84,6 +86,8 @@ void refuse_without(const CLI::App& app, const std::string& flag, const char* wh
 
 // Rejects contradictory flags without reading any file. [usage]
 void check(const CLI::App& app, Flags& flags) {
+  if (!flags.rebuilt.empty()) return tools::check_rebuild_flags(app);
+  if (flags.compile.model.empty()) throw CLI::RequiredError("model");
   const bool profile = tools::is_profile(flags.compile.model);
   const bool split = profile && std::filesystem::path(flags.compile.model).extension() == ".json";
   const auto refuse = [&](const std::string& flag, const char* what) {
@@ -327,8 +331,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_option("model", flags.compile.model,
                  "ONNX, TorchScript (.pt) or torch.export (.pt2) file, a graph as text (.rir), a profile of PipeDream "
                  "(.txt) or a placement graph "
-                 "(.json)")
-      ->required();
+                 "(.json)");
   app.add_option(
       "-o,--output", flags.output,
       "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
@@ -350,6 +353,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages to predict the step time");
   app.add_flag("--stage-onnx", flags.stage_onnx, "also write each stage as an ONNX file, cut from the model's file");
   app.add_option("--bundle", flags.bundle, "bundle at whose plan --emit stage-onnx cuts the model");
+  app.add_option("--rebuild", flags.rebuilt,
+                 "compile the stages of this bundle of form native again if they are stale");
   app.add_option("--profile-batch", flags.profile_batch,
                  "number of samples at which a profile was measured (default: pbs-N in its name)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
@@ -370,6 +375,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
   tools::add_model_plan_flags(app, flags.compile);
   app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    if (!flags.rebuilt.empty()) return tools::rebuild(flags.rebuilt, flags.form.cxx, flags.libraries);
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
     compiler::keep_freed_memory();
     rannc::runtime::set_threads(1);
