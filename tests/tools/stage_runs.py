@@ -22,18 +22,28 @@ def environment(variables):
 class StageTest(programs.ProgramTest):
     """A bundle of two stages, `whole`, and the hosts' folders of it, each with the files of one stage."""
 
+    form = "torchscript"
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="rannc-stages-")
         cls.addClassCleanup(folder.cleanup)
         made, cls.whole = pathlib.Path(folder.name) / "made.rannc", pathlib.Path(folder.name) / "mlp.rannc"
-        commands = [
-            [programs.program("rannc-compile"), MLP / "model.onnx", "-o", made, "--cluster", "local:2", "--stages", "2", "--mini-batch", "8",
-             "--micro-batches", "2", "--loss", "cross_entropy(output=logits,labels=y,ignore_index=-100)", "--costs", "analytic",
-             "--schedule", "1f1b"],
-            [programs.bin_folder.parent / "tests" / "tools_stage_bundle", made, programs.program("rannc-stage"), cls.whole]]
-        for command in commands:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        if cls.form == "native":
+            cls.call(*cls.compilation(cls.whole), "--form", "native")
+        else:
+            cls.call(*cls.compilation(made))
+            cls.call(programs.bin_folder.parent / "tests" / "tools_stage_bundle", made, programs.program("rannc-stage"), cls.whole)
+
+    @staticmethod
+    def call(*command):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    @staticmethod
+    def compilation(bundle):
+        return [programs.program("rannc-compile"), MLP / "model.onnx", "-o", bundle, "--cluster", "local:2", "--stages", "2", "--mini-batch",
+                "8", "--micro-batches", "2", "--loss", "cross_entropy(output=logits,labels=y,ignore_index=-100)", "--costs", "analytic",
+                "--schedule", "1f1b"]
 
     def setUp(self):
         super().setUp()
@@ -42,9 +52,13 @@ class StageTest(programs.ProgramTest):
     def host(self, rank):
         folder = self.scratch / f"host{rank}" / "mlp.rannc"
         folder.mkdir(parents=True)
-        for name in ["plan.rir", "manifest.json", f"stage{rank}", f"stage{rank}.pt", f"stage{rank}.safetensors"]:
+        for name in ["plan.rir", "manifest.json", *self.files_of(rank)]:
             shutil.copy2(self.whole / name, folder / name)
         return folder
+
+    def files_of(self, stage):
+        kinds = ["", ".cc", ".so", ".safetensors"] if self.form == "native" else ["", ".pt", ".safetensors"]
+        return [f"stage{stage}{kind}" for kind in kinds]
 
     def popen(self, command, **variables):
         running = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
