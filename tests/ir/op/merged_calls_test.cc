@@ -131,5 +131,21 @@ TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
   EXPECT_EQ(merged_calls(graph_, tasks_)[0].lowering.calls.size(), 6U) << "five copies and the kernel";
 }
 
+// CUDA's kernel of a batch normalization's gradients fails without a scale.
+TEST_F(MergedCalls, ABatchNormalizationsKernelAlwaysHasAScale) {
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false), rstd = value("rstd", {4}, false),
+                scale = value("scale", {4}, false);
+  const auto scale_of_kernel = [&](const Tasks& tasks) {
+    EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
+    const aten::Lowering lowering = merged_calls(graph_, tasks_)[0].lowering;
+    EXPECT_EQ(lowering.calls.back().schema, "aten::native_batch_norm_backward");
+    return std::get<aten::Value>(lowering.calls.back().arguments[2].value);
+  };
+  Tasks tasks = {add("batch_norm_grad_scale", {gy, x_, mean, rstd}, {}), add("sum", {gy}, {{"axes", Shape{0, 2, 3}}})};
+  EXPECT_EQ(scale_of_kernel(tasks), aten::Value(aten::Made{0, 0})) << "memory of its size";
+  tasks.push_back(add("batch_norm_grad_input", {gy, x_, scale, mean, rstd}, {}));
+  EXPECT_EQ(std::get<aten::Operand>(scale_of_kernel(tasks)).index, 7U) << "of the gradient of x";
+}
+
 }  // namespace
 }  // namespace rannc::ir
