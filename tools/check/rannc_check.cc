@@ -203,11 +203,11 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
 Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
   rannc::codegen::BundleOptions options;
   if (flags.engine != "native") return options;
-  tools::FormFlags form{.form = "native", .cxx = flags.cxx};
-  RANNC_ASSIGN(const rannc::compiler::WriteOptions found, tools::form_options(form));
+  const tools::FormFlags form{.form = "native", .cxx = flags.cxx};
+  RANNC_ASSIGN(const rannc::compiler::Programs found, tools::programs_of(form, flags.compile.loops));
   if (found.form != rannc::compiler::Form::kNative) return rannc::error("--engine native needs a C++ compiler");
   RANNC_ASSIGN(rannc::codegen::NativeCompiler compiler, rannc::codegen::NativeCompiler::open(found.cxx, found.cache));
-  options.native = rannc::codegen::NativeForm{std::move(compiler), {.loops = flags.compile.loops}};
+  options.native = rannc::codegen::NativeForm{std::move(compiler), {.loops = found.loops}};
   return options;
 }
 

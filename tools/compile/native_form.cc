@@ -67,14 +67,13 @@ Result<FoundCompiler> find_compiler(const std::string& cxx) {
   return error(flag, fmt::format("{}: {}", opened.diagnostic().where.str(), opened.diagnostic().message));
 }
 
-Result<compiler::WriteOptions> form_options(const FormFlags& flags) {
-  if (flags.form != "native") return compiler::WriteOptions();
+Result<compiler::Programs> programs_of(const FormFlags& flags, bool loops) {
+  if (flags.form != "native") return compiler::Programs();
   const Result<FoundCompiler> found = find_compiler(flags.cxx);
-  if (found.ok())
-    return compiler::WriteOptions{.form = compiler::Form::kNative, .cxx = found->path, .cache = found->cache};
+  if (found.ok()) return compiler::Programs{compiler::Form::kNative, found->path, found->cache, loops};
   if (!flags.cxx.empty()) return found.diagnostic();
   fmt::print(stderr, "note: {}: the bundle has form torchscript\n", found.diagnostic().message);
-  return compiler::WriteOptions();
+  return compiler::Programs();
 }
 
 }  // namespace rannc::tools

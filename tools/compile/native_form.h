@@ -26,9 +26,9 @@ Result<FoundCompiler> find_compiler(const std::string& cxx);
 /// Adds `--form` and `--cxx`.
 void add_form_flags(CLI::App& app, FormFlags& flags);
 
-/// Returns the options of writing the form, with a compiler for `native`. Without one the form is `torchscript`, which
+/// Returns the programs of the form, with a compiler for `native`. Without one the form is `torchscript`, which
 /// is said on standard error. Compiled stages are kept in the user's cache. Errors: the compiler of `--cxx` does not
 /// exist or does not work.
-Result<compiler::WriteOptions> form_options(const FormFlags& flags);
+Result<compiler::Programs> programs_of(const FormFlags& flags, bool loops);
 
 }  // namespace rannc::tools

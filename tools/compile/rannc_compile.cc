@@ -235,10 +235,12 @@ Result<compiler::Model> read_model(const Flags& flags, Watcher& watcher) {
   return model;
 }
 
-Result<compiler::Plan> plan_model(const Flags& flags, const compiler::Model& model, Watcher& watcher) {
+Result<compiler::Plan> plan_model(const Flags& flags, const compiler::Model& model, const compiler::Programs& programs,
+                                  Watcher& watcher) {
   RANNC_ASSIGN(compiler::PlanOptions options, tools::model_plan_options(flags.compile));
   options.cuda_plugin = tools::cuda_plugin();
   options.refine = flags.refine && flags.emit == "bundle";
+  options.programs = programs;
   auto plan = compiler::plan(model, options, watcher.progress());
   watcher.end();
   if (!plan.ok()) return plan;
@@ -267,20 +269,21 @@ Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& planned) {
   return emit(flags, text);
 }
 
-Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan, const std::string& output, Watcher& watcher) {
+Result<void> write(const Flags& flags, const compiler::Plan& plan, const compiler::Programs& programs,
+                   const std::string& output, Watcher& watcher) {
+  compiler::WriteOptions options{.replace = flags.replace, .programs = programs, .stage_onnx = flags.stage_onnx};
+  if (programs.form == compiler::Form::kNative) options.stage_program = tools::program_beside("rannc-stage");
+  const Result<void> written = compiler::write(plan, output, options, watcher.progress());
+  watcher.end();
+  return written;
+}
+
+Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan) {
   const rannc::ir::Plan& planned = plan.state().planned.plan;
   if (flags.emit == "functions") return emit_functions(flags, planned);
   if (flags.emit == "source") return emit_source(flags, planned);
   if (flags.emit == "plan") return emit(flags, plan.text());
-  if (flags.emit == "schedule") return emit(flags, rannc::ir::print_schedule(planned.schedule));
-  RANNC_ASSIGN(compiler::WriteOptions options, tools::form_options(flags.form));
-  options.replace = flags.replace;
-  options.stage_onnx = flags.stage_onnx;
-  options.loops = flags.compile.loops;
-  if (options.form == compiler::Form::kNative) options.stage_program = tools::program_beside("rannc-stage");
-  const Result<void> written = compiler::write(plan, output, options, watcher.progress());
-  watcher.end();
-  return written;
+  return emit(flags, rannc::ir::print_schedule(planned.schedule));
 }
 
 void summarize(const Flags& flags, const compiler::Plan::State& plan, Watcher& watcher) {
@@ -307,11 +310,15 @@ Result<void> compile(const Flags& flags) {
   fmt::print(stderr, "{}", tools::model_report(prepared, flags.compile.model, detail));
   RANNC_ASSIGN(const std::string calls, Result<std::string>(model.state().foreign_calls));
   fmt::print(stderr, "{}", calls);
-  RANNC_ASSIGN(const compiler::Plan plan, plan_model(flags, model, watcher));
+  compiler::Programs programs;
+  if (flags.emit == "bundle") {
+    RANNC_ASSIGN(programs, tools::programs_of(flags.form, flags.compile.loops));
+  }
+  RANNC_ASSIGN(const compiler::Plan plan, plan_model(flags, model, programs, watcher));
   const PlannedModel& planned = plan.state().planned;
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
-  RANNC_TRY(emit_plan(flags, plan, output, watcher));
+  RANNC_TRY(flags.emit == "bundle" ? write(flags, plan, programs, output, watcher) : emit_plan(flags, plan));
   summarize(flags, plan.state(), watcher);
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);

@@ -91,15 +91,15 @@ void warn_without_functions(ir::Plan& plan, std::vector<std::string>& warnings) 
   warnings.push_back("the bundle runs with --engine autograd only: " + cut.diagnostic().str());
 }
 
-Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, const WriteOptions& options,
+Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, const Programs& programs,
                                                        const Progress& progress) {
   using Native = std::optional<codegen::NativeForm>;
-  if (options.form != Form::kNative || plan.functions.empty()) return Native();
-  RANNC_ASSIGN(codegen::NativeCompiler compiler, codegen::NativeCompiler::open(options.cxx, options.cache));
+  if (programs.form != Form::kNative || plan.functions.empty()) return Native();
+  RANNC_ASSIGN(codegen::NativeCompiler compiler, codegen::NativeCompiler::open(programs.cxx, programs.cache));
   const auto compiled = [step = progress.step, stages = plan.stages.size()](size_t done) {
     if (step) step(fmt::format("compiling stages: {} of {}", done, stages));
   };
-  return Native({std::move(compiler), {.loops = options.loops}, compiled});
+  return Native({std::move(compiler), {.loops = programs.loops}, compiled});
 }
 
 }  // namespace
@@ -162,7 +162,9 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   planning.stop = {};
   if (options.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
     begin(progress, Phase::kRefining);
-    RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, planning, {progress.step, progress.remark}));
+    RANNC_ASSIGN(auto native, native_form(planned.plan, options.programs, progress));
+    RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, planning, std::move(native),
+                                                           {progress.step, progress.remark}));
   }
   warn_without_functions(planned.plan, report.warnings);
   PlanFacts facts = tools::plan_facts(planned, report);
@@ -177,7 +179,7 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   const Plan::State& state = plan.state();
   codegen::BundleOptions bundle{
       .replace = options.replace, .libraries = state.libraries, .stage_program = options.stage_program};
-  RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options, progress));
+  RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options.programs, progress));
   if (options.stage_onnx) {
     bundle.add_files = [&](const std::string& folder) -> Result<void> {
       RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(state.file, state.read));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "codegen/bundle_writer.h"
 #include "partition/model/finish_plan.h"
 #include "runtime/measure/measure_stages.h"
 #include "tools/common/machine.h"
@@ -31,7 +30,7 @@ bool is_this_processor(const partition::Cluster& cluster) {
 }  // namespace
 
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
-                               const RefineProgress& progress) {
+                               std::optional<codegen::NativeForm> native, const RefineProgress& progress) {
   if (!is_this_processor(options.cluster)) return false;
   const double needed = memory_of_all(planned.plan), free = static_cast<double>(free_memory_bytes());
   if (needed > free) {
@@ -48,7 +47,7 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   say("writing them");
   const Scratch scratch;
   const std::string path = (std::filesystem::path(scratch.path()) / "stages.rannc").string();
-  RANNC_TRY(codegen::write_bundle(planned.plan, {}, path));
+  RANNC_TRY(codegen::write_bundle(planned.plan, {.native = std::move(native)}, path));
   RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
   RANNC_ASSIGN(runtime::MeasuredStages measured, runtime::measure_stages(bundle, options.assume, say));
   planned.plan.stage_times = std::move(measured.stage_times);

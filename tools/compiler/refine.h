@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "codegen/bundle_writer.h"
 #include "partition/model/plan_model.h"
 
 namespace rannc::tools {
@@ -19,7 +21,8 @@ struct RefineProgress {
 /// included. Sums of separately measured tasks would miss the effects of caches, allocation and neighbouring tasks. The
 /// plan's lower bound is removed, since it holds only at the planner's prices. Returns false and leaves the plan
 /// unchanged if the cluster is not this machine's processor or if its workers need more memory than is free.
+/// `native`: measures compiled stages.
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
-                               const RefineProgress& progress = {});
+                               std::optional<codegen::NativeForm> native, const RefineProgress& progress = {});
 
 }  // namespace rannc::tools

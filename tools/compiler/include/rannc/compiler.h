@@ -98,16 +98,9 @@ class Plan {
   std::shared_ptr<const State> state_;
 };
 
-/// Programs of the stages: TorchScript texts, or C++ that is compiled here into a shared library for each.
-enum class Form : uint8_t { kTorchScript, kNative };
-
 struct WriteOptions {
   bool replace = false;  ///< overwrite an existing bundle; if false, anything at the path is an error
-  /// A plan whose stages have no functions, about which its facts warn, is always written as `kTorchScript`.
-  Form form = Form::kTorchScript;
-  std::string cxx = {};            ///< path of a C++ compiler, for `kNative`
-  std::string cache = {};          ///< folder that keeps compiled stages, for `kNative`; empty: none
-  bool loops = true;               ///< compile operators with a loop rule into loops, several into one where possible
+  Programs programs = {};
   std::string stage_program = {};  ///< program `rannc-stage`, copied as the executable of each stage; empty: none
   bool stage_onnx = false;         ///< add an ONNX file per stage, cut from the model's file, which must be ONNX
 };

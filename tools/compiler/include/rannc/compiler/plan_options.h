@@ -44,6 +44,18 @@ struct Together {
   bool operator==(const Together&) const = default;
 };
 
+/// Programs of the stages: TorchScript texts, or C++ that is compiled here into a shared library for each.
+enum class Form : uint8_t { kTorchScript, kNative };
+
+struct Programs {
+  /// A plan whose stages have no functions, about which its facts warn, always has `kTorchScript`.
+  Form form = Form::kTorchScript;
+  std::string cxx = {};    ///< path of a C++ compiler, for `kNative`
+  std::string cache = {};  ///< folder that keeps compiled stages, for `kNative`; empty: none
+  bool loops = true;       ///< compile operators with a loop rule into loops, several into one where possible
+  bool operator==(const Programs&) const = default;
+};
+
 struct PlanOptions {
   std::string cluster = "local:2";            ///< preset, such as `local:2`, `local:cuda` or `h100-8`, or a TOML file
   std::optional<uint32_t> devices = {};       ///< use only the first devices of the cluster
@@ -81,6 +93,7 @@ struct PlanOptions {
   std::string block_partitioner = "rannc";
   uint64_t seed = 0;   ///< of random operators
   bool refine = true;  ///< with measured costs, measure the finished stages to predict the step
+  Programs programs = {};  ///< those that `refine` measures
   bool operator==(const PlanOptions&) const = default;
 };
 
