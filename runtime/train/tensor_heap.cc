@@ -114,11 +114,12 @@ TensorHeap& TensorHeap::instance() {
   return *heap;
 }
 
-TensorHeap::TensorHeap() : range_(reserved_bytes()), small_(*c10::GetDefaultCPUAllocator()) {}
+TensorHeap::TensorHeap()
+    : range_(reserved_bytes()), small_(reserved_bytes() / 8), other_(*c10::GetDefaultCPUAllocator()) {}
 
 c10::DataPtr TensorHeap::allocate(size_t bytes) {
-  void* block = bytes < kLeastBytes ? nullptr : range_.take(bytes);
-  if (block == nullptr) return small_.allocate(bytes);
+  void* block = bytes < kLeastBytes ? small_.take(bytes) : range_.take(bytes);
+  if (block == nullptr) return other_.allocate(bytes);
   c10::profiledCPUMemoryReporter().New(block, bytes);
   return {block, block, &TensorHeap::release, c10::Device(c10::DeviceType::CPU)};
 }
@@ -129,9 +130,14 @@ void TensorHeap::copy_data(void* to, const void* from, size_t bytes) const { def
 
 void TensorHeap::release(void* block) {
   TensorHeap& heap = instance();
-  if (!heap.range_.contains(block)) return heap.small_.raw_deallocate(block);
+  const bool is_small = heap.small_.contains(block);
+  if (!is_small && !heap.range_.contains(block)) return heap.other_.raw_deallocate(block);
   c10::profiledCPUMemoryReporter().Delete(block);
-  heap.range_.give_back(block);
+  if (is_small) {
+    heap.small_.give_back(block);
+  } else {
+    heap.range_.give_back(block);
+  }
 }
 
 }  // namespace rannc::runtime

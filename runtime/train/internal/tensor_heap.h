@@ -1,4 +1,4 @@
-/// A heap of its own for large tensors.
+/// A heap of its own for tensors.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -9,6 +9,8 @@
 #include <mutex>
 #include <set>
 #include <utility>
+
+#include "runtime/train/internal/small_blocks.h"
 
 namespace rannc::runtime {
 
@@ -51,7 +53,8 @@ class BlockRange {
   mutable std::mutex mutex_;
 };
 
-/// LibTorch's allocator for the CPU, with a range for blocks of 64 KiB and more. Reports memory as LibTorch's does.
+/// LibTorch's allocator for the CPU, with a range for blocks of 64 KiB and more and one for those of
+/// 4 KiB and less. Reports memory as LibTorch's does.
 class TensorHeap final : public c10::Allocator {
  public:
   /// The heap of this process, which is never destroyed.
@@ -61,13 +64,15 @@ class TensorHeap final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, size_t bytes) const override;
   const BlockRange& range() const { return range_; }
+  const SmallBlocks& small() const { return small_; }
 
  private:
   TensorHeap();
   static void release(void* block);
 
   BlockRange range_;
-  c10::Allocator& small_;  ///< LibTorch's own
+  SmallBlocks small_;
+  c10::Allocator& other_;  ///< LibTorch's own
 };
 
 }  // namespace rannc::runtime

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -86,6 +87,44 @@ TEST(BlockRange, HasNoRoomBeyondItsEnd) {
   EXPECT_EQ(range.take(64), all);
 }
 
+TEST(SmallBlocks, FreedBlocksAreTakenAgain) {
+  SmallBlocks blocks(1 << 20);
+  void* const first = blocks.take(65);
+  void* const second = blocks.take(128);  // of the same size class
+  EXPECT_NE(first, second);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(second) % 64, 0U);
+  blocks.give_back(first);
+  EXPECT_NE(blocks.take(64), first);
+  EXPECT_EQ(blocks.take(100), first);
+}
+
+TEST(SmallBlocks, BlocksOfAllSizesLieApart) {
+  SmallBlocks blocks(size_t{16} << 20);
+  std::map<char*, size_t> held;
+  for (size_t bytes = 1; bytes <= SmallBlocks::kMostBytes; bytes += 31) {
+    for (int i = 0; i < 5; ++i) held[static_cast<char*>(blocks.take(bytes))] = bytes;
+  }
+  char* end = nullptr;
+  for (const auto& [block, bytes] : held) {
+    EXPECT_TRUE(blocks.contains(block));
+    EXPECT_GE(block, end);
+    end = block + bytes;
+  }
+  EXPECT_EQ(held.size(), 5U * 133);
+}
+
+TEST(SmallBlocks, AFullRangeHasNoBlock) {
+  SmallBlocks blocks(64 << 10);
+  std::vector<void*> held;
+  while (void* const block = blocks.take(SmallBlocks::kMostBytes)) held.push_back(block);
+  EXPECT_EQ(held.size(), 16U);
+  EXPECT_EQ(blocks.take(64), nullptr);
+  blocks.give_back(held[3]);
+  EXPECT_EQ(blocks.take(SmallBlocks::kMostBytes), held[3]);
+  EXPECT_EQ(blocks.take(SmallBlocks::kMostBytes + 1), nullptr);
+  EXPECT_EQ(blocks.take(0), nullptr);
+}
+
 class TensorHeapTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -107,6 +146,13 @@ TEST_F(TensorHeapTest, LargeTensorsLieInTheRange) {
   EXPECT_TRUE(at::equal(large + 1, at::ones({128, 128})));
 }
 
+TEST_F(TensorHeapTest, SmallTensorsHaveSmallBlocks) {
+  const at::Tensor small = at::zeros({16}), medium = at::zeros({2048});
+  EXPECT_TRUE(TensorHeap::instance().small().contains(small.data_ptr()));
+  EXPECT_FALSE(TensorHeap::instance().small().contains(medium.data_ptr()));
+  EXPECT_FALSE(in_range(medium));
+}
+
 // A tensor that shrinks or grows keeps its numbers, whichever side of the limit it comes to lie on.
 TEST_F(TensorHeapTest, TensorsAreResized) {
   at::Tensor tensor = at::arange(100);
@@ -117,7 +163,8 @@ TEST_F(TensorHeapTest, TensorsAreResized) {
 
 TEST_F(TensorHeapTest, RawBlocksOfEitherKindAreFreed) {
   c10::Allocator& heap = TensorHeap::instance();
-  for (const size_t bytes : {size_t{0}, size_t{100}, size_t{1} << 20}) heap.raw_deallocate(heap.raw_allocate(bytes));
+  for (const size_t bytes : {size_t{0}, size_t{100}, size_t{5000}, size_t{1} << 20})
+    heap.raw_deallocate(heap.raw_allocate(bytes));
 }
 
 TEST_F(TensorHeapTest, BytesAreMetered) {
