@@ -298,7 +298,7 @@ Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
   RANNC_CHECK(arguments.size() == code_->argument_count) << arguments.size() << " arguments";
   const c10::impl::LocalDispatchKeySet outer = c10::impl::tls_local_dispatch_key_set();
   const c10::NoGradGuard no_tape;
-  const at::AutoDispatchBelowAutograd below;
+  const at::AutoDispatchBelowADInplaceOrView below;
   Interpreter interpreter(*code_, std::move(arguments), run, outer);
   const auto fail = [&](const std::string& what) {
     failed_ = interpreter.task();
