@@ -24,7 +24,8 @@ struct Flags {
   uint32_t samples = 8;
   uint32_t rounds = 30;
   uint32_t chain = 200;
-  std::string cxx;  ///< also compares the compiled chain
+  std::string cxx;     ///< also compares the compiled chain
+  bool alone = false;  ///< runs no tape beside it, for profilers
 };
 
 double now_ns() {
@@ -135,9 +136,19 @@ class Runner {
   runtime::Values inputs_, gradients_;
 };
 
+/// Runs one engine without a rival.
+void run_alone(const std::string& name, const runtime::Bundle& bundle, const char* engine, const Flags& flags) {
+  Runner runner(bundle, *runtime::find_engine(engine).value(), flags.samples);
+  Times times;
+  for (uint32_t i = 0; i < flags.rounds; ++i) runner.round(true, times);
+  fmt::print("{:28} {:>9} {:>9} {:9.3f} {:9.3f}\n", name, "", "", 1e-6 * median(times.forward),
+             1e-6 * median(times.backward));
+}
+
 /// Compares an engine on `own_bundle` with the tape on `bundle`.
 void compare(const std::string& name, const runtime::Bundle& bundle, const runtime::Bundle& own_bundle,
              const char* own_engine, const Flags& flags) {
+  if (flags.alone) return run_alone(name, own_bundle, own_engine, flags);
   const auto engine = [](const char* engine) -> const runtime::Engine& {
     return *runtime::find_engine(engine).value();
   };
@@ -195,6 +206,7 @@ int main(int count, char** arguments) {
   app.add_option("--rounds", flags.rounds, "counted rounds");
   app.add_option("--chain", flags.chain, "layers of the chain");
   app.add_option("--cxx", flags.cxx, "path of a C++ compiler: also compares the compiled chain");
+  app.add_flag("--alone", flags.alone, "times no tape, for profilers");
   CLI11_PARSE(app, count, arguments);
   rannc::runtime::keep_freed_memory();
   return rannc::run(flags);
