@@ -1,6 +1,10 @@
 /// Short forms for generated functions of a stage.
 #pragma once
 
+// Generated functions are compiled by -Og, in which accessors of tensors are calls. What follows is called often.
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
 #include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -72,3 +76,5 @@ auto other(const Run& run, uint32_t instruction, std::initializer_list<at::Tenso
 }
 
 }  // namespace rannc::native
+
+#pragma GCC pop_options

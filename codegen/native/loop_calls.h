@@ -1,10 +1,15 @@
 /// Calls of generated loops on LibTorch's tensors.
 #pragma once
 
+// As in calls.h.
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
+#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_ops.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "codegen/native/calls.h"
@@ -14,15 +19,16 @@ namespace rannc::native {
 
 /// An operand of a loop.
 struct In {
-  at::Tensor tensor;
+  const at::Tensor& tensor;
   int64_t divisor, period, outer_divisor = 1, outer_period = 1;
-  LoopDraw draw = {};  ///< instead of a tensor
+  LoopDraw draw = {};  ///< of an undefined tensor
 };
 
 /// Random numbers that a loop makes. `elements`: of a sample.
 inline In drawn(const Run& run, uint32_t value, int64_t elements) {
+  static const at::Tensor none;
   const Numbers numbers = run.numbers(run.context, value);
-  return {{}, 1, 1, 1, 1, {numbers.key, numbers.first_sample, elements, numbers.ones}};
+  return {none, 1, 1, 1, 1, {numbers.key, numbers.first_sample, elements, numbers.ones}};
 }
 
 /// Labels, each of which is a column or `ignored`.
@@ -66,121 +72,157 @@ constexpr int64_t kChunkRows = 64;
 constexpr int64_t kPieceColumns = 4096;
 constexpr int64_t kGrain = 32768;  // elements per thread, as ATen's
 
+/// Calls `body(first, last)` for parts of [0, count): on threads if that pays.
+template <class Body>
+void in_parts(int64_t count, int64_t grain, const Body& body) {
+  if (count <= grain) {
+    body(int64_t{0}, count);
+  } else {
+    at::parallel_for(0, count, grain, body);
+  }
+}
+
+/// Memory of this thread, which lasts until the next call.
+inline char* scratch_lines(size_t bytes) {
+  static thread_local std::unique_ptr<char[]> memory;
+  static thread_local size_t size = 0;
+  if (size < bytes + 64) {
+    size = 2 * bytes + 64;
+    memory.reset(new char[size]);
+  }
+  return memory.get() + (64 - reinterpret_cast<uintptr_t>(memory.get()) % 64) % 64;
+}
+
+/// One call. Its arrays are the caller's, and have the lengths of `in` and `out`.
 class LoopCall {
  public:
-  LoopCall(Loop loop, LoopShape shape, std::initializer_list<In> in, std::initializer_list<Out> out)
-      : loop_(loop), shape_(shape), out_(out) {
-    const int64_t elements = shape.rows * shape.columns;
+  LoopCall(Loop loop, const LoopShape& shape, std::initializer_list<In> in, std::initializer_list<Out> out,
+           LoopOperand* operands, void** results)
+      : loop_(loop), shape_(shape), out_(out), operands_(operands), results_(results) {
+    elements_ = shape.rows * shape.columns;
     if (!shape.by_rows) {
-      shape_.columns = std::min(elements, kPieceColumns);
-      shape_.rows = shape_.columns == 0 ? 0 : (elements + shape_.columns - 1) / shape_.columns;
+      shape_.columns = std::min(elements_, kPieceColumns);
+      shape_.rows = shape_.columns == 0 ? 0 : (elements_ + shape_.columns - 1) / shape_.columns;
     }
-    elements_ = elements;
-    for (const In& each : in) {
-      in_.push_back({nullptr, each.divisor, std::max<int64_t>(each.period, 1), each.outer_divisor,
-                     std::max<int64_t>(each.outer_period, 1), each.draw});
-      if (!each.tensor.defined()) continue;
-      operands_.push_back(each.tensor.contiguous());
-      in_.back().data = operands_.back().const_data_ptr();
-      if (shape.by_rows || each.tensor.numel() != elements) continue;
-      in_.back().divisor = 1;
-      in_.back().period = std::max<int64_t>(shape_.rows, 1);
-    }
+    for (const In& each : in) *operands++ = operand(each);
     for (const Out& each : out) {
       sums_ = sums_ || sum_size(each) > 0;
-      made_.push_back(at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(each.sizes), each.dtype,
-                                                          at::kStrided, at::Device(at::kCPU), false, std::nullopt));
+      each.place = at::detail::empty_cpu(each.sizes, each.dtype);
+      *results++ = each.place.mutable_data_ptr();
     }
   }
 
-  void run() {
+  void run() const {
     if (sums_) {
       run_chunks();
     } else {
       const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(shape_.columns, 1));
-      at::parallel_for(0, shape_.rows, grain, [&](int64_t first, int64_t last) {
-        std::vector<void*> out;
-        for (const at::Tensor& each : made_) out.push_back(each.mutable_data_ptr());
-        call(out, first, last);
-      });
+      in_parts(shape_.rows, grain, [this](int64_t first, int64_t last) { call(results_, first, last); });
     }
-    size_t i = 0;
-    for (const Out& each : out_) each.place = std::move(made_[i++]);
   }
 
  private:
+  LoopOperand operand(const In& each) {
+    const int64_t period = std::max<int64_t>(each.period, 1), outer_period = std::max<int64_t>(each.outer_period, 1);
+    LoopOperand made{nullptr, each.divisor, period, each.outer_divisor, outer_period, each.draw};
+    const at::Tensor* tensor = &each.tensor;
+    if (!tensor->defined()) return made;
+    if (!tensor->is_contiguous()) tensor = &copies_.emplace_back(tensor->contiguous());
+    made.data = tensor->const_data_ptr();
+    return made;
+  }
+
+  void call(void* const* results, int64_t first, int64_t last) const {
+    char* scratch = nullptr;
+    if (shape_.scratch > 0) {
+      const size_t row = static_cast<size_t>((shape_.columns + 15) / 16 * 16) * sizeof(double);
+      scratch = scratch_lines(static_cast<size_t>(shape_.scratch) * row);
+    }
+    loop_({operands_, results, shape_.columns, elements_, scratch}, first, last);
+  }
+
   /// Elements of a sum over rows; 0: another result.
   int64_t sum_size(const Out& result) const {
     return result.made == Made::kColumn ? shape_.columns : result.made == Made::kTotal ? 1 : 0;
   }
-
-  void call(const std::vector<void*>& out, int64_t first, int64_t last) const {
-    const size_t row = static_cast<size_t>((shape_.columns + 15) / 16 * 16) * sizeof(double);
-    const std::unique_ptr<char[]> scratch(new char[static_cast<size_t>(shape_.scratch) * row + 64]);
-    char* const line = scratch.get() + (64 - reinterpret_cast<uintptr_t>(scratch.get()) % 64) % 64;
-    loop_({in_.data(), out.data(), shape_.columns, elements_, line}, first, last);
+  size_t sum_bytes(const Out& result) const {
+    return static_cast<size_t>(sum_size(result)) * c10::elementSize(result.dtype);
   }
 
-  void run_chunks() {
-    const int64_t chunks = std::max<int64_t>(1, (shape_.rows + kChunkRows - 1) / kChunkRows);
-    std::vector<at::Tensor> parts(made_.size());
-    size_t i = 0;
-    for (const Out& each : out_) {
-      if (sum_size(each) > 0) {
-        parts[i] = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({chunks, sum_size(each)}), each.dtype,
-                                                       at::kStrided, at::Device(at::kCPU), false, std::nullopt);
-      }
-      ++i;
+  void run_chunks() const {
+    const int64_t chunks = (shape_.rows + kChunkRows - 1) / kChunkRows;
+    if (chunks <= 1) {
+      clear(results_);
+      call(results_, 0, shape_.rows);
+      return;
     }
+    // Sums of each chunk, result after result.
+    size_t bytes = 0;
+    for (const Out& each : out_) bytes += sum_bytes(each);
+    const std::unique_ptr<char[]> parts(new char[bytes * static_cast<size_t>(chunks)]);
     const int64_t grain = std::max<int64_t>(1, kGrain / (kChunkRows * std::max<int64_t>(shape_.columns, 1)));
-    at::parallel_for(0, chunks, grain, [&](int64_t first, int64_t last) {
+    in_parts(chunks, grain, [&](int64_t first, int64_t last) {
+      std::vector<void*> results(results_, results_ + out_.size());
       for (int64_t chunk = first; chunk < last; ++chunk) {
-        std::vector<void*> out;
-        for (size_t k = 0; k < made_.size(); ++k) {
-          if (!parts[k].defined()) {
-            out.push_back(made_[k].mutable_data_ptr());
-            continue;
-          }
-          const size_t bytes = static_cast<size_t>(parts[k].size(1)) * parts[k].element_size();
-          out.push_back(static_cast<char*>(parts[k].mutable_data_ptr()) + static_cast<size_t>(chunk) * bytes);
-          std::fill_n(static_cast<char*>(out.back()), bytes, 0);
+        char* part = parts.get();
+        for (size_t k = 0; k < out_.size(); ++k) {
+          const Out& each = out_.begin()[k];
+          if (sum_size(each) == 0) continue;
+          results[k] = part + static_cast<size_t>(chunk) * sum_bytes(each);
+          part += sum_bytes(each) * static_cast<size_t>(chunks);
         }
-        call(out, chunk * kChunkRows, std::min(shape_.rows, (chunk + 1) * kChunkRows));
+        clear(results.data());
+        call(results.data(), chunk * kChunkRows, std::min(shape_.rows, (chunk + 1) * kChunkRows));
       }
     });
-    for (size_t k = 0; k < made_.size(); ++k) {
-      if (!parts[k].defined()) continue;
-      if (parts[k].scalar_type() == at::kFloat) {
-        add_up<float>(parts[k], made_[k], chunks);
+    add_up(parts.get(), chunks);
+  }
+
+  /// Sets sums to 0.
+  void clear(void* const* results) const {
+    for (const Out& each : out_) {
+      if (sum_size(each) > 0) std::memset(*results, 0, sum_bytes(each));
+      ++results;
+    }
+  }
+
+  void add_up(const char* parts, int64_t chunks) const {
+    for (size_t k = 0; k < out_.size(); ++k) {
+      const Out& each = out_.begin()[k];
+      if (sum_size(each) == 0) continue;
+      if (each.dtype == at::kFloat) {
+        add_up(reinterpret_cast<const float*>(parts), static_cast<float*>(results_[k]), sum_size(each), chunks);
       } else {
-        add_up<double>(parts[k], made_[k], chunks);
+        add_up(reinterpret_cast<const double*>(parts), static_cast<double*>(results_[k]), sum_size(each), chunks);
       }
+      parts += sum_bytes(each) * static_cast<size_t>(chunks);
     }
   }
 
   template <class T>
-  void add_up(const at::Tensor& parts, const at::Tensor& sum, int64_t chunks) const {
-    const T* const from = static_cast<const T*>(parts.const_data_ptr());
-    T* const to = static_cast<T*>(sum.mutable_data_ptr());
-    const int64_t size = parts.size(1);
-    std::copy_n(from, size, to);
+  static void add_up(const T* parts, T* sum, int64_t size, int64_t chunks) {
+    std::copy_n(parts, size, sum);
     for (int64_t chunk = 1; chunk < chunks; ++chunk) {
-      for (int64_t j = 0; j < size; ++j) to[j] += from[chunk * size + j];
+      for (int64_t j = 0; j < size; ++j) sum[j] += parts[chunk * size + j];
     }
   }
 
   Loop loop_;
   LoopShape shape_;
   std::initializer_list<Out> out_;
+  LoopOperand* operands_;
+  void** results_;
   int64_t elements_ = 0;
   bool sums_ = false;
-  std::vector<at::Tensor> operands_, made_;
-  std::vector<LoopOperand> in_;
+  std::vector<at::Tensor> copies_;  // of operands that are not contiguous
 };
 
-/// Runs a loop and assigns its results.
-inline void loop(Loop body, LoopShape shape, std::initializer_list<In> in, std::initializer_list<Out> out) {
-  LoopCall(body, shape, in, out).run();
+/// Runs a loop and assigns its results. Not inlined, because that would keep the arrays until the caller returns.
+__attribute__((noinline)) inline void loop(Loop body, const LoopShape& shape, std::initializer_list<In> in,
+                                           std::initializer_list<Out> out) {
+  auto* const operands = static_cast<LoopOperand*>(__builtin_alloca((in.size() + 1) * sizeof(LoopOperand)));
+  auto* const results = static_cast<void**>(__builtin_alloca((out.size() + 1) * sizeof(void*)));
+  LoopCall(body, shape, in, out, operands, results).run();
 }
 
 // Tables of the loops, one per instruction set.
@@ -212,3 +254,5 @@ inline const Loop* loops() {
 }
 
 }  // namespace rannc::native
+
+#pragma GCC pop_options
