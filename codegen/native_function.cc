@@ -8,6 +8,7 @@
 #include <map>
 
 #include "codegen/internal/native_loop.h"
+#include "codegen/internal/native_product.h"
 #include "codegen/internal/native_text.h"
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
@@ -39,8 +40,8 @@ struct Parameter {
 
 class FunctionPrinter {
  public:
-  FunctionPrinter(const NativeFunction& function, std::set<std::string>& headers, NativeLoops& loops)
-      : function_(function), code_(function.code), headers_(headers), loops_(loops) {}
+  FunctionPrinter(const NativeFunction& function, std::set<std::string>& headers, NativeKernels& kernels)
+      : function_(function), code_(function.code), headers_(headers), kernels_(kernels) {}
 
   Result<std::string> print() {
     for (uint32_t i = 0; i < code_.argument_count; ++i) {
@@ -142,12 +143,48 @@ class FunctionPrinter {
         statement(fmt::format("run.add(*run.sums[{}], {});", of.index, taken(argument(of, 0))));
         return {};
       case FlatInstruction::Kind::kAddProduct:
-        statement(fmt::format("run.add_product(*run.sums[{}], {}, {});", of.index, tensor(argument(of, 0)),
-                              tensor(argument(of, 1))),
-                  releases(of));
+        add_product(of);
         return {};
     }
     return {};
+  }
+
+  void add_product(const FlatInstruction& of) {
+    const std::string operands = fmt::format("{}, {}", tensor(argument(of, 0)), tensor(argument(of, 1)));
+    if (is_small(of)) {
+      statement(fmt::format("add_small_product(run, *run.sums[{}], {});", of.index, operands), releases(of));
+    } else {
+      statement(fmt::format("run.add_product(*run.sums[{}], {});", of.index, operands), releases(of));
+    }
+  }
+
+  /// Whether an instruction is a product that a kernel of the stage computes.
+  bool is_small(const FlatInstruction& of) {
+    const bool small = kernels_.allowed() && is_small_product(code_, of);
+    if (small) kernels_.add_products();
+    return small;
+  }
+
+  /// Views and small products, which need no dispatched call; nullopt: another operator.
+  std::optional<std::string> direct(const FlatInstruction& of, std::string_view name) {
+    if (name == "aten::t") return fmt::format("transposed({})", tensor(argument(of, 0)));
+    if (const auto order = permutation(of, name)) {
+      return fmt::format("permuted({}, {{{}}})", tensor(argument(of, 0)), fmt::join(*order, ", "));
+    }
+    const bool linear = name == "aten::linear";
+    if ((!linear && name != "aten::mm" && name != "aten::matmul") || !is_small(of)) return std::nullopt;
+    std::string operands = fmt::format("{}, {}", tensor(argument(of, 0)), tensor(argument(of, 1)));
+    if (linear && argument(of, 2).is_tensor()) operands += ", " + tensor(argument(of, 2));
+    return fmt::format("{}({})", linear ? "small_linear" : "small_mm", operands);
+  }
+
+  /// The order of axes, counted from the first, if the operator permutes them.
+  std::optional<std::vector<int64_t>> permutation(const FlatInstruction& of, std::string_view name) const {
+    if (name != "aten::permute" || argument(of, 1).kind != Kind::kConstant) return std::nullopt;
+    std::vector<int64_t> order = code_.constants[argument(of, 1).index].toIntVector();
+    if (order.empty()) return std::nullopt;
+    for (int64_t& axis : order) axis += axis < 0 ? static_cast<int64_t>(order.size()) : 0;
+    return order;
   }
 
   /// Calls a loop. Its comment names all tasks.
@@ -158,7 +195,7 @@ class FunctionPrinter {
       if (member.task != of.task) body_ += fmt::format("  // {}\n", function_.place(member.task));
       says += (says.empty() ? "" : ", ") + code_.graph->op(member.task).name;
     }
-    const auto [number, scratch] = loops_.add(loop, says);
+    const auto [number, scratch] = kernels_.add(loop, says);
     std::vector<std::string> in, out;
     for (uint32_t i = 0; i < of.count; ++i) in.push_back(loop_input(argument(of, i), loop.inputs[i], loop));
     for (uint32_t i = 0; i < of.results; ++i) {
@@ -215,6 +252,10 @@ class FunctionPrinter {
     const c10::FunctionSchema& schema = of.handle->schema();
     const std::string_view name = schema.name();
     if (!name.starts_with("aten::")) return error("`" + std::string(name) + "` has no header of LibTorch");
+    if (const auto text = direct(of, name)) {
+      statement(fmt::format("{} = {};", results(of), *text), releases(of));
+      return {};
+    }
     std::string base(name.substr(6));
     std::string function = schema.overload_name().empty() ? base : base + "_" + schema.overload_name();
     if (base.ends_with("_") && !base.ends_with("__")) base.pop_back();
@@ -318,7 +359,7 @@ class FunctionPrinter {
   const NativeFunction& function_;
   const FlatCode& code_;
   std::set<std::string>& headers_;
-  NativeLoops& loops_;
+  NativeKernels& kernels_;
   std::string body_;
   uint32_t values_ = 0;                       // number of values up to the last one of the body
   std::map<uint32_t, uint32_t> temporaries_;  // by slot
@@ -329,7 +370,7 @@ class FunctionPrinter {
 
 }  // namespace
 
-std::pair<uint32_t, uint32_t> NativeLoops::add(const runtime::FlatLoop& loop, const std::string& says) {
+std::pair<uint32_t, uint32_t> NativeKernels::add(const runtime::FlatLoop& loop, const std::string& says) {
   const NativeLoop written = native_loop("", loop);
   const auto [found, fresh] =
       numbers_.emplace(written.text, std::pair(static_cast<uint32_t>(texts_.size()), written.scratch));
@@ -339,7 +380,7 @@ std::pair<uint32_t, uint32_t> NativeLoops::add(const runtime::FlatLoop& loop, co
   return found->second;
 }
 
-std::string NativeLoops::text() const {
+std::string NativeKernels::loops() const {
   std::string text, table;
   for (size_t i = 0; i < texts_.size(); ++i) {
     text += texts_[i];
@@ -349,8 +390,8 @@ std::string NativeLoops::text() const {
 }
 
 Result<std::string> native_function(const NativeFunction& function, std::set<std::string>& headers,
-                                    NativeLoops& loops) {
-  return FunctionPrinter(function, headers, loops).print();
+                                    NativeKernels& kernels) {
+  return FunctionPrinter(function, headers, kernels).print();
 }
 
 }  // namespace rannc::codegen

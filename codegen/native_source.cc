@@ -25,12 +25,13 @@ class NativeSourceWriter {
         options_(options),
         stage_(stage),
         functions_(*plan.functions[stage.index()]),
-        tasks_(plan.stages[stage.index()].tasks) {}
+        tasks_(plan.stages[stage.index()].tasks),
+        kernels_(options.loops) {}
 
   Result<std::string> write() {
     RANNC_ASSIGN(const runtime::StagePrograms programs, build());
     for (const auto& [name, program] : runtime::named_programs(programs)) RANNC_TRY(add(std::string(name), *program));
-    return head() + loops() + functions();
+    return head() + kernels() + functions();
   }
 
   Result<std::map<std::string, std::string>> fingerprints() {
@@ -55,7 +56,7 @@ class NativeSourceWriter {
 
   Result<void> add(const std::string& name, const runtime::FlatProgram& program) {
     const auto place = [&](TaskId task) { return this->place(task); };
-    RANNC_ASSIGN(const std::string text, native_function({name, program.code(), place}, headers_, loops_));
+    RANNC_ASSIGN(const std::string text, native_function({name, program.code(), place}, headers_, kernels_));
     text_ += "\n" + text;
     for (const runtime::FlatArgument& argument : program.code().arguments) {
       if (argument.kind == runtime::FlatArgument::Kind::kFixed) fixed_.insert(ValueId(argument.index));
@@ -90,23 +91,31 @@ class NativeSourceWriter {
   }
 
   /// Compiled apart, once per instruction set.
-  std::string loops() const {
-    if (loops_.empty()) return "";
-    return fmt::format(
-        "\n#ifdef RANNC_LOOPS\n#include \"codegen/native/draws.h\"\n\nnamespace rannc::native {{\n"
-        "inline namespace RANNC_VARIANT {{\n{}\n}}  // namespace RANNC_VARIANT\n}}  // namespace rannc::native\n"
-        "#else  // RANNC_LOOPS\n",
-        loops_.text());
+  std::string kernels() const {
+    if (!has_kernels()) return "";
+    std::string text = "\n#ifdef RANNC_LOOPS\n";
+    if (kernels_.has_loops()) text += "#include \"codegen/native/draws.h\"\n";
+    if (kernels_.has_products()) text += "#include \"codegen/native/products.h\"\n";
+    if (kernels_.has_loops()) {
+      text += fmt::format(
+          "\nnamespace rannc::native {{\ninline namespace RANNC_VARIANT {{\n{}\n}}  // namespace RANNC_VARIANT\n"
+          "}}  // namespace rannc::native\n",
+          kernels_.loops());
+    }
+    return text + "#else  // RANNC_LOOPS\n";
   }
+
+  bool has_kernels() const { return kernels_.has_loops() || kernels_.has_products(); }
 
   std::string functions() const {
     std::string text =
         fmt::format("#include \"{}\"\n", has_lists_ ? "codegen/native/lists.h" : "codegen/native/calls.h");
-    if (!loops_.empty()) text += "#include \"codegen/native/loop_calls.h\"\n";
+    if (kernels_.has_loops()) text += "#include \"codegen/native/loop_calls.h\"\n";
+    if (kernels_.has_products()) text += "#include \"codegen/native/product_calls.h\"\n";
     text += "\n";
     for (const std::string& header : headers_) text += fmt::format("#include <ATen/ops/{}_ops.h>\n", header);
     text += "\nnamespace rannc::native {\nnamespace {\n" + text_ + table();
-    return loops_.empty() ? text : text + "#endif  // RANNC_LOOPS\n";
+    return !has_kernels() ? text : text + "#endif  // RANNC_LOOPS\n";
   }
 
   std::string table() const {
@@ -116,7 +125,7 @@ class NativeSourceWriter {
         "}}  // namespace\n}}  // namespace rannc::native\n\n"
         "extern \"C\" __attribute__((visibility(\"default\"))) const rannc::native::Stage* rannc_stage() {{\n"
         "  return &rannc::native::kStage;\n}}\n",
-        rows_, options_.loops, loops_.empty() ? "\"\"" : "instruction_set()", count_);
+        rows_, options_.loops, !has_kernels() ? "\"\"" : "instruction_set()", count_);
   }
 
   const ir::Plan& plan_;
@@ -128,7 +137,7 @@ class NativeSourceWriter {
   std::set<std::string> headers_;
   std::set<ValueId> fixed_;  // that a function reads
   std::string text_, rows_;
-  NativeLoops loops_;
+  NativeKernels kernels_;
   bool has_lists_ = false;
   size_t count_ = 0;
 };

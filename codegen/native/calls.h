@@ -7,6 +7,7 @@
 
 #include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/as_strided_native.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/SymIntArrayRef.h>
 #include <torch/headeronly/version.h>
@@ -59,6 +60,19 @@ auto unpacked(std::vector<at::Tensor> list) {
   TORCH_CHECK(list.size() == Count, "a list has ", list.size(), " tensors, not ", Count);
   return tuple_of(list.data(), std::make_index_sequence<Count>());
 }
+
+/// Axes in another order, as a view. LibTorch's operators make the same one in several dispatched calls.
+template <size_t kRank>
+at::Tensor permuted(const at::Tensor& x, const int64_t (&order)[kRank]) {
+  TORCH_CHECK(x.dim() == kRank, "a tensor of ", x.dim(), " axes cannot be permuted as one of ", kRank);
+  int64_t sizes[kRank], strides[kRank];
+  for (size_t i = 0; i < kRank; ++i) {
+    sizes[i] = x.sizes()[order[i]];
+    strides[i] = x.strides()[order[i]];
+  }
+  return at::native::as_strided_tensorimpl(x, sizes, strides, x.storage_offset());
+}
+inline at::Tensor transposed(const at::Tensor& x) { return permuted(x, {1, 0}); }
 
 /// Runs a kernel that returns what its gradient reads in grad mode only. It records nothing below autograd.
 template <class Call>

@@ -1,6 +1,7 @@
 // Compiled once per instruction set, with RANNC_KERNELS the name of its table.
 #include "tests/codegen/native/kernels.h"
 
+#include "codegen/native/products.h"
 #include "codegen/native/vector_math.h"
 
 namespace rannc::native_kernels {
@@ -180,7 +181,7 @@ constexpr Table<T> table() {
       kUnary<T>,     sizeof(kUnary<T>) / sizeof(Unary<T>),         kBinary<T>,  sizeof(kBinary<T>) / sizeof(Binary<T>),
       kReduction<T>, sizeof(kReduction<T>) / sizeof(Reduction<T>), &kOthers<T>, Vec<T>::kLanes};
 }
-constexpr Kernels kKernels = {RANNC_NAME(RANNC_VARIANT), table<float>(), table<double>()};
+constexpr Kernels kKernels = {RANNC_NAME(RANNC_VARIANT), table<float>(), table<double>(), &native::kProducts};
 
 }  // namespace
 

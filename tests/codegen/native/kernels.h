@@ -1,9 +1,11 @@
-/// Loops over codegen/native/vector.h, compiled once per instruction set.
+/// Loops over codegen/native/vector.h and the products of codegen/native/products.h, compiled once per instruction set.
 ///
 /// Plain pointers and tables alone: nothing here may make the linker merge code of two variants.
 #pragma once
 
 #include <cstdint>
+
+#include "codegen/native/product_run.h"
 
 namespace rannc::native_kernels {
 
@@ -62,6 +64,7 @@ struct Kernels {
   const char* variant;
   Table<float> of_float;
   Table<double> of_double;
+  const native::Products* products;
 };
 
 const Kernels* baseline_kernels();
