@@ -163,8 +163,8 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   if (options.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
     begin(progress, Phase::kRefining);
     RANNC_ASSIGN(auto native, native_form(planned.plan, options.programs, progress));
-    RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, planning, std::move(native),
-                                                           {progress.step, progress.remark}));
+    RANNC_ASSIGN(report.measured,
+                 tools::refine_prediction(planned, planning, std::move(native), {progress.step, progress.remark}));
   }
   warn_without_functions(planned.plan, report.warnings);
   PlanFacts facts = tools::plan_facts(planned, report);

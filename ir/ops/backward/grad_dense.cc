@@ -138,11 +138,10 @@ Result<Types> infer_batch_norm_grad_scale(const OpCall& call) { return infer_bat
 aten::Lowering batch_norm_backward(Calls calls, const aten::Value& scale, uint32_t mean, uint32_t wanted) {
   std::vector<bool> mask(3);
   mask[wanted] = true;
-  const aten::Made made =
-      calls("aten::native_batch_norm_backward",
-            {aten::Operand{0}, aten::Operand{1}, scale, aten::None{}, aten::None{}, aten::Operand{mean},
-             aten::Operand{mean + 1}, true, 0.0, mask},
-            3);
+  const aten::Made made = calls("aten::native_batch_norm_backward",
+                                {aten::Operand{0}, aten::Operand{1}, scale, aten::None{}, aten::None{},
+                                 aten::Operand{mean}, aten::Operand{mean + 1}, true, 0.0, mask},
+                                3);
   return std::move(calls).with({aten::Made{made.call, wanted}});
 }
 Result<aten::Lowering> lower_batch_norm_grad_input(const LowerCall&) {

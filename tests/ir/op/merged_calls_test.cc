@@ -133,8 +133,8 @@ TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
 
 // CUDA's kernel of a batch normalization's gradients fails without a scale.
 TEST_F(MergedCalls, ABatchNormalizationsKernelAlwaysHasAScale) {
-  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false), rstd = value("rstd", {4}, false),
-                scale = value("scale", {4}, false);
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false),
+                rstd = value("rstd", {4}, false), scale = value("scale", {4}, false);
   const auto scale_of_kernel = [&](const Tasks& tasks) {
     EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
     const aten::Lowering lowering = merged_calls(graph_, tasks_)[0].lowering;

@@ -62,7 +62,8 @@ TEST(Compiler, ReadsPlansAndWrites) {
   EXPECT_TRUE(fs::exists(bundle / "plan.rir"));
   EXPECT_FALSE(write(plan, bundle).ok()) << "it exists";
   EXPECT_TRUE(write(plan, bundle, {.replace = true}).ok());
-  const auto native = write(plan, bundle, {.replace = true, .programs = {.form = Form::kNative, .cxx = "/nowhere/c++"}});
+  const auto native =
+      write(plan, bundle, {.replace = true, .programs = {.form = Form::kNative, .cxx = "/nowhere/c++"}});
   EXPECT_THAT(native.diagnostic().str(), HasSubstr("/nowhere/c++")) << "the compiler is used";
   fs::remove_all(bundle);
   EXPECT_THAT(recorder.phases, ElementsAre(Phase::kReading, Phase::kPricing, Phase::kSearching, Phase::kWriting));

@@ -91,8 +91,8 @@ struct PlanOptions {
   Kernels kernels = Kernels::kMeasured;
   uint32_t blocks = 32;
   std::string block_partitioner = "rannc";
-  uint64_t seed = 0;   ///< of random operators
-  bool refine = true;  ///< with measured costs, measure the finished stages to predict the step
+  uint64_t seed = 0;       ///< of random operators
+  bool refine = true;      ///< with measured costs, measure the finished stages to predict the step
   Programs programs = {};  ///< those that `refine` measures
   bool operator==(const PlanOptions&) const = default;
 };
