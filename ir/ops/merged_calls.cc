@@ -46,9 +46,9 @@ const GradientKernel* kernel_of(const OpInfo& op) {
   return found == kGradientKernels.end() ? nullptr : &*found;
 }
 
-std::optional<Lowering> lowering_of(const Graph& graph, TaskId task) {
+std::optional<Lowering> lowering_of(const Graph& graph, TaskId task, DeviceType device = DeviceType::kCpu) {
   const auto in = type_list(graph, graph.inputs(task)), out = type_list(graph, graph.outputs(task));
-  auto made = lowering({graph.op(task), in, out, graph.attributes(task)});
+  auto made = lowering({graph.op(task), in, out, graph.attributes(task), device});
   if (!made.ok()) return std::nullopt;
   return *std::move(made);
 }
@@ -151,8 +151,9 @@ Numbers numbers_of(const std::vector<ValueId>& before, std::span<const ValueId> 
 }
 
 /// The call of one task; nothing if its lowering does not have one call of the kernel.
-std::optional<KernelTasks> kernel_task(const Graph& graph, TaskId task, const GradientKernel& kernel) {
-  auto made = lowering_of(graph, task);
+std::optional<KernelTasks> kernel_task(const Graph& graph, TaskId task, const GradientKernel& kernel,
+                                       DeviceType device) {
+  auto made = lowering_of(graph, task, device);
   if (!made) return std::nullopt;
   const auto is_kernel = [&](const Call& call) { return call.schema == kernel.schema; };
   if (std::count_if(made->calls.begin(), made->calls.end(), is_kernel) != 1) return std::nullopt;
@@ -288,13 +289,14 @@ bool join_sum(const Graph& graph, KernelTasks& one, TaskId task) {
 /// One function.
 class TaskMerger {
  public:
-  TaskMerger(const Graph& graph, std::span<const TaskId> tasks) : graph_(graph), places_(graph.task_count()) {
+  TaskMerger(const Graph& graph, std::span<const TaskId> tasks, DeviceType device)
+      : graph_(graph), device_(device), places_(graph.task_count()) {
     for (size_t i = 0; i < tasks.size(); ++i) places_[tasks[i].index()] = i + 1;
   }
 
   void add(TaskId task, bool apart) {
     const GradientKernel* kernel = apart ? nullptr : kernel_of(graph_.op(task));
-    auto one = kernel == nullptr ? std::nullopt : kernel_task(graph_, task, *kernel);
+    auto one = kernel == nullptr ? std::nullopt : kernel_task(graph_, task, *kernel, device_);
     if (joins(task, one)) return;
     if (one) by_gradient_[graph_.inputs(task)[0]].push_back(calls_.size());
     calls_.push_back({task, std::move(one)});
@@ -340,6 +342,7 @@ class TaskMerger {
   }
 
   const Graph& graph_;
+  const DeviceType device_;
   std::vector<size_t> places_;  ///< by task: 1 for the first one; 0: another function's
   std::vector<Entry> calls_;
   std::unordered_map<ValueId, std::vector<size_t>> by_gradient_;  ///< calls of kernels by the gradient of the result
@@ -347,8 +350,9 @@ class TaskMerger {
 
 }  // namespace
 
-std::vector<MergedCall> merged_calls(const Graph& graph, std::span<const TaskId> tasks, std::span<const TaskId> apart) {
-  TaskMerger merger(graph, tasks);
+std::vector<MergedCall> merged_calls(const Graph& graph, std::span<const TaskId> tasks, std::span<const TaskId> apart,
+                                     DeviceType device) {
+  TaskMerger merger(graph, tasks, device);
   for (const TaskId task : tasks) merger.add(task, std::binary_search(apart.begin(), apart.end(), task));
   return std::move(merger).calls();
 }

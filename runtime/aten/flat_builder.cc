@@ -50,7 +50,7 @@ class FlatBuilder {
     for (const auto& [task, loop] : loops) apart.push_back(task);
     for (const auto& [task, kernel] : spec_.kernels) apart.push_back(task);
     std::sort(apart.begin(), apart.end());
-    const std::vector<ir::MergedCall> calls = ir::merged_calls(graph_, tasks_, apart);
+    const std::vector<ir::MergedCall> calls = ir::merged_calls(graph_, tasks_, apart, device_type(spec_.device));
     const std::vector<ir::LoopGroup> groups = ir::loop_groups(graph_, calls, loops);
     std::map<TaskId, const ir::LoopGroup*> at_place;
     for (const ir::LoopGroup& group : groups) at_place[group.place] = &group;

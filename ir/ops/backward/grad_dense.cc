@@ -135,20 +135,22 @@ Result<Types> infer_batch_norm_grad(const OpCall& call, bool of_scale) {
 Result<Types> infer_batch_norm_grad_input(const OpCall& call) { return infer_batch_norm_grad(call, false); }
 Result<Types> infer_batch_norm_grad_scale(const OpCall& call) { return infer_batch_norm_grad(call, true); }
 
-aten::Lowering batch_norm_backward(Calls calls, const aten::Value& scale, uint32_t mean, uint32_t wanted) {
+aten::Lowering batch_norm_backward(Calls calls, aten::Argument::Kind scale, uint32_t mean, uint32_t wanted) {
   std::vector<bool> mask(3);
   mask[wanted] = true;
   const aten::Made made = calls("aten::native_batch_norm_backward",
-                                {aten::Operand{0}, aten::Operand{1}, scale, aten::None{}, aten::None{},
+                                {aten::Operand{0}, aten::Operand{1}, std::move(scale), aten::None{}, aten::None{},
                                  aten::Operand{mean}, aten::Operand{mean + 1}, true, 0.0, mask},
                                 3);
   return std::move(calls).with({aten::Made{made.call, wanted}});
 }
 Result<aten::Lowering> lower_batch_norm_grad_input(const LowerCall&) {
-  return batch_norm_backward({}, aten::Operand{2}, 3, 0);
+  return batch_norm_backward({}, aten::Value(aten::Operand{2}), 3, 0);
 }
-// The numbers of the scale have no influence. Without a scale CUDA's kernels fail, or return no gradient.
+// The numbers of the scale have no influence. Without a scale CUDA's kernels fail, or return no gradient; the kernel of
+// the processor reads its type.
 Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall& call) {
+  if (call.device != DeviceType::kCuda) return batch_norm_backward({}, aten::None{}, 2, 1);
   Calls calls;
   const aten::Value scale = calls("aten::new_empty", {aten::Operand{1}, Shape{shape_of(*call.inputs[1])[1]}});
   return batch_norm_backward(std::move(calls), scale, 2, 1);

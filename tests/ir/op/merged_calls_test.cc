@@ -132,12 +132,12 @@ TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
 }
 
 // CUDA's kernel of a batch normalization's gradients fails without a scale.
-TEST_F(MergedCalls, ABatchNormalizationsKernelAlwaysHasAScale) {
+TEST_F(MergedCalls, ABatchNormalizationsKernelForGpusHasAScale) {
   const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false),
                 rstd = value("rstd", {4}, false), scale = value("scale", {4}, false);
   const auto scale_of_kernel = [&](const Tasks& tasks) {
     EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
-    const aten::Lowering lowering = merged_calls(graph_, tasks_)[0].lowering;
+    const aten::Lowering lowering = merged_calls(graph_, tasks_, {}, DeviceType::kCuda)[0].lowering;
     EXPECT_EQ(lowering.calls.back().schema, "aten::native_batch_norm_backward");
     return std::get<aten::Value>(lowering.calls.back().arguments[2].value);
   };

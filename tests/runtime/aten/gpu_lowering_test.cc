@@ -114,7 +114,8 @@ TEST(GpuLowerings, HaveTheNumbersOfTheProcessor) {
       compared.insert(c.op);
     }
   }
-  EXPECT_EQ(compared, (std::set<std::string>{"attention", "attention_grad", "gather_grad_rows"}));
+  EXPECT_EQ(compared,
+            (std::set<std::string>{"attention", "attention_grad", "batch_norm_grad_scale", "gather_grad_rows"}));
 }
 
 TEST(GpuLowerings, GiveTheKernelOfABatchNormalizationsGradientAScale) {
