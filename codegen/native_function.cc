@@ -44,14 +44,9 @@ class FunctionPrinter {
       : function_(function), code_(function.code), headers_(headers), kernels_(kernels) {}
 
   Result<std::string> print() {
-    for (uint32_t i = 0; i < code_.argument_count; ++i) {
-      body_ += fmt::format("  {} = std::move(arguments[{}]);\n", slot(i), i);
-    }
+    take_arguments();
     for (index_ = 0; index_ < code_.instructions.size(); ++index_) RANNC_TRY(instruction(code_.instructions[index_]));
-    for (size_t i = 0; i < code_.results.size(); ++i) {
-      const FlatArgument& result = code_.results[i];
-      body_ += fmt::format("  results[{}] = {};\n", i, taken(result));
-    }
+    give_results();
     std::string head =
         fmt::format("void {}(const Run& run, at::Tensor* arguments, at::Tensor* results) {{\n", function_.name);
     if (values_ > 0) head += fmt::format("  Tensors v({});\n", values_);
@@ -98,6 +93,28 @@ class FunctionPrinter {
   }
 
   // --- statements
+
+  void take_arguments() {
+    std::vector<uint32_t> values;
+    for (uint32_t i = 0; i < code_.argument_count; ++i) values.push_back(code_.values[i].index());
+    if (values.empty()) return;
+    values_ = std::max(values_, *std::max_element(values.begin(), values.end()) + 1);
+    statement(fmt::format("take(arguments, v, {{{}}});", fmt::join(values, ", ")));
+  }
+
+  void give_results() {
+    const auto is_last = [&](const FlatArgument& result) {
+      return result.kind == Kind::kSlot && result.last && code_.values[result.index].valid();
+    };
+    if (!code_.results.empty() && std::all_of(code_.results.begin(), code_.results.end(), is_last)) {
+      std::vector<uint32_t> values;
+      for (const FlatArgument& result : code_.results) values.push_back(code_.values[result.index].index());
+      return statement(fmt::format("give(v, {{{}}}, results);", fmt::join(values, ", ")));
+    }
+    for (size_t i = 0; i < code_.results.size(); ++i) {
+      body_ += fmt::format("  results[{}] = {};\n", i, taken(code_.results[i]));
+    }
+  }
 
   void statement(const std::string& text, const std::string& more = "") { body_ += wrapped(text, more); }
 
@@ -198,18 +215,10 @@ class FunctionPrinter {
     const auto [number, scratch] = kernels_.add(loop, says);
     std::vector<std::string> in, out;
     for (uint32_t i = 0; i < of.count; ++i) in.push_back(loop_input(argument(of, i), loop.inputs[i], loop));
-    for (uint32_t i = 0; i < of.results; ++i) {
-      const runtime::FlatLoop::Output& output = loop.outputs[i];
-      std::vector<std::string> sizes;
-      for (const uint32_t each : output.sizes) sizes.push_back(size(each));
-      const auto kind =
-          output.drawn ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
-      out.push_back(fmt::format("{{{}, ints({{{}}}), Made::{}, at::ScalarType::{}}}", slot(of.slot + i),
-                                fmt::join(sizes, ", "), made_as(kind),
-                                c10::toString(runtime::scalar_type(output.dtype))));
-    }
-    statement(fmt::format("loop(loops()[{}], {{{}, {}, {}, {}}}, {{{}}}, {{{}}});", number, size(loop.rows),
-                          size(loop.columns), loop.by_rows, scratch, fmt::join(in, ", "), fmt::join(out, ", ")),
+    for (uint32_t i = 0; i < of.results; ++i) out.push_back(loop_output(slot(of.slot + i), loop.outputs[i], loop));
+    statement(fmt::format("loop(loops()[{}], {{at::k{}, {}, {}, {}, {}}}, {{{}}}, {{{}}});", number,
+                          loop.dtype == ir::DType::kF64 ? "Double" : "Float", size(loop.rows), size(loop.columns),
+                          loop.by_rows, scratch, fmt::join(in, ", "), fmt::join(out, ", ")),
               releases(of));
   }
 
@@ -220,11 +229,30 @@ class FunctionPrinter {
     }
     std::string from = tensor(argument);
     if (input.ignored) from = fmt::format("labels({}, {}, {})", from, size(loop.columns), *input.ignored);
+    if (ir::has_all_rows(input.value, loop.members[0].loop.rows) || is_one_row(input.value)) {
+      return fmt::format("{{{}}}", from);
+    }
     std::string text = fmt::format("{{{}, {}, {}", from, size(input.divisor), size(input.period));
     if (input.value.outer_period != ir::Dim(1)) {
       text += fmt::format(", {}, {}", size(input.outer_divisor), size(input.outer_period));
     }
     return text + "}";
+  }
+
+  static bool is_one_row(const ir::LoopValue& value) {
+    return value.period == ir::Dim(1) && value.outer_period == ir::Dim(1);
+  }
+
+  std::string loop_output(const std::string& place, const runtime::FlatLoop::Output& output,
+                          const runtime::FlatLoop& loop) {
+    std::vector<std::string> sizes;
+    for (const uint32_t each : output.sizes) sizes.push_back(size(each));
+    std::string text = fmt::format("{{{}, ints({{{}}})", place, fmt::join(sizes, ", "));
+    const auto kind =
+        output.drawn ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
+    const bool truths = output.dtype == ir::DType::kBool;
+    if (kind != ir::LoopStatement::Kind::kEach || truths) text += fmt::format(", Made::{}", made_as(kind));
+    return text + (truths ? ", true}" : "}");
   }
 
   static const char* made_as(ir::LoopStatement::Kind kind) {

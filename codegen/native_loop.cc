@@ -162,7 +162,7 @@ class LoopWriter {
   void head_of_input(uint32_t i) {
     const FlatLoop::Input& input = loop_.inputs[i];
     const std::string type = element(input.dtype), more = type == "T" ? "" : ", " + type;
-    const char* const periodic = has_all_rows(input.value) ? "" : "periodic_";
+    const char* const periodic = ir::has_all_rows(input.value, loop_.members[0].loop.rows) ? "" : "periodic_";
     if (input.draw) {
       const bool drops = input.draw->random.of == ir::RandomInput::Of::kBernoulli;
       line(2, fmt::format("const T* const p{0} = drawn_row<T>(run, {0}, r, {1}, {2});", i, place_of_draw(i),
@@ -173,13 +173,6 @@ class LoopWriter {
       line(2, fmt::format("const auto i{0} = {1}element_of<T{2}>(run, {0}, r){3};", i, periodic, more,
                           type == "bool" ? " != 0" : ""));
     }
-  }
-
-  /// Whether row r of a value is row r of the loop.
-  bool has_all_rows(const LoopValue& value) const {
-    const ir::LoopTask& first = loop_.members[0].loop;
-    return value.kind == LoopValue::Kind::kFull ||
-           (value.divisor == ir::Dim(1) && value.period == first.rows && value.outer_period == ir::Dim(1));
   }
 
   /// The row that random numbers are put into.

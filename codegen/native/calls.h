@@ -31,6 +31,14 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 /// Values of a function. An array has one place to free them all on failure, which compiles faster than variables.
 using Tensors = std::vector<at::Tensor>;
 
+/// Moves arguments to the values of these numbers, and values to results.
+inline void take(at::Tensor* arguments, Tensors& values, std::initializer_list<uint32_t> numbers) {
+  for (const uint32_t number : numbers) values[number] = std::move(*arguments++);
+}
+inline void give(Tensors& values, std::initializer_list<uint32_t> numbers, at::Tensor* results) {
+  for (const uint32_t number : numbers) *results++ = std::move(values[number]);
+}
+
 /// Frees values after their last reader.
 template <class... Tensors>
 void release(Tensors&... tensors) {

@@ -17,10 +17,10 @@
 
 namespace rannc::native {
 
-/// An operand of a loop.
+/// An operand of a loop: all rows, or those of `LoopOperand`, by default one.
 struct In {
   const at::Tensor& tensor;
-  int64_t divisor, period, outer_divisor = 1, outer_period = 1;
+  int64_t divisor = 1, period = 1, outer_divisor = 1, outer_period = 1;
   LoopDraw draw = {};  ///< of an undefined tensor
 };
 
@@ -55,12 +55,13 @@ enum class Made { kEach, kRow, kColumn, kTotal };
 struct Out {
   at::Tensor& place;
   at::IntArrayRef sizes;
-  Made made;
-  at::ScalarType dtype;
+  Made made = Made::kEach;
+  bool truths = false;  ///< else floats of the loop's type
 };
 
-/// Shape of a loop. `scratch`: rows of elements that passes hand over.
+/// Type of floats and shape of a loop. `scratch`: rows of elements that passes hand over.
 struct LoopShape {
+  at::ScalarType dtype;
   int64_t rows, columns;
   bool by_rows;  ///< else rows and columns are one long row, which is cut into pieces
   int scratch;
@@ -107,7 +108,7 @@ class LoopCall {
     for (const In& each : in) *operands++ = operand(each);
     for (const Out& each : out) {
       sums_ = sums_ || sum_size(each) > 0;
-      each.place = at::detail::empty_cpu(each.sizes, each.dtype);
+      each.place = at::detail::empty_cpu(each.sizes, each.truths ? at::kBool : shape.dtype);
       *results++ = each.place.mutable_data_ptr();
     }
   }
@@ -146,7 +147,7 @@ class LoopCall {
     return result.made == Made::kColumn ? shape_.columns : result.made == Made::kTotal ? 1 : 0;
   }
   size_t sum_bytes(const Out& result) const {
-    return static_cast<size_t>(sum_size(result)) * c10::elementSize(result.dtype);
+    return static_cast<size_t>(sum_size(result)) * c10::elementSize(shape_.dtype);
   }
 
   void run_chunks() const {
@@ -190,7 +191,7 @@ class LoopCall {
     for (size_t k = 0; k < out_.size(); ++k) {
       const Out& each = out_.begin()[k];
       if (sum_size(each) == 0) continue;
-      if (each.dtype == at::kFloat) {
+      if (shape_.dtype == at::kFloat) {
         add_up(reinterpret_cast<const float*>(parts), static_cast<float*>(results_[k]), sum_size(each), chunks);
       } else {
         add_up(reinterpret_cast<const double*>(parts), static_cast<double*>(results_[k]), sum_size(each), chunks);

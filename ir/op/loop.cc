@@ -158,6 +158,11 @@ std::optional<LoopTask> loop_task(const Graph& graph, TaskId id) {
   return task;
 }
 
+bool has_all_rows(const LoopValue& value, const Dim& rows) {
+  if (value.kind == LoopValue::Kind::kFull) return true;
+  return value.divisor == Dim(1) && value.period == rows && value.outer_period == Dim(1);
+}
+
 bool is_known_late(LoopStatement::Kind made) { return made == Kind::kColumnSum || made == Kind::kTotal; }
 
 bool keeps_columns(const Graph& graph, TaskId task) {

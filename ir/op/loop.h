@@ -50,6 +50,9 @@ struct LoopValue {
   bool operator==(const LoopValue&) const = default;
 };
 
+/// Whether row r of a value is row r of a loop of that many rows.
+bool has_all_rows(const LoopValue& value, const Dim& rows);
+
 /// A task as a loop.
 struct LoopTask {
   LoopBody body;
