@@ -285,6 +285,7 @@ class FunctionPrinter {
       return {};
     }
     std::string base(name.substr(6));
+    if (joins_tensors(of)) base = "concat";
     std::string function = schema.overload_name().empty() ? base : base + "_" + schema.overload_name();
     if (base.ends_with("_") && !base.ends_with("__")) base.pop_back();
     headers_.insert(base);
@@ -397,6 +398,10 @@ class FunctionPrinter {
 };
 
 }  // namespace
+
+bool joins_tensors(const runtime::FlatInstruction& of) {
+  return of.handle && of.handle->schema().name() == "aten::cat" && of.handle->schema().overload_name().empty();
+}
 
 std::pair<uint32_t, uint32_t> NativeKernels::add(const runtime::FlatLoop& loop, const std::string& says) {
   const NativeLoop written = native_loop("", loop);

@@ -60,7 +60,12 @@ class NativeSourceWriter {
     text_ += "\n" + text;
     for (const runtime::FlatArgument& argument : program.code().arguments) {
       if (argument.kind == runtime::FlatArgument::Kind::kFixed) fixed_.insert(ValueId(argument.index));
-      has_lists_ = has_lists_ || argument.kind == runtime::FlatArgument::Kind::kTensors;
+    }
+    for (const runtime::FlatInstruction& each : program.code().instructions) {
+      for (uint32_t i = 0; i < each.count && !joins_tensors(each); ++i) {
+        has_lists_ =
+            has_lists_ || program.code().arguments[each.first + i].kind == runtime::FlatArgument::Kind::kTensors;
+      }
     }
     rows_ += fmt::format("    {{\"{0}\", \"{1}\", {0}}},\n", name, program.fingerprint());
     ++count_;
