@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/internal/native_argument.h"
 #include "codegen/internal/native_loop.h"
 #include "codegen/internal/native_product.h"
 #include "codegen/internal/native_text.h"
@@ -21,22 +22,6 @@ using runtime::FlatArgument;
 using runtime::FlatCode;
 using runtime::FlatInstruction;
 using Kind = FlatArgument::Kind;
-
-/// The parameter of an operator that an argument is converted to.
-struct Parameter {
-  c10::TypePtr type;
-  bool optional = false;
-  int32_t length = 0;  ///< of a list of fixed length, else 0
-
-  explicit Parameter(const c10::Argument& argument) : type(argument.real_type()), length(argument.N().value_or(0)) {
-    if (const auto inner = type->cast<c10::OptionalType>()) {
-      type = inner->getElementType();
-      optional = true;
-    }
-  }
-  c10::TypeKind kind() const { return type->kind(); }
-  c10::TypeKind element() const { return type->expectRef<c10::ListType>().getElementType()->kind(); }
-};
 
 class FunctionPrinter {
  public:
@@ -291,7 +276,7 @@ class FunctionPrinter {
     headers_.insert(base);
     std::vector<std::string> given;
     for (uint32_t i = 0; i < of.count; ++i) {
-      RANNC_ASSIGN(std::string text, converted(argument(of, i), Parameter(schema.arguments()[i])));
+      RANNC_ASSIGN(std::string text, converted(argument(of, i), NativeParameter(schema.arguments()[i])));
       given.push_back(std::move(text));
     }
     std::string text = fmt::format("aten::{}::call({})", function, fmt::join(given, ", "));
@@ -306,7 +291,7 @@ class FunctionPrinter {
 
   // --- arguments
 
-  Result<std::string> converted(const FlatArgument& argument, const Parameter& parameter) {
+  Result<std::string> converted(const FlatArgument& argument, const NativeParameter& parameter) {
     switch (argument.kind) {
       case Kind::kAbsent:
         return std::string("std::nullopt");
@@ -314,13 +299,13 @@ class FunctionPrinter {
       case Kind::kFixed:
         return tensor(argument);
       case Kind::kConstant:
-        return constant(code_.constants[argument.index], parameter);
+        return native_constant(code_.constants[argument.index], parameter);
       case Kind::kSize:
         return size(code_.sizes[argument.index]);
       case Kind::kSizes: {
         std::vector<std::string> items;
         for (const uint32_t number : code_.size_lists[argument.index]) items.push_back(size(number));
-        return integers(items, parameter);
+        return native_integers(items, parameter);
       }
       case Kind::kTensors:
         return tensors(code_.lists[argument.index], parameter);
@@ -337,52 +322,11 @@ class FunctionPrinter {
     return fmt::format("s[{}]", number);
   }
 
-  std::string tensors(const FlatCode::TensorList& list, const Parameter& parameter) {
+  std::string tensors(const FlatCode::TensorList& list, const NativeParameter& parameter) {
     std::vector<std::string> items;
     for (const FlatArgument& item : list.items) items.push_back(item.is_tensor() ? tensor(item) : "std::nullopt");
     const bool optional = parameter.element() == c10::TypeKind::OptionalType;
     return fmt::format("{}({{{}}})", optional ? "optional_list" : "list", fmt::join(items, ", "));
-  }
-
-  static std::string integers(const std::vector<std::string>& items, const Parameter& parameter) {
-    const bool symbolic = parameter.element() == c10::TypeKind::SymIntType;
-    return fmt::format("{}({{{}}})", symbolic ? "sizes" : "ints", fmt::join(items, ", "));
-  }
-
-  static Result<std::string> constant(const c10::IValue& value, const Parameter& parameter) {
-    switch (parameter.kind()) {
-      case c10::TypeKind::ScalarTypeType:
-        return fmt::format("at::ScalarType::{}", c10::toString(static_cast<c10::ScalarType>(value.toInt())));
-      case c10::TypeKind::LayoutType:
-        return fmt::format("static_cast<at::Layout>({})", value.toInt());
-      case c10::TypeKind::MemoryFormatType:
-        return fmt::format("static_cast<at::MemoryFormat>({})", value.toInt());
-      default:
-        break;
-    }
-    if (value.isTensor() && !value.toTensor().defined()) return std::string("at::Tensor()");
-    if (value.isBool()) return std::string(value.toBool() ? "true" : "false");
-    if (value.isInt()) return integer(value.toInt());
-    if (value.isDouble()) return number(value.toDouble());
-    if (value.isString()) return literal(value.toStringRef());
-    if (value.isDevice()) return fmt::format("at::Device(\"{}\")", value.toDevice().str());
-    if (value.isIntList()) {
-      std::vector<std::string> items;
-      for (const int64_t each : value.toIntVector()) items.push_back(integer(each));
-      return integers(items, parameter);
-    }
-    if (value.isDoubleList()) {
-      std::vector<std::string> items;
-      for (const double each : value.toDoubleVector()) items.push_back(number(each));
-      return fmt::format("doubles({{{}}})", fmt::join(items, ", "));
-    }
-    if (value.isBoolList()) {
-      const c10::List<bool> list = value.toBoolList();
-      std::vector<std::string> items;
-      for (const bool each : list) items.emplace_back(each ? "true" : "false");
-      return fmt::format("std::array<bool, {}>{{{}}}", list.size(), fmt::join(items, ", "));
-    }
-    return error("an argument of type `" + parameter.type->str() + "` has no C++ form");
   }
 
   const NativeFunction& function_;
