@@ -24,11 +24,12 @@ bool softens_last_axis(const LowerCall& call) {
 }
 
 Body softmax(const LowerCall& call) {
-  if (!softens_last_axis(call) || call.attributes.flag("safe")) return std::nullopt;
+  if (!softens_last_axis(call)) return std::nullopt;
+  const bool zeroes = call.attributes.text("hidden_rows") == "zero";
   return LoopBody{{Kind::kRowMax, "largest", "x0"},
                   {Kind::kEach, "power", "exp(x0 - largest)"},
                   {Kind::kRowSum, "total", "power"},
-                  {Kind::kEach, "y0", "power / total"}};
+                  {Kind::kEach, "y0", zeroes ? "select(largest == -INFINITY, 0, power / total)" : "power / total"}};
 }
 
 // Operands: the result's gradient, the result.

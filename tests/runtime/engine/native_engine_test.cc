@@ -187,9 +187,12 @@ parameter %q: T[300,1]
 #7 %u: i64[300] = core.argmax(%f) {axis = 1, keepdim = false}
 #8 %s: T[] = core.sum(%p)
 #9 %t: bool[batch,5,1] samples 0 = core.gt(%m, %r)
+#10 %zeros: T[batch,5,136] samples 0 = core.sub(%x, %x)
+#11 %lowest: T[batch,5,136] samples 0 = core.log(%zeros)
+#12 %hidden: T[batch,5,136] samples 0 = core.where(%t, %lowest, %x)
 )";
   std::string outputs = "outputs [";
-  size_t count = 10;
+  size_t count = 13;
   const auto add = [&](const char* call, const std::string& result) {
     text += fmt::format("#{0} %o{0}: {1} = {2}\n", count, result, call);
     if (result == "T[]") {  // outputs of micro-batches are joined, scalars cannot be

@@ -88,6 +88,7 @@ inline constexpr RowCall kRowCalls[] = {
     {"core.add(%k, %l)", "T[batch,3,5,136] samples 0"},
     {"core.mul(%k, %v)", "T[batch,3,5,136] samples 0"},
     {"core.where(%t, %x, %z)", "T[batch,5,136] samples 0"},
+    {"core.softmax(%hidden) {hidden_rows = \"zero\"}", "T[batch,5,136] samples 0"},
     {"core.amax(%e) {axes = [1]}", "T[300]"},
     {"core.mean(%e) {axes = [1]}", "T[300]"},
     {"core.sum(%e) {axes = [1]}", "T[300]"},
