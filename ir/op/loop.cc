@@ -100,8 +100,6 @@ bool has_loop_types(const LowerCall& call, const ops::LoopRule& rule, std::optio
   return dtype.has_value() || rule.truths;
 }
 
-bool is_truth(const ValueType* type) { return type != nullptr && type->dtype == DType::kBool; }
-
 /// Fills in operands and results. False if one does not lie over rows and columns.
 bool place(LoopTask& task, const LowerCall& call, const Shape& all) {
   for (const ValueType* type : call.inputs) {
@@ -121,7 +119,7 @@ bool place(LoopTask& task, const LowerCall& call, const Shape& all) {
     if (made == task.body.end()) return false;
     task.results.push_back(made->kind);
     if (made->kind == Kind::kEach && *call.outputs[i]->shape != all) return false;
-    if (made->kind != Kind::kEach && is_truth(call.outputs[i])) return false;
+    if (made->kind != Kind::kEach && call.outputs[i]->dtype == DType::kBool) return false;
   }
   return true;
 }

@@ -3,7 +3,14 @@
 
 #include <algorithm>
 
+#include "ir/ops/rules.h"
+
 namespace rannc::ir::ops {
+
+bool is_along_columns(const LowerCall& call, size_t operand) {
+  const size_t rank = shape_of(*call.inputs[operand]).size();
+  return rank > 0 && counted_axis(call.attributes, rank) + 1 == rank;
+}
 
 std::optional<LoopRule> loop_rule(const LowerCall& call) {
   for (const auto table : {elementwise_loops(), row_loops(), loss_loops()}) {

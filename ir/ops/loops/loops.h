@@ -35,6 +35,9 @@ std::span<const LoopRow> elementwise_loops();
 std::span<const LoopRow> row_loops();
 std::span<const LoopRow> loss_loops();
 
+/// Whether attribute `axis` counts the last axis of an operand.
+bool is_along_columns(const LowerCall& call, size_t operand);
+
 /// The rule of a call. Nothing: the operator or its attributes have none.
 std::optional<LoopRule> loop_rule(const LowerCall& call);
 

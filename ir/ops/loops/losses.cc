@@ -43,14 +43,9 @@ Body bce_sum(const LowerCall& call) {
 
 // --- of logits and labels
 
-bool has_classes_last(const LowerCall& call, size_t operand) {
-  const int64_t axis = call.attributes.integer("axis");
-  return axis == -1 || axis == static_cast<int64_t>(shape_of(*call.inputs[operand]).size()) - 1;
-}
-
 // Operands: logits, labels, weights of classes. `picked` is the logarithm at the label.
 Body cross_entropy_sum(const LowerCall& call) {
-  if (!has_classes_last(call, 0)) return std::nullopt;
+  if (!is_along_columns(call, 0)) return std::nullopt;
   const std::string log = call.outputs.size() > 1 ? "y1" : "log_probability";
   const std::string weighted = call.has(2) ? log + " * x2" : log;
   LoopBody body{{Kind::kRowMax, "largest", "x0"},
@@ -71,7 +66,7 @@ Body cross_entropy_sum(const LowerCall& call) {
 // Operands: the loss's gradient, the logarithms of probabilities, labels, weights of classes. `g` is the negative
 // gradient of the logarithms over the loss's.
 Body cross_entropy_grad(const LowerCall& call) {
-  if (!has_classes_last(call, 1)) return std::nullopt;
+  if (!is_along_columns(call, 1)) return std::nullopt;
   const double smoothing = call.attributes.number("label_smoothing");
   const std::string weight = call.has(3) ? "x3" : "1";
   LoopBody body{

@@ -14,17 +14,8 @@ using Body = std::optional<LoopBody>;
 
 // --- rows
 
-bool is_last(int64_t axis, const Shape& shape) {
-  const auto rank = static_cast<int64_t>(shape.size());
-  return rank > 0 && (axis == rank - 1 || axis == -1);
-}
-
-bool softens_last_axis(const LowerCall& call) {
-  return is_last(call.attributes.integer("axis"), shape_of(*call.inputs[0]));
-}
-
 Body softmax(const LowerCall& call) {
-  if (!softens_last_axis(call)) return std::nullopt;
+  if (!is_along_columns(call, 0)) return std::nullopt;
   const bool zeroes = call.attributes.text("hidden_rows") == "zero";
   return LoopBody{{Kind::kRowMax, "largest", "x0"},
                   {Kind::kEach, "power", "exp(x0 - largest)"},
@@ -34,12 +25,12 @@ Body softmax(const LowerCall& call) {
 
 // Operands: the result's gradient, the result.
 Body softmax_grad(const LowerCall& call) {
-  if (!softens_last_axis(call)) return std::nullopt;
+  if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowSum, "total", "x0 * x1"}, {Kind::kEach, "y0", "(x0 - total) * x1"}};
 }
 
 Body log_softmax(const LowerCall& call) {
-  if (!softens_last_axis(call)) return std::nullopt;
+  if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowMax, "largest", "x0"},
                   {Kind::kRowSum, "total", "exp(x0 - largest)"},
                   {Kind::kRow, "shift", "largest + log(total)"},
@@ -47,7 +38,7 @@ Body log_softmax(const LowerCall& call) {
 }
 
 Body log_softmax_grad(const LowerCall& call) {
-  if (!softens_last_axis(call)) return std::nullopt;
+  if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kEach, "y0", "x0 - exp(x1) * total"}};
 }
 
@@ -121,8 +112,9 @@ Reduced reduced(const LowerCall& call) {
   const auto axes = reduced_axes(call.attributes, shape.size());
   if (!axes.ok() || axes->empty()) return Reduced::kNeither;
   if (axes->size() == shape.size()) return Reduced::kAll;
-  if (axes->size() == 1 && is_last((*axes)[0], shape)) return Reduced::kColumns;
-  const bool others = axes->size() == shape.size() - 1 && !is_last(axes->back(), shape);
+  const auto last = static_cast<int64_t>(shape.size()) - 1;
+  if (axes->size() == 1 && axes->back() == last) return Reduced::kColumns;
+  const bool others = axes->size() == shape.size() - 1 && axes->back() != last;
   return others ? Reduced::kRows : Reduced::kNeither;
 }
 
