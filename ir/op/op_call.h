@@ -18,15 +18,19 @@ namespace rannc::ir {
 /// Two sizes that are assumed to be equal.
 using Equality = std::pair<Dim, Dim>;
 
+struct AttributeInfo;
 struct OpInfo;
 
-/// The attributes of a task with the defaults of the operator's entry for absent ones.
+/// The attributes of a task with the defaults of the operator's entry for absent ones. Every look-up names an attribute
+/// that the entry declares; any other name fails a check.
 class OpAttributes {
  public:
   OpAttributes(const OpInfo& op, const Attributes& given) : op_(&op), given_(&given) {}
   const Attributes& given() const { return *given_; }
   /// The value as given, or the entry's default; null if there is neither.
   const Attribute* find(std::string_view name) const;
+  /// Whether the entry has the attribute. Only rules that several operators share need to ask.
+  bool declares(std::string_view name) const;
   /// Whether the attribute is given or has a default.
   bool has(std::string_view name) const { return find(name) != nullptr; }
   /// Typed look-ups: the value, the default, or the type's zero.
@@ -34,13 +38,16 @@ class OpAttributes {
   double number(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;
-  std::optional<DType> dtype(std::string_view name) const { return given_->dtype(name); }
-  const Shape* list(std::string_view name) const { return given_->list(name); }
-  const Body* body(std::string_view name) const { return given_->body(name); }
+  std::optional<DType> dtype(std::string_view name) const;
+  const Shape* list(std::string_view name) const;
+  const Body* body(std::string_view name) const;
   /// A list of plain integers; empty if absent.
-  std::vector<int64_t> integers(std::string_view name) const { return given_->integers(name); }
+  std::vector<int64_t> integers(std::string_view name) const;
 
  private:
+  /// The entry's declaration of the attribute, which must exist: a zero for a misspelt name would be a wrong number.
+  const AttributeInfo& declared(std::string_view name) const;
+
   const OpInfo* op_;
   const Attributes* given_;
 };

@@ -134,27 +134,38 @@ const AttributeInfo* OpInfo::missing(const Attributes& given) const {
   return at == attributes.end() ? nullptr : &*at;
 }
 
+const AttributeInfo& OpAttributes::declared(std::string_view name) const {
+  const AttributeInfo* found = op_->attribute(name);
+  RANNC_CHECK(found != nullptr) << op_->name << " has no attribute " << name;
+  return *found;
+}
+bool OpAttributes::declares(std::string_view name) const { return op_->attribute(name) != nullptr; }
 const Attribute* OpAttributes::find(std::string_view name) const {
+  const AttributeInfo& info = declared(name);
   if (const Attribute* given = given_->find(name)) return given;
-  const AttributeInfo* declared = op_->attribute(name);
-  return declared && declared->otherwise ? &*declared->otherwise : nullptr;
+  return info.otherwise ? &*info.otherwise : nullptr;
 }
 int64_t OpAttributes::integer(std::string_view name) const {
-  const AttributeInfo* declared = op_->attribute(name);
-  const bool has = declared && declared->otherwise;
-  return given_->integer(name, has ? std::get<Dim>(*declared->otherwise).constant() : 0);
+  const std::optional<Attribute>& otherwise = declared(name).otherwise;
+  return given_->integer(name, otherwise ? std::get<Dim>(*otherwise).constant() : 0);
 }
 double OpAttributes::number(std::string_view name) const {
-  const AttributeInfo* declared = op_->attribute(name);
-  return given_->number(name, declared && declared->otherwise ? std::get<double>(*declared->otherwise) : 0);
+  const std::optional<Attribute>& otherwise = declared(name).otherwise;
+  return given_->number(name, otherwise ? std::get<double>(*otherwise) : 0);
 }
 bool OpAttributes::flag(std::string_view name) const {
-  const AttributeInfo* declared = op_->attribute(name);
-  return given_->flag(name, declared && declared->otherwise && std::get<bool>(*declared->otherwise));
+  const std::optional<Attribute>& otherwise = declared(name).otherwise;
+  return given_->flag(name, otherwise && std::get<bool>(*otherwise));
 }
 std::string OpAttributes::text(std::string_view name) const {
-  const AttributeInfo* declared = op_->attribute(name);
-  return given_->text(name, declared && declared->otherwise ? std::get<std::string>(*declared->otherwise) : "");
+  const std::optional<Attribute>& otherwise = declared(name).otherwise;
+  return given_->text(name, otherwise ? std::get<std::string>(*otherwise) : "");
+}
+std::optional<DType> OpAttributes::dtype(std::string_view name) const { return declared(name), given_->dtype(name); }
+const Shape* OpAttributes::list(std::string_view name) const { return declared(name), given_->list(name); }
+const Body* OpAttributes::body(std::string_view name) const { return declared(name), given_->body(name); }
+std::vector<int64_t> OpAttributes::integers(std::string_view name) const {
+  return declared(name), given_->integers(name);
 }
 
 std::span<const OpInfo> core_ops() { return table(); }

@@ -105,7 +105,7 @@ KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, c
   auto conv = conv_sizes(graph, task, sizes);
   if (!conv || conv->groups < 1 || conv->samples < 1) return {};
   const OpAttributes attributes(graph.op(task), graph.attributes(task));
-  const std::string algorithm = attributes.text(kAlgorithm);
+  const std::string algorithm = attributes.declares(kAlgorithm) ? attributes.text(kAlgorithm) : "any";
   if (algorithm == "linear") return {};
   if (algorithm == "onednn") conv->one_dnn = true;
   const ConvPeaks peaks = ops::conv_peaks(*conv);

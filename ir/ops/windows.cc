@@ -15,7 +15,7 @@ Result<Window> window_of(const OpAttributes& attributes, std::vector<int64_t> ke
     return given.empty() ? std::vector<int64_t>(size, otherwise) : given;
   };
   window.strides = list("strides", n, 1);
-  window.dilations = list("dilations", n, 1);
+  window.dilations = attributes.declares("dilations") ? list("dilations", n, 1) : std::vector<int64_t>(n, 1);
   const std::vector<int64_t> pads = list("pads", 2 * n, 0);
   if (window.strides.size() != n || window.dilations.size() != n || pads.size() != 2 * n) {
     return error("strides, pads or dilations do not fit " + std::to_string(n) + " spatial axes");

@@ -30,7 +30,8 @@ std::optional<Dim> averaged_over(const Graph& graph, const Statistics& statistic
 std::optional<double> momentum_of(const Graph& graph, const Statistics& statistics) {
   const TaskId maker = graph.producer(statistics.mean);
   if (!maker.valid()) return std::nullopt;
-  const Attribute* value = OpAttributes(graph.op(maker), graph.attributes(maker)).find("momentum");
+  const OpAttributes attributes(graph.op(maker), graph.attributes(maker));
+  const Attribute* value = attributes.declares("momentum") ? attributes.find("momentum") : nullptr;
   const auto* momentum = value != nullptr ? std::get_if<double>(value) : nullptr;
   return momentum != nullptr ? std::optional(*momentum) : std::nullopt;
 }

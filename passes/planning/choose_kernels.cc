@@ -25,7 +25,8 @@ namespace {
 constexpr double kEqual = 0.98;  // a time beyond this share of another's is no gain
 
 bool flag(const ir::Graph& graph, TaskId task) {
-  return ir::OpAttributes(graph.op(task), graph.attributes(task)).flag(kChannelsLast);
+  const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
+  return attributes.declares(kChannelsLast) && attributes.flag(kChannelsLast);
 }
 
 /// Returns whether a value may need a copy into another layout. Weights and random inputs have the layout of their

@@ -130,7 +130,8 @@ TEST(Gradients, OfValuesThatAreChannelsLastAreChannelsLast) {
   size_t compared = 0;
   for (const OpCase& c : testing::op_cases()) {
     const Prepared made = testing::prepare(c, DType::kF32);
-    if (!has_gradient(c, made) || !OpAttributes(*made.op, made.attributes).flag("channels_last")) continue;
+    const OpAttributes attributes(*made.op, made.attributes);
+    if (!has_gradient(c, made) || !attributes.declares("channels_last") || !attributes.flag("channels_last")) continue;
     if (made.op == &core("contiguous")) continue;  // its operand has the other format
     SCOPED_TRACE(describe(c));
     const Joint joint = join(c, made, {.wanted = 1, .read = 1});

@@ -35,7 +35,8 @@ Result<Types> operand_type(const OpCall& call, const Window* window, const Dim& 
   Shape to = {gy[0], channels};
   to.insert(to.end(), sizes->begin(), sizes->end());
   if (window != nullptr) {
-    RANNC_ASSIGN(const Shape expected, windowed(*window, to, made, call.attributes.flag("ceil")));
+    const bool ceil = call.attributes.declares("ceil") && call.attributes.flag("ceil");
+    RANNC_ASSIGN(const Shape expected, windowed(*window, to, made, ceil));
     if (expected != gy) return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
   }
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};

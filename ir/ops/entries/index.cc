@@ -137,7 +137,7 @@ PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims
 Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data) {
   const Shape& indices = shape_of(*call.inputs[1]);
   if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
-  const int64_t batch_dims = call.attributes.integer("batch_dims");
+  const int64_t batch_dims = call.attributes.declares("batch_dims") ? call.attributes.integer("batch_dims") : 0;
   const PickedParts parts = parts_of(data, indices, batch_dims);
   std::optional<aten::Value> index;
   Dim stride = 1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ir/graph/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
@@ -156,6 +157,21 @@ TEST(OpEntries, DefaultsAreReadByTheRules) {
       EXPECT_EQ(*OpAttributes(op, none).find(attribute.name), *OpAttributes(op, given).find(attribute.name)) << op.name;
     }
   }
+}
+
+// A misspelt name would otherwise read as zero, and a rule would compute a wrong number.
+TEST(OpEntries, OnlyDeclaredAttributesAreLookedUp) {
+  const Attributes given = {{"hidden_rows", std::string("zero")}};
+  const OpAttributes softmax(core("softmax"), given);
+  EXPECT_EQ(softmax.text("hidden_rows"), "zero");
+  EXPECT_TRUE(softmax.declares("axis"));
+  EXPECT_FALSE(softmax.declares("safe"));
+  const std::function<void()> lookups[] = {[&] { softmax.find("safe"); },     [&] { softmax.has("safe"); },
+                                           [&] { softmax.integer("safe"); },  [&] { softmax.number("safe"); },
+                                           [&] { softmax.flag("safe"); },     [&] { softmax.text("safe"); },
+                                           [&] { softmax.dtype("safe"); },    [&] { softmax.list("safe"); },
+                                           [&] { softmax.integers("safe"); }, [&] { softmax.body("safe"); }};
+  for (const auto& lookup : lookups) EXPECT_THROW(lookup(), InternalError);
 }
 
 TEST(OpEntries, WhatIsNotAllowedIsRefusedByName) {

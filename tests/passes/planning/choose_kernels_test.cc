@@ -83,7 +83,8 @@ class TestTimes final : public KernelTimes {
     EXPECT_EQ(roles.size(), graph.value_count());
     const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
     const double ns =
-        rule_(graph.op(task).name.substr(5), attributes.text(ir::kAlgorithm), attributes.flag(ir::kChannelsLast));
+        rule_(graph.op(task).name.substr(5), attributes.declares(ir::kAlgorithm) ? attributes.text(ir::kAlgorithm) : "",
+              attributes.declares(ir::kChannelsLast) && attributes.flag(ir::kChannelsLast));
     return ns < 0 ? std::nullopt : std::optional(ns);
   }
 
