@@ -1,4 +1,4 @@
-"""Published exports give the reference numbers whatever the cut: the whole product, by workers that stay up."""
+"""Published exports give the reference numbers whatever the cut, by workers that stay up."""
 import json
 import shutil
 import sys

@@ -1,11 +1,23 @@
 """The small folders give the reference numbers whatever the cut, and a folder that was spoiled does not."""
+import itertools
 import json
 import shutil
 import struct
+import unittest
 
+import products
 import programs
 import small_onnx
 from products import ProductTest
+
+
+class Pairs(unittest.TestCase):
+    def test_all_are_in_the_parts_of_the_product(self):
+        parts = [run for part in products.PAIRS for run in itertools.product(*part.values())]
+        whole = list(itertools.product(*products.PRODUCT.values()))
+        for first, second in itertools.combinations(range(len(products.PRODUCT)), 2):
+            self.assertEqual({(run[first], run[second]) for run in parts}, {(run[first], run[second]) for run in whole})
+        self.assertLessEqual(4 * len(parts), len(whole))
 
 
 class CheckSmall(ProductTest):

@@ -35,6 +35,7 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_gpt(1, 1, "gpipe", "never")
         self.expect_gpt(1, 4, "1f1b", "never")
 
+    @programs.whole
     def test_recompute_and_its_last_micro_batch(self):
         self.expect_gpt(1, 4, "gpipe", "always")
 
@@ -65,7 +66,7 @@ class MemoryTest(memory_runs.MemoryRuns):
     def test_logits_that_outweigh_weights(self):
         # The step's first backward pass begins the sums of gradients while all that the tape keeps is there; looked-up
         # rows of a table of 2 MiB come last.
-        for tied in ([], ["--tied"]):
+        for tied in programs.part([[], ["--tied"]], 1):
             self.expect_gpt(1, 1, "gpipe", "never", "--vocabulary", 8192, *tied, mini_batch=8)
             self.expect_gpt(1, 3, "1f1b", "never", "--vocabulary", 8192, *tied, mini_batch=8)
 
@@ -79,7 +80,7 @@ class MemoryTest(memory_runs.MemoryRuns):
     def test_more_micro_batches_need_no_more_memory(self):
         """D8: 4 to 64 micro-batches of two samples. Every worker holds the mini-batch: x and labels, 64 numbers of 8 bytes a sample."""
         model = self.model("gpt", "--layers", 4, "--width", 64, "--heads", 4, "--context", 64)
-        for schedule in ("1f1b", "zb-h1"):
+        for schedule in programs.part(["1f1b", "zb-h1"], 1):
             peaks = []
             for micro_batches in (4, 16, 64):
                 folder = self.scratch / f"{schedule}-{micro_batches}"
@@ -91,6 +92,7 @@ class MemoryTest(memory_runs.MemoryRuns):
             for least, most in ((min(device), max(device)) for device in zip(*peaks)):
                 self.assertLess(most / least - 1, 0.01, f"{schedule}: {peaks}")
 
+    @programs.whole
     def test_two_replicas(self):
         self.expect_replicas([2], "--recompute", "never")
 
@@ -98,7 +100,7 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_replicas([2, 1], "--recompute", "never")
 
     def test_sums_of_gradients_that_outweigh_activations(self):
-        for replicas in ([2], [3], [2, 1]):
+        for replicas in programs.part([[2, 1], [2], [3]], 1):
             self.expect_replicas(replicas, "--recompute", "never", schedules=["1f1b"], layers=2, width=128, context=8,
                                  mini_batch=12)
 
@@ -170,6 +172,7 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always")
         self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
 
+    @programs.whole
     def test_gradients_that_wait_for_a_peer(self):
         """A peer that computes on takes a gradient late: it is held until its send is awaited."""
         self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "dapple-b")
@@ -203,15 +206,16 @@ class MemoryTest(memory_runs.MemoryRuns):
 
     @unittest.skipUnless(programs.shared_models(), "no published models")
     def test_published_exports(self):
-        for name in ("gpt2_dynamo_dyn", "bert_legacy_dyn", "vit_dynamo_dyn", "llama_dynamo_dyn", "resnet_folded_dynamo", "lstm_legacy_dyn"):
+        for name in programs.part(["gpt2_dynamo_dyn", "lstm_legacy_dyn", "resnet_folded_dynamo", "bert_legacy_dyn", "vit_dynamo_dyn",
+                                   "llama_dynamo_dyn"], 3):
             self.expect_folder(programs.shared_models() / name, 1, 2)
-        for name in ("bert_dynamo_dyn", "t5_dynamo_dyn"):
+        for name in programs.part(["bert_dynamo_dyn", "t5_dynamo_dyn"], 1):
             self.expect_folder(programs.shared_models() / name, 2, 4)
 
     @unittest.skipUnless(programs.shared_models(), "no published models")
     def test_what_waits_for_w(self):
         """Images, gradients and activations that I leaves to W; a symbolic length."""
-        for name in ("vit_dynamo_dyn", "unet_folded_dynamo", "llama_unoptimized_dynamo_b8", "gpt2_dynamo_auto"):
+        for name in programs.part(["unet_folded_dynamo", "gpt2_dynamo_auto", "vit_dynamo_dyn", "llama_unoptimized_dynamo_b8"], 2):
             with self.subTest(name=name):
                 self.expect_export(programs.shared_models() / name, 2, "--stages", 2, "--mini-batch", 8, "--micro-batches", 4, "--schedule",
                                    "zb-h1", "--recompute", "selective", "--recompute-budget", 15)

@@ -20,6 +20,16 @@ SKIPPED = 77
 # Nothing here takes so long: a program that does hangs.
 HANG_SECONDS = 240
 
+# Whether the test runs in tier "full": what the suite has no time for is asked for, too.
+WHOLE = os.environ.get("RANNC_TIER") == "full"
+whole = unittest.skipUnless(WHOLE, "tier full")
+
+
+def part(cases, count):
+    """The first `count` cases in the suite, all of them in tier "full"."""
+    return cases if WHOLE else cases[:count]
+
+
 bin_folder = pathlib.Path()
 
 

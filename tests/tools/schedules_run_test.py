@@ -10,7 +10,7 @@ SHARED = ("interleaved", "zb-v", "v-half", "v-min", "periodic")
 
 
 class Schedules(programs.ProgramTest):
-    in_process = programs.PREPARING
+    in_process = programs.Resident.PROGRAMS
 
     def expect_alike(self, model, loss, data):
         """Trains `model` in one process, then under every schedule."""

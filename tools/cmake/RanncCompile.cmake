@@ -45,10 +45,20 @@ function(rannc_library name)
   endif()
 endfunction()
 
-# rannc_test(ir_graph_test SOURCES graph_test.cc DEPENDS rannc::ir LABELS R1 N8 [TIER full] [TIMEOUT 120])
-# Every label is a requirement's id of tests/requirements.md. The tier is "suite" unless said.
+# rannc_whole(ir_graph_test COMMAND ir_graph_test LABELS R1) adds the test ir_graph_whole_test to tier "full". It runs the
+# command with RANNC_TIER=full, by which a test with a part in tier "suite" runs the rest, too.
+function(rannc_whole name)
+  cmake_parse_arguments(arg "" "" "COMMAND;LABELS" ${ARGN})
+  string(REGEX REPLACE "_test$" "_whole_test" whole ${name})
+  add_test(NAME ${whole} COMMAND ${arg_COMMAND})
+  set_tests_properties(${whole} PROPERTIES LABELS "${arg_LABELS};full" TIMEOUT 2400 SKIP_RETURN_CODE 77 ENVIRONMENT "RANNC_TIER=full")
+endfunction()
+
+# rannc_test(ir_graph_test SOURCES graph_test.cc DEPENDS rannc::ir LABELS R1 N8 [TIER full] [TIMEOUT 120] [WHOLE])
+# Every label is a requirement's id of tests/requirements.md. The tier is "suite" unless said. WHOLE: the test asks for its tier
+# (tests/support/tier.h) and runs in both.
 function(rannc_test name)
-  cmake_parse_arguments(arg "" "TIER;TIMEOUT" "SOURCES;DEPENDS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "WHOLE" "TIER;TIMEOUT" "SOURCES;DEPENDS;LABELS;ARGS" ${ARGN})
   if(NOT arg_TIER)
     set(arg_TIER suite)
   endif()
@@ -62,6 +72,9 @@ function(rannc_test name)
   # One CTest entry a binary: start-up of LibTorch is not paid for each of some hundred cases.
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS};${arg_TIER}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  if(arg_WHOLE)
+    rannc_whole(${name} COMMAND ${name} LABELS ${arg_LABELS})
+  endif()
 endfunction()
 
 # rannc_fuzz(fuzz_cluster SOURCES fuzz_cluster.cc SEEDS a.toml … DEPENDS rannc::partition LABELS N3 [RUNS 2000] [EDITS edit_model.cc])

@@ -342,8 +342,8 @@ class NativeBundles : public ::testing::Test {
   }
 
   runtime::Bundle bundle(const std::string& name, const PlanSpec& spec) const {
-    codegen::write_bundle(build_plan(skip_and_tie(ir::DType::kF32), spec), {.native = codegen::NativeForm{compiler()}},
-                          at(name))
+    codegen::write_bundle(build_plan(skip_and_tie(ir::DType::kF32), spec),
+                          {.native = codegen::NativeForm{compiler(compiled_stages())}}, at(name))
         .value();
     return runtime::open_bundle(at(name)).value();
   }

@@ -15,6 +15,19 @@
 #include "runtime/transport/transport_local.h"
 
 namespace rannc::testing {
+
+const std::string& compiled_stages() {
+  static const struct Folder {
+    std::string path =
+        (std::filesystem::temp_directory_path() / ("rannc-stages-" + std::to_string(::getpid()))).string();
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  } folder;
+  return folder.path;
+}
+
 namespace {
 
 /// Stages of a plan as files in a folder that is removed in the end.
@@ -32,7 +45,7 @@ class Compiled {
       const auto stage = StageId::from(i);
       if (form == runtime::BundleForm::kNative) {
         codegen::write_native_source(plan, stage, {.loops = loops}, bundle_.path).value();
-        codegen::NativeCompiler::open(RANNC_TEST_CXX, "")
+        codegen::NativeCompiler::open(RANNC_TEST_CXX, compiled_stages())
             .value()
             .compile(bundle_.path + "/" + runtime::source_file(stage), bundle_.compiled_path(stage))
             .value();

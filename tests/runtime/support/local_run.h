@@ -43,6 +43,9 @@ struct RunOptions {
   std::span<const std::unique_ptr<runtime::Transport>> transports = {};
 };
 
+/// A folder in which this process keeps compiled stages, so that it compiles none twice. Removed at its end.
+const std::string& compiled_stages();
+
 /// Loss terms are weighted by weight / denominator, the denominator counted by hand: `denominators`, one per term.
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
                     const std::vector<double>& denominators, const RunOptions& options = {});
