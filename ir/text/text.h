@@ -25,4 +25,15 @@ Result<Graph> parse_graph(std::string_view text, const std::string& file);
 /// Parses and verifies a plan (rules P, S).
 Result<Plan> parse_plan(std::string_view text, const std::string& file);
 
+/// A plan as a person may have edited it.
+struct PlanDraft {
+  Plan plan;                 ///< without all that follows from its cut: routes, times, predictions, functions, schedule
+  std::string schedule;      ///< its name
+  std::string computations;  ///< its rows, without transfers, reductions and steps: a table
+};
+/// Parses a plan and verifies its cut (rules P1, P2, P4, P7, P8, P12, P14, P15). Statements that follow from the cut
+/// are parsed, but neither compared nor returned. If an edit adds or removes stages, numbers in those statements may
+/// fail to parse; they may all be deleted.
+Result<PlanDraft> parse_draft(std::string_view text, const std::string& file);
+
 }  // namespace rannc::ir

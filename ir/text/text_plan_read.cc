@@ -1,6 +1,9 @@
 // Parser of plans. It checks the numbers of tasks, stages and devices, so that the verifier may rely on them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "ir/internal/stage_time_fields.h"
 #include "ir/internal/text_joint.h"
 #include "ir/op/op.h"
@@ -35,14 +38,36 @@ class PlanReader {
     return line.expected(words + " functions schedule");
   }
 
+  Result<PlanDraft> finish_draft() && {
+    RANNC_TRY(end());
+    for (const Diagnostic& broken : verify(plan_)) {
+      const bool of_cut =
+          std::find(std::begin(kRulesOfCut), std::end(kRulesOfCut), broken.rule) != std::end(kRulesOfCut);
+      if (of_cut || broken.rule.starts_with("G")) return broken;
+    }
+    PlanDraft draft;
+    std::istringstream lines(schedule_text_);
+    std::string word;
+    lines >> word >> draft.schedule;
+    if (word != "schedule" || draft.schedule.empty()) return error({file_}, "the plan has no schedule", "P13");
+    std::getline(lines, word);
+    for (std::string line; std::getline(lines, line);) draft.computations += computations(line) + '\n';
+    draft.plan = std::move(plan_);
+    Plan& plan = draft.plan;
+    plan.routes.clear();
+    plan.shared.clear();
+    plan.stage_times.clear();
+    plan.finish_times.clear();
+    plan.begin_ns.clear();
+    plan.predictions.clear();
+    plan.functions.clear();
+    plan.step_ns = plan.lower_bound_ns = 0;
+    return draft;
+  }
+
   Result<Plan> finish() && {
-    RANNC_TRY(graph_.check_end(file_));
-    plan_.graph = std::move(graph_).take();
-    fill_mixes(plan_.graph);
-    if (functions_)
-      return error({file_}, fmt::format("the functions of stage @s{} do not end", plan_.functions.size()));
+    RANNC_TRY(end());
     RANNC_TRY(check_function_text());
-    finish_atoms();
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);
     if (!schedule.ok()) {
@@ -63,6 +88,31 @@ class PlanReader {
 
  private:
   using Statement = Result<void> (PlanReader::*)(TextCursor&);
+  // What a cut must be like before anything can be derived from it.
+  static constexpr std::string_view kRulesOfCut[] = {"P1", "P2", "P4", "P7", "P8", "P12", "P14", "P15"};
+
+  // Completes the graph and its atoms.
+  Result<void> end() {
+    RANNC_TRY(graph_.check_end(file_));
+    plan_.graph = std::move(graph_).take();
+    fill_mixes(plan_.graph);
+    if (functions_)
+      return error({file_}, fmt::format("the functions of stage @s{} do not end", plan_.functions.size()));
+    finish_atoms();
+    return {};
+  }
+
+  // Words of a row without its transfers, reductions and steps.
+  static std::string computations(const std::string& row) {
+    std::istringstream words(row);
+    std::string kept;
+    for (std::string word; words >> word;) {
+      const size_t letters = word.find_first_of("0123456789");
+      if (letters != 1 || std::string_view("dFBIWR").find(word[0]) == std::string_view::npos) continue;
+      kept += (kept.empty() ? "" : " ") + word;
+    }
+    return kept;
+  }
   static const std::pair<std::string_view, Statement> kStatements[17];
 
   const Graph& graph() const { return graph_.graph(); }
@@ -419,6 +469,14 @@ const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements
 };
 
 }  // namespace
+
+Result<PlanDraft> parse_draft(std::string_view text, const std::string& file) {
+  PlanReader reader(file);
+  RANNC_TRY(each_statement(text, file, "rannc.plan", [&](TextCursor& line) { return reader.read(line); }));
+  auto draft = std::move(reader).finish_draft();
+  if (!draft.ok()) return located(draft.diagnostic(), text, file);
+  return draft;
+}
 
 Result<Plan> parse_plan(std::string_view text, const std::string& file) {
   PlanReader reader(file);

@@ -14,12 +14,14 @@
 #include "partition/model/finer_blocks.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/fixed_batch.h"
+#include "partition/model/given_plan.h"
 #include "partition/model/joint_batch.h"
 #include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/prices.h"
+#include "partition/stages/problem/places.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::partition {
@@ -355,7 +357,7 @@ std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options)
 // Completes a plan whose stages are chosen and simulates it.
 Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
                       PlannedModel& planned) {
-  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
+  if (options.planner == "auto" && !options.given) RANNC_TRY(sharpen(options, facts, memory, planned));
   Lap lap;
   RANNC_ASSIGN(planned.plan, finish_plan(facts, planned.blocks.partition.block_of, planned.stages, options));
   count_fixed_samples(planned.plan);
@@ -389,6 +391,64 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
         100 * (1 - static_cast<double>(in_part->plan.step_ns) / static_cast<double>(planned.plan.step_ns))));
   }
   return Outcome(*std::move(in_part));
+}
+
+// Judges the given stages for their objective and bound. Stages that the judge refuses, because it knows their memory
+// approximately, have no bound.
+StagePlan judged(const StageProblem& problem, StagePlan stages) {
+  PlanJudge judge(problem);
+  const bool known = find_schedule(stages.schedule) != nullptr && suits(stages.schedule, stages);
+  StagePlan priced = stages;
+  if (!known) priced.schedule = places_of(stages).shared() ? "interleaved" : "1f1b";
+  const JudgedPlan found = suits(priced.schedule, priced) ? judge.judge(std::move(priced)) : JudgedPlan(Refusal());
+  if (!found) return stages;
+  stages.objective_name = found->objective_name;
+  stages.objective = found->objective;
+  stages.step_ns = found->step_ns;
+  stages.bottleneck = found->bottleneck;
+  stages.stages = found->stages;
+  const Bound bound = judge.lower_bound({.shared_devices = places_of(stages).shared()});
+  stages.lower_bound = bound.value;
+  stages.bound_name = bound.argument;
+  return stages;
+}
+
+/// Completes a plan whose stages and rows are given.
+Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& asked, const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  const GivenPlan& given = *asked.given;
+  PlanOptions options = asked;
+  options.schedule = "table";
+  options.schedule_table = given.computations;
+  options.schedule_file = given.file;
+  PlannedModel planned;
+  BlockPartition& blocks = planned.blocks.partition;
+  blocks.block_of = given.block_of_atom;
+  for (const uint32_t block : blocks.block_of) blocks.count = std::max(blocks.count, block + 1);
+  RANNC_ASSIGN(planned.blocks.atoms, atom_dag(facts, options.cluster, atom_samples(options)));
+  planned.blocks.metrics = measure(planned.blocks.atoms, blocks.block_of, blocks.count);
+  const KindMemory memory = memory_of_kinds(options);
+  RANNC_ASSIGN(planned.problem, problem_of(options, facts, blocks, memory));
+  StagePlan stages;
+  stages.planner = given.planner;
+  stages.micro_batches = given.micro_batches;
+  stages.schedule = given.schedule;
+  std::vector<uint32_t> ends(given.stages.size());
+  for (size_t atom = 0; atom < blocks.block_of.size(); ++atom) {
+    uint32_t& end = ends[given.stage_of_atom[atom]];
+    end = std::max(end, blocks.block_of[atom] + 1);
+  }
+  for (size_t s = 0; s < ends.size(); ++s)
+    stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
+  planned.stages = judged(planned.problem, std::move(stages));
+  RANNC_TRY(complete(options, facts, memory, planned));
+  planned.plan.schedule.name = given.schedule;
+  if (planned.stages.objective == 0) planned.stages.objective = static_cast<double>(planned.plan.step_ns);
+  const std::vector<Overfull> over = overfull(planned.plan, options);
+  if (over.empty()) return Outcome(std::move(planned));
+  return Outcome(Infeasible{fmt::format("the plan of {} needs {:.0f} bytes on a device that holds {:.0f}", given.file,
+                                        over.front().needed, over.front().offered),
+                            over.front().needed - over.front().offered, "devices with more memory, another cut"});
 }
 
 constexpr int kMostTries = 4;
@@ -436,7 +496,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
       graph, atoms, costs, tape, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
-  RANNC_ASSIGN(Outcome outcome, plan_within_memory(*planner, options, facts));
+  RANNC_ASSIGN(Outcome outcome,
+               options.given ? plan_given(options, facts) : plan_within_memory(*planner, options, facts));
   if (std::holds_alternative<Infeasible>(outcome)) return outcome;
   PlannedModel planned = std::get<PlannedModel>(std::move(outcome));
   planned.times.price = price;

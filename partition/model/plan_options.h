@@ -18,6 +18,8 @@
 
 namespace rannc::partition {
 
+struct GivenPlan;
+
 /// Inputs to planning a model besides the model itself.
 struct PlanOptions : PlanDemands {
   PlanOptions() { recompute = RecomputeRule::kChoose; }
@@ -32,7 +34,9 @@ struct PlanOptions : PlanDemands {
   std::string schedule;          ///< empty: the planner's choice, or 1f1b if the planner chooses none
   std::string schedule_table;    ///< text of the schedule `table`
   std::string schedule_file;     ///< its name in messages
-  AtomDemands demands;           ///< converted to constraints once blocks are known
+  /// Instead of a search. Its schedule replaces `schedule`; blocks, planner and demands on the plan do not apply.
+  std::shared_ptr<const GivenPlan> given;
+  AtomDemands demands;  ///< converted to constraints once blocks are known
   /// Sets `Plan::functions` of a plan whose stages are chosen. Memory is then that of the functions. If it is absent or
   /// sets none, memory is that of LibTorch's tape.
   std::function<void(ir::Plan&)> cut_functions;

@@ -50,6 +50,7 @@ struct Flags {
   bool refine = true;
   tools::FormFlags form;
   bool stage_onnx = false;
+  std::string plan;     // file of a saved plan, taken instead of a search
   std::string bundle;   // whose plan `--emit stage-onnx` cuts at
   std::string rebuilt;  // bundle of --rebuild
   std::optional<uint64_t> profile_batch;
@@ -238,6 +239,7 @@ Result<compiler::Model> read_model(const Flags& flags, Watcher& watcher) {
 Result<compiler::Plan> plan_model(const Flags& flags, const compiler::Model& model, const compiler::Programs& programs,
                                   Watcher& watcher) {
   RANNC_ASSIGN(compiler::PlanOptions options, tools::model_plan_options(flags.compile));
+  options.plan = flags.plan;
   options.cuda_plugin = tools::cuda_plugin();
   options.refine = flags.refine && flags.emit == "bundle";
   options.programs = programs;
@@ -375,11 +377,15 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "  rannc-compile model.pt --input tokens=i64[batch,128] --output-name logits --loss "
       "cross_entropy(output=logits,labels=y)\n"
       "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
-      "  rannc-compile model.onnx --emit plan -o plan.rir\n"
+      "  rannc-compile model.onnx --emit plan -o plan.rir && rannc-compile model.onnx --plan plan.rir\n"
       "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"
       "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
   tools::add_model_plan_flags(app, flags.compile);
+  app.option_defaults()->group("Demands on the plan");
+  app.add_option("--plan", flags.plan,
+                 "file of --emit plan, perhaps edited by hand: take this plan instead of searching for one")
+      ->check(CLI::ExistingFile);
   app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     if (!flags.rebuilt.empty()) return tools::rebuild(flags.rebuilt, flags.form.cxx, flags.libraries);

@@ -162,9 +162,36 @@ Result<void> check_planner(const PlanOptions& options) {
   return {};
 }
 
+/// With a saved plan, whatever the plan decides has its default.
+Result<void> check_saved_plan(const PlanOptions& options) {
+  if (options.plan.empty()) return {};
+  PlanOptions others = options;
+  const PlanOptions none;
+  others.plan = none.plan;
+  others.cluster = none.cluster;
+  others.devices = none.devices;
+  others.memory_bytes = none.memory_bytes;
+  others.cuda_plugin = none.cuda_plugin;
+  others.costs = none.costs;
+  others.cost_database = none.cost_database;
+  others.matmul_precision = none.matmul_precision;
+  others.refine = none.refine;
+  others.programs = none.programs;
+  if (others.recompute == compiler::Recompute::kSelective) {
+    others.recompute = none.recompute;
+    others.recompute_budget = none.recompute_budget;
+  }
+  if (others == none) return {};
+  return error(
+      "--plan: the plan in the file decides the training step, the cut, the schedule and the search; leave out the "
+      "flags "
+      "about them, or edit the file");
+}
+
 }  // namespace
 
 Result<PlanOptions> checked(PlanOptions options) {
+  RANNC_TRY(check_saved_plan(options));
   if (options.momentum != 0 && options.optimizer != compiler::Optimizer::kSgd)
     return error("--momentum needs --optimizer sgd");
   if (options.recompute_budget && options.recompute != compiler::Recompute::kSelective)

@@ -17,6 +17,7 @@
 #include "tools/compiler/refine.h"
 #include "tools/compiler/requested_model.h"
 #include "tools/compiler/requested_plan.h"
+#include "tools/compiler/saved_plan.h"
 #include "tools/compiler/search_limit.h"
 #include "tools/compiler/stage_models.h"
 
@@ -151,10 +152,11 @@ Result<Model> read(const std::string& path, const ReadOptions& options, const Pr
 Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress& progress) {
   const Model::State& read = model.state();
   if (!read.foreign_calls.ok()) return read.foreign_calls.diagnostic();
-  RANNC_ASSIGN(const tools::PlanRequest request, request_for(read, options));
+  RANNC_ASSIGN(tools::PlanRequest request, request_for(read, options));
   const OneThread as_in_a_run;
   begin(progress, Phase::kPricing);
   tools::PreparedModel chosen = tools::clone(read.prepared);
+  if (!options.plan.empty()) RANNC_TRY(tools::use_saved_plan(options.plan, request, chosen));
   RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_with_kernels(request, chosen, watcher(progress)));
   tools::SearchReport report;
   report.prices = prices(request, planning);

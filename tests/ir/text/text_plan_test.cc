@@ -141,6 +141,40 @@ TEST(TextPlan, ErrorsSayWhere) {
   }
 }
 
+TEST(TextPlan, DraftsHaveTheCutAlone) {
+  const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  std::string text = print(plan);
+  for (const char* statement : {"\nroute ", "\nshare ", "\ntime ", "\nfinish ", "\npredict ", "\nstep_ns "}) {
+    for (size_t at = text.find(statement); at != std::string::npos; at = text.find(statement))
+      text.erase(at, text.find('\n', at + 1) - at);
+  }
+  for (const std::string& each : {print(plan), text}) {
+    const auto draft = parse_draft(each, "t.rir");
+    ASSERT_TRUE(draft.ok()) << draft.diagnostic().str();
+    EXPECT_EQ(draft->plan.stages, plan.stages);
+    EXPECT_EQ(draft->plan.devices, plan.devices);
+    EXPECT_EQ(draft->plan.micro_batches, plan.micro_batches);
+    EXPECT_TRUE(draft->plan.routes.empty() && draft->plan.predictions.empty() && draft->plan.stage_times.empty());
+    EXPECT_EQ(draft->schedule, plan.schedule.name);
+    const auto rows = parse_schedule(draft->computations, pipeline_shape(plan), "t.rir");
+    ASSERT_TRUE(rows.ok()) << rows.diagnostic().str();
+    for (size_t d = 0; d < plan.schedule.rows.size(); ++d) {
+      std::vector<Action> computed = plan.schedule.rows[d];
+      std::erase_if(computed, [](const Action& action) {
+        return action.kind != ActionKind::kForward && action.kind != ActionKind::kBackward;
+      });
+      EXPECT_EQ(rows->rows[d], computed);
+    }
+  }
+}
+
+TEST(TextPlan, DraftsKeepTheRulesOfCuts) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
+  EXPECT_EQ(parse_draft(replaced(text, "mini_batch 7", "mini_batch 8"), "t.rir").diagnostic().rule, "P8");
+  EXPECT_EQ(parse_draft(text.substr(0, text.find("\nschedule ") + 1), "t.rir").diagnostic().rule, "P13");
+  EXPECT_FALSE(parse_draft(replaced(text, "rannc.plan 1", "rannc.plan 2"), "t.rir").ok());
+}
+
 TEST(TextPlan, TheParserVerifies) {
   const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
   const auto result = parse_plan(replaced(text, "mini_batch 7", "mini_batch 8"), "t.rir");

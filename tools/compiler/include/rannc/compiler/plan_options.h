@@ -57,6 +57,11 @@ struct Programs {
 };
 
 struct PlanOptions {
+  /// File with a plan (`Plan::text`), perhaps edited, that is taken instead of a search. It decides the training step,
+  /// the cut and the schedule: of the fields below only cluster, costs, kernels of the costs, `refine`, `programs` and
+  /// selective recompute may be set. Empty: none.
+  std::string plan = {};
+
   std::string cluster = "local:2";            ///< preset, such as `local:2`, `local:cuda` or `h100-8`, or a TOML file
   std::optional<uint32_t> devices = {};       ///< use only the first devices of the cluster
   std::optional<uint64_t> memory_bytes = {};  ///< limit of every device

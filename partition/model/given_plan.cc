@@ -1,0 +1,80 @@
+#include "partition/model/given_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace rannc::partition {
+
+namespace {
+
+std::vector<uint32_t> stages_of_atoms(const ir::Plan& plan) {
+  std::vector<uint32_t> stages(plan.atoms.tasks.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const TaskId task : plan.stages[s].tasks) {
+      const AtomId atom = plan.atoms.atom_of[task.index()];
+      if (atom.valid()) stages[atom.index()] = static_cast<uint32_t>(s);
+    }
+  }
+  return stages;
+}
+
+/// Blocks by (stage, number in the plan).
+std::vector<uint32_t> blocks_of_atoms(const ir::Plan& plan, const std::vector<uint32_t>& stages) {
+  const bool all = plan.block_of.size() == stages.size() &&
+                   std::all_of(plan.block_of.begin(), plan.block_of.end(), [](BlockId id) { return id.valid(); });
+  std::map<std::pair<uint32_t, BlockId>, uint32_t> numbers;
+  std::map<BlockId, uint32_t> stage_of;
+  bool whole = all;
+  for (size_t atom = 0; atom < stages.size() && whole; ++atom) {
+    numbers.emplace(std::pair(stages[atom], plan.block_of[atom]), 0);
+    whole = stage_of.emplace(plan.block_of[atom], stages[atom]).first->second == stages[atom];
+  }
+  if (!whole) return stages;
+  uint32_t next = 0;
+  for (auto& [block, number] : numbers) number = next++;
+  std::vector<uint32_t> blocks;
+  blocks.reserve(stages.size());
+  for (size_t atom = 0; atom < stages.size(); ++atom)
+    blocks.push_back(numbers.at(std::pair(stages[atom], plan.block_of[atom])));
+  return blocks;
+}
+
+Result<DeviceId> device_of(const ir::PlanDevice& device, const Cluster& cluster, const std::string& file) {
+  for (uint32_t d = 0; d < cluster.size(); ++d) {
+    if (cluster.devices[d].name != device.name) continue;
+    const std::string& kind = cluster.kind_of(DeviceId(d)).name;
+    if (kind == device.kind) return DeviceId(d);
+    return error({.file = file}, fmt::format("device \"{}\" of the plan is of kind {}, in cluster '{}' of kind {}",
+                                             device.name, device.kind, cluster.name, kind));
+  }
+  return error({.file = file}, fmt::format("cluster '{}' has no device \"{}\"", cluster.name, device.name));
+}
+
+}  // namespace
+
+Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file) {
+  const ir::Plan& plan = draft.plan;
+  GivenPlan given;
+  std::vector<DeviceId> devices;
+  for (const ir::PlanDevice& device : plan.devices) {
+    RANNC_ASSIGN(devices.emplace_back(), device_of(device, cluster, file));
+  }
+  for (const ir::Stage& stage : plan.stages) {
+    GivenPlan::Stage& made = given.stages.emplace_back();
+    made.recompute = stage.recompute;
+    for (const DeviceId device : stage.devices) made.devices.push_back(devices[device.index()]);
+  }
+  given.stage_of_atom = stages_of_atoms(plan);
+  given.block_of_atom = blocks_of_atoms(plan, given.stage_of_atom);
+  given.micro_batches = plan.micro_batches.size();
+  given.planner = plan.planner;
+  given.schedule = draft.schedule;
+  given.computations = draft.computations;
+  given.file = file;
+  return given;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,197 @@
+"""A plan that was saved as text, and perhaps edited by hand, is the plan of a bundle."""
+import re
+
+import programs
+
+LOSSES = {"small_gpt": "cross_entropy(output=logits,labels=targets)", "small_conv": "cross_entropy(output=logits,labels=y)",
+          "small_mlp": "cross_entropy(output=logits,labels=y)"}
+# Plans of all kinds: flags beside those of `flags`.
+PLANS = {
+    "one": ["--cluster", "local:1"],
+    "cut": ["--stages", 2, "--micro-batches", 4],
+    "gpipe": ["--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always"],
+    "split backward": ["--stages", 2, "--micro-batches", 4, "--schedule", "zb-h1"],
+    "warm-up": ["--stages", 2, "--micro-batches", 4, "--schedule", "warmup", "--warm-up", "2,1"],
+    "shared devices": ["--stages-per-device", 2, "--stages", 4, "--micro-batches", 4, "--schedule", "interleaved"],
+    "replicas": ["--cluster", "local:3", "--stages", 2, "--replicas", "2,1", "--micro-batches", 2],
+    "in part": ["--stages", 2, "--micro-batches", 4, "--recompute", "selective"],
+}
+# Of their flags, those that a saved plan does not decide.
+KEPT = {"one": ["--cluster", "local:1"], "replicas": ["--cluster", "local:3"], "in part": ["--recompute", "selective"]}
+
+
+def lines(text, word):
+    return re.findall(f"^{word} .*$", text, re.MULTILINE)
+
+
+def tasks_of(line):
+    """The numbers of `tasks [#0-#4,#7]`."""
+    ranges = re.findall(r"#(\d+)(?:-#(\d+))?", line)
+    return [number for first, last in ranges for number in range(int(first), int(last or first) + 1)]
+
+
+def with_tasks(line, numbers):
+    return re.sub(r"tasks \[.*?\]", f"tasks [{','.join(f'#{number}' for number in sorted(numbers))}]", line)
+
+
+def rows(text):
+    return text[text.index("\nschedule "):]
+
+
+class SavedPlanTest(programs.ProgramTest):
+    in_process = programs.Resident.PROGRAMS
+
+    def flags(self, name="small_gpt"):
+        return [programs.DATA / name / "model.onnx", "--loss", LOSSES[name], "--costs", "analytic", "--memory", "1GiB", "--optimizer", "sgd"]
+
+    def saved(self, name, *flags):
+        return self.succeed("rannc-compile", *self.flags(name), "--mini-batch", 8, "--emit", "plan", *flags).stdout
+
+    def again(self, *flags, name="small_gpt"):
+        """Flags that take a saved plan."""
+        return [*self.flags(name)[:-2], *flags]
+
+    def file(self, text):
+        path = self.scratch / "plan.rir"
+        path.write_text(text)
+        return path
+
+    def losses(self, bundle):
+        log = bundle.with_suffix(".log")
+        self.succeed("rannc-run", bundle, "-o", bundle.with_suffix(".run"), "--steps", 3, "--loss-log", log, "--data",
+                     programs.DATA / "small_gpt" / "batch.safetensors")
+        return [line.split()[1] for line in log.read_text().splitlines()]
+
+
+class RoundTrips(SavedPlanTest):
+    def test_a_plan_that_is_not_edited_stays(self):
+        for name in LOSSES:
+            for what, flags in PLANS.items():
+                with self.subTest(model=name, plan=what):
+                    text = self.saved(name, *flags)
+                    again = self.succeed("rannc-compile", *self.again(name=name), *KEPT.get(what, []), "--plan", self.file(text),
+                                         "--emit", "plan").stdout
+                    self.assertEqual(again, text)
+
+    def test_its_bundle_trains_to_the_bit(self):
+        flags = PLANS["cut"]
+        own, saved = self.scratch / "own.rannc", self.scratch / "saved.rannc"
+        self.succeed("rannc-compile", *self.flags(), "--mini-batch", 8, *flags, "-o", own)
+        text = self.saved("small_gpt", *flags)
+        self.succeed("rannc-compile", *self.again(), "--plan", self.file(text), "-o", saved)
+        self.assertEqual((saved / "plan.rir").read_text(), (own / "plan.rir").read_text())
+        self.assertEqual(self.losses(saved), self.losses(own))
+
+    def test_measured_kernels_are_those_of_the_plan(self):
+        model = [*self.flags("small_conv")[:3], "--memory", "1GiB"]
+        text = self.succeed("rannc-compile", *model, "--emit", "plan", "--mini-batch", 8).stdout
+        again = self.succeed("rannc-compile", *model, "--plan", self.file(text), "--emit", "plan").stdout
+        tasks = [re.findall(r"^#.*$", each, re.MULTILINE) for each in (text, again)]
+        self.assertEqual(*tasks)
+
+
+class Edited(SavedPlanTest):
+    """The small GPT in two stages."""
+
+    def setUp(self):
+        super().setUp()
+        self.text = self.saved("small_gpt", *PLANS["cut"])
+
+    def compiled(self, text, name):
+        bundle = self.scratch / f"{name}.rannc"
+        self.succeed("rannc-compile", *self.again(), "--plan", self.file(text), "-o", bundle)
+        return bundle
+
+    def moved(self, count):
+        """The text with the last tasks of the first stage in the second."""
+        first, second = lines(self.text, "stage")
+        constant = tasks_of(lines(self.text, "constant_tasks")[0])
+        going = [task for task in tasks_of(first) if task not in constant][-count:]
+        text = self.text.replace(first, with_tasks(first, set(tasks_of(first)) - set(going)))
+        return text.replace(second, with_tasks(second, {*tasks_of(second), *going}))
+
+    def test_tasks_move(self):
+        whole = self.losses(self.compiled(self.text, "whole"))
+        text = self.moved(3)
+        bundle = self.compiled(text, "moved")
+        plan = (bundle / "plan.rir").read_text()
+        self.assertEqual(*([tasks_of(line) for line in lines(each, "stage")] for each in (plan, text)))
+        self.assertNotEqual(lines(plan, "stage"), lines(self.text, "stage"))
+        self.assertNotEqual(lines(plan, "route"), lines(self.text, "route"))
+        for own, other in zip(self.losses(bundle), whole, strict=True):
+            self.assertAlmostEqual(float.fromhex(own), float.fromhex(other), delta=1e-5)
+
+    def test_what_follows_may_be_deleted(self):
+        derived = r"^(route|share|time|begin|finish|predict|block|step_ns) .*\n"
+        text = re.sub(derived, "", self.text, flags=re.MULTILINE)
+        self.assertNotEqual(text, self.text)
+        again = self.succeed("rannc-compile", *self.again(), "--plan", self.file(text), "--emit", "plan").stdout
+        blocks = r"^block .*\n"
+        self.assertEqual(re.sub(blocks, "", again, flags=re.MULTILINE), re.sub(blocks, "", self.text, flags=re.MULTILINE))
+
+    def test_rows_change(self):
+        other = self.saved("small_gpt", "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe")
+        text = self.text.replace(rows(self.text), rows(other).replace("schedule gpipe", "schedule mine"))
+        plan = (self.compiled(text, "rows") / "plan.rir").read_text()
+        computed = lambda text: [re.findall(r"\b[FBIWR]\d\S*", row) for row in rows(text).splitlines()[2:]]
+        self.assertEqual(computed(plan), computed(other))
+        self.assertNotEqual(computed(plan), computed(self.text))
+        self.assertIn("\nschedule mine", plan)
+
+    def test_devices_change(self):
+        text = self.text.replace("devices [d0]", "devices [dx]").replace("devices [d1]", "devices [d0]").replace("devices [dx]", "devices [d1]")
+        swapped = rows(text).replace("d0:", "dx:").replace("d1:", "d0:").replace("dx:", "d1:")
+        plan = (self.compiled(text.replace(rows(text), swapped), "swapped") / "plan.rir").read_text()
+        self.assertEqual([re.search(r"devices \[.*?\]", line)[0] for line in lines(plan, "stage")], ["devices [d1]", "devices [d0]"])
+
+    def refused(self, parts, text, *flags, code=1):
+        self.refuse(code, parts, "rannc-compile", *self.again(), "--plan", self.file(text), "-o", self.scratch / "none.rannc", *flags)
+        self.assertFalse((self.scratch / "none.rannc").exists())
+
+    def test_wrong_cuts(self):
+        first, second = lines(self.text, "stage")
+        self.refused(["plan.rir", "P2"], self.text.replace(first, with_tasks(first, [0])))
+        swapped = self.text.replace(first, with_tasks(first, tasks_of(second))).replace(second, with_tasks(second, tasks_of(first)))
+        self.refused(["plan.rir", "P4"], swapped)
+        self.refused(["plan.rir", 'no device "node0/gpu:7"'], self.text.replace('"node0/cpu:1"', '"node0/gpu:7"'))
+        self.refused(["plan.rir", "P8"], re.sub(r"micro_batches \[.*?\]", "micro_batches [8,8]", self.text))
+
+    def test_wrong_rows(self):
+        self.refused(["plan.rir", "S"], self.text.replace("F1.0 ", "", 1))
+        self.refused(["plan.rir", "P13"], self.text[:self.text.index("\nschedule ") + 1])
+
+    def test_text_that_is_cut_off(self):
+        for share in (0.1, 0.5, 0.9):
+            self.refused(["plan.rir"], self.text[:int(share * self.text.index("\nschedule "))])
+        self.refused(["plan.rir:1", "rannc.plan"], "rannc.graph 1\n")
+        self.refused(["plan.rir:1"], self.text.replace("rannc.plan 1", "rannc.plan 99"))
+
+    def test_another_model(self):
+        path = self.file(self.text)
+        self.refuse(1, ["plan.rir", "another model"], "rannc-compile", *self.again(name="small_mlp"), "--plan", path)
+        self.refused(["plan.rir", "other flags", "core."], self.text, "--no-fuse", "gelu,layer-norm")
+        other = [word if word != LOSSES["small_gpt"] else "cross_entropy(output=logits,labels=targets,weight=2)" for word in self.again()]
+        self.refuse(1, ["plan.rir", "other flags", "losses"], "rannc-compile", *other, "--plan", path)
+
+    def test_another_cluster(self):
+        self.refused(["plan.rir", "another cluster", "--memory"], self.text, "--cluster", "local:3")
+
+    def test_demands_beside_the_plan(self):
+        for flags in (["--stages", 2], ["--mini-batch", 8], ["--schedule", "gpipe"], ["--optimizer", "sgd"], ["--planner", "exact"],
+                      ["--recompute", "always"], ["--blocks", 4]):
+            with self.subTest(flags=flags):
+                self.refused(["--plan: the plan in the file decides"], self.text, *flags)
+
+    def test_too_little_memory(self):
+        """A cut whose second stage holds more than its device does, where the first cut fits."""
+        limit = str(max(int(line.split()[-1]) for line in lines(self.text, "predict")) * 21 // 20)
+        sized = lambda flags: [limit if word == "1GiB" else word for word in flags]
+        self.text = self.succeed("rannc-compile", *sized(self.flags()), "--mini-batch", 8, "--emit", "plan", *PLANS["cut"]).stdout
+        path = self.file(self.text)
+        self.assertEqual(self.succeed("rannc-compile", *sized(self.again()), "--plan", path, "--emit", "plan").stdout, self.text)
+        self.refuse(1, ["plan.rir", "bytes on a device that holds " + limit], "rannc-compile", *sized(self.again()), "--plan",
+                    self.file(self.moved(12)))
+
+
+if __name__ == "__main__":
+    programs.main()
