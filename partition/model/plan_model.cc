@@ -19,6 +19,7 @@
 #include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
+#include "partition/stages/covers/cover_plan.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/prices.h"
 #include "partition/stages/problem/places.h"
@@ -405,8 +406,8 @@ StagePlan judged(const StageProblem& problem, StagePlan stages) {
   stages.objective_name = found->objective_name;
   stages.objective = found->objective;
   stages.step_ns = found->step_ns;
-  stages.bottleneck = found->bottleneck;
   stages.stages = found->stages;
+  stages.bottleneck = bottleneck_of(stages);
   const Bound bound = judge.lower_bound({.shared_devices = places_of(stages).shared()});
   stages.lower_bound = bound.value;
   stages.bound_name = bound.argument;

@@ -73,6 +73,12 @@ class RoundTrips(SavedPlanTest):
                                          "--emit", "plan").stdout
                     self.assertEqual(again, text)
 
+    def test_it_is_explained(self):
+        path = self.file(self.saved("small_gpt", *PLANS["cut"]))
+        done = self.succeed("rannc-compile", *self.again(), "--plan", path, "-o", self.scratch / "told.rannc", "--explain")
+        self.assertRegex(done.stdout, r"(?m)^bottleneck: stage \d")
+        self.assertRegex(done.stdout, r"(?m)^lower bound for these blocks [\d.]+ ms")
+
     def test_its_bundle_trains_to_the_bit(self):
         flags = PLANS["cut"]
         own, saved = self.scratch / "own.rannc", self.scratch / "saved.rannc"
