@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace rannc::partition {
@@ -19,6 +20,21 @@ std::vector<uint32_t> stages_of_atoms(const ir::Plan& plan) {
     }
   }
   return stages;
+}
+
+/// Stages share all devices or none (`places_of`).
+Result<void> check_devices(const ir::Plan& plan, const std::string& file) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::set<DeviceId> own(plan.stages[s].devices.begin(), plan.stages[s].devices.end());
+    for (size_t t = 0; t < s; ++t) {
+      const std::vector<DeviceId>& others = plan.stages[t].devices;
+      const auto shared = std::count_if(others.begin(), others.end(), [&](DeviceId d) { return own.contains(d); });
+      if (shared == 0 || (own.size() == others.size() && static_cast<size_t>(shared) == own.size())) continue;
+      return error({.file = file},
+                   fmt::format("stages @s{} and @s{} share some of their devices: they may share all or none", t, s));
+    }
+  }
+  return {};
 }
 
 /// Blocks by (stage, number in the plan).
@@ -68,6 +84,7 @@ Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster,
     for (const DeviceId device : stage.devices) made.devices.push_back(devices[device.index()]);
   }
   given.stage_of_atom = stages_of_atoms(plan);
+  RANNC_TRY(check_devices(plan, file));
   given.block_of_atom = blocks_of_atoms(plan, given.stage_of_atom);
   given.micro_batches = plan.micro_batches.size();
   given.planner = plan.planner;

@@ -398,7 +398,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
 // approximately, have no bound.
 StagePlan judged(const StageProblem& problem, StagePlan stages) {
   PlanJudge judge(problem);
-  const bool known = find_schedule(stages.schedule) != nullptr && suits(stages.schedule, stages);
+  const bool known = find_schedule(stages.schedule) != nullptr && suits(stages.schedule, stages) &&
+                     !schedule_needs(stages.schedule, ScheduleFamily::Needs::kTable);
   StagePlan priced = stages;
   if (!known) priced.schedule = places_of(stages).shared() ? "interleaved" : "1f1b";
   const JudgedPlan found = suits(priced.schedule, priced) ? judge.judge(std::move(priced)) : JudgedPlan(Refusal());

@@ -14,6 +14,7 @@ PLANS = {
     "warm-up": ["--stages", 2, "--micro-batches", 4, "--schedule", "warmup", "--warm-up", "2,1"],
     "shared devices": ["--stages-per-device", 2, "--stages", 4, "--micro-batches", 4, "--schedule", "interleaved"],
     "replicas": ["--cluster", "local:3", "--stages", 2, "--replicas", "2,1", "--micro-batches", 2],
+    "by hand": ["--stages", 2, "--micro-batches", 2, "--schedule", "table", "--schedule-file", "rows.txt"],
     "in part": ["--stages", 2, "--micro-batches", 4, "--recompute", "selective"],
 }
 # Of their flags, those that a saved plan does not decide.
@@ -45,6 +46,9 @@ class SavedPlanTest(programs.ProgramTest):
         return [programs.DATA / name / "model.onnx", "--loss", LOSSES[name], "--costs", "analytic", "--memory", "1GiB", "--optimizer", "sgd"]
 
     def saved(self, name, *flags):
+        rows = self.scratch / "rows.txt"
+        rows.write_text("0: F0.0 F0.1 B0.1 B0.0\n1: F1.0 F1.1 B1.1 B1.0\n")
+        flags = [rows if flag == "rows.txt" else flag for flag in flags]
         return self.succeed("rannc-compile", *self.flags(name), "--mini-batch", 8, "--emit", "plan", *flags).stdout
 
     def again(self, *flags, name="small_gpt"):
@@ -160,7 +164,15 @@ class Edited(SavedPlanTest):
         swapped = self.text.replace(first, with_tasks(first, tasks_of(second))).replace(second, with_tasks(second, tasks_of(first)))
         self.refused(["plan.rir", "P4"], swapped)
         self.refused(["plan.rir", 'no device "node0/gpu:7"'], self.text.replace('"node0/cpu:1"', '"node0/gpu:7"'))
+        self.refused(["plan.rir", "is a plan for inference: the model has a loss"],
+                     re.sub(r"^optimizer .*\n", "", self.text.replace("\ntraining ", "\ninference "), flags=re.MULTILINE))
         self.refused(["plan.rir", "P8"], re.sub(r"micro_batches \[.*?\]", "micro_batches [8,8]", self.text))
+
+    def test_stages_that_share_some_devices(self):
+        text = self.saved("small_gpt", *PLANS["replicas"])
+        second = lines(text, "stage")[1]
+        self.refused(["plan.rir", "@s0 and @s1 share some of their devices"], text.replace(second, second.replace("[d2]", "[d1-d2]")),
+                     "--cluster", "local:3")
 
     def test_wrong_rows(self):
         self.refused(["plan.rir", "S"], self.text.replace("F1.0 ", "", 1))
@@ -179,14 +191,23 @@ class Edited(SavedPlanTest):
         other = [word if word != LOSSES["small_gpt"] else "cross_entropy(output=logits,labels=targets,weight=2)" for word in self.again()]
         self.refuse(1, ["plan.rir", "other flags", "losses"], "rannc-compile", *other, "--plan", path)
 
+    def test_other_random_numbers(self):
+        flags = ["--dropout", "*=0.1"]
+        text = self.saved("small_gpt", *PLANS["cut"], *flags)
+        self.assertIn("drop ", text)
+        again = self.succeed("rannc-compile", *self.again(), *flags, "--plan", self.file(text), "--emit", "plan").stdout
+        self.assertEqual(again, text)
+        self.refused(["plan.rir", "other random numbers"], text, "--dropout", "*=0.2")
+
     def test_another_cluster(self):
         self.refused(["plan.rir", "another cluster", "--memory"], self.text, "--cluster", "local:3")
 
     def test_demands_beside_the_plan(self):
-        for flags in (["--stages", 2], ["--mini-batch", 8], ["--schedule", "gpipe"], ["--optimizer", "sgd"], ["--planner", "exact"],
-                      ["--recompute", "always"], ["--blocks", 4]):
+        for flags in (["--stages", 2], ["--mini-batch", 8], ["--schedule", "gpipe"], ["--optimizer", "adam"], ["--planner", "auto"],
+                      ["--blocks", 32], ["--kernels", "measured"], ["--seed", 0]):
             with self.subTest(flags=flags):
-                self.refused(["--plan: the plan in the file decides"], self.text, *flags)
+                self.refused([f"{flags[0]}: the plan of --plan decides"], self.text, *flags, code=2)
+        self.refused(["--plan: the plan in the file decides"], self.text, "--recompute", "always")
 
     def test_too_little_memory(self):
         """A cut whose second stage holds more than its device does, where the first cut fits."""

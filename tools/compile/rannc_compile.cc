@@ -67,6 +67,10 @@ constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
                                        "--devices", "--memory", "--time-limit", "--exact",   "--help"};
 
+// Flags about plans that apply to a saved plan, too.
+constexpr const char* kFlagsOfSavedPlans[] = {"--cluster",          "--devices", "--memory",           "--recompute",
+                                              "--recompute-budget", "--costs",   "--matmul-precision", "--help"};
+
 tools::ProfileCommand profile_command(const Flags& flags) {
   tools::ProfileCommand command;
   command.file = flags.compile.model;
@@ -83,6 +87,21 @@ tools::ProfileCommand profile_command(const Flags& flags) {
 
 void refuse_without(const CLI::App& app, const std::string& flag, const char* why) {
   if (app.get_option(flag)->count() == 0) throw CLI::ValidationError(fmt::format("{} is missing: {}", flag, why));
+}
+
+// Rejects flags about what a saved plan decides, also with the values that are the default.
+void check_plan_flags(const CLI::App& app) {
+  CLI::App demands;
+  tools::CompileFlags unused;
+  tools::add_model_plan_flags(demands, unused);
+  for (const CLI::Option* option : demands.get_options()) {
+    const bool applies = std::any_of(std::begin(kFlagsOfSavedPlans), std::end(kFlagsOfSavedPlans),
+                                     [&](const char* flag) { return option->check_name(flag); });
+    const std::string name = option->get_name();
+    if (applies || app.get_option(name)->count() == 0) continue;
+    throw CLI::ValidationError(
+        fmt::format("{}: the plan of --plan decides; edit its file, or leave out the flag", name));
+  }
 }
 
 // Rejects contradictory flags without reading any file. [usage]
@@ -116,6 +135,7 @@ void check(const CLI::App& app, Flags& flags) {
                                        [&](const char* flag) { return option->check_name(flag); });
     if (split && !respected) refuse(option->get_name(), "a placement graph, which specifies this itself");
   }
+  if (!flags.plan.empty()) check_plan_flags(app);
   if (flags.emit == "onnx") {
     refuse_without(app, "--weights", "--emit onnx writes a copy of the model with other weights");
     refuse_without(app, "--output", "--emit onnx does not overwrite the model");

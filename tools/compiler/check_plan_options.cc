@@ -183,9 +183,8 @@ Result<void> check_saved_plan(const PlanOptions& options) {
   }
   if (others == none) return {};
   return error(
-      "--plan: the plan in the file decides the training step, the cut, the schedule and the search; leave out the "
-      "flags "
-      "about them, or edit the file");
+      "--plan: the plan in the file decides the training step, the cut, the schedule and the search; edit the file, or "
+      "leave out the flags about them");
 }
 
 }  // namespace

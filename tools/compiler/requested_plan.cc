@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "partition/schedule/family.h"
 #include "tools/common/machine.h"
+#include "tools/common/text_file.h"
 #include "tools/compiler/check_plan_options.h"
 
 namespace rannc::tools {
@@ -82,13 +81,6 @@ void add_recompute(const compiler::PlanOptions& asked, partition::PlanOptions& o
     options.recompute_budget = asked.recompute_budget.value_or(kRecomputeBudget) / 100;
 }
 
-Result<std::string> schedule_table(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return error({path, 0, 0, {}}, "cannot be read");
-  return text.str();
-}
-
 Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
   options.schedule_parameters = {asked.warm_up, asked.periods.value_or(0), asked.period_ns.value_or(0)};
   if (asked.search_budget) options.search.simulated_actions = *asked.search_budget;
@@ -98,7 +90,7 @@ Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOp
     return {};
   }
   options.schedule_file = asked.schedule_file;
-  RANNC_ASSIGN(options.schedule_table, schedule_table(asked.schedule_file));
+  RANNC_ASSIGN(options.schedule_table, read_text(asked.schedule_file));
   return {};
 }
 

@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "ir/graph/memory_format.h"
@@ -14,17 +15,11 @@
 #include "passes/manager.h"
 #include "passes/planning/form_atoms.h"
 #include "passes/planning/mark_constants.h"
+#include "tools/common/text_file.h"
 
 namespace rannc::tools {
 
 namespace {
-
-Result<std::string> text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return error({.file = path}, "cannot be read");
-  return text.str();
-}
 
 /// A graph as it is before kernels are chosen: without copies into another memory format.
 class Computation {
@@ -49,7 +44,7 @@ class Computation {
   std::string difference(const Computation& other) const {
     for (size_t i = 0; i < std::min(tasks_.size(), other.tasks_.size()); ++i) {
       const TaskId own = tasks_[i], its = other.tasks_[i];
-      if (&graph_.op(own) != &other.graph_.op(its) || plain(own) != other.plain(its) ||
+      if (graph_.op(own).name != other.graph_.op(its).name || plain(own) != other.plain(its) ||
           names(graph_.inputs(own)) != other.names(other.graph_.inputs(its)) || !same_types(own, other, its)) {
         return fmt::format("its {} is {} of the model", other.described(its), described(own));
       }
@@ -58,10 +53,28 @@ class Computation {
       return fmt::format("it has {} tasks, the model has {}", other.tasks_.size(), tasks_.size());
     const bool ends = names(graph_.outputs()) == other.names(other.graph_.outputs()) &&
                       names(graph_.inputs()) == other.names(other.graph_.inputs()) && losses() == other.losses();
-    return ends ? "" : "it has other inputs, outputs or losses";
+    if (!ends) return "it has other inputs, outputs or losses";
+    return declared() == other.declared() ? "" : "it has other random numbers, statistics or names of stored tensors";
   }
 
  private:
+  /// Statements about values that no task computes, other than their bytes.
+  std::vector<std::string> declared() const {
+    constexpr std::array kStatements = {"draw ", "statistics ", "state ", "assume "};
+    ir::Graph graph = graph_.clone();
+    for (const ValueId value : graph.values()) {
+      if (graph.value(value).data.present()) graph.set_data(value, {});
+    }
+    std::istringstream text(ir::print(graph));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(text, line);) {
+      const bool counts =
+          std::any_of(kStatements.begin(), kStatements.end(), [&](const char* word) { return line.starts_with(word); });
+      if (counts) found.push_back(line.substr(0, line.find(" at \"")));
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
   std::vector<std::string> names(std::span<const ValueId> values) const {
     std::vector<std::string> found;
     found.reserve(values.size());
@@ -144,13 +157,17 @@ Result<void> form_atoms(PreparedModel& model) {
 }  // namespace
 
 Result<void> use_saved_plan(const std::string& path, PlanRequest& request, PreparedModel& model) {
-  RANNC_ASSIGN(const std::string text, text_of(path));
+  RANNC_ASSIGN(const std::string text, read_text(path));
   RANNC_ASSIGN(ir::PlanDraft draft, ir::parse_draft(text, path));
   ir::Plan& plan = draft.plan;
   RANNC_TRY(compare_digests(plan, request, model, path));
   const std::string difference = Computation(model.graph).difference(Computation(plan.graph));
   if (!difference.empty()) {
     return error({.file = path}, fmt::format("was made with other flags for passes, loss or training: {}", difference));
+  }
+  if (plan.training == model.graph.losses().empty()) {
+    return error({.file = path}, plan.training ? "is a plan for training: the model has no loss"
+                                               : "is a plan for inference: the model has a loss");
   }
   RANNC_TRY(take_data(model.graph, path, plan.graph));
   partition::PlanOptions& options = request.options;
