@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <thread>
 
@@ -88,13 +87,6 @@ class Scratch {
   std::string path_;
 };
 
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in.is_open() || in.bad()) return error({.file = path}, "cannot be read");
-  return text;
-}
-
 Result<void> copy(const std::string& from, const std::string& to) {
   std::error_code failed;
   fs::copy_file(from, to, fs::copy_options::overwrite_existing, failed);
@@ -160,7 +152,7 @@ runtime::Compilation NativeCompiler::compilation(bool loops) const {
 }
 
 Result<void> NativeCompiler::compile(const std::string& source, const std::string& output) const {
-  RANNC_ASSIGN(std::string key, read_text(source));
+  RANNC_ASSIGN(std::string key, read_file(source));
   for (const NativeHeader& header : native_headers()) key += fmt::format("\n// {}\n{}", header.name, header.text);
   key += fmt::format("\n{}\n{}\n{}\n{}", fmt::join(flags(), " "), path_, version_, TORCH_VERSION);
   const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
@@ -183,7 +175,7 @@ Result<void> NativeCompiler::run(const std::string& source, const std::string& o
     fs::create_directories(path.parent_path(), failed);
     RANNC_TRY(write_file(path.string(), header.text));
   }
-  RANNC_ASSIGN(const std::string text, read_text(source));
+  RANNC_ASSIGN(const std::string text, read_file(source));
   const bool loops = text.find("#ifdef RANNC_LOOPS") != std::string::npos;
   std::vector<std::string> link = {path_, "-shared", "-o", output, scratch + "/functions.o"};
   // The functions take about as long as the loops of all instruction sets, so they are compiled beside each other.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 namespace rannc {
 
@@ -68,6 +69,13 @@ Result<void> write_file(const std::string& path, std::string_view content) {
     if (!stream.flush()) return error({path, 0, 0, {}}, fmt::format("cannot be written: {}", std::strerror(errno)));
   }
   return file.commit();
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (!file.is_open() || file.bad()) return error({.file = path}, "cannot be read");
+  return bytes;
 }
 
 }  // namespace rannc

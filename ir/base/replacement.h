@@ -1,4 +1,4 @@
-/// Atomic replacement of files and folders.
+/// Atomic replacement of files and folders, and reading of files.
 #pragma once
 
 #include <string>
@@ -34,5 +34,8 @@ Result<void> move_into_place(const std::string& temporary, const std::string& pa
 
 /// Writes `content` to the file `path`.
 Result<void> write_file(const std::string& path, std::string_view content);
+
+/// Returns all bytes of a file.
+Result<std::string> read_file(const std::string& path);
 
 }  // namespace rannc

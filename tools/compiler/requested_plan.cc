@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
+#include "ir/base/replacement.h"
 #include "partition/schedule/family.h"
 #include "tools/common/machine.h"
-#include "tools/common/text_file.h"
 #include "tools/compiler/check_plan_options.h"
 
 namespace rannc::tools {
@@ -90,7 +90,7 @@ Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOp
     return {};
   }
   options.schedule_file = asked.schedule_file;
-  RANNC_ASSIGN(options.schedule_table, read_text(asked.schedule_file));
+  RANNC_ASSIGN(options.schedule_table, read_file(asked.schedule_file));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <sstream>
 
+#include "ir/base/replacement.h"
 #include "ir/graph/memory_format.h"
 #include "ir/match/match.h"
 #include "ir/text/text.h"
@@ -15,7 +16,6 @@
 #include "passes/manager.h"
 #include "passes/planning/form_atoms.h"
 #include "passes/planning/mark_constants.h"
-#include "tools/common/text_file.h"
 
 namespace rannc::tools {
 
@@ -157,7 +157,7 @@ Result<void> form_atoms(PreparedModel& model) {
 }  // namespace
 
 Result<void> use_saved_plan(const std::string& path, PlanRequest& request, PreparedModel& model) {
-  RANNC_ASSIGN(const std::string text, read_text(path));
+  RANNC_ASSIGN(const std::string text, read_file(path));
   RANNC_ASSIGN(ir::PlanDraft draft, ir::parse_draft(text, path));
   ir::Plan& plan = draft.plan;
   RANNC_TRY(compare_digests(plan, request, model, path));
