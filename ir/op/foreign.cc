@@ -283,6 +283,7 @@ OpInfo entry(std::string name) {
                    {kTypes, Kind::kText, {}, true},     {kDevice, Kind::kText, std::string()},
                    {kNone, Kind::kText, std::string()}, {kGuessed, Kind::kFlag, false},
                    {kList, Kind::kFlag, false},         {kView, Kind::kFlag, false}};
+  op.autocast = Autocast::kFloat32;
   op.infer = infer;
   op.lower = lower;
   return op;

@@ -38,6 +38,7 @@ struct OpInfo {
   std::vector<ResultInfo> results = {{"result"}};
   View view = View::kNone;
   bool broadcasts = false;  ///< operands are broadcast to a common shape
+  Autocast autocast = Autocast::kWidest;
   /// Symbolic types of all outputs, with batch layout and integer contents. Fails with a diagnostic without location if
   /// operands do not fit. Equalities of sizes that are required but not provable go to `assumed`, reduced
   /// (`ir/dim/dim_bounds.h`). Null: unknown (foreign operators).

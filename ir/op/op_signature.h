@@ -76,6 +76,13 @@ enum class View : uint8_t {
   kWhereContiguous,  ///< all of it if it is contiguous, else a copy
 };
 
+/// Element type in which mixed precision computes an operator. The classes are those of `torch.autocast`.
+enum class Autocast : uint8_t {
+  kWidest,      ///< the widest type of its float operands
+  kSixteenBit,  ///< the 16-bit type
+  kFloat32,
+};
+
 /// The operands in which an operator is linear.
 enum class Linear : uint8_t {
   kNo,

@@ -285,6 +285,7 @@ std::vector<OpInfo> attention_ops() {
                       {.name = "order", .kind = AttributeKind::kIntegers, .required = true},
                       {.name = "causal", .kind = AttributeKind::kFlag}},
        .results = {{"result"}, {"log_sums", Presence::kOptional}},
+       .autocast = Autocast::kSixteenBit,
        .infer = attention_types,
        .work = attention_work,
        .lower = lower_attention,

@@ -301,6 +301,7 @@ std::vector<OpInfo> convolution_ops() {
                       {"groups", Kind::kInteger, Dim(1)},
                       {std::string_view(kAlgorithm), Kind::kText, "any", false, {"any", kLinear, kOneDnn}},
                       last},
+       .autocast = Autocast::kSixteenBit,
        .infer = infer_conv,
        .linear = conv_linear,
        .work = conv_work,

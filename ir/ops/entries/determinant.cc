@@ -74,6 +74,7 @@ std::vector<OpInfo> determinant_ops() {
            .says = "determinants of the matrices on the last two axes",
            .onnx = {"Det"},
            .operands = {{"x"}},
+           .autocast = Autocast::kFloat32,
            .infer = infer_det,
            .work = det_work,
            .form = form("aten::linalg_det", 1),

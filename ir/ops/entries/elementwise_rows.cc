@@ -46,6 +46,7 @@ OpInfo elementwise(std::string_view name, std::string_view says, Names onnx, std
             .attributes = std::move(traits.attributes),
             .view = traits.view,
             .broadcasts = count > 1,
+            .autocast = traits.autocast,
             .infer = infer,
             .linear = traits.linear,
             .work = traits.costly ? elementwise_work<10> : elementwise_work<1>,

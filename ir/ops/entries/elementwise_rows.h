@@ -13,6 +13,7 @@ using Names = std::vector<std::string_view>;
 
 /// Properties of a row other than types.
 struct Traits {
+  Autocast autocast = Autocast::kWidest;
   View view = View::kNone;
   Linear (*linear)(const OpCall&) = nullptr;
   GradientRule gradient = nullptr;

@@ -50,8 +50,9 @@ bool cosh_gradient(GradientCall& call) {
 }
 
 OpInfo hyperbolic_or_arc(std::string_view name, std::string_view says, std::string_view onnx, GradientRule gradient,
-                         uint32_t copies) {
-  return unary(name, says, {onnx}, infer_float, {.gradient = gradient, .tape = keeps_operand(copies), .costly = true});
+                         uint32_t copies, Autocast autocast = Autocast::kWidest) {
+  return unary(name, says, {onnx}, infer_float,
+               {.autocast = autocast, .gradient = gradient, .tape = keeps_operand(copies), .costly = true});
 }
 
 }  // namespace
@@ -67,13 +68,14 @@ std::vector<OpInfo> function_ops() {
       unary("round", "rounded to the nearest integer, a half to the even one", {"Round"}, infer_float,
             {.gradient = gradient::steps, .tape = keeps_nothing()}),
       unary("exp", "e to the power of x", {"Exp"}, infer_float,
-            {.gradient = gradient::exp, .tape = keeps_result(), .costly = true}),
+            {.autocast = Autocast::kFloat32, .gradient = gradient::exp, .tape = keeps_result(), .costly = true}),
       unary("log", "natural logarithm", {"Log"}, infer_float,
-            {.gradient = gradient::log, .tape = keeps_operand(), .costly = true}),
+            {.autocast = Autocast::kFloat32, .gradient = gradient::log, .tape = keeps_operand(), .costly = true}),
       unary("sqrt", "square root", {"Sqrt"}, infer_float, {.gradient = gradient::sqrt, .tape = keeps_result(1)}),
-      unary("rsqrt", "1 / √x", {}, infer_float, {.gradient = gradient::rsqrt, .tape = keeps_result(2)}),
+      unary("rsqrt", "1 / √x", {}, infer_float,
+            {.autocast = Autocast::kFloat32, .gradient = gradient::rsqrt, .tape = keeps_result(2)}),
       unary("reciprocal", "1 / x", {"Reciprocal"}, infer_float,
-            {.gradient = gradient::reciprocal, .tape = keeps_result(2)}),
+            {.autocast = Autocast::kFloat32, .gradient = gradient::reciprocal, .tape = keeps_result(2)}),
       unary("erf", "error function", {"Erf"}, infer_float,
             {.gradient = gradient::erf, .tape = keeps_operand(4), .costly = true}),
       unary("tanh", "hyperbolic tangent", {"Tanh"}, infer_float,
@@ -85,10 +87,10 @@ std::vector<OpInfo> function_ops() {
             {.gradient = gradient::cos, .tape = keeps_operand(2), .costly = true}),
       unary("atan", "arc whose tangent is x", {"Atan"}, infer_float,
             {.gradient = atan_gradient, .tape = keeps_operand(2), .costly = true}),
-      hyperbolic_or_arc("asin", "arc whose sine is x", "Asin", asin_gradient, 2),
-      hyperbolic_or_arc("acos", "arc whose cosine is x", "Acos", acos_gradient, 2),
-      hyperbolic_or_arc("sinh", "hyperbolic sine", "Sinh", sinh_gradient, 1),
-      hyperbolic_or_arc("cosh", "hyperbolic cosine", "Cosh", cosh_gradient, 1),
+      hyperbolic_or_arc("asin", "arc whose sine is x", "Asin", asin_gradient, 2, Autocast::kFloat32),
+      hyperbolic_or_arc("acos", "arc whose cosine is x", "Acos", acos_gradient, 2, Autocast::kFloat32),
+      hyperbolic_or_arc("sinh", "hyperbolic sine", "Sinh", sinh_gradient, 1, Autocast::kFloat32),
+      hyperbolic_or_arc("cosh", "hyperbolic cosine", "Cosh", cosh_gradient, 1, Autocast::kFloat32),
       hyperbolic_or_arc("asinh", "number whose hyperbolic sine is x", "Asinh", asinh_gradient, 2),
       hyperbolic_or_arc("acosh", "number from 0 on whose hyperbolic cosine is x", "Acosh", acosh_gradient, 2),
       hyperbolic_or_arc("atanh", "number whose hyperbolic tangent is x", "Atanh", atanh_gradient, 2),
@@ -100,7 +102,8 @@ std::vector<OpInfo> function_ops() {
             {.gradient = gradient::hardsigmoid, .tape = keeps_operand()}),
       // ATen's default threshold of 20 would give an error of 1e-9.
       unary("softplus", "log(1 + e^x)", {"Softplus"}, infer_float,
-            {.gradient = gradient::softplus,
+            {.autocast = Autocast::kFloat32,
+             .gradient = gradient::softplus,
              .tape = keeps_operand(),
              .costly = true,
              .slots = {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}}),

@@ -96,6 +96,7 @@ std::vector<OpInfo> group_norm_ops() {
        .operands = {{"x"}, {"scale", Role::kWeight, Presence::kOptional}, {"bias", Role::kWeight, Presence::kOptional}},
        .attributes = {{.name = "groups", .kind = Kind::kInteger, .required = true}, {"epsilon", Kind::kNumber, 1e-5}},
        .results = {{"result"}, optional("mean"), optional("rstd")},
+       .autocast = Autocast::kFloat32,
        .infer = infer_group_norm,
        .work = group_norm_work,
        .lower = lower_group_norm,

@@ -378,6 +378,7 @@ std::vector<OpInfo> index_ops() {
        .aten = {"aten::cumsum"},
        .operands = {{"x"}},
        .attributes = {axis, {"exclusive", Kind::kFlag, false}, {"reverse", Kind::kFlag, false}},
+       .autocast = Autocast::kFloat32,
        .infer = infer_cumsum,
        .linear = always<Linear::kFirst>,
        .lower = lower_cumsum,

@@ -192,6 +192,7 @@ OpInfo exponential(std::string_view name, std::string_view says, std::string_vie
           .onnx = {onnx},
           .operands = {{"x"}},
           .attributes = {{"axis", AttributeKind::kInteger, Dim(-1)}},
+          .autocast = Autocast::kFloat32,
           .infer = infer_softmax,
           .work = softmax_work,
           .form = form("aten::" + std::string(name) + ".int", 1, {{"", aten::FromAttribute{"axis"}}}),
@@ -217,8 +218,9 @@ OpInfo softmax() {
   return op;
 }
 
-OpInfo named(OpInfo op, std::string_view aten) {
+OpInfo named(OpInfo op, std::string_view aten, Autocast autocast = Autocast::kWidest) {
   op.aten = {aten};
+  op.autocast = autocast;
   return op;
 }
 
@@ -229,7 +231,7 @@ std::vector<OpInfo> reduce_ops() {
   return {
       named(row("sum", "sum over axes; over all where none are given", {"ReduceSum"}, infer_sum, lower_sum, fold::sum,
                 gradient::sum, {}, always<Linear::kFirst>),
-            "aten::sum"),
+            "aten::sum", Autocast::kFloat32),
       named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, gradient::mean, {},
                 always<Linear::kFirst>),
             "aten::mean"),
@@ -241,7 +243,7 @@ std::vector<OpInfo> reduce_ops() {
             "aten::amin"),
       named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, gradient::prod,
                 product),
-            "aten::prod"),
+            "aten::prod", Autocast::kFloat32),
       {.name = "core.argmax",
        .says = "place of the first largest element on an axis",
        .onnx = {"ArgMax"},

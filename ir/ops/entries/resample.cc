@@ -192,6 +192,7 @@ std::vector<OpInfo> resample_ops() {
                 "aten::upsample_bicubic2d", "aten::_upsample_bilinear2d_aa"},
        .operands = {{"x"}},
        .attributes = upsampling_attributes(),
+       .autocast = Autocast::kFloat32,
        .infer = infer_upsample,
        .linear = always<Linear::kFirst>,
        .work = upsample_work,

@@ -149,6 +149,7 @@ std::vector<OpInfo> transposed_window_ops() {
                       integers("dilations"),
                       integers("output_padding"),
                       {"groups", Kind::kInteger, Dim(1)}},
+       .autocast = Autocast::kSixteenBit,
        .infer = infer_conv_transpose,
        .linear = conv_transpose_linear,
        .work = conv_transpose_work,
