@@ -139,9 +139,15 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
 
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state) {
-  nlohmann::json manifest{{"version", kVersion},         {"step", state.step},
-                          {"model", state.model_digest}, {"settings", to_json(state.settings)},
-                          {"data", state.data_state},    {"files", nlohmann::json::array()}};
+  nlohmann::json manifest{
+      {"version", kVersion},
+      {"step", state.step},
+      {"updates", state.updates},
+      {"loss_scale", {{"scale", state.loss_scale.scale}, {"finite_steps", state.loss_scale.finite_steps}}},
+      {"model", state.model_digest},
+      {"settings", to_json(state.settings)},
+      {"data", state.data_state},
+      {"files", nlohmann::json::array()}};
   for (const uint32_t device : devices) manifest["files"].push_back(part_name(device));
   const fs::path path = partial(folder) / kManifest;
   {
@@ -161,7 +167,15 @@ Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
   RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
   try {
     RANNC_ASSIGN(const TrainingSettings settings, settings_from(manifest.at("settings")));
-    return CheckpointState{manifest.at("step"), settings, manifest.at("model"), manifest.at("data")};
+    CheckpointState state{.step = manifest.at("step"),
+                          .settings = settings,
+                          .model_digest = manifest.at("model"),
+                          .data_state = manifest.at("data")};
+    state.updates = manifest.value("updates", state.step);  // older files have neither
+    if (const auto scale = manifest.find("loss_scale"); scale != manifest.end()) {
+      state.loss_scale = {.scale = scale->at("scale"), .finite_steps = scale->at("finite_steps")};
+    }
+    return state;
   } catch (const nlohmann::json::exception& failure) {
     return file_error(fs::path(folder) / kManifest, failure.what());
   }

@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/plan/plan.h"
 #include "runtime/execute/value.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 
 namespace rannc::runtime {
@@ -24,7 +25,9 @@ struct TrainingSettings {
 
 /// Progress and settings of a run.
 struct CheckpointState {
-  uint64_t step = 0;  ///< completed steps
+  uint64_t step = 0;     ///< completed steps
+  uint64_t updates = 0;  ///< steps whose gradients were applied: all, unless a loss scale overflowed
+  LossScale loss_scale;  ///< meaningful only for models that need one
   TrainingSettings settings;
   std::string model_digest;  ///< of the plan's model
   std::string data_state;    ///< opaque data of the caller

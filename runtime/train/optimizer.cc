@@ -35,11 +35,11 @@ Result<OptimizerKind> parse_optimizer(std::string_view name) {
   return error("optimizer '" + std::string(name) + "' is not one of sgd, adam, adamw");
 }
 
-double OptimizerOptions::learning_rate_at(uint64_t step) const {
-  if (step < warmup_steps) return learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+double OptimizerOptions::learning_rate_at(uint64_t update) const {
+  if (update < warmup_steps) return learning_rate * static_cast<double>(update + 1) / static_cast<double>(warmup_steps);
   if (decay_steps <= warmup_steps) return learning_rate;
   const double span = static_cast<double>(decay_steps - warmup_steps);
-  const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / span);
+  const double done = std::min(1.0, static_cast<double>(update - warmup_steps) / span);
   return learning_rate * (decay_to + (1 - decay_to) * 0.5 * (1 + std::cos(std::numbers::pi * done)));
 }
 
@@ -129,7 +129,7 @@ class StageOptimizer::Impl {
     }
   }
 
-  void update(uint64_t step, double gradient_scale) {
+  void update(uint64_t updates, double gradient_scale) {
     Group whole(states.size());
     std::map<std::pair<at::ScalarType, at::ScalarType>, std::vector<Trained>> copied;  // by types
     for (const Trained& each : everything()) {
@@ -140,8 +140,8 @@ class StageOptimizer::Impl {
         copied[types].push_back(each);
       }
     }
-    if (!whole.parameters.empty()) apply(whole, step);
-    for (const auto& [types, tensors] : copied) update_copies(tensors, step, gradient_scale);
+    if (!whole.parameters.empty()) apply(whole, updates);
+    for (const auto& [types, tensors] : copied) update_copies(tensors, updates, gradient_scale);
   }
 
   OptimizerOptions options;
@@ -153,7 +153,7 @@ class StageOptimizer::Impl {
  private:
   // Gradients are scaled in a copy, because other members of a collective may share them. Parameters narrower than the
   // sum of their gradients are updated in the sum's type and rounded once.
-  void update_copies(const std::vector<Trained>& tensors, uint64_t step, double gradient_scale) const {
+  void update_copies(const std::vector<Trained>& tensors, uint64_t updates, double gradient_scale) const {
     const c10::InferenceMode views_are_cheap;
     const at::TensorOptions wide = tensors.front().gradient.options();
     const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
@@ -186,7 +186,7 @@ class StageOptimizer::Impl {
         group.gradients.push_back(std::move(gradient));
         for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(take(all.states[s]));
       }
-      apply(group, step);
+      apply(group, updates);
       for (const auto& [place, updated] : narrow) place.copy_(updated);
     });
   }
@@ -211,8 +211,8 @@ class StageOptimizer::Impl {
     return found;
   }
 
-  void apply(const Group& group, uint64_t step) const {
-    const double rate = options.learning_rate_at(step);
+  void apply(const Group& group, uint64_t updates) const {
+    const double rate = options.learning_rate_at(updates);
     if (options.kind == OptimizerKind::kSgd) {
       // The state begins as zeros, so that the first step is like the others.
       at::_fused_sgd_(group.parameters, group.gradients,
@@ -222,7 +222,8 @@ class StageOptimizer::Impl {
       return;
     }
     const at::TensorOptions beside = at::TensorOptions().dtype(at::kFloat).device(group.parameters[0].device());
-    const std::vector<at::Tensor> steps(group.parameters.size(), at::full({}, static_cast<double>(step + 1), beside));
+    const std::vector<at::Tensor> steps(group.parameters.size(),
+                                        at::full({}, static_cast<double>(updates + 1), beside));
     const auto kernel =
         options.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
     kernel(group.parameters, group.gradients, group.states[0], group.states[1], /*max_exp_avg_sqs=*/{}, steps, rate,
@@ -235,10 +236,10 @@ StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program
     : impl_(std::make_unique<Impl>(options, program, std::move(left_alone))) {}
 StageOptimizer::~StageOptimizer() = default;
 
-Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
+Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {
   try {
     const c10::NoGradGuard no_grad;
-    impl_->update(step, gradient_scale);
+    impl_->update(updates, gradient_scale);
   } catch (const InternalError&) {
     throw;
   } catch (const std::exception& failure) {

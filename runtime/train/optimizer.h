@@ -26,8 +26,8 @@ struct OptimizerOptions {
   uint64_t warmup_steps = 0;                          ///< the learning rate rises linearly over this many steps
   uint64_t decay_steps = 0;                           ///< then falls as a half cosine until this step; 0: no decay
   double decay_to = 0.1;                              ///< to this fraction
-  /// Returns the learning rate of a step. Steps are counted from 0.
-  double learning_rate_at(uint64_t step) const;
+  /// Returns the learning rate of an update. Updates are counted from 0.
+  double learning_rate_at(uint64_t update) const;
   /// Number of state tensors per parameter.
   uint32_t states() const;
   bool operator==(const OptimizerOptions&) const = default;
@@ -43,8 +43,9 @@ class StageOptimizer {
   /// optimizers; empty: all are updated.
   StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {});
   ~StageOptimizer();
-  /// Updates the program's parameters in place from its accumulated gradients, scaled by `gradient_scale`.
-  Result<void> update(uint64_t step, double gradient_scale = 1);
+  /// Updates the program's parameters in place from its accumulated gradients, scaled by `gradient_scale`. `updates`
+  /// updates came before, by which learning rate and bias correction are computed.
+  Result<void> update(uint64_t updates, double gradient_scale = 1);
   void set_learning_rate(double rate);
   /// State names: `momentum` for SGD, `exp_avg` and `exp_avg_sq` for Adam.
   const std::vector<std::string>& state_names() const;

@@ -33,7 +33,10 @@ class Trainer::Impl {
       : options_(options),
         bundle_(std::move(opened)),
         pipeline_(make_pipeline(bundle_.plan)),
-        devices_(bundle_.plan.devices.size()) {}
+        devices_(bundle_.plan.devices.size()),
+        scales_loss_(bundle_.plan.training && needs_loss_scale(bundle_.plan.graph)) {
+    loss_scale_.scale = options.loss_scale;
+  }
 
   /// Returns the hardware of a device of this process.
   Device* add_hardware(uint32_t device) {
@@ -51,7 +54,7 @@ class Trainer::Impl {
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
-  Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_); }
+  Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_, seed_scale_); }
   Result<void> save(const std::string& folder, const std::string& data_state);
   Result<std::string> load(const std::string& folder, Settings settings);
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
@@ -59,6 +62,8 @@ class Trainer::Impl {
 
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
+  uint64_t updates_done() const { return updates_; }
+  double loss_scale() const { return scales_loss_ ? loss_scale_.scale : 1; }
   uint64_t seed() const { return options_.seed; }
   std::map<StageId, std::string> unrecorded_stages() const {
     std::map<StageId, std::string> found;
@@ -88,7 +93,9 @@ class Trainer::Impl {
   Result<void> make_smaller(uint32_t samples);
   StepInput prepare(Mode mode, const std::vector<double>& denominators, const EvaluationBatch& bound) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, Mode mode, uint32_t samples);
-  Result<double> clip_and_update();
+  /// Whether updates wait for the norm of all gradients.
+  bool updates_after_norm() const { return options_.clip_norm > 0 || scales_loss_; }
+  Result<void> update_after_norm(StepResult& result);
 
   TrainerOptions options_;
   Bundle bundle_;
@@ -98,7 +105,10 @@ class Trainer::Impl {
   DeviceSet devices_;
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
-  uint64_t step_ = 0;
+  uint64_t step_ = 0, updates_ = 0;
+  bool scales_loss_;
+  LossScale loss_scale_;
+  double seed_scale_ = 1;             // of the gradients that the programs hold
   uint64_t accumulated_samples_ = 0;  // of the next step; 0 if nothing is accumulated
 };
 
@@ -206,7 +216,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
     const ir::LossTerm& term = plan().graph.losses()[t];
     const auto dtype = to_scalar_type(plan().graph.type(term.numerator).dtype);
     input.loss_seeds.push_back(
-        to_value(at::scalar_tensor(term.loss(1, denominators[t]), at::TensorOptions().dtype(dtype))));
+        to_value(at::scalar_tensor(term.loss(1, denominators[t]) * loss_scale(), at::TensorOptions().dtype(dtype))));
   }
   return input;
 }
@@ -228,8 +238,8 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
     StepInput own = input;
     if (mode == Mode::kTrain) {
       own.update = [&device, this](StageId stage, Program&) -> Result<void> {
-        if (options_.clip_norm > 0) return {};  // `clip_and_update` steps after the norm is known
-        return device.optimizers[stage.index()]->update(step_);
+        if (updates_after_norm()) return {};
+        return device.optimizers[stage.index()]->update(updates_);
       };
     }
     const auto& all = devices_.all();
@@ -241,12 +251,21 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
   return outcomes;
 }
 
-Result<double> Trainer::Impl::clip_and_update() {
-  RANNC_ASSIGN(const double norm, gradient_norm(plan(), owned_, devices_, step_, options_.observer));
-  if (!std::isfinite(norm))
-    return devices_.close(error(fmt::format("step {}: the gradient's norm is {}", step_, norm)));
-  RANNC_TRY(update_scaled(devices_, step_, clip_scale(norm, options_.clip_norm), options_.observer));
-  return norm;
+Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
+  RANNC_ASSIGN(const double scaled, gradient_norm(plan(), owned_, devices_, step_, options_.observer));
+  const double scale = loss_scale(), norm = scaled / scale;
+  const bool finite = std::isfinite(norm) && std::isfinite(result.loss);
+  if (!finite && (!scales_loss_ || loss_scale_.is_least())) {
+    const std::string at = scales_loss_ ? fmt::format(" at a loss scale of {}", scale) : "";
+    return devices_.close(
+        error(fmt::format("step {}: the loss is {} and the gradient's norm {}{}", step_, result.loss, norm, at)));
+  }
+  if (scales_loss_) loss_scale_.count(finite);
+  result.skipped = !finite;
+  if (options_.clip_norm > 0) result.gradient_norm = norm;
+  if (result.skipped) return {};
+  const double clip = options_.clip_norm > 0 ? clip_scale(norm, options_.clip_norm) : 1;
+  return update_scaled(devices_, updates_, clip / scale, options_.observer);
 }
 
 Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch) const {
@@ -260,6 +279,7 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch));
   RANNC_ASSIGN(const std::vector<double> denominators, runtime::denominators(plan(), pipeline_, devices_, bound));
   StepInput input = prepare(mode, denominators, bound);
+  if (input.training) seed_scale_ = loss_scale();
   BatchFeed feed(bound.batch, bound.symbols);
   input.feed = &feed;
   RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
@@ -269,14 +289,14 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
     const LossSum& sum = result.losses[t];
     result.loss += plan().graph.losses()[t].loss(sum.numerator, sum.denominator);
   }
-  if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
+  // With a loss scale, the step is skipped.
+  if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_) {
     return devices_.close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }
-  if (mode == Mode::kTrain && options_.clip_norm > 0) {
-    RANNC_ASSIGN(result.gradient_norm, clip_and_update());
-  }
+  if (mode == Mode::kTrain && updates_after_norm()) RANNC_TRY(update_after_norm(result));
   if (input.keep_outputs) gather_outputs(plan(), outcomes, bound.symbols, result);
   if (mode == Mode::kTrain) ++step_;
+  if (mode == Mode::kTrain && !result.skipped) ++updates_;
   if (mode == Mode::kTrain) accumulated_samples_ = 0;
   if (mode == Mode::kAccumulate) accumulated_samples_ += bound.samples;
   return result;
@@ -286,7 +306,12 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
   if (devices_.failure()) return *devices_.failure();
   return save_checkpoint(
       devices_, folder,
-      {step_, {options_.optimizer, options_.clip_norm, options_.seed}, plan().model_digest, data_state});
+      {.step = step_,
+       .updates = updates_,
+       .loss_scale = loss_scale_,
+       .settings = {.optimizer = options_.optimizer, .clip_norm = options_.clip_norm, .seed = options_.seed},
+       .model_digest = plan().model_digest,
+       .data_state = data_state});
 }
 
 Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take) {
@@ -332,6 +357,8 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
     RANNC_TRY(read_checkpoint(folder, tensors));
   }
   step_ = state.step;
+  updates_ = state.updates;
+  loss_scale_ = state.loss_scale;
   accumulated_samples_ = 0;
   return state.data_state;
 }
@@ -379,6 +406,8 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
 const ir::Plan& Trainer::plan() const { return impl_->plan(); }
 Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::move(plan)); }
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
+uint64_t Trainer::updates_done() const { return impl_->updates_done(); }
+double Trainer::loss_scale() const { return impl_->loss_scale(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
 std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }

@@ -13,6 +13,7 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/train/batch.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 
 namespace rannc::runtime {
@@ -21,6 +22,7 @@ struct TrainerOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  ///< maximum global norm of the gradients; 0: no clipping
   uint64_t seed = 0;
+  double loss_scale = LossScale::kInitial;   ///< initial; only of models that need one (`needs_loss_scale`)
   std::chrono::milliseconds timeout{60000};  ///< of every wait for another device
   Observer* observer = nullptr;              ///< receives every action; called by several threads; not owned
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks
@@ -43,6 +45,9 @@ struct StepResult {
   double loss = 0;              ///< weighted sum of the terms over the mini-batch
   std::vector<LossSum> losses;  ///< per term of the graph; empty if labels are missing in an evaluation
   double gradient_norm = 0;     ///< only if gradients are clipped
+  /// Whether the step updated nothing but running statistics, because scaled gradients were not finite. The loss scale
+  /// is then halved.
+  bool skipped = false;
   /// Graph outputs of `evaluate` and `accumulate`; empty after `step`. They cover the samples that this process
   /// computes: the whole mini-batch if it runs all devices.
   std::map<std::string, Value> outputs;
@@ -89,8 +94,12 @@ class Trainer {
   /// may have fewer samples than the mini-batch. If inputs that only losses read are missing, only outputs are
   /// returned.
   Result<StepResult> evaluate(const Batch& batch);
+  /// Number of steps that were not skipped, and the loss scale of the next step, which is 1 if the model needs none.
+  uint64_t updates_done() const;
+  double loss_scale() const;
   /// Returns gradients of this process's parameters by name: the accumulated ones, or those of the last step before
-  /// clipping. A shared parameter appears only at its owner. Gradients of 16-bit parameters are float32.
+  /// clipping and without loss scale. A shared parameter appears only at its owner. Gradients of 16-bit parameters are
+  /// float32.
   Result<std::map<std::string, Value>> gradients();
 
   /// Per stage of this process that could not be recorded (`TrainerOptions::records_steps`), the reason.

@@ -62,6 +62,7 @@ class Run {
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       if (profile_) profile_->end_step();
       losses_.push_back(result.loss);
+      skipped_ += result.skipped ? 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
       progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
@@ -86,6 +87,7 @@ class Run {
     const runtime::TrainingSettings& settings = start_.found.settings;
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
+    options.loss_scale = flags_.loss_scale;
     options.observer = &recorder_;
     options.engine = flags_.engine;
     options.records_steps = flags_.cuda_graphs;
@@ -193,6 +195,10 @@ class Run {
   Result<void> finish() {
     const auto held = held_memory();
     if (held) fmt::print("{}\n", describe(trainer_->plan(), *held));
+    if (leads() && skipped_ > 0) {
+      fmt::print("{} of {} steps updated nothing, because scaled gradients overflowed; the loss scale is {}\n",
+                 skipped_, losses_.size(), trainer_->loss_scale());
+    }
     for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
       fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
     }
@@ -240,6 +246,7 @@ class Run {
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
   std::vector<double> losses_;  // losses of this process's steps
+  size_t skipped_ = 0;          // of them
   double seconds_ = 0;
   uint64_t data_bytes_ = 0;    // size of the data set's tensors
   std::vector<LossLog> logs_;  // worker 0: in the folder, and --loss-log

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "runtime/engine/engine.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/transport/transports.h"
 #include "tools/common/hardware.h"
 #include "tools/common/libraries.h"
@@ -22,6 +24,18 @@ void add_worker_flags(CLI::App& app, WorkerFlags& flags) {
                  "HOST:PORT on which worker 0 listens (default: MASTER_ADDR and MASTER_PORT)");
   rank->needs(world);
   world->needs(rank);
+}
+
+CLI::Validator loss_scale_check() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double scale = 0;
+        int exponent = 0;
+        const bool valid = CLI::detail::lexical_cast(text, scale) && scale >= runtime::LossScale::kLeast &&
+                           scale <= runtime::LossScale::kMost && std::frexp(scale, &exponent) == 0.5;
+        return valid ? std::string() : fmt::format("expected a power of two from 1 to 2^60, found {}", text);
+      },
+      "POWER OF TWO");
 }
 
 }  // namespace
@@ -59,6 +73,9 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                "on GPUs, use only kernels whose results have the same bits in every run");
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
   add_setting_flags(app, flags.settings);
+  app.add_option("--loss-scale", flags.loss_scale, "initial loss scale of a bundle of --precision fp16: a power of two")
+      ->check(loss_scale_check())
+      ->capture_default_str();
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
       ->capture_default_str();
   auto* resume = app.add_flag("--resume", flags.resume,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/train/loss_scale.h"
 #include "tools/common/worker_environment.h"
 #include "tools/run/run_folder.h"
 #include "tools/run/run_settings.h"
@@ -28,6 +29,7 @@ struct RunFlags {
   bool deterministic = false;
   uint32_t threads = 1;
   SettingFlags settings;
+  double loss_scale = runtime::LossScale::kInitial;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
   bool profile = false;

@@ -67,7 +67,8 @@ std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceS
   return list;
 }
 
-Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices) {
+Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
+                                                  double loss_scale) {
   Values values(parameters.size());
   RANNC_TRY(devices.for_each([&](TrainedDevice& device) -> Result<void> {
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -75,6 +76,7 @@ Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParamet
       if (owned.device != &device) continue;
       const Values gradient = device.programs[owned.stage.index()]->gradients({&owned.index, 1});
       values[i] = device.transport->hardware().download(gradient[0]);
+      if (loss_scale != 1) values[i] = to_value(to_tensor(values[i]) / loss_scale);
     }
     return {};
   }));
@@ -106,11 +108,11 @@ Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParame
   return std::sqrt(total);
 }
 
-Result<void> update_scaled(DeviceSet& devices, uint64_t step, double scale, Observer* observer) {
+Result<void> update_scaled(DeviceSet& devices, uint64_t updates, double scale, Observer* observer) {
   return devices.for_each([&](TrainedDevice& device) -> Result<void> {
     const ClippedSpan span(observer, device.id);
     for (const auto& optimizer : device.optimizers) {
-      if (optimizer) RANNC_TRY(optimizer->update(step, scale));
+      if (optimizer) RANNC_TRY(optimizer->update(updates, scale));
     }
     return {};
   });

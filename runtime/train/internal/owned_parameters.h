@@ -22,15 +22,16 @@ struct OwnedParameter {
 /// run, each parameter once.
 std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceSet& devices);
 
-/// Returns the gradients under the names of the parameters, in host memory.
-Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices);
+/// Returns the gradients divided by `loss_scale`, under the names of the parameters, in host memory.
+Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
+                                                  double loss_scale);
 
 /// Returns the norm of all gradients of the run. Sums parameter by parameter in graph order, so that the result does
 /// not depend on the cut. `observer` may be null. Every worker of the run must call it.
 Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
                              uint64_t step, Observer* observer);
 
-/// Updates all parameters with their gradients scaled. `observer` may be null.
-Result<void> update_scaled(DeviceSet& devices, uint64_t step, double scale, Observer* observer);
+/// Updates all parameters with their gradients scaled, after `updates` updates. `observer` may be null.
+Result<void> update_scaled(DeviceSet& devices, uint64_t updates, double scale, Observer* observer);
 
 }  // namespace rannc::runtime
