@@ -22,6 +22,7 @@
 #include "passes/simplify/set_precision.h"
 #include "passes/simplify/snap_constants.h"
 #include "passes/training/differentiate.h"
+#include "passes/training/mixed_precision.h"
 #include "passes/training/sync_batch_norm.h"
 #include "passes/training/trainify.h"
 
@@ -51,6 +52,13 @@ Made with_dtype(std::string_view options) {
   const auto dtype = ir::parse_dtype(options);
   if (dtype && ir::is_float(*dtype)) return Made(std::make_unique<SetPrecision>(*dtype));
   return error(fmt::format("`{}` is not a float type; expected f16, bf16, f32 or f64", options));
+}
+
+Made with_narrow_dtype(std::string_view options) {
+  const auto dtype = ir::parse_dtype(options);
+  if (dtype && ir::is_float(*dtype) && ir::sum_dtype(*dtype) != *dtype)
+    return Made(std::make_unique<MixedPrecision>(*dtype));
+  return error(fmt::format("`{}` is not a 16-bit float type; expected f16 or bf16", options));
 }
 
 Made with_lost_gradients(std::string_view options) {
@@ -106,9 +114,10 @@ std::vector<Row> all_rows() {
     rows.push_back({pass_name(fusion), make, true});
   }
   const std::vector<Row> last = {
-      {"merge-slices", plain<MergeSlices>, true}, {"remove-dead", plain<RemoveDead>, true},
-      {"sync-batch-norm", plain<SyncBatchNorm>},  {"mark-constants", plain<MarkConstants>, true},
-      {"form-atoms", plain<FormAtoms>},           {"differentiate", plain<Differentiate>},
+      {"merge-slices", plain<MergeSlices>, true},     {"remove-dead", plain<RemoveDead>, true},
+      {"mixed-precision", with_narrow_dtype},         {"sync-batch-norm", plain<SyncBatchNorm>},
+      {"mark-constants", plain<MarkConstants>, true}, {"form-atoms", plain<FormAtoms>},
+      {"differentiate", plain<Differentiate>},
   };
   rows.insert(rows.end(), last.begin(), last.end());
   return rows;
@@ -149,6 +158,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<Cse>());
   add(std::make_unique<MergeSlices>());
   add(std::make_unique<RemoveDead>());
+  if (options.mixed) add(std::make_unique<MixedPrecision>(*options.mixed));
   if (options.sync_batch_norm) add(std::make_unique<SyncBatchNorm>());
   add(std::make_unique<MarkConstants>());
   add(std::make_unique<FormAtoms>());

@@ -19,6 +19,7 @@ namespace rannc::passes {
 struct PipelineOptions {
   std::vector<LossSpec> losses;         ///< empty: for inference
   std::optional<ir::DType> precision;   ///< one float type for the whole model; nullopt: as in the file
+  std::optional<ir::DType> mixed;       ///< 16-bit type of products; nullopt: one type for all
   StoredFacts stored;                   ///< facts about stored tensors, from the user and the file
   std::optional<GivenWeights> weights;  ///< replace the numbers in the file; nullopt: keep those
   LostGradients lost;                   ///< gradient stops that the file lost, from the user
@@ -51,6 +52,7 @@ struct PipelineOptions {
 ///   cse                 merges what fusions make anew for each place
 ///   merge-slices        on slices that fusions make, after equal ones are merged
 ///   remove-dead         after the last pass that orphans tasks
+///   mixed-precision     after fusions, whose patterns contain no casts
 ///   sync-batch-norm     after remove-dead: only tasks that run count
 ///   mark-constants, form-atoms
 PassManager standard_pipeline(const PipelineOptions& options);

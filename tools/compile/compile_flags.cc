@@ -120,6 +120,11 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=WEIGHT: weight of an output of --loss-graph");
   app.add_option("--dtype", flags.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
+  app.add_option(
+         "--precision", flags.precision,
+         "mixed precision: compute products in this 16-bit type, like torch.autocast; parameters stay float32. Runs "
+         "of fp16 scale the loss")
+      ->check(CLI::IsMember({"bf16", "fp16"}));
   add_symbol_flags(app, flags);
   add_input_value_flag(app, flags.input_values);
   app.add_option("--assume", flags.assume, "SYMBOL=N: value of a dimension other than the batch, for planning");
@@ -237,6 +242,14 @@ Result<compiler::Precision> precision(const CompileFlags& flags) {
   return error(fmt::format("--dtype {}: expected float32 or float64", flags.dtype));
 }
 
+Result<compiler::MixedPrecision> mixed_precision(const CompileFlags& flags) {
+  using compiler::MixedPrecision;
+  if (flags.precision.empty()) return MixedPrecision::kNone;
+  if (flags.precision == "bf16") return MixedPrecision::kBFloat16;
+  if (flags.precision == "fp16") return MixedPrecision::kFloat16;
+  return error(fmt::format("--precision {}: expected bf16 or fp16", flags.precision));
+}
+
 Result<std::map<std::string, compiler::StoredKind>> stored_kinds(const CompileFlags& flags) {
   using compiler::StoredKind;
   std::map<std::string, StoredKind> found;
@@ -326,6 +339,7 @@ Result<compiler::ReadOptions> read_options(const CompileFlags& flags) {
     RANNC_ASSIGN(options.loss_graph->weights, numbers(flags.loss_weights, "--loss-weight"));
   }
   RANNC_ASSIGN(options.precision, precision(flags));
+  RANNC_ASSIGN(options.mixed_precision, mixed_precision(flags));
   RANNC_TRY(add_inputs(flags, options));
   RANNC_TRY(add_stored(flags, options));
   options.stopped_gradients = flags.stopped;

@@ -26,6 +26,7 @@ struct CompileFlags : PlanFlags {
   std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`; PyTorch files only, in order
   std::vector<std::string> output_names;              ///< PyTorch files only, in order
   std::string loss;                                   ///< for `passes::parse_losses`; empty: inference
+  std::string precision;                              ///< `bf16`, `fp16`; empty: one float type
   std::string dtype;                                  ///< `float32`, `float64`; empty: types of the file
   std::string batch_symbol;                           ///< empty: the frontend determines it
   std::vector<std::string> same_symbol;               ///< `s53=s70`

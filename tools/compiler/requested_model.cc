@@ -12,6 +12,7 @@ namespace rannc::tools {
 
 namespace {
 
+using compiler::MixedPrecision;
 using compiler::Precision;
 using compiler::ReadOptions;
 using compiler::StoredKind;
@@ -63,6 +64,8 @@ Result<passes::PipelineOptions> pipeline_options(const ReadOptions& options) {
   }
   if (options.precision == Precision::kFloat32) pipeline.precision = ir::DType::kF32;
   if (options.precision == Precision::kFloat64) pipeline.precision = ir::DType::kF64;
+  if (options.mixed_precision == MixedPrecision::kBFloat16) pipeline.mixed = ir::DType::kBF16;
+  if (options.mixed_precision == MixedPrecision::kFloat16) pipeline.mixed = ir::DType::kF16;
   pipeline.lost.padding = {options.padding_rows.begin(), options.padding_rows.end()};
   pipeline.lost.stopped.insert(options.stopped_gradients.begin(), options.stopped_gradients.end());
   pipeline.lost.strict.insert(options.strict_bounds.begin(), options.strict_bounds.end());

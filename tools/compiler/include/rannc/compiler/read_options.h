@@ -13,6 +13,9 @@ namespace rannc::compiler {
 /// Float type of the whole model.
 enum class Precision : uint8_t { kOfFile, kFloat32, kFloat64 };
 
+/// 16-bit type in which products are computed. Parameters and their optimizer state stay float32.
+enum class MixedPrecision : uint8_t { kNone, kBFloat16, kFloat16 };
+
 /// Role of a tensor that a model file stores.
 enum class StoredKind : uint8_t { kParameter, kBuffer, kConstant };
 
@@ -42,6 +45,7 @@ struct ReadOptions {
   std::string loss = {};
   std::optional<LossGraph> loss_graph = {};
   Precision precision = Precision::kOfFile;
+  MixedPrecision mixed_precision = MixedPrecision::kNone;
 
   std::string batch_symbol = {};                                       ///< dimension of samples; empty: recognized
   std::vector<std::pair<std::string, std::string>> same_symbols = {};  ///< dimensions that are equal
