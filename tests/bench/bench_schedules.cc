@@ -11,10 +11,10 @@
 #include "ir/schedule/lower_schedule.h"
 #include "ir/schedule/verify_schedule.h"
 #include "partition/reference/contiguous_split.h"
+#include "partition/schedule/asynchronous.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "tests/partition/reference/hardness.h"
-#include "tests/partition/schedule/asynchronous.h"
 #include "tests/partition/schedule/published.h"
 
 namespace {

@@ -1,5 +1,5 @@
 /// What staleness would buy: asynchronous schedules beside synchronous ones.
-#include "tests/partition/schedule/asynchronous.h"
+#include "partition/schedule/asynchronous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

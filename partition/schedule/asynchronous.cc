@@ -1,5 +1,5 @@
 /// Builds schedules that never drain the pipeline.
-#include "tests/partition/schedule/asynchronous.h"
+#include "partition/schedule/asynchronous.h"
 
 #include <fmt/format.h>
 
