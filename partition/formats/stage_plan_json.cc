@@ -33,7 +33,7 @@ class StagePlanReader {
  public:
   explicit StagePlanReader(const std::string& file) : file_(file) {}
 
-  Result<StagePlan> read(const OrderedJson& root) {
+  Result<SavedStagePlan> read(const OrderedJson& root) {
     if (!root.is_object()) return fail("", "the file is not a JSON object");
     RANNC_ASSIGN(const std::string format, text(root, "format"));
     if (format != kFormat) return fail("format", "'" + format + "' where '" + kFormat + "' was expected");
@@ -63,7 +63,8 @@ class StagePlanReader {
       if (!note.is_string()) return fail("notes", "an entry is not a string");
       plan.notes.push_back(note.get<std::string>());
     }
-    return plan;
+    RANNC_ASSIGN(StagePlanOrigin origin, read_origin(root));
+    return SavedStagePlan{std::move(plan), std::move(origin)};
   }
 
  private:
@@ -108,6 +109,17 @@ class StagePlanReader {
     return static_cast<uint64_t>(value);
   }
 
+  Result<StagePlanOrigin> read_origin(const OrderedJson& root) const {
+    StagePlanOrigin origin;
+    if (root.contains("profile_digest")) {
+      RANNC_ASSIGN(origin.profile_digest, text(root, "profile_digest"));
+    }
+    if (root.contains("cluster_digest")) {
+      RANNC_ASSIGN(origin.cluster_digest, text(root, "cluster_digest"));
+    }
+    return origin;
+  }
+
   Result<void> read_stage(const OrderedJson& from, StagePlan& plan) const {
     PlannedStage stage;
     if (!from.is_object()) return fail("stages", "each stage must be an object");
@@ -146,31 +158,33 @@ class StagePlanReader {
 
 }  // namespace
 
-std::string write_stage_plan(const StagePlan& plan, const std::vector<std::string>& block_names) {
+std::string write_stage_plan(const StagePlan& plan, const std::vector<std::string>& block_names,
+                             const StagePlanOrigin& origin) {
   OrderedJson stages = OrderedJson::array(), others = OrderedJson::array();
   for (const PlannedStage& stage : plan.stages) stages.push_back(stage_json(stage, block_names));
   for (const RunnerUp& other : plan.runners_up) {
     others.push_back({{"what", other.what}, {"objective", other.objective}, {"why", other.why}});
   }
-  const OrderedJson json{{"format", kFormat},
-                         {"version", kVersion},
-                         {"planner", plan.planner},
-                         {"objective_name", plan.objective_name},
-                         {"objective", plan.objective},
-                         {"step_ns", plan.step_ns},
-                         {"lower_bound", plan.lower_bound},
-                         {"bound", plan.bound_name},
-                         {"bottleneck", plan.bottleneck},
-                         {"micro_batches", plan.micro_batches},
-                         {"schedule", plan.schedule},
-                         {"warm_up", plan.warm_up},
-                         {"stages", std::move(stages)},
-                         {"runners_up", std::move(others)},
-                         {"notes", plan.notes}};
+  OrderedJson json{{"format", kFormat}, {"version", kVersion}};
+  if (!origin.profile_digest.empty()) json["profile_digest"] = origin.profile_digest;
+  if (!origin.cluster_digest.empty()) json["cluster_digest"] = origin.cluster_digest;
+  json.update(OrderedJson{{"planner", plan.planner},
+                          {"objective_name", plan.objective_name},
+                          {"objective", plan.objective},
+                          {"step_ns", plan.step_ns},
+                          {"lower_bound", plan.lower_bound},
+                          {"bound", plan.bound_name},
+                          {"bottleneck", plan.bottleneck},
+                          {"micro_batches", plan.micro_batches},
+                          {"schedule", plan.schedule},
+                          {"warm_up", plan.warm_up},
+                          {"stages", std::move(stages)},
+                          {"runners_up", std::move(others)},
+                          {"notes", plan.notes}});
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-Result<StagePlan> read_stage_plan(std::string_view text, const std::string& file) {
+Result<SavedStagePlan> read_stage_plan(std::string_view text, const std::string& file) {
   const OrderedJson root = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return error(Location{file, 0, 0, {}}, "the file is not JSON");
   return StagePlanReader(file).read(root);

@@ -1,6 +1,8 @@
 """A plan that was saved as text, and perhaps edited by hand, is the plan of a bundle."""
+import json
 import re
 
+import profiles
 import programs
 
 LOSSES = {"small_gpt": "cross_entropy(output=logits,labels=targets)", "small_conv": "cross_entropy(output=logits,labels=y)",
@@ -218,6 +220,76 @@ class Edited(SavedPlanTest):
         self.assertEqual(self.succeed("rannc-compile", *sized(self.again()), "--plan", path, "--emit", "plan").stdout, self.text)
         self.refuse(1, ["plan.rir", "bytes on a device that holds " + limit], "rannc-compile", *sized(self.again()), "--plan",
                     self.file(self.moved(12)))
+
+
+class OfProfiles(programs.ProgramTest):
+    """Stage plans of published profiles."""
+    in_process = programs.Resident.PROGRAMS
+    FLAGS = ["--cluster", "dapple-b", "--devices", 4, "--mini-batch", 64]
+    # What a plan decides. All else is computed.
+    STAGE = ("first", "end", "devices", "recompute")
+
+    def setUp(self):
+        super().setUp()
+        self.profile = self.scratch / "chain-pbs-4.txt"
+        self.profile.write_text(profiles.chain(10))
+        self.plan = self.scratch / "plan.json"
+
+    def compiled(self, *flags):
+        return json.loads(self.succeed("rannc-compile", self.profile, *self.FLAGS, "--emit", "plan", *flags).stdout)
+
+    def given(self, plan):
+        self.plan.write_text(json.dumps(plan))
+        return self.compiled("--plan", self.plan)
+
+    def decided(self, plan):
+        return [{key: stage[key] for key in self.STAGE} for stage in plan["stages"]], plan["micro_batches"], plan["schedule"]
+
+    def test_decisions_stay_and_numbers_are_computed(self):
+        for flags in ([], ["--planner", "gpipe"], ["--stages", 2, "--schedule", "gpipe"], ["--planner", "dapple"]):
+            with self.subTest(flags=flags):
+                own = self.compiled(*flags)
+                found = self.given(own)
+                self.assertEqual(self.decided(found), self.decided(own))
+                self.assertEqual(found["planner"], own["planner"])
+                self.assertEqual(found["step_ns"], own["step_ns"])
+                self.assertEqual(self.given(found), found, "a second time changes nothing")
+
+    def test_numbers_in_the_file_do_not_count(self):
+        own = self.given(self.compiled("--stages", 2))
+        claims = {**own, "objective": 1, "step_ns": 1, "lower_bound": 1, "bound": "exact"}
+        claims["stages"] = [{**stage, "forward_ns": 1, "peak_bytes": 1} for stage in own["stages"]]
+        self.assertEqual(self.given(claims), own)
+
+    def test_a_stage_moves(self):
+        own = self.compiled("--stages", 2)
+        edited = json.loads(json.dumps(own))
+        edited["stages"][0]["end"] -= 1
+        edited["stages"][1]["first"] -= 1
+        found = self.given(edited)
+        self.assertEqual(self.decided(found), self.decided(edited))
+        self.assertLess(found["stages"][0]["forward_ns"], own["stages"][0]["forward_ns"])
+        self.assertGreaterEqual(found["objective"], found["lower_bound"])
+
+    def test_what_does_not_fit_is_refused(self):
+        own = self.compiled("--stages", 2)
+        gap = {**own, "stages": [{**own["stages"][0], "end": own["stages"][0]["end"] - 1}, own["stages"][1]]}
+        for plan, named in [(gap, "V1"), ({**own, "schedule": "mine"}, "unknown schedule 'mine'"), ({**own, "micro_batches": 65}, "V3"),
+                            ({**own, "profile_digest": "0" * 16}, "another profile"),
+                            ({**own, "cluster_digest": "0" * 16}, "another cluster"),
+                            ({**own, "warm_up": [1, 1, 1]}, "3 warm-up depths for 2 stages"), ({}, "format")]:
+            with self.subTest(named):
+                self.plan.write_text(json.dumps(plan))
+                done = self.run_program("rannc-compile", self.profile, *self.FLAGS, "--plan", self.plan)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("plan.json", done.stderr)
+                self.assertIn(named, done.stderr)
+
+    def test_what_the_plan_decides_is_no_flag(self):
+        self.plan.write_text(json.dumps(self.compiled()))
+        done = self.run_program("rannc-compile", self.profile, *self.FLAGS, "--plan", self.plan, "--stages", 2)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--stages: the plan of --plan decides", done.stderr)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using partition::StagePlan;
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || fs::is_directory(path)) return error({path, 0, 0, {}}, "cannot be opened");
-  text << file.rdbuf();
-  if (file.bad()) return error({path, 0, 0, {}}, "cannot be read");
-  return text.str();
-}
-
 Result<void> write_output(const std::string& path, const std::string& text, bool replace) {
   if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; use --replace to overwrite it");
   return write_file(path, text);
@@ -102,11 +93,11 @@ Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptio
     const bool graph = fs::path(command.output).extension() == ".txt";
     RANNC_TRY(write_output(command.output,
                            graph ? partition::write_pipedream(with_stages(task, plan))
-                                 : partition::write_stage_plan(plan, task.block_names),
+                                 : partition::write_stage_plan(plan, task.block_names, origin_of(task)),
                            command.replace));
   }
   if (command.emit == "blocks") fmt::print("{}", print_blocks(task, plan));
-  if (command.emit == "plan") fmt::print("{}", partition::write_stage_plan(plan, task.block_names));
+  if (command.emit == "plan") fmt::print("{}", partition::write_stage_plan(plan, task.block_names, origin_of(task)));
   if (command.emit == "schedule") {
     RANNC_ASSIGN(const std::string rows, print_rows(task, plan));
     fmt::print("{}", rows);
@@ -151,7 +142,8 @@ Result<void> run_pipedream(const ProfileCommand& command, const std::string& tex
   const partition::PlanOptions& options = request.plan.options;
   RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
   Search search(command.plan.time_limit_ns);
-  auto outcome = plan_profile(task, options, search.limit.token());
+  auto outcome = command.saved.empty() ? plan_profile(task, options, search.limit.token())
+                                       : given_profile_plan(task, command.saved, search.limit.token());
   const std::string ended = search.end();
   SearchReport report{search.limit.seconds(), task.warnings, search.limit.stopped()};
   if (!outcome.ok()) {

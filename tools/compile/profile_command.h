@@ -14,6 +14,7 @@ struct ProfileCommand {
   std::string file;
   std::optional<uint64_t> profile_batch;  ///< samples at which it was measured; empty: from the name, or 1
   PlanFlags plan;
+  std::string saved;    ///< file of a saved plan, taken instead of a search; empty: none
   bool exact = false;   ///< placement graphs: search until the gap is closed
   std::string emit;     ///< `blocks`, `plan`, `schedule`; empty: the summary
   std::string summary;  ///< `json`, or empty

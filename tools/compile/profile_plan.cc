@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/base/replacement.h"
+#include "partition/model/finish_plan.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/problem/places.h"
 #include "partition/stages/problem/profile_problem.h"
+#include "partition/stages/search/given_stages.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
@@ -96,6 +99,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   const uint32_t mini_batch = request.plan.mini_batch.value_or(kMiniBatch);
   ProfileTask task;
   RANNC_ASSIGN(task.profile, partition::read_pipedream(text, request.file));
+  task.digest = partition::profile_digest(text);
   const std::optional<uint64_t> samples =
       request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
   const partition::ProfileProblemOptions options{samples.value_or(1), mini_batch,
@@ -130,6 +134,33 @@ Result<partition::StageOutcome> plan_profile(const ProfileTask& task, const part
   if (plan == nullptr || options.planner == "auto") return outcome;
   const std::string schedule = options.schedule.empty() ? plan->schedule : options.schedule;
   if (plan->step_ns == 0 || plan->schedule != schedule) simulate_plan(task.problem, schedule, *plan);
+  return outcome;
+}
+
+partition::StagePlanOrigin origin_of(const ProfileTask& task) {
+  return {task.digest, partition::cluster_digest(task.problem.cluster)};
+}
+
+Result<partition::StageOutcome> given_profile_plan(const ProfileTask& task, const std::string& path,
+                                                   std::stop_token stop) {
+  RANNC_ASSIGN(const std::string text, read_file(path));
+  RANNC_ASSIGN(const partition::SavedStagePlan saved, partition::read_stage_plan(text, path));
+  const partition::StagePlanOrigin here = origin_of(task);
+  const auto differs = [](const std::string& of_plan, const std::string& now) {
+    return !of_plan.empty() && of_plan != now;
+  };
+  if (differs(saved.origin.profile_digest, here.profile_digest)) {
+    return error({.file = path}, fmt::format("was made for another profile: its digest is {}, that of this one {}",
+                                             saved.origin.profile_digest, here.profile_digest));
+  }
+  if (differs(saved.origin.cluster_digest, here.cluster_digest)) {
+    return error({.file = path},
+                 fmt::format("was made for another cluster: its digest is {}, that of cluster '{}' is {}; --cluster, "
+                             "--devices and --memory must be those of the plan",
+                             saved.origin.cluster_digest, task.problem.cluster.name, here.cluster_digest));
+  }
+  auto outcome = partition::judge_given(task.problem, saved.plan, std::move(stop));
+  if (!outcome.ok()) return in_file(outcome.diagnostic(), path);
   return outcome;
 }
 

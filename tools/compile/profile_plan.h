@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "partition/formats/pipedream_text.h"
+#include "partition/formats/stage_plan_json.h"
 #include "partition/stages/planner.h"
 #include "tools/compiler/plan_request.h"
 
@@ -25,6 +26,7 @@ struct ProfileRequest {
 /// Input to the planners, derived from a profile.
 struct ProfileTask {
   partition::PipedreamProfile profile;
+  std::string digest;  ///< of the profile's text
   std::vector<uint32_t> node_of_block;
   std::vector<std::string> block_names;  ///< `node7 Conv2d_2_1`
   partition::StageProblem problem;
@@ -38,6 +40,14 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
 /// Plans the profile. If the planner does not simulate, the plan is simulated under the requested schedule.
 Result<partition::StageOutcome> plan_profile(const ProfileTask& task, const partition::PlanOptions& options,
                                              std::stop_token stop);
+
+/// Returns the plan of a file of `--emit plan` or `-o plan.json`, perhaps edited. Its decisions count; all numbers are
+/// computed anew. Errors: the file is no plan, was made for another profile or cluster, or breaks a rule of plans.
+Result<partition::StageOutcome> given_profile_plan(const ProfileTask& task, const std::string& path,
+                                                   std::stop_token stop);
+
+/// What plans of the profile are made for.
+partition::StagePlanOrigin origin_of(const ProfileTask& task);
 
 /// Explains why a profile has no plan: a task that fits no device, or the time of the fastest plan if a step limit is
 /// exceeded. The latter plans once more.

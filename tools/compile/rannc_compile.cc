@@ -60,8 +60,9 @@ struct Flags {
 
 // Flags that apply to a published profile, besides what is required of its plan (`add_plan_flags`). All others are of
 // models.
-constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",        "--emit",  "--summary", "--explain",
-                                            "--replace", "--profile-batch", "--exact", "--help",    "--list"};
+constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",  "--emit",          "--summary",
+                                            "--explain", "--replace", "--profile-batch", "--exact",
+                                            "--help",    "--list",    "--plan"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // Flags that apply to a placement graph; the file specifies the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
@@ -70,12 +71,15 @@ constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       
 // Flags about plans that apply to a saved plan, too.
 constexpr const char* kFlagsOfSavedPlans[] = {"--cluster",          "--devices", "--memory",           "--recompute",
                                               "--recompute-budget", "--costs",   "--matmul-precision", "--help"};
+// Besides, for plans of profiles, whose files do not contain them.
+constexpr const char* kFlagsOfSavedProfilePlans[] = {"--mini-batch", "--optimizer", "--momentum", "--objective"};
 
 tools::ProfileCommand profile_command(const Flags& flags) {
   tools::ProfileCommand command;
   command.file = flags.compile.model;
   command.profile_batch = flags.profile_batch;
   command.plan = flags.compile;
+  command.saved = flags.plan;
   command.exact = flags.exact;
   command.emit = flags.emit == "bundle" ? "" : flags.emit;
   command.summary = flags.summary;
@@ -90,13 +94,15 @@ void refuse_without(const CLI::App& app, const std::string& flag, const char* wh
 }
 
 // Rejects flags about what a saved plan decides, also with the values that are the default.
-void check_plan_flags(const CLI::App& app) {
+void check_plan_flags(const CLI::App& app, bool profile) {
   CLI::App demands;
   tools::CompileFlags unused;
   tools::add_model_plan_flags(demands, unused);
   for (const CLI::Option* option : demands.get_options()) {
-    const bool applies = std::any_of(std::begin(kFlagsOfSavedPlans), std::end(kFlagsOfSavedPlans),
-                                     [&](const char* flag) { return option->check_name(flag); });
+    const auto is_option = [&](const char* flag) { return option->check_name(flag); };
+    const bool applies =
+        std::any_of(std::begin(kFlagsOfSavedPlans), std::end(kFlagsOfSavedPlans), is_option) ||
+        (profile && std::any_of(std::begin(kFlagsOfSavedProfilePlans), std::end(kFlagsOfSavedProfilePlans), is_option));
     const std::string name = option->get_name();
     if (applies || app.get_option(name)->count() == 0) continue;
     throw CLI::ValidationError(
@@ -135,7 +141,7 @@ void check(const CLI::App& app, Flags& flags) {
                                        [&](const char* flag) { return option->check_name(flag); });
     if (split && !respected) refuse(option->get_name(), "a placement graph, which specifies this itself");
   }
-  if (!flags.plan.empty()) check_plan_flags(app);
+  if (!flags.plan.empty()) check_plan_flags(app, profile);
   if (flags.emit == "onnx") {
     refuse_without(app, "--weights", "--emit onnx writes a copy of the model with other weights");
     refuse_without(app, "--output", "--emit onnx does not overwrite the model");

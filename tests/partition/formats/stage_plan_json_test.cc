@@ -48,11 +48,13 @@ TEST(StagePlanJson, RoundTrip) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const StagePlan plan = random_plan(random);
-    const std::string text = write_stage_plan(plan);
+    const StagePlanOrigin origin = seed % 2 == 0 ? StagePlanOrigin{} : StagePlanOrigin{"0123", "4567"};
+    const std::string text = write_stage_plan(plan, {}, origin);
     const auto read = read_stage_plan(text, "plan.json");
     ASSERT_TRUE(read.ok()) << read.diagnostic().str();
-    EXPECT_EQ(*read, plan);
-    EXPECT_EQ(write_stage_plan(*read), text);
+    EXPECT_EQ(read->plan, plan);
+    EXPECT_EQ(read->origin, origin);
+    EXPECT_EQ(write_stage_plan(read->plan, {}, read->origin), text);
   }
 }
 
@@ -63,7 +65,7 @@ TEST(StagePlanJson, NamesOfBlocksAreForPeople) {
   for (uint32_t b = 0; b < plan.stages.back().end; ++b) names.push_back("node" + std::to_string(b));
   const std::string text = write_stage_plan(plan, names);
   EXPECT_THAT(text, HasSubstr("node0"));
-  EXPECT_EQ(*read_stage_plan(text, "plan.json"), plan);
+  EXPECT_EQ(read_stage_plan(text, "plan.json")->plan, plan);
 }
 
 TEST(StagePlanJson, BadFilesNameTheField) {

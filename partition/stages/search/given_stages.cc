@@ -1,0 +1,74 @@
+#include "partition/stages/search/given_stages.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "partition/schedule/family.h"
+#include "partition/stages/covers/cover_plan.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/planner.h"
+#include "partition/stages/problem/places.h"
+
+namespace rannc::partition {
+
+namespace {
+
+/// The decisions of a plan without any numbers.
+StagePlan decisions_of(const StagePlan& plan) {
+  StagePlan bare;
+  bare.planner = plan.planner;
+  bare.micro_batches = plan.micro_batches;
+  bare.schedule = plan.schedule;
+  bare.warm_up = plan.warm_up;
+  for (const PlannedStage& stage : plan.stages) {
+    bare.stages.push_back({stage.first, stage.end, stage.devices, stage.recompute});
+  }
+  return bare;
+}
+
+Result<void> check_schedule(const StagePlan& plan) {
+  if (find_schedule(plan.schedule) == nullptr) {
+    return error(
+        fmt::format("unknown schedule '{}'; the schedules are {}", plan.schedule, fmt::join(schedule_names(), ", ")));
+  }
+  if (schedule_needs(plan.schedule, ScheduleFamily::Needs::kTable)) {
+    return error(fmt::format("schedule {}: a profile has no hand-written schedule", plan.schedule));
+  }
+  if (!suits(plan.schedule, plan)) {
+    return error(fmt::format("schedule {} does not suit stages {}", plan.schedule, brief(plan)));
+  }
+  if (!plan.warm_up.empty() && plan.warm_up.size() != plan.stages.size()) {
+    return error(fmt::format("{} warm-up depths for {} stages", plan.warm_up.size(), plan.stages.size()));
+  }
+  return {};
+}
+
+class GivenStages : public StagePlanner {
+ public:
+  explicit GivenStages(StagePlan given) : given_(std::move(given)) {}
+  std::string name() const override { return given_.planner; }
+
+ private:
+  StageOutcome search(const StageProblem& problem, std::stop_token) const override {
+    PlanJudge judge(problem);
+    JudgedPlan found = judge.judge(given_);
+    if (found) found = judge.judge_by_device(*std::move(found));
+    if (!found) return Infeasible{.reason = "the given plan does not hold: " + found.why()};
+    StagePlan plan = *std::move(found);
+    plan.bottleneck = bottleneck_of(plan);
+    return plan;
+  }
+
+  StagePlan given_;
+};
+
+}  // namespace
+
+Result<StageOutcome> judge_given(const StageProblem& problem, const StagePlan& given, std::stop_token stop) {
+  const StagePlan bare = decisions_of(given);
+  RANNC_TRY(verify_plan(problem, bare));
+  RANNC_TRY(check_schedule(bare));
+  return GivenStages(bare).plan(problem, std::move(stop));
+}
+
+}  // namespace rannc::partition

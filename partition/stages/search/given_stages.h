@@ -1,0 +1,17 @@
+/// Judges a plan that is given instead of searched for.
+#pragma once
+
+#include <stop_token>
+
+#include "partition/stages/problem/plan.h"
+#include "partition/stages/problem/problem.h"
+
+namespace rannc::partition {
+
+/// Returns the plan with these stages, devices, recompute, micro-batches, schedule, warm-up depths and planner. All
+/// numbers are computed anew: times, memory, objective, bound and bottleneck. Runners-up and notes are dropped.
+/// `Infeasible` if the plan does not fit memory or breaks a limit. Errors: rules V1 to V4 (`verify_plan`), an unknown
+/// schedule, or one that does not suit the stages.
+Result<StageOutcome> judge_given(const StageProblem& problem, const StagePlan& given, std::stop_token stop = {});
+
+}  // namespace rannc::partition
