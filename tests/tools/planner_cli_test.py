@@ -411,5 +411,45 @@ class Models(PlannerTest):
             self.assertEqual(f"{workers} workers share the {cores} cores" in done.stderr, told, done.stderr)
 
 
+class Asynchronous(PlannerTest):
+    """What pipelines without a flush would buy, beside a plan."""
+    FLAGS = ("--loss", MLP_LOSS, "--costs", "analytic", "--mini-batch", 8, "--memory", "1GiB", "--compare", "asynchronous")
+
+    def table(self, *flags):
+        done = self.succeed("rannc-compile", MLP, *self.FLAGS, "-o", self.scratch / "model.rannc", "--replace", *flags)
+        rows = re.findall(r"^  (\S+) +([\d.]+) (\w+) +([\d.]+) +(\d+) +(\d+) +([\d.]+ \w+)  ([\d ]+)$", done.stdout, re.MULTILINE)
+        return done.stdout, {name: {"time": float(time), "unit": unit, "speed-up": float(ratio), "updates": int(updates),
+                                    "staleness": int(staleness), "versions": versions.split()}
+                             for name, time, unit, ratio, updates, staleness, _, versions in rows}
+
+    def test_pipelines_beside_a_plan(self):
+        text, rows = self.table("--cluster", "local:2", "--stages", 2, "--micro-batches", 4, "--schedule", "1f1b")
+        self.assertEqual(list(rows), ["1f1b", "PipeDream", "PipeDream-2BW"], text)
+        plan, stashing, buffered = rows.values()
+        self.assertEqual((plan["speed-up"], plan["updates"], plan["staleness"], plan["versions"]), (1, 1, 0, ["1", "1"]))
+        self.assertEqual((stashing["updates"], stashing["staleness"], stashing["versions"]), (4, 1, ["2", "1"]))
+        self.assertEqual((buffered["updates"], buffered["staleness"], buffered["versions"]), (1, 1, ["2", "2"]))
+        # No bubble, and an update for each mini-batch.
+        predicted = (self.scratch / "model.rannc" / "plan.rir").read_text()
+        busy = max(int(ns) for ns in re.findall(r"busy_ns (\d+)", predicted))
+        step = int(re.search(r"^step_ns (\d+)", predicted, re.MULTILINE)[1])
+        self.assertLess(busy, step)
+        self.assertGreater(buffered["speed-up"], 1)
+        self.assertLessEqual(buffered["speed-up"], step / busy * 1.001)
+
+    def test_two_versions_need_enough_micro_batches(self):
+        text, rows = self.table("--cluster", "local:3", "--stages", 3, "--micro-batches", 2)
+        self.assertEqual(list(rows)[1:], ["PipeDream"])
+        self.assertIn("PipeDream-2BW needs at least as many micro-batches as stages: 2 < 3", text)
+
+    def test_what_has_no_such_pipeline_is_refused(self):
+        path = self.scratch / "none.rannc"
+        self.refuse(1, ["a plan of one stage has no bubble"], "rannc-compile", MLP, *self.FLAGS, "--cluster", "local:1", "-o", path)
+        self.assertFalse(path.exists())
+        self.refuse(1, ["trains nothing"], "rannc-compile", MLP, *self.FLAGS[2:], "--cluster", "local:2", "--stages", 2, "-o",
+                    self.scratch / "other.rannc")
+        self.refuse(2, ["--compare", "a profile, not a model"], "rannc-compile", self.profile, "--compare", "asynchronous")
+
+
 if __name__ == "__main__":
     programs.main()

@@ -7,6 +7,7 @@
 
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
+#include "partition/model/compare_asynchronous.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/registry.h"
 #include "tools/common/units.h"
@@ -204,6 +205,23 @@ std::string explain(const PlannedModel& planned, const partition::PlanOptions& o
   for (size_t s = 0; s < planned.plan.stages.size(); ++s) {
     const std::string recompute = recompute_text(planned.plan, s);
     if (!recompute.empty()) text += fmt::format("stage {}: {}\n", s, recompute);
+  }
+  return text;
+}
+
+Result<std::string> asynchronous_text(const ir::Plan& plan, const partition::Cluster& cluster) {
+  RANNC_ASSIGN(const auto choices, partition::compare_asynchronous(plan, cluster));
+  std::string text = "asynchronous pipelines of these stages (simulated; their numbers are not those of one device):\n";
+  text += fmt::format("  {:<15}{:>14}{:>10}{:>12}{:>11}{:>14}  {}\n", "pipeline", "mini-batch", "speed-up", "updates",
+                      "staleness", "peak memory", "weight versions by stage");
+  for (const partition::PipelineChoice& choice : choices) {
+    text += fmt::format("  {:<15}{:>14}{:>10.3f}{:>12}{:>11}{:>14}  {}\n", choice.name, duration(choice.mini_batch_ns),
+                        choices.front().mini_batch_ns / choice.mini_batch_ns, choice.updates, choice.staleness,
+                        bytes(static_cast<double>(choice.peak_bytes)), fmt::join(choice.weight_versions, " "));
+  }
+  if (choices.size() < 3) {
+    text += fmt::format("  PipeDream-2BW needs at least as many micro-batches as stages: {} < {}\n",
+                        plan.micro_batches.size(), plan.stages.size());
   }
   return text;
 }

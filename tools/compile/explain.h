@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "partition/cluster.h"
 #include "partition/model/plan_model.h"
 #include "tools/compile/stage_report.h"
 
@@ -23,5 +24,8 @@ nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, cons
 /// stopped, tries no remedies.
 std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options,
                     const SearchReport& report);
+
+/// Returns a table of the plan beside asynchronous pipelines of its stages (`compare_asynchronous`).
+Result<std::string> asynchronous_text(const ir::Plan& plan, const partition::Cluster& cluster);
 
 }  // namespace rannc::tools

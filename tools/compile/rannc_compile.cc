@@ -45,6 +45,7 @@ struct Flags {
   std::string emit = "bundle";
   std::string summary;
   bool explain = false;
+  std::string compared;  // `asynchronous`, or empty
   bool verbose = false;
   bool replace = false;
   bool refine = true;
@@ -314,16 +315,19 @@ Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan) {
   return emit(flags, rannc::ir::print_schedule(planned.schedule));
 }
 
-void summarize(const Flags& flags, const compiler::Plan::State& plan, Watcher& watcher) {
+void summarize(const Flags& flags, const compiler::Plan::State& plan, const std::string& comparison, Watcher& watcher) {
   if (flags.summary == "json") {
     fmt::print("{}\n", tools::summary_json(plan.planned, plan.search).dump());
   } else if (flags.emit == "bundle") {
     fmt::print("{}", tools::summary_text(plan.planned, plan.search));
   }
-  if (!flags.explain) return;
-  watcher.status.show("looking for improvements");
-  const std::string text = tools::explain(plan.planned, plan.options, plan.search);
-  watcher.status.clear();
+  std::string text;
+  if (flags.explain) {
+    watcher.status.show("looking for improvements");
+    text = tools::explain(plan.planned, plan.options, plan.search);
+    watcher.status.clear();
+  }
+  text += comparison;
   // Machine-readable output is alone on standard output.
   fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
 }
@@ -345,9 +349,13 @@ Result<void> compile(const Flags& flags) {
   RANNC_ASSIGN(const compiler::Plan plan, plan_model(flags, model, programs, watcher));
   const PlannedModel& planned = plan.state().planned;
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
+  std::string comparison;
+  if (!flags.compared.empty()) {
+    RANNC_ASSIGN(comparison, tools::asynchronous_text(planned.plan, plan.state().options.cluster));
+  }
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   RANNC_TRY(flags.emit == "bundle" ? write(flags, plan, programs, output, watcher) : emit_plan(flags, plan));
-  summarize(flags, plan.state(), watcher);
+  summarize(flags, plan.state(), comparison, watcher);
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);
   if (!planned.plan.training) {
@@ -382,6 +390,11 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
   app.add_flag("--explain", flags.explain, "explain why this plan was chosen and why others lost");
+  app.add_option(
+         "--compare", flags.compared,
+         "asynchronous: simulate what PipeDream and PipeDream-2BW would buy with the stages of the plan, at what "
+         "staleness and memory")
+      ->check(CLI::IsMember({"asynchronous"}));
   app.add_flag("--verbose", flags.verbose,
                "report everything that was recovered or changed in a model, with its location");
   app.add_flag("--replace", flags.replace, "overwrite an existing output");
