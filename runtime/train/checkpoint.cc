@@ -1,13 +1,16 @@
 #include "runtime/train/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "ir/base/replacement.h"
@@ -54,7 +57,8 @@ nlohmann::json to_json(const TrainingSettings& settings) {
           {"decay_steps", optimizer.decay_steps},
           {"decay_to", optimizer.decay_to},
           {"clip_norm", settings.clip_norm},
-          {"seed", settings.seed}};
+          {"seed", settings.seed},
+          {"kept_checkpoints", settings.kept_checkpoints}};
 }
 
 // Exceptions of the JSON reader pass through.
@@ -73,6 +77,7 @@ Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
   optimizer.decay_to = entry.at("decay_to");
   settings.clip_norm = entry.at("clip_norm");
   settings.seed = entry.at("seed");
+  settings.kept_checkpoints = entry.value("kept_checkpoints", uint64_t{0});  // absent in older checkpoints
   return settings;
 }
 
@@ -213,22 +218,74 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
   return {};
 }
 
-std::string latest_checkpoint(const std::string& parent) {
-  std::error_code failed;
-  uint64_t best = 0;
-  std::string found;
+namespace {
+
+/// Returns n of the name `step-<n>`.
+std::optional<uint64_t> step_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  uint64_t step = 0;
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  const auto [stop, status] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  return status == std::errc() && stop == end ? std::optional(step) : std::nullopt;
+}
+
+/// The checkpoints in a folder by step.
+struct Listing {
+  std::map<uint64_t, fs::path> complete;
+  std::map<uint64_t, fs::path> partial;  // without the suffix
+};
+
+Listing checkpoints_in(const fs::path& parent) {
+  const std::string suffix = partial_checkpoint("");
+  Listing found;
+  std::error_code failed, ignored;
   for (fs::directory_iterator it(parent, failed), end; !failed && it != end; it.increment(failed)) {
-    const std::string name = it->path().filename().string();
-    uint64_t step = 0;
-    if (!name.starts_with("step-")) continue;
-    const auto [stop, status] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-    if (status != std::errc() || stop != name.data() + name.size() || !fs::exists(it->path() / kManifest)) continue;
-    if (found.empty() || step > best) {
-      best = step;
-      found = it->path().string();
-    }
+    std::string name = it->path().filename().string();
+    const bool partial = name.ends_with(suffix);
+    if (partial) name.resize(name.size() - suffix.size());
+    const std::optional<uint64_t> step = step_of(name);
+    if (!step || (!partial && !fs::exists(it->path() / kManifest, ignored))) continue;
+    (partial ? found.partial : found.complete).emplace(*step, it->path().parent_path() / name);
   }
   return found;
+}
+
+/// Waits until a file or the entries of a folder are on disk.
+Result<void> flush(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool flushed = file >= 0 && ::fsync(file) == 0;
+  const int reason = errno;
+  if (file >= 0) ::close(file);
+  return flushed ? Result<void>() : file_error(path, std::string("cannot be flushed: ") + std::strerror(reason));
+}
+
+}  // namespace
+
+std::string latest_checkpoint(const std::string& parent) {
+  const Listing found = checkpoints_in(parent);
+  return found.complete.empty() ? std::string() : found.complete.rbegin()->second.string();
+}
+
+Result<void> remove_older_checkpoints(const std::string& folder, uint64_t kept) {
+  const fs::path newest = fs::absolute(folder), parent = newest.parent_path();
+  const std::optional<uint64_t> step = step_of(newest.filename().string());
+  if (kept == 0 || !step) return {};
+  Listing older = checkpoints_in(parent);
+  older.complete.erase(older.complete.lower_bound(*step), older.complete.end());
+  older.partial.erase(older.partial.lower_bound(*step), older.partial.end());
+  for (const auto& [unused, path] : older.partial) discard_checkpoint(path.string());
+  if (older.complete.size() < kept) return {};
+  // Its tensors are on disk already.
+  for (const fs::path& path : {newest / kManifest, newest, parent}) RANNC_TRY(flush(path));
+  auto excess = older.complete.size() - (kept - 1);
+  for (auto old = older.complete.begin(); excess > 0; ++old, --excess) {
+    std::error_code failed;
+    fs::rename(old->second, partial(old->second.string()), failed);
+    if (!failed) fs::remove_all(partial(old->second.string()), failed);
+    if (failed) return file_error(old->second, "the older checkpoint cannot be removed: " + failed.message());
+  }
+  return {};
 }
 
 }  // namespace rannc::runtime

@@ -15,11 +15,12 @@
 
 namespace rannc::runtime {
 
-/// Optimizer, clipping and seed of a run.
+/// Settings of a run that a resumed one keeps.
 struct TrainingSettings {
   OptimizerOptions optimizer;
   double clip_norm = 0;  ///< as in `TrainerOptions`
   uint64_t seed = 0;
+  uint64_t kept_checkpoints = 0;  ///< as in `TrainerOptions`
   bool operator==(const TrainingSettings&) const = default;
 };
 
@@ -39,13 +40,13 @@ using CheckpointTensors = std::map<std::string, Value>;
 /// `<folder>.partial`, in which a checkpoint is assembled.
 std::string partial_checkpoint(const std::string& folder);
 /// Writes one device's file of a checkpoint to `<folder>.partial`. The checkpoint becomes visible by one rename when
-/// all devices are done. A failed attempt leaves only files that the next one overwrites.
+/// all devices are done.
 Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors);
 /// Writes the manifest for the parts of `devices` and renames the folder. Replaces an older checkpoint of that name.
 /// Parts of devices on other hosts may be absent: the manifest is the same on all hosts.
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state);
-/// Removes the parts of a checkpoint that will not be finished.
+/// Removes `<folder>.partial`: the parts of a checkpoint that will not be finished.
 void discard_checkpoint(const std::string& folder);
 
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
@@ -59,5 +60,11 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
 
 /// Returns the complete checkpoint `<parent>/step-<n>` with the largest n, or an empty string if there is none.
 std::string latest_checkpoint(const std::string& parent);
+
+/// Removes checkpoints that are older than `folder`, a complete checkpoint `<parent>/step-<n>`, so that at most the
+/// `kept` newest are left, including `folder` itself. 0 keeps all. Does nothing for other names. Before anything is
+/// removed, `folder` is flushed to disk. A checkpoint loses its name before its files, so an interruption leaves no
+/// incomplete one; the next call removes the rest.
+Result<void> remove_older_checkpoints(const std::string& folder, uint64_t kept);
 
 }  // namespace rannc::runtime

@@ -309,7 +309,10 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
       {.step = step_,
        .updates = updates_,
        .loss_scale = loss_scale_,
-       .settings = {.optimizer = options_.optimizer, .clip_norm = options_.clip_norm, .seed = options_.seed},
+       .settings = {.optimizer = options_.optimizer,
+                    .clip_norm = options_.clip_norm,
+                    .seed = options_.seed,
+                    .kept_checkpoints = options_.kept_checkpoints},
        .model_digest = plan().model_digest,
        .data_state = data_state});
 }
@@ -329,6 +332,7 @@ Result<void> Trainer::Impl::take_settings(const TrainingSettings& settings) {
   options_.optimizer = settings.optimizer;
   options_.clip_norm = settings.clip_norm;
   options_.seed = settings.seed;
+  options_.kept_checkpoints = settings.kept_checkpoints;
   return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     for (size_t s = 0; s < device.optimizers.size(); ++s) {
       if (device.optimizers[s]) device.optimizers[s] = make_optimizer(*device.programs[s]);

@@ -23,6 +23,9 @@ struct TrainerOptions {
   double clip_norm = 0;  ///< maximum global norm of the gradients; 0: no clipping
   uint64_t seed = 0;
   double loss_scale = LossScale::kInitial;   ///< initial; only of models that need one (`needs_loss_scale`)
+  /// Checkpoints `<parent>/step-<n>` that `save` keeps: it removes older ones beside the one that it has written. 0:
+  /// all
+  uint64_t kept_checkpoints = 0;
   std::chrono::milliseconds timeout{60000};  ///< of every wait for another device
   Observer* observer = nullptr;              ///< receives every action; called by several threads; not owned
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks

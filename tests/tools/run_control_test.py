@@ -164,6 +164,20 @@ class Settings(RunControl):
         self.assertIn("resumed before step 4", curve.labels)
         self.assertIn("3 steps in", report.sections[""].text)
 
+    def test_the_newest_checkpoints_are_kept(self):
+        bundle = self.bundle()
+        folder = self.scratch / "run" / "checkpoints"
+        self.train(bundle, "run", "--checkpoint-every", 2, "--keep", 2, steps=7)
+        self.assertEqual({path.name for path in folder.iterdir()}, {"step-6", "step-7"})
+        stale = folder / "step-9.partial"  # of a run that was killed while it wrote a checkpoint
+        stale.mkdir()
+        (stale / "left").touch()
+        done = self.train(bundle, "run", "--resume", "--checkpoint-every", 1, steps=9)
+        self.assertNotIn("changed by a flag", done.stdout)
+        self.assertEqual({path.name for path in folder.iterdir()}, {"step-8", "step-9"})
+        self.assertFalse((folder / "step-9" / "left").exists())
+        self.assertEqual(self.settings("run", 9)["kept_checkpoints"], 2)
+
     def test_flags_win_and_are_printed(self):
         bundle = self.bundle()
         self.train(bundle, "run", steps=4)

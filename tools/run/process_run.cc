@@ -88,6 +88,7 @@ class Run {
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.loss_scale = flags_.loss_scale;
+    options.kept_checkpoints = settings.kept_checkpoints;
     options.observer = &recorder_;
     options.engine = flags_.engine;
     options.records_steps = flags_.cuda_graphs;

@@ -50,6 +50,9 @@ void add_setting_flags(CLI::App& app, SettingFlags& flags) {
   app.add_option("--clip-norm", flags.clip_norm, "maximum global norm of the gradient; 0: unlimited (default: 0)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", flags.seed, "seed of data and random operators (default: 0)");
+  app.add_option("--keep", flags.kept_checkpoints,
+                 "number of newest checkpoints to keep: older ones are removed after a newer one is complete; 0: all "
+                 "(default: 0)");
 }
 
 Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOptimizer& planned,
@@ -73,6 +76,7 @@ Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOpt
   take("decay steps", flags.decay_steps, optimizer.decay_steps);
   take("clip norm", flags.clip_norm, found.settings.clip_norm);
   take("seed", flags.seed, found.settings.seed);
+  take("kept checkpoints", flags.kept_checkpoints, found.settings.kept_checkpoints);
   found.changed = std::move(take.changed);
   return found;
 }
@@ -85,7 +89,9 @@ std::string describe(const runtime::TrainingSettings& settings) {
   if (optimizer.warmup_steps != 0) text += fmt::format(", {} steps of warm-up", optimizer.warmup_steps);
   if (optimizer.decay_steps != 0) text += fmt::format(", decay until step {}", optimizer.decay_steps);
   if (settings.clip_norm != 0) text += fmt::format(", gradients clipped at {}", settings.clip_norm);
-  return text + fmt::format(", seed {}", settings.seed);
+  text += fmt::format(", seed {}", settings.seed);
+  if (settings.kept_checkpoints != 0) text += fmt::format(", newest {} checkpoints kept", settings.kept_checkpoints);
+  return text;
 }
 
 }  // namespace rannc::tools

@@ -16,7 +16,7 @@ namespace rannc::tools {
 struct SettingFlags {
   std::optional<std::string> optimizer;
   std::optional<double> learning_rate, momentum, weight_decay, clip_norm;
-  std::optional<uint64_t> warmup_steps, decay_steps, seed;
+  std::optional<uint64_t> warmup_steps, decay_steps, seed, kept_checkpoints;
 };
 void add_setting_flags(CLI::App& app, SettingFlags& flags);
 

@@ -70,15 +70,18 @@ Result<void> write_parts(const DeviceSet& devices, const std::string& folder, co
 }  // namespace
 
 Result<void> save_checkpoint(DeviceSet& devices, const std::string& folder, const CheckpointState& state) {
+  discard_checkpoint(folder);  // what an interrupted run left; nobody writes until all have drawn the number
   RANNC_ASSIGN(const uint64_t number, draw_number(devices, state.step));
   const SharedFolder shared(folder, number);
   const Result<void> written = write_parts(devices, folder, shared);
   RANNC_ASSIGN(const bool all_written, devices.all_agree(written.ok(), state.step));
   Result<void> finished;
+  bool finishes = false;
   if (all_written) {
     const std::vector<DeviceId> seen = shared.marked(devices.plan_devices());
     RANNC_TRY(devices.all_agree(true, state.step));  // all have looked before the marks go
-    if (seen.front() == devices.all()[0]->id) {
+    finishes = seen.front() == devices.all()[0]->id;
+    if (finishes) {
       shared.remove_marks(seen);
       finished = finish_checkpoint(folder, all_parts(devices), state);
     }
@@ -90,7 +93,10 @@ Result<void> save_checkpoint(DeviceSet& devices, const std::string& folder, cons
   RANNC_TRY(finished);
   if (!all_written || !all_finished)
     return error("the checkpoint was discarded because another worker could not write its part");
-  return {};
+  const Result<void> removed =
+      finishes ? remove_older_checkpoints(folder, state.settings.kept_checkpoints) : Result<void>();
+  if (!removed.ok() && !devices.whole()) return devices.close(removed.diagnostic());
+  return removed;
 }
 
 }  // namespace rannc::runtime

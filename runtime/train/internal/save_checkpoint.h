@@ -10,7 +10,7 @@ namespace rannc::runtime {
 
 /// Every process writes the parts of its devices. Collective. Processes that share `folder` finish one checkpoint
 /// there; those of another host finish one of their own. An error in any process discards the checkpoint in all of
-/// them.
+/// them. Older checkpoints are removed, as the settings request, when all processes have finished this one.
 Result<void> save_checkpoint(DeviceSet& devices, const std::string& folder, const CheckpointState& state);
 
 }  // namespace rannc::runtime

@@ -39,6 +39,7 @@ TrainingSettings all_set() {
                         .decay_to = 0.25};
   settings.clip_norm = 1.0 / 3;
   settings.seed = 1ULL << 63;
+  settings.kept_checkpoints = 3;
   return settings;
 }
 
@@ -69,12 +70,14 @@ TEST(RunSettings, FlagsWinOverTheCheckpointAndAreNamed) {
   flags.learning_rate = 0.5;
   flags.clip_norm = saved.clip_norm;  // the same
   flags.seed = 3;
+  flags.kept_checkpoints = 0;
   const SettingsFound run = found(flags, {"sgd", 0.9}, &saved);
   EXPECT_EQ(run.settings.optimizer.learning_rate, 0.5);
   EXPECT_EQ(run.settings.optimizer.warmup_steps, 7U);
   EXPECT_EQ(run.settings.seed, 3U);
-  EXPECT_THAT(run.changed,
-              ElementsAre("learning rate 0.5 instead of 0.30000000000000004", HasSubstr("seed 3 instead of ")));
+  EXPECT_EQ(run.settings.kept_checkpoints, 0U);
+  EXPECT_THAT(run.changed, ElementsAre("learning rate 0.5 instead of 0.30000000000000004",
+                                       HasSubstr("seed 3 instead of "), "kept checkpoints 0 instead of 3"));
 }
 
 TEST(RunSettings, MomentumIsOfSgd) {
