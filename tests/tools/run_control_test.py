@@ -134,6 +134,60 @@ class Signals(RunControl):
         self.assertEqual([worker for worker in workers if programs.alive(worker)], [])
 
 
+class Restarts(RunControl):
+    def kill_worker(self, running, workers, victim, step):
+        """Kills one of the workers, all of which differ from `workers`, once the step is done."""
+        limit = time.monotonic() + programs.HANG_SECONDS
+        while not set(workers).isdisjoint(programs.children(running.pid)):
+            self.assertLess(time.monotonic(), limit, "no worker is replaced")
+            time.sleep(0.01)
+        self.await_step(running, step)
+        workers = sorted(programs.children(running.pid))
+        os.kill(workers[victim], signal.SIGKILL)
+        return workers
+
+    def test_lost_workers_change_no_bit(self):
+        """Before the first checkpoint, and after several."""
+        bundle, steps = self.bundle(), 400
+        self.train(bundle, "whole", steps=steps)
+        self.log = self.scratch / "lost.log"
+        running = self.popen(self.arguments(bundle, "lost", steps, "--transport", "gloo", "--checkpoint-every", 50, "--keep", 2,
+                                            "--max-restarts", 3))
+        first = self.kill_worker(running, [], 1, 5)
+        self.kill_worker(running, first, 0, 150)
+        output, errors = running.communicate(timeout=programs.HANG_SECONDS)
+        self.assertEqual(running.returncode, 0, output + errors)
+        self.assertIn("worker 1 was killed by signal 9 (Killed); the others were stopped; restart 1 of 3 from the beginning", errors)
+        self.assertRegex(errors, r"worker 0 was killed by signal 9 .* restart 2 of 3 from .*/step-\d+\n")
+        self.assertEqual(errors.count("restart "), 2, errors)
+        whole, lost = (self.scratch / name for name in ("whole", "lost"))
+        self.assertEqual(self.log.read_text(), (self.scratch / "whole.log").read_text())
+        self.assertEqual((lost / "losses.txt").read_text(), self.log.read_text())
+        self.assertEqual({path.name for path in (lost / "checkpoints").iterdir()}, {"step-350", f"step-{steps}"})
+        for path in (whole / "checkpoints" / f"step-{steps}").glob("*.safetensors"):
+            self.assertEqual(path.read_bytes(), (lost / "checkpoints" / path.parent.name / path.name).read_bytes(), path.name)
+
+    def test_the_last_restart_is_followed_by_one_error(self):
+        self.log = self.scratch / "run.log"
+        running = self.popen(self.arguments(self.bundle(), "run", 10**9, "--transport", "gloo", "--max-restarts", 1))
+        first = self.kill_worker(running, [], 0, 5)
+        self.log.unlink()
+        second = self.kill_worker(running, first, 1, 5)
+        errors = self.ends(running)
+        self.assertIn("worker 1 was killed by signal 9", errors)
+        self.assertIn("restarts used up: 1", errors)
+        self.assertEqual((errors.count("note: "), errors.count("error: ")), (1, 1), errors)
+        self.assertEqual([worker for worker in first + second if programs.alive(worker)], [])
+
+    def test_what_would_fail_again_is_not_repeated(self):
+        bundle = self.bundle()
+        command = ["rannc-run", bundle, "-o", self.scratch / "run", "--max-restarts", 2, "--data", self.scratch / "nowhere.safetensors"]
+        done = self.refuse(DIAGNOSTICS, ["nowhere.safetensors"], *command, "--transport", "gloo")
+        self.assertNotIn("restart", done.stderr)
+        self.refuse(DIAGNOSTICS, ["--max-restarts: transport local"], *command)
+        self.refuse(DIAGNOSTICS, ["--max-restarts: nothing is trained"], *command, "--transport", "gloo", "--evaluate")
+
+
 class Settings(RunControl):
     def settings(self, name, step):
         return json.loads((self.scratch / name / "checkpoints" / f"step-{step}" / "manifest.json").read_text())["settings"]

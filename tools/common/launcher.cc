@@ -48,12 +48,18 @@ Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& 
   return variables;
 }
 
+/// What to start.
+struct Program {
+  const std::string& path;
+  const std::vector<std::string>& arguments;
+};
+
 /// `inherited` files stay open in the child.
-pid_t start(const std::string& program, const std::vector<std::string>& arguments, const Environment& variables,
-            const std::vector<int>& inherited, bool holds_signals) {
+pid_t start(const Program& program, const Environment& variables, const std::vector<int>& inherited,
+            bool holds_signals) {
   std::vector<char*> argv;
-  argv.push_back(const_cast<char*>(program.c_str()));
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(const_cast<char*>(program.path.c_str()));
+  for (const std::string& argument : program.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -63,7 +69,7 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
   if (holds_signals) hold_signals();
   for (const int file : inherited) fcntl(file, F_SETFD, 0);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  execv(program.c_str(), argv.data());
+  execv(program.path.c_str(), argv.data());
   _exit(127);
 }
 
@@ -96,10 +102,12 @@ std::string read_report(int pipe) {
   return text;
 }
 
-/// The children of one run and the reason of its failure.
+/// The children of one start and the reason of its failure.
 class Crew {
  public:
-  Crew(const Fleet& fleet, const RunSignals& signals) : fleet_(fleet), signals_(signals) {}
+  /// `replaceable`: whether lost workers can be replaced, so that the others need not end in order.
+  Crew(const Fleet& fleet, const RunSignals& signals, bool replaceable)
+      : fleet_(fleet), signals_(signals), replaceable_(replaceable) {}
   ~Crew() {
     signal_all(SIGKILL);
     for (auto& [child, about] : alive_) {
@@ -123,6 +131,9 @@ class Crew {
     if (why_) return error(*why_);
     return signals_.asked() != 0 ? exit_of(signals_.asked()) : in_order_;
   }
+
+  /// Whether it failed because a worker was lost.
+  bool lost() const { return lost_; }
 
  private:
   void signal_all(int number) const {
@@ -165,6 +176,7 @@ class Crew {
         signals_.asked() != 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
     if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && WIFSIGNALED(status)))) return;
     by_itself_ = WIFEXITED(status);
+    lost_ = WIFSIGNALED(status);
     const std::string report = read_report(child.report);
     fail(report.empty() ? fmt::format("worker {} {}; the others were stopped", child.rank, how_it_ended(status))
                         : report);
@@ -177,6 +189,7 @@ class Crew {
       const auto since = now_ - *child.stopped_at;
       if (since < fleet_.timeout && !why_) continue;
       by_itself_ = false;
+      lost_ = true;
       fail(fmt::format("worker {} was stopped by {} and did not continue within {:.0f} s; the others were ended",
                        child.rank, name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
       kill(process, SIGKILL);
@@ -185,6 +198,7 @@ class Crew {
 
   void fail(std::string why) {
     why_ = std::move(why);
+    if (lost_ && replaceable_ && signals_.asked() == 0) deadline_ = now_;
     if (!deadline_) deadline_ = now_ + kGrace;  // workers notify each other of the reason and then end by themselves
   }
 
@@ -196,12 +210,14 @@ class Crew {
 
   const Fleet& fleet_;
   const RunSignals& signals_;
+  bool replaceable_;
   std::map<pid_t, Child> alive_;
   runtime::RunningClock clock_;
   std::chrono::milliseconds now_{0};
   std::optional<std::chrono::milliseconds> deadline_;
   std::optional<std::string> why_;
   bool by_itself_ = false;  // `why_` is the report of a worker that ended by itself
+  bool lost_ = false;       // `why_` is the loss of a worker
   bool passed_on_ = false;
   int in_order_ = 0;
 };
@@ -212,6 +228,28 @@ Result<std::pair<int, int>> make_report_pipe() {
   if (pipe2(ends, O_CLOEXEC) != 0) return error(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return std::pair(ends[0], ends[1]);
+}
+
+Result<void> start_all(const Program& program, const Fleet& fleet, bool resumes, Crew& crew) {
+  RANNC_ASSIGN(Listener meeting, Listener::open());
+  for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
+    RANNC_ASSIGN(const auto report, make_report_pipe());
+    std::vector<int> inherited{report.second};
+    if (rank == 0) inherited.push_back(meeting.socket());
+    Environment variables = worker_variables(rank, fleet, meeting, report.second);
+    if (resumes) variables.emplace(kResumesVariable, "1");
+    const pid_t child = start(program, variables, inherited, fleet.ends_in_order);
+    const int reason = errno;
+    close(report.second);
+    if (child < 0) {
+      close(report.first);
+      return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(reason)));
+    }
+    crew.add(child, rank, report.first);
+  }
+  // From here on only worker 0 holds the socket, so connections to a dead worker 0 are refused.
+  close(meeting.release());
+  return {};
 }
 
 }  // namespace
@@ -240,26 +278,17 @@ Listener::~Listener() {
 int Listener::release() { return std::exchange(socket_, -1); }
 
 Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet) {
-  RANNC_ASSIGN(Listener meeting, Listener::open());
   const RunSignals signals({.announces = fleet.ends_in_order});
-  Crew crew(fleet, signals);
-  for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
-    RANNC_ASSIGN(const auto report, make_report_pipe());
-    std::vector<int> inherited{report.second};
-    if (rank == 0) inherited.push_back(meeting.socket());
-    const pid_t child = start(program, arguments, worker_variables(rank, fleet, meeting, report.second), inherited,
-                              fleet.ends_in_order);
-    const int reason = errno;
-    close(report.second);
-    if (child < 0) {
-      close(report.first);
-      return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(reason)));
-    }
-    crew.add(child, rank, report.first);
+  bool resumes = false;
+  for (uint32_t restarts = 0;; ++restarts) {
+    Crew crew(fleet, signals, restarts < fleet.restarts);
+    RANNC_TRY(start_all({program, arguments}, fleet, resumes, crew));
+    Result<int> ended = crew.watch();
+    if (!crew.lost() || fleet.restarts == 0 || signals.asked() != 0) return ended;
+    const std::string& reason = ended.diagnostic().message;
+    if (restarts == fleet.restarts) return error(fmt::format("{}; restarts used up: {}", reason, restarts));
+    resumes = fleet.restart({restarts + 1, reason});
   }
-  // From here on only worker 0 holds the socket, so connections to a dead worker 0 are refused.
-  close(meeting.release());
-  return crew.watch();
 }
 
 std::string own_program() {

@@ -3,12 +3,19 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
+
+/// A new start of all workers, because one was lost.
+struct Restart {
+  uint32_t number = 1;  ///< counted from 1
+  std::string reason;   ///< names the lost worker and its signal
+};
 
 /// Describes the workers of a run.
 struct Fleet {
@@ -17,6 +24,9 @@ struct Fleet {
   std::chrono::milliseconds timeout{60000};  ///< maximum time that a worker may be stopped
   /// True if the workers use `RunSignals` and end in order; else the first SIGTERM ends them.
   bool ends_in_order = false;
+  uint32_t restarts = 0;  ///< how often lost workers are replaced
+  /// Called before each restart, while no worker runs. Returns `WorkerEnvironment::resumes` of the new workers.
+  std::function<bool(const Restart&)> restart = {};
 };
 
 /// Runs `program arguments…` `fleet.workers` times with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
@@ -28,9 +38,14 @@ struct Fleet {
 /// stopped worker fails if it does not continue within the time-out. Returns a single error: the worker that was killed
 /// or stopped, since that causes the other failures, or else the report of the first worker that failed.
 ///
+/// A worker is lost if a signal killed it, or if it was stopped and did not continue. While restarts are left, its loss
+/// ends the others at once, and all workers start again, at another port. A worker that ends by itself is not lost: it
+/// would fail again.
+///
 /// The first SIGINT or SIGTERM to this process is forwarded as SIGTERM, after which workers may take their time to end
-/// in order. The second ends all at once. Returns 0, or 128 plus the signal's number if workers ended in order because
-/// of a signal. No child process is left behind, even if this process is killed.
+/// in order. The second ends all at once. There are no restarts after a signal. Returns 0, or 128 plus the signal's
+/// number if workers ended in order because of a signal. No child process is left behind, even if this process is
+/// killed.
 Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet);
 
 /// A socket that listens on a port of 127.0.0.1 that the system chose. The port stays reserved until the last process

@@ -136,6 +136,7 @@ Result<WorkerEnvironment> read_own() {
   worker.launcher = "rannc-run";
   RANNC_ASSIGN(const uint64_t pipe, integer_variable(kReportPipeVariable, INT_MAX));
   worker.report_pipe = static_cast<int>(pipe);
+  worker.resumes = !variable(kResumesVariable).empty();
   if (worker.rank == 0) {
     RANNC_ASSIGN(const uint64_t socket, integer_variable(kListeningSocketVariable, INT_MAX));
     worker.listening_socket = static_cast<int>(socket);

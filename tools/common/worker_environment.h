@@ -12,6 +12,7 @@ namespace rannc::tools {
 /// Variables that `launch_workers` sets in addition to those of torchrun.
 constexpr const char* kListeningSocketVariable = "RANNC_LISTENING_SOCKET";
 constexpr const char* kReportPipeVariable = "RANNC_REPORT_PIPE";
+constexpr const char* kResumesVariable = "RANNC_RESUMES";
 
 /// How a process becomes a worker, for messages.
 inline constexpr const char* kHowToStart =
@@ -35,6 +36,7 @@ struct WorkerEnvironment {
   /// Set for workers that `launch_workers` started, else -1. Worker 0's socket listens on `master_port`.
   int listening_socket = -1;
   int report_pipe = -1;  ///< receives the reason of this worker's failure, which the launcher prints
+  bool resumes = false;  ///< whether it replaces a lost worker of a run that continues from its latest checkpoint
 };
 
 /// Returns the identity of this process if it is one of several: by `flags`, or if a launcher started several, which it

@@ -183,7 +183,7 @@ class Run {
   void say_how_to_go_on() const {
     std::string again = command_;
     if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
-    if (!flags_.resume) again += " --resume";
+    if (again.find(" --resume") == std::string::npos) again += " --resume";
     if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // started by another launcher
     fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), flags_.steps, again);
   }

@@ -10,6 +10,7 @@
 #include "tools/common/launcher.h"
 #include "tools/measure/memory_gauge.h"
 #include "tools/run/process_run.h"
+#include "tools/run/run_restart.h"
 #include "tools/run/run_start.h"
 #include "tools/run/run_worker.h"
 
@@ -19,11 +20,19 @@ namespace {
 
 Result<void> launch(const RunFlags& flags, const std::vector<std::string>& arguments) {
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));  // reports errors once, not per worker
+  const RunRestart restart(flags);
+  const auto announced = [&](const Restart& next) {
+    const std::string checkpoint = restart.checkpoint();
+    announce_restart(next, flags.max_restarts, checkpoint);
+    return !checkpoint.empty();
+  };
   RANNC_ASSIGN(const int code, launch_workers(own_program(), arguments,
                                               {.workers = start.devices,
                                                .threads = flags.threads,
                                                .timeout = std::chrono::seconds(flags.timeout_seconds),
-                                               .ends_in_order = !start.evaluates}));
+                                               .ends_in_order = !start.evaluates,
+                                               .restarts = flags.max_restarts,
+                                               .restart = announced}));
   if (code != 0) throw Exit{code};
   return {};
 }
@@ -31,7 +40,9 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
 // Runs nothing.
 Result<void> export_alone(const RunFlags& flags) {
   if (!flags.weights.from.empty()) return error("--weights: give --text or --data; without them nothing is run");
-  if (flags.profile) return error("--profile: give --text or --data; without them nothing is run");
+  for (const auto& [given, name] : {std::pair(flags.profile, "profile"), {flags.max_restarts > 0, "max-restarts"}}) {
+    if (given) return error(fmt::format("--{}: give --text or --data; without them nothing is run", name));
+  }
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
   return give_weights(*start.bundle, start.checkpoint, flags.weights);
 }
@@ -46,6 +57,7 @@ Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
   const runtime::TransportKind& transport = flags.transport.empty() ? runtime::default_transport(worker.has_value())
                                                                     : *runtime::find_transport(flags.transport);
   const bool processes = transport.between_processes();
+  if (flags.max_restarts > 0) RANNC_TRY(check_restarts(transport, worker));
   if (processes && !worker) {
     if (program.workers == RunProgram::Workers::kStarted) return launch(flags, program.arguments);
     return error(fmt::format("--transport {}: {}", transport.name, kHowToStart));
@@ -55,7 +67,9 @@ Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
   MemoryGauge::install();
   const std::string command = program.name + " " + shell_words(program.arguments);
   if (!processes) return run_process(flags, transport, std::nullopt, command);
-  run_as_worker(*worker, [&] { return run_process(flags, transport, worker, command); });
+  RunFlags own = flags;
+  if (worker->resumes) own.resume = true, own.replace = false;
+  run_as_worker(*worker, [&] { return run_process(own, transport, worker, command); });
   return {};
 }
 

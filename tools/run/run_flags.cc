@@ -85,9 +85,14 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_flag("--evaluate", flags.evaluate,
                "compute outputs and loss of all samples of --data without training (with --resume, from the latest "
                "checkpoint); implied for a bundle without a loss");
+  auto* restarts = app.add_option("--max-restarts", flags.max_restarts,
+                                  "how often to start all workers again, from the latest checkpoint, after one was "
+                                  "killed or crashed; for workers that rannc-run starts")
+                       ->capture_default_str();
   app.add_flag("--profile", flags.profile,
                "report where the time of a step goes, by kind of work and by task of the model; also written to "
-               "report.html and profile.json");
+               "report.html and profile.json")
+      ->excludes(restarts);
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

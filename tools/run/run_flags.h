@@ -32,6 +32,7 @@ struct RunFlags {
   double loss_scale = runtime::LossScale::kInitial;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
+  uint32_t max_restarts = 0;
   bool profile = false;
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;

@@ -37,6 +37,8 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
   if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
+  if (flags.max_restarts > 0 && start.evaluates)
+    return error("--max-restarts: nothing is trained, but it continues training from checkpoints");
   WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(check_weight_flags(weights, bundle));

@@ -10,8 +10,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "tools/common/run_signals.h"
+#include "tools/common/scratch.h"
 
 namespace rannc::tools {
 namespace {
@@ -97,6 +101,75 @@ TEST(Launcher, AProgramThatCannotBeStartedIsAnError) {
   const Result<int> failed = launch_workers("/nowhere/at-all", {}, {.workers = 2});
   ASSERT_FALSE(failed.ok());
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("exit code 127"));
+}
+
+class Restarts : public ::testing::Test {
+ protected:
+  /// Runs two workers in the folder of the test, in which `starts` has a line per start of worker 0.
+  Result<int> launch_in_folder(const std::string& script, uint32_t restarts) {
+    return launch("cd " + scratch_.path() + "; if [ $RANK = 0 ]; then echo $MASTER_PORT >> starts; fi\n" + script,
+                  {.workers = 2, .restarts = restarts, .restart = [this](const Restart& restart) {
+                     numbers_.push_back(restart.number);
+                     reasons_.push_back(restart.reason);
+                     return resumes_;
+                   }});
+  }
+  std::vector<std::string> ports() const {
+    std::ifstream file(scratch_.path() + "/starts");
+    std::vector<std::string> found;
+    for (std::string line; std::getline(file, line);) found.push_back(line);
+    return found;
+  }
+
+  Scratch scratch_;
+  std::vector<uint32_t> numbers_;
+  std::vector<std::string> reasons_;
+  bool resumes_ = true;
+};
+
+// The other worker would go on for ever.
+TEST_F(Restarts, AllWorkersStartAgainAfterOneWasLost) {
+  const Result<int> done = launch_in_folder(
+      "test -z \"$RANNC_RESUMES\" || exit 0\n"
+      "if [ $RANK = 1 ]; then while ! test -e starts; do sleep 0.01; done; kill -9 $$; fi; exec sleep 1000",
+      3);
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+  EXPECT_THAT(numbers_, testing::ElementsAre(1));
+  EXPECT_THAT(reasons_, testing::ElementsAre(HasSubstr("worker 1 was killed by signal 9")));
+  ASSERT_EQ(ports().size(), 2U);
+}
+
+TEST_F(Restarts, ARestartFromTheBeginningDoesNotResume) {
+  resumes_ = false;
+  const Result<int> done =
+      launch_in_folder("test -z \"$RANNC_RESUMES\" || exit 1; mkdir $RANK || exit 0; kill -9 $$", 5);
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+  EXPECT_FALSE(numbers_.empty());
+}
+
+TEST_F(Restarts, AreUsedUpOnce) {
+  const Result<int> failed = launch_in_folder("if [ $RANK = 1 ]; then kill -9 $$; fi", 2);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(),
+              testing::AllOf(HasSubstr("worker 1 was killed by signal 9"), HasSubstr("restarts used up: 2")));
+  EXPECT_THAT(numbers_, testing::ElementsAre(1, 2));
+}
+
+TEST_F(Restarts, AWorkerThatEndsByItselfIsNotLost) {
+  const Result<int> failed =
+      launch_in_folder("test $RANK = 0 || { printf 'worker 1: no such file' >&$RANNC_REPORT_PIPE; exit 1; }", 2);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().message, "worker 1: no such file");
+  EXPECT_THAT(numbers_, testing::IsEmpty());
+}
+
+TEST_F(Restarts, AreNotForARunThatWasAskedToEnd) {
+  const auto asked = [this] {
+    const Result<int> failed =
+        launch_in_folder("trap '' TERM; if [ $RANK = 1 ]; then kill -TERM $PPID; sleep 0.1; kill -9 $$; fi", 2);
+    _exit(!failed.ok() && numbers_.empty() ? 7 : 8);
+  };
+  EXPECT_EXIT(asked(), testing::ExitedWithCode(7), "");
 }
 
 TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
