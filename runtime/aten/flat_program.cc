@@ -75,6 +75,7 @@ class Interpreter {
   Interpreter(FlatCode& code, Tensors arguments, const FlatRun& run, const c10::impl::LocalDispatchKeySet& outer)
       : code_(code), run_(run), outer_(outer), slots_(std::move(arguments)) {
     slots_.resize(code.slot_count);
+    if (run.nonfinite) watch_.emplace(code, run, slots_);
   }
 
   /// The task that runs.
@@ -111,7 +112,7 @@ class Interpreter {
   Result<Tensors> results() {
     for (position_ = 0; position_ < code_.instructions.size(); ++position_) {
       if (run_.running != nullptr) *run_.running = code_.instructions[position_].task;
-      RANNC_TRY(step(code_.instructions[position_]));
+      RANNC_TRY(watch_ ? watched_step(code_.instructions[position_]) : step(code_.instructions[position_]));
       for (const uint32_t slot : code_.dead[position_]) slots_[slot].reset();
     }
     Tensors results;
@@ -240,6 +241,13 @@ class Interpreter {
     std::move(made.begin(), made.begin() + instruction.results, results);
   }
 
+  Result<void> watched_step(const FlatInstruction& instruction) {
+    watch_->before(instruction);
+    RANNC_TRY(step(instruction));
+    watch_->after(instruction, slots_);
+    return {};
+  }
+
   Result<void> step(const FlatInstruction& instruction) {
     switch (instruction.kind) {
       case FlatInstruction::Kind::kCall:
@@ -274,6 +282,7 @@ class Interpreter {
   torch::jit::Stack stack_;
   size_t position_ = 0;
   TaskId task_;  ///< of a compiled function
+  std::optional<NonfiniteWatch> watch_;
 };
 
 }  // namespace

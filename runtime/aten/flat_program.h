@@ -13,6 +13,7 @@
 
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
+#include "runtime/aten/nonfinite.h"
 #include "runtime/native/stage.h"
 
 namespace rannc::runtime {
@@ -62,6 +63,8 @@ struct FlatRun {
   std::function<native::Numbers(ValueId)> numbers = {};  ///< for loops that make them
   bool training = true;
   TaskId* running = nullptr;  ///< receives the task that runs
+  /// Receives results that are not finite, each of which is examined only if it is set. Not of compiled functions.
+  std::function<void(const FlatNonfinite&)> nonfinite = {};
 };
 
 struct FlatCode;

@@ -9,7 +9,7 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/device/device.h"
-#include "runtime/engine/operator_origin.h"
+#include "runtime/engine/load_options.h"
 #include "runtime/execute/program.h"
 
 namespace rannc::runtime {
@@ -20,7 +20,7 @@ struct Engine {
   std::string_view summary;  ///< one phrase, for `--help`
   /// Loads the program and the weights of a stage of an open bundle. Its values lie in the memory of `device`, which
   /// outlives it, and belong to the compute stream, on which the calling thread is.
-  Result<std::unique_ptr<Program>> (*load)(const Bundle& bundle, StageId stage, Origins origins,
+  Result<std::unique_ptr<Program>> (*load)(const Bundle& bundle, StageId stage, const LoadOptions& options,
                                            Device& device) = nullptr;
 };
 

@@ -241,7 +241,7 @@ class AutogradProgram final : public Program {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins,
+Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, const LoadOptions& options,
                                                        Device& device) {
   RANNC_TRY(check_kernels(bundle.plan, stage, device));
   if (bundle.form != BundleForm::kTorchScript) {
@@ -249,7 +249,8 @@ Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, Sta
   }
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
-    torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/origins == Origins::kKept);
+    torch::jit::Module module =
+        torch::jit::load(path, std::nullopt, /*load_debug_files=*/options.origins == Origins::kKept);
     auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module), path, device);
     RANNC_TRY(program->load(bundle.weights[stage.index()]));
     return std::unique_ptr<Program>(std::move(program));

@@ -45,9 +45,10 @@ struct Kept final : HeldState {
 class ExplicitProgram final : public Program {
  public:
   ExplicitProgram(const Signature& signature, std::shared_ptr<const ir::StageFunctions> functions,
-                  std::vector<TaskId> tasks, Origins origins, Device& device, std::optional<CompiledStage> compiled)
+                  std::vector<TaskId> tasks, const LoadOptions& options, Device& device,
+                  std::optional<CompiledStage> compiled)
       : signature_(signature),
-        origins_(origins),
+        options_(options),
         device_(device),
         torch_device_(device.address()),
         functions_(std::move(functions)),
@@ -257,6 +258,7 @@ class ExplicitProgram final : public Program {
   }
 
   Result<void> begin_pass(const At& at) {
+    stage_ = at.stage, step_ = at.step;
     norms_.begin_pass(at.replicas);
     RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
     RANNC_TRY(sizes_.bind(bound));
@@ -282,7 +284,10 @@ class ExplicitProgram final : public Program {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
     with.draw = [&](ValueId value) { return draw(at, value, keys); };
     with.numbers = [&](ValueId value) { return numbers_of(drawn_value(value), at); };
-    if (origins_ == Origins::kForgotten) return run(program, std::move(arguments), with);
+    if (options_.nonfinite != nullptr) {
+      with.nonfinite = [this, micro_batch = at.micro_batch](const FlatNonfinite& found) { report(found, micro_batch); };
+    }
+    if (options_.origins == Origins::kForgotten) return run(program, std::move(arguments), with);
     RunningProgram running(joint_, tasks_);
     with.running = &running.position;
     return run(program, std::move(arguments), with);
@@ -302,7 +307,32 @@ class ExplicitProgram final : public Program {
     return fmt::format("{} at task #{} {}", reason, tasks_[task.index()].index(), joint_.graph.location(task).str());
   }
 
-  FlatRun with_fixed() const { return {.fixed = fixed_, .sums = sum_places_}; }
+  /// Of programs that run once per load or step.
+  FlatRun with_fixed() const {
+    FlatRun with{.fixed = fixed_, .sums = sum_places_};
+    if (options_.nonfinite != nullptr) {
+      with.nonfinite = [this](const FlatNonfinite& found) { report(found, std::nullopt); };
+    }
+    return with;
+  }
+
+  void report(const FlatNonfinite& found, std::optional<uint32_t> micro_batch) const {
+    const ir::Joint::Origin& origin = joint_.origins[found.task.index()];
+    const bool forward = origin.phase == ir::Phase::kForward && !found.sum;
+    options_.nonfinite->found({.phase = forward ? NonfiniteValue::Phase::kForward : NonfiniteValue::Phase::kBackward,
+                               .step = step_,
+                               .stage = stage_,
+                               .micro_batch = micro_batch,
+                               .task = tasks_[origin.task.index()],
+                               .position = found.task.index(),
+                               .name = {},
+                               .shape = found.shape,
+                               .elements = found.counts.elements,
+                               .nan = found.counts.nan,
+                               .infinite = found.counts.infinite,
+                               .reads_nan = found.inputs.nan,
+                               .reads_infinite = found.inputs.infinite});
+  }
   void set_fixed(const std::vector<ValueId>& values, Tensors results) {
     for (size_t i = 0; i < values.size(); ++i) fixed_[values[i].index()] = std::move(results[i]);
   }
@@ -424,7 +454,7 @@ class ExplicitProgram final : public Program {
   }
 
   Signature signature_;
-  const Origins origins_;
+  const LoadOptions options_;
   Device& device_;
   const c10::Device torch_device_;
   std::shared_ptr<const ir::StageFunctions> functions_;
@@ -445,6 +475,8 @@ class ExplicitProgram final : public Program {
   StepRecorder recorder_;
   std::optional<CompiledStage> compiled_;  ///< runs instead of the instructions of the programs
   ir::Bindings symbols_;                   ///< of the last call
+  StageId stage_;                          ///< of the last call
+  uint64_t step_ = 0;                      ///< the same
   /// A total is of a 16-bit type. Its sum would lose bits before E, so E runs after each micro-batch. It is linear.
   bool widens_ = false;
   bool records_;               ///< steps may be recorded
@@ -453,8 +485,8 @@ class ExplicitProgram final : public Program {
   bool backward_ran_ = false;  ///< since E, which is due at the end of the step
 };
 
-Result<std::unique_ptr<Program>> load_functions(const Bundle& bundle, StageId stage, Origins origins, Device& device,
-                                                std::optional<CompiledStage> compiled) {
+Result<std::unique_ptr<Program>> load_functions(const Bundle& bundle, StageId stage, const LoadOptions& options,
+                                                Device& device, std::optional<CompiledStage> compiled) {
   const ir::Plan& plan = bundle.plan;
   if (plan.functions.size() != plan.stages.size()) {
     return error({.file = bundle.path},
@@ -464,19 +496,19 @@ Result<std::unique_ptr<Program>> load_functions(const Bundle& bundle, StageId st
   RANNC_TRY(check_kernels(plan, stage, device));
   auto program =
       std::make_unique<ExplicitProgram>(bundle.signatures[stage.index()], plan.functions[stage.index()],
-                                        plan.stages[stage.index()].tasks, origins, device, std::move(compiled));
+                                        plan.stages[stage.index()].tasks, options, device, std::move(compiled));
   RANNC_TRY(program->load(bundle.weights[stage.index()]));
   return std::unique_ptr<Program>(std::move(program));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, Origins origins,
+Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage, const LoadOptions& options,
                                                        Device& device) {
-  return load_functions(bundle, stage, origins, device, std::nullopt);
+  return load_functions(bundle, stage, options, device, std::nullopt);
 }
 
-Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage, Origins origins,
+Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage, const LoadOptions& options,
                                                      Device& device) {
   if (bundle.form != BundleForm::kNative) {
     return error({.file = bundle.path}, "the bundle has no compiled stages: compile the model with --form native");
@@ -485,7 +517,7 @@ Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, Stage
     return error({.file = bundle.path}, "compiled stages run on the processor; use --engine explicit on other devices");
   }
   RANNC_ASSIGN(CompiledStage compiled, CompiledStage::open(bundle.compiled_path(stage)));
-  return load_functions(bundle, stage, origins, device, std::move(compiled));
+  return load_functions(bundle, stage, options, device, std::move(compiled));
 }
 
 }  // namespace rannc::runtime

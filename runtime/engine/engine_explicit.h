@@ -5,7 +5,7 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/device/device.h"
-#include "runtime/engine/operator_origin.h"
+#include "runtime/engine/load_options.h"
 #include "runtime/execute/program.h"
 
 namespace rannc::runtime {
@@ -13,10 +13,10 @@ namespace rannc::runtime {
 /// Builds the programs of a stage from `Plan::functions` and loads its weights. Errors: the plan has no functions, or
 /// an operator has no lowering.
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
-                                                       Origins origins = Origins::kForgotten, Device& device = cpu());
+                                                       const LoadOptions& options = {}, Device& device = cpu());
 
 /// The same by the compiled functions of a bundle of form `native`, on the processor. [B11]
 Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage,
-                                                     Origins origins = Origins::kForgotten, Device& device = cpu());
+                                                     const LoadOptions& options = {}, Device& device = cpu());
 
 }  // namespace rannc::runtime

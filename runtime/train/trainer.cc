@@ -15,6 +15,7 @@
 #include "runtime/train/internal/gather_outputs.h"
 #include "runtime/train/internal/owned_parameters.h"
 #include "runtime/train/internal/replace_weights.h"
+#include "runtime/train/internal/report_nonfinite.h"
 #include "runtime/train/internal/save_checkpoint.h"
 #include "runtime/train/internal/step_losses.h"
 #include "runtime/transport/transports.h"
@@ -131,6 +132,10 @@ void Trainer::Impl::set_learning_rate(double rate) {
 
 Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   RANNC_ASSIGN(const Engine* const engine, engine_for(bundle_, transport->hardware(), options_.engine));
+  if (options_.nonfinite != nullptr && engine != find_engine("explicit").value()) {
+    return error(
+        fmt::format("engine {} does not show the results of tasks: use engine explicit to examine them", engine->name));
+  }
   auto device = std::make_unique<TrainedDevice>();
   device->id = transport->device();
   device->transport = std::move(transport);
@@ -141,9 +146,9 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
     for (size_t s = 0; s < plan().stages.size(); ++s) {
       const auto& homes = plan().stages[s].devices;
       if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
-      RANNC_ASSIGN(device->programs[s],
-                   engine->load(bundle_, StageId::from(s), options_.origins, device->transport->hardware()));
-      if (!options_.records_steps) device->programs[s]->record_steps(false);
+      RANNC_ASSIGN(device->programs[s], engine->load(bundle_, StageId::from(s), {options_.origins, options_.nonfinite},
+                                                     device->transport->hardware()));
+      if (!options_.records_steps || options_.nonfinite != nullptr) device->programs[s]->record_steps(false);
       if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
     }
     return {};
@@ -255,6 +260,10 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   RANNC_ASSIGN(const double scaled, gradient_norm(plan(), owned_, devices_, step_, options_.observer));
   const double scale = loss_scale(), norm = scaled / scale;
   const bool finite = std::isfinite(norm) && std::isfinite(result.loss);
+  if (!finite && !scales_loss_ && options_.nonfinite != nullptr) {
+    result.gradient_norm = norm;
+    return {};  // reported as a gradient
+  }
   if (!finite && (!scales_loss_ || loss_scale_.is_least())) {
     const std::string at = scales_loss_ ? fmt::format(" at a loss scale of {}", scale) : "";
     return devices_.close(
@@ -290,10 +299,16 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
     result.loss += plan().graph.losses()[t].loss(sum.numerator, sum.denominator);
   }
   // With a loss scale, the step is skipped.
-  if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_) {
+  if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_ && options_.nonfinite == nullptr) {
     return devices_.close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }
   if (mode == Mode::kTrain && updates_after_norm()) RANNC_TRY(update_after_norm(result));
+  if (options_.nonfinite != nullptr && mode == Mode::kTrain) {
+    RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
+      report_nonfinite(device, plan(), step_, *options_.nonfinite);
+      return {};
+    }));
+  }
   if (input.keep_outputs) gather_outputs(plan(), outcomes, bound.symbols, result);
   if (mode == Mode::kTrain) ++step_;
   if (mode == Mode::kTrain && !result.skipped) ++updates_;

@@ -11,6 +11,7 @@
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "runtime/device/device.h"
+#include "runtime/engine/nonfinite_observer.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/train/batch.h"
 #include "runtime/train/loss_scale.h"
@@ -29,8 +30,12 @@ struct TrainerOptions {
   std::chrono::milliseconds timeout{60000};  ///< of every wait for another device
   Observer* observer = nullptr;              ///< receives every action; called by several threads; not owned
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks
-  std::string engine;                        ///< a name of `engines()`; empty: the default
-  std::string transport;                     ///< for `open`: one of `transports()` between threads; empty: the default
+  /// Receives tensors of training steps that are not finite. A step with such a loss or gradient is then no error, so
+  /// that all processes can look for its cause; its parameters are not to be used. Only by engine `explicit`. Steps are
+  /// not recorded. Not owned.
+  NonfiniteObserver* nonfinite = nullptr;
+  std::string engine;     ///< a name of `engines()`; empty: the default
+  std::string transport;  ///< for `open`: one of `transports()` between threads; empty: the default
   /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type. Each device has
   /// streams of its own. Not owned. Empty: this process's processor.
   std::vector<Device*> hardware;

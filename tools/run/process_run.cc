@@ -18,6 +18,7 @@
 #include "tools/measure/memory_gauge.h"
 #include "tools/measure/step_profile.h"
 #include "tools/run/evaluate_run.h"
+#include "tools/run/find_nonfinite.h"
 #include "tools/run/loss_log.h"
 #include "tools/run/progress.h"
 #include "tools/run/run_data.h"
@@ -59,8 +60,10 @@ class Run {
     for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       if (profile_) profile_->begin_step();
+      if (nonfinite_) nonfinite_->begin_step();
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       if (profile_) profile_->end_step();
+      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
@@ -96,6 +99,12 @@ class Run {
       profile_ = std::make_unique<StepProfile>(start_.bundle->plan, recorder_);
       options.observer = profile_.get();
       options.origins = runtime::Origins::kKept;
+    }
+    if (flags_.find_nonfinite) {
+      const ir::Plan& plan = start_.bundle->plan;
+      nonfinite_ = std::make_unique<NonfiniteFinder>(plan, worker_ ? static_cast<uint32_t>(plan.devices.size()) : 1);
+      options.nonfinite = nonfinite_.get();
+      options.engine = "explicit";
     }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
@@ -242,7 +251,8 @@ class Run {
   RunStart start_;
   Hardware hardware_;  // outlives the trainer
   runtime::TraceRecorder recorder_;
-  std::unique_ptr<StepProfile> profile_;  // only if requested
+  std::unique_ptr<StepProfile> profile_;        // only if requested
+  std::unique_ptr<NonfiniteFinder> nonfinite_;  // the same
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;

@@ -40,7 +40,9 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
 // Runs nothing.
 Result<void> export_alone(const RunFlags& flags) {
   if (!flags.weights.from.empty()) return error("--weights: give --text or --data; without them nothing is run");
-  for (const auto& [given, name] : {std::pair(flags.profile, "profile"), {flags.max_restarts > 0, "max-restarts"}}) {
+  for (const auto& [given, name] : {std::pair(flags.profile, "profile"),
+                                    {flags.max_restarts > 0, "max-restarts"},
+                                    {flags.find_nonfinite, "find-nonfinite"}}) {
     if (given) return error(fmt::format("--{}: give --text or --data; without them nothing is run", name));
   }
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));

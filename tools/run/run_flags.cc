@@ -93,6 +93,9 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                "report where the time of a step goes, by kind of work and by task of the model; also written to "
                "report.html and profile.json")
       ->excludes(restarts);
+  app.add_flag("--find-nonfinite", flags.find_nonfinite,
+               "if a step makes NaN or infinite numbers, name the task that made the first ones; examines all results, "
+               "by engine explicit");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

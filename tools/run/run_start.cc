@@ -37,6 +37,14 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
   if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
+  if (flags.find_nonfinite && start.evaluates)
+    return error("--find-nonfinite: nothing is trained, but it examines training steps");
+  if (flags.find_nonfinite && !flags.engine.empty() && flags.engine != "explicit") {
+    return error(
+        fmt::format("--find-nonfinite: engine {} does not show the results of tasks; leave out --engine, or "
+                    "use --engine explicit",
+                    flags.engine));
+  }
   if (flags.max_restarts > 0 && start.evaluates)
     return error("--max-restarts: nothing is trained, but it continues training from checkpoints");
   WeightFlags weights = flags.weights;

@@ -45,7 +45,8 @@ TEST(RunRestart, NeverContinuesTheRunThatIsReplaced) {
   EXPECT_EQ(restart.checkpoint(), "");
   fs::remove_all(first);
   EXPECT_EQ(restart.checkpoint(), "");
-  EXPECT_EQ(write(flags, "step-2"), restart.checkpoint()) << "this one is of the new run, in spite of its name";
+  write(flags, "step-2");
+  EXPECT_EQ(restart.checkpoint(), first) << "this one is of the new run, in spite of its name";
 }
 
 TEST(RunRestart, IsForWorkersOfThisProgram) {
