@@ -319,17 +319,16 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
 
 Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
   if (devices_.failure()) return *devices_.failure();
-  return save_checkpoint(
-      devices_, folder,
-      {.step = step_,
-       .updates = updates_,
-       .loss_scale = loss_scale_,
-       .settings = {.optimizer = options_.optimizer,
-                    .clip_norm = options_.clip_norm,
-                    .seed = options_.seed,
-                    .kept_checkpoints = options_.kept_checkpoints},
-       .model_digest = plan().model_digest,
-       .data_state = data_state});
+  return save_checkpoint(devices_, folder,
+                         {.step = step_,
+                          .updates = updates_,
+                          .loss_scale = loss_scale_,
+                          .settings = {.optimizer = options_.optimizer,
+                                       .clip_norm = options_.clip_norm,
+                                       .seed = options_.seed,
+                                       .kept_checkpoints = options_.kept_checkpoints},
+                          .model_digest = plan().model_digest,
+                          .data_state = data_state});
 }
 
 Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take) {

@@ -23,7 +23,7 @@ struct TrainerOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  ///< maximum global norm of the gradients; 0: no clipping
   uint64_t seed = 0;
-  double loss_scale = LossScale::kInitial;   ///< initial; only of models that need one (`needs_loss_scale`)
+  double loss_scale = LossScale::kInitial;  ///< initial; only of models that need one (`needs_loss_scale`)
   /// Checkpoints `<parent>/step-<n>` that `save` keeps: it removes older ones beside the one that it has written. 0:
   /// all
   uint64_t kept_checkpoints = 0;

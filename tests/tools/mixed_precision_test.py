@@ -117,6 +117,10 @@ class LossScales(MixedPrecisionTest):
             self.losses(self.bundle, "parts", steps, *(["--resume"] if steps > 10 else self.LARGE))
         self.assertEqual(self.losses_of("parts"), whole)
 
+    def test_skipped_steps_are_no_fault(self):
+        expected = self.losses(self.bundle, "plain", 30, *self.LARGE)
+        self.assertEqual(self.losses(self.bundle, "searched", 30, *self.LARGE, "--find-nonfinite"), expected)
+
     def test_workers_skip_together(self):
         expected = self.losses(self.bundle, "threads", 34, *self.LARGE, "--clip-norm", 1)
         self.assertEqual(self.losses(self.bundle, "workers", 34, *self.LARGE, "--clip-norm", 1, "--transport", "gloo"), expected)

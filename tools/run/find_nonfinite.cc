@@ -153,6 +153,7 @@ void NonfiniteFinder::found(const NonfiniteValue& value) {
 
 Result<void> NonfiniteFinder::check(runtime::Trainer& trainer, const runtime::Batch& batch,
                                     const runtime::StepResult& result) {
+  if (result.skipped) return {};         // in all processes
   const Sources& own = state_->sources;  // no action runs
   RANNC_ASSIGN(const bool finite, trainer.all_agree(std::isfinite(result.loss) && !own.gradient && !own.weight));
   if (finite) return {};

@@ -10,7 +10,8 @@
 namespace rannc::tools {
 
 /// Looks for the source of numbers that are not finite if they reach the loss, a gradient or a weight of a step.
-/// Numbers that reach none of these, such as those of an attention mask, are not reported.
+/// Numbers that reach none of these, such as those of an attention mask, are not reported. Neither are those of a step
+/// that a loss scale skips.
 ///
 /// A task makes NaN if a result has NaN and nothing that it reads has. It makes infinite numbers if a result has some
 /// and it reads neither those nor NaN. Attributes count as read. Named are the first task that made NaN, the first that

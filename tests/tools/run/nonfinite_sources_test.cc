@@ -7,7 +7,7 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/text/text.h"
-#include "runtime/internal/torch_value.h"
+#include "runtime/engine/tensor.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tools/common/scratch.h"
 #include "tools/run/find_nonfinite.h"
