@@ -4,7 +4,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/file/copied_model.h"
-#include "frontend/onnx/internal/file/mapped_file.h"
+#include "ir/base/mapped_file.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::frontend {

@@ -9,7 +9,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/cut/assign_stages.h"
 #include "frontend/onnx/internal/cut/stage_file.h"
-#include "frontend/onnx/internal/file/mapped_file.h"
+#include "ir/base/mapped_file.h"
 
 namespace rannc::frontend {
 

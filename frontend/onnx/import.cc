@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "frontend/onnx/internal/file/mapped_file.h"
 #include "frontend/onnx/internal/file/model_file.h"
 #include "frontend/onnx/internal/model/old_opsets.h"
 #include "frontend/onnx/internal/translate/importer.h"
+#include "ir/base/mapped_file.h"
 
 namespace rannc::frontend {
 

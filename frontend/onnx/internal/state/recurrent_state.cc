@@ -6,17 +6,17 @@ namespace rannc::frontend {
 
 namespace {
 
-using Order = std::vector<int64_t>;
+using GateOrder = std::vector<int64_t>;
 
 /// Positions in ONNX of PyTorch's gates, in PyTorch's order.
-Order gates_of(std::string_view op) {
+GateOrder gates_of(std::string_view op) {
   if (op == "LSTM") return {0, 2, 3, 1};
   if (op == "GRU") return {1, 0, 2};
   return {0};
 }
 
 /// `G·H` rows of a direction from `first` on, gate by gate. `columns` is the width of a weight, negative for a bias.
-ir::StateTensor rows(std::string name, ValueId value, const Order& gates, int64_t hidden, int64_t direction,
+ir::StateTensor rows(std::string name, ValueId value, const GateOrder& gates, int64_t hidden, int64_t direction,
                      int64_t first, int64_t columns) {
   ir::StateTensor tensor{std::move(name), {static_cast<int64_t>(gates.size()) * hidden}, {}};
   if (columns >= 0) tensor.shape.push_back(columns);
@@ -42,7 +42,7 @@ std::vector<ir::StateTensor> recurrent_state(const ir::Graph& graph, std::string
   for (const ir::Dim& dim : *shape) {
     if (!dim.is_constant()) return state;
   }
-  const Order gates = gates_of(op);
+  const GateOrder gates = gates_of(op);
   const auto count = static_cast<int64_t>(gates.size());
   const int64_t directions = (*shape)[0].constant(), all = (*shape)[1].constant();
   const int64_t hidden = all / (operand == 3 ? 2 * count : count);

@@ -3,17 +3,19 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include "ir/base/diagnostic.h"
 
-namespace rannc::frontend {
+namespace rannc {
 
-/// Maps a regular file until destruction. Movable, not copyable.
+/// Maps a regular file until destruction. The file must not be truncated meanwhile. Movable, not copyable.
 class MappedFile {
  public:
-  /// Errors: no such file, not a regular file, more than `max_bytes` bytes.
-  static Result<MappedFile> open(const std::filesystem::path& path, uint64_t max_bytes);
+  /// Errors: no such file, not a regular file, an empty file, more than `max_bytes` bytes.
+  static Result<MappedFile> open(const std::filesystem::path& path,
+                                 uint64_t max_bytes = std::numeric_limits<uint64_t>::max());
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile();
@@ -24,4 +26,4 @@ class MappedFile {
   std::string_view bytes_;
 };
 
-}  // namespace rannc::frontend
+}  // namespace rannc

@@ -1,4 +1,4 @@
-#include "frontend/onnx/internal/file/mapped_file.h"
+#include "ir/base/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-namespace rannc::frontend {
+namespace rannc {
 
 namespace {
 /// Closes the descriptor when the scope ends.
@@ -26,7 +26,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, uint64_t 
   const Location where{path.string()};
   // O_NONBLOCK: opening a pipe must not block before it is rejected.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) return error(where, fmt::format("cannot open the model: {}", std::strerror(errno)));
+  if (file.value < 0) return error(where, fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status {};
   if (::fstat(file.value, &status) != 0) return error(where, fmt::format("cannot stat: {}", std::strerror(errno)));
   if (!S_ISREG(status.st_mode)) return error(where, "not a regular file");
@@ -44,4 +44,4 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
 }
 
-}  // namespace rannc::frontend
+}  // namespace rannc
