@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "ir/base/split_mix.h"
-#include "runtime/bundle/safetensors.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/internal/mapped_batch.h"
 #include "runtime/train/sample_file.h"
 
 namespace rannc::runtime {
@@ -75,31 +74,6 @@ class TextDataset : public Dataset {
   size_t files_;
 };
 
-class SampleDataset : public Dataset {
- public:
-  explicit SampleDataset(SampleFile file) : file_(std::move(file)) {}
-
-  Result<Batch> batch(uint64_t step) const override {
-    const uint64_t first = (step % file_.whole_mini_batches()) * file_.mini_batch();
-    return file_.batch(first, first + file_.mini_batch());
-  }
-
-  std::string describe() const override {
-    const uint64_t left = file_.left_over();
-    std::string text = fmt::format("{} samples", file_.samples());
-    if (file_.fixed() && file_.samples() > file_.mini_batch()) {
-      text += fmt::format(" on axis 0 (the model has a fixed batch of {} and does not specify the axis)",
-                          file_.mini_batch());
-    }
-    if (left == 0) return text;
-    return text + fmt::format(", of which the last {} {} dropped: {} no mini-batch of {}", left,
-                              left == 1 ? "is" : "are", left == 1 ? "it fills" : "they fill", file_.mini_batch());
-  }
-
- private:
-  SampleFile file_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
@@ -136,21 +110,16 @@ Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
 }
 
 Result<Batch> read_batch(const std::string& path) {
-  RANNC_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
-  Batch batch;
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
-    RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
-    at::Tensor tensor = at::empty(entry.spec.shape, at::TensorOptions().dtype(to_scalar_type(entry.spec.dtype)));
-    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
-    const bool is_input = entry.name.starts_with("x/");
-    batch.emplace(is_input ? entry.name.substr(2) : entry.name, to_value(std::move(tensor)));
-  }
+  RANNC_ASSIGN(Batch batch, map_batch(path));
+  for (auto& [name, value] : batch) value = to_value(to_tensor(value).clone());
   return batch;
 }
 
-Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan) {
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan,
+                                              std::optional<uint64_t> shuffle_seed) {
   RANNC_ASSIGN(SampleFile file, SampleFile::open(path, plan, SampleUse::kTraining));
-  return std::unique_ptr<Dataset>(new SampleDataset(std::move(file)));
+  const uint64_t mini_batch = file.mini_batch();
+  return mini_batches(std::make_unique<SampleFile>(std::move(file)), mini_batch, shuffle_seed);
 }
 
 }  // namespace rannc::runtime

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,13 @@ struct TextOptions {
 /// Reads all text into memory. Errors: a path that cannot be read, less text than one sample needs.
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options);
 
-/// Opens a .safetensors file of samples. Mini-batches follow in file order and start over at the end. `x/<input>` feeds
-/// the graph input of that name, `labels/<name>` the input `labels/<name>`. The plan's model specifies each input's
-/// sample axis. An input without samples is part of every mini-batch as a whole (`SampleFile`). A trailing partial
-/// mini-batch is dropped, which `describe` reports; it is an error if no full mini-batch remains.
-Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan);
+/// Opens a .safetensors file of samples, or a folder of such files, in which each has some of the samples. `x/<input>`
+/// feeds the graph input of that name, `labels/<name>` the input `labels/<name>`. The plan's model specifies each
+/// input's sample axis. An input without samples is part of every mini-batch as a whole (`SampleFile`). Mini-batches
+/// follow in the order of the files, or shuffled by a seed, and start over at the end (`mini_batches`). A trailing
+/// partial mini-batch is dropped, which `describe` reports; it is an error if no full mini-batch remains.
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan,
+                                              std::optional<uint64_t> shuffle_seed = std::nullopt);
 
 /// Reads a .safetensors file as one batch, with the same naming.
 Result<Batch> read_batch(const std::string& path);

@@ -4,18 +4,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "ir/plan/fixed_samples.h"
-#include "runtime/train/dataset.h"
+#include "runtime/internal/torch_value.h"
 #include "runtime/train/index_ranges.h"
+#include "runtime/train/internal/mapped_batch.h"
+#include "runtime/train/internal/npy_folder.h"
+#include "runtime/train/internal/shards.h"
 
 namespace rannc::runtime {
 
 namespace {
 
-std::string describe(const TensorSpec& spec) {
+std::string spec_text(const TensorSpec& spec) {
   return fmt::format("{}[{}]", ir::str(spec.dtype), fmt::join(spec.shape, ","));
 }
 
@@ -24,6 +28,18 @@ ValueId input_of(const ir::Graph& graph, const std::string& name) {
     if (graph.value(id).name == name) return id;
   }
   return {};
+}
+
+/// Returns the spec after floats are converted to the type of the model's input.
+TensorSpec as_in_model(const ir::Graph& graph, const std::string& name, TensorSpec spec) {
+  const ValueId id = input_of(graph, name);
+  if (id.valid() && ir::is_float(spec.dtype) && ir::is_float(graph.type(id).dtype)) spec.dtype = graph.type(id).dtype;
+  return spec;
+}
+
+/// Returns a copy of this element type.
+Value copied(const Value& value, ir::DType type) {
+  return to_value(to_tensor(value).to(to_scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
 }
 
 /// Whether all extents except that of `axis` match the type, as far as `bindings` determine them.
@@ -110,7 +126,7 @@ class SamplePlaces {
 
   Diagnostic misfit(const Location& where, const ir::ValueType& type, const TensorSpec& spec) const {
     Diagnostic failure =
-        error(where, fmt::format("is {}, but the model expects {}{}", describe(spec), ir::str(type.dtype),
+        error(where, fmt::format("is {}, but the model expects {}{}", spec_text(spec), ir::str(type.dtype),
                                  type.shape ? ir::str(*type.shape) : "[any shape]"));
     std::set<std::string> symbols;
     for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols);
@@ -141,7 +157,7 @@ Diagnostic unknown(const ir::Graph& graph, const Location& where) {
 /// Returns an error for the first input that `use` requires and that is missing.
 Result<void> check_complete(const ir::Graph& graph, const std::map<std::string, TensorSpec>& tensors, SampleUse use,
                             const std::string& path) {
-  const bool trains = use == SampleUse::kTraining;
+  const bool trains = use != SampleUse::kEvaluation;
   const std::vector<bool> read = trains ? read_in_training(graph) : read_by_outputs(graph);
   for (const ValueId id : graph.inputs()) {
     const std::string name(graph.value(id).name);
@@ -163,49 +179,92 @@ Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::strin
   for (const auto& [name, spec] : tensors) {
     const ValueId id = input_of(graph, name);
     if (!id.valid()) continue;
-    TensorSpec own = spec;
-    if (ir::is_float(own.dtype) && ir::is_float(graph.type(id).dtype)) own.dtype = graph.type(id).dtype;
-    RANNC_TRY(places.place(name, id, own));
+    RANNC_TRY(places.place(name, id, as_in_model(graph, name, spec)));
   }
   if (!places.samples().value_or(0)) return error({path, 0, 0, {}}, "has no samples");
   return *places.samples();
 }
 
 Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& plan, SampleUse use) {
-  RANNC_ASSIGN(const Batch raw, read_batch(path));
-  const Batch all = to_model_types(plan, raw);
   const ir::Graph& graph = plan.graph;
   SampleFile file;
   file.path_ = path;
   file.mini_batch_ = plan.mini_batch;
   file.fixed_ = graph.batch_symbol().empty();
-  SamplePlaces places(graph, path, file.fixed_ ? std::optional(file.mini_batch_) : std::nullopt);
-  std::map<std::string, TensorSpec> specs;
-  for (const auto& [name, value] : all) specs.emplace(name, value->spec());
-  for (const auto& [name, spec] : specs) places.bind(name, spec);
-  for (const auto& [name, value] : all) {
-    const ValueId id = input_of(graph, name);
-    if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
-      file.unread_.push_back(name);
-      continue;
-    }
-    if (!id.valid()) return unknown(graph, {path, 0, 0, name});
-    RANNC_ASSIGN(const SampleAxis axis, places.place(name, id, specs.at(name)));
-    file.inputs_.emplace(name, Input{value, axis});
+  for (const ValueId id : graph.inputs()) file.types_.emplace(graph.value(id).name, graph.type(id).dtype);
+  std::vector<std::string> paths = {path};
+  if (!is_npy_folder(path)) {
+    RANNC_ASSIGN(paths, shards_of(path, ".safetensors"));
   }
-  RANNC_TRY(check_complete(graph, specs, use, path));
-  file.samples_ = places.samples().value_or(file.mini_batch_);  // no sample axis: all tensors are as exported
-  if (file.samples_ == 0) return error({path, 0, 0, {}}, "has no samples");
+  for (const std::string& each : paths) {
+    RANNC_ASSIGN(Shard shard, file.open_shard(each, graph, use));
+    RANNC_TRY(file.add(std::move(shard)));
+  }
   if (use == SampleUse::kTraining && file.samples_ < file.mini_batch_) {
     return error({path, 0, 0, {}},
                  fmt::format("has {} samples, one mini-batch needs {}", file.samples_, file.mini_batch_));
   }
-  if (file.fixed_ && use == SampleUse::kEvaluation) RANNC_TRY(file.check_fixed(graph));
-  if (file.fixed_ && file.samples_ != file.mini_batch_) return file;  // the graph's types are those of one mini-batch
+  if (file.fixed_ && use != SampleUse::kTraining) RANNC_TRY(file.check_fixed(graph));
+  return file;
+}
+
+Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const ir::Graph& graph, SampleUse use) {
+  RANNC_ASSIGN(const Batch all, is_npy_folder(path) ? map_npy_folder(path) : map_batch(path));
+  SamplePlaces places(graph, path, fixed_ ? std::optional(mini_batch_) : std::nullopt);
+  std::map<std::string, TensorSpec> specs;
+  for (const auto& [name, value] : all) specs.emplace(name, as_in_model(graph, name, value->spec()));
+  for (const auto& [name, spec] : specs) places.bind(name, spec);
+  Shard shard{.path = path};
+  for (const auto& [name, value] : all) {
+    const ValueId id = input_of(graph, name);
+    if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
+      if (shards_.empty()) unread_.push_back(name);
+      continue;
+    }
+    if (!id.valid()) return unknown(graph, {path, 0, 0, name});
+    RANNC_ASSIGN(const SampleAxis axis, places.place(name, id, specs.at(name)));
+    shard.inputs.emplace(name, Input{axis.present() ? value : copied(value, types_.at(name)), axis});
+  }
+  RANNC_TRY(check_complete(graph, specs, use, path));
+  shard.samples = places.samples().value_or(mini_batch_);  // no sample axis: all tensors are as exported
+  if (shard.samples == 0) return error({path, 0, 0, {}}, "has no samples");
+  if (fixed_ && shard.samples != mini_batch_) return shard;  // the graph's types are those of one mini-batch
   if (const auto fault = find_index_fault(graph, all, places.bindings())) {
     return error({path, 0, 0, fault->input}, fault->message);
   }
-  return file;
+  return shard;
+}
+
+Result<void> SampleFile::add(Shard shard) {
+  if (!shards_.empty()) RANNC_TRY(check_alike(shards_.front(), shard));
+  shard.first = samples_;
+  samples_ += shard.samples;
+  shards_.push_back(std::move(shard));
+  return {};
+}
+
+Result<void> SampleFile::check_alike(const Shard& first, const Shard& other) {
+  for (const auto& [name, input] : first.inputs) {
+    if (!other.inputs.contains(name))
+      return error({other.path, 0, 0, {}}, fmt::format("has no tensor '{}', but {} has one", name, first.path));
+  }
+  for (const auto& [name, input] : other.inputs) {
+    const Location where{other.path, 0, 0, name};
+    const auto found = first.inputs.find(name);
+    if (found == first.inputs.end())
+      return error(where, fmt::format("is no tensor of {}; all files of a folder must have the same", first.path));
+    const TensorSpec own = input.whole->spec(), earlier = found->second.whole->spec();
+    if (!input.axis.present()) {
+      if (own == earlier && to_tensor(input.whole).equal(to_tensor(found->second.whole))) continue;
+      return error(
+          where, fmt::format("differs from that in {}, but has no samples: it must be equal in all files", first.path));
+    }
+    TensorSpec expected = earlier;
+    expected.shape[static_cast<size_t>(input.axis.axis)] = own.shape[static_cast<size_t>(input.axis.axis)];
+    if (expected == own && input.axis == found->second.axis) continue;
+    return error(where, fmt::format("is {}, but {} in {}", spec_text(own), spec_text(earlier), first.path));
+  }
+  return {};
 }
 
 Result<void> SampleFile::check_fixed(const ir::Graph& graph) const {
@@ -227,14 +286,58 @@ Result<void> SampleFile::check_fixed(const ir::Graph& graph) const {
   return {};
 }
 
-Batch SampleFile::batch(uint64_t first, uint64_t last) const {
-  RANNC_CHECK(first < last && last <= samples_ && last - first <= mini_batch_) << "a mini-batch of the file";
+std::vector<SampleFile::Run> SampleFile::runs(std::span<const uint64_t> numbers) const {
+  std::vector<Run> runs;
+  for (const uint64_t number : numbers) {
+    RANNC_CHECK(number < samples_) << number << " of " << samples_;
+    const auto after = std::upper_bound(shards_.begin(), shards_.end(), number,
+                                        [](uint64_t wanted, const Shard& shard) { return wanted < shard.first; });
+    const Shard& shard = *std::prev(after);
+    const auto own = static_cast<int64_t>(number - shard.first);
+    if (!runs.empty() && runs.back().shard == &shard && runs.back().range.last == own) {
+      ++runs.back().range.last;
+    } else {
+      runs.push_back({&shard, {own, own + 1}});
+    }
+  }
+  return runs;
+}
+
+Result<Batch> SampleFile::read(std::span<const uint64_t> numbers) const {
+  const std::vector<Run> parts = runs(numbers);
   Batch batch;
-  for (const auto& [name, input] : inputs_) {
-    const ir::SampleRange range{static_cast<int64_t>(first), static_cast<int64_t>(last)};
-    batch.emplace(name, input.axis.present() ? input.whole->samples(input.axis, range) : input.whole);
+  for (const auto& [name, input] : shards_.front().inputs) {
+    if (!input.axis.present()) {
+      batch.emplace(name, input.whole);
+      continue;
+    }
+    Values values;
+    for (const Run& part : parts) {
+      const Input& own = part.shard->inputs.at(name);
+      values.push_back(own.whole->samples(own.axis, part.range));
+    }
+    const ir::DType type = types_.at(name);
+    batch.emplace(name, values.size() == 1
+                            ? copied(values[0], type)
+                            : to_value(to_tensor(values[0]->joined(values, input.axis)).to(to_scalar_type(type))));
   }
   return batch;
+}
+
+Batch SampleFile::batch(uint64_t first, uint64_t last) const {
+  RANNC_CHECK(first < last && last <= samples_ && last - first <= mini_batch_) << "a mini-batch of the file";
+  std::vector<uint64_t> numbers(last - first);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return read(numbers).value();
+}
+
+std::string SampleFile::describe() const {
+  std::string text = fmt::format("{} samples", samples_);
+  if (shards_.size() > 1) text += fmt::format(" of {} files", shards_.size());
+  if (fixed_ && samples_ > mini_batch_) {
+    text += fmt::format(" on axis 0 (the model has a fixed batch of {} and does not specify the axis)", mini_batch_);
+  }
+  return text;
 }
 
 }  // namespace rannc::runtime

@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <set>
 
+#include "ir/base/replacement.h"
 #include "ir/text/text.h"
 #include "runtime/bundle/safetensors.h"
 #include "runtime/internal/torch_value.h"
@@ -48,10 +52,15 @@ ir::Plan without_loss(uint32_t mini_batch) {
 
 class SampleFileTest : public ::testing::Test {
  protected:
-  void SetUp() override { path_ = fmt::format("{}/samples-{}.safetensors", ::testing::TempDir(), ::getpid()); }
-  void TearDown() override { std::filesystem::remove(path_); }
+  void SetUp() override {
+    folder_ = fmt::format("{}/samples-{}", ::testing::TempDir(), ::getpid());
+    path_ = folder_ + "/samples.safetensors";
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string write(const std::map<std::string, at::Tensor>& tensors) const {
+  std::string write(const std::map<std::string, at::Tensor>& tensors) const { return write_to(path_, tensors); }
+  static std::string write_to(const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
     std::vector<SafetensorsTensor> all;
     for (const auto& [name, tensor] : tensors) {
       const at::Tensor own = tensor.contiguous();
@@ -59,8 +68,16 @@ class SampleFileTest : public ::testing::Test {
                        return std::span(static_cast<const std::byte*>(own.const_data_ptr()), own.nbytes());
                      }});
     }
-    EXPECT_TRUE(write_safetensors(path_, std::move(all)).ok());
-    return path_;
+    EXPECT_TRUE(write_safetensors(path, std::move(all)).ok());
+    return path;
+  }
+
+  /// Writes samples [first, last) of `all` to a file of the folder.
+  std::string write_part(const std::string& name, std::map<std::string, at::Tensor> all, int64_t first,
+                         int64_t last) const {
+    all.at("x/x") = all.at("x/x").narrow(1, first, last - first);
+    all.at("labels/y") = all.at("labels/y").narrow(0, first, last - first);
+    return write_to(folder_ + "/" + name, all);
   }
 
   static std::map<std::string, at::Tensor> tensors(int64_t samples, int64_t labelled) {
@@ -70,7 +87,7 @@ class SampleFileTest : public ::testing::Test {
             {"labels/y", at::arange(3 * labelled, at::kLong).remainder(3).reshape({labelled, 3})}};
   }
 
-  std::string path_;
+  std::string folder_, path_;
 };
 
 TEST_F(SampleFileTest, EachInputIsCutAlongItsOwnAxis) {
@@ -88,6 +105,129 @@ TEST_F(SampleFileTest, EachInputIsCutAlongItsOwnAxis) {
     EXPECT_TRUE(to_tensor(batch.at("scale")).equal(all.at("x/scale")));
   }
   EXPECT_EQ(count_samples(plan.graph, {{"x", {ir::DType::kF32, {3, 7}}}}, "f").value(), 7U);
+}
+
+TEST_F(SampleFileTest, AFolderHasTheSamplesOfItsFilesInTheOrderOfTheirNames) {
+  const auto all = tensors(9, 9);
+  write_part("c.safetensors", all, 7, 9);
+  write_part("a.safetensors", all, 0, 3);
+  write_part("b.safetensors", all, 3, 7);
+  std::filesystem::create_directory(folder_ + "/d.safetensors");
+  const auto data = open_samples(folder_, plan_of(kTimeFirst, 2)).value();
+  EXPECT_EQ(data->describe(), "9 samples of 3 files, of which the last 1 is dropped: it fills no mini-batch of 2");
+  for (uint64_t step = 0; step < 5; ++step) {
+    const Batch batch = data->batch(step).value();
+    const int64_t first = 2 * static_cast<int64_t>(step % 4);
+    EXPECT_TRUE(to_tensor(batch.at("x")).equal(all.at("x/x").narrow(1, first, 2))) << step;
+    EXPECT_TRUE(to_tensor(batch.at("labels/y")).equal(all.at("labels/y").narrow(0, first, 2))) << step;
+    EXPECT_TRUE(to_tensor(batch.at("mask")).equal(all.at("x/mask")));
+  }
+  const auto shuffled = open_samples(folder_, plan_of(kTimeFirst, 2), 3).value();
+  std::vector<int64_t> order;
+  for (uint64_t step = 0; step < 4; ++step) {
+    const Batch batch = shuffled->batch(step).value();
+    const at::Tensor x = to_tensor(batch.at("x"));
+    for (int64_t i = 0; i < 2; ++i) {
+      order.push_back(static_cast<int64_t>(x[0][i].item<float>()));
+      EXPECT_TRUE(x.select(1, i).equal(all.at("x/x").select(1, order.back())));
+      EXPECT_TRUE(to_tensor(batch.at("labels/y"))[i].equal(all.at("labels/y")[order.back()]));
+    }
+  }
+  EXPECT_EQ(std::set(order.begin(), order.end()).size(), 8U);
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(SampleFileTest, FilesOfAFolderThatDifferAreNamed) {
+  const auto why = [&](std::map<std::string, at::Tensor> changed) {
+    const auto all = tensors(4, 4);
+    write_part("a.safetensors", all, 0, 4);
+    write_to(folder_ + "/b.safetensors", changed);
+    const auto opened = open_samples(folder_, plan_of(kTimeFirst, 2));
+    return opened.ok() ? "accepted" : opened.diagnostic().str();
+  };
+  const std::string a = folder_ + "/a.safetensors", b = folder_ + "/b.safetensors";
+  EXPECT_EQ(why(tensors(2, 2)), "accepted");
+  auto changed = tensors(2, 2);
+  changed.at("x/scale") = at::scalar_tensor(3, at::kFloat);
+  EXPECT_EQ(why(changed),
+            b + ": 'scale': error: differs from that in " + a + ", but has no samples: it must be equal in all files");
+  changed = tensors(2, 2);
+  changed.at("x/x") = changed.at("x/x").to(at::kDouble);
+  EXPECT_EQ(why(changed), b + ": 'x': error: is f64[3,2], but f32[3,4] in " + a);
+  changed = {{"x/x", at::ones({2, 2})},
+             {"x/scale", at::scalar_tensor(2, at::kFloat)},
+             {"x/mask", at::ones({2, 2})},
+             {"labels/y", at::zeros({2, 2}, at::kLong)}};
+  EXPECT_NE(why(changed).find(a), std::string::npos) << "another number of time steps: " << why(changed);
+  changed = tensors(2, 2);
+  changed.at("labels/y")[1][2] = 5;
+  EXPECT_EQ(why(changed),
+            b + ": 'labels/y': error: holds 5 in sample 1, but the classes are 0 to 2, and -100 is ignored");
+  std::filesystem::remove_all(folder_);
+  std::filesystem::create_directories(folder_);
+  EXPECT_EQ(open_samples(folder_, plan_of(kTimeFirst, 2)).diagnostic().str(),
+            folder_ + ": error: the folder contains no .safetensors file");
+}
+
+// The format allows headers of any length, which move the data to odd addresses.
+TEST_F(SampleFileTest, TensorsThatAreNotAlignedAreCopied) {
+  const auto all = tensors(4, 4);
+  write(all);
+  std::string bytes = rannc::read_file(path_).value();
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  ++length;
+  std::memcpy(bytes.data(), &length, sizeof length);
+  bytes.insert(7 + length, " ");
+  ASSERT_TRUE(rannc::write_file(path_, bytes).ok());
+  const Batch batch = open_samples(path_, plan_of(kTimeFirst, 4)).value()->batch(0).value();
+  EXPECT_TRUE(to_tensor(batch.at("x")).equal(all.at("x/x")));
+  EXPECT_TRUE(to_tensor(batch.at("labels/y")).equal(all.at("labels/y")));
+}
+
+/// A .npy file as NumPy writes it.
+std::string npy(const std::string& type, const std::string& shape, const at::Tensor& tensor,
+                const std::string& order = "False") {
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", type, order, shape);
+  header.resize((10 + header.size() + 64) / 64 * 64 - 11, ' ');
+  header += '\n';
+  const auto length = static_cast<uint16_t>(header.size());
+  const auto* const data = static_cast<const char*>(tensor.const_data_ptr());
+  return std::string("\x93NUMPY\x01\x00", 8) + std::string(reinterpret_cast<const char*>(&length), 2) + header +
+         std::string(data, tensor.nbytes());
+}
+
+TEST_F(SampleFileTest, AFolderMayHaveNumPyFiles) {
+  const auto all = tensors(5, 5);
+  std::filesystem::create_directories(folder_ + "/x");
+  std::filesystem::create_directories(folder_ + "/labels");
+  const auto write_npy = [&](const std::string& name, const std::string& bytes) {
+    ASSERT_TRUE(rannc::write_file(folder_ + "/" + name + ".npy", bytes).ok());
+  };
+  const std::string x = npy("<f4", "3, 5", all.at("x/x"));
+  write_npy("x/x", x);
+  write_npy("x/scale", npy("<f4", "", all.at("x/scale")));
+  write_npy("x/mask", npy("<f4", "3, 3", all.at("x/mask")));
+  write_npy("labels/y", npy("<i8", "5, 3", all.at("labels/y")));
+  const Batch batch = open_samples(folder_, plan_of(kTimeFirst, 2)).value()->batch(1).value();
+  EXPECT_TRUE(to_tensor(batch.at("x")).equal(all.at("x/x").narrow(1, 2, 2)));
+  EXPECT_TRUE(to_tensor(batch.at("labels/y")).equal(all.at("labels/y").narrow(0, 2, 2)));
+  EXPECT_TRUE(to_tensor(batch.at("scale")).equal(all.at("x/scale")));
+  const std::pair<std::string, std::string> kBad[] = {
+      {x + "x", "has 61 bytes of data, but its type and shape need 60"},
+      {x.substr(0, 100), "is not a .npy file as NumPy writes it"},
+      {npy(">f4", "3, 5", all.at("x/x")), "has elements '>f4', expected little-endian numbers"},
+      {npy("<c8", "3, 5", all.at("x/x")), "has elements '<c8', expected little-endian numbers"},
+      {npy("<f4", "3, 5", all.at("x/x"), "True"), "is column-major (fortran_order), expected row-major data"},
+      {npy("<f4", "9223372036854775807, 9", all.at("x/x")),
+       "has 60 bytes of data, but its type and shape need more than 64 bits can count"},
+      {npy("<f4", "99223372036854775807", all.at("x/x")),
+       "has the shape (99223372036854775807), which has too large sizes"}};
+  for (const auto& [bytes, message] : kBad) {
+    write_npy("x/x", bytes);
+    EXPECT_EQ(open_samples(folder_, plan_of(kTimeFirst, 2)).diagnostic().str(),
+              folder_ + "/x/x.npy: error: " + message);
+  }
 }
 
 TEST_F(SampleFileTest, NumbersOfSamplesThatDifferNameBothTensors) {

@@ -1,0 +1,55 @@
+#include "runtime/train/samples.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <vector>
+
+#include "runtime/train/internal/permutation.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+class MiniBatches final : public Dataset {
+ public:
+  MiniBatches(std::unique_ptr<const Samples> samples, uint64_t mini_batch, std::optional<uint64_t> shuffle_seed)
+      : samples_(std::move(samples)), mini_batch_(mini_batch), shuffle_seed_(shuffle_seed) {
+    RANNC_CHECK(mini_batch > 0 && samples_->samples() >= mini_batch) << "one mini-batch";
+  }
+
+  Result<Batch> batch(uint64_t step) const override {
+    const uint64_t per_epoch = samples_->samples() / mini_batch_;
+    std::vector<uint64_t> numbers(mini_batch_);
+    std::iota(numbers.begin(), numbers.end(), step % per_epoch * mini_batch_);
+    if (shuffle_seed_) {
+      const Permutation order(samples_->samples(), ir::split_mix(ir::split_mix(*shuffle_seed_) ^ (step / per_epoch)));
+      for (uint64_t& number : numbers) number = order(number);
+    }
+    return samples_->read(numbers);
+  }
+
+  std::string describe() const override {
+    const uint64_t left = samples_->samples() % mini_batch_;
+    const std::string text = samples_->describe() + (shuffle_seed_ ? ", shuffled" : "");
+    if (left == 0) return text;
+    return text + fmt::format(", of which {} {} dropped{}: {} no mini-batch of {}",
+                              shuffle_seed_ ? fmt::format("{}", left) : fmt::format("the last {}", left),
+                              left == 1 ? "is" : "are", shuffle_seed_ ? " in each epoch" : "",
+                              left == 1 ? "it fills" : "they fill", mini_batch_);
+  }
+
+ private:
+  std::unique_ptr<const Samples> samples_;
+  uint64_t mini_batch_;
+  std::optional<uint64_t> shuffle_seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> mini_batches(std::unique_ptr<const Samples> samples, uint64_t mini_batch,
+                                      std::optional<uint64_t> shuffle_seed) {
+  return std::make_unique<MiniBatches>(std::move(samples), mini_batch, shuffle_seed);
+}
+
+}  // namespace rannc::runtime
