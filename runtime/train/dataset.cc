@@ -1,6 +1,5 @@
 #include "runtime/train/dataset.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,21 +46,12 @@ class TextDataset : public Dataset {
       : options_(std::move(options)), text_(std::move(text)), files_(files) {}
 
   Result<Batch> batch(uint64_t step) const override {
-    const auto samples = static_cast<int64_t>(options_.samples), length = static_cast<int64_t>(options_.length);
-    at::Tensor tokens = at::empty({samples, length}, at::kLong), targets = at::empty({samples, length}, at::kLong);
-    auto* token = tokens.mutable_data_ptr<int64_t>();
-    auto* target = targets.mutable_data_ptr<int64_t>();
-    for (uint64_t sample = 0; sample < options_.samples; ++sample) {
+    return next_token_batch(options_.inputs, options_.samples, [&](uint64_t sample, std::span<int64_t> tokens) {
       const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + sample));
-      const uint64_t start = draw % (text_.size() - options_.length);
-      for (uint64_t i = 0; i < options_.length; ++i) {
-        *token++ = static_cast<unsigned char>(text_[start + i]);
-        *target++ = static_cast<unsigned char>(text_[start + i + 1]);
-      }
-    }
-    if (options_.input_by_place) tokens = tokens.t().contiguous();
-    if (options_.labels_by_place) targets = targets.t().contiguous();
-    return Batch{{options_.input, to_value(tokens)}, {options_.labels, to_value(targets)}};
+      const uint64_t start = draw % (text_.size() - options_.inputs.length);
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<unsigned char>(text_[start + i]);
+      return Result<void>();
+    });
   }
 
   std::string describe() const override {
@@ -103,9 +93,9 @@ Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
     text += bytes.str();
     ++used;
   }
-  if (text.size() < options.length + 1) {
-    return error(fmt::format("the training text has {} bytes, one sample needs {}", text.size(), options.length + 1));
-  }
+  const uint64_t needed = options.inputs.length + 1;
+  if (text.size() < needed)
+    return error(fmt::format("the training text has {} bytes, one sample needs {}", text.size(), needed));
   return std::unique_ptr<Dataset>(new TextDataset(options, std::move(text), used));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/train/batch.h"
+#include "runtime/train/token_inputs.h"
 
 namespace rannc::runtime {
 
@@ -24,12 +25,8 @@ class Dataset {
 /// Next-byte prediction over text files.
 struct TextOptions {
   std::vector<std::string> paths;  ///< files, and folders searched for text files (skips hidden entries and `build`)
-  std::string input = "tokens";    ///< i64[samples, length]: bytes at a random offset
-  std::string labels = "labels/targets";  ///< the same, shifted by one byte
-  uint64_t samples = 1;                   ///< per mini-batch
-  uint64_t length = 1;                    ///< bytes per sample
-  bool input_by_place = false;            ///< the input is [length, samples]
-  bool labels_by_place = false;           ///< the labels are [length, samples]
+  TokenInputs inputs;
+  uint64_t samples = 1;  ///< per mini-batch; each begins at a random byte
   uint64_t seed = 0;
 };
 /// Reads all text into memory. Errors: a path that cannot be read, less text than one sample needs.

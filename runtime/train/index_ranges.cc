@@ -284,4 +284,20 @@ std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& 
   return Search(graph, batch, bindings).run();
 }
 
+std::optional<int64_t> index_limit(const ir::Graph& graph, ValueId input, const ir::Bindings& bindings) {
+  static const ir::Ops kSameNumbers = {"identity", "cast", "reshape", "squeeze", "unsqueeze", "stop_gradient"};
+  std::optional<int64_t> limit;
+  for (const TaskId task : graph.tasks()) {
+    const auto range = range_of(graph, task, bindings);
+    if (!range) continue;
+    ValueId indices = graph.inputs(task)[1];
+    for (TaskId made = graph.producer(indices); made.valid() && kSameNumbers.contains(graph.op(made));
+         made = graph.producer(indices)) {
+      indices = graph.inputs(made)[0];
+    }
+    if (indices == input) limit = limit ? std::min(*limit, range->high + 1) : range->high + 1;
+  }
+  return limit;
+}
+
 }  // namespace rannc::runtime

@@ -20,4 +20,8 @@ struct IndexFault {
 /// floats, and more than a million computed elements. `bindings` binds all symbols, including the batch symbol.
 std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings);
 
+/// Returns the smallest number of classes or table rows among the cross entropies and look-ups that read a graph input,
+/// possibly after a change of type or shape; nullopt if there are none.
+std::optional<int64_t> index_limit(const ir::Graph& graph, ValueId input, const ir::Bindings& bindings);
+
 }  // namespace rannc::runtime

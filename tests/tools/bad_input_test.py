@@ -280,7 +280,7 @@ class Bundles(BadInputTest):
                 self.refuse(DIAGNOSTICS, ["--profile: nothing is trained"], "rannc-run", path, *data, *output, *flags, "--transport", transport)
             self.refuse(DIAGNOSTICS, ["--profile requires --steps 4 or more, found 3"], "rannc-run", bundle, *data, *output, "--steps", 3,
                         "--transport", transport)
-        self.refuse(DIAGNOSTICS, ["--profile: give --text or --data"], "rannc-run", bundle, *output, "--export-weights", self.scratch / "w")
+        self.refuse(DIAGNOSTICS, ["--profile: give --data, --tokens or --text"], "rannc-run", bundle, *output, "--export-weights", self.scratch / "w")
         self.assertFalse((self.scratch / "run").exists())
         self.succeed("rannc-run", bundle, *data, "-o", self.scratch / "run", "--steps", 3)
         self.refuse(DIAGNOSTICS, ["--profile requires --steps 7 or more, found 6, 3 of which are done"], "rannc-run", bundle, *data, *output,

@@ -67,7 +67,8 @@ class Run {
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
-      progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
+      progress.step(step + 1, result.loss, tokens_per_step(flags_.source, trainer_->plan()),
+                    trainer_->plan().mini_batch);
       for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
         RANNC_TRY(save(step + 1));
@@ -126,7 +127,7 @@ class Run {
     }
     folder_ = flags_.output_folder();
     if (start_.checkpoint.empty()) return take_weights(*trainer_, flags_.weights, leads());
-    RANNC_ASSIGN(const std::string ignored, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
+    RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
     return check_same_step();
   }
 
@@ -141,12 +142,12 @@ class Run {
   }
 
   Result<void> evaluate() {
-    if (flags_.data.empty()) {
+    if (flags_.source.data.empty()) {
       const char* why =
           trainer_->plan().training ? "--evaluate evaluates the samples of a file" : "the bundle has no loss";
-      return error(fmt::format("{}: give --data, not --text; {}", why, how_to_train(trainer_->plan())));
+      return error(fmt::format("{}: give --data, not --text or --tokens; {}", why, how_to_train(trainer_->plan())));
     }
-    EvaluationRun run{.bundle = flags_.bundle, .data = flags_.data, .folder = folder_};
+    EvaluationRun run{.bundle = flags_.bundle, .data = flags_.source.data, .folder = folder_};
     if (worker_) run.rank = worker_->rank;
     return evaluate_run(*trainer_, run);
   }
@@ -154,7 +155,7 @@ class Run {
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
     const uint64_t before = MemoryGauge::live_bytes();
-    RANNC_ASSIGN(data_, open_data(flags_.data, flags_.text, trainer_->plan(), trainer_->seed()));
+    RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed()));
     data_bytes_ = MemoryGauge::live_bytes() - before;
     RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
     if (!leads()) return {};
@@ -172,6 +173,8 @@ class Run {
     fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
                describe(start_.found.settings));
     for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
+    if (!samples_before_.empty() && samples_before_ != data_->describe())
+      fmt::print("changed: the checkpoint was trained on {}\n", samples_before_);
     const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
     if (states > planned) {
       fmt::print(stderr,
@@ -200,7 +203,7 @@ class Run {
   std::string checkpoint(uint64_t step) const {
     return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
   }
-  Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step)); }
+  Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step), data_->describe()); }
 
   Result<void> finish() {
     const auto held = held_memory();
@@ -222,6 +225,7 @@ class Run {
     facts.first_step = logs_.front().first();
     facts.steps = losses_.size();
     facts.seconds = seconds_;
+    facts.tokens = tokens_per_step(flags_.source, trainer_->plan());
     facts.transport = transport_.name;
     RANNC_TRY(write_results(trainer_->plan(), results, std::move(facts), folder_));
     return give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
@@ -256,6 +260,7 @@ class Run {
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
+  std::string samples_before_;  // description of those of the checkpoint
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   double seconds_ = 0;

@@ -39,11 +39,11 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
 
 // Runs nothing.
 Result<void> export_alone(const RunFlags& flags) {
-  if (!flags.weights.from.empty()) return error("--weights: give --text or --data; without them nothing is run");
+  if (!flags.weights.from.empty()) return error("--weights: give --data, --tokens or --text; without them nothing is run");
   for (const auto& [given, name] : {std::pair(flags.profile, "profile"),
                                     {flags.max_restarts > 0, "max-restarts"},
                                     {flags.find_nonfinite, "find-nonfinite"}}) {
-    if (given) return error(fmt::format("--{}: give --text or --data; without them nothing is run", name));
+    if (given) return error(fmt::format("--{}: give --data, --tokens or --text; without them nothing is run", name));
   }
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
   return give_weights(*start.bundle, start.checkpoint, flags.weights);
@@ -52,8 +52,8 @@ Result<void> export_alone(const RunFlags& flags) {
 }  // namespace
 
 Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
-  const bool exports_alone = flags.text.empty() && flags.data.empty() && !flags.weights.to.empty();
-  if (!exports_alone && flags.text.empty() == flags.data.empty()) return error("give either --text or --data");
+  const bool exports_alone = flags.source.sources() == 0 && !flags.weights.to.empty();
+  if (!exports_alone && flags.source.sources() != 1) return error("give one of --data, --tokens and --text");
   RANNC_ASSIGN(const auto worker, read_worker_environment(flags.worker));
   if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
   const runtime::TransportKind& transport = flags.transport.empty() ? runtime::default_transport(worker.has_value())

@@ -2,59 +2,68 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include "runtime/train/token_files.h"
 
 namespace rannc::tools {
 
 namespace {
 
-/// Returns the token axis of an input that is a list of tokens per sample: the non-batch axis, of known extent. Returns
-/// nothing for other inputs.
-std::optional<size_t> axis_of_places(const ir::ValueType& type) {
-  if (type.dtype != ir::DType::kI64 || !type.shape || type.shape->size() != 2) return std::nullopt;
-  const size_t places = type.batch.axis == 1 ? 0 : 1;
-  return (*type.shape)[places].is_constant() ? std::optional(places) : std::nullopt;
+runtime::TokenType type_of(const DataFlags& flags) {
+  if (flags.token_type.empty()) return runtime::TokenType::kOfVocabulary;
+  return flags.token_type == "uint16" ? runtime::TokenType::kUInt16 : runtime::TokenType::kUInt32;
 }
 
-uint64_t places_of(const ir::ValueType& type, size_t axis) {
-  return static_cast<uint64_t>((*type.shape)[axis].constant());
+Result<runtime::TokenInputs> token_inputs(const DataFlags& flags, const ir::Plan& plan) {
+  auto found = runtime::find_token_inputs(plan, flags.sequence);
+  if (found.ok()) return found;
+  return error(fmt::format("{}: {}; use --data instead", flags.text.empty() ? "--tokens" : "--text",
+                           found.diagnostic().message));
+}
+
+/// Opens the token files at `path`, with at least `least` samples.
+Result<std::unique_ptr<runtime::TokenFiles>> open_tokens(const DataFlags& flags, const std::string& path,
+                                                         const ir::Plan& plan, uint64_t least) {
+  RANNC_ASSIGN(const runtime::TokenInputs inputs, token_inputs(flags, plan));
+  return runtime::TokenFiles::open(path, type_of(flags), inputs, least);
 }
 
 }  // namespace
 
-// Text requires a model with one token input and one label input of rank 2.
-Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, const std::vector<std::string>& text,
-                                                    const ir::Plan& plan, uint64_t seed) {
-  if (!data.empty()) return runtime::open_samples(data, plan);
-  runtime::TextOptions options;
-  options.paths = text;
-  options.samples = plan.mini_batch;
-  options.seed = seed;
-  options.input.clear();
-  for (const ValueId id : plan.graph.inputs()) {
-    const std::string name(plan.graph.value(id).name);
-    const auto& type = plan.graph.type(id);
-    const auto places = axis_of_places(type);
-    if (!places) {
-      return error(fmt::format("--text: input '{}' is not a list of tokens per sample; use --data instead", name));
-    }
-    options.length = places_of(type, *places);
-    const bool labels = name.starts_with("labels/");
-    (labels ? options.labels : options.input) = name;
-    (labels ? options.labels_by_place : options.input_by_place) = *places == 0;
+void add_data_flags(CLI::App& app, DataFlags& flags) {
+  auto* text = app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
+  auto* tokens = app.add_option("--tokens", flags.tokens,
+                                "file of raw little-endian tokens, or folder of such .bin files, for next-token "
+                                "prediction; shuffled by --seed");
+  auto* data = app.add_option("--data", flags.data,
+                              ".safetensors file with tensors x/<input> and labels/<name>, or folder of such files");
+  data->excludes(text)->excludes(tokens);
+  tokens->excludes(text);
+  app.add_option("--token-type", flags.token_type,
+                 "of --tokens: uint16 or uint32 (default: uint16 if the model's vocabulary fits, else uint32)")
+      ->check(CLI::IsMember({"uint16", "uint32"}))
+      ->needs(tokens);
+  app.add_option("--sequence", flags.sequence,
+                 "tokens per sample of --tokens or --text, for a model that leaves it open (default: as planned)")
+      ->check(CLI::PositiveNumber)
+      ->excludes(data);
+  app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
+}
+
+Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
+  if (!flags.data.empty())
+    return runtime::open_samples(flags.data, plan, flags.shuffle ? std::optional(seed) : std::nullopt);
+  if (!flags.tokens.empty()) {
+    RANNC_ASSIGN(auto files, open_tokens(flags, flags.tokens, plan, plan.mini_batch));
+    return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
   }
-  if (options.input.empty() || plan.graph.inputs().size() != 2) {
-    return error("--text requires a model with one token input and one label input; use --data instead");
-  }
+  runtime::TextOptions options{.paths = flags.text, .inputs = {}, .samples = plan.mini_batch, .seed = seed};
+  RANNC_ASSIGN(options.inputs, token_inputs(flags, plan));
   return runtime::open_text(options);
 }
 
-uint64_t tokens_per_step(const ir::Plan& plan) {
-  for (const ValueId id : plan.graph.inputs()) {
-    const auto& type = plan.graph.type(id);
-    if (const auto places = axis_of_places(type)) return places_of(type, *places) * plan.mini_batch;
-  }
-  return 0;
+uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan) {
+  const uint64_t planned = runtime::planned_length(plan);
+  return plan.mini_batch * (planned == 0 ? 0 : flags.sequence.value_or(planned));
 }
 
 }  // namespace rannc::tools

@@ -1,8 +1,10 @@
-/// Opens the data set of a run.
+/// Flags that select the data set of a run, and its opening.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,24 @@
 
 namespace rannc::tools {
 
-/// Opens the samples of the file `data`, or else of the files and folders in `text`. The latter are for next-byte
-/// prediction and require a model with one token input and one label input.
-Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, const std::vector<std::string>& text,
-                                                    const ir::Plan& plan, uint64_t seed);
+struct DataFlags {
+  std::string data;
+  std::vector<std::string> text;
+  std::string tokens;
+  std::string token_type;            ///< empty: the narrowest for the model's vocabulary
+  std::optional<uint64_t> sequence;  ///< tokens per sample; not present: the planned number
+  bool shuffle = false;              ///< of `data`; tokens are always shuffled
 
-/// Number of tokens in a mini-batch; 0 if the model reads none.
-uint64_t tokens_per_step(const ir::Plan& plan);
+  /// Number of flags that name a source of samples.
+  int sources() const { return !data.empty() + !text.empty() + !tokens.empty(); }
+};
+
+void add_data_flags(CLI::App& app, DataFlags& flags);
+
+/// Opens the samples that the flags name. Text and tokens require a model with one token input and one label input.
+Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed);
+
+/// Number of tokens in a mini-batch of such samples; 0 if the model reads none.
+uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan);
 
 }  // namespace rannc::tools

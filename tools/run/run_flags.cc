@@ -53,8 +53,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   add_worker_flags(app, flags.worker);
   app.add_option("-o,--output", flags.output,
                  "folder for checkpoints, trace and report (default: the bundle's name with .run)");
-  app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
-  app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
+  add_data_flags(app, flags.source);
   app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
       ->capture_default_str();
   app.add_option("--transport", flags.transport,

@@ -8,6 +8,7 @@
 
 #include "runtime/train/loss_scale.h"
 #include "tools/common/worker_environment.h"
+#include "tools/run/run_data.h"
 #include "tools/run/run_folder.h"
 #include "tools/run/run_settings.h"
 #include "tools/run/run_weights.h"
@@ -17,8 +18,7 @@ namespace rannc::tools {
 struct RunFlags {
   std::string bundle;
   std::string output;
-  std::vector<std::string> text;
-  std::string data;
+  DataFlags source;
   uint64_t steps = 100;
   WorkerFlags worker;
   std::string transport;  ///< empty: determined by the environment

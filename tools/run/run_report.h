@@ -19,6 +19,7 @@ struct RunFacts {
   uint64_t first_step = 0;
   size_t steps = 0;    ///< steps that this process ran, the last ones of the run
   double seconds = 0;  ///< duration of these steps
+  uint64_t tokens = 0;  ///< per step
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0 if samples have no length
   std::string transport;

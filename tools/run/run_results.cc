@@ -6,7 +6,6 @@
 #include "ir/plan/functions.h"
 #include "tools/run/profile_report.h"
 #include "tools/run/progress.h"
-#include "tools/run/run_data.h"
 
 namespace rannc::tools {
 
@@ -33,9 +32,8 @@ Result<RunResults> gather_results(runtime::Trainer& trainer, const runtime::Trac
 Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunFacts facts,
                            const std::filesystem::path& folder) {
   const double rate = facts.seconds > 0 ? static_cast<double>(facts.steps) / facts.seconds : 0;
-  const uint64_t tokens = tokens_per_step(plan);
   facts.samples_per_second = rate * plan.mini_batch;
-  facts.tokens_per_second = rate * static_cast<double>(tokens);
+  facts.tokens_per_second = rate * static_cast<double>(facts.tokens);
   facts.held = results.held;
   facts.profile = results.profile;
   RANNC_ASSIGN(const auto planned, planned_spans(plan));
@@ -45,7 +43,7 @@ Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunF
   if (facts.steps > 0) {
     fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {}, step measured {:.1f} ms, predicted {:.1f} ms\n",
                facts.losses.at(facts.losses.size() - facts.steps), facts.losses.back(), facts.steps, facts.seconds,
-               speed_text(rate, tokens, plan.mini_batch), measured_step_ns(results.records) / 1e6,
+               speed_text(rate, facts.tokens, plan.mini_batch), measured_step_ns(results.records) / 1e6,
                static_cast<double>(plan.step_ns) / 1e6);
   }
   if (!facts.profile.is_null()) {

@@ -53,7 +53,7 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   if (start.evaluates && !weights.from.empty() && !weights.to.empty())
     return error("--export-weights: nothing is trained, and the weights of --weights are in a file already");
   const fs::path folder = flags.output_folder();
-  const bool runs = !flags.text.empty() || !flags.data.empty();
+  const bool runs = flags.source.sources() > 0;
   if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {

@@ -19,10 +19,9 @@ void add_weight_flags(CLI::App& app, WeightFlags& flags) {
                "allow --weights to lack names of the model, which keep their values, and to have other names, which "
                "are ignored (strict=False)")
       ->needs(from);
-  app.add_option(
-      "--export-weights", flags.to,
-      ".safetensors file to write the final parameters and buffers to, with state_dict names; without --text "
-      "and --data, those of the bundle, or with --resume of the latest checkpoint");
+  app.add_option("--export-weights", flags.to,
+                 ".safetensors file to write the final parameters and buffers to, with state_dict names; without "
+                 "--data, --tokens and --text, those of the bundle, or with --resume of the latest checkpoint");
 }
 
 Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle& bundle) {
