@@ -40,6 +40,18 @@ void collect(const fs::path& folder, std::vector<fs::path>& files) {
 
 bool is_text(const std::string& bytes) { return bytes.find('\0') == std::string::npos; }
 
+class FunctionDataset final : public Dataset {
+ public:
+  FunctionDataset(ReadBatch read, std::string description)
+      : read_(std::move(read)), description_(std::move(description)) {}
+  Result<Batch> batch(uint64_t step) const override { return read_(step); }
+  std::string describe() const override { return description_; }
+
+ private:
+  ReadBatch read_;
+  std::string description_;
+};
+
 class TextDataset : public Dataset {
  public:
   TextDataset(TextOptions options, std::string text, size_t files)
@@ -65,6 +77,10 @@ class TextDataset : public Dataset {
 };
 
 }  // namespace
+
+std::unique_ptr<Dataset> make_dataset(ReadBatch read, std::string description) {
+  return std::make_unique<FunctionDataset>(std::move(read), std::move(description));
+}
 
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
   std::vector<fs::path> files;

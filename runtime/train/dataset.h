@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,11 @@ class Dataset {
   /// Returns a one-line description: `1.2 MB of text from 214 files`.
   virtual std::string describe() const = 0;
 };
+
+/// Returns the mini-batch of a step. Every worker of a run must get the same one.
+using ReadBatch = std::function<Result<Batch>(uint64_t step)>;
+/// Returns a data set that calls `read`, for samples from any source. `description` is returned by `describe`.
+std::unique_ptr<Dataset> make_dataset(ReadBatch read, std::string description);
 
 /// Next-byte prediction over text files.
 struct TextOptions {

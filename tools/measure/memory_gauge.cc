@@ -18,6 +18,7 @@ namespace {
 std::atomic<uint64_t> live{0}, peak{0};
 std::atomic<bool> counts{false};
 thread_local MemoryGauge::Effort of_thread;
+thread_local int uncounted = 0;  // number of `Uncounted`
 
 // Adds its lifetime to the counted time.
 class Timed {
@@ -72,9 +73,9 @@ class CountingAllocator final : public c10::Allocator {
       const Timed timed;
       if (timed.on()) ++of_thread.allocations, of_thread.bytes += bytes;
       void* const head = source_.raw_allocate(bytes + kHead);
-      const uint64_t counted = bytes;
+      const uint64_t counted = uncounted > 0 ? 0 : bytes;
       std::memcpy(head, &counted, sizeof counted);
-      grow(bytes);
+      grow(counted);
       data = static_cast<std::byte*>(head) + kHead;
     }
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
@@ -94,6 +95,8 @@ void MemoryGauge::install() {
   c10::SetCPUAllocator(&allocator, /*priority=*/1);
 }
 
+MemoryGauge::Uncounted::Uncounted() { ++uncounted; }
+MemoryGauge::Uncounted::~Uncounted() { --uncounted; }
 uint64_t MemoryGauge::live_bytes() { return live.load(); }
 uint64_t MemoryGauge::peak_bytes() {
   const uint64_t bytes = peak.load();

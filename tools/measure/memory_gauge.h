@@ -17,6 +17,15 @@ class MemoryGauge {
   /// Resets the peak to the bytes that are allocated now.
   static void restart();
 
+  /// While it exists, allocations of the thread that made it are not counted.
+  class Uncounted {
+   public:
+    Uncounted();
+    ~Uncounted();
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
+  };
+
   /// Cost of allocating and freeing memory. It excludes the first touch of new pages, which counts for the operators
   /// that write there.
   struct Effort {

@@ -154,9 +154,7 @@ class Run {
 
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
-    const uint64_t before = MemoryGauge::live_bytes();
     RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed()));
-    data_bytes_ = MemoryGauge::live_bytes() - before;
     RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
     if (!leads()) return {};
     for (const std::string& path : {(folder_ / kLossesFile).string(), flags_.loss_log}) {
@@ -243,9 +241,8 @@ class Run {
     const uint32_t first = worker_ ? worker_->rank : 0;
     const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
     if (!hardware_.devices.empty()) return HeldMemory{first, devices, hardware_.peak_bytes()};
-    // A mini-batch of a file is a view of the data set's tensors.
-    const uint64_t unread = data_bytes_ - std::min(data_bytes_, sample_bytes(plan, first, devices));
-    return HeldMemory{first, devices, MemoryGauge::peak_bytes() - unread};
+    // Mini-batches do not count (`open_data`).
+    return HeldMemory{first, devices, MemoryGauge::peak_bytes() + sample_bytes(plan, first, devices)};
   }
 
   const RunFlags& flags_;
@@ -264,7 +261,6 @@ class Run {
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   double seconds_ = 0;
-  uint64_t data_bytes_ = 0;    // size of the data set's tensors
   std::vector<LossLog> logs_;  // worker 0: in the folder, and --loss-log
 };
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/train/prefetch.h"
 #include "runtime/train/token_files.h"
+#include "tools/measure/memory_gauge.h"
 
 namespace rannc::tools {
 
@@ -25,6 +27,32 @@ Result<std::unique_ptr<runtime::TokenFiles>> open_tokens(const DataFlags& flags,
                                                          const ir::Plan& plan, uint64_t least) {
   RANNC_ASSIGN(const runtime::TokenInputs inputs, token_inputs(flags, plan));
   return runtime::TokenFiles::open(path, type_of(flags), inputs, least);
+}
+
+/// A data set whose memory is not counted.
+class UncountedData final : public runtime::Dataset {
+ public:
+  explicit UncountedData(std::unique_ptr<const runtime::Dataset> source) : source_(std::move(source)) {}
+  Result<runtime::Batch> batch(uint64_t step) const override {
+    const MemoryGauge::Uncounted uncounted;
+    return source_->batch(step);
+  }
+  std::string describe() const override { return source_->describe(); }
+
+ private:
+  std::unique_ptr<const runtime::Dataset> source_;
+};
+
+Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
+  if (!flags.data.empty())
+    return runtime::open_samples(flags.data, plan, flags.shuffle ? std::optional(seed) : std::nullopt);
+  if (!flags.tokens.empty()) {
+    RANNC_ASSIGN(auto files, open_tokens(flags, flags.tokens, plan, plan.mini_batch));
+    return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
+  }
+  runtime::TextOptions options{.paths = flags.text, .inputs = {}, .samples = plan.mini_batch, .seed = seed};
+  RANNC_ASSIGN(options.inputs, token_inputs(flags, plan));
+  return runtime::open_text(options);
 }
 
 }  // namespace
@@ -50,15 +78,9 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
 }
 
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
-  if (!flags.data.empty())
-    return runtime::open_samples(flags.data, plan, flags.shuffle ? std::optional(seed) : std::nullopt);
-  if (!flags.tokens.empty()) {
-    RANNC_ASSIGN(auto files, open_tokens(flags, flags.tokens, plan, plan.mini_batch));
-    return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
-  }
-  runtime::TextOptions options{.paths = flags.text, .inputs = {}, .samples = plan.mini_batch, .seed = seed};
-  RANNC_ASSIGN(options.inputs, token_inputs(flags, plan));
-  return runtime::open_text(options);
+  const MemoryGauge::Uncounted uncounted;
+  RANNC_ASSIGN(auto source, open_source(flags, plan, seed));
+  return runtime::prefetched(std::make_unique<UncountedData>(std::move(source)));
 }
 
 uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan) {

@@ -27,7 +27,8 @@ struct DataFlags {
 
 void add_data_flags(CLI::App& app, DataFlags& flags);
 
-/// Opens the samples that the flags name. Text and tokens require a model with one token input and one label input.
+/// Opens the samples that the flags name, which are read ahead. Text and tokens require a model with one token input
+/// and one label input. `MemoryGauge` does not count the memory of the samples.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed);
 
 /// Number of tokens in a mini-batch of such samples; 0 if the model reads none.

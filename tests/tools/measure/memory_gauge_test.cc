@@ -47,6 +47,21 @@ TEST_F(MemoryGaugeTest, RawAllocationsAreAlignedAndCounted) {
   EXPECT_EQ(MemoryGauge::live_bytes(), before);
 }
 
+TEST_F(MemoryGaugeTest, AThreadMayAllocateUncounted) {
+  const uint64_t before = MemoryGauge::live_bytes();
+  at::Tensor kept;
+  std::thread([&kept] {
+    const MemoryGauge::Uncounted outer;
+    { const MemoryGauge::Uncounted inner; }
+    kept = at::empty({1000});
+  }).join();
+  EXPECT_EQ(MemoryGauge::live_bytes(), before);
+  const at::Tensor counted = at::empty({10}, at::kByte);
+  EXPECT_EQ(MemoryGauge::live_bytes(), before + 10) << "of other threads";
+  kept.reset();
+  EXPECT_EQ(MemoryGauge::live_bytes(), before + 10) << "freed by another thread";
+}
+
 TEST_F(MemoryGaugeTest, CountsEffortsOnlyWhereAsked) {
   const MemoryGauge::Effort before = MemoryGauge::effort();
   { const at::Tensor uncounted = at::empty({1000}); }
