@@ -311,7 +311,10 @@ class Executor::Impl {
     if (!input_->keep_outputs) return;
     for (ValueId value : pipeline_.graph_outputs) {
       const int output = pipeline_.stages[at.stage.index()].output_of(value);
-      if (output >= 0) outcome_.outputs.push_back(part(static_cast<uint32_t>(output)));
+      if (output < 0) continue;
+      OutputPart kept = part(static_cast<uint32_t>(output));
+      if (input_->reduce_output) kept.part = input_->reduce_output(value, kept.part);
+      if (kept.part != nullptr) outcome_.outputs.push_back(std::move(kept));
     }
   }
 

@@ -43,12 +43,17 @@ class Feed {
   virtual Result<Value> input(const Port& port, ir::SampleRange samples) = 0;
 };
 
+/// Replaces a graph output of one micro-batch before it is kept. Null drops it. Called on the threads of devices, with
+/// values in their memory.
+using ReduceOutput = std::function<Value(ValueId output, const Value& part)>;
+
 /// Parameters of one step.
 struct StepInput {
   uint64_t step = 0;
   uint64_t seed = 0;
-  bool training = true;       ///< false: run only the schedule's forward actions
-  bool keep_outputs = false;  ///< return graph outputs in addition to loss numerators
+  bool training = true;        ///< false: run only the schedule's forward actions
+  bool keep_outputs = false;   ///< return graph outputs in addition to loss numerators
+  ReduceOutput reduce_output;  ///< of kept outputs; empty: they are kept as they are
   /// Add to the gradients and statistics of the last call, which are already summed over their holders.
   bool carry = false;
   uint64_t samples_before = 0;  ///< samples of the step before this mini-batch; offsets random inputs

@@ -15,6 +15,7 @@ namespace rannc::runtime {
 enum class SampleUse : uint8_t {
   kEvaluation,  ///< labels may be missing or unused by the model; the last mini-batch may be smaller
   kTraining,    ///< every input that the model reads is required; a trailing partial mini-batch is dropped
+  kValidation,  ///< every input that the model reads is required; the last mini-batch may be smaller
 };
 
 /// Samples of a model's inputs, numbered from 0. Reading is thread-safe.

@@ -49,9 +49,9 @@ class Trainer::Impl {
   Result<void> reschedule(ir::Plan plan);
 
   /// Runs a mini-batch. Any failure of a worker, even over its batch, ends the run, because the others wait for it.
-  Result<StepResult> run(Mode mode, const Batch& batch) {
+  Result<StepResult> run(Mode mode, const Batch& batch, const ReduceNamed& reduce = {}) {
     if (devices_.failure()) return *devices_.failure();
-    Result<StepResult> result = attempt(mode, batch);
+    Result<StepResult> result = attempt(mode, batch, reduce);
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
@@ -88,7 +88,7 @@ class Trainer::Impl {
   }
   std::unique_ptr<StageOptimizer> make_optimizer(Program& program) const;
   Result<void> take_settings(const TrainingSettings& settings);
-  Result<StepResult> attempt(Mode mode, const Batch& batch);
+  Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce);
   Result<EvaluationBatch> bind(Mode mode, const Batch& batch) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
   Result<void> make_smaller(uint32_t samples);
@@ -284,13 +284,18 @@ Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch) const
   return EvaluationBatch{batch, std::move(symbols), plan().mini_batch, true};
 }
 
-Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
+Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce) {
   RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch));
   RANNC_ASSIGN(const std::vector<double> denominators, runtime::denominators(plan(), pipeline_, devices_, bound));
   StepInput input = prepare(mode, denominators, bound);
   if (input.training) seed_scale_ = loss_scale();
   BatchFeed feed(bound.batch, bound.symbols);
   input.feed = &feed;
+  if (reduce) {
+    input.reduce_output = [&](ValueId output, const Value& part) {
+      return reduce(std::string(plan().graph.value(output).name), part);
+    };
+  }
   RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
   StepResult result;
   RANNC_ASSIGN(result.losses, sum_losses(plan(), pipeline_, devices_, outcomes, denominators, bound.labelled, step_));
@@ -434,7 +439,9 @@ void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
 Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }
-Result<StepResult> Trainer::evaluate(const Batch& batch) { return impl_->run(Mode::kEvaluate, batch); }
+Result<StepResult> Trainer::evaluate(const Batch& batch, const ReduceNamed& reduce) {
+  return impl_->run(Mode::kEvaluate, batch, reduce);
+}
 Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
   return impl_->save(folder, data_state);

@@ -100,8 +100,11 @@ class Trainer {
   Result<StepResult> accumulate(const Batch& batch);
   /// Runs only the forward pass and returns the loss (if the model has one) and the outputs. Changes nothing. The batch
   /// may have fewer samples than the mini-batch. If inputs that only losses read are missing, only outputs are
-  /// returned.
-  Result<StepResult> evaluate(const Batch& batch);
+  /// returned. `reduce` replaces each part of an output before it is kept, so that the outputs of a mini-batch need not
+  /// exist at once. It is called by several threads, with tensors in the devices' memory, and must keep the sample
+  /// axis. Null drops the part.
+  using ReduceNamed = std::function<Value(const std::string& output, const Value& part)>;
+  Result<StepResult> evaluate(const Batch& batch, const ReduceNamed& reduce = {});
   /// Number of steps that were not skipped, and the loss scale of the next step, which is 1 if the model needs none.
   uint64_t updates_done() const;
   double loss_scale() const;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/base/stopwatch.h"
+#include "runtime/train/loss_sums.h"
 #include "runtime/train/sample_file.h"
 #include "tools/common/how_to_train.h"
 #include "tools/run/output_parts.h"
@@ -15,36 +16,6 @@ namespace rannc::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Accumulates loss terms over all samples as sums of numerators and denominators, never as averages of averages. A
-/// term without a denominator is a sum over all samples. If the batch size is static, the model may divide by it
-/// itself; then the term is the mean over mini-batches.
-class LossSums {
- public:
-  void add(const runtime::StepResult& result) {
-    sums_.resize(result.losses.size());
-    for (size_t t = 0; t < sums_.size(); ++t) {
-      sums_[t].numerator += result.losses[t].numerator;
-      sums_[t].denominator += result.losses[t].denominator;
-    }
-  }
-  /// Returns the loss, or nothing if the model has no loss or no label counts. A term without counting labels adds 0.
-  std::optional<double> loss(const ir::Graph& graph) const {
-    bool counted = false;
-    double loss = 0;
-    for (size_t t = 0; t < sums_.size(); ++t) {
-      const ir::LossTerm& term = graph.losses()[t];
-      const bool sum = term.denominator == ir::LossTerm::Denominator::kOne && !graph.batch_symbol().empty();
-      const double denominator = sum ? 1 : sums_[t].denominator;
-      counted |= term.divisor(denominator) != 0;
-      loss += term.loss(sums_[t].numerator, denominator);
-    }
-    return counted ? std::optional(loss) : std::nullopt;
-  }
-
- private:
-  std::vector<runtime::LossSum> sums_;
-};
 
 /// Returns the same result in every worker.
 Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, runtime::Outputs& outputs,
@@ -81,7 +52,7 @@ Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   const uint64_t first_end = std::min(file.samples(), file.mini_batch());
   RANNC_ASSIGN(const auto bound, runtime::bind_evaluation(plan, file.batch(0, first_end)));
   runtime::Outputs outputs(plan, bound.symbols);
-  LossSums losses;
+  runtime::LossSums losses;
   const Stopwatch watch;
   for (uint64_t first = 0; first < file.samples(); first += file.mini_batch()) {
     const uint64_t last = std::min(first + file.mini_batch(), file.samples());
