@@ -24,6 +24,8 @@
 #include "tools/run/run_data.h"
 #include "tools/run/run_results.h"
 #include "tools/run/run_start.h"
+#include "tools/run/run_validation.h"
+#include "tools/run/step_log.h"
 
 namespace rannc::tools {
 
@@ -55,29 +57,7 @@ class Run {
     const RunSignals signals({.announces = leads() && !launched, .second_ends = !launched});
     RANNC_TRY(open());
     RANNC_TRY(open_training());
-    Progress progress(leads(), flags_.steps);
-    const Stopwatch watch;
-    for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
-      RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
-      if (profile_) profile_->begin_step();
-      if (nonfinite_) nonfinite_->begin_step();
-      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
-      if (profile_) profile_->end_step();
-      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
-      losses_.push_back(result.loss);
-      skipped_ += result.skipped ? 1 : 0;
-      if (losses_.size() == 1) restart_peak();  // the first step is not representative
-      progress.step(step + 1, result.loss, tokens_per_step(flags_.source, trainer_->plan()),
-                    trainer_->plan().mini_batch);
-      for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
-      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
-        RANNC_TRY(save(step + 1));
-      // A request to one worker ends all workers after the same step.
-      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
-      if (!goes_on) break;
-    }
-    seconds_ = watch.seconds();
-    progress.end();
+    RANNC_TRY(train(signals));
     RANNC_TRY(finish());
     if (trainer_->steps_done() >= flags_.steps) return {};
     if (leads()) say_how_to_go_on();
@@ -87,18 +67,53 @@ class Run {
  private:
   bool leads() const { return !worker_ || worker_->rank == 0; }
 
+  /// Runs the remaining steps, or those before a signal.
+  Result<void> train(const RunSignals& signals) {
+    const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan());
+    Progress progress(leads(), flags_.steps);
+    const Stopwatch watch;
+    for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
+      const Stopwatch step_watch;
+      RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      if (profile_) profile_->begin_step();
+      if (nonfinite_) nonfinite_->begin_step();
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      if (profile_) profile_->end_step();
+      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
+      losses_.push_back(result.loss);
+      skipped_ += result.skipped ? 1 : 0;
+      if (losses_.size() == 1) restart_peak();  // the first step is not representative
+      progress.step(step + 1, result.loss, tokens, trainer_->plan().mini_batch);
+      StepFacts facts{.done = step + 1, .loss = result.loss, .seconds = step_watch.seconds(), .tokens = tokens};
+      for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
+      if (validation_ && validation_->due(step + 1, flags_.steps)) {
+        RANNC_ASSIGN(facts.validation, validate(progress));
+      }
+      if (step_log_) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
+      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
+        RANNC_TRY(save(step + 1));
+      // A request to one worker ends all workers after the same step.
+      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
+      if (!goes_on) break;
+    }
+    seconds_ = watch.seconds() - (validation_ ? validation_->seconds() : 0);
+    progress.end();
+    return {};
+  }
+
   Result<void> open() {
     const runtime::TrainingSettings& settings = start_.found.settings;
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.loss_scale = flags_.loss_scale;
     options.kept_checkpoints = settings.kept_checkpoints;
-    options.observer = &recorder_;
+    actions_.forward_to(&recorder_);
+    options.observer = &actions_;
     options.engine = flags_.engine;
     options.records_steps = flags_.cuda_graphs;
     if (flags_.profile) {
       profile_ = std::make_unique<StepProfile>(start_.bundle->plan, recorder_);
-      options.observer = profile_.get();
+      actions_.forward_to(profile_.get());
       options.origins = runtime::Origins::kKept;
     }
     if (flags_.find_nonfinite) {
@@ -155,8 +170,14 @@ class Run {
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
     RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed()));
+    if (!flags_.source.validate.empty()) {
+      RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));
+    }
     RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
     if (!leads()) return {};
+    if (!flags_.log.empty()) {
+      RANNC_ASSIGN(step_log_, StepLog::open(flags_.log, trainer_->steps_done()));
+    }
     for (const std::string& path : {(folder_ / kLossesFile).string(), flags_.loss_log}) {
       if (path.empty()) continue;
       RANNC_ASSIGN(LossLog log, LossLog::open(path, trainer_->steps_done()));
@@ -168,6 +189,7 @@ class Run {
 
   void say_what_begins() const {
     fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
+    if (validation_) fmt::print("{}\n", validation_->describe());
     fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
                describe(start_.found.settings));
     for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
@@ -198,6 +220,24 @@ class Run {
     fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), flags_.steps, again);
   }
 
+  /// Validates after the steps done. The memory and the actions of evaluations are not those of training.
+  Result<runtime::ValidationResult> validate(Progress& progress) {
+    if (losses_.size() >= 2) peak_before_ = peak_bytes();
+    actions_.forward(false);
+    RANNC_ASSIGN(const runtime::ValidationResult result, validation_->run(*trainer_, trainer_->steps_done()));
+    actions_.forward(true);
+    restart_peak();
+    progress.note(validation_->describe_last(), validation_->last_seconds());
+    return result;
+  }
+
+  Result<void> log_step(StepFacts facts, double gradient_norm) {
+    facts.learning_rate = start_.found.settings.optimizer.learning_rate_at(facts.done - 1);
+    facts.samples = trainer_->plan().mini_batch;
+    facts.gradient_norm = gradient_norm;
+    return step_log_->add(facts);
+  }
+
   std::string checkpoint(uint64_t step) const {
     return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
   }
@@ -224,6 +264,7 @@ class Run {
     facts.steps = losses_.size();
     facts.seconds = seconds_;
     facts.tokens = tokens_per_step(flags_.source, trainer_->plan());
+    if (validation_) facts.validation = validation_->losses();
     facts.transport = transport_.name;
     RANNC_TRY(write_results(trainer_->plan(), results, std::move(facts), folder_));
     return give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
@@ -240,9 +281,13 @@ class Run {
     const ir::Plan& plan = trainer_->plan();
     const uint32_t first = worker_ ? worker_->rank : 0;
     const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
-    if (!hardware_.devices.empty()) return HeldMemory{first, devices, hardware_.peak_bytes()};
-    // Mini-batches do not count (`open_data`).
-    return HeldMemory{first, devices, MemoryGauge::peak_bytes() + sample_bytes(plan, first, devices)};
+    return HeldMemory{first, devices,
+                      peak_bytes() + (hardware_.devices.empty() ? sample_bytes(plan, first, devices) : 0)};
+  }
+  /// Peak since the last restart and before validations. On the processor, mini-batches do not count (`open_data`).
+  uint64_t peak_bytes() const {
+    const uint64_t own = hardware_.devices.empty() ? MemoryGauge::peak_bytes() : hardware_.peak_bytes();
+    return std::max(own, peak_before_);
   }
 
   const RunFlags& flags_;
@@ -252,6 +297,7 @@ class Run {
   RunStart start_;
   Hardware hardware_;  // outlives the trainer
   runtime::TraceRecorder recorder_;
+  TrainingActions actions_;
   std::unique_ptr<StepProfile> profile_;        // only if requested
   std::unique_ptr<NonfiniteFinder> nonfinite_;  // the same
   std::unique_ptr<runtime::Trainer> trainer_;
@@ -261,7 +307,10 @@ class Run {
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   double seconds_ = 0;
-  std::vector<LossLog> logs_;  // worker 0: in the folder, and --loss-log
+  uint64_t peak_before_ = 0;  // of steps before the last validation
+  std::optional<RunValidation> validation_;
+  std::optional<StepLog> step_log_;  // worker 0
+  std::vector<LossLog> logs_;        // worker 0: in the folder, and --loss-log
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t sample
   if (!shown_) return;
   if (!started_) first_ = done - 1;
   started_ = true;
-  const double seconds = watch_.seconds();
+  const double seconds = watch_.seconds() - paused_;
   const double rate = static_cast<double>(done - first_) / std::max(seconds, 1e-9);
   const double left = static_cast<double>(steps_ - done) / rate;
   const std::string speed = speed_text(rate, tokens, samples);
@@ -47,6 +47,13 @@ void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t sample
     fmt::print("step {}/{}  loss {:.4f}  {}  {} left\n", done, steps_, loss, speed, clock_text(left));
     std::fflush(stdout);
   }
+}
+
+void Progress::note(const std::string& line, double seconds) {
+  paused_ += seconds;
+  if (!shown_) return;
+  fmt::print("{}{}\n", terminal_ && started_ ? "\n" : "", line);
+  std::fflush(stdout);
 }
 
 void Progress::end() {

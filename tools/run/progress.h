@@ -20,6 +20,8 @@ class Progress {
   Progress(bool shown, uint64_t steps);
   /// Must be called after each step, with its number of tokens and samples.
   void step(uint64_t done, double loss, uint64_t tokens, uint64_t samples);
+  /// Prints a line about work between steps, which took `seconds` and does not count for the speed.
+  void note(const std::string& line, double seconds);
   void end();
 
  private:
@@ -27,6 +29,7 @@ class Progress {
   uint64_t steps_;
   uint64_t first_ = 0;  ///< steps done before this run
   bool started_ = false;
+  double paused_ = 0;  ///< seconds
   Stopwatch watch_;
 };
 

@@ -45,6 +45,8 @@ Result<void> export_alone(const RunFlags& flags) {
                                     {flags.find_nonfinite, "find-nonfinite"}}) {
     if (given) return error(fmt::format("--{}: give --data, --tokens or --text; without them nothing is run", name));
   }
+  if (!flags.source.validate.empty() || !flags.log.empty())
+    return error("--validate and --log: give --data, --tokens or --text; without them nothing is run");
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
   return give_weights(*start.bundle, start.checkpoint, flags.weights);
 }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "runtime/train/prefetch.h"
+#include "runtime/train/sample_file.h"
 #include "runtime/train/token_files.h"
 #include "tools/measure/memory_gauge.h"
 
@@ -11,6 +14,7 @@ namespace rannc::tools {
 namespace {
 
 runtime::TokenType type_of(const DataFlags& flags) {
+  if (!flags.text.empty()) return runtime::TokenType::kUInt8;
   if (flags.token_type.empty()) return runtime::TokenType::kOfVocabulary;
   return flags.token_type == "uint16" ? runtime::TokenType::kUInt16 : runtime::TokenType::kUInt32;
 }
@@ -75,12 +79,31 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
       ->check(CLI::PositiveNumber)
       ->excludes(data);
   app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
+  auto* validate = app.add_option("--validate", flags.validate,
+                                  "samples to evaluate during training: of the form of --data or --tokens, or with "
+                                  "--text a file of text");
+  app.add_option("--validate-every", flags.validate_every,
+                 "steps between validations; 0: only after the last step (default: 0)")
+      ->needs(validate);
 }
 
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
   const MemoryGauge::Uncounted uncounted;
   RANNC_ASSIGN(auto source, open_source(flags, plan, seed));
   return runtime::prefetched(std::make_unique<UncountedData>(std::move(source)));
+}
+
+Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags, const ir::Plan& plan) {
+  if (!flags.data.empty()) {
+    RANNC_ASSIGN(auto file, runtime::SampleFile::open(flags.validate, plan, runtime::SampleUse::kValidation));
+    return std::unique_ptr<runtime::Samples>(new runtime::SampleFile(std::move(file)));
+  }
+  std::error_code ignored;
+  if (!flags.text.empty() && std::filesystem::is_directory(flags.validate, ignored))
+    return error({flags.validate, 0, 0, {}}, "is a folder; with --text, --validate requires a file of text");
+  const bool fixed = plan.graph.batch_symbol().empty();  // only whole mini-batches can be evaluated
+  RANNC_ASSIGN(auto files, open_tokens(flags, flags.validate, plan, fixed ? plan.mini_batch : 1));
+  return std::unique_ptr<runtime::Samples>(std::move(files));
 }
 
 uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan) {

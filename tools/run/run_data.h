@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/train/dataset.h"
+#include "runtime/train/samples.h"
 
 namespace rannc::tools {
 
@@ -20,6 +20,8 @@ struct DataFlags {
   std::string token_type;            ///< empty: the narrowest for the model's vocabulary
   std::optional<uint64_t> sequence;  ///< tokens per sample; not present: the planned number
   bool shuffle = false;              ///< of `data`; tokens are always shuffled
+  std::string validate;              ///< samples in the form of the source
+  uint64_t validate_every = 0;       ///< steps; 0: only after the last
 
   /// Number of flags that name a source of samples.
   int sources() const { return !data.empty() + !text.empty() + !tokens.empty(); }
@@ -30,6 +32,9 @@ void add_data_flags(CLI::App& app, DataFlags& flags);
 /// Opens the samples that the flags name, which are read ahead. Text and tokens require a model with one token input
 /// and one label input. `MemoryGauge` does not count the memory of the samples.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed);
+
+/// Opens the samples of `validate`.
+Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags, const ir::Plan& plan);
 
 /// Number of tokens in a mini-batch of such samples; 0 if the model reads none.
 uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan);

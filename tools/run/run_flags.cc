@@ -102,6 +102,8 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
       "--loss-log", flags.loss_log,
       "additional file with the contents of losses.txt in the output folder: a line per step with its number and its "
       "loss as a hexadecimal float");
+  app.add_option("--log", flags.log,
+                 "file for a JSON object per step: loss, learning rate, speed, gradient norm, validation");
   add_weight_flags(app, flags.weights);
   add_library_flag(app, flags.libraries);
 }

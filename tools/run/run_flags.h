@@ -38,6 +38,7 @@ struct RunFlags {
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;
   std::string loss_log;
+  std::string log;  ///< of measurements by step
   WeightFlags weights;
   std::vector<std::string> libraries;
 

@@ -66,7 +66,11 @@ const char* colour(ir::ActionKind kind) {
 std::string losses_svg(const RunFacts& facts) {
   constexpr double kWidth = 720, kHeight = 220, kLeft = 46, kBottom = 24;
   if (facts.losses.empty()) return "<p>No step was run.</p>";
-  const auto [low, high] = std::minmax_element(facts.losses.begin(), facts.losses.end());
+  std::vector<double> all = facts.losses;
+  for (const auto& [done, loss] : facts.validation) {
+    if (std::isfinite(loss)) all.push_back(loss);
+  }
+  const auto [low, high] = std::minmax_element(all.begin(), all.end());
   const double bottom = std::floor(*low * 2) / 2, top = std::max(std::ceil(*high * 2) / 2, bottom + 0.5);
   const double steps = static_cast<double>(std::max<size_t>(facts.losses.size() - 1, 1));
   const auto x = [&](size_t i) { return kLeft + (kWidth - kLeft - 10) * static_cast<double>(i) / steps; };
@@ -88,9 +92,17 @@ std::string losses_svg(const RunFacts& facts) {
   }
   svg += "<polyline fill='none' stroke='#3b6fd4' stroke-width='2' points='";
   for (size_t i = 0; i < facts.losses.size(); ++i) svg += fmt::format("{:.1f},{:.1f} ", x(i), y(facts.losses[i]));
-  svg += fmt::format("'/><text x='{}' y='{}'>step {}</text><text x='{}' y='{}' text-anchor='end'>step {}</text></svg>",
-                     kLeft, kHeight - 6, facts.first_step, kWidth - 10, kHeight - 6,
-                     facts.first_step + facts.losses.size() - 1);
+  svg += "'/>";
+  for (const auto& [done, loss] : facts.validation) {
+    if (!std::isfinite(loss)) continue;
+    svg += fmt::format(
+        "<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='#d4553b'><title>validation after step {}: {:.4f}"
+        "</title></circle>",
+        x(done - 1 - facts.first_step), y(loss), done, loss);
+  }
+  svg +=
+      fmt::format("<text x='{}' y='{}'>step {}</text><text x='{}' y='{}' text-anchor='end'>step {}</text></svg>", kLeft,
+                  kHeight - 6, facts.first_step, kWidth - 10, kHeight - 6, facts.first_step + facts.losses.size() - 1);
   return svg;
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/plan/plan.h"
@@ -17,9 +18,10 @@ struct RunFacts {
   std::string command;         ///< command that started the run
   std::vector<double> losses;  ///< of steps `first_step`, `first_step` + 1 …, those before a resume included
   uint64_t first_step = 0;
-  size_t steps = 0;    ///< steps that this process ran, the last ones of the run
-  double seconds = 0;  ///< duration of these steps
-  uint64_t tokens = 0;  ///< per step
+  std::vector<std::pair<uint64_t, double>> validation;  ///< losses by number of steps done, of this run
+  size_t steps = 0;                                     ///< steps that this process ran, the last ones of the run
+  double seconds = 0;                                   ///< duration of these steps
+  uint64_t tokens = 0;                                  ///< per step
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0 if samples have no length
   std::string transport;

@@ -47,6 +47,9 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   }
   if (flags.max_restarts > 0 && start.evaluates)
     return error("--max-restarts: nothing is trained, but it continues training from checkpoints");
+  if (!flags.source.validate.empty() && start.evaluates)
+    return error("--validate: nothing is trained; use --data alone");
+  if (!flags.log.empty() && start.evaluates) return error("--log: nothing is trained, and it records training steps");
   WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(check_weight_flags(weights, bundle));

@@ -1,0 +1,40 @@
+/// Records the measurements of a run's steps as JSON, across resumptions.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "runtime/train/validation.h"
+
+namespace rannc::tools {
+
+/// Measurements of one step.
+struct StepFacts {
+  uint64_t done = 0;  ///< steps done, this one included
+  double loss = 0;
+  double learning_rate = 0;
+  double seconds = 0;   ///< duration, without validation
+  uint64_t tokens = 0;  ///< 0 if samples have no length
+  uint64_t samples = 0;
+  double gradient_norm = 0;  ///< 0: not computed
+  std::optional<runtime::ValidationResult> validation;
+};
+
+/// A file with a JSON object per line and step. Each line is flushed, so that a killed run loses at most the last one.
+class StepLog {
+ public:
+  /// Opens the log to continue after `done` steps. Keeps the lines of these steps and removes those of later ones. 0
+  /// starts a new file. Errors name the line: it is not an object of this form.
+  static Result<StepLog> open(const std::string& path, uint64_t done);
+  Result<void> add(const StepFacts& facts);
+
+ private:
+  explicit StepLog(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace rannc::tools
