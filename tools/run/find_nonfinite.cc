@@ -108,7 +108,10 @@ std::string of_samples(const runtime::Batch& batch) {
   return text;
 }
 
-std::string source(const Sources& sources, const runtime::Batch& batch) {
+std::string source(const Sources& sources, const runtime::Batch& batch, double loss) {
+  // Whatever tasks have made has reached nothing that the optimizer reads. Buffers are the forward pass's.
+  const bool updated = sources.weight && !std::get<4>(sources.weight->order).starts_with("buffer/");
+  if (std::isfinite(loss) && !sources.gradient && updated) return "the optimizer made it from finite gradients";
   if (const std::string samples = of_samples(batch); !samples.empty()) return "the samples are not finite: " + samples;
   const std::string nan = sources.nan ? "first NaN: " + sources.nan->text : "";
   const std::string infinite = sources.infinite ? "first infinite number: " + sources.infinite->text : "";
@@ -116,8 +119,7 @@ std::string source(const Sources& sources, const runtime::Batch& batch) {
     return sources.infinite->order < sources.nan->order ? infinite + "; " + nan : nan + "; " + infinite;
   if (sources.nan || sources.infinite) return nan + infinite;
   if (sources.read) return "no task made it; the first that reads or makes such a number: " + sources.read->text;
-  if (sources.gradient) return "no task made it: a sum over micro-batches or replicas is too large";
-  return "no task made it: the optimizer did, from finite gradients";
+  return "no task made it: a sum over micro-batches or replicas is too large";
 }
 
 }  // namespace
@@ -162,7 +164,7 @@ Result<void> NonfiniteFinder::check(runtime::Trainer& trainer, const runtime::Ba
     merge(all, text);
     if (process + 1 < state_->processes) return {};
     return error(fmt::format("--find-nonfinite: in step {}, {}; {}", trainer.steps_done() - 1, harm(all, result.loss),
-                             source(all, batch)));
+                             source(all, batch, result.loss)));
   });
 }
 
