@@ -298,7 +298,8 @@ std::string header_text(const std::vector<SafetensorsTensor>& tensors,
 }  // namespace
 
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
-                               const std::map<std::string, std::string>& metadata) {
+                               const std::map<std::string, std::string>& metadata,
+                               const std::function<void()>& before_flush) {
   // Writing wide elements first aligns every tensor to its element size without gaps, which the format forbids.
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
     const uint32_t wide_a = ir::byte_size(a.spec.dtype), wide_b = ir::byte_size(b.spec.dtype);
@@ -320,6 +321,7 @@ Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsT
     }
     RANNC_TRY(file.write(bytes));
   }
+  if (before_flush) before_flush();
   return file.commit();
 }
 

@@ -54,7 +54,9 @@ struct SafetensorsTensor {
 
 /// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors are sorted by descending element
 /// width, then by name, so that all are aligned. Equal input gives equal bytes. An error leaves no file behind.
+/// `before_flush` is called when the bytes of all tensors have been used.
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
-                               const std::map<std::string, std::string>& metadata = {});
+                               const std::map<std::string, std::string>& metadata = {},
+                               const std::function<void()>& before_flush = {});
 
 }  // namespace rannc::runtime

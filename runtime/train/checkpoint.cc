@@ -125,7 +125,8 @@ std::string about_missing(const Parts& parts) {
 
 std::string partial_checkpoint(const std::string& folder) { return folder + ".partial"; }
 
-Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors) {
+Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors,
+                                   const std::function<void()>& before_flush) {
   std::error_code failed;
   fs::create_directories(partial(folder), failed);
   if (failed) return file_error(partial(folder), "cannot be created: " + failed.message());
@@ -139,7 +140,7 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
                       return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
                     }});
   }
-  return write_safetensors((partial(folder) / part_name(device)).string(), std::move(list));
+  return write_safetensors((partial(folder) / part_name(device)).string(), std::move(list), {}, before_flush);
 }
 
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,

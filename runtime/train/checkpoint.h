@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,8 +41,9 @@ using CheckpointTensors = std::map<std::string, Value>;
 /// `<folder>.partial`, in which a checkpoint is assembled.
 std::string partial_checkpoint(const std::string& folder);
 /// Writes one device's file of a checkpoint to `<folder>.partial`. The checkpoint becomes visible by one rename when
-/// all devices are done.
-Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors);
+/// all devices are done. `before_flush` is called when the tensors have been read.
+Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors,
+                                   const std::function<void()>& before_flush = {});
 /// Writes the manifest for the parts of `devices` and renames the folder. Replaces an older checkpoint of that name.
 /// Parts of devices on other hosts may be absent: the manifest is the same on all hosts.
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,

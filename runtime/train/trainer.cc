@@ -52,11 +52,19 @@ class Trainer::Impl {
   Result<StepResult> run(Mode mode, const Batch& batch, const ReduceNamed& reduce = {}) {
     if (devices_.failure()) return *devices_.failure();
     Result<StepResult> result = attempt(mode, batch, reduce);
+    if (result.ok() && mode == Mode::kTrain) {
+      if (const Result<void> saved = finish_written(); !saved.ok()) result = saved.diagnostic();
+    }
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
   Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_, seed_scale_); }
-  Result<void> save(const std::string& folder, const std::string& data_state);
+  Result<void> start_save(const std::string& folder, const std::string& data_state);
+  Result<void> finish_save();
+  Result<void> save(const std::string& folder, const std::string& data_state) {
+    RANNC_TRY(start_save(folder, data_state));
+    return finish_save();
+  }
   Result<std::string> load(const std::string& folder, Settings settings);
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
   void set_learning_rate(double rate);
@@ -97,6 +105,11 @@ class Trainer::Impl {
   /// Whether updates wait for the norm of all gradients.
   bool updates_after_norm() const { return options_.clip_norm > 0 || scales_loss_; }
   Result<void> update_after_norm(StepResult& result);
+  /// Finishes a checkpoint if it is written in all processes.
+  Result<void> finish_written();
+  void await_saving(const TrainedDevice& device) const {
+    if (saving_) saving_->await_read(device.id);
+  }
 
   TrainerOptions options_;
   Bundle bundle_;
@@ -104,6 +117,7 @@ class Trainer::Impl {
   std::unique_ptr<Pipeline> smaller_;              // forward only, with fewer samples; null until needed
   std::vector<std::unique_ptr<Device>> hardware_;  // before the devices, which use it
   DeviceSet devices_;
+  std::unique_ptr<CheckpointSave> saving_;  // a checkpoint that is being written; may be null
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
   uint64_t step_ = 0, updates_ = 0;
@@ -244,6 +258,7 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
     if (mode == Mode::kTrain) {
       own.update = [&device, this](StageId stage, Program&) -> Result<void> {
         if (updates_after_norm()) return {};
+        await_saving(device);
         return device.optimizers[stage.index()]->update(updates_);
       };
     }
@@ -266,6 +281,7 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   }
   if (!finite && (!scales_loss_ || loss_scale_.is_least())) {
     const std::string at = scales_loss_ ? fmt::format(" at a loss scale of {}", scale) : "";
+    RANNC_TRY(finish_save());  // all processes come here
     return devices_.close(
         error(fmt::format("step {}: the loss is {} and the gradient's norm {}{}", step_, result.loss, norm, at)));
   }
@@ -274,6 +290,7 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   if (options_.clip_norm > 0) result.gradient_norm = norm;
   if (result.skipped) return {};
   const double clip = options_.clip_norm > 0 ? clip_scale(norm, options_.clip_norm) : 1;
+  for (const auto& device : devices_.all()) await_saving(*device);
   return update_scaled(devices_, updates_, clip / scale, options_.observer);
 }
 
@@ -305,6 +322,7 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   }
   // With a loss scale, the step is skipped.
   if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_ && options_.nonfinite == nullptr) {
+    RANNC_TRY(finish_save());  // all processes come here
     return devices_.close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }
   if (mode == Mode::kTrain && updates_after_norm()) RANNC_TRY(update_after_norm(result));
@@ -322,18 +340,29 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   return result;
 }
 
-Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
+Result<void> Trainer::Impl::start_save(const std::string& folder, const std::string& data_state) {
+  RANNC_TRY(finish_save());
+  const TrainingSettings settings{options_.optimizer, options_.clip_norm, options_.seed, options_.kept_checkpoints};
+  RANNC_ASSIGN(saving_, CheckpointSave::start(devices_, folder,
+                                              {.step = step_,
+                                               .updates = updates_,
+                                               .loss_scale = loss_scale_,
+                                               .settings = settings,
+                                               .model_digest = plan().model_digest,
+                                               .data_state = data_state}));
+  return {};
+}
+
+Result<void> Trainer::Impl::finish_save() {
   if (devices_.failure()) return *devices_.failure();
-  return save_checkpoint(devices_, folder,
-                         {.step = step_,
-                          .updates = updates_,
-                          .loss_scale = loss_scale_,
-                          .settings = {.optimizer = options_.optimizer,
-                                       .clip_norm = options_.clip_norm,
-                                       .seed = options_.seed,
-                                       .kept_checkpoints = options_.kept_checkpoints},
-                          .model_digest = plan().model_digest,
-                          .data_state = data_state});
+  const auto saving = std::move(saving_);
+  return saving ? saving->finish() : Result<void>();
+}
+
+Result<void> Trainer::Impl::finish_written() {
+  if (!saving_) return {};
+  RANNC_ASSIGN(const bool written, all_agree(saving_->is_written()));
+  return written ? finish_save() : Result<void>();
 }
 
 Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take) {
@@ -361,7 +390,7 @@ Result<void> Trainer::Impl::take_settings(const TrainingSettings& settings) {
 }
 
 Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
-  if (devices_.failure()) return *devices_.failure();
+  RANNC_TRY(finish_save());
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
   RANNC_TRY(check_model(state, folder, plan()));
   const OptimizerOptions &made_by = state.settings.optimizer, &own = options_.optimizer;
@@ -387,7 +416,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
 }
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {
-  if (devices_.failure()) return *devices_.failure();
+  RANNC_TRY(finish_save());
   return replace_weights(bundle_, path, names, held_weights(devices_));
 }
 
@@ -446,6 +475,10 @@ Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradie
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
   return impl_->save(folder, data_state);
 }
+Result<void> Trainer::start_save(const std::string& folder, const std::string& data_state) {
+  return impl_->start_save(folder, data_state);
+}
+Result<void> Trainer::finish_save() { return impl_->finish_save(); }
 Result<WeightsLoaded> Trainer::load_weights(const std::string& path, WeightNames names) {
   return impl_->load_weights(path, names);
 }

@@ -128,6 +128,13 @@ class Trainer {
   /// settings. Writes a temporary sibling and renames it. `load` returns `data_state`. Processes whose hosts do not
   /// share the folder write a folder each, with the tensors of their own devices.
   Result<void> save(const std::string& folder, const std::string& data_state = {});
+  /// The same, but the files are written while the next steps run. Their optimizers wait until the tensors have been
+  /// written; nothing but buffers is copied. The checkpoint is finished at the end of the first step that finds all
+  /// files on disk in all processes, or by `finish_save`, `save`, `start_save`, `load` or `load_weights`, which report
+  /// its errors as theirs. The failure of a device or worker, or the end of the trainer, discards it.
+  Result<void> start_save(const std::string& folder, const std::string& data_state = {});
+  /// Finishes what `start_save` has begun. Collective.
+  Result<void> finish_save();
   /// Continues from a checkpoint of any plan of the same model and returns its `data_state`. `settings` selects whether
   /// optimizer, clipping and seed come from the checkpoint or from this trainer's options. If the options need
   /// different optimizer state than the checkpoint contains, the state starts from zero; for Adam that is an error

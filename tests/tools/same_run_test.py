@@ -114,7 +114,8 @@ class SameRun(programs.ProgramTest):
         resumed = read_losses(self.scratch / "parts.log")
         self.assertEqual(resumed, whole)
         lines = (self.scratch / "parts.log").read_text().count("\n")
-        self.assertLessEqual(lines - len(before), STEPS - 20, "it went on from the checkpoint of step 20 or a later one")
+        # That of step 20 may not have been complete. It was begun when that of step 10 was.
+        self.assertLessEqual(lines - len(before), STEPS - 10, "it went on from the checkpoint of step 10 or a later one")
 
     def kill_after(self, steps, command, worker=False):
         """Kills the program itself by SIGKILL, or one of the processes that it started; all the others have to end with it."""

@@ -159,6 +159,7 @@ Result<void> NonfiniteFinder::check(runtime::Trainer& trainer, const runtime::Ba
   const Sources& own = state_->sources;  // no action runs
   RANNC_ASSIGN(const bool finite, trainer.all_agree(std::isfinite(result.loss) && !own.gradient && !own.weight));
   if (finite) return {};
+  RANNC_TRY(trainer.finish_save());  // the last checkpoint without such numbers
   Sources all;
   return trainer.gather(print(own), [&](uint32_t process, const std::string& text) -> Result<void> {
     merge(all, text);

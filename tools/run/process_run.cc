@@ -91,7 +91,7 @@ class Run {
       }
       if (step_log_) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
-        RANNC_TRY(save(step + 1));
+        RANNC_TRY(trainer_->start_save(checkpoint(step + 1), data_->describe()));
       // A request to one worker ends all workers after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
       if (!goes_on) break;
@@ -241,8 +241,6 @@ class Run {
   std::string checkpoint(uint64_t step) const {
     return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
   }
-  Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step), data_->describe()); }
-
   Result<void> finish() {
     const auto held = held_memory();
     if (held) fmt::print("{}\n", describe(trainer_->plan(), *held));
@@ -254,7 +252,7 @@ class Run {
       fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
     }
     RANNC_ASSIGN(const RunResults results, gather_results(*trainer_, recorder_, profile_.get(), held));
-    RANNC_TRY(save(trainer_->steps_done()));
+    RANNC_TRY(trainer_->save(checkpoint(trainer_->steps_done()), data_->describe()));
     if (!leads()) return {};
     RunFacts facts;
     facts.title = fmt::format("{} on {}", fs::path(flags_.bundle).stem().string(), data_->describe());

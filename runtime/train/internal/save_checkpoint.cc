@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
+
+#include "runtime/internal/reason.h"
+#include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
 
@@ -61,41 +67,107 @@ Result<uint64_t> draw_number(DeviceSet& devices, uint64_t step) {
   return static_cast<uint64_t>(sum.item<int64_t>());
 }
 
-Result<void> write_parts(const DeviceSet& devices, const std::string& folder, const SharedFolder& shared) {
-  for (const auto& device : devices.all())
-    RANNC_TRY(write_checkpoint_part(folder, device->id.index(), checkpoint_tensors(*device)));
-  return shared.mark(devices.all()[0]->id);
+/// The tensors of a device in host memory.
+CheckpointTensors host_tensors(const TrainedDevice& device) {
+  CheckpointTensors tensors = checkpoint_tensors(device);
+  for (auto& [key, value] : tensors) {
+    at::Tensor tensor = on_host(value);
+    // The next step commits buffers before its optimizer could wait.
+    if (key.starts_with("buffer/")) tensor = tensor.clone();
+    value = to_value(std::move(tensor));
+  }
+  return tensors;
 }
 
 }  // namespace
 
-Result<void> save_checkpoint(DeviceSet& devices, const std::string& folder, const CheckpointState& state) {
+/// The file of one device and the thread that writes it.
+struct CheckpointSave::Part {
+  Part(const std::string& folder, const TrainedDevice& device)
+      : id(device.id), tensors(host_tensors(device)), thread([this, folder] { write(folder); }) {}
+  ~Part() {
+    if (thread.joinable()) thread.join();
+  }
+
+  void write(const std::string& folder) {
+    try {
+      result =
+          write_checkpoint_part(folder, id.index(), tensors, [this] { is_read.test_and_set(), is_read.notify_all(); });
+    } catch (const std::exception& failure) {
+      result = error(reason_of(failure));
+    }
+    is_read.test_and_set(), is_read.notify_all();
+    is_written.test_and_set();
+  }
+
+  DeviceId id;
+  CheckpointTensors tensors;
+  Result<void> result;
+  std::atomic_flag is_read, is_written;
+  std::thread thread;  // last: it uses the others
+};
+
+CheckpointSave::CheckpointSave(DeviceSet& devices, std::string folder, const CheckpointState& state, uint64_t number)
+    : devices_(devices), folder_(std::move(folder)), state_(state), number_(number) {}
+
+CheckpointSave::~CheckpointSave() {
+  if (finished_) return;
+  parts_.clear();
+  discard_checkpoint(folder_);
+}
+
+Result<std::unique_ptr<CheckpointSave>> CheckpointSave::start(DeviceSet& devices, const std::string& folder,
+                                                              const CheckpointState& state) {
   discard_checkpoint(folder);  // what an interrupted run left; nobody writes until all have drawn the number
   RANNC_ASSIGN(const uint64_t number, draw_number(devices, state.step));
-  const SharedFolder shared(folder, number);
-  const Result<void> written = write_parts(devices, folder, shared);
-  RANNC_ASSIGN(const bool all_written, devices.all_agree(written.ok(), state.step));
+  std::unique_ptr<CheckpointSave> save(new CheckpointSave(devices, folder, state, number));
+  for (const auto& device : devices.all()) save->parts_.push_back(std::make_unique<Part>(folder, *device));
+  return save;
+}
+
+void CheckpointSave::await_read(DeviceId device) const {
+  for (const auto& part : parts_) {
+    if (part->id == device) part->is_read.wait(false);
+  }
+}
+
+bool CheckpointSave::is_written() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->is_written.test(); });
+}
+
+Result<void> CheckpointSave::finish() {
+  const SharedFolder shared(folder_, number_);
+  Result<void> written;
+  for (const auto& part : parts_) {
+    part->thread.join();
+    if (written.ok()) written = part->result;
+  }
+  finished_ = true;
+  const DeviceId own = devices_.all()[0]->id;
+  if (written.ok()) written = shared.mark(own);
+  const uint64_t step = state_.step;
+  RANNC_ASSIGN(const bool all_written, devices_.all_agree(written.ok(), step));
   Result<void> finished;
   bool finishes = false;
   if (all_written) {
-    const std::vector<DeviceId> seen = shared.marked(devices.plan_devices());
-    RANNC_TRY(devices.all_agree(true, state.step));  // all have looked before the marks go
-    finishes = seen.front() == devices.all()[0]->id;
+    const std::vector<DeviceId> seen = shared.marked(devices_.plan_devices());
+    RANNC_TRY(devices_.all_agree(true, step));  // all have looked before the marks go
+    finishes = seen.front() == own;
     if (finishes) {
       shared.remove_marks(seen);
-      finished = finish_checkpoint(folder, all_parts(devices), state);
+      finished = finish_checkpoint(folder_, all_parts(devices_), state_);
     }
   } else {
-    discard_checkpoint(folder);
+    discard_checkpoint(folder_);
   }
-  RANNC_ASSIGN(const bool all_finished, devices.all_agree(finished.ok(), state.step));
+  RANNC_ASSIGN(const bool all_finished, devices_.all_agree(finished.ok(), step));
   RANNC_TRY(written);
   RANNC_TRY(finished);
   if (!all_written || !all_finished)
     return error("the checkpoint was discarded because another worker could not write its part");
   const Result<void> removed =
-      finishes ? remove_older_checkpoints(folder, state.settings.kept_checkpoints) : Result<void>();
-  if (!removed.ok() && !devices.whole()) return devices.close(removed.diagnostic());
+      finishes ? remove_older_checkpoints(folder_, state_.settings.kept_checkpoints) : Result<void>();
+  if (!removed.ok() && !devices_.whole()) return devices_.close(removed.diagnostic());
   return removed;
 }
 

@@ -3,13 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "codegen/bundle_writer.h"
+#include "ir/base/replacement.h"
+#include "ir/text/text.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/checkpoint.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -28,7 +33,9 @@ constexpr double kRate = 0.1;
 class Trainers : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("rannc-trainer-" + std::to_string(::getpid()));
+    const fs::path memory = "/dev/shm";  // spares the disk what checkpoints flush
+    folder_ =
+        (fs::exists(memory) ? memory : fs::temp_directory_path()) / ("rannc-trainer-" + std::to_string(::getpid()));
     fs::create_directory(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -38,6 +45,8 @@ class Trainers : public ::testing::Test {
     codegen::write_bundle(testing::build_plan(graph(ir::DType::kF64), spec), {}, path).value();
     return Trainer::open(path, options).value();
   }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
  private:
   fs::path folder_;
@@ -130,6 +139,95 @@ std::vector<PlanSpec> cuts_of_one_mini_batch() {
           {.cuts = {3}, .micro_batches = {2, 2}},                   // the cut parts a tied parameter's readers
           {.cuts = {3}, .replicas = {2, 1}, .micro_batches = {4}},  // replicas
           {.cuts = {3}, .replicas = {1, 2}, .micro_batches = {2, 2}, .recompute = true}};
+}
+
+/// One layer whose 16 MiB take longer to be written than a step of one sample takes to compute.
+ir::Graph wide_layer(ir::DType) {
+  ir::Graph graph = ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f64[batch,1448] samples 0
+input %target: f64[batch,1448] samples 0
+parameter %w: f64[1448,1448]
+#0 %y: f64[batch,1448] samples 0 = core.linear(%x, %w)
+#1 %l: f64[] partial = core.mse_sum(%y, %target)
+inputs [%x, %target]
+outputs [%y]
+loss %l weight 0x1p+0 per one ignore -100
+)",
+                                    "layer.rir")
+                        .value();
+  graph.set_data(graph.find("w"), ir::TensorData::in_memory(std::vector<std::byte>(8 * 1448 * 1448)));
+  return graph;
+}
+
+/// All threads of this process share a processor, so that none ends before the others begin.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OneProcessor() { sched_setaffinity(0, sizeof(before_), &before_); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+std::map<std::string, std::vector<std::byte>> bytes_of(const std::string& checkpoint) {
+  std::map<std::string, std::vector<std::byte>> found;
+  for (const auto& [key, stored] : checkpoint_tensors(checkpoint).value()) found[key] = stored.data.read().value();
+  return found;
+}
+
+TEST_F(Trainers, StepsChangeNothingInACheckpointThatIsBeingWritten) {
+  const OneProcessor shared;
+  const Batch batch = batch_of(1, {1448});
+  for (const double clip_norm : {0.0, 1.0}) {
+    TrainerOptions options;
+    options.clip_norm = clip_norm;
+    const auto trainer = open(wide_layer, {}, options);
+    std::map<std::string, std::vector<std::byte>> before;
+    for (int round = 0; round < 3; ++round) {
+      trainer->step(batch).value();
+      trainer->save(path("waiting")).value();
+      trainer->start_save(path("meanwhile")).value();
+      trainer->step(batch).value();
+      trainer->finish_save().value();
+      const auto expected = bytes_of(path("waiting"));
+      EXPECT_TRUE(bytes_of(path("meanwhile")) == expected) << round << " " << clip_norm;
+      EXPECT_FALSE(expected == before) << "steps change it";
+      before = expected;
+    }
+  }
+}
+
+TEST_F(Trainers, ACheckpointIsFinishedByTheStepsOrDiscarded) {
+  const Batch batch = batch_of(8, {3, 4});
+  auto trainer = open(testing::norm_model, {.micro_batches = {4, 4}}, sgd(kRate));
+  trainer->start_save(path("step-0"), "data").value();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!fs::exists(path("step-0")) && std::chrono::steady_clock::now() < limit) trainer->step(batch).value();
+  EXPECT_EQ(read_checkpoint_state(path("step-0")).value().step, 0U);
+  EXPECT_EQ(trainer->load(path("step-0")).value(), "data");
+  trainer->save(path("same")).value();
+  EXPECT_EQ(read_file(path("same/device0.safetensors")).value(), read_file(path("step-0/device0.safetensors")).value())
+      << "buffers are those of the time of the call";
+
+  std::ofstream(path("file")) << "no folder";
+  trainer->start_save(path("file/step-0")).value();
+  const bool stepped = trainer->step(batch).ok();
+  EXPECT_FALSE(stepped && trainer->finish_save().ok()) << "one of them reports that there is no folder";
+  EXPECT_TRUE(trainer->finish_save().ok()) << "it is reported once";
+
+  trainer->start_save(path("left")).value();
+  trainer.reset();
+  EXPECT_FALSE(fs::exists(path("left")));
+  EXPECT_FALSE(fs::exists(partial_checkpoint(path("left"))));
 }
 
 TEST_F(Trainers, AccumulatedMiniBatchesAreOneStep) {
