@@ -39,7 +39,8 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
 
 // Runs nothing.
 Result<void> export_alone(const RunFlags& flags) {
-  if (!flags.weights.from.empty()) return error("--weights: give --data, --tokens or --text; without them nothing is run");
+  if (!flags.weights.from.empty())
+    return error("--weights: give --data, --tokens or --text; without them nothing is run");
   for (const auto& [given, name] : {std::pair(flags.profile, "profile"),
                                     {flags.max_restarts > 0, "max-restarts"},
                                     {flags.find_nonfinite, "find-nonfinite"}}) {
