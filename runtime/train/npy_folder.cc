@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/base/mapped_file.h"
+#include "runtime/internal/torch_value.h"
 #include "runtime/train/internal/mapped_batch.h"
 
 namespace rannc::runtime {
