@@ -90,11 +90,19 @@ TEST(RunSettings, ACheckpointKeepsAllOfThem) {
   const Scratch scratch;
   const std::string folder = scratch.path() + "/step-5";
   ASSERT_TRUE(runtime::write_checkpoint_part(folder, 0, {}).ok());
-  ASSERT_TRUE(runtime::finish_checkpoint(folder, {0}, {5, all_set(), "digest", "data"}).ok());
+  const runtime::CheckpointState made{.step = 5,
+                                      .updates = 3,
+                                      .loss_scale = {.scale = 8, .finite_steps = 2},
+                                      .settings = all_set(),
+                                      .model_digest = "digest",
+                                      .data_state = "data"};
+  ASSERT_TRUE(runtime::finish_checkpoint(folder, {0}, made).ok());
   const auto state = runtime::read_checkpoint_state(folder);
   ASSERT_TRUE(state.ok()) << state.diagnostic().str();
   EXPECT_EQ(state->settings, all_set());
   EXPECT_EQ(state->step, 5U);
+  EXPECT_EQ(state->updates, 3U);
+  EXPECT_EQ(state->loss_scale, made.loss_scale);
 }
 
 TEST(RunFolder, ARunIsNotOverwrittenUnasked) {
