@@ -199,30 +199,19 @@ class Differentiator {
     while (joint_.origins.size() < graph().task_count()) joint_.origins.push_back({task, phase});
   }
 
-  ValueId add(std::string_view op, std::vector<ValueId> operands, TaskId task, ir::Attributes attributes = {}) {
-    const TaskId made = graph().add_task(ir::core(op), operands, std::move(attributes), std::vector<std::string>(1),
-                                         from_.location(task));
+  ValueId add(std::string_view op, std::vector<ValueId> operands, TaskId task) {
+    const TaskId made = graph().add_task(ir::core(op), operands, {}, std::vector<std::string>(1), from_.location(task));
     const auto typed = ir::infer_types(graph(), made);
     RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
     return graph().outputs(made)[0];
   }
 
-  // Returns their sum in order; invalid if there are none. More than two 16-bit parts are added in float32 and rounded
-  // once. Two are anyway: LibTorch adds 16-bit numbers in float32.
+  // Returns their sum in order; invalid if there are none.
   ValueId sum_of(const std::vector<ValueId>& parts, TaskId task) {
-    if (parts.empty()) return {};
-    const ir::DType dtype = graph().type(parts[0]).dtype, wide = ir::sum_dtype(dtype);
-    const bool rows = std::any_of(parts.begin(), parts.end(), [&](ValueId v) { return graph().type(v).rows; });
-    const bool widens = wide != dtype && parts.size() > 2 && !rows;
     ValueId sum;
-    for (ValueId part : parts) {
-      if (widens) part = cast(part, wide, task);
-      sum = sum.valid() ? add("add", {sum, part}, task) : part;
-    }
-    return widens ? cast(sum, dtype, task) : sum;
+    for (const ValueId part : parts) sum = sum.valid() ? add("add", {sum, part}, task) : part;
+    return sum;
   }
-
-  ValueId cast(ValueId value, ir::DType dtype, TaskId task) { return add("cast", {value}, task, {{"dtype", dtype}}); }
 
   // Returns the gradient of a result of `task`; invalid if none reaches it. For a value that is computed once per step,
   // parts of single micro-batches are completed first.

@@ -200,38 +200,6 @@ loss %l weight 0x1p+0 per one ignore -100
   EXPECT_GE(of(parts[0]).index(), of(parts[1]).index());  // the last reader first
 }
 
-/// Operators of the tasks that add up the gradients of %h, which `readers` tasks read.
-std::vector<std::string> operators_of_sum(const std::string& dtype, int readers) {
-  const std::string type = dtype + "[batch,4] samples 0";
-  std::string text = "rannc.graph 1\nbatch batch\ninput %x: " + type + "\nparameter %w: " + dtype + "[4,4]\n";
-  int task = 0;
-  const auto add = [&](const std::string& line) { text += "#" + std::to_string(task++) + " " + line + "\n"; };
-  add("%h: " + type + " = core.matmul(%x, %w)");
-  std::string sum = "%r0";
-  for (int i = 0; i < readers; ++i) add("%r" + std::to_string(i) + ": " + type + " = core.identity(%h)");
-  for (int i = 1; i < readers; ++i) {
-    const std::string next = "%s" + std::to_string(i);
-    add(next + ": " + type + " = core.add(" + sum + ", %r" + std::to_string(i) + ")");
-    sum = next;
-  }
-  add("%l: " + dtype + "[] partial = core.sum(" + sum + ")");
-  const Joint joint = joint_of(parsed(text + "inputs [%x]\nloss %l weight 0x1p+0 per one ignore -100\n"));
-  std::vector<std::string> found;
-  for (uint32_t i = joint.forward_count(); i < joint.graph.task_count(); ++i) {
-    const std::string& op = joint.graph.op(TaskId(i)).name;
-    if (joint.origins[i].task == TaskId(0) && (op == "core.add" || op == "core.cast")) found.push_back(op);
-  }
-  return found;
-}
-
-TEST(Differentiate, SumsOfNarrowGradientsAreRoundedOnce) {
-  using Operators = std::vector<std::string>;
-  EXPECT_EQ(operators_of_sum("f32", 3), (Operators{"core.add", "core.add"}));
-  EXPECT_EQ(operators_of_sum("bf16", 2), Operators{"core.add"}) << "it is rounded once anyway";
-  EXPECT_EQ(operators_of_sum("bf16", 3),
-            (Operators{"core.cast", "core.cast", "core.add", "core.cast", "core.add", "core.cast"}));
-}
-
 TEST(Differentiate, WhatIsMadeOnceAStepIsMadeWholeFirst) {
   const Graph graph = parsed(R"(rannc.graph 1
 batch batch
