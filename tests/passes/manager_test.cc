@@ -149,6 +149,7 @@ TEST(Pipeline, EveryPassHasItsSpelling) {
   for (const std::string& name : pass_names()) {
     std::string spelling = name;
     if (name == "set-precision") spelling += "{f64}";
+    if (name == "mixed-precision") spelling += "{bf16}";
     if (name == "attach-loss" || name == "open-loss") spelling += "{mse(output=y)+cross_entropy(axis=1)}";
     if (name == "lose-gradients") spelling += "{padding=table:-1,stop=a,stop=b,strict=c}";
     const auto pass = make_pass(spelling);
