@@ -73,9 +73,12 @@ Result<void> write_file(const std::string& path, std::string_view content) {
 
 Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (!file.is_open() || file.bad()) return error({.file = path}, "cannot be read");
-  return bytes;
+  if (!file.is_open()) return error({.file = path}, "cannot be opened");
+  try {
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  } catch (const std::ios_base::failure& failure) {  // a folder can be opened, but not read
+    return error({.file = path}, std::string("cannot be read: ") + failure.what());
+  }
 }
 
 }  // namespace rannc

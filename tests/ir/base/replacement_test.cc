@@ -94,5 +94,15 @@ TEST_F(ReplacementTest, AFileInAFolderThatIsNotThereIsAnErrorThatNamesIt) {
   EXPECT_EQ(written.diagnostic().where.file, at("none/a"));
 }
 
+TEST_F(ReplacementTest, WhatIsNoFileIsNotRead) {
+  ASSERT_TRUE(write_file(at("a"), "bytes").ok());
+  EXPECT_EQ(read_file(at("a")).value(), "bytes");
+  for (const std::string& path : {at("none"), root_}) {
+    const auto bytes = read_file(path);
+    ASSERT_FALSE(bytes.ok()) << path;
+    EXPECT_EQ(bytes.diagnostic().where.file, path);
+  }
+}
+
 }  // namespace
 }  // namespace rannc
