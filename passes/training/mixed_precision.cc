@@ -41,19 +41,11 @@ bool is_exact_in(DType narrow, const Graph::Value& value) {
 class Caster {
  public:
   Caster(const Graph& from, DType narrow)
-      : from_(from),
-        narrow_(narrow),
-        results_(ir::results_of(from)),
-        rewriter_(from),
-        natural_(from.value_count()),
-        exact_(from.value_count()) {
-    for (const ValueId value : from.values()) {
-      if (rewriter_.mapped(value)) natural_[value.index()] = rewriter_.map(value);
-    }
-  }
+      : from_(from), narrow_(narrow), results_(ir::results_of(from)), rewriter_(from), exact_(from.value_count()) {}
 
   Graph run() {
     for (const TaskId task : from_.tasks()) convert(task);
+    for (const auto& [result, wide] : wide_results_) rewriter_.replace(result, wide);
     return std::move(rewriter_).finish();
   }
 
@@ -77,7 +69,7 @@ class Caster {
     bool any = false;
     for (const ValueId operand : from_.inputs(task)) {
       if (!is_castable(operand)) continue;
-      const bool is_narrow = rewriter_.graph().type(natural_[operand.index()]).dtype == narrow_;
+      const bool is_narrow = to().type(rewriter_.map(operand)).dtype == narrow_;
       if (!is_narrow && !is_exact(operand)) return kWide;
       any = any || is_narrow;
     }
@@ -122,22 +114,13 @@ class Caster {
     std::vector<ValueId> operands;
     for (const ValueId input : inputs) {
       operands.push_back(is_castable(input) ? cast(input, narrow ? narrow_ : kWide, from_.location(task))
-                         : input.valid()    ? natural_[input.index()]
-                                            : input);
+                                            : rewriter_.map(input));
     }
     if (narrow) {
       ++narrowed_;
       add_narrow(task, operands, *std::move(narrow));
     } else {
-      add(task, rewriter_.copy(task, operands));
-    }
-  }
-
-  void add(TaskId task, TaskId copy) {
-    const auto outputs = from_.outputs(task);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      natural_[outputs[i].index()] = to().outputs(copy)[i];
-      rewriter_.replace(outputs[i], to().outputs(copy)[i]);
+      rewriter_.copy(task, operands);
     }
   }
 
@@ -149,11 +132,12 @@ class Caster {
       if (needs_wide_copy(outputs[i], types[i])) names.back() += suffix(types[i].dtype);
     }
     const TaskId copy = to().add_task(from_.op(task), operands, from_.attributes(task), names, from_.location(task));
-    add(task, copy);
     for (size_t i = 0; i < outputs.size(); ++i) {
       const bool wide_copy = needs_wide_copy(outputs[i], types[i]);
-      to().set_type(to().outputs(copy)[i], std::move(types[i]));
-      if (wide_copy) rewriter_.replace(outputs[i], cast(outputs[i], kWide, from_.location(task)));
+      const ValueId made = to().outputs(copy)[i];
+      to().set_type(made, std::move(types[i]));
+      rewriter_.replace(outputs[i], made);
+      if (wide_copy) wide_results_.emplace_back(outputs[i], cast(outputs[i], kWide, from_.location(task)));
     }
   }
 
@@ -166,13 +150,13 @@ class Caster {
 
   /// The new value of `of` as that type. Each cast is made once, before its first reader.
   ValueId cast(ValueId of, DType dtype, const Location& where) {
-    const ValueId natural = natural_[of.index()];
-    if (to().type(natural).dtype == dtype) return natural;
-    ValueId& made = casts_[{natural, dtype}];
+    const ValueId computed = rewriter_.map(of);
+    if (to().type(computed).dtype == dtype) return computed;
+    ValueId& made = casts_[{computed, dtype}];
     if (made.valid()) return made;
     std::string name(from_.value(of).name);
     if (to().find(name).valid()) name += suffix(dtype);
-    made = to().add(ir::core("cast"), {natural}, {{"dtype", dtype}}, std::move(name), where);
+    made = to().add(ir::core("cast"), {computed}, {{"dtype", dtype}}, std::move(name), where);
     const auto typed = ir::infer_types(to(), to().producer(made));
     RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
     return made;
@@ -181,10 +165,10 @@ class Caster {
   const Graph& from_;
   const DType narrow_;
   const std::vector<bool> results_;
-  ir::Rewriter rewriter_;
-  std::vector<ValueId> natural_;            // by old value: the new value in the type that its task computes
-  std::vector<std::optional<bool>> exact_;  // by old value
-  std::map<std::pair<ValueId, DType>, ValueId> casts_;  // of new values
+  ir::Rewriter rewriter_;                                  // maps values to the type that their task computes
+  std::vector<std::pair<ValueId, ValueId>> wide_results_;  // results of the graph, and the copies that replace them
+  std::vector<std::optional<bool>> exact_;                 // by old value
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;     // of new values
   size_t narrowed_ = 0;
 };
 
