@@ -7,6 +7,7 @@
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/simplify/infer_shapes.h"
+#include "tests/passes/typed_graph.h"
 
 namespace rannc::passes {
 namespace {
@@ -18,19 +19,9 @@ using ::testing::HasSubstr;
 
 const Dim kBatch = Dim::symbol("batch");
 
-/// A graph of these statements, types inferred.
-Graph graph_of(const std::string& statements) {
-  auto graph = ir::parse_graph("rannc.graph 1\ngraph \"small\"\n" + statements, "small.rir");
-  EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
-  PassContext context;
-  const auto typed = InferShapes().run(*graph, context);
-  EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
-  return std::move(*graph);
-}
-
 /// The graph after the pass and the checks of the types that it rests on.
 Graph rebatched(const std::string& statements, BakedBatch baked = {}) {
-  Graph graph = graph_of(statements);
+  Graph graph = typed_graph(statements);
   PassContext context;
   const auto done = Rebatch(std::move(baked)).run(graph, context);
   EXPECT_TRUE(done.ok()) << done.diagnostic().str();
@@ -42,7 +33,7 @@ Graph rebatched(const std::string& statements, BakedBatch baked = {}) {
 }
 
 std::string refusal(const std::string& statements, BakedBatch baked = {}) {
-  Graph graph = graph_of(statements);
+  Graph graph = typed_graph(statements);
   PassContext context;
   const auto done = Rebatch(std::move(baked)).run(graph, context);
   EXPECT_FALSE(done.ok()) << ir::print(graph);
@@ -285,7 +276,7 @@ outputs [%y]
 }
 
 TEST(Rebatch, WhatMixesSamplesStaysForOtherPasses) {
-  Graph graph = graph_of(R"(
+  Graph graph = typed_graph(R"(
 input %x: f32[4,3]
 #0 %y: f32[*] = core.mean(%x) {axes = [0]}
 inputs [%x]
@@ -321,13 +312,13 @@ TEST(Rebatch, SumsThatNumbersOfSamplesDivideAreRefused) {
   for (const auto& [op, number] : {std::pair{"div", "00008040"}, {"mul", "0000803e"}, {"div", "00004041"}}) {
     EXPECT_THAT(refusal(of(op, number)), HasSubstr("which may be a multiple of their number")) << op << number;
   }
-  Graph weighted = graph_of(of("mul", "0000003f"));
+  Graph weighted = typed_graph(of("mul", "0000003f"));
   PassContext context;
   EXPECT_TRUE(Rebatch().run(weighted, context).ok());
 }
 
 TEST(Rebatch, LeavesGraphsWithABatchAlone) {
-  Graph graph = graph_of("batch batch\ninput %x: f32[batch,3] samples 0\ninputs [%x]\noutputs [%x]\n");
+  Graph graph = typed_graph("batch batch\ninput %x: f32[batch,3] samples 0\ninputs [%x]\noutputs [%x]\n");
   PassContext context;
   EXPECT_FALSE(Rebatch().run(graph, context)->changed);
 }

@@ -9,6 +9,7 @@
 #include "passes/parameters/recover_parameters.h"
 #include "passes/pipeline.h"
 #include "passes/simplify/infer_shapes.h"
+#include "tests/passes/typed_graph.h"
 
 namespace rannc::passes {
 namespace {
@@ -22,15 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A graph of these statements, types inferred.
-Graph graph_of(const std::string& statements) {
-  auto graph = ir::parse_graph("rannc.graph 1\ngraph \"small\"\nbatch batch\n" + statements, "small.rir");
-  EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
-  PassContext context;
-  const auto typed = InferShapes().run(*graph, context);
-  EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
-  return std::move(*graph);
-}
+/// A graph of these statements, types inferred, whose samples `batch` counts.
+Graph graph_of(const std::string& statements) { return typed_graph("batch batch\n" + statements); }
 
 struct Trained {
   Graph graph;
