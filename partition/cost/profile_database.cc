@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <sstream>
 
 #include "ir/base/replacement.h"
+#include "partition/text_digest.h"
 
 namespace rannc::partition {
 namespace {
@@ -199,7 +199,7 @@ std::string ProfileDatabase::fingerprint(const std::string& environment) const {
   copy_environment(tasks_, environment, part.tasks_);
   copy_environment(blocks_, environment, part.blocks_);
   const std::string text = part.print();
-  return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+  return text_digest(text);
 }
 
 std::unique_ptr<CostModel> measured_costs(ProfileDatabase database, const KindEnvironments& environments,

@@ -2,7 +2,6 @@
 #include "partition/formats/pipedream_text.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <charconv>
@@ -162,8 +161,6 @@ double ProfileNode::activation_sum() const {
 Result<PipedreamProfile> read_pipedream(std::string_view text, const std::string& file) {
   return Reader(text, file).read();
 }
-
-std::string profile_digest(std::string_view text) { return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0)); }
 
 std::string write_pipedream(const PipedreamProfile& profile) {
   std::string out;

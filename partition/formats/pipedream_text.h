@@ -36,9 +36,6 @@ struct PipedreamProfile {
 /// node, an edge to a missing node. `validate` checks that costs can be priced and that the graph is acyclic.
 Result<PipedreamProfile> read_pipedream(std::string_view text, const std::string& file);
 
-/// Returns the hex digest of a profile's text.
-std::string profile_digest(std::string_view text);
-
 /// Writes the format. `read_pipedream` of the result returns an equal profile.
 std::string write_pipedream(const PipedreamProfile& profile);
 

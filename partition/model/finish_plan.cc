@@ -1,7 +1,6 @@
 #include "partition/model/finish_plan.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -14,6 +13,7 @@
 #include "partition/model/choose_kept.h"
 #include "partition/model/stage_pricer.h"
 #include "partition/stages/problem/problem.h"
+#include "partition/text_digest.h"
 
 namespace rannc::partition {
 
@@ -88,10 +88,7 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
 
 }  // namespace
 
-std::string cluster_digest(const Cluster& cluster) {
-  const std::string text = print_cluster(cluster);
-  return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
-}
+std::string cluster_digest(const Cluster& cluster) { return text_digest(print_cluster(cluster)); }
 
 ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
                   const PlanOptions& options) {

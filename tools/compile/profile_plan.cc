@@ -12,6 +12,7 @@
 #include "partition/stages/problem/places.h"
 #include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/search/given_stages.h"
+#include "partition/text_digest.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
@@ -99,7 +100,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   const uint32_t mini_batch = request.plan.mini_batch.value_or(kMiniBatch);
   ProfileTask task;
   RANNC_ASSIGN(task.profile, partition::read_pipedream(text, request.file));
-  task.digest = partition::profile_digest(text);
+  task.digest = partition::text_digest(text);
   const std::optional<uint64_t> samples =
       request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
   const partition::ProfileProblemOptions options{samples.value_or(1), mini_batch,
