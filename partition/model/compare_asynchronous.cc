@@ -2,29 +2,12 @@
 
 #include <algorithm>
 
-#include "ir/graph/byte_count.h"
 #include "partition/model/finish_plan.h"
 #include "partition/schedule/asynchronous.h"
 
 namespace rannc::partition {
 
 namespace {
-
-/// Bytes of the trained parameters that a stage reads.
-std::vector<uint64_t> weight_bytes(const ir::Plan& plan) {
-  std::vector<uint64_t> bytes(plan.stages.size(), 0);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    std::vector<bool> counted(plan.graph.value_count(), false);
-    for (const TaskId task : plan.stages[s].tasks) {
-      for (const ValueId value : plan.graph.inputs(task)) {
-        if (!value.valid() || plan.graph.kind(value) != ir::ValueKind::kParameter || counted[value.index()]) continue;
-        counted[value.index()] = true;
-        bytes[s] += static_cast<uint64_t>(ir::byte_count(plan.graph.type(value)).evaluate({}).value_or(0));
-      }
-    }
-  }
-  return bytes;
-}
 
 /// A stream of mini-batches without an end.
 struct Stream {
@@ -66,9 +49,9 @@ Result<PipelineChoice> steady_state(const ir::Plan& plan, const Stream& stream, 
   choice.mini_batch_ns = period_between(schedule, timeline, stream.first, stream.last) * stream.micro_batches;
   choice.updates = stream.micro_batches / steps_every;
   choice.weight_versions = weight_versions(stream.shape, steps_every);
-  const std::vector<uint64_t> weights = weight_bytes(plan);
+  const std::vector<TrainedBytes> trained = trained_bytes(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const uint64_t more = (choice.weight_versions[s] - 1) * weights[s];
+    const auto more = static_cast<uint64_t>((choice.weight_versions[s] - 1) * trained[s].parameters);
     for (const DeviceId device : plan.stages[s].devices) {
       const int64_t held = timeline.devices[device.index()].peak_bytes;
       choice.peak_bytes = std::max(choice.peak_bytes, static_cast<uint64_t>(std::max<int64_t>(held, 0)) + more);

@@ -37,6 +37,14 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
 /// Rounds up to whole ns, so that a stage does not seem faster than its tasks. Limited to the longest allowed step.
 int64_t whole_ns(double ns);
 
+/// Bytes of the trained parameters of a stage, each counted once.
+struct TrainedBytes {
+  double parameters = 0;  ///< that the optimizer updates
+  double gradients = 0;   ///< their gradient sums, which an all-reduce moves
+};
+/// Returns them by stage.
+std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan);
+
 /// Prices gradient sums by the cluster's links and optimizers by its memory. Fills `finish_times` and `sum_ns`. `shape`
 /// is that of the plan.
 void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster& cluster);

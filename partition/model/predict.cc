@@ -33,11 +33,7 @@ std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   return found;
 }
 
-// Bytes of a stage; each parameter counts once.
-struct TrainedBytes {
-  double parameters = 0;  // size of the parameters that the optimizer updates
-  double gradients = 0;   // size of their gradient sums, which an all-reduce moves
-};
+}  // namespace
 
 std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
   std::vector<TrainedBytes> bytes;
@@ -57,8 +53,6 @@ std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
   }
   return bytes;
 }
-
-}  // namespace
 
 int64_t whole_ns(double ns) { return static_cast<int64_t>(std::min(std::ceil(ns), kMostStepNs)); }
 
