@@ -5,8 +5,6 @@
 #include "partition/model/model_costs.h"
 #include "passes/manager.h"
 #include "passes/planning/choose_kernels.h"
-#include "passes/planning/form_atoms.h"
-#include "passes/planning/mark_constants.h"
 
 namespace rannc::tools {
 
@@ -52,14 +50,12 @@ Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDataba
                             const std::string& environment, uint64_t samples) {
   passes::PassManager manager;
   manager.add(std::make_unique<passes::ChooseKernels>(std::make_shared<DatabaseTimes>(database, environment, samples)));
-  manager.add(std::make_unique<passes::MarkConstants>());
-  manager.add(std::make_unique<passes::FormAtoms>());
   passes::PassContext context;
   const passes::RunReport report = manager.run(model.graph, context, {.reproducer = false});
   if (!report.ok()) return *report.failure;
   if (!report.times.front().changed) return false;
-  model.atoms = *std::move(context.atoms);
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
+  RANNC_TRY(form_atoms(model));
   return true;
 }
 

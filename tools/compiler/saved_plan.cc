@@ -13,9 +13,7 @@
 #include "ir/text/text.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/given_plan.h"
-#include "passes/manager.h"
-#include "passes/planning/form_atoms.h"
-#include "passes/planning/mark_constants.h"
+#include "tools/compiler/form_atoms.h"
 
 namespace rannc::tools {
 
@@ -141,17 +139,6 @@ Result<void> compare_digests(const ir::Plan& plan, const PlanRequest& request, c
                fmt::format("was made for another cluster: its digest is {}, that of cluster '{}' is {}; --cluster, "
                            "--devices and --memory must be those of the plan",
                            plan.cluster_digest, request.options.cluster.name, cluster));
-}
-
-Result<void> form_atoms(PreparedModel& model) {
-  passes::PassManager manager;
-  manager.add(std::make_unique<passes::MarkConstants>());
-  manager.add(std::make_unique<passes::FormAtoms>());
-  passes::PassContext context;
-  const passes::RunReport report = manager.run(model.graph, context, {.reproducer = false});
-  if (!report.ok()) return *report.failure;
-  model.atoms = *std::move(context.atoms);
-  return {};
 }
 
 }  // namespace
