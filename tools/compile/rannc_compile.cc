@@ -21,6 +21,7 @@
 #include "tools/common/programs.h"
 #include "tools/common/status_line.h"
 #include "tools/common/stop.h"
+#include "tools/compile/bundle_flags.h"
 #include "tools/compile/compile_flags.h"
 #include "tools/compile/explain.h"
 #include "tools/compile/listing.h"
@@ -115,6 +116,7 @@ void check_plan_flags(const CLI::App& app, bool profile) {
 void check(const CLI::App& app, Flags& flags) {
   if (!flags.rebuilt.empty()) return tools::check_rebuild_flags(app);
   if (flags.compile.model.empty()) throw CLI::RequiredError("model");
+  if (tools::is_bundle(flags.compile.model)) tools::check_bundle_flags(app, flags.compile.model);
   const bool profile = tools::is_profile(flags.compile.model);
   const bool split = profile && std::filesystem::path(flags.compile.model).extension() == ".json";
   const auto refuse = [&](const std::string& flag, const char* what) {
@@ -253,7 +255,16 @@ Result<void> emit_stages(const Flags& flags) {
   return {};
 }
 
-Result<compiler::Model> read_model(const Flags& flags, Watcher& watcher) {
+Result<compiler::Model> read_bundle(const CLI::App& app, Flags& flags, Watcher& watcher) {
+  auto model = compiler::read_bundle(flags.compile.model, flags.libraries, watcher.progress());
+  watcher.end();
+  if (!model.ok()) return model;
+  RANNC_TRY(tools::complete_flags(*model->state().bundle, app, flags.compile, flags.form));
+  return model;
+}
+
+Result<compiler::Model> read_model(const CLI::App& app, Flags& flags, Watcher& watcher) {
+  if (tools::is_bundle(flags.compile.model)) return read_bundle(app, flags, watcher);
   RANNC_ASSIGN(compiler::ReadOptions options, tools::read_options(flags.compile));
   options.libraries = flags.libraries;
   auto model = compiler::read(flags.compile.model, options, watcher.progress());
@@ -332,10 +343,10 @@ void summarize(const Flags& flags, const compiler::Plan::State& plan, const std:
   fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
 }
 
-Result<void> compile(const Flags& flags) {
+Result<void> compile(const CLI::App& app, Flags& flags) {
   if (flags.stage_onnx) RANNC_TRY(tools::check_onnx(flags.compile.model));
   Watcher watcher;
-  RANNC_ASSIGN(const compiler::Model model, read_model(flags, watcher));
+  RANNC_ASSIGN(const compiler::Model model, read_model(app, flags, watcher));
   const tools::PreparedModel& prepared = model.state().prepared;
   if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, prepared);
   const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
@@ -371,10 +382,10 @@ int rannc::tools::compile_main(int argc, char** argv) {
   CLI::App app("Plans a model for a cluster and writes a bundle for rannc-run, or plans a published profile.",
                "rannc-compile");
   Flags flags;
-  app.add_option("model", flags.compile.model,
-                 "ONNX, TorchScript (.pt) or torch.export (.pt2) file, a graph as text (.rir), a profile of PipeDream "
-                 "(.txt) or a placement graph "
-                 "(.json)");
+  app.add_option(
+      "model", flags.compile.model,
+      "ONNX, TorchScript (.pt) or torch.export (.pt2) file, a graph as text (.rir), a bundle to plan again, a "
+      "profile of PipeDream (.txt) or a placement graph (.json)");
   app.add_option(
       "-o,--output", flags.output,
       "bundle to write (default: the model's name with .rannc), or file for the output of --emit; for a profile: plan "
@@ -417,6 +428,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "cross_entropy(output=logits,labels=y)\n"
       "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
       "  rannc-compile model.onnx --emit plan -o plan.rir && rannc-compile model.onnx --plan plan.rir\n"
+      "  rannc-compile model.rannc --devices 1 -o smaller.rannc\n"
       "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"
       "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
@@ -432,6 +444,6 @@ int rannc::tools::compile_main(int argc, char** argv) {
     compiler::keep_freed_memory();
     rannc::runtime::set_threads(1);
     if (flags.emit == "onnx") return emit_onnx(flags);
-    return flags.emit == "stage-onnx" ? emit_stages(flags) : compile(flags);
+    return flags.emit == "stage-onnx" ? emit_stages(flags) : compile(app, flags);
   });
 }

@@ -1,11 +1,13 @@
 /// The contents of the public types of `rannc/compiler.h`, for programs of this repository.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rannc/compiler.h"
 #include "runtime/bundle/bundle.h"
+#include "tools/compiler/bundle_model.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/search_report.h"
 
@@ -17,6 +19,7 @@ struct Model::State {
   tools::PreparedModel prepared;
   Result<std::string> foreign_calls;  ///< of `tools::foreign_calls`; an error keeps the model from being planned
   std::vector<runtime::Library> libraries;
+  std::optional<tools::PlannedBundle> bundle = {};  ///< of which the model is, instead of a model file
 };
 
 struct Plan::State {

@@ -2,6 +2,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "codegen/bundle_writer.h"
 #include "ir/graph/constant.h"
 #include "ir/text/text.h"
@@ -49,6 +51,7 @@ Result<tools::PlanRequest> request_for(const Model::State& model, PlanOptions op
   RANNC_ASSIGN(tools::PlanRequest request,
                tools::plan_request(options, [&plugin] { return tools::gpu_cluster(plugin); }));
   request.options.assume = {model.options.assumed_sizes.begin(), model.options.assumed_sizes.end()};
+  if (model.bundle) model.bundle->apply(request);
   return request;
 }
 
@@ -149,6 +152,15 @@ Result<Model> read(const std::string& path, const ReadOptions& options, const Pr
       Model::State{path, options, std::move(prepared), std::move(calls), std::move(libraries)}));
 }
 
+Result<Model> read_bundle(const std::string& path, const std::vector<std::string>& libraries,
+                          const Progress& progress) {
+  begin(progress, Phase::kReading);
+  RANNC_ASSIGN(tools::BundleModel read, tools::read_bundle(path, libraries));
+  auto calls = tools::foreign_calls(read.model.graph);
+  return Model(std::make_shared<const Model::State>(Model::State{
+      path, {}, std::move(read.model), std::move(calls), std::move(read.libraries), std::move(read.planned)}));
+}
+
 Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress& progress) {
   const Model::State& read = model.state();
   if (!read.foreign_calls.ok()) return read.foreign_calls.diagnostic();
@@ -182,6 +194,9 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   codegen::BundleOptions bundle{
       .replace = options.replace, .libraries = state.libraries, .stage_program = options.stage_program};
   RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options.programs, progress));
+  if (options.stage_onnx && !std::filesystem::is_regular_file(state.file)) {
+    return error({.file = state.file}, "has no nodes of ONNX: stages as ONNX files are cut from the model's file");
+  }
   if (options.stage_onnx) {
     bundle.add_files = [&](const std::string& folder) -> Result<void> {
       RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(state.file, state.read));

@@ -108,6 +108,13 @@ struct WriteOptions {
 /// Reads a model file (.onnx, TorchScript, torch.export or .rir) and runs the passes.
 Result<Model> read(const std::string& path, const ReadOptions& options = {}, const Progress& progress = {});
 
+/// Reads the model of a bundle, to plan it again without the model's file, for example for fewer devices. Loss,
+/// optimizer, kernels, sizes and by default the mini-batch are those of the bundle: `plan` ignores the options about
+/// them. Checkpoints of the bundle can be resumed with the new one. `libraries`: other paths of the libraries of
+/// operators that the bundle needs.
+Result<Model> read_bundle(const std::string& path, const std::vector<std::string>& libraries = {},
+                          const Progress& progress = {});
+
 /// Plans a model. An infeasible problem is an error with the missing memory and remedies. Measures on this machine
 /// where `options` require it, meanwhile with one thread per operator for the whole process. Call
 /// `keep_freed_memory` before the first tensor of the process for the times that `rannc-run` reaches.

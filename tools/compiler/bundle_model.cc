@@ -1,0 +1,60 @@
+#include "tools/compiler/bundle_model.h"
+
+#include <utility>
+
+#include "ir/plan/fixed_samples.h"
+#include "runtime/bundle/libraries.h"
+#include "tools/compiler/form_atoms.h"
+
+namespace rannc::tools {
+
+namespace {
+
+/// Paths as recorded, except for those that `given` replaces.
+Result<std::vector<runtime::Library>> loaded_libraries(const runtime::Bundle& bundle,
+                                                       const std::vector<std::string>& given) {
+  RANNC_TRY(runtime::load_libraries(bundle, given));
+  std::vector<runtime::Library> libraries = bundle.libraries;
+  for (const std::string& path : given) {
+    RANNC_ASSIGN(const runtime::Library loaded, runtime::load_library(path));
+    for (runtime::Library& library : libraries) {
+      if (library.digest == loaded.digest) library.path = loaded.path;
+    }
+  }
+  return libraries;
+}
+
+}  // namespace
+
+void PlannedBundle::apply(PlanRequest& request) const {
+  if (!request.mini_batch) request.mini_batch = mini_batch;
+  request.options.optimizer = optimizer;
+  request.options.optimizer_states = optimizer_states;
+  for (const auto& [symbol, size] : sizes) request.options.assume.emplace(symbol, size);
+  request.options.seed = seed;
+  request.choose_kernels = false;
+}
+
+Result<BundleModel> read_bundle(const std::string& path, const std::vector<std::string>& libraries) {
+  RANNC_ASSIGN(runtime::Bundle bundle, runtime::open_bundle(path));
+  BundleModel read;
+  RANNC_ASSIGN(read.libraries, loaded_libraries(bundle, libraries));
+  PreparedModel& model = read.model;
+  model.graph = bundle.plan.graph.clone();
+  model.digest = bundle.plan.model_digest;
+  model.read.tasks = model.graph.task_count();
+  if (ir::fixed_samples(model.graph)) model.undivided = error({.file = path}, "the model has a static batch size");
+  RANNC_TRY(form_atoms(model));
+  const ir::Plan& plan = bundle.plan;
+  read.planned = {.mini_batch = plan.mini_batch,
+                  .optimizer = plan.optimizer,
+                  .optimizer_states = plan.optimizer_states,
+                  .sizes = plan.sizes,
+                  .seed = plan.seed,
+                  .devices = plan.devices,
+                  .form = bundle.form,
+                  .loops = !bundle.compiled || bundle.compiled->has_loops()};
+  return read;
+}
+
+}  // namespace rannc::tools
