@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "codegen/internal/native_headers.h"
-#include "codegen/internal/subprocess.h"
 #include "ir/base/replacement.h"
+#include "ir/base/subprocess.h"
 #include "runtime/native/stage.h"
 
 namespace rannc::codegen {

@@ -6,7 +6,7 @@
 
 #include "ir/base/diagnostic.h"
 
-namespace rannc::codegen {
+namespace rannc {
 
 struct Ended {
   int status = 0;      ///< exit status; 128 + the signal that ended it
@@ -17,4 +17,4 @@ struct Ended {
 /// it prints. Errors: it cannot be started.
 Result<Ended> run_program(const std::vector<std::string>& command, const std::string& output);
 
-}  // namespace rannc::codegen
+}  // namespace rannc

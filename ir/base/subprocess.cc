@@ -1,4 +1,4 @@
-#include "codegen/internal/subprocess.h"
+#include "ir/base/subprocess.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -12,7 +12,7 @@
 
 extern char** environ;
 
-namespace rannc::codegen {
+namespace rannc {
 
 Result<Ended> run_program(const std::vector<std::string>& command, const std::string& output) {
   std::vector<char*> words;
@@ -37,4 +37,4 @@ Result<Ended> run_program(const std::vector<std::string>& command, const std::st
   return ended;
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc
