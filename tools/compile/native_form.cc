@@ -2,43 +2,15 @@
 #include "tools/compile/native_form.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <sstream>
 
 #include "codegen/native_compiler.h"
+#include "tools/common/environment.h"
 
 namespace rannc::tools {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kCompilers[] = {"c++", "g++", "clang++"};
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-/// The path of a program; empty if there is none.
-std::string program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? fs::absolute(name).string() : "";
-  std::istringstream folders(variable("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = folder + "/" + name;
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
-
-std::string cache_folder() {
-  std::string cache = variable("XDG_CACHE_HOME");
-  if (cache.empty() && !variable("HOME").empty()) cache = variable("HOME") + "/.cache";
-  return cache.empty() ? "" : cache + "/rannc/native";
-}
 
 }  // namespace
 
@@ -53,15 +25,15 @@ void add_form_flags(CLI::App& app, FormFlags& flags) {
 Result<FoundCompiler> find_compiler(const std::string& cxx) {
   const Location flag{.node = cxx.empty() ? "" : "--cxx"};
   std::string path;
-  if (!cxx.empty()) path = program(cxx);
+  if (!cxx.empty()) path = find_program(cxx);
   for (const char* name : kCompilers) {
-    if (path.empty() && cxx.empty()) path = program(name);
+    if (path.empty() && cxx.empty()) path = find_program(name);
   }
   if (path.empty()) {
     return error(flag, cxx.empty() ? "no C++ compiler was found (c++, g++, clang++)"
                                    : fmt::format("`{}` is no program in the PATH", cxx));
   }
-  FoundCompiler found{path, cache_folder()};
+  FoundCompiler found{path, cache_folder("native")};
   const auto opened = codegen::NativeCompiler::open(found.path, found.cache);
   if (opened.ok()) return found;
   return error(flag, fmt::format("{}: {}", opened.diagnostic().where.str(), opened.diagnostic().message));
