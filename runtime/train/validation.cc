@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <sstream>
@@ -63,6 +65,62 @@ Result<Hits> gather_hits(Trainer& trainer, const Hits& own) {
   return all;
 }
 
+/// Sums and numbers of averaged values by metric.
+class Means {
+ public:
+  explicit Means(const std::vector<std::string>& metrics) {
+    for (const std::string& name : metrics) of_[name];
+  }
+  bool contains(const std::string& name) const { return of_.contains(name); }
+  void add(const StepResult& result) {
+    for (auto& [name, mean] : of_) {
+      const auto found = result.outputs.find(name);
+      if (found == result.outputs.end()) continue;  // another process computes it
+      const at::Tensor values = to_tensor(found->second);
+      mean.sum += values.sum().item<double>();
+      mean.count += values.numel();
+    }
+  }
+  /// Returns the means over all processes in that of device 0.
+  Result<std::map<std::string, double>> gather(Trainer& trainer) const {
+    std::string own;
+    for (const auto& [name, mean] : of_) own += fmt::format("{:a} {} ", mean.sum, mean.count);
+    std::map<std::string, Mean> all;
+    RANNC_TRY(trainer.gather(own, [&](uint32_t, const std::string& text) -> Result<void> {
+      std::istringstream parts(text);
+      for (const auto& [name, mean] : of_) {
+        std::string sum;
+        int64_t count = 0;
+        parts >> sum >> count;
+        all[name].sum += std::strtod(sum.c_str(), nullptr);
+        all[name].count += count;
+      }
+      return {};
+    }));
+    std::map<std::string, double> means;
+    for (const auto& [name, mean] : all) means[name] = mean.sum / static_cast<double>(mean.count);
+    return means;
+  }
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  std::map<std::string, Mean> of_;
+};
+
+/// The mean of each sample, so that an output of any size takes a number per sample.
+Value mean_of_samples(const ir::ValueType& type, const Value& part) {
+  const at::Tensor values = to_tensor(part).to(at::kDouble);
+  if (!type.batch.has_batch()) return to_value(values);
+  std::vector<int64_t> others;
+  for (int64_t axis = 0; axis < values.dim(); ++axis) {
+    if (axis != type.batch.axis) others.push_back(axis);
+  }
+  return to_value(others.empty() ? values : values.mean(others, /*keepdim=*/true));
+}
+
 }  // namespace
 
 std::optional<Classification> find_classification(const ir::Graph& graph) {
@@ -95,10 +153,36 @@ std::optional<Classification> find_classification(const ir::Graph& graph) {
   return found;
 }
 
-Result<ValidationResult> validate(Trainer& trainer, const Samples& samples) {
+Result<void> check_metrics(const ir::Plan& plan, const std::vector<std::string>& metrics) {
+  const ir::Graph& graph = plan.graph;
+  const std::optional<Classification> classification = find_classification(graph);
+  for (const std::string& name : metrics) {
+    const ValueId value = graph.find(name);
+    const auto outputs = graph.outputs();
+    if (!value.valid() || std::find(outputs.begin(), outputs.end(), value) == outputs.end()) {
+      std::vector<std::string_view> names;
+      for (const ValueId output : outputs) names.push_back(graph.value(output).name);
+      return error(fmt::format("metric {}: the model has no such output; it has {}", name, fmt::join(names, ", ")));
+    }
+    if (classification && classification->output == name)
+      return error(fmt::format("metric {}: the accuracy is computed from this output", name));
+    if (!graph.batch_symbol().empty() && !graph.type(value).batch.has_batch()) {
+      return error(
+          fmt::format("metric {}: the output has no axis of samples, so it cannot be averaged over micro-batches; let "
+                      "the model return a number per sample",
+                      name));
+    }
+  }
+  return {};
+}
+
+Result<ValidationResult> validate(Trainer& trainer, const Samples& samples, const std::vector<std::string>& metrics) {
   const ir::Plan& plan = trainer.plan();
+  RANNC_TRY(check_metrics(plan, metrics));
   const std::optional<Classification> classification = find_classification(plan.graph);
+  Means means(metrics);
   const auto predict = [&](const std::string& name, const Value& part) -> Value {
+    if (means.contains(name)) return mean_of_samples(plan.graph.type(plan.graph.find(name)), part);
     if (!classification || name != classification->output) return nullptr;
     return to_value(to_tensor(part).argmax(classification->axis, /*keepdim=*/true));
   };
@@ -114,10 +198,14 @@ Result<ValidationResult> validate(Trainer& trainer, const Samples& samples) {
     RANNC_ASSIGN(const StepResult result, trainer.evaluate(batch, predict));
     losses.add(result);
     if (classification) hits.add(*classification, result, batch);
+    means.add(result);
   }
   const std::optional<double> loss = losses.loss(plan.graph);
   if (!loss) return error(fmt::format("validation: none of {} samples has a label that counts", count));
   ValidationResult result{.loss = *loss, .samples = count};
+  if (!metrics.empty()) {
+    RANNC_ASSIGN(result.metrics, means.gather(trainer));
+  }
   if (!classification) return result;
   RANNC_ASSIGN(const Hits all, gather_hits(trainer, hits));
   if (all.counted > 0) result.accuracy = static_cast<double>(all.correct) / static_cast<double>(all.counted);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/train/samples.h"
 #include "runtime/train/trainer.h"
@@ -27,13 +29,21 @@ struct ValidationResult {
   /// Correct predictions among the labels that are not ignored. Only in the process of device 0, for models with a
   /// classification.
   std::optional<double> accuracy;
+  /// Mean of each metric over all elements of all samples. Only in the process of device 0.
+  std::map<std::string, double> metrics;
   uint64_t samples = 0;
 };
+
+/// Errors: a name is no output of the plan's graph, or the output has no samples that can be averaged, or is the one
+/// whose classes are predicted.
+Result<void> check_metrics(const ir::Plan& plan, const std::vector<std::string>& metrics);
 
 /// Evaluates the samples in order, one mini-batch at a time. The last one may be smaller; if the model has a static
 /// batch size, samples that fill no mini-batch are skipped. Changes nothing: later steps have the same bits as without
 /// the call. Only the predicted classes of outputs are kept. Collective: all processes of the run must call it with the
-/// same samples. Errors: no labels that count; those of `Trainer::evaluate`.
-Result<ValidationResult> validate(Trainer& trainer, const Samples& samples);
+/// same samples. `metrics`: names of outputs that the model computes to be averaged, such as an error per sample.
+/// Errors: no labels that count; those of `check_metrics` and of `Trainer::evaluate`.
+Result<ValidationResult> validate(Trainer& trainer, const Samples& samples,
+                                  const std::vector<std::string>& metrics = {});
 
 }  // namespace rannc::runtime

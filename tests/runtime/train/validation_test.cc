@@ -115,6 +115,34 @@ TEST_F(Validations, StepsHaveTheSameBits) {
   }
 }
 
+TEST_F(Validations, MetricsAreMeansOfAllSamples) {
+  const auto tensors = float_tensors({kSamples, 3, 4});
+  const auto one = open(testing::norm_model, {.micro_batches = {kSamples}});
+  const auto outputs = one->evaluate(batch_of(tensors)).value().outputs;
+  const std::string name = outputs.begin()->first;
+  const double mean = to_tensor(outputs.begin()->second).mean().item<double>();
+  EXPECT_GT(std::abs(mean), 1e-3);
+  for (const PlanSpec& spec : std::vector<PlanSpec>{{.micro_batches = {kSamples}},
+                                                    {.cuts = {2}, .micro_batches = {2, 2, 1}},
+                                                    {.cuts = {2}, .replicas = {1, 2}, .micro_batches = {3, 2}}}) {
+    const auto trainer = open(testing::norm_model, spec);
+    const ValidationResult found = validate(*trainer, TensorSamples(tensors), {name}).value();
+    ASSERT_EQ(found.metrics.size(), 1U);
+    EXPECT_NEAR(found.metrics.at(name), mean, kTolerance);
+    EXPECT_TRUE(validate(*trainer, TensorSamples(tensors)).value().metrics.empty());
+  }
+}
+
+TEST_F(Validations, OutputsThatCannotBeMetricsAreErrors) {
+  const auto trainer = open(testing::token_model, {.micro_batches = {4}});
+  const TensorSamples samples(token_tensors());
+  const std::string logits = find_classification(trainer->plan().graph)->output;
+  EXPECT_EQ(validate(*trainer, samples, {"none"}).diagnostic().message,
+            "metric none: the model has no such output; it has " + logits);
+  EXPECT_EQ(validate(*trainer, samples, {logits}).diagnostic().message,
+            "metric " + logits + ": the accuracy is computed from this output");
+}
+
 TEST_F(Validations, WithoutLabelsThatCountThereIsNoLoss) {
   auto tensors = token_tensors();
   tensors.at("labels").fill_(-100);
