@@ -2,43 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
+#include "ir/base/replacement.h"
 #include "ir/base/split_mix.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/internal/mapped_batch.h"
 #include "runtime/train/sample_file.h"
+#include "runtime/train/text_files.h"
 
 namespace rannc::runtime {
 
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr uint64_t kLargestTextFile = uint64_t{1} << 26;
-
-// Files under a folder, sorted by name. Skips hidden entries and `build`, which are not text of the user.
-void collect(const fs::path& folder, std::vector<fs::path>& files) {
-  std::vector<fs::path> entries;
-  std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
-    entries.push_back(it->path());
-  std::sort(entries.begin(), entries.end());
-  for (const fs::path& entry : entries) {
-    const std::string name = entry.filename().string();
-    if (name.starts_with(".") || name == "build" || fs::is_symlink(entry)) continue;
-    if (fs::is_directory(entry)) {
-      collect(entry, files);
-    } else if (fs::is_regular_file(entry)) {
-      files.push_back(entry);
-    }
-  }
-}
-
-bool is_text(const std::string& bytes) { return bytes.find('\0') == std::string::npos; }
 
 class FunctionDataset final : public Dataset {
  public:
@@ -54,8 +27,8 @@ class FunctionDataset final : public Dataset {
 
 class TextDataset : public Dataset {
  public:
-  TextDataset(TextOptions options, std::string text, size_t files)
-      : options_(std::move(options)), text_(std::move(text)), files_(files) {}
+  TextDataset(TextOptions options, std::string text, const TextFiles& files)
+      : options_(std::move(options)), text_(std::move(text)), files_(files.paths.size()), skipped_(files.skipped) {}
 
   Result<Batch> batch(uint64_t step) const override {
     return next_token_batch(options_.inputs, options_.samples, [&](uint64_t sample, std::span<int64_t> tokens) {
@@ -67,13 +40,14 @@ class TextDataset : public Dataset {
   }
 
   std::string describe() const override {
-    return fmt::format("{:.1f} MB of text from {} files", static_cast<double>(text_.size()) / 1e6, files_);
+    return fmt::format("{:.1f} MB of text from {} files{}", static_cast<double>(text_.size()) / 1e6, files_,
+                       skipped_ > 0 ? fmt::format(", without {} that are no text", skipped_) : "");
   }
 
  private:
   TextOptions options_;
   std::string text_;
-  size_t files_;
+  size_t files_, skipped_;
 };
 
 }  // namespace
@@ -83,36 +57,16 @@ std::unique_ptr<Dataset> make_dataset(ReadBatch read, std::string description) {
 }
 
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
-  std::vector<fs::path> files;
-  for (const std::string& path : options.paths) {
-    std::error_code failed;
-    const auto status = fs::status(path, failed);
-    if (failed || !fs::exists(status))
-      return error({path, 0, 0, {}}, "cannot be read as training text: there is no such file or folder");
-    if (fs::is_directory(status)) {
-      collect(path, files);
-    } else {
-      files.emplace_back(path);
-    }
-  }
+  RANNC_ASSIGN(const TextFiles files, find_text_files(options.paths));
   std::string text;
-  size_t used = 0;
-  for (const fs::path& path : files) {
-    std::error_code failed;
-    const uint64_t size = fs::file_size(path, failed);
-    if (failed || size > kLargestTextFile) continue;
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return error({path.string(), 0, 0, {}}, "cannot be opened");
-    std::ostringstream bytes;
-    bytes << file.rdbuf();
-    if (!is_text(bytes.str())) continue;
-    text += bytes.str();
-    ++used;
+  for (const std::string& path : files.paths) {
+    RANNC_ASSIGN(const std::string bytes, read_file(path));
+    text += bytes;
   }
   const uint64_t needed = options.inputs.length + 1;
   if (text.size() < needed)
     return error(fmt::format("the training text has {} bytes, one sample needs {}", text.size(), needed));
-  return std::unique_ptr<Dataset>(new TextDataset(options, std::move(text), used));
+  return std::unique_ptr<Dataset>(new TextDataset(options, std::move(text), files));
 }
 
 Result<Batch> read_batch(const std::string& path) {

@@ -21,6 +21,8 @@ class Dataset {
   virtual Result<Batch> batch(uint64_t step) const = 0;
   /// Returns a one-line description: `1.2 MB of text from 214 files`.
   virtual std::string describe() const = 0;
+  /// Number of mini-batches of an epoch; nullopt if the source has no epochs.
+  virtual std::optional<uint64_t> steps_per_epoch() const { return std::nullopt; }
 };
 
 /// Returns the mini-batch of a step. Every worker of a run must get the same one.

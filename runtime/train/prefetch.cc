@@ -24,6 +24,7 @@ class Prefetched final : public Dataset {
   }
 
   std::string describe() const override { return source_->describe(); }
+  std::optional<uint64_t> steps_per_epoch() const override { return source_->steps_per_epoch(); }
 
  private:
   struct Read {

@@ -19,7 +19,7 @@ class MiniBatches final : public Dataset {
   }
 
   Result<Batch> batch(uint64_t step) const override {
-    const uint64_t per_epoch = samples_->samples() / mini_batch_;
+    const uint64_t per_epoch = *steps_per_epoch();
     std::vector<uint64_t> numbers(mini_batch_);
     std::iota(numbers.begin(), numbers.end(), step % per_epoch * mini_batch_);
     if (shuffle_seed_) {
@@ -29,6 +29,7 @@ class MiniBatches final : public Dataset {
     return samples_->read(numbers);
   }
 
+  std::optional<uint64_t> steps_per_epoch() const override { return samples_->samples() / mini_batch_; }
   std::string describe() const override {
     const uint64_t left = samples_->samples() % mini_batch_;
     const std::string text = samples_->describe() + (shuffle_seed_ ? ", shuffled" : "");
