@@ -271,6 +271,12 @@ class Bundles(BadInputTest):
             for transport in ALL_TRANSPORTS:
                 self.refuse(DIAGNOSTICS, [name], "rannc-run", self.scratch / name, "--text", MLP, "--transport", transport)
 
+    def test_numbers_out_of_range(self):
+        for flags, found in ((["--learning-rate", 0], "expected a positive number, found 0"), (["--timeout", -1], "expected a positive number, found -1"),
+                             (["--learning-rate", "inf"], "expected a positive number, found inf"), (["--learning-rate", "x"], "found x"),
+                             (["--weight-decay", -0.5], "expected 0 or a positive number, found -0.5")):
+            self.refuse(USAGE, [flags[0], found], "rannc-run", self.scratch / "none.rannc", *flags)
+
     def test_profiles_of_nothing(self):
         bundle, evaluated = self.bundle(), self.scratch / "evaluated.rannc"
         self.succeed("rannc-compile", MLP / "model.onnx", "-o", evaluated, "--cluster", "local:1", "--costs", "analytic")

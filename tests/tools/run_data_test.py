@@ -1,12 +1,17 @@
 """Sources of samples of a training run: token files, validation, and the log of its steps."""
 import array
 import json
+import os
+import pathlib
 import random
 import re
 import struct
+import sys
 
 import programs
 import run_folder
+import small_onnx as onnx
+import tensorboard_events
 
 DIAGNOSTICS, USAGE = 1, 2
 MLP = programs.DATA / "small_mlp"
@@ -98,6 +103,34 @@ class Training(RunDataTest):
         self.assertEqual(len(validations[0]), 4)
         self.assertEqual(*validations)
 
+    def test_tensorboard_has_what_the_log_has(self):
+        board, log = self.scratch / "board", self.scratch / "run.jsonl"
+        flags = [*self.tokens, *self.validation, "--log", log, "--tensorboard", board]
+        self.train(self.path, "shown", *flags, steps=4)
+        self.train(self.path, "shown", *flags, "--resume")
+        files = [tensorboard_events.events(path) for path in sorted(board.iterdir())]
+        self.assertEqual([events[0] for events in files], [(0, b"brain.Event:2")] * 2)
+        self.assertEqual(files[1][1], (5, {1: 1}))  # the second discards what the first may have of later steps
+        shown = [*files[0][1:], *files[1][2:]]
+        self.assertEqual([step for step, _ in shown], list(range(1, STEPS + 1)))
+        for (step, scalars), line in zip(shown, lines(log), strict=True):
+            self.assertEqual(line.pop("step"), step)
+            self.assertEqual(scalars, {tag: struct.unpack("f", struct.pack("f", value))[0] for tag, value in line.items()})
+
+    def test_epochs(self):
+        log = self.scratch / "epochs.jsonl"
+        found = self.scratch / "epochs"
+        done = self.succeed("rannc-run", self.path, "-o", found, "--epochs", 3, "--clip-norm", 1, *self.tokens, "--log", log)
+        self.assertIn("step 6/6", done.stdout)  # two mini-batches of 4 of the 10 samples
+        self.assertEqual([line["epoch"] for line in lines(log)], [0.5, 1, 1.5, 2, 2.5, 3])
+        plain, _ = self.train(self.path, "plain", *self.tokens, steps=6)
+        self.assertEqual(losses(found), plain)
+        text = self.scratch / "text.txt"
+        text.write_text("To be, or not to be, that is the question.\n" * 3)
+        self.refuse(DIAGNOSTICS, ["--epochs", "text", "has no epochs; use --steps"], "rannc-run", self.path, "-o", self.scratch / "no",
+                    "--text", text, "--epochs", 1)
+        self.refuse(USAGE, ["--epochs", "--steps"], "rannc-run", self.path, *self.tokens, "--epochs", 1, "--steps", 1)
+
     def test_text_is_validated_by_text(self):
         text = self.scratch / "text.txt"
         text.write_text("To be, or not to be, that is the question.\n" * 3)
@@ -105,6 +138,140 @@ class Training(RunDataTest):
         self.assertRegex(said, r"validation after step 2: loss \d\.\d{4}, accuracy \d+\.\d % \(16 samples")
         self.refuse(DIAGNOSTICS, [str(self.scratch), "is a folder"], "rannc-run", self.path, "-o", self.scratch / "no", "--text", text,
                     "--validate", self.scratch)
+
+
+# A package with the two functions that rannc calls, for machines that have no package `tokenizers`.
+TOKENIZERS = """
+import json
+class Encoded:
+    def __init__(self, ids): self.ids = ids
+class Tokenizer:
+    def __init__(self, words): self.words = words
+    def from_file(path):
+        with open(path) as file: return Tokenizer(json.load(file)["words"])
+    def encode(self, text, add_special_tokens):
+        assert add_special_tokens is False
+        return Encoded([self.words[word] for word in text.split()])
+"""
+
+
+class Tokenizers(RunDataTest):
+    """Text of known words, encoded by a package that knows a number of each."""
+    in_process = ()  # the environment differs
+    WORDS = {"to": 250, "be": 3, "or": 99, "not": 0}
+
+    def setUp(self):
+        super().setUp()
+        (self.scratch / "packages").mkdir()
+        (self.scratch / "packages" / "tokenizers.py").write_text(TOKENIZERS)
+        self.environment = {**os.environ, "PYTHONPATH": str(self.scratch / "packages"), "XDG_CACHE_HOME": str(self.scratch / "cache")}
+        self.path = self.bundle()
+        self.tokenizer = self.scratch / "tokenizer.json"
+        self.tokenizer.write_text(json.dumps({"words": self.WORDS}))
+        (self.scratch / "texts").mkdir()
+        draw = random.Random(4)
+        self.words = [draw.choices(list(self.WORDS), k=60) for _ in range(2)]
+        for name, words in zip("ab", self.words, strict=True):
+            (self.scratch / "texts" / f"{name}.txt").write_text("\n".join(words))
+        self.flags = ["--text", self.scratch / "texts", "--tokenizer", self.tokenizer]
+
+    def run_program(self, name, *arguments):
+        return programs.run(name, *arguments, env=self.environment)
+
+    def test_it_is_a_run_on_the_tokens(self):
+        tokens = self.scratch / "tokens.bin"
+        tokens.write_bytes(array.array("I", [self.WORDS[word] for words in self.words for word in words]).tobytes())
+        for name, flags in {"local": [], "processes": ["--transport", "gloo"]}.items():
+            encoded, said = self.train(self.path, name, *self.flags, *flags, "--validate", self.scratch / "texts" / "a.txt", steps=4)
+            plain, _ = self.train(self.path, f"{name}-plain", "--tokens", tokens, "--token-type", "uint32", *flags, steps=4)
+            self.assertEqual(encoded, plain)
+            self.assertRegex(said, r"validation after step 4: loss \d\.\d{4}, accuracy \d+\.\d % \(7 samples")
+        # Text is encoded once.
+        (self.scratch / "packages" / "tokenizers.py").write_text("raise RuntimeError('read again')")
+        self.train(self.path, "again", *self.flags, steps=4)
+        (self.scratch / "texts" / "b.txt").write_text("to be")
+        self.refuse(DIAGNOSTICS, ["tokenizer.json", "read again"], "rannc-run", self.path, "-o", self.scratch / "no", *self.flags)
+
+    def test_what_is_wrong_is_named(self):
+        run = ["rannc-run", self.path, "-o", self.scratch / "no"]
+        self.refuse(USAGE, ["--tokenizer", "--text"], *run, "--tokens", self.scratch / "no.bin", "--tokenizer", self.tokenizer)
+        (self.scratch / "latin.txt").write_bytes("be né".encode("latin-1"))
+        self.refuse(DIAGNOSTICS, ["tokenizer.json", "latin.txt", "utf-8"], *run, "--text", self.scratch / "latin.txt", *self.flags[2:])
+        (self.scratch / "zeros").write_bytes(b"to be\0")
+        self.refuse(DIAGNOSTICS, ["zeros", "is no text: it has zero bytes"], *run, "--text", self.scratch / "zeros", *self.flags[2:])
+        self.tokenizer.write_text("{}")
+        self.refuse(DIAGNOSTICS, ["tokenizer.json", "cannot be read as a tokenizer: 'words'"], *run, *self.flags)
+        (self.scratch / "packages" / "tokenizers.py").write_text("raise ImportError('No module named tokenizers')")
+        self.refuse(DIAGNOSTICS, ["package tokenizers: No module named tokenizers", "pip install tokenizers"], *run, *self.flags)
+        self.assertEqual(list((self.scratch / "cache" / "rannc" / "tokens").iterdir()), [])
+
+    @programs.whole
+    def test_the_package_itself(self):
+        """A byte-level tokenizer with merges; by a Python that has the package."""
+        tokenizers = package_tokenizers(self)
+        text = "to be, or not to be: that is the question.\n" * 200
+        file = self.scratch / "hamlet.txt"
+        file.write_text(text)
+        trained = tokenizers.ByteLevelBPETokenizer()
+        trained.train([str(file)], vocab_size=VOCABULARY, show_progress=False)
+        trained.save(str(self.tokenizer))
+        del self.environment["PYTHONPATH"]
+        self.environment["PATH"] = f"{pathlib.Path(sys.executable).parent}:{self.environment['PATH']}"
+        encoded, _ = self.train(self.path, "encoded", "--text", file, "--tokenizer", self.tokenizer)
+        tokens = self.scratch / "tokens.bin"
+        tokens.write_bytes(array.array("I", trained.encode(text).ids).tobytes())
+        plain, _ = self.train(self.path, "plain", "--tokens", tokens, "--token-type", "uint32")
+        self.assertEqual(encoded, plain)
+
+
+def package_tokenizers(test):
+    try:
+        import tokenizers
+    except ImportError:
+        test.skipTest("this Python has no package tokenizers")
+    return tokenizers
+
+
+class Metrics(RunDataTest):
+    """A linear model that also returns the squared prediction of each sample, averaged over its features."""
+    TABLE = [0.5, -1.0, 0.25, 2.0]
+
+    def setUp(self):
+        super().setUp()
+        model = onnx.write(self.scratch / "linear.onnx",
+                           [onnx.node("MatMul", ["x", "table"], ["y"], "product"), onnx.node("Mul", ["y", "y"], ["squares"], "square"),
+                            onnx.node("ReduceMean", ["squares"], ["power"], "mean", onnx.numbers_attribute("axes", [1]),
+                                      onnx.number_attribute("keepdims", 0)),
+                            onnx.node("ReduceMean", ["squares"], ["total"], "all", onnx.number_attribute("keepdims", 0))],
+                           [onnx.tensor("table", [2, 2], self.TABLE)], [onnx.value("x", onnx.FLOAT, ["batch", 2])],
+                           [onnx.value("y", onnx.FLOAT, ["batch", 2]), onnx.value("power", onnx.FLOAT, ["batch"])])
+        self.path = self.scratch / "linear.rannc"
+        self.succeed("rannc-compile", model, "-o", self.path, "--cluster", "local:2", "--stages", 2, "--mini-batch", 4, "--micro-batches", 2,
+                     "--costs", "analytic", "--no-refine", "--loss", "mse(output=y,labels=target)")
+        draw = random.Random(5)
+        self.x = [draw.random() for _ in range(2 * 7)]
+        programs.write_safetensors(self.scratch / "data.safetensors", {
+            "x/x": ("F32", [7, 2], struct.pack("<14f", *self.x)), "labels/target": ("F32", [7, 2], struct.pack("<14f", *self.x))})
+        self.flags = ["--data", self.scratch / "data.safetensors", "--validate", self.scratch / "data.safetensors"]
+
+    def test_the_mean_of_all_samples(self):
+        rows = [self.x[i:i + 2] for i in range(0, 14, 2)]
+        squares = [(row[0] * self.TABLE[i] + row[1] * self.TABLE[2 + i])**2 for row in rows for i in range(2)]
+        for name, flags in {"local": [], "processes": ["--transport", "gloo"]}.items():
+            log = self.scratch / f"{name}.jsonl"
+            # Nothing is trained, so that the mean is that of the weights of the file.
+            _, said = self.train(self.path, name, *self.flags, "--metric", "power", "--learning-rate", 1e-30, "--optimizer", "sgd",
+                                 "--log", log, *flags, steps=1)
+            found = lines(log)[0]["validation_metrics"]
+            self.assertEqual(list(found), ["power"])
+            self.assertAlmostEqual(found["power"], sum(squares) / len(squares), delta=1e-6)
+            self.assertRegex(said, rf"validation after step 1: loss [\d.]+, power {found['power']:.4f} \(7 samples")
+
+    def test_bad_metrics(self):
+        no = ["-o", self.scratch / "no", "--metric"]
+        self.refuse(DIAGNOSTICS, ["metric none: the model has no such output; it has y, power"], "rannc-run", self.path, *self.flags, *no, "none")
+        self.refuse(USAGE, ["--metric", "--validate"], "rannc-run", self.path, *self.flags[:2], *no, "power")
+        self.assertFalse((self.scratch / "no").exists())
 
 
 class Files(RunDataTest):

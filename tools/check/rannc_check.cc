@@ -34,6 +34,7 @@
 #include "tools/common/hardware.h"
 #include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
+#include "tools/common/number_checks.h"
 #include "tools/common/programs.h"
 #include "tools/common/scratch.h"
 #include "tools/compile/compile_flags.h"
@@ -574,7 +575,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--micro-batches", flags.micro_batches,
                  "numbers of micro-batches (default: 4, or 1 if the model's batch size is static)")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(tools::positive_number());
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
   app.add_option("--recompute", flags.recompute, "never, always, except-last")
       ->delimiter(',')

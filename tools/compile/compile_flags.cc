@@ -9,6 +9,7 @@
 #include <map>
 
 #include "passes/fusions/fuse.h"
+#include "tools/common/number_checks.h"
 #include "tools/compiler/requested_model.h"
 #include "tools/compiler/requested_plan.h"
 
@@ -74,12 +75,12 @@ void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--batch-size-in-file", flags.samples_in_file,
                  "static batch size of the file, if its inputs do not show it; an error if the model cannot be made "
                  "batch-polymorphic")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_option("--same-symbol", flags.same_symbol, "A=B: dimensions A and B of the file are equal; repeatable")
       ->allow_extra_args(false);
   app.add_option("--max-trips", flags.max_trips,
                  "bound on the trips of loops whose trip count depends on data; more trips are a runtime error")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
 }
 
 void add_stored_flags(CLI::App& app, CompileFlags& flags) {
@@ -172,7 +173,7 @@ void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
          "--costs; default: LibTorch chooses")
       ->check(CLI::IsMember({"measured", "default"}))
       ->capture_default_str();
-  app.add_option("--blocks", flags.blocks, "number of blocks")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--blocks", flags.blocks, "number of blocks")->check(positive_number())->capture_default_str();
   app.add_option("--block-partitioner", flags.block_partitioner, "rannc, multilevel, order-dp, metis …")
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "seed of random operators")->capture_default_str();

@@ -26,6 +26,7 @@
 #include "tools/run/run_start.h"
 #include "tools/run/run_validation.h"
 #include "tools/run/step_log.h"
+#include "tools/run/tensorboard_log.h"
 
 namespace rannc::tools {
 
@@ -59,7 +60,7 @@ class Run {
     RANNC_TRY(open_training());
     RANNC_TRY(train(signals));
     RANNC_TRY(finish());
-    if (trainer_->steps_done() >= flags_.steps) return {};
+    if (trainer_->steps_done() >= steps_) return {};
     if (leads()) say_how_to_go_on();
     throw Exit{exit_of(signals.asked() != 0 ? signals.asked() : SIGTERM)};
   }
@@ -70,9 +71,9 @@ class Run {
   /// Runs the remaining steps, or those before a signal.
   Result<void> train(const RunSignals& signals) {
     const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan());
-    Progress progress(leads(), flags_.steps);
+    Progress progress(leads(), steps_);
     const Stopwatch watch;
-    for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
+    for (uint64_t step = trainer_->steps_done(); step < steps_; step = trainer_->steps_done()) {
       const Stopwatch step_watch;
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       if (profile_) profile_->begin_step();
@@ -86,11 +87,11 @@ class Run {
       progress.step(step + 1, result.loss, tokens, trainer_->plan().mini_batch);
       StepFacts facts{.done = step + 1, .loss = result.loss, .seconds = step_watch.seconds(), .tokens = tokens};
       for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
-      if (validation_ && validation_->due(step + 1, flags_.steps)) {
+      if (validation_ && validation_->due(step + 1, steps_)) {
         RANNC_ASSIGN(facts.validation, validate(progress));
       }
-      if (step_log_) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
-      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
+      if (leads()) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
+      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < steps_)
         RANNC_TRY(trainer_->start_save(checkpoint(step + 1), data_->describe()));
       // A request to one worker ends all workers after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
@@ -170,6 +171,7 @@ class Run {
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
     RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed()));
+    RANNC_TRY(count_steps());
     if (!flags_.source.validate.empty()) {
       RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));
     }
@@ -178,6 +180,9 @@ class Run {
     if (!flags_.log.empty()) {
       RANNC_ASSIGN(step_log_, StepLog::open(flags_.log, trainer_->steps_done()));
     }
+    if (!flags_.tensorboard.empty()) {
+      RANNC_ASSIGN(tensorboard_, TensorBoardLog::open(flags_.tensorboard, trainer_->steps_done()));
+    }
     for (const std::string& path : {(folder_ / kLossesFile).string(), flags_.loss_log}) {
       if (path.empty()) continue;
       RANNC_ASSIGN(LossLog log, LossLog::open(path, trainer_->steps_done()));
@@ -185,6 +190,20 @@ class Run {
     }
     say_what_begins();
     return {};
+  }
+
+  Result<void> count_steps() {
+    steps_ = flags_.steps;
+    if (flags_.epochs) {
+      const std::optional<uint64_t> of_epoch = data_->steps_per_epoch();
+      if (!of_epoch) return error(fmt::format("--epochs: {} has no epochs; use --steps", data_->describe()));
+      steps_ = *flags_.epochs * *of_epoch;
+    }
+    if (!flags_.profile || steps_ >= start_.step + StepProfile::kLeastSteps) return {};
+    return error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
+                             start_.step + StepProfile::kLeastSteps, steps_,
+                             start_.step > 0 ? fmt::format(", {} of which are done", start_.step) : "",
+                             StepProfile::kWarmUp));
   }
 
   void say_what_begins() const {
@@ -217,7 +236,7 @@ class Run {
     if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
     if (again.find(" --resume") == std::string::npos) again += " --resume";
     if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // started by another launcher
-    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), flags_.steps, again);
+    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), steps_, again);
   }
 
   /// Validates after the steps done. The memory and the actions of evaluations are not those of training.
@@ -235,7 +254,10 @@ class Run {
     facts.learning_rate = start_.found.settings.optimizer.learning_rate_at(facts.done - 1);
     facts.samples = trainer_->plan().mini_batch;
     facts.gradient_norm = gradient_norm;
-    return step_log_->add(facts);
+    if (const auto of_epoch = data_->steps_per_epoch())
+      facts.epoch = static_cast<double>(facts.done) / static_cast<double>(*of_epoch);
+    if (step_log_) RANNC_TRY(step_log_->add(facts));
+    return tensorboard_ ? tensorboard_->add(facts) : Result<void>();
   }
 
   std::string checkpoint(uint64_t step) const {
@@ -302,13 +324,15 @@ class Run {
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
   std::string samples_before_;  // description of those of the checkpoint
+  uint64_t steps_ = 0;          // of the run, those before a resume included
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   double seconds_ = 0;
   uint64_t peak_before_ = 0;  // of steps before the last validation
   std::optional<RunValidation> validation_;
-  std::optional<StepLog> step_log_;  // worker 0
-  std::vector<LossLog> logs_;        // worker 0: in the folder, and --loss-log
+  std::optional<StepLog> step_log_;            // worker 0
+  std::optional<TensorBoardLog> tensorboard_;  // the same
+  std::vector<LossLog> logs_;                  // worker 0: in the folder, and --loss-log
 };
 
 }  // namespace

@@ -7,13 +7,16 @@
 #include "runtime/train/prefetch.h"
 #include "runtime/train/sample_file.h"
 #include "runtime/train/token_files.h"
+#include "tools/common/number_checks.h"
 #include "tools/measure/memory_gauge.h"
+#include "tools/run/encode_text.h"
 
 namespace rannc::tools {
 
 namespace {
 
 runtime::TokenType type_of(const DataFlags& flags) {
+  if (!flags.tokenizer.empty()) return runtime::TokenType::kUInt32;
   if (!flags.text.empty()) return runtime::TokenType::kUInt8;
   if (flags.token_type.empty()) return runtime::TokenType::kOfVocabulary;
   return flags.token_type == "uint16" ? runtime::TokenType::kUInt16 : runtime::TokenType::kUInt32;
@@ -42,6 +45,7 @@ class UncountedData final : public runtime::Dataset {
     return source_->batch(step);
   }
   std::string describe() const override { return source_->describe(); }
+  std::optional<uint64_t> steps_per_epoch() const override { return source_->steps_per_epoch(); }
 
  private:
   std::unique_ptr<const runtime::Dataset> source_;
@@ -54,6 +58,11 @@ Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, co
     RANNC_ASSIGN(auto files, open_tokens(flags, flags.tokens, plan, plan.mini_batch));
     return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
   }
+  if (!flags.tokenizer.empty()) {
+    RANNC_ASSIGN(const std::string tokens, encode_text(flags.tokenizer, flags.text));
+    RANNC_ASSIGN(auto files, open_tokens(flags, tokens, plan, plan.mini_batch));
+    return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
+  }
   runtime::TextOptions options{.paths = flags.text, .inputs = {}, .samples = plan.mini_batch, .seed = seed};
   RANNC_ASSIGN(options.inputs, token_inputs(flags, plan));
   return runtime::open_text(options);
@@ -63,6 +72,11 @@ Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, co
 
 void add_data_flags(CLI::App& app, DataFlags& flags) {
   auto* text = app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
+  app.add_option("--tokenizer", flags.tokenizer,
+                 "tokenizer.json of Hugging Face that encodes --text, by Python's package tokenizers (default: a token "
+                 "per byte)")
+      ->check(CLI::ExistingFile)
+      ->needs(text);
   auto* tokens = app.add_option("--tokens", flags.tokens,
                                 "file of raw little-endian tokens, or folder of such .bin files, for next-token "
                                 "prediction; shuffled by --seed");
@@ -76,7 +90,7 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
       ->needs(tokens);
   app.add_option("--sequence", flags.sequence,
                  "tokens per sample of --tokens or --text, for a model that leaves it open (default: as planned)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->excludes(data);
   app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
   auto* validate = app.add_option("--validate", flags.validate,
@@ -84,6 +98,10 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
                                   "--text a file of text");
   app.add_option("--validate-every", flags.validate_every,
                  "steps between validations; 0: only after the last step (default: 0)")
+      ->needs(validate);
+  app.add_option("--metric", flags.metrics,
+                 "output of the model whose mean over the samples of --validate is reported; repeatable")
+      ->allow_extra_args(false)
       ->needs(validate);
 }
 
@@ -102,7 +120,11 @@ Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags
   if (!flags.text.empty() && std::filesystem::is_directory(flags.validate, ignored))
     return error({flags.validate, 0, 0, {}}, "is a folder; with --text, --validate requires a file of text");
   const bool fixed = plan.graph.batch_symbol().empty();  // only whole mini-batches can be evaluated
-  RANNC_ASSIGN(auto files, open_tokens(flags, flags.validate, plan, fixed ? plan.mini_batch : 1));
+  std::string path = flags.validate;
+  if (!flags.tokenizer.empty()) {
+    RANNC_ASSIGN(path, encode_text(flags.tokenizer, {flags.validate}));
+  }
+  RANNC_ASSIGN(auto files, open_tokens(flags, path, plan, fixed ? plan.mini_batch : 1));
   return std::unique_ptr<runtime::Samples>(std::move(files));
 }
 

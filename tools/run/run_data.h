@@ -16,12 +16,14 @@ namespace rannc::tools {
 struct DataFlags {
   std::string data;
   std::vector<std::string> text;
+  std::string tokenizer;  ///< of `text`; empty: its bytes
   std::string tokens;
   std::string token_type;            ///< empty: the narrowest for the model's vocabulary
   std::optional<uint64_t> sequence;  ///< tokens per sample; not present: the planned number
   bool shuffle = false;              ///< of `data`; tokens are always shuffled
   std::string validate;              ///< samples in the form of the source
   uint64_t validate_every = 0;       ///< steps; 0: only after the last
+  std::vector<std::string> metrics;  ///< outputs whose means validations report
 
   /// Number of flags that name a source of samples.
   int sources() const { return !data.empty() + !text.empty() + !tokens.empty(); }

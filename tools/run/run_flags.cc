@@ -10,6 +10,7 @@
 #include "runtime/transport/transports.h"
 #include "tools/common/hardware.h"
 #include "tools/common/libraries.h"
+#include "tools/common/number_checks.h"
 
 namespace rannc::tools {
 
@@ -54,8 +55,11 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("-o,--output", flags.output,
                  "folder for checkpoints, trace and report (default: the bundle's name with .run)");
   add_data_flags(app, flags.source);
-  app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
-      ->capture_default_str();
+  auto* steps = app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
+                    ->capture_default_str();
+  app.add_option("--epochs", flags.epochs, "total number of passes over the samples, instead of --steps")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->excludes(steps);
   app.add_option("--transport", flags.transport,
                  fmt::format("{} (default: {} if torchrun, mpirun or srun has started several processes, else {})",
                              runtime::transport_summaries(), runtime::default_transport(true).name,
@@ -96,7 +100,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                "if a step makes NaN or infinite numbers, name the task that made the first ones; examines all results, "
                "by engine explicit");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   app.add_option(
       "--loss-log", flags.loss_log,
@@ -104,6 +108,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
       "loss as a hexadecimal float");
   app.add_option("--log", flags.log,
                  "file for a JSON object per step: loss, learning rate, speed, gradient norm, validation");
+  app.add_option("--tensorboard", flags.tensorboard, "folder for the same measurements as TensorBoard events");
   add_weight_flags(app, flags.weights);
   add_library_flag(app, flags.libraries);
 }

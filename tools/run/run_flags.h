@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct RunFlags {
   std::string output;
   DataFlags source;
   uint64_t steps = 100;
+  std::optional<uint64_t> epochs;  ///< instead of steps
   WorkerFlags worker;
   std::string transport;  ///< empty: determined by the environment
   std::string engine;     ///< empty: the default
@@ -38,7 +40,8 @@ struct RunFlags {
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;
   std::string loss_log;
-  std::string log;  ///< of measurements by step
+  std::string log;          ///< of measurements by step
+  std::string tensorboard;  ///< folder for the same as events
   WeightFlags weights;
   std::vector<std::string> libraries;
 

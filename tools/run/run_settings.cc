@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/common/number_checks.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -40,15 +42,15 @@ void add_setting_flags(CLI::App& app, SettingFlags& flags) {
                  "sgd, adam or adamw (default: the optimizer that the bundle was planned for)")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--learning-rate", flags.learning_rate, fmt::format("learning rate (default: {})", kLearningRate))
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_option("--momentum", flags.momentum, "momentum of sgd (default: the bundle's)")
       ->check(CLI::Range(0.0, 0.999999));
-  app.add_option("--weight-decay", flags.weight_decay, "weight decay (default: 0)")->check(CLI::NonNegativeNumber);
+  app.add_option("--weight-decay", flags.weight_decay, "weight decay (default: 0)")->check(non_negative_number());
   app.add_option("--warmup-steps", flags.warmup_steps, "steps over which the learning rate rises (default: 0)");
   app.add_option("--decay-steps", flags.decay_steps,
                  "step at which the learning rate reaches a tenth (default: no decay)");
   app.add_option("--clip-norm", flags.clip_norm, "maximum global norm of the gradient; 0: unlimited (default: 0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative_number());
   app.add_option("--seed", flags.seed, "seed of data and random operators (default: 0)");
   app.add_option("--keep", flags.kept_checkpoints,
                  "number of newest checkpoints to keep: older ones are removed after a newer one is complete; 0: all "

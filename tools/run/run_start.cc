@@ -49,7 +49,10 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     return error("--max-restarts: nothing is trained, but it continues training from checkpoints");
   if (!flags.source.validate.empty() && start.evaluates)
     return error("--validate: nothing is trained; use --data alone");
-  if (!flags.log.empty() && start.evaluates) return error("--log: nothing is trained, and it records training steps");
+  for (const auto& [flag, file] : {std::pair("--log", &flags.log), {"--tensorboard", &flags.tensorboard}}) {
+    if (!file->empty() && start.evaluates)
+      return error(fmt::format("{}: nothing is trained, and it records training steps", flag));
+  }
   WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(check_weight_flags(weights, bundle));
@@ -63,12 +66,6 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     start.checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
     RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
     start.step = state->step;
-  }
-  if (flags.profile && flags.steps < start.step + StepProfile::kLeastSteps) {
-    return error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
-                             start.step + StepProfile::kLeastSteps, flags.steps,
-                             start.step > 0 ? fmt::format(", {} of which are done", start.step) : "",
-                             StepProfile::kWarmUp));
   }
   RANNC_ASSIGN(start.found, find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));
   return start;

@@ -9,6 +9,8 @@ namespace rannc::tools {
 Result<RunValidation> RunValidation::open(const DataFlags& flags, const ir::Plan& plan) {
   RunValidation validation;
   validation.every_ = flags.validate_every;
+  validation.metrics_ = flags.metrics;
+  RANNC_TRY(runtime::check_metrics(plan, flags.metrics));
   RANNC_ASSIGN(validation.samples_, open_validation(flags, plan));
   return validation;
 }
@@ -19,7 +21,7 @@ bool RunValidation::due(uint64_t done, uint64_t steps) const {
 
 Result<runtime::ValidationResult> RunValidation::run(runtime::Trainer& trainer, uint64_t done) {
   const Stopwatch watch;
-  RANNC_ASSIGN(last_, runtime::validate(trainer, *samples_));
+  RANNC_ASSIGN(last_, runtime::validate(trainer, *samples_, metrics_));
   last_seconds_ = watch.seconds();
   seconds_ += last_seconds_;
   losses_.emplace_back(done, last_.loss);
@@ -33,9 +35,11 @@ std::string RunValidation::describe() const {
 }
 
 std::string RunValidation::describe_last() const {
+  std::string more;
+  if (last_.accuracy) more += fmt::format(", accuracy {:.1f} %", 100 * *last_.accuracy);
+  for (const auto& [name, mean] : last_.metrics) more += fmt::format(", {} {:.4f}", name, mean);
   return fmt::format("validation after step {}: loss {:.4f}{} ({} samples, {:.1f} s)", losses_.back().first, last_.loss,
-                     last_.accuracy ? fmt::format(", accuracy {:.1f} %", 100 * *last_.accuracy) : "", last_.samples,
-                     last_seconds_);
+                     more, last_.samples, last_seconds_);
 }
 
 }  // namespace rannc::tools

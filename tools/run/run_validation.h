@@ -56,6 +56,7 @@ class RunValidation {
 
  private:
   std::unique_ptr<runtime::Samples> samples_;
+  std::vector<std::string> metrics_;
   uint64_t every_ = 0;
   double seconds_ = 0, last_seconds_ = 0;
   runtime::ValidationResult last_;

@@ -34,6 +34,21 @@ Result<uint64_t> bytes_until(const std::string& path, uint64_t done) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> measurements(const StepFacts& facts) {
+  const double rate = 1 / std::max(facts.seconds, 1e-9);
+  std::vector<std::pair<std::string, double>> all = {{"loss", facts.loss},
+                                                     {"learning_rate", facts.learning_rate},
+                                                     {"seconds", facts.seconds},
+                                                     {"samples_per_second", rate * static_cast<double>(facts.samples)}};
+  if (facts.epoch) all.insert(all.begin(), {"epoch", *facts.epoch});
+  if (facts.tokens > 0) all.emplace_back("tokens_per_second", rate * static_cast<double>(facts.tokens));
+  if (facts.gradient_norm > 0) all.emplace_back("gradient_norm", facts.gradient_norm);
+  if (!facts.validation) return all;
+  all.emplace_back("validation_loss", facts.validation->loss);
+  if (facts.validation->accuracy) all.emplace_back("validation_accuracy", *facts.validation->accuracy);
+  return all;
+}
+
 Result<StepLog> StepLog::open(const std::string& path, uint64_t done) {
   StepLog log(path);
   std::error_code failed;
@@ -50,16 +65,9 @@ Result<StepLog> StepLog::open(const std::string& path, uint64_t done) {
 }
 
 Result<void> StepLog::add(const StepFacts& facts) {
-  const double rate = 1 / std::max(facts.seconds, 1e-9);
-  nlohmann::ordered_json line = {{kStep, facts.done}, {"loss", facts.loss}, {"learning_rate", facts.learning_rate}};
-  line["seconds"] = facts.seconds;
-  line["samples_per_second"] = rate * static_cast<double>(facts.samples);
-  if (facts.tokens > 0) line["tokens_per_second"] = rate * static_cast<double>(facts.tokens);
-  if (facts.gradient_norm > 0) line["gradient_norm"] = facts.gradient_norm;
-  if (facts.validation) {
-    line["validation_loss"] = facts.validation->loss;
-    if (facts.validation->accuracy) line["validation_accuracy"] = *facts.validation->accuracy;
-  }
+  nlohmann::ordered_json line = {{kStep, facts.done}};
+  for (const auto& [name, value] : measurements(facts)) line[name] = value;
+  if (facts.validation && !facts.validation->metrics.empty()) line["validation_metrics"] = facts.validation->metrics;
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) return error({path_, 0, 0, {}}, "cannot be written");
   return {};

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/train/validation.h"
 
@@ -12,7 +14,8 @@ namespace rannc::tools {
 
 /// Measurements of one step.
 struct StepFacts {
-  uint64_t done = 0;  ///< steps done, this one included
+  uint64_t done = 0;            ///< steps done, this one included
+  std::optional<double> epoch;  ///< passes over the samples done, if the source has epochs
   double loss = 0;
   double learning_rate = 0;
   double seconds = 0;   ///< duration, without validation
@@ -21,6 +24,9 @@ struct StepFacts {
   double gradient_norm = 0;  ///< 0: not computed
   std::optional<runtime::ValidationResult> validation;
 };
+
+/// Returns the measurements of a step, without metrics of the user, by the names of the log's fields.
+std::vector<std::pair<std::string, double>> measurements(const StepFacts& facts);
 
 /// A file with a JSON object per line and step. Each line is flushed, so that a killed run loses at most the last one.
 class StepLog {
