@@ -1,5 +1,7 @@
 """--profile says where a step's time goes: its parts add up to it, and every task of the model has its own."""
+import collections
 import json
+import re
 
 import programs
 
@@ -9,6 +11,53 @@ TIMES = ["products", "operators", "tape_forward", "tape_backward", "allocation",
 MESSAGES = ["messages", "waiting"]
 # Clocks of one thread are read one after the other: what is between two readings is in no part.
 APART = 0.02
+
+
+class ExplainedStep(programs.ProgramTest):
+    """--explain-step: what the plan expects beside what a step took."""
+    in_process = programs.Resident.PROGRAMS
+    STEPS = 6
+
+    def explain(self, *flags, transport="local"):
+        bundle, run = self.scratch / "gpt.rannc", self.scratch / "run"
+        self.succeed("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--loss", "cross_entropy(output=logits,labels=targets)",
+                     "--costs", "analytic", "--mini-batch", 8, "--micro-batches", 4, "-o", bundle, "--replace", *flags)
+        done = self.succeed("rannc-run", bundle, "--data", programs.DATA / "small_gpt" / "batch.safetensors", "-o", run, "--steps", self.STEPS,
+                            "--explain-step", "--replace", "--transport", transport)
+        head, *lines = [line.split("\t") for line in (run / "actions.tsv").read_text().splitlines()]
+        return done.stdout, [dict(zip(head, line, strict=True)) for line in lines], bundle
+
+    def judge(self, said, actions, devices):
+        rows = re.findall(r"^device (\d+) +(.* / .*)$", said, re.MULTILINE)
+        self.assertEqual([int(device) for device, _ in rows], list(range(devices)))
+        for _, cells in rows:
+            numbers = [float(number) for number in re.findall(r"[\d.]+", cells)]
+            self.assertEqual(len(numbers), 2 * 6)
+            for which in (0, 1):  # planned, measured: the parts add up to the step, to the last digit that is shown
+                self.assertAlmostEqual(sum(numbers[which:10:2]), numbers[10 + which], delta=0.003)
+        steps = {tuple(re.findall(r"[\d.]+", cells)[10:]) for _, cells in rows}
+        self.assertEqual(len(steps), 1, "a step is as long on every device")
+        self.assertIn(f"mean of {self.STEPS - 1} steps", said)
+        self.assertRegex(said, r"(?m)^median difference of an action from the plan: [\d.]+ %$")
+        work = collections.Counter(action["action"] for action in actions if float(action["measured_compute"]) > 0)
+        kinds = {name[0] for name in work}
+        self.assertTrue({"F", "S"} <= kinds and kinds & {"B", "I"}, kinds)
+        for action in actions:
+            if action["action"][0] in "FBIW":
+                self.assertGreater(float(action["planned_compute"]), 0, action)
+
+    def test_cuts_and_replicas(self):
+        for devices, flags in ((2, ["--stages", 2, "--schedule", "1f1b"]), (3, ["--cluster", "local:3", "--replicas", "2,1", "--schedule", "zb-h1"])):
+            for transport in ("local", "gloo"):
+                with self.subTest(devices=devices, transport=transport):
+                    said, actions, _ = self.explain(*flags, transport=transport)
+                    self.judge(said, actions, devices)
+                    self.assertEqual(sum(name["action"].startswith("F") for name in actions), 4 * devices)
+
+    def test_nothing_is_explained_where_nothing_is_trained(self):
+        *_, bundle = self.explain("--cluster", "local:1")
+        self.refuse(1, ["--explain-step: nothing is trained"], "rannc-run", bundle, "--data", programs.DATA / "small_gpt" / "batch.safetensors",
+                    "--evaluate", "--explain-step")
 
 
 class StepProfile(programs.ProgramTest):

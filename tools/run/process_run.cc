@@ -34,11 +34,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kTracedSteps = 3, kExplainedSteps = 16;
+
 class Run {
  public:
   Run(const RunFlags& flags, const runtime::TransportKind& transport, const std::optional<WorkerEnvironment>& worker,
       const std::string& command)
-      : flags_(flags), transport_(transport), worker_(worker), command_(command) {}
+      : flags_(flags),
+        transport_(transport),
+        worker_(worker),
+        command_(command),
+        recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps) {}
 
   Result<void> run() {
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
@@ -84,7 +90,7 @@ class Run {
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
-      progress.step(step + 1, result.loss, tokens, trainer_->plan().mini_batch);
+      progress.step(step + 1, result.loss, {tokens, trainer_->plan().mini_batch, peak_bytes()});
       StepFacts facts{.done = step + 1, .loss = result.loss, .seconds = step_watch.seconds(), .tokens = tokens};
       for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (validation_ && validation_->due(step + 1, steps_)) {
@@ -286,6 +292,7 @@ class Run {
     facts.tokens = tokens_per_step(flags_.source, trainer_->plan());
     if (validation_) facts.validation = validation_->losses();
     facts.transport = transport_.name;
+    facts.explains = flags_.explain_step;
     RANNC_TRY(write_results(trainer_->plan(), results, std::move(facts), folder_));
     return give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
   }

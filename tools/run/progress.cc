@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/common/units.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -29,22 +31,24 @@ std::string speed_text(double steps_per_second, uint64_t tokens, uint64_t sample
 
 Progress::Progress(bool shown, uint64_t steps) : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0), steps_(steps) {}
 
-void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t samples) {
+void Progress::step(uint64_t done, double loss, const StepLoad& load) {
   if (!shown_) return;
   if (!started_) first_ = done - 1;
   started_ = true;
   const double seconds = watch_.seconds() - paused_;
   const double rate = static_cast<double>(done - first_) / std::max(seconds, 1e-9);
   const double left = static_cast<double>(steps_ - done) / rate;
-  const std::string speed = speed_text(rate, tokens, samples);
+  const std::string speed = speed_text(rate, load.tokens, load.samples);
+  const std::string state =
+      fmt::format("step {}/{}  loss {:.4f}  {}  {} left{}", done, steps_, loss, speed, clock_text(left),
+                  load.peak_bytes > 0 ? "  " + bytes(static_cast<double>(load.peak_bytes)) : "");
   if (terminal_) {
     constexpr uint64_t kWidth = 24;
     const std::string bar(done * kWidth / std::max<uint64_t>(1, steps_), '#');
-    fmt::print("\r\033[K[{:<{}}] step {}/{}  loss {:.4f}  {}  {} left", bar, kWidth, done, steps_, loss, speed,
-               clock_text(left));
+    fmt::print("\r\033[K[{:<{}}] {}", bar, kWidth, state);
     std::fflush(stdout);
   } else if (done == steps_ || done == first_ + 1 || done % std::max<uint64_t>(1, steps_ / 20) == 0) {
-    fmt::print("step {}/{}  loss {:.4f}  {}  {} left\n", done, steps_, loss, speed, clock_text(left));
+    fmt::print("{}\n", state);
     std::fflush(stdout);
   }
 }

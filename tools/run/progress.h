@@ -12,14 +12,18 @@ namespace rannc::tools {
 /// `samples` are per step.
 std::string speed_text(double steps_per_second, uint64_t tokens, uint64_t samples);
 
-/// A progress bar. On a terminal, one line is redrawn: bar, step, loss, speed, time left. Elsewhere, prints about
-/// twenty lines in all.
+/// A progress bar. On a terminal, one line is redrawn: bar, step, loss, speed, time left, peak memory. Elsewhere,
+/// prints about twenty lines in all.
 class Progress {
  public:
   /// `shown` is false in all workers but the first.
   Progress(bool shown, uint64_t steps);
-  /// Must be called after each step, with its number of tokens and samples.
-  void step(uint64_t done, double loss, uint64_t tokens, uint64_t samples);
+  struct StepLoad {
+    uint64_t tokens = 0, samples = 0;
+    uint64_t peak_bytes = 0;  ///< of this process; 0: unknown
+  };
+  /// Must be called after each step.
+  void step(uint64_t done, double loss, const StepLoad& load);
   /// Prints a line about work between steps, which took `seconds` and does not count for the speed.
   void note(const std::string& line, double seconds);
   void end();

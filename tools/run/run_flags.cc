@@ -96,6 +96,8 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                "report where the time of a step goes, by kind of work and by task of the model; also written to "
                "report.html and profile.json")
       ->excludes(restarts);
+  app.add_flag("--explain-step", flags.explain_step,
+               "report planned beside measured times: by device, stage and action; also written to actions.tsv");
   app.add_flag("--find-nonfinite", flags.find_nonfinite,
                "if a step makes NaN or infinite numbers, name the task that made the first ones; examines all results, "
                "by engine explicit");

@@ -36,6 +36,7 @@ struct RunFlags {
   bool resume = false, replace = false;
   uint32_t max_restarts = 0;
   bool profile = false;
+  bool explain_step = false;
   bool find_nonfinite = false;
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;

@@ -25,6 +25,7 @@ struct RunFacts {
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0 if samples have no length
   std::string transport;
+  bool explains = false;         ///< print planned beside measured times
   std::vector<HeldMemory> held;  ///< by process
   nlohmann::json profile;        ///< by process, if steps were profiled (`step_profile.h`); else null
 };

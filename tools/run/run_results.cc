@@ -4,6 +4,7 @@
 
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
+#include "tools/run/explain_step.h"
 #include "tools/run/profile_report.h"
 #include "tools/run/progress.h"
 
@@ -45,6 +46,11 @@ Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunF
                facts.losses.at(facts.losses.size() - facts.steps), facts.losses.back(), facts.steps, facts.seconds,
                speed_text(rate, facts.tokens, plan.mini_batch), measured_step_ns(results.records) / 1e6,
                static_cast<double>(plan.step_ns) / 1e6);
+  }
+  if (facts.explains) {
+    const PlannedBesideActual step = planned_beside_actual(plan, planned, results.records);
+    fmt::print("{}", step_text(step));
+    RANNC_TRY(write_file((folder / "actions.tsv").string(), step_actions(step)));
   }
   if (!facts.profile.is_null()) {
     fmt::print("{}", profile_text(facts.profile));

@@ -37,6 +37,8 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
   if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
+  if (flags.explain_step && start.evaluates)
+    return error("--explain-step: nothing is trained, but it explains training steps");
   if (flags.find_nonfinite && start.evaluates)
     return error("--find-nonfinite: nothing is trained, but it examines training steps");
   if (flags.find_nonfinite && !flags.engine.empty() && flags.engine != "explicit") {
