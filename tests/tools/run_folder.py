@@ -175,7 +175,8 @@ def judge_report(test, path, steps, stages, devices):
     report = Report(path)
     test.assertEqual(report.problems, [])
     test.assertEqual(report.references, [], "no other file is needed")
-    for section in ("Loss", "A step, planned and actual", "planned", "actual", "Bottleneck", "What would help", "The cut", "Memory"):
+    for section in ("Loss", "A step, planned and actual", "planned", "actual", "Planned beside measured", "Bottleneck",
+                    "What would help", "The cut", "Memory"):
         test.assertIn(section, report.sections)
     curve = report.sections["Loss"].drawings[0].points
     test.assertEqual(len(curve), steps)
@@ -190,6 +191,10 @@ def judge_report(test, path, steps, stages, devices):
     times = re.search(r"Predicted ([\d.]+) (\w+), measured ([\d.]+) (\w+)", report.sections["A step, planned and actual"].text)
     test.assertTrue(times and float(times[1]) > 0 and float(times[3]) > 0, report.sections["A step, planned and actual"].text)
     test.assertEqual(len(report.sections["The cut"].tables[0]), 1 + stages)
+    parts, actions = report.sections["Planned beside measured"].tables
+    test.assertEqual([row[0] for row in parts[1:]], [str(device) for device in range(devices)])
+    test.assertEqual({row[0] for row in actions[1:]}, {str(stage) for stage in range(stages)})
+    test.assertTrue({"F", "S"} <= {row[1] for row in actions[1:]}, actions)
     memory = report.sections["Memory"].tables[0]
     sizes = [[float(cell.split(" ")[0]) for cell in row if re.fullmatch(r"[\d.]+ [KMGT]?i?B", cell)] for row in memory[1:]]
     together = devices > 1 and len(memory) == 2 + devices  # one process holds all devices: it is measured as a whole

@@ -74,7 +74,8 @@ std::string describe(const ir::Plan& plan, const HeldMemory& held) {
 std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& held) {
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   std::string table =
-      "<table><tr><th>device</th><th>weights, gradients, optimizer</th><th>predicted peak</th><th>measured "
+      "<div class='wide'><table><tr><th>device</th><th>weights, gradients, optimizer</th><th>predicted "
+      "peak</th><th>measured "
       "peak</th></tr>";
   for (uint32_t d = 0; d < plan.predictions.size(); ++d) {
     const auto own = std::find_if(held.begin(), held.end(), [&](const HeldMemory& process) {
@@ -88,7 +89,7 @@ std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& he
     table +=
         row(devices_of(process) + ", one process", "", size(predicted_bytes(plan, process)), size(process.peak_bytes));
   }
-  return table + "</table>";
+  return table + "</table></div>";
 }
 
 std::string print_held(const std::optional<HeldMemory>& held) {

@@ -124,7 +124,7 @@ std::string profile_text(const json& processes) {
 std::string profile_html(const json& processes, std::string (*escaped)(std::string_view)) {
   std::string page = "<h2>Where a step's time goes</h2>", key = "<p class='key'>";
   for (const ProfilePart& part : kProfileParts)
-    key += fmt::format("<span style='background:{}'>{}</span>", part.colour, part.words);
+    key += fmt::format("<span style='border-color:{}'>{}</span>", part.colour, part.words);
   page += key + "</p>";
   for (const json& process : processes) {
     if (process.at("steps").get<uint64_t>() == 0) return page + "<p>No step was profiled: the run ended too early.</p>";
@@ -145,14 +145,15 @@ std::string profile_html(const json& processes, std::string (*escaped)(std::stri
     }
   }
   const Tasks tasks = all_tasks(processes);
-  page += "<table><tr><th>forward</th><th>backward</th><th>share</th><th>GFLOP/s</th><th>task</th></tr>";
+  page +=
+      "<div class='wide'><table><tr><th>forward</th><th>backward</th><th>share</th><th>GFLOP/s</th><th>task</th></tr>";
   for (size_t i = 0; i < std::min(kProfileTasks, tasks.rows.size()); ++i) {
     const TaskRow& row = tasks.rows[i];
     page +=
         fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td></tr>", duration(row.forward),
                     duration(row.backward), tasks.share(row.time()), rate(row.flops, row.time()), escaped(row.name));
   }
-  return page + "</table>";
+  return page + "</table></div>";
 }
 
 }  // namespace rannc::tools

@@ -8,10 +8,12 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "ir/op/op.h"
 #include "partition/model/finish_plan.h"
 #include "tools/common/units.h"
+#include "tools/run/explain_step.h"
 #include "tools/run/profile_report.h"
 #include "tools/run/run_advice.h"
 
@@ -63,6 +65,20 @@ const char* colour(ir::ActionKind kind) {
   }
 }
 
+constexpr std::string_view kStyle =
+    ":root{color-scheme:light dark;--text:#222;--page:#fff;--faint:#555;--line:#ddd;--row:#f3f3f3;--curve:#3b6fd4}"
+    "@media(prefers-color-scheme:dark){:root{--text:#ddd;--page:#181a1b;--faint:#aaa;--line:#444;--row:#2b2e30;"
+    "--curve:#7aa5ff}}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2em auto;padding:0 1em;color:var(--text);"
+    "background:var(--page)}"
+    "h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}code{overflow-wrap:anywhere}"
+    "svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--faint)}svg text.in{fill:#111}"
+    ".grid{stroke:var(--line)}.row{fill:var(--row)}.curve{stroke:var(--curve)}.mark{stroke:var(--faint)}"
+    ".wide{overflow-x:auto;margin:.8em 0}table{border-collapse:collapse;width:100%;font-size:13px}"
+    "td,th{border-bottom:1px solid var(--line);padding:4px 8px;text-align:left;vertical-align:top;"
+    "overflow-wrap:anywhere}th,td:nth-child(-n+3){white-space:nowrap}.numbers td{white-space:nowrap}"
+    ".key span{border-left:14px solid;padding-left:5px;margin-right:12px;display:inline-block}";
+
 std::string losses_svg(const RunFacts& facts) {
   constexpr double kWidth = 720, kHeight = 220, kLeft = 46, kBottom = 24;
   if (facts.losses.empty()) return "<p>No step was run.</p>";
@@ -79,18 +95,18 @@ std::string losses_svg(const RunFacts& facts) {
   for (int tick = 0; tick <= 4; ++tick) {
     const double loss = bottom + (top - bottom) * tick / 4;
     svg += fmt::format(
-        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#e4e4e4'/><text x='{}' y='{:.1f}' "
+        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' class='grid'/><text x='{}' y='{:.1f}' "
         "text-anchor='end'>{:.2f}</text>",
         kLeft, kWidth - 10, y(loss), y(loss), kLeft - 6, y(loss) + 4, loss);
   }
   if (facts.steps > 0 && facts.steps < facts.losses.size()) {
     const double resumed = x(facts.losses.size() - facts.steps);
     svg += fmt::format(
-        "<line x1='{0:.1f}' x2='{0:.1f}' y1='8' y2='{1}' stroke='#999' stroke-dasharray='4 3'/><text x='{2:.1f}' "
+        "<line x1='{0:.1f}' x2='{0:.1f}' y1='8' y2='{1}' class='mark' stroke-dasharray='4 3'/><text x='{2:.1f}' "
         "y='18'>resumed before step {3}</text>",
         resumed, kHeight - kBottom, resumed + 4, facts.first_step + facts.losses.size() - facts.steps);
   }
-  svg += "<polyline fill='none' stroke='#3b6fd4' stroke-width='2' points='";
+  svg += "<polyline fill='none' class='curve' stroke-width='2' points='";
   for (size_t i = 0; i < facts.losses.size(); ++i) svg += fmt::format("{:.1f},{:.1f} ", x(i), y(facts.losses[i]));
   svg += "'/>";
   for (const auto& [done, loss] : facts.validation) {
@@ -113,7 +129,7 @@ std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices
       fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='timeline'>", kWidth, devices * kRow + 22);
   const auto x = [&](double ns) { return kLeft + (kWidth - kLeft - 6) * ns / std::max(scale_ns, 1.0); };
   for (uint32_t device = 0; device < devices; ++device) {
-    svg += fmt::format("<text x='4' y='{}'>device {}</text><rect x='{}' y='{}' width='{}' height='{}' fill='#f3f3f3'/>",
+    svg += fmt::format("<text x='4' y='{}'>device {}</text><rect x='{}' y='{}' width='{}' height='{}' class='row'/>",
                        device * kRow + 17, device, kLeft, device * kRow + 2, kWidth - kLeft - 6, kRow - 4);
   }
   for (const PlannedSpan& span : spans) {
@@ -166,7 +182,7 @@ double end_of(const std::vector<PlannedSpan>& spans) {
 
 std::string cut_table(const ir::Plan& plan) {
   std::string table =
-      "<table><tr><th>stage</th><th>devices</th><th>tasks</th><th>first and last "
+      "<div class='wide'><table><tr><th>stage</th><th>devices</th><th>tasks</th><th>first and last "
       "task</th><th>forward</th><th>backward</th><th>receives</th></tr>";
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::Stage& stage = plan.stages[s];
@@ -193,27 +209,28 @@ std::string cut_table(const ir::Plan& plan) {
                          stage.tasks.size(), escaped(ends), duration(forward), duration(backward),
                          escaped(fmt::format("{}", fmt::join(received, ", "))));
   }
-  return table + "</table>";
+  return table + "</table></div>";
 }
 
 std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
   const auto advice = run_advice(plan, records, measured_ns);
   if (!advice.ok() || advice->bottleneck.empty()) return "";
-  std::string section = "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
-                        "</p><h2>What would help</h2><table><tr><th>with</th><th>a step would take</th></tr>";
+  std::string section =
+      "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
+      "</p><h2>What would help</h2><div class='wide'><table><tr><th>with</th><th>a step would take</th></tr>";
   for (const Remedy& remedy : advice->remedies) {
     section +=
         fmt::format("<tr><td>{}</td><td>{}{}</td></tr>", escaped(remedy.what), duration(remedy.step_ns),
                     measured_ns > 0 ? fmt::format(" ({:+.0f} %)", 100 * (remedy.step_ns / measured_ns - 1)) : "");
   }
-  return section + "</table>";
+  return section + "</table></div>";
 }
 
 // Legend of the timelines. Grey between actions is a waiting device.
 std::string legend() {
   std::string key = "<p class='key'>";
   const auto entry = [&key](const char* fill, const char* what) {
-    key += fmt::format("<span style='background:{}'>{}</span>", fill, what);
+    key += fmt::format("<span style='border-color:{}'>{}</span>", fill, what);
   };
   entry(colour(ir::ActionKind::kForward), "F forward");
   entry(colour(ir::ActionKind::kBackward), "B backward, I input gradient");
@@ -255,16 +272,8 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   const double measured = measured_step_ns(records), predicted = static_cast<double>(plan.step_ns);
   const double scale = std::max(end_of(actual), end_of(planned));
   const auto devices = static_cast<uint32_t>(plan.devices.size());
-  std::string page =
-      "<!doctype html><html lang='en'><meta charset='utf-8'><title>" + escaped(facts.title) +
-      "</title><style>"
-      "body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2em auto;padding:0 1em;color:#222}"
-      "h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}svg "
-      "text{font-size:11px;fill:#555}"
-      "svg text.in{fill:#fff}table{border-collapse:collapse;width:100%;font-size:13px}td,th{border-bottom:1px solid "
-      "#ddd;padding:4px 8px;"
-      "text-align:left;vertical-align:top;overflow-wrap:anywhere}th,td:nth-child(-n+3){white-space:nowrap}.key "
-      "span{padding:1px 8px;color:#fff;margin-right:6px}</style>";
+  std::string page = "<!doctype html><html lang='en'><meta charset='utf-8'><title>" + escaped(facts.title) +
+                     "</title><style>" + std::string(kStyle) + "</style>";
   page += "<h1>" + escaped(facts.title) + "</h1>";
   page += fmt::format(
       "<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages, {} micro-batches, schedule {}, transport {}.</p>",
@@ -282,6 +291,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   page += legend();
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);
+  page += step_html(planned_beside_actual(plan, planned, records));
   page += advice_section(plan, records, measured);
   if (!facts.profile.is_null()) page += profile_html(facts.profile, &escaped);
   page += "<h2>The cut</h2>" + cut_table(plan);

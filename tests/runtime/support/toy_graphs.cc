@@ -92,6 +92,18 @@ ir::Graph skip_and_tie(DType dtype) {
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
 
+ir::Graph chain(DType dtype, uint32_t layers) {
+  GraphBuilder g(dtype);
+  const ValueId target = g.input("target", dtype, {6});
+  ValueId y = g.input("x", dtype, {6});
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    const ValueId weight = g.parameter(("w" + std::to_string(layer)).c_str(), {6, 6});
+    y = g.task("linear", {y, weight}, {{"layout", std::string("oi")}});
+  }
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
 ir::Graph token_model(DType dtype) {
   GraphBuilder g(dtype);
   const ValueId tokens = g.input("tokens", DType::kI64, {5}), labels = g.input("labels", DType::kI64, {5});

@@ -12,6 +12,9 @@ namespace rannc::testing {
 /// Tasks: linear relu linear tanh linear gelu add linear mse_sum.
 ir::Graph skip_and_tie(ir::DType dtype);
 
+/// Linear layers in a row, a task each, then the loss.
+ir::Graph chain(ir::DType dtype, uint32_t layers);
+
 /// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers
 /// and an unscaled one over all (so the embedded value has three readers), argmax of an intermediate value that a later
 /// task gathers by (an integer boundary), logits by the transposed embedding (tied through a constant task), cross
