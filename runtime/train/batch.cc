@@ -50,8 +50,9 @@ bool is_needed(const std::string& name, const std::vector<std::string>& needed) 
 Diagnostic missing(const std::string& name) { return error(fmt::format("batch: input '{}' is missing", name)); }
 
 /// Adds the symbols of a batch's shapes to `bindings` and checks every input in the batch.
+/// `part`: the samples that it has, in case it is no whole mini-batch.
 Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed,
-                                 ir::Bindings bindings) {
+                                 ir::Bindings bindings, const NeededSamples* part = nullptr) {
   const ir::Graph& graph = plan.graph;
   std::vector<std::pair<std::string, ValueId>> present;
   for (const ValueId id : graph.inputs()) {
@@ -71,11 +72,12 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
     if (fits(graph.type(id), spec, bindings)) continue;
     const auto samples = bindings.find(graph.batch_symbol());
     return mismatch(name, spec, graph.type(id))
-        .note(fmt::format("the mini-batch has {} samples",
+        .note(fmt::format("{} {} samples",
+                          part == nullptr ? "the mini-batch has" : "this process reads a part of the mini-batch,",
                           samples == bindings.end() ? plan.mini_batch : samples->second));
   }
   RANNC_TRY(ir::check_assumptions(graph, bindings));
-  if (const auto fault = find_index_fault(graph, batch, bindings)) {
+  if (const auto fault = find_index_fault(graph, batch, bindings, part)) {
     return error(fmt::format("batch: input '{}' {}", fault->input, fault->message));
   }
   return bindings;
@@ -118,6 +120,20 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
   ir::Bindings bindings;
   if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);
   return bind_inputs(plan, batch, needed, std::move(bindings));
+}
+
+Result<ir::Bindings> bind_part(const ir::Plan& plan, const Batch& batch, const NeededSamples& needed) {
+  const ir::Graph& graph = plan.graph;
+  RANNC_TRY(check_names(graph, batch));
+  for (const std::string& name : needed.inputs) {
+    if (!batch.contains(name)) return missing(name);
+  }
+  ir::Bindings bindings;
+  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), needed.samples());
+  RANNC_ASSIGN(bindings,
+               bind_inputs(plan, batch, {needed.inputs.begin(), needed.inputs.end()}, std::move(bindings), &needed));
+  if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = plan.mini_batch;
+  return bindings;
 }
 
 std::vector<bool> read_by_outputs(const ir::Graph& graph) {
@@ -232,7 +248,7 @@ Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {
   if (!layout.has_batch()) return found->second;
   const auto outer = layout.outer.evaluate(symbols_), inner = layout.inner.evaluate(symbols_);
   if (!outer || !inner) return error(fmt::format("batch: the layout of the samples in '{}' is unknown", port.name));
-  return found->second->samples({layout.axis, *outer, *inner}, samples);
+  return found->second->samples({layout.axis, *outer, *inner}, part_ == nullptr ? samples : part_->place_of(samples));
 }
 
 }  // namespace rannc::runtime

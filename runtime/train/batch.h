@@ -6,6 +6,7 @@
 
 #include "ir/plan/plan.h"
 #include "runtime/execute/executor.h"
+#include "runtime/train/needed_samples.h"
 
 namespace rannc::runtime {
 
@@ -18,6 +19,9 @@ using Batch = std::map<std::string, Value>;
 ///   what was found and what was expected;
 /// - sizes that violate an assumption of the graph, located at the task that requires it.
 Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
+
+/// The same for a batch that has only the `needed` samples of the needed inputs.
+Result<ir::Bindings> bind_part(const ir::Plan& plan, const Batch& batch, const NeededSamples& needed);
 
 /// A batch to evaluate.
 struct EvaluationBatch {
@@ -45,15 +49,18 @@ Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 /// are ignored. Errors: the labels are missing, or class weights are summed and a label's class has no weight.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 
-/// Feeds the samples of a batch. Keeps a reference to it.
+/// Feeds the samples of a batch. Keeps references to it and to `part`.
 class BatchFeed : public Feed {
  public:
-  BatchFeed(const Batch& batch, ir::Bindings symbols) : batch_(batch), symbols_(std::move(symbols)) {}
+  /// `part`: the samples that the batch has; null: all of the mini-batch.
+  BatchFeed(const Batch& batch, ir::Bindings symbols, const NeededSamples* part = nullptr)
+      : batch_(batch), symbols_(std::move(symbols)), part_(part) {}
   Result<Value> input(const Port& port, ir::SampleRange samples) override;
 
  private:
   const Batch& batch_;
   ir::Bindings symbols_;
+  const NeededSamples* part_;
 };
 
 }  // namespace rannc::runtime

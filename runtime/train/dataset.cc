@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "ir/base/replacement.h"
 #include "ir/base/split_mix.h"
 #include "runtime/internal/torch_value.h"
@@ -25,18 +27,34 @@ class FunctionDataset final : public Dataset {
   std::string description_;
 };
 
+class PartOfDataset final : public Dataset {
+ public:
+  PartOfDataset(std::unique_ptr<const Dataset> source, NeededSamples needed)
+      : source_(std::move(source)), needed_(std::move(needed)) {}
+  Result<Batch> batch(uint64_t step) const override { return source_->part(step, needed_); }
+  std::string describe() const override { return source_->describe(); }
+  std::optional<uint64_t> steps_per_epoch() const override { return source_->steps_per_epoch(); }
+
+ private:
+  std::unique_ptr<const Dataset> source_;
+  NeededSamples needed_;
+};
+
 class TextDataset : public Dataset {
  public:
   TextDataset(TextOptions options, std::string text, const TextFiles& files)
       : options_(std::move(options)), text_(std::move(text)), files_(files.paths.size()), skipped_(files.skipped) {}
 
   Result<Batch> batch(uint64_t step) const override {
-    return next_token_batch(options_.inputs, options_.samples, [&](uint64_t sample, std::span<int64_t> tokens) {
-      const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + sample));
-      const uint64_t start = draw % (text_.size() - options_.inputs.length);
-      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<unsigned char>(text_[start + i]);
-      return Result<void>();
-    });
+    std::vector<uint64_t> samples(options_.samples);
+    std::iota(samples.begin(), samples.end(), 0);
+    return read(step, samples);
+  }
+  bool reads_parts() const override { return true; }
+  Result<Batch> part(uint64_t step, const NeededSamples& needed) const override {
+    RANNC_ASSIGN(Batch batch, read(step, needed.numbers()));
+    std::erase_if(batch, [&](const auto& entry) { return !needed.inputs.contains(entry.first); });
+    return batch;
   }
 
   std::string describe() const override {
@@ -45,12 +63,29 @@ class TextDataset : public Dataset {
   }
 
  private:
+  Result<Batch> read(uint64_t step, const std::vector<uint64_t>& samples) const {
+    return next_token_batch(options_.inputs, samples.size(), [&](uint64_t i, std::span<int64_t> tokens) {
+      const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + samples[i]));
+      const uint64_t start = draw % (text_.size() - options_.inputs.length);
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<unsigned char>(text_[start + i]);
+      return Result<void>();
+    });
+  }
+
   TextOptions options_;
   std::string text_;
   size_t files_, skipped_;
 };
 
 }  // namespace
+
+Result<Batch> Dataset::part(uint64_t, const NeededSamples&) const {
+  return error(fmt::format("{} is read in whole mini-batches only", describe()));
+}
+
+std::unique_ptr<Dataset> part_of(std::unique_ptr<const Dataset> source, NeededSamples needed) {
+  return std::make_unique<PartOfDataset>(std::move(source), std::move(needed));
+}
 
 std::unique_ptr<Dataset> make_dataset(ReadBatch read, std::string description) {
   return std::make_unique<FunctionDataset>(std::move(read), std::move(description));

@@ -19,6 +19,10 @@ class Dataset {
   virtual ~Dataset() = default;
   /// Returns the mini-batch of a step. Steps are counted from 0.
   virtual Result<Batch> batch(uint64_t step) const = 0;
+  /// Whether `part` is implemented.
+  virtual bool reads_parts() const { return false; }
+  /// Returns the needed samples and inputs of the same mini-batch, and reads nothing else.
+  virtual Result<Batch> part(uint64_t step, const NeededSamples& needed) const;
   /// Returns a one-line description: `1.2 MB of text from 214 files`.
   virtual std::string describe() const = 0;
   /// Number of mini-batches of an epoch; nullopt if the source has no epochs.
@@ -29,6 +33,9 @@ class Dataset {
 using ReadBatch = std::function<Result<Batch>(uint64_t step)>;
 /// Returns a data set that calls `read`, for samples from any source. `description` is returned by `describe`.
 std::unique_ptr<Dataset> make_dataset(ReadBatch read, std::string description);
+
+/// Returns a data set whose `batch` is the part of `source`, which reads parts.
+std::unique_ptr<Dataset> part_of(std::unique_ptr<const Dataset> source, NeededSamples needed);
 
 /// Next-byte prediction over text files.
 struct TextOptions {

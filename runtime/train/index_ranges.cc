@@ -195,8 +195,10 @@ std::optional<size_t> first_outside(std::span<const int64_t> numbers, const Rang
 
 class Search {
  public:
-  Search(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings)
-      : graph_(graph), bindings_(bindings), numbers_(graph, batch, bindings) {}
+  Search(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings, const NeededSamples* part)
+      : graph_(graph), bindings_(bindings), numbers_(graph, batch, bindings) {
+    if (part != nullptr) samples_ = part->numbers();
+  }
 
   std::optional<IndexFault> run() {
     for (const TaskId task : graph_.tasks()) {
@@ -260,6 +262,7 @@ class Search {
   IndexFault fault(ValueId input, int64_t value, std::optional<int64_t> sample, const Range& range,
                    bool derived) const {
     std::string text = derived ? fmt::format("gives the index {}", value) : fmt::format("holds {}", value);
+    if (sample && !samples_.empty()) sample = static_cast<int64_t>(samples_.at(static_cast<size_t>(*sample)));
     if (sample) text += fmt::format(" in sample {}", *sample);
     text += range.classes ? fmt::format(", but the classes are 0 to {}", range.high)
                           : fmt::format(", but the valid indices are 0 to {}", range.high);
@@ -275,13 +278,15 @@ class Search {
 
   const ir::Graph& graph_;
   const ir::Bindings& bindings_;
+  std::vector<uint64_t> samples_;  // of the batch; empty: all of the mini-batch
   Numbers numbers_;
 };
 
 }  // namespace
 
-std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings) {
-  return Search(graph, batch, bindings).run();
+std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings,
+                                           const NeededSamples* part) {
+  return Search(graph, batch, bindings, part).run();
 }
 
 std::optional<int64_t> index_limit(const ir::Graph& graph, ValueId input, const ir::Bindings& bindings) {

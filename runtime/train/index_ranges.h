@@ -17,8 +17,10 @@ struct IndexFault {
 /// Returns the first element of the batch that is out of range for a cross entropy or a look-up. Ignored labels and
 /// negative indices are valid as the model's tasks define them. Integer tasks between an input and its use are
 /// evaluated with the constant-folding rules. Not checked: inputs that are not in the batch, values that depend on
-/// floats, and more than a million computed elements. `bindings` binds all symbols, including the batch symbol.
-std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings);
+/// floats, and more than a million computed elements. `bindings` binds all symbols, including the batch symbol. `part`:
+/// the samples that the batch has, for the numbers in messages; null: all of the mini-batch.
+std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings,
+                                           const NeededSamples* part = nullptr);
 
 /// Returns the smallest number of classes or table rows among the cross entropies and look-ups that read a graph input,
 /// possibly after a change of type or shape; nullopt if there are none.

@@ -303,10 +303,11 @@ std::vector<SampleFile::Run> SampleFile::runs(std::span<const uint64_t> numbers)
   return runs;
 }
 
-Result<Batch> SampleFile::read(std::span<const uint64_t> numbers) const {
+Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const {
   const std::vector<Run> parts = runs(numbers);
   Batch batch;
   for (const auto& [name, input] : shards_.front().inputs) {
+    if (!inputs.empty() && !inputs.contains(name)) continue;
     if (!input.axis.present()) {
       batch.emplace(name, input.whole);
       continue;

@@ -41,7 +41,8 @@ class SampleFile final : public Samples {
   const std::vector<std::string>& unread() const { return unread_; }
   /// Returns samples [first, last): at most one mini-batch, or exactly one if the batch is fixed.
   Batch batch(uint64_t first, uint64_t last) const;
-  Result<Batch> read(std::span<const uint64_t> numbers) const override;
+  Result<Batch> read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const override;
+  using Samples::read;
   std::string describe() const override;
 
  private:

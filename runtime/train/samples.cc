@@ -19,14 +19,14 @@ class MiniBatches final : public Dataset {
   }
 
   Result<Batch> batch(uint64_t step) const override {
-    const uint64_t per_epoch = *steps_per_epoch();
-    std::vector<uint64_t> numbers(mini_batch_);
-    std::iota(numbers.begin(), numbers.end(), step % per_epoch * mini_batch_);
-    if (shuffle_seed_) {
-      const Permutation order(samples_->samples(), ir::split_mix(ir::split_mix(*shuffle_seed_) ^ (step / per_epoch)));
-      for (uint64_t& number : numbers) number = order(number);
-    }
-    return samples_->read(numbers);
+    std::vector<uint64_t> places(mini_batch_);
+    std::iota(places.begin(), places.end(), 0);
+    return samples_->read(numbers(step, std::move(places)));
+  }
+  bool reads_parts() const override { return true; }
+  Result<Batch> part(uint64_t step, const NeededSamples& needed) const override {
+    if (needed.inputs.empty()) return Batch();
+    return samples_->read(numbers(step, needed.numbers()), needed.inputs);
   }
 
   std::optional<uint64_t> steps_per_epoch() const override { return samples_->samples() / mini_batch_; }
@@ -41,6 +41,16 @@ class MiniBatches final : public Dataset {
   }
 
  private:
+  /// Numbers of the samples at these places of the step's mini-batch.
+  std::vector<uint64_t> numbers(uint64_t step, std::vector<uint64_t> places) const {
+    const uint64_t per_epoch = *steps_per_epoch(), first = step % per_epoch * mini_batch_;
+    for (uint64_t& place : places) place += first;
+    if (!shuffle_seed_) return places;
+    const Permutation order(samples_->samples(), ir::split_mix(ir::split_mix(*shuffle_seed_) ^ (step / per_epoch)));
+    for (uint64_t& place : places) place = order(place);
+    return places;
+  }
+
   std::unique_ptr<const Samples> samples_;
   uint64_t mini_batch_;
   std::optional<uint64_t> shuffle_seed_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -23,8 +24,10 @@ class Samples {
  public:
   virtual ~Samples() = default;
   virtual uint64_t samples() const = 0;
-  /// Returns the samples with these numbers, in this order: at most one mini-batch. The tensors are copies.
-  virtual Result<Batch> read(std::span<const uint64_t> numbers) const = 0;
+  /// Returns the samples with these numbers, in this order: at most one mini-batch. The tensors are copies. `inputs`:
+  /// those to read; empty: all.
+  virtual Result<Batch> read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const = 0;
+  Result<Batch> read(std::span<const uint64_t> numbers) const { return read(numbers, {}); }
   /// Returns a one-line description: `5 samples`.
   virtual std::string describe() const = 0;
 };

@@ -101,10 +101,13 @@ Result<void> TokenFiles::read_sample(uint64_t number, std::span<int64_t> tokens)
   return {};
 }
 
-Result<Batch> TokenFiles::read(std::span<const uint64_t> numbers) const {
-  return next_token_batch(inputs_, numbers.size(), [&](uint64_t sample, std::span<int64_t> tokens) {
+Result<Batch> TokenFiles::read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const {
+  const auto tokens_of = [&](uint64_t sample, std::span<int64_t> tokens) {
     return read_sample(numbers[sample], tokens);
-  });
+  };
+  RANNC_ASSIGN(Batch batch, next_token_batch(inputs_, numbers.size(), tokens_of));
+  if (!inputs.empty()) std::erase_if(batch, [&](const auto& entry) { return !inputs.contains(entry.first); });
+  return batch;
 }
 
 std::string TokenFiles::describe() const {

@@ -34,7 +34,8 @@ class TokenFiles final : public Samples {
 
   uint64_t samples() const override { return samples_; }
   /// An error names the file, the token and its position if the token is outside the vocabulary.
-  Result<Batch> read(std::span<const uint64_t> numbers) const override;
+  Result<Batch> read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const override;
+  using Samples::read;
   std::string describe() const override;
 
  private:

@@ -49,9 +49,11 @@ class Trainer::Impl {
   Result<void> reschedule(ir::Plan plan);
 
   /// Runs a mini-batch. Any failure of a worker, even over its batch, ends the run, because the others wait for it.
-  Result<StepResult> run(Mode mode, const Batch& batch, const ReduceNamed& reduce = {}) {
+  Result<StepResult> run_part(const Batch& batch) { return run(Mode::kTrain, batch, {}, &needed_samples_); }
+  Result<StepResult> run(Mode mode, const Batch& batch, const ReduceNamed& reduce = {},
+                         const NeededSamples* part = nullptr) {
     if (devices_.failure()) return *devices_.failure();
-    Result<StepResult> result = attempt(mode, batch, reduce);
+    Result<StepResult> result = attempt(mode, batch, reduce, part);
     if (result.ok() && mode == Mode::kTrain) {
       if (const Result<void> saved = finish_written(); !saved.ok()) result = saved.diagnostic();
     }
@@ -87,6 +89,7 @@ class Trainer::Impl {
   Result<void> gather(const std::string& own, const TakeText& take);
   Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
+  const NeededSamples& needed_samples() const { return needed_samples_; }
 
  private:
   std::unique_ptr<Executor> make_executor(const Pipeline& pipeline, TrainedDevice& device) {
@@ -96,8 +99,9 @@ class Trainer::Impl {
   }
   std::unique_ptr<StageOptimizer> make_optimizer(Program& program) const;
   Result<void> take_settings(const TrainingSettings& settings);
-  Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce);
-  Result<EvaluationBatch> bind(Mode mode, const Batch& batch) const;
+  /// `part`: the samples that the batch has; null: all of the mini-batch.
+  Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce, const NeededSamples* part);
+  Result<EvaluationBatch> bind(Mode mode, const Batch& batch, const NeededSamples* part) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
   Result<void> make_smaller(uint32_t samples);
   StepInput prepare(Mode mode, const std::vector<double>& denominators, const EvaluationBatch& bound) const;
@@ -120,6 +124,7 @@ class Trainer::Impl {
   std::unique_ptr<CheckpointSave> saving_;  // a checkpoint that is being written; may be null
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
+  NeededSamples needed_samples_;
   uint64_t step_ = 0, updates_ = 0;
   bool scales_loss_;
   LossScale loss_scale_;
@@ -199,6 +204,7 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   }
   smaller_.reset();
   accumulated_samples_ = 0;
+  needed_samples_ = find_needed_samples(plan(), pipeline_, devices_, {needed_.begin(), needed_.end()});
   return {};
 }
 
@@ -217,6 +223,7 @@ void Trainer::Impl::finish_devices() {
     }
   }
   needed_.assign(needed.begin(), needed.end());
+  needed_samples_ = find_needed_samples(plan(), pipeline_, devices_, needed);
   owned_ = owned_parameters(plan(), devices_);
 }
 
@@ -294,19 +301,25 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   return update_scaled(devices_, updates_, clip / scale, options_.observer);
 }
 
-Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch) const {
+Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const NeededSamples* part) const {
   if (mode == Mode::kEvaluate) return bind_evaluation(plan(), batch, needed_);
   if (!plan().training) return error("the bundle was compiled without a loss: it cannot be trained");
-  RANNC_ASSIGN(ir::Bindings symbols, bind_batch(plan(), batch, needed_));
+  RANNC_ASSIGN(ir::Bindings symbols,
+               part == nullptr ? bind_batch(plan(), batch, needed_) : bind_part(plan(), batch, *part));
   return EvaluationBatch{batch, std::move(symbols), plan().mini_batch, true};
 }
 
-Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce) {
-  RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch));
-  RANNC_ASSIGN(const std::vector<double> denominators, runtime::denominators(plan(), pipeline_, devices_, bound));
+Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce,
+                                          const NeededSamples* part) {
+  RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch, part));
+  BatchFeed feed(bound.batch, bound.symbols, part);
+  RANNC_ASSIGN(const std::vector<double> denominators,
+               mode == Mode::kEvaluate
+                   ? runtime::denominators(plan(), pipeline_, devices_, bound)
+                   : runtime::sum_denominators(plan(), pipeline_, devices_, feed,
+                                               part == nullptr ? Labels::kAll : Labels::kOwn, step_));
   StepInput input = prepare(mode, denominators, bound);
   if (input.training) seed_scale_ = loss_scale();
-  BatchFeed feed(bound.batch, bound.symbols);
   input.feed = &feed;
   if (reduce) {
     input.reduce_output = [&](ValueId output, const Value& part) {
@@ -466,7 +479,9 @@ Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
+const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
+Result<StepResult> Trainer::step_part(const Batch& batch) { return impl_->run_part(batch); }
 Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }
 Result<StepResult> Trainer::evaluate(const Batch& batch, const ReduceNamed& reduce) {
   return impl_->run(Mode::kEvaluate, batch, reduce);

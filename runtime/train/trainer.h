@@ -82,6 +82,11 @@ class Trainer {
   /// Inputs that `step` requires in a batch: those that this process's stages read, and the labels of its losses.
   const std::vector<std::string>& needed_inputs() const;
 
+  /// What `step_part` requires in a batch: the samples of the mini-batch that this process's stages compute, of the
+  /// inputs that they read; all samples if the process has all devices. Inputs that determine sizes other than the
+  /// number of samples are needed by every process. May change with `reschedule`.
+  const NeededSamples& needed_samples() const;
+
   /// Replaces the options' learning rate for later steps. The options' warm-up and decay scale the new rate. In a run
   /// of several processes, all must call it with the same rate. A checkpoint stores the last rate.
   void set_learning_rate(double rate);
@@ -93,6 +98,9 @@ class Trainer {
 
   /// Runs forward, backward and optimizer over this mini-batch and those accumulated since the last step.
   Result<StepResult> step(const Batch& batch);
+  /// The same with `needed_samples` only, so that no process reads what others compute. In a run of several processes,
+  /// all must call it. The denominators of the losses are summed over them first.
+  Result<StepResult> step_part(const Batch& batch);
   /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
   /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also
   /// accumulate and are committed once by that step. Random inputs continue as if the mini-batches were one. The step

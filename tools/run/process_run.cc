@@ -84,7 +84,7 @@ class Run {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       if (profile_) profile_->begin_step();
       if (nonfinite_) nonfinite_->begin_step();
-      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batch));
       if (profile_) profile_->end_step();
       if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
       losses_.push_back(result.loss);
@@ -176,7 +176,7 @@ class Run {
 
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
-    RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed()));
+    RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed(), trainer_->needed_samples()));
     RANNC_TRY(count_steps());
     if (!flags_.source.validate.empty()) {
       RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));

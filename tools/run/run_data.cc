@@ -105,9 +105,11 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
       ->needs(validate);
 }
 
-Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
+Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
+                                                    const runtime::NeededSamples& needed) {
   const MemoryGauge::Uncounted uncounted;
   RANNC_ASSIGN(auto source, open_source(flags, plan, seed));
+  source = runtime::part_of(std::move(source), needed);
   return runtime::prefetched(std::make_unique<UncountedData>(std::move(source)));
 }
 

@@ -31,9 +31,10 @@ struct DataFlags {
 
 void add_data_flags(CLI::App& app, DataFlags& flags);
 
-/// Opens the samples that the flags name, which are read ahead. Text and tokens require a model with one token input
-/// and one label input. `MemoryGauge` does not count the memory of the samples.
-Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed);
+/// Opens the `needed` part of the samples that the flags name, which is read ahead. Text and tokens require a model
+/// with one token input and one label input. `MemoryGauge` does not count the memory of the samples.
+Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
+                                                    const runtime::NeededSamples& needed);
 
 /// Opens the samples of `validate`.
 Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags, const ir::Plan& plan);

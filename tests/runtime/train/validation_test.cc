@@ -25,7 +25,7 @@ class TensorSamples final : public Samples {
  public:
   explicit TensorSamples(std::map<std::string, at::Tensor> tensors) : tensors_(std::move(tensors)) {}
   uint64_t samples() const override { return static_cast<uint64_t>(tensors_.begin()->second.size(0)); }
-  Result<Batch> read(std::span<const uint64_t> numbers) const override {
+  Result<Batch> read(std::span<const uint64_t> numbers, const std::set<std::string>&) const override {
     const std::vector<int64_t> rows(numbers.begin(), numbers.end());
     Batch batch;
     for (const auto& [name, tensor] : tensors_) batch.emplace(name, to_value(tensor.index_select(0, at::tensor(rows))));
