@@ -2,7 +2,7 @@
 //
 // Messages between two processes keep the order in which they were sent (rule S5), so a counter per ordered pair is the
 // tag on both sides. Sums are messages too, because c10d's collectives cannot be aborted and do not specify their order
-// of addition. Both copy values of other devices to host memory and back.
+// of addition. Messages copy values of other devices to host memory and back.
 #include "runtime/transport/transport_gloo.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,6 @@
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/gloo_transport.h"
 #include "runtime/transport/internal/no_broken_pipes.h"
-#include "runtime/transport/internal/ordered_sum.h"
 #include "runtime/transport/internal/send_queue.h"
 
 namespace rannc::runtime {
@@ -48,7 +47,7 @@ class GlooReceipt : public Receipt {
   std::chrono::milliseconds timeout_;
 };
 
-class GlooTransport : public Transport {
+class GlooTransport final : public ExchangeTransport {
  public:
   /// c10d's exceptions pass through.
   GlooTransport(std::shared_ptr<RunMember> run, Device& hardware)
@@ -92,22 +91,7 @@ class GlooTransport : public Transport {
     }
   }
 
-  Result<Values> all_reduce(const CollectiveKey&, std::span<const DeviceId> members, Values values) override {
-    if (auto reason = failure()) return *reason;
-    if (members.size() < 2) return values;
-    try {
-      for (Value& value : values) {
-        const bool on_host = to_tensor(value).is_cpu();
-        RANNC_ASSIGN(at::Tensor sum, ordered_sum(members, device(), to_tensor(hardware_.download(value)),
-                                                 [this] { return std::make_unique<Exchange>(*this); }));
-        value = to_value(std::move(sum));
-        if (!on_host) value = hardware_.upload(value);
-      }
-      return values;
-    } catch (const std::exception& failed) {
-      return watch_.explained(error("a sum over devices failed: " + plain(failed)));
-    }
-  }
+  std::unique_ptr<SumExchange> begin_exchange() override { return std::make_unique<Exchange>(*this); }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
     const Result<void> taken = queue_to(to).await(left);
@@ -121,6 +105,9 @@ class GlooTransport : public Transport {
 
   void abort(const Diagnostic& reason) override { watch_.abort(reason); }
   std::optional<Diagnostic> failure() const override { return watch_.failure(); }
+
+ protected:
+  Diagnostic explained(const Diagnostic& seen) override { return watch_.explained(seen); }
 
  private:
   SendQueue& queue_to(DeviceId peer) {
@@ -190,13 +177,14 @@ class GlooTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> connect_gloo(std::shared_ptr<RunMember> run, Device& device) {
+std::unique_ptr<ExchangeTransport> connect_gloo(std::shared_ptr<RunMember> run, Device& device) {
   return std::make_unique<GlooTransport>(std::move(run), device);
 }
 
 Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& where, Device& device) {
-  return join_run(where,
-                  [&](const auto& run) -> Result<std::unique_ptr<Transport>> { return connect_gloo(run, device); });
+  return join_run(where, [&](const auto& run) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(connect_gloo(run, device));
+  });
 }
 
 }  // namespace rannc::runtime

@@ -1,0 +1,23 @@
+/// Endpoints between processes that add the terms of sums in host memory.
+#pragma once
+
+#include <memory>
+
+#include "runtime/transport/internal/ordered_sum.h"
+#include "runtime/transport/transport.h"
+
+namespace rannc::runtime {
+
+/// Implements sums by exchanges of messages.
+class ExchangeTransport : public Transport {
+ public:
+  Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) final;
+  /// Begins an exchange between the host memories of this device and others. The endpoint must outlive it.
+  virtual std::unique_ptr<SumExchange> begin_exchange() = 0;
+
+ protected:
+  /// Returns the reason of a failure that this worker sees as `seen`, which may come from another worker.
+  virtual Diagnostic explained(const Diagnostic& seen) = 0;
+};
+
+}  // namespace rannc::runtime
