@@ -1,0 +1,47 @@
+/// Messages over a local socket that carry a file descriptor each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "ir/base/diagnostic.h"
+
+namespace rannc::runtime {
+
+/// A descriptor that is closed at its end.
+class OwnedFile {
+ public:
+  OwnedFile() = default;
+  explicit OwnedFile(int file) : file_(file) {}
+  OwnedFile(OwnedFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  OwnedFile& operator=(OwnedFile&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~OwnedFile();
+  int get() const { return file_; }
+  bool valid() const { return file_ >= 0; }
+
+ private:
+  int file_ = -1;
+};
+
+/// Returns false to give up a wait. Called every 50 ms.
+using GoesOn = std::function<bool()>;
+
+/// Opens a socket that listens at an abstract address, which only processes of the same network namespace reach.
+Result<OwnedFile> listen_at(const std::string& address);
+/// Connects without waiting; invalid if nobody listens there.
+OwnedFile connect_to_address(const std::string& address);
+/// Invalid if the wait was given up.
+OwnedFile accept_from(const OwnedFile& listener, const GoesOn& goes_on);
+
+/// Sends `text` and `file`. Returns false if the connection is lost.
+bool send_with_file(const OwnedFile& socket, const std::string& text, int file);
+/// Receives at most `limit` bytes of text. The file is invalid if the connection is lost, the wait was given up, or the
+/// message has no file.
+std::pair<std::string, OwnedFile> receive_with_file(const OwnedFile& socket, size_t limit, const GoesOn& goes_on);
+
+}  // namespace rannc::runtime
