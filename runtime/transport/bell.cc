@@ -13,8 +13,7 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "the kernel rea
 
 void Bell::ring() {
   rings_.fetch_add(1, std::memory_order_seq_cst);
-  const Listener who =
-      device_waits_.load(std::memory_order_seq_cst) != 0 ? Listener::kDevice : Listener::kHelper;
+  const Listener who = device_waits_.load(std::memory_order_seq_cst) != 0 ? Listener::kDevice : Listener::kHelper;
   if ((sleeping_.load(std::memory_order_seq_cst) & static_cast<uint32_t>(who)) == 0) return;
   syscall(SYS_futex, &rings_, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, static_cast<uint32_t>(who));
 }

@@ -21,9 +21,8 @@ std::span<const std::byte> piece_of(std::span<const std::byte> bytes) {
 
 size_t MessagePump::Sends::untaken() const {
   const uint64_t read = ring.bytes_read();
-  return unwritten.size() + static_cast<size_t>(std::count_if(written.begin(), written.end(), [read](const Sent& sent) {
-           return sent.end > read;
-         }));
+  return unwritten.size() + static_cast<size_t>(std::count_if(written.begin(), written.end(),
+                                                              [read](const Sent& sent) { return sent.end > read; }));
 }
 
 MessagePump::MessagePump(Bell& own, const std::vector<PeerRings>& peers, Failure failure, Unexpected unexpected)

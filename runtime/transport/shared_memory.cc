@@ -21,8 +21,7 @@ Diagnostic cannot_reserve(size_t bytes) {
 }
 
 Result<std::span<std::byte>> map_range(int file, size_t offset, size_t bytes) {
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(offset));
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     return error(fmt::format("{} bytes of shared memory cannot be mapped: {}", bytes, std::strerror(errno)));
   }

@@ -3,15 +3,22 @@
 #include <algorithm>
 
 #include "runtime/internal/named_rows.h"
+#include "runtime/transport/transport_auto.h"
 #include "runtime/transport/transport_gloo.h"
 #include "runtime/transport/transport_local.h"
 #include "runtime/transport/transport_nccl.h"
+#include "runtime/transport/transport_shm.h"
 
 namespace rannc::runtime {
 namespace {
 
 const TransportKind kTransports[] = {
     {.name = "local", .summary = "threads of this process", .open = make_local_transports},
+    {.name = "auto",
+     .summary = "a process per device, shared memory on one host and Gloo between hosts",
+     .join = join_auto,
+     .combines = true},
+    {.name = "shm", .summary = "a process per device on one host, over shared memory", .join = join_shm},
     {.name = "gloo", .summary = "a process per device, over c10d's Gloo", .join = join_gloo},
     {.name = "nccl", .summary = "a process per GPU, over NCCL", .join = join_nccl, .needs_nccl = true},
 };

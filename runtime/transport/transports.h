@@ -27,6 +27,8 @@ struct TransportKind {
 
   /// Whether `join` needs a device with `Device::nccl`. The others take any device.
   bool needs_nccl = false;
+  /// Whether `join` selects other rows per peer.
+  bool combines = false;
   /// Whether sums add the members in their order, so that they have the same bits over all such transports.
   bool exact_sums = true;
 

@@ -32,7 +32,7 @@ TEST(Transports, AreFoundByName) {
   }
   EXPECT_EQ(find_transport("pigeon"), nullptr);
   EXPECT_EQ(default_transport(false).name, "local");
-  EXPECT_EQ(default_transport(true).name, "gloo");
+  EXPECT_EQ(default_transport(true).name, "auto");
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ class ProfileTest(programs.ProgramTest):
         self.assertNotIn("not measured", first.stderr)
         self.succeed("rannc-compile", *plan, "--cluster", cluster)
         names = self.read("p.json")["exchanges"][self.the_environment("p.json")]
-        self.assertEqual(sorted(names), [f"{transport}.{what}" for transport in ("gloo", "local")
+        self.assertEqual(sorted(names), [f"{transport}.{what}" for transport in ("gloo", "local", "shm")
                                          for what in ("all-gather", "all-reduce", "message")])
         self.assertEqual(list(names["gloo.all-reduce"]), ["2", "4"])
         lacking = self.succeed("rannc-compile", self.gpt(2, width=64), *plan[1:])

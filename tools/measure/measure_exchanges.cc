@@ -50,7 +50,7 @@ Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const Measu
   if (choice.collectives) kinds.insert(kinds.end(), {ExchangeKind::kAllReduce, ExchangeKind::kAllGather});
   MeasureCount count;
   for (const runtime::TransportKind& transport : runtime::transports()) {
-    if (transport.needs_nccl) continue;
+    if (transport.needs_nccl || transport.combines) continue;
     for (const ExchangeKind kind : kinds) {
       const std::string name = fmt::format("{}.{}", transport.name, runtime::str(kind));
       if (database.find_exchange(environment, name) != nullptr) {

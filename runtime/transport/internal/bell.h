@@ -7,8 +7,8 @@
 
 namespace rannc::runtime {
 
-/// Lies in zeroed memory that processes share. Two threads of its owner listen: the device's thread while it waits, else
-/// a helper. A killed listener or ringer leaves nothing locked.
+/// Lies in zeroed memory that processes share. Two threads of its owner listen: the device's thread while it waits,
+/// else a helper. A killed listener or ringer leaves nothing locked.
 class Bell {
  public:
   enum class Listener : uint32_t { kDevice = 1, kHelper = 2 };
