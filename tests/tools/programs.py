@@ -122,7 +122,7 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, name, *arguments, **options):
         # Processes of several workers are started by rannc-run itself.
-        if name in self.in_process and "gloo" not in arguments and not options:
+        if name in self.in_process and not {"auto", "shm", "gloo"} & set(map(str, arguments)) and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 

@@ -59,8 +59,8 @@ class WorkersTest(programs.ProgramTest):
 
 
 class OfOurLauncher(WorkersTest):
-    def end_by(self, signal_number, victim, *words):
-        launcher = self.start(self.bundle(), "--transport", "gloo", "--loss-log", self.scratch / "steps.log")
+    def end_by(self, transport, signal_number, victim, *words):
+        launcher = self.start(self.bundle(), "--transport", transport, "--loss-log", self.scratch / "steps.log")
         self.await_step(launcher)
         workers = sorted(programs.children(launcher.pid))
         os.kill(workers[victim], signal_number)
@@ -71,27 +71,30 @@ class OfOurLauncher(WorkersTest):
         self.assertEqual([worker for worker in workers if programs.alive(worker)], [])
 
     def test_stopped_worker(self):
-        for victim in (0, 1):
-            with self.subTest(victim=victim):
-                self.end_by(signal.SIGSTOP, victim, "was stopped by signal 19")
+        for transport, victim in (("gloo", 0), ("shm", 0), ("shm", 1)):
+            with self.subTest(transport=transport, victim=victim):
+                self.end_by(transport, signal.SIGSTOP, victim, "was stopped by signal 19")
                 self.log.unlink()
 
     def test_killed_worker(self):
         """Of the one that serves the store; bad_input_test.py kills at any moment."""
-        self.end_by(signal.SIGKILL, 0, "was killed by signal 9")
+        for transport in ("gloo", "shm"):
+            with self.subTest(transport=transport):
+                self.end_by(transport, signal.SIGKILL, 0, "was killed by signal 9")
+                self.log.unlink()
 
 
 class OfAnotherLauncher(WorkersTest):
     """Workers with torchrun's environment, that nobody watches."""
 
-    def start_workers(self, bundle, workers=2):
+    def start_workers(self, bundle, workers=2, transport=()):
         port = programs.free_port()
-        return [self.start(bundle, "--transport", "gloo", *(["--loss-log", self.scratch / "steps.log"] if rank == 0 else []),
+        return [self.start(bundle, *transport, *(["--loss-log", self.scratch / "steps.log"] if rank == 0 else []),
                            environment={"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
                                         "MASTER_PORT": str(port)}) for rank in range(workers)]
 
-    def survivors_end(self, signal_number, victim, word):
-        workers = self.start_workers(self.bundle(3), 3)
+    def survivors_end(self, signal_number, victim, word, transport=()):
+        workers = self.start_workers(self.bundle(3), 3, transport)
         self.await_step(workers[0])
         workers[victim].send_signal(signal_number)
         for rank, worker in enumerate(workers):
@@ -106,9 +109,12 @@ class OfAnotherLauncher(WorkersTest):
     def test_survivors_of_a_stopped_worker_end(self):
         self.survivors_end(signal.SIGSTOP, 0, "has not answered")
         self.survivors_end(signal.SIGSTOP, 1, "has not been heard from")
+        self.survivors_end(signal.SIGSTOP, 1, "has not been heard from", ("--transport", "gloo"))
 
     def test_survivors_of_a_killed_worker_end(self):
         self.survivors_end(signal.SIGKILL, 0, "is gone")
+        self.survivors_end(signal.SIGKILL, 0, "is gone", ("--transport", "gloo"))
+        self.survivors_end(signal.SIGKILL, 2, "")
 
 
 if __name__ == "__main__":

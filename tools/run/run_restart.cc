@@ -33,7 +33,7 @@ Result<void> check_restarts(const runtime::TransportKind& transport, const std::
   if (!transport.between_processes()) {
     return error(
         fmt::format("--max-restarts: transport {} runs all devices in one process, which nobody starts again; "
-                    "use --transport gloo",
+                    "use --transport auto",
                     transport.name));
   }
   if (!worker || worker->report_pipe >= 0) return {};

@@ -54,7 +54,7 @@ TEST(RunRestart, IsForWorkersOfThisProgram) {
     const Result<void> checked = check_restarts(*runtime::find_transport(transport), worker);
     return checked.ok() ? std::string() : checked.diagnostic().str();
   };
-  EXPECT_EQ(refused("gloo", std::nullopt), "");
+  EXPECT_EQ(refused("auto", std::nullopt), "");
   WorkerEnvironment worker;
   worker.report_pipe = 3;
   EXPECT_EQ(refused("gloo", worker), "");
