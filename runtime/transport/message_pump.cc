@@ -113,7 +113,7 @@ Result<void> MessagePump::wait(const std::function<bool()>& done, const std::fun
   own_.device_waits(true);
   Result<void> result = wait_for(done, what, timeout, seen);
   own_.device_waits(false);
-  if (own_.rings() != seen) own_.ring();  // for the helper
+  if (left_ || own_.rings() != seen) own_.ring();  // for the helper
   return result;
 }
 
@@ -126,6 +126,7 @@ Result<void> MessagePump::wait_for(const std::function<bool()>& done, const std:
     {
       const std::lock_guard lock(mutex_);
       moved = pump();
+      left_ = moved && has_work();
       if (done()) return {};
       if (broken_) return *broken_;
       if (clock.now() >= timeout) awaited = what();
@@ -142,10 +143,20 @@ void MessagePump::help() {
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
-      moved = pump();
+      moved = !own_.device_waits() && pump();
     }
     if (!moved) own_.listen(Bell::Listener::kHelper, seen, RunningClock::kTick);
   }
+}
+
+bool MessagePump::has_work() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    if (peer == nullptr) return false;
+    const auto unsent = [](const Sends& sends) { return !sends.unwritten.empty(); };
+    const auto expected = [](const Receives& receives) { return !receives.posted.empty(); };
+    return std::any_of(peer->sends.begin(), peer->sends.end(), unsent) ||
+           std::any_of(peer->receives.begin(), peer->receives.end(), expected);
+  });
 }
 
 bool MessagePump::pump() {

@@ -22,6 +22,7 @@ class Bell {
   /// Says whether the device's thread waits. Rings before the end of its wait may have been for it alone, so it must
   /// look for work, or ring, after `device_waits(false)`.
   void device_waits(bool waits) { device_waits_.store(waits, std::memory_order_seq_cst); }
+  bool device_waits() const { return device_waits_.load(std::memory_order_seq_cst) != 0; }
 
  private:
   std::atomic<uint32_t> rings_;

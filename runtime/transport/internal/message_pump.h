@@ -115,6 +115,8 @@ class MessagePump {
   Peer& peer(uint32_t rank);
   /// The following require the lock, move a limited number of bytes, and return whether they moved any.
   bool pump();
+  /// Whether messages are unsent or expected.
+  bool has_work() const;
   bool push(Peer& peer, Sends& sends);
   bool pull(Peer& peer, Receives& receives);
   static size_t push_front(Sends& sends);
@@ -132,6 +134,7 @@ class MessagePump {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; null: none
   std::optional<Diagnostic> broken_;
+  bool left_ = false;  ///< a wait ended while bytes moved, with more to move
   bool stop_ = false;
   std::thread helper_;
 };
