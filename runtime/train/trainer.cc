@@ -60,6 +60,13 @@ class Trainer::Impl {
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
+  std::map<std::pair<DeviceId, DeviceId>, SentBytes> sent_bytes() const {
+    std::map<std::pair<DeviceId, DeviceId>, SentBytes> all;
+    for (const auto& device : devices_.all()) {
+      for (const auto& [peer, bytes] : device->transport->sent_bytes()) all[{device->id, peer}] += bytes;
+    }
+    return all;
+  }
   Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_, seed_scale_); }
   Result<void> start_save(const std::string& folder, const std::string& data_state);
   Result<void> finish_save();
@@ -474,6 +481,7 @@ uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 uint64_t Trainer::updates_done() const { return impl_->updates_done(); }
 double Trainer::loss_scale() const { return impl_->loss_scale(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
+std::map<std::pair<DeviceId, DeviceId>, SentBytes> Trainer::sent_bytes() const { return impl_->sent_bytes(); }
 std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }

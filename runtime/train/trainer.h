@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/bundle/bundle.h"
@@ -16,6 +17,7 @@
 #include "runtime/train/batch.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/transport/sent_bytes.h"
 
 namespace rannc::runtime {
 
@@ -121,6 +123,8 @@ class Trainer {
   /// float32.
   Result<std::map<std::string, Value>> gradients();
 
+  /// Bytes that each device of this process has sent to each other device, in all steps and evaluations.
+  std::map<std::pair<DeviceId, DeviceId>, SentBytes> sent_bytes() const;
   /// Per stage of this process that could not be recorded (`TrainerOptions::records_steps`), the reason.
   std::map<StageId, std::string> unrecorded_stages() const;
 

@@ -177,8 +177,8 @@ class ShmHandshake {
   std::string hello(uint32_t to) const { return hello_of(where_.rank, secret_of(to)); }
 
   Diagnostic gave_up(uint32_t rank) const {
-    return failure_().value_or(error(
-        fmt::format("waited {} ms for worker {} to attach shared memory", where_.timeout.count(), rank)));
+    return failure_().value_or(
+        error(fmt::format("waited {} ms for worker {} to attach shared memory", where_.timeout.count(), rank)));
   }
 
   Result<void> publish(const char* what, const std::string& text) {

@@ -9,6 +9,7 @@
 #include "ir/base/ids.h"
 #include "runtime/device/device.h"
 #include "runtime/execute/value.h"
+#include "runtime/transport/sent_bytes.h"
 
 namespace rannc::runtime {
 
@@ -83,6 +84,9 @@ class Transport {
   }
   /// Waits for completion of all sends. Called at the end of a step.
   virtual Result<void> flush() = 0;
+  /// Returns the bytes that this device has sent to each other device since it joined. Values that are passed by
+  /// reference count as if they were copied. Do not call it while a step runs.
+  virtual SentByPeer sent_bytes() const = 0;
   /// Ends the run for all devices. The first reason is kept.
   virtual void abort(const Diagnostic& reason) = 0;
   /// Returns the reason of an abort on this or another device; empty if there was none.

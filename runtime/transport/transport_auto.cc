@@ -61,6 +61,11 @@ class AutoTransport final : public ExchangeTransport {
     RANNC_TRY(shm_->flush());
     return gloo_->flush();
   }
+  SentByPeer sent_bytes() const override {
+    SentByPeer all = shm_->sent_bytes();
+    for (const auto& [peer, bytes] : gloo_->sent_bytes()) all[peer] += bytes;
+    return all;
+  }
   void abort(const Diagnostic& reason) override { shm_->abort(reason); }
   std::optional<Diagnostic> failure() const override { return run_->watch().failure(); }
 

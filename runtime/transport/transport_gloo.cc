@@ -68,6 +68,7 @@ class GlooTransport final : public ExchangeTransport {
       RANNC_TRY(await_sends(to, kOutstandingSends - 1));
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{to_tensor(hardware_.download(value)).contiguous()};
+      count_message(to, tensors[0].nbytes());
       GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
       queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), message_text(key)),
                         sent);
@@ -135,6 +136,7 @@ class GlooTransport final : public ExchangeTransport {
     void send(DeviceId to, const at::Tensor& tensor) override {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{tensor};
+      transport_.count_term(to, tensor.nbytes());
       const int tag = next_tag(transport_.sent_terms_, to) | static_cast<int>(kSumTag);
       GlooWork work = transport_.group_->send(tensors, static_cast<int>(to.index()), tag);
       pending_.push_back({tensor, std::move(work), what("take its part of", to)});

@@ -268,6 +268,7 @@ class LocalTransport final : public Transport {
   uint32_t devices() const override { return devices_; }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
+    counted_[to].messages += value->bytes();
     if (!hardware_.is_asynchronous()) return exchange_->post({device_, to, key}, std::move(value));
     Sent& queue = sent_[to];
     while (!queue.empty() && !queue.front()->held && exchange_->is_copied(*queue.front())) release_oldest(queue);
@@ -308,6 +309,9 @@ class LocalTransport final : public Transport {
     return {};
   }
 
+  /// Sums read the values of all members in place.
+  SentByPeer sent_bytes() const override { return counted_; }
+
   void abort(const Diagnostic& reason) override { exchange_->abort(reason); }
   std::optional<Diagnostic> failure() const override { return exchange_->failure(); }
 
@@ -325,6 +329,7 @@ class LocalTransport final : public Transport {
   uint32_t devices_;
   Device& hardware_;
   std::map<DeviceId, Sent> sent_;  // by peer, oldest first
+  SentByPeer counted_;
 };
 
 }  // namespace

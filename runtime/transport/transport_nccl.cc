@@ -99,6 +99,7 @@ class NcclTransport final : public Transport {
     if (channel == nullptr) return no_channel(key, device(), to);
     const std::string what = fmt::format("device {} to take {}", to.index(), message_text(key));
     const at::Tensor tensor = to_tensor(value).contiguous();
+    counted_[to].messages += tensor.nbytes();
     if (tensor.nbytes() == 0) return {};
     RANNC_ASSIGN(EventRef done,
                  enqueue(*channel, {{ChannelMessage::End::kSend, tensor.data_ptr(), tensor.nbytes(), 1}}, what));
@@ -162,6 +163,12 @@ class NcclTransport final : public Transport {
     return {};
   }
 
+  SentByPeer sent_bytes() const override {
+    SentByPeer all = host_->sent_bytes();
+    for (const auto& [peer, bytes] : counted_) all[peer] += bytes;
+    return all;
+  }
+
   void abort(const Diagnostic& reason) override { run_watch_.abort(reason); }
   std::optional<Diagnostic> failure() const override { return run_watch_.failure(); }
 
@@ -199,7 +206,10 @@ class NcclTransport final : public Transport {
   class Exchange final : public SumExchange {
    public:
     explicit Exchange(NcclTransport& transport) : transport_(transport) {}
-    void send(DeviceId to, const at::Tensor& tensor) override { add(ChannelMessage::End::kSend, tensor, to); }
+    void send(DeviceId to, const at::Tensor& tensor) override {
+      transport_.counted_[to].sums += tensor.nbytes();
+      add(ChannelMessage::End::kSend, tensor, to);
+    }
     void receive(DeviceId from, const at::Tensor& into) override { add(ChannelMessage::End::kReceive, into, from); }
     Result<void> finish() override {
       const Channel& channel = transport_.communicators_.sums();
@@ -223,6 +233,7 @@ class NcclTransport final : public Transport {
   Device& hardware_;
   std::unique_ptr<Transport> host_;  // sums of values in host memory; leaves the run
   std::map<DeviceId, Sent> sent_;    // by peer
+  SentByPeer counted_;
   Communicators communicators_;
   MessageWatch message_watch_;
 };

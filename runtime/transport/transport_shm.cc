@@ -37,8 +37,7 @@ std::string text_of(const MessageHead& head) {
 }
 
 Diagnostic unexpected(const MessageHead& found, const MessageHead& expected, uint32_t peer) {
-  return error(
-      fmt::format("device {} sent {}; expected was {}", peer, text_of(found), text_of(expected)));
+  return error(fmt::format("device {} sent {}; expected was {}", peer, text_of(found), text_of(expected)));
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
@@ -62,7 +61,8 @@ class ShmTransport final : public ExchangeTransport {
         watch_(run_->watch()),
         hardware_(hardware),
         links_(std::move(links)),
-        pump_(links_.bell(), links_.peers(), [this] { return watch_.failure(); }, unexpected) {}
+        pump_(
+            links_.bell(), links_.peers(), [this] { return watch_.failure(); }, unexpected) {}
   ~ShmTransport() override { run_->leave(); }
 
   DeviceId device() const override { return run_->device(); }
@@ -73,6 +73,7 @@ class ShmTransport final : public ExchangeTransport {
     if (auto reason = failure()) return *reason;
     const TensorSpec spec = value->spec();
     const at::Tensor tensor = to_tensor(hardware_.download(value)).contiguous();
+    count_message(to, tensor.nbytes());
     pump_.send(to.index(), Lane::kMessages,
                {.head = head_of(key, spec),
                 .owner = std::make_shared<at::Tensor>(tensor),
@@ -85,8 +86,8 @@ class ShmTransport final : public ExchangeTransport {
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
     if (auto reason = failure()) return *reason;
     const at::Tensor tensor = at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)));
-    const auto message = incoming(head_of(key, spec), tensor,
-                                  fmt::format("device {} to send {}", from.index(), message_text(key)));
+    const auto message =
+        incoming(head_of(key, spec), tensor, fmt::format("device {} to send {}", from.index(), message_text(key)));
     pump_.post(from.index(), Lane::kMessages, message);
     return std::unique_ptr<Receipt>(std::make_unique<ShmReceipt>(*this, message, tensor));
   }
@@ -140,6 +141,7 @@ class ShmTransport final : public ExchangeTransport {
    public:
     explicit Exchange(ShmTransport& transport) : transport_(transport) {}
     void send(DeviceId to, const at::Tensor& tensor) override {
+      transport_.count_term(to, tensor.nbytes());
       OutgoingMessage message;
       message.head.bytes = tensor.nbytes();
       message.owner = std::make_shared<at::Tensor>(tensor);
@@ -152,8 +154,8 @@ class ShmTransport final : public ExchangeTransport {
     void receive(DeviceId from, const at::Tensor& into) override {
       MessageHead head;
       head.bytes = into.nbytes();
-      received_.push_back(incoming(
-          head, into, fmt::format("device {} to send its part of a sum over devices", from.index())));
+      received_.push_back(
+          incoming(head, into, fmt::format("device {} to send its part of a sum over devices", from.index())));
       transport_.pump_.post(from.index(), Lane::kSums, received_.back());
     }
     /// The caller may change the tensors afterwards, so they must have left.
@@ -189,8 +191,7 @@ std::unique_ptr<ExchangeTransport> connect_shm(std::shared_ptr<RunMember> run, S
 
 Result<std::unique_ptr<Transport>> join_shm(const Rendezvous& where, Device& device) {
   return join_run(where, [&](const auto& run) -> Result<std::unique_ptr<Transport>> {
-    RANNC_ASSIGN(ShmLinks links,
-                 ShmLinks::attach(run->client(), where, [&] { return run->watch().failure(); }));
+    RANNC_ASSIGN(ShmLinks links, ShmLinks::attach(run->client(), where, [&] { return run->watch().failure(); }));
     for (uint32_t peer = 0; peer < where.workers; ++peer) {
       if (peer == where.rank || links.peers()[peer].bell != nullptr) continue;
       return error(fmt::format(

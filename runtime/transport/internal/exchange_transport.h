@@ -12,12 +12,18 @@ namespace rannc::runtime {
 class ExchangeTransport : public Transport {
  public:
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) final;
+  SentByPeer sent_bytes() const override { return counted_; }
   /// Begins an exchange between the host memories of this device and others. The endpoint must outlive it.
   virtual std::unique_ptr<SumExchange> begin_exchange() = 0;
 
  protected:
   /// Returns the reason of a failure that this worker sees as `seen`, which may come from another worker.
   virtual Diagnostic explained(const Diagnostic& seen) = 0;
+  void count_message(DeviceId to, uint64_t bytes) { counted_[to].messages += bytes; }
+  void count_term(DeviceId to, uint64_t bytes) { counted_[to].sums += bytes; }
+
+ private:
+  SentByPeer counted_;
 };
 
 }  // namespace rannc::runtime

@@ -42,6 +42,7 @@ class Broken final : public Transport {
     return inner_->all_reduce(key, members, std::move(values));
   }
   Result<void> flush() override { return inner_->flush(); }
+  SentByPeer sent_bytes() const override { return inner_->sent_bytes(); }
   void abort(const Diagnostic& reason) override { inner_->abort(reason); }
   std::optional<Diagnostic> failure() const override { return inner_->failure(); }
 

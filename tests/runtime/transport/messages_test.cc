@@ -11,8 +11,8 @@
 namespace rannc::runtime {
 namespace {
 
-using ::testing::HasSubstr;
 using rannc::testing::Ends;
+using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kLong{60};
 constexpr std::chrono::milliseconds kShort{200};
@@ -112,7 +112,8 @@ TEST_P(Messages, AReceiveEndsWithTheTimeOut) {
   ASSERT_TRUE(receipt.ok());
   const auto arrived = (*receipt)->wait();
   ASSERT_FALSE(arrived.ok());
-  EXPECT_THAT(arrived.diagnostic().str(), HasSubstr("ms for device 1 to send the activation of route 5, micro-batch 1"));
+  EXPECT_THAT(arrived.diagnostic().str(),
+              HasSubstr("ms for device 1 to send the activation of route 5, micro-batch 1"));
   ends[0]->abort(arrived.diagnostic());
   rannc::testing::leave(ends);
 }
@@ -143,7 +144,8 @@ TEST_P(Messages, AnAbortEndsAllWaits) {
       waited = *end.failure();
     }
     if (!waited.ok()) failures[device] = waited.diagnostic().str();
-    EXPECT_FALSE(end.send({}, DeviceId((device + 1) % kDevices), to_value(at::ones({1})), SentValue::kFreedWhenTaken).ok());
+    EXPECT_FALSE(
+        end.send({}, DeviceId((device + 1) % kDevices), to_value(at::ones({1})), SentValue::kFreedWhenTaken).ok());
   });
   for (const std::string& failure : failures) EXPECT_THAT(failure, HasSubstr("the disk is full"));
   rannc::testing::leave(ends);
@@ -183,7 +185,8 @@ TEST(TransportShm, AnotherMessageIsNotTakenForTheExpectedOne) {
               HasSubstr("device 1 sent the activation of route 2, micro-batch 0 of step 0"));
   EXPECT_THAT(refusal(shm, {ir::DType::kF32, {4, 2}}, {.route = 1, .direction = Direction::kGradient}),
               HasSubstr("device 1 sent the gradient of route 1"));
-  EXPECT_THAT(refusal(shm, {ir::DType::kI32, {4, 2}}, {.route = 1}), HasSubstr("expected was the activation of route 1"));
+  EXPECT_THAT(refusal(shm, {ir::DType::kI32, {4, 2}}, {.route = 1}),
+              HasSubstr("expected was the activation of route 1"));
 }
 
 TEST(TransportShm, WorkersThatCannotAttachAreNamed) {
