@@ -84,7 +84,9 @@ class Run {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       if (profile_) profile_->begin_step();
       if (nonfinite_) nonfinite_->begin_step();
+      const LinkTraffic before = trainer_->sent_bytes();
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batch));
+      links_ = since(before, trainer_->sent_bytes());
       if (profile_) profile_->end_step();
       if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
       losses_.push_back(result.loss);
@@ -279,7 +281,7 @@ class Run {
     for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
       fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
     }
-    RANNC_ASSIGN(const RunResults results, gather_results(*trainer_, recorder_, profile_.get(), held));
+    RANNC_ASSIGN(const RunResults results, gather_results(*trainer_, {recorder_, profile_.get(), held, links_}));
     RANNC_TRY(trainer_->save(checkpoint(trainer_->steps_done()), data_->describe()));
     if (!leads()) return {};
     RunFacts facts;
@@ -334,6 +336,7 @@ class Run {
   uint64_t steps_ = 0;          // of the run, those before a resume included
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
+  LinkTraffic links_;           // of the last step
   double seconds_ = 0;
   uint64_t peak_before_ = 0;  // of steps before the last validation
   std::optional<RunValidation> validation_;

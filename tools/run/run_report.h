@@ -9,6 +9,7 @@
 #include "ir/plan/plan.h"
 #include "runtime/execute/trace.h"
 #include "tools/run/held_memory.h"
+#include "tools/run/link_report.h"
 
 namespace rannc::tools {
 
@@ -27,6 +28,7 @@ struct RunFacts {
   std::string transport;
   bool explains = false;         ///< print planned beside measured times
   std::vector<HeldMemory> held;  ///< by process
+  LinkTraffic links;             ///< of the last step; empty if none ran
   nlohmann::json profile;        ///< by process, if steps were profiled (`step_profile.h`); else null
 };
 
@@ -37,8 +39,8 @@ Result<std::vector<runtime::PlannedSpan>> planned_spans(const ir::Plan& plan);
 /// Median duration of the recorded steps in ns, from the first action to the last; 0 if nothing was recorded.
 double measured_step_ns(const std::vector<runtime::ActionRecord>& records);
 
-/// Returns a self-contained HTML page: loss curve, planned and actual timeline, the cut, memory per device, and
-/// predicted and measured step time.
+/// Returns a self-contained HTML page: loss curve, planned and actual timeline, the cut, memory per device,
+/// bytes per link, and predicted and measured step time.
 std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::vector<runtime::ActionRecord>& records,
                        const std::vector<runtime::PlannedSpan>& planned);
 

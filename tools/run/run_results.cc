@@ -10,10 +10,11 @@
 
 namespace rannc::tools {
 
-Result<RunResults> gather_results(runtime::Trainer& trainer, const runtime::TraceRecorder& recorder,
-                                  const StepProfile* profile, const std::optional<HeldMemory>& held) {
-  const nlohmann::json own = {{"records", runtime::print_records(recorder.records())},
-                              {"held", print_held(held)},
+Result<RunResults> gather_results(runtime::Trainer& trainer, const OwnResults& measured_here) {
+  const StepProfile* const profile = measured_here.profile;
+  const nlohmann::json own = {{"records", runtime::print_records(measured_here.recorder.records())},
+                              {"held", print_held(measured_here.held)},
+                              {"links", print_traffic(measured_here.links)},
                               {"profile", profile != nullptr ? profile->part() : nlohmann::json()}};
   RunResults results;
   RANNC_TRY(trainer.gather(own.dump(), [&](uint32_t process, const std::string& text) -> Result<void> {
@@ -23,6 +24,8 @@ Result<RunResults> gather_results(runtime::Trainer& trainer, const runtime::Trac
     results.records.insert(results.records.end(), records.begin(), records.end());
     RANNC_ASSIGN(const auto measured, parse_held(part.at("held").get<std::string>(), who));
     if (measured) results.held.push_back(*measured);
+    RANNC_ASSIGN(LinkTraffic links, parse_traffic(part.at("links").get<std::string>(), who));
+    results.links.merge(links);
     if (!part.at("profile").is_null()) results.profile.push_back(part.at("profile"));
     return {};
   }));
@@ -36,6 +39,7 @@ Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunF
   facts.samples_per_second = rate * plan.mini_batch;
   facts.tokens_per_second = rate * static_cast<double>(facts.tokens);
   facts.held = results.held;
+  facts.links = results.links;
   facts.profile = results.profile;
   RANNC_ASSIGN(const auto planned, planned_spans(plan));
   RANNC_TRY(write_file((folder / "trace.json").string(),

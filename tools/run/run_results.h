@@ -10,6 +10,7 @@
 #include "runtime/train/trainer.h"
 #include "tools/measure/step_profile.h"
 #include "tools/run/held_memory.h"
+#include "tools/run/link_report.h"
 #include "tools/run/run_report.h"
 
 namespace rannc::tools {
@@ -18,12 +19,20 @@ namespace rannc::tools {
 struct RunResults {
   std::vector<runtime::ActionRecord> records;
   std::vector<HeldMemory> held;  ///< of processes that measured it
+  LinkTraffic links;             ///< of the last step
   nlohmann::json profile;        ///< by process; null if steps were not profiled
 };
 
-/// Returns the measurements of all processes in worker 0. `profile` may be null. Collective, see `Trainer::gather`.
-Result<RunResults> gather_results(runtime::Trainer& trainer, const runtime::TraceRecorder& recorder,
-                                  const StepProfile* profile, const std::optional<HeldMemory>& held);
+/// Measurements of one process.
+struct OwnResults {
+  const runtime::TraceRecorder& recorder;
+  const StepProfile* profile = nullptr;  ///< null if steps were not profiled
+  std::optional<HeldMemory> held;
+  LinkTraffic links;
+};
+
+/// Returns the measurements of all processes in worker 0. Collective, see `Trainer::gather`.
+Result<RunResults> gather_results(runtime::Trainer& trainer, const OwnResults& own);
 
 /// Writes `trace.json`, `report.html` and, if steps were profiled, `profile.json` to the folder. Prints the losses, the
 /// speed and the profile. `facts` has everything but measurements and rates.
