@@ -80,15 +80,15 @@ NeededSamples find_needed_samples(const ir::Plan& plan, const Pipeline& pipeline
 Result<std::vector<double>> sum_denominators(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
                                              Feed& labels, Labels whose, uint64_t step) {
   std::vector<double> found(pipeline.losses.size(), 0);
-  bool counted = false;
+  bool divided = false;  // whether several replicas count labels of a term
   for (size_t t = 0; t < found.size(); ++t) {
     const ir::LossTerm& term = plan.graph.losses()[t];
-    counted = counted || counts_labels(term);
+    divided |= counts_labels(term) && plan.stages[pipeline.losses[t].stage.index()].devices.size() > 1;
     if (!devices.has_stage(pipeline.losses[t].stage)) continue;
     RANNC_ASSIGN(found[t], counts_labels(term) ? own_denominator(plan, pipeline, devices, labels, t, whose)
                                                : loss_denominator(plan, term, {}, plan.mini_batch));
   }
-  if (whose == Labels::kAll || !counted || devices.whole()) return found;
+  if (whose == Labels::kAll || !divided || devices.whole()) return found;
   at::Tensor own = at::zeros({static_cast<int64_t>(found.size())}, at::kDouble);
   for (size_t t = 0; t < found.size(); ++t) {
     if (counts_labels(plan.graph.losses()[t])) own[static_cast<int64_t>(t)] = found[t];
