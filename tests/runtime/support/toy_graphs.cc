@@ -77,20 +77,34 @@ class GraphBuilder {
 
 }  // namespace
 
-ir::Graph skip_and_tie(DType dtype) {
+namespace {
+
+constexpr double kDropped = 0.25;
+
+/// With dropout after the first two activations, or without.
+ir::Graph skip_and_tie(DType dtype, bool drops) {
   GraphBuilder g(dtype);
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), b0 = g.parameter("b0", {6}), w1 = g.parameter("w1", {6, 6});
   const ValueId b1 = g.parameter("b1", {6}), b2 = g.parameter("b2", {6});
   const ValueId w2 = g.parameter("w2", {6, 6}), b3 = g.parameter("b3", {6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const auto dropped = [&](ValueId value, uint32_t key) {
+    return drops ? g.drawn("mul", value, {ir::RandomInput::Of::kBernoulli, kDropped, key}) : value;
+  };
   const ValueId a = g.task("relu", {g.task("linear", {x, w0, b0}, oi)});
-  const ValueId b = g.task("tanh", {g.task("linear", {a, w1, b1}, oi)});
-  const ValueId c = g.task("gelu", {g.task("linear", {b, w1, b2}, oi)}, {{"approximate", std::string("none")}});
+  const ValueId b = g.task("tanh", {g.task("linear", {dropped(a, 1), w1, b1}, oi)});
+  const ValueId c =
+      g.task("gelu", {g.task("linear", {dropped(b, 2), w1, b2}, oi)}, {{"approximate", std::string("none")}});
   const ValueId y = g.task("linear", {g.task("add", {c, a}), w2, b3}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
+
+}  // namespace
+
+ir::Graph skip_and_tie(DType dtype) { return skip_and_tie(dtype, false); }
+ir::Graph skip_tie_and_dropout(DType dtype) { return skip_and_tie(dtype, true); }
 
 ir::Graph chain(DType dtype, uint32_t layers) {
   GraphBuilder g(dtype);

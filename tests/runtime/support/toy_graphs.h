@@ -31,6 +31,10 @@ ir::Graph large_table(ir::DType dtype);
 ir::Graph dropout_model(ir::DType dtype);
 /// The same with normal noise added in place of the first factor, and uniform factors in place of the second.
 ir::Graph noise_model(ir::DType dtype);
+/// x f[batch, 6], target f[batch, 6]: `skip_and_tie` with dropout of 25 % after the first and the second activation.
+/// The skip reads the first activation before its dropout. Tasks: linear relu mul linear tanh mul linear gelu add
+/// linear mse_sum.
+ir::Graph skip_tie_and_dropout(ir::DType dtype);
 
 /// x f[batch, 3, 4], target f[batch, 3, 4]: batch normalization in training, tanh, a second one, squared error, with
 /// buffers mean0, variance0, mean1, variance1 and momentum 0.3. Tasks: batch_norm tanh batch_norm mse_sum.
