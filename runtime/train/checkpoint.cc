@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
+constexpr int kRemovals = 100;  // attempts
 
 std::string part_name(uint32_t device) { return fmt::format("device{}.safetensors", device); }
 fs::path partial(const std::string& folder) { return partial_checkpoint(folder); }
@@ -165,8 +166,10 @@ Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint
 }
 
 void discard_checkpoint(const std::string& folder) {
-  std::error_code ignored;
-  fs::remove_all(partial(folder), ignored);
+  // Another worker may remove the same files at the same time: then the rest is still to be removed.
+  std::error_code failed = std::make_error_code(std::errc::no_such_file_or_directory);
+  for (int i = 0; i < kRemovals && failed == std::errc::no_such_file_or_directory; ++i)
+    fs::remove_all(partial(folder), failed);
 }
 
 Result<CheckpointState> read_checkpoint_state(const std::string& folder) {

@@ -131,6 +131,9 @@ class Trainer {
   /// Returns whether `own` is true in every process of the run. Collective: returns when all have called it. Files that
   /// a process wrote before the call can be read by the others afterwards, if they share the folder.
   Result<bool> all_agree(bool own);
+  /// Returns the failure of the first process that has one, in every process of the run: an error of one is an error of
+  /// all, which names that process. Collective.
+  Result<void> first_failure(const Result<void>& own);
   /// Passes `own` of every process, in the order of their devices, to `take` in the process of device 0. Collective. An
   /// error of `take` ends the run.
   using TakeText = std::function<Result<void>(uint32_t process, std::string text)>;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/internal/reason.h"
+
 namespace rannc::runtime {
 
 namespace {
@@ -10,14 +12,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPeriod{100};
 constexpr std::chrono::milliseconds kPatience{1000};  // for a store that may not answer after a failure
 constexpr std::chrono::milliseconds kTelling{5000};   // for reporting the reason to the store
-
-// Text of a diagnostic for the store, without the severity that its printer adds.
-std::string spoken(const Diagnostic& reason) {
-  constexpr std::string_view kWord = "error: ";
-  std::string text = reason.str();
-  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
-  return text;
-}
 
 }  // namespace
 
@@ -39,7 +33,7 @@ std::optional<Diagnostic> RunWatch::failure() const {
 void RunWatch::abort(const Diagnostic& reason) {
   if (failure()) return;
   client_.hurry(kTelling);
-  const std::string own = spoken(reason);
+  const std::string own = without_severity(reason);
   const Result<std::string> kept = client_.fail(own);  // if the store is lost, the others notice it themselves
   set(!kept.ok() || *kept == own ? reason : error(*kept));
 }

@@ -23,10 +23,7 @@ Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, 
   RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank));
   Result<void> own;
   if (run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
-  RANNC_ASSIGN(const bool written, trainer.all_agree(own.ok()));
-  RANNC_TRY(own);
-  if (!written) return error("the outputs were discarded because worker 0 could not write them");
-  return {};
+  return trainer.first_failure(own);
 }
 
 void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run, const runtime::SampleFile& file,

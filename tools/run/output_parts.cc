@@ -32,9 +32,7 @@ Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, 
   const fs::path own = part_file(folder, rank);
   Result<void> written;
   if (rank > 0) written = outputs.write_part(own.string());
-  RANNC_ASSIGN(const bool all_written, trainer.all_agree(written.ok()));
-  RANNC_TRY(written);
-  if (!all_written) return error("the outputs were discarded because another worker could not write its part");
+  RANNC_TRY(trainer.first_failure(written));
   return trainer.gather(rank > 0 ? take_file(own) : "", [&](uint32_t worker, const std::string& part) -> Result<void> {
     if (worker == 0) return {};
     const fs::path copy = part_file(folder, worker);

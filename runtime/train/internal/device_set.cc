@@ -102,6 +102,27 @@ Result<bool> DeviceSet::all_agree(bool own, uint64_t step) {
   return refusals.item<int64_t>() == 0;
 }
 
+// Sizes of texts, with 1 added, then the bytes of the first one, are sums with zeros of the others.
+Result<void> DeviceSet::first_failure(const Result<void>& own, uint64_t step) {
+  if (whole()) return own;
+  RANNC_ASSIGN(const bool all_well, all_agree(own.ok(), step));
+  if (all_well) return {};
+  const size_t own_index = devices_[0]->id.index();
+  const std::string text = own.ok() ? std::string() : without_severity(own.diagnostic());
+  at::Tensor own_sizes = at::zeros({static_cast<int64_t>(plan_devices_)}, at::kLong);
+  if (!own.ok()) own_sizes[static_cast<int64_t>(own_index)] = static_cast<int64_t>(text.size()) + 1;
+  RANNC_ASSIGN(const at::Tensor sizes, sum_over_processes(std::move(own_sizes), step));
+  const std::span size_of(sizes.const_data_ptr<int64_t>(), plan_devices_);
+  const auto first = std::find_if(size_of.begin(), size_of.end(), [](int64_t size) { return size > 0; });
+  const auto index = static_cast<size_t>(first - size_of.begin());
+  at::Tensor own_bytes = at::zeros({*first - 1}, at::kByte);
+  if (index == own_index) std::copy(text.begin(), text.end(), own_bytes.data_ptr<uint8_t>());
+  RANNC_ASSIGN(const at::Tensor bytes, sum_over_processes(std::move(own_bytes), step));
+  if (index == own_index) return own;
+  const std::span found(bytes.const_data_ptr<uint8_t>(), static_cast<size_t>(*first - 1));
+  return error(fmt::format("worker {}: {}", index, std::string(found.begin(), found.end())));
+}
+
 Diagnostic DeviceSet::close(Diagnostic failure) {
   if (!failure_) failure_ = std::move(failure);
   for (const auto& device : devices_) device->transport->abort(*failure_);

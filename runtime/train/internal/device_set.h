@@ -56,6 +56,8 @@ class DeviceSet {
   Result<at::Tensor> sum_over_processes(at::Tensor values, uint64_t step);
   /// Whether `own` is true in every process of the run.
   Result<bool> all_agree(bool own, uint64_t step);
+  /// Returns the failure of the first process that has one, in every process. Others name that process as a worker.
+  Result<void> first_failure(const Result<void>& own, uint64_t step);
   /// Returns `own` of the process of device `from` in the process of device 0, an empty text in others.
   Result<std::string> text_of(DeviceId from, const std::string& own, uint64_t step);
 

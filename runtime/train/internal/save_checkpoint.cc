@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -28,7 +30,7 @@ class SharedFolder {
     const fs::path path = mark_of(device);
     std::ofstream file(path);
     file.close();
-    if (!file) return error({.file = path.string()}, "cannot be written");
+    if (!file) return error({.file = path.string()}, std::string("cannot be written: ") + std::strerror(errno));
     return {};
   }
   /// Returns the devices whose marks are there, ascending.
@@ -146,25 +148,21 @@ Result<void> CheckpointSave::finish() {
   const DeviceId own = devices_.all()[0]->id;
   if (written.ok()) written = shared.mark(own);
   const uint64_t step = state_.step;
-  RANNC_ASSIGN(const bool all_written, devices_.all_agree(written.ok(), step));
-  Result<void> finished;
-  bool finishes = false;
-  if (all_written) {
-    const std::vector<DeviceId> seen = shared.marked(devices_.plan_devices());
-    RANNC_TRY(devices_.all_agree(true, step));  // all have looked before the marks go
-    finishes = seen.front() == own;
-    if (finishes) {
-      shared.remove_marks(seen);
-      finished = finish_checkpoint(folder_, all_parts(devices_), state_);
-    }
-  } else {
+  written = devices_.first_failure(written, step);
+  if (!written.ok()) {
     discard_checkpoint(folder_);
+    return written;
   }
-  RANNC_ASSIGN(const bool all_finished, devices_.all_agree(finished.ok(), step));
-  RANNC_TRY(written);
-  RANNC_TRY(finished);
-  if (!all_written || !all_finished)
-    return error("the checkpoint was discarded because another worker could not write its part");
+  const std::vector<DeviceId> seen = shared.marked(devices_.plan_devices());
+  RANNC_TRY(devices_.all_agree(true, step));  // all have looked before the marks go
+  const bool finishes = seen.front() == own;
+  Result<void> finished;
+  if (finishes) {
+    shared.remove_marks(seen);
+    finished = finish_checkpoint(folder_, all_parts(devices_), state_);
+    if (!finished.ok()) discard_checkpoint(folder_);
+  }
+  RANNC_TRY(devices_.first_failure(finished, step));
   const Result<void> removed =
       finishes ? remove_older_checkpoints(folder_, state_.settings.kept_checkpoints) : Result<void>();
   if (!removed.ok() && !devices_.whole()) return devices_.close(removed.diagnostic());

@@ -95,6 +95,32 @@ TEST(DeviceSet, SumsOverProcesses) {
   EXPECT_EQ(agreed, (std::vector<bool>{false, false}));
 }
 
+TEST(DeviceSet, TheFailureOfOneProcessIsThatOfAll) {
+  DeviceSet whole = whole_set(2);
+  EXPECT_TRUE(whole.first_failure({}, 0).ok());
+  EXPECT_EQ(whole.first_failure(error("disk full"), 0).diagnostic().message, "disk full");
+  auto ends = make_local_transports(3, kTimeout);
+  std::vector<DeviceSet> sets;
+  for (auto& end : ends) {
+    sets.emplace_back(size_t{3});
+    sets.back().add(device_of(std::move(end)));
+  }
+  const std::vector<Result<void>> own = {{}, error(Location{"b.txt"}, "disk full"), error(Location{"c.txt"}, "later")};
+  std::vector<Result<void>> well(3), failed(3);
+  const auto process = [&](size_t i) {
+    well[i] = sets[i].first_failure({}, 0);
+    failed[i] = sets[i].first_failure(own[i], 0);
+  };
+  std::thread second([&] { process(1); }), third([&] { process(2); });
+  process(0);
+  second.join();
+  third.join();
+  for (const Result<void>& each : well) EXPECT_TRUE(each.ok());
+  EXPECT_EQ(failed[1].diagnostic(), own[1].diagnostic());
+  for (const size_t other : {0, 2}) EXPECT_EQ(failed[other].diagnostic().str(), "error: worker 1: b.txt: disk full");
+  for (const DeviceSet& set : sets) EXPECT_FALSE(set.failure()) << "the run goes on";
+}
+
 TEST(DeviceSet, TextsReachTheFirstProcess) {
   DeviceSet whole = whole_set(2);
   EXPECT_EQ(whole.text_of(DeviceId(0), "all", 0).value(), "all");
