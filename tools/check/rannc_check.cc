@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -416,7 +417,8 @@ Result<void> run_worker(const Flags& flags, const tools::Hardware& hardware, std
   std::ofstream file(part_file(flags.workers, worker.rank));
   file << all.dump();
   if (!file.flush())
-    return rannc::error({part_file(flags.workers, worker.rank).string(), 0, 0, {}}, "cannot be written");
+    return rannc::error({part_file(flags.workers, worker.rank).string(), 0, 0, {}},
+                        std::string("cannot be written: ") + std::strerror(errno));
   return {};
 }
 

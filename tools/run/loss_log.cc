@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "ir/base/replacement.h"
@@ -22,7 +24,7 @@ Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
   for (size_t i = 0; i < log.losses_.size(); ++i) kept += line_of(log.first_ + i, log.losses_[i]);
   RANNC_TRY(write_file(path, kept));
   log.file_.open(path, std::ios::app);
-  if (!log.file_) return error({path, 0, 0, {}}, "cannot be written");
+  if (!log.file_) return error({path, 0, 0, {}}, std::string("cannot be written: ") + std::strerror(errno));
   return log;
 }
 
@@ -57,7 +59,7 @@ void LossLog::keep(uint64_t step, double loss) {
 Result<void> LossLog::add(uint64_t step, double loss) {
   keep(step, loss);
   file_ << line_of(step, loss) << std::flush;
-  if (!file_) return error({path_, 0, 0, {}}, "cannot be written");
+  if (!file_) return error({path_, 0, 0, {}}, std::string("cannot be written: ") + std::strerror(errno));
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -60,7 +62,7 @@ Result<StepLog> StepLog::open(const std::string& path, uint64_t done) {
     RANNC_TRY(write_file(path, ""));
   }
   log.file_.open(path, std::ios::app);
-  if (!log.file_) return error({path, 0, 0, {}}, "cannot be written");
+  if (!log.file_) return error({path, 0, 0, {}}, std::string("cannot be written: ") + std::strerror(errno));
   return log;
 }
 
@@ -69,7 +71,7 @@ Result<void> StepLog::add(const StepFacts& facts) {
   for (const auto& [name, value] : measurements(facts)) line[name] = value;
   if (facts.validation && !facts.validation->metrics.empty()) line["validation_metrics"] = facts.validation->metrics;
   file_ << line.dump() << '\n' << std::flush;
-  if (!file_) return error({path_, 0, 0, {}}, "cannot be written");
+  if (!file_) return error({path_, 0, 0, {}}, std::string("cannot be written: ") + std::strerror(errno));
   return {};
 }
 
