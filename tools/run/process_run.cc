@@ -39,12 +39,13 @@ constexpr uint64_t kTracedSteps = 3, kExplainedSteps = 16;
 class Run {
  public:
   Run(const RunFlags& flags, const runtime::TransportKind& transport, const std::optional<WorkerEnvironment>& worker,
-      const std::string& command)
+      const RunCaller& caller)
       : flags_(flags),
         transport_(transport),
         worker_(worker),
-        command_(command),
-        recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps) {}
+        command_(caller.command),
+        recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps),
+        actions_(caller.observer) {}
 
   Result<void> run() {
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
@@ -348,8 +349,8 @@ class Run {
 }  // namespace
 
 Result<void> run_process(const RunFlags& flags, const runtime::TransportKind& transport,
-                         const std::optional<WorkerEnvironment>& worker, const std::string& command) {
-  return Run(flags, transport, worker, command).run();
+                         const std::optional<WorkerEnvironment>& worker, const RunCaller& caller) {
+  return Run(flags, transport, worker, caller).run();
 }
 
 }  // namespace rannc::tools

@@ -71,10 +71,10 @@ Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
   runtime::set_threads(static_cast<int>(flags.threads));
   MemoryGauge::install();
   const std::string command = program.name + " " + shell_words(program.arguments);
-  if (!processes) return run_process(flags, transport, std::nullopt, command);
+  if (!processes) return run_process(flags, transport, std::nullopt, {command, program.observer});
   RunFlags own = flags;
   if (worker->resumes) own.resume = true, own.replace = false;
-  run_as_worker(*worker, [&] { return run_process(own, transport, worker, command); });
+  run_as_worker(*worker, [&] { return run_process(own, transport, worker, {command, program.observer}); });
   return {};
 }
 

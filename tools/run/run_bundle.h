@@ -8,6 +8,10 @@
 #include "ir/base/diagnostic.h"
 #include "tools/run/run_flags.h"
 
+namespace rannc::runtime {
+class Observer;
+}
+
 namespace rannc::tools {
 
 /// The program that runs a bundle.
@@ -16,6 +20,8 @@ struct RunProgram {
   std::vector<std::string> arguments;  ///< of the command line
   /// Whether the program may start workers, as copies of itself with these arguments.
   enum class Workers : uint8_t { kStarted, kNotStarted } workers = Workers::kStarted;
+  /// Receives the actions of training steps of this process, besides the run's own observers. Not owned.
+  runtime::Observer* observer = nullptr;
 };
 
 /// Trains, evaluates or exports weights: with threads, as one worker of a launcher or of flags, or by starting workers.

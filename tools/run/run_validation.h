@@ -16,19 +16,28 @@ namespace rannc::tools {
 /// Forwards the actions of training steps, so that traces and profiles contain no actions of evaluations.
 class TrainingActions final : public runtime::Observer {
  public:
+  /// `also` receives what `next` receives. Null: nobody else does.
+  explicit TrainingActions(runtime::Observer* also) : also_(also) {}
   void forward_to(runtime::Observer* next) { next_ = next; }
   void forward(bool on) { on_ = on; }
   void started(DeviceId device) override {
-    if (on_) next_->started(device);
+    if (!on_) return;
+    next_->started(device);
+    if (also_ != nullptr) also_->started(device);
   }
   void finished(const runtime::ActionRecord& record) override {
-    if (on_) next_->finished(record);
+    if (!on_) return;
+    next_->finished(record);
+    if (also_ != nullptr) also_->finished(record);
   }
   void clipped(DeviceId device, int64_t start_ns, int64_t end_ns) override {
-    if (on_) next_->clipped(device, start_ns, end_ns);
+    if (!on_) return;
+    next_->clipped(device, start_ns, end_ns);
+    if (also_ != nullptr) also_->clipped(device, start_ns, end_ns);
   }
 
  private:
+  runtime::Observer* const also_;
   runtime::Observer* next_ = nullptr;
   std::atomic<bool> on_{true};  // changes while no action runs
 };
