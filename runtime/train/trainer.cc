@@ -96,6 +96,7 @@ class Trainer::Impl {
   Result<void> gather(const std::string& own, const TakeText& take);
   Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
   Result<void> first_failure(const Result<void>& own) { return devices_.first_failure(own, step_); }
+  void close(const Diagnostic& reason) { devices_.close(reason); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
   const NeededSamples& needed_samples() const { return needed_samples_; }
 
@@ -486,6 +487,7 @@ std::map<std::pair<DeviceId, DeviceId>, SentBytes> Trainer::sent_bytes() const {
 std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 Result<void> Trainer::first_failure(const Result<void>& own) { return impl_->first_failure(own); }
+void Trainer::close(const Diagnostic& reason) { impl_->close(reason); }
 Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }

@@ -134,6 +134,9 @@ class Trainer {
   /// Returns the failure of the first process that has one, in every process of the run: an error of one is an error of
   /// all, which names that process. Collective.
   Result<void> first_failure(const Result<void>& own);
+  /// Ends the run with `reason`, for an error of the caller: the calls of all processes return it from then on, unless
+  /// there was a failure before.
+  void close(const Diagnostic& reason);
   /// Passes `own` of every process, in the order of their devices, to `take` in the process of device 0. Collective. An
   /// error of `take` ends the run.
   using TakeText = std::function<Result<void>(uint32_t process, std::string text)>;

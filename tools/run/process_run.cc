@@ -25,6 +25,7 @@
 #include "tools/run/run_results.h"
 #include "tools/run/run_start.h"
 #include "tools/run/run_validation.h"
+#include "tools/run/run_worker.h"
 #include "tools/run/step_log.h"
 #include "tools/run/tensorboard_log.h"
 
@@ -48,6 +49,16 @@ class Run {
         actions_(caller.observer) {}
 
   Result<void> run() {
+    Result<void> done = run_all();
+    // The others would only find that this worker is gone.
+    if (!done.ok() && worker_ && trainer_) trainer_->close(error(worker_report(done.diagnostic(), worker_->rank)));
+    return done;
+  }
+
+ private:
+  bool leads() const { return !worker_ || worker_->rank == 0; }
+
+  Result<void> run_all() {
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
     if (flags_.deterministic) {
@@ -71,9 +82,6 @@ class Run {
     if (leads()) say_how_to_go_on();
     throw Exit{exit_of(signals.asked() != 0 ? signals.asked() : SIGTERM)};
   }
-
- private:
-  bool leads() const { return !worker_ || worker_->rank == 0; }
 
   /// Runs the remaining steps, or those before a signal.
   Result<void> train(const RunSignals& signals) {

@@ -15,24 +15,23 @@ namespace {
 
 constexpr size_t kPipeHolds = 60'000;
 
-// Returns the diagnostic without the prefix that the launcher adds.
-std::string spoken(const Diagnostic& why, uint32_t rank) {
-  constexpr std::string_view kWord = "error: ";
-  std::string text = why.str();
-  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
-  return why.message.starts_with("worker ") ? text : fmt::format("worker {}: {}", rank, text);
-}
-
 void say(const WorkerEnvironment& worker, const Diagnostic& why) {
   if (worker.report_pipe < 0) {
     fmt::print(stderr, "[worker {}] {}\n", worker.rank, why.str());
     return;
   }
-  const std::string text = spoken(why, worker.rank).substr(0, kPipeHolds);
+  const std::string text = worker_report(why, worker.rank).substr(0, kPipeHolds);
   [[maybe_unused]] const ssize_t written = write(worker.report_pipe, text.data(), text.size());
 }
 
 }  // namespace
+
+std::string worker_report(const Diagnostic& why, uint32_t rank) {
+  constexpr std::string_view kWord = "error: ";
+  std::string text = why.str();
+  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
+  return why.message.starts_with("worker ") ? text : fmt::format("worker {}: {}", rank, text);
+}
 
 void run_as_worker(const WorkerEnvironment& worker, const std::function<Result<void>()>& body) {
   try {

@@ -9,12 +9,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "codegen/bundle_writer.h"
 #include "ir/base/replacement.h"
 #include "ir/text/text.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/transport/transport_local.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -460,6 +462,28 @@ TEST_F(Trainers, IgnoredLabelsAloneAddNothing) {
   for (const auto& [name, gradient] : trainer->gradients().value()) {
     EXPECT_EQ(to_tensor(gradient).abs().max().item<double>(), 0) << name;
   }
+}
+
+// Two workers, each in a thread.
+TEST_F(Trainers, AnErrorOfOneCallerEndsAllWorkers) {
+  const std::string bundle = path("bundle.rannc");
+  codegen::write_bundle(
+      testing::build_plan(testing::skip_and_tie(ir::DType::kF64), {.cuts = {3}, .micro_batches = {8}}), {}, bundle)
+      .value();
+  auto ends = make_local_transports(2, std::chrono::seconds(60));
+  const Batch batch = batch_of(8, {6});
+  const auto steps_of = [&](uint32_t rank, uint64_t steps) {
+    const auto trainer = Trainer::open_worker(bundle, {}, std::move(ends[rank])).value();
+    for (uint64_t step = 0; step < steps; ++step) trainer->step(batch).value();
+    if (rank == 0) trainer->close(error("worker 0: losses.txt: no space"));
+    return trainer->step(batch).diagnostic().message;
+  };
+  std::string other;
+  std::thread second([&] { other = steps_of(1, 1); });
+  const std::string own = steps_of(0, 1);
+  second.join();
+  EXPECT_EQ(own, "worker 0: losses.txt: no space");
+  EXPECT_EQ(other, own);
 }
 
 TEST_F(Trainers, EvaluationsThatDoNotFitAreErrors) {
