@@ -127,10 +127,13 @@ Differences differences(const Trained& found, const Trained& expected) {
   EXPECT_EQ(found.gradients.size(), expected.gradients.size());
   for (const auto& [name, gradient] : expected.gradients) {
     EXPECT_GT(gradient.abs().max().item<double>(), 0) << name;
-    largest.gradients = std::max(largest.gradients, difference(found.gradients.at(name), gradient));
+    const double different = difference(found.gradients.at(name), gradient);
+    EXPECT_TRUE(std::isfinite(different)) << name;
+    largest.gradients = std::max(largest.gradients, different);
   }
   for (uint64_t step = 0; step < kSteps; ++step) {
     const double loss = expected.losses[step];
+    EXPECT_TRUE(std::isfinite(found.losses[step])) << "step " << step;
     largest.losses = std::max(largest.losses, std::abs(found.losses[step] - loss) / loss);
   }
   return largest;
