@@ -23,9 +23,11 @@ std::string link_table(const ir::Plan& plan, const LinkTraffic& measured) {
   for (const auto& [link, sent] : measured) rows[link].sent = sent;
   if (rows.empty()) return "<p>No bytes are sent.</p>";
   std::string table =
-      "<div class='wide'><table><tr><th>link</th><th>planned bytes a step</th><th>measured</th><th>of sums over devices</th></tr>";
+      "<div class='wide'><table><tr><th>link</th><th>planned bytes a step</th><th>measured</th><th>of sums over "
+      "devices</th></tr>";
   for (const auto& [link, row] : rows) {
-    table += fmt::format("<tr><td>device {} to {}</td><td>{}</td>", link.first.index(), link.second.index(), row.planned);
+    table +=
+        fmt::format("<tr><td>device {} to {}</td><td>{}</td>", link.first.index(), link.second.index(), row.planned);
     table += measured.empty() ? "<td></td><td></td></tr>"
                               : fmt::format("<td>{}</td><td>{}</td></tr>", row.sent.messages, row.sent.sums);
   }

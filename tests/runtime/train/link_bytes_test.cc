@@ -1,4 +1,6 @@
 // A step sends over each link the bytes of the plan, and skips go straight to their readers, under every schedule.
+#include "ir/plan/link_bytes.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
-#include "ir/plan/link_bytes.h"
 #include "ir/schedule/lower_schedule.h"
 #include "ir/text/text.h"
 #include "partition/schedule/make_schedule.h"
