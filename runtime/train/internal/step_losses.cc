@@ -26,7 +26,7 @@ bool counts_labels(const ir::LossTerm& term) {
   return term.denominator != Denominator::kOne && term.denominator != Denominator::kSamples;
 }
 
-/// Labels of the samples that a replica of the stage computes.
+/// Labels of the samples that a replica of the stage computes; null if it computes none.
 Result<Value> labels_of(const ir::Plan& plan, const Pipeline& pipeline, Feed& labels, ValueId value, StageId stage,
                         size_t replica) {
   const Port port{.value = value, .name = std::string(plan.graph.value(value).name), .type = plan.graph.type(value)};
@@ -35,6 +35,7 @@ Result<Value> labels_of(const ir::Plan& plan, const Pipeline& pipeline, Feed& la
     RANNC_ASSIGN(parts.emplace_back(), labels.input(port, range));
     if (!port.type.batch.has_batch()) break;  // of one micro-batch
   }
+  if (parts.empty()) return Value();
   if (parts.size() == 1) return parts[0];
   std::vector<at::Tensor> tensors;
   for (const Value& part : parts) tensors.push_back(to_tensor(part));
@@ -50,6 +51,7 @@ Result<double> own_denominator(const ir::Plan& plan, const Pipeline& pipeline, c
   for (size_t replica = 0; replica < homes.size(); ++replica) {
     if (whose == Labels::kOwn && !devices.contains(homes[replica])) continue;
     RANNC_ASSIGN(const Value own, labels_of(plan, pipeline, labels, term.labels, stage, replica));
+    if (own == nullptr) continue;
     const Batch batch = {{std::string(plan.graph.value(term.labels).name), own}};
     RANNC_ASSIGN(const double part, loss_denominator(plan, term, batch, plan.mini_batch));
     sum += part;
@@ -74,6 +76,8 @@ NeededSamples find_needed_samples(const ir::Plan& plan, const Pipeline& pipeline
     }
   }
   needed.ranges = merged(std::move(needed.ranges));
+  // A replica with fewer samples than replicas may have none. One sample then shows the sizes of the batch.
+  if (needed.ranges.empty()) needed.ranges = {{0, 1}};
   return needed;
 }
 

@@ -142,7 +142,9 @@ TEST_F(Parts, EveryWorkerHasTheLossesOfOneProcess) {
        std::vector<rannc::testing::PlanSpec>{{.cuts = {5}, .micro_batches = {5, 4, 4}},
                                              {.cuts = {5}, .replicas = {1, 2}, .micro_batches = {5, 4, 4}},
                                              {.cuts = {5}, .replicas = {2, 1}, .micro_batches = {5, 4, 4}},
-                                             {.replicas = {3}, .micro_batches = {7, 6}}}) {
+                                             {.replicas = {3}, .micro_batches = {7, 6}},
+           {.cuts = {5}, .replicas = {1, 3}, .micro_batches = {2, 2, 1}},
+           {.cuts = {5}, .replicas = {3, 1}, .micro_batches = {1, 1}}}) {  // replicas that compute nothing
     const std::string path = bundle(rannc::testing::token_model, spec);
     const std::vector<double> expected = whole(path, tokens(count));
     std::vector<std::map<std::string, size_t>> read;
