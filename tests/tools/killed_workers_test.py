@@ -134,7 +134,8 @@ class KilledWorkers(SignalledRun):
             self.assertFalse(entry.exists(), "the signal was sent")
             self.assertFalse((folder / "report.html").exists())
             steps = self.complete_checkpoints(folder)
-            self.assertLessEqual(steps[-1], SIGNALLED_STEP + (kind(action) == "S"))
+            # That of the signalled step was being written.
+            self.assertIn(steps[-1], (SIGNALLED_STEP - 1, SIGNALLED_STEP))
             self.goes_on(folder)
             self.report(name, f"worker {worker}", action, f"checkpoint of step {steps[-1]}", "others ended, resumed")
 
