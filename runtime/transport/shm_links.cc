@@ -17,25 +17,52 @@ namespace rannc::runtime {
 
 namespace {
 
-constexpr size_t kRingBytes = 256 << 10;
+constexpr size_t kMessageRing = 1 << 20, kSumRing = 256 << 10;
+constexpr size_t kUnusedRing = 4 << 10;  // for messages of pairs that exchange none
 constexpr std::chrono::milliseconds kStoreRetry{2};
 constexpr size_t kSecretBytes = 16;
 
 struct FirstPage {
   char secret[2 * kSecretBytes];
-  uint32_t rank, workers;
+  uint32_t rank;
+  uint64_t bytes;  ///< of the file
   alignas(64) Bell bell;
 };
 
 size_t round_up(size_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
-size_t ring_stride() { return round_up(ByteRing::memory_bytes(kRingBytes)); }
-size_t slot_offset(uint32_t rank) { return round_up(sizeof(FirstPage)) + rank * kLanes * ring_stride(); }
 
-std::array<ByteRing, kLanes> rings_at(std::byte* slot) {
-  std::array<ByteRing, kLanes> rings;
-  for (size_t lane = 0; lane < kLanes; ++lane) rings[lane] = ByteRing(slot + lane * ring_stride(), kRingBytes);
-  return rings;
-}
+/// Where the rings from each worker lie in a worker's file. Equal in all workers.
+class FileLayout {
+ public:
+  FileLayout(const Rendezvous& where, uint32_t owner) : offsets_{round_up(sizeof(FirstPage))} {
+    for (uint32_t from = 0; from < where.workers; ++from) {
+      const std::pair<DeviceId, DeviceId> pair{DeviceId(from), DeviceId(owner)};
+      const bool used = !where.pairs || std::find(where.pairs->begin(), where.pairs->end(), pair) != where.pairs->end();
+      capacities_.push_back({used ? kMessageRing : kUnusedRing, kSumRing});
+      offsets_.push_back(offsets_.back() + (from == owner ? 0 : slot_bytes(from)));
+    }
+  }
+  size_t file_bytes() const { return offsets_.back(); }
+  /// The slot of a worker: its rings for each lane.
+  size_t slot_offset(uint32_t from) const { return offsets_[from]; }
+  size_t slot_bytes(uint32_t from) const {
+    size_t bytes = 0;
+    for (const size_t capacity : capacities_[from]) bytes += round_up(ByteRing::memory_bytes(capacity));
+    return bytes;
+  }
+  std::array<ByteRing, kLanes> rings_at(std::byte* slot, uint32_t from) const {
+    std::array<ByteRing, kLanes> rings;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      rings[lane] = ByteRing(slot, capacities_[from][lane]);
+      slot += round_up(ByteRing::memory_bytes(capacities_[from][lane]));
+    }
+    return rings;
+  }
+
+ private:
+  std::vector<std::array<size_t, kLanes>> capacities_;  // by worker
+  std::vector<size_t> offsets_;                         // by worker, then the end
+};
 
 Result<std::string> random_secret() {
   unsigned char bytes[kSecretBytes];
@@ -62,7 +89,7 @@ Ranks ranks_of(const std::string& text) {
 class ShmHandshake {
  public:
   ShmHandshake(StoreClient& client, const Rendezvous& where, const std::function<std::optional<Diagnostic>()>& failure)
-      : client_(client), where_(where), failure_(failure) {}
+      : client_(client), where_(where), failure_(failure), own_layout_(where, where.rank) {}
 
   Result<ShmLinks> run() {
     RANNC_TRY(make_memory());
@@ -86,11 +113,11 @@ class ShmHandshake {
 
   Result<void> make_memory() {
     RANNC_ASSIGN(secret_, random_secret());
-    RANNC_ASSIGN(links_.own_, SharedMemory::create(slot_offset(where_.workers)));
+    RANNC_ASSIGN(links_.own_, SharedMemory::create(own_layout_.file_bytes()));
     auto* const page = reinterpret_cast<FirstPage*>(links_.own_.data());
     std::memcpy(page->secret, secret_.data(), sizeof(page->secret));
     page->rank = where_.rank;
-    page->workers = where_.workers;
+    page->bytes = own_layout_.file_bytes();
     links_.bell_ = &page->bell;
     links_.peers_.resize(where_.workers);
     return {};
@@ -161,11 +188,14 @@ class ShmHandshake {
     auto first = SharedMemory::map(file, 0, sizeof(FirstPage));
     if (!first.ok()) return false;
     auto* const page = reinterpret_cast<FirstPage*>(first->data());
+    const FileLayout layout(where_, rank);
     const bool expected = std::string_view(page->secret, sizeof(page->secret)) == secret_of(rank) &&
-                          page->rank == rank && page->workers == where_.workers;
-    auto slot = SharedMemory::map(file, slot_offset(where_.rank), kLanes * ring_stride());
+                          page->rank == rank && page->bytes == layout.file_bytes();
+    auto slot = SharedMemory::map(file, layout.slot_offset(where_.rank), layout.slot_bytes(where_.rank));
     if (!expected || !slot.ok()) return false;
-    links_.peers_[rank] = {&page->bell, rings_at(slot->data()), rings_at(links_.own_.data() + slot_offset(rank))};
+    std::byte* const own_slot = links_.own_.data() + own_layout_.slot_offset(rank);
+    links_.peers_[rank] = {&page->bell, layout.rings_at(slot->data(), where_.rank),
+                           own_layout_.rings_at(own_slot, rank)};
     links_.mapped_.push_back(*std::move(first));
     links_.mapped_.push_back(*std::move(slot));
     return true;
@@ -197,6 +227,7 @@ class ShmHandshake {
   StoreClient& client_;
   const Rendezvous& where_;
   const std::function<std::optional<Diagnostic>()>& failure_;
+  const FileLayout own_layout_;
   std::string secret_;
   std::vector<std::string> addresses_;  // by rank, each followed by the secret
   std::vector<std::pair<uint32_t, OwnedFile>> higher_;
