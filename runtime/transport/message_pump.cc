@@ -85,19 +85,22 @@ Result<void> MessagePump::await(const IncomingMessage& message, std::chrono::mil
 
 Result<void> MessagePump::await_taken(uint32_t rank, Lane lane, size_t left, std::chrono::milliseconds timeout) {
   Sends& sends = peer(rank).sends[static_cast<size_t>(lane)];
-  const auto taken = [&] {
+  const auto untaken = [&] {
+    const std::lock_guard lock(mutex_);
     sends.awaited = true;
     sends.ring.writer_waits(true);
-    return sends.untaken() <= left;
+    return sends.untaken();
   };
   const auto what = [&] {
     const uint64_t read = sends.ring.bytes_read();
-    for (const Sent& sent : sends.written) {
-      if (sent.end > read) return sent.message.what;
-    }
-    return sends.unwritten.front().message.what;
+    const auto found =
+        std::find_if(sends.written.begin(), sends.written.end(), [read](const Sent& sent) { return sent.end > read; });
+    return found != sends.written.end() ? found->message.what : sends.unwritten.front().message.what;
   };
-  const Result<void> result = wait(taken, what, timeout);
+  Result<void> result;
+  for (size_t open = untaken(); result.ok() && open > left; open = untaken()) {
+    result = wait([&] { return sends.untaken() < open; }, what, timeout);
+  }
   const std::lock_guard lock(mutex_);
   sends.awaited = false;
   if (sends.unwritten.empty()) sends.ring.writer_waits(false);

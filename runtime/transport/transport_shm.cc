@@ -95,6 +95,7 @@ class ShmTransport final : public ExchangeTransport {
   std::unique_ptr<SumExchange> begin_exchange() override { return std::make_unique<Exchange>(*this); }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
+    if (auto reason = failure()) return *reason;
     return checked(pump_.await_taken(to.index(), Lane::kMessages, left, where_.timeout));
   }
 

@@ -80,7 +80,8 @@ class MessagePump {
   void post(uint32_t peer, Lane lane, const std::shared_ptr<IncomingMessage>& message);
   /// Waits until a posted message is complete.
   Result<void> await(const IncomingMessage& message, std::chrono::milliseconds timeout);
-  /// Waits until the peer has taken all messages of the lane but the last `left`, and frees the others.
+  /// Waits until the peer has taken all messages of the lane but the last `left`, and frees the others. `timeout`
+  /// limits the time from one message to the next.
   Result<void> await_taken(uint32_t peer, Lane lane, size_t left, std::chrono::milliseconds timeout);
   /// Makes a wait look for a failure now.
   void wake() { own_.ring(); }

@@ -51,7 +51,7 @@ TensorSpec spec_of(const at::Tensor& tensor) {
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
                                             at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
 // Nothing, a scalar, a few samples, and more than any buffer on the way holds.
-const std::vector<std::vector<int64_t>> kShapes = {{0, 3}, {}, {7, 5}, {1 << 17, 1}};
+const std::vector<std::vector<int64_t>> kShapes = {{0, 3}, {}, {7, 5}, {1 << 15, 3}};
 
 std::vector<at::Tensor> tensors_from(uint32_t device) {
   std::vector<at::Tensor> tensors;
@@ -187,6 +187,23 @@ TEST(TransportShm, AnotherMessageIsNotTakenForTheExpectedOne) {
               HasSubstr("device 1 sent the gradient of route 1"));
   EXPECT_THAT(refusal(shm, {ir::DType::kI32, {4, 2}}, {.route = 1}),
               HasSubstr("expected was the activation of route 1"));
+}
+
+// Their rings are small, but work.
+TEST(TransportShm, PairsWithoutMessagesInThePlanMayStillSend) {
+  Rendezvous common;
+  common.workers = 2;
+  common.pairs = {{DeviceId(0), DeviceId(1)}};
+  auto joined = rannc::testing::join_each(
+      common, [](const Rendezvous& where) { return find_transport("shm")->join(where, cpu()); });
+  const at::Tensor sent = at::arange(100'000, at::kFloat);
+  rannc::testing::on_each(2, [&](uint32_t device) {
+    Transport& end = *joined.ends[device];
+    const auto receipt = end.receive({}, DeviceId(1 - device), spec_of(sent)).value();
+    ASSERT_TRUE(end.send({}, DeviceId(1 - device), to_value(sent), SentValue::kFreedWhenTaken).ok());
+    EXPECT_TRUE(at::equal(to_tensor(receipt->wait().value().value), sent));
+  });
+  rannc::testing::leave(joined.ends);
 }
 
 TEST(TransportShm, WorkersThatCannotAttachAreNamed) {
