@@ -1,5 +1,4 @@
 // Times messages between two processes over shared memory and over Gloo, beside each other.
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,9 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "runtime/internal/torch_value.h"
 #include "runtime/train/process.h"
 #include "runtime/transport/transports.h"
+#include "tests/runtime/transport/filled_value.h"
 #include "tools/common/launcher.h"
 #include "tools/common/worker_environment.h"
 
@@ -29,19 +28,19 @@ class Player {
  public:
   Player(std::unique_ptr<runtime::Transport> end) : end_(std::move(end)), peer_(1 - end_->device().index()) {}
 
-  void send(const at::Tensor& tensor) {
-    end_->send({.step = sent_++}, peer_, runtime::to_value(tensor), runtime::SentValue::kFreedWhenTaken).value();
+  void send(const runtime::Value& value) {
+    end_->send({.step = sent_++}, peer_, value, runtime::SentValue::kFreedWhenTaken).value();
   }
-  at::Tensor receive(int64_t elements) {
+  runtime::Value receive(int64_t elements) {
     const auto receipt = end_->receive({.step = received_++}, peer_, {ir::DType::kF32, {elements}}).value();
-    return runtime::to_tensor(receipt->wait().value().value);
+    return receipt->wait().value().value;
   }
   /// Mean time of a message one way, s.
-  double round(const at::Tensor& value, uint32_t trips) {
+  double round(const runtime::Value& value, uint32_t trips) {
     const auto start = Clock::now();
     for (uint32_t i = 0; i < trips; ++i) {
       if (end_->device() == DeviceId(0)) send(value);
-      const at::Tensor arrived = receive(value.numel());
+      const runtime::Value arrived = receive(value->spec().shape[0]);
       if (end_->device() != DeviceId(0)) send(arrived);
     }
     end_->flush().value();
@@ -61,7 +60,8 @@ double median(std::vector<double> numbers) {
 
 /// The second run meets at a port that the first one carries.
 std::vector<Player> join_both(const tools::WorkerEnvironment& worker) {
-  runtime::Rendezvous where{.host = worker.master_address, .port = worker.master_port, .rank = worker.rank, .workers = 2};
+  runtime::Rendezvous where{
+      .host = worker.master_address, .port = worker.master_port, .rank = worker.rank, .workers = 2};
   where.listening_socket = worker.listening_socket;
   std::vector<Player> players;
   players.emplace_back(runtime::find_transport("shm")->join(where, runtime::cpu()).value());
@@ -69,9 +69,9 @@ std::vector<Player> join_both(const tools::WorkerEnvironment& worker) {
     auto meeting = tools::Listener::open().value();
     where.port = meeting.port();
     where.listening_socket = meeting.release();
-    players[0].send(at::full({1}, where.port, at::kFloat));
+    players[0].send(testing::filled_value(1, where.port));
   } else {
-    where.port = static_cast<uint16_t>(players[0].receive(1).item<float>());
+    where.port = static_cast<uint16_t>(players[0].receive(1)->item());
   }
   players.emplace_back(runtime::find_transport("gloo")->join(where, runtime::cpu()).value());
   return players;
@@ -81,9 +81,11 @@ void play(const tools::WorkerEnvironment& worker, uint32_t rounds) {
   runtime::keep_freed_memory();  // as rannc-run
   runtime::set_threads(1);
   std::vector<Player> players = join_both(worker);
-  if (worker.rank == 0) fmt::print("{:>10} {:>14} {:>14} {:>10} {:>10} {:>8}\n", "bytes", "shm us", "gloo us", "shm GB/s", "gloo GB/s", "ratio");
+  if (worker.rank == 0)
+    fmt::print("{:>10} {:>14} {:>14} {:>10} {:>10} {:>8}\n", "bytes", "shm us", "gloo us", "shm GB/s", "gloo GB/s",
+               "ratio");
   for (const Size& size : kSizes) {
-    const at::Tensor value = at::ones({static_cast<int64_t>(size.bytes / sizeof(float))});
+    const runtime::Value value = testing::filled_value(static_cast<int64_t>(size.bytes / sizeof(float)), 1);
     std::vector<double> times[2];
     for (uint32_t round = 0; round <= rounds; ++round) {
       for (size_t i = 0; i < 2; ++i) {
@@ -93,7 +95,8 @@ void play(const tools::WorkerEnvironment& worker, uint32_t rounds) {
     }
     const double shm = median(times[0]), gloo = median(times[1]), giga = static_cast<double>(size.bytes) / 1e9;
     if (worker.rank == 0)
-      fmt::print("{:>10} {:>14.1f} {:>14.1f} {:>10.2f} {:>10.2f} {:>8.2f}\n", size.bytes, shm * 1e6, gloo * 1e6, giga / shm, giga / gloo, gloo / shm);
+      fmt::print("{:>10} {:>14.1f} {:>14.1f} {:>10.2f} {:>10.2f} {:>8.2f}\n", size.bytes, shm * 1e6, gloo * 1e6,
+                 giga / shm, giga / gloo, gloo / shm);
     std::fflush(stdout);
   }
 }
