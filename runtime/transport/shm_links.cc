@@ -202,7 +202,7 @@ class ShmHandshake {
   }
 
   static constexpr size_t kHelloBytes = 64;
-  /// What worker `from` says to the worker of that secret.
+  /// The first message of worker `from` to the worker of that secret.
   static std::string hello_of(uint32_t from, const std::string& secret) { return fmt::format("{} {}", secret, from); }
   std::string hello(uint32_t to) const { return hello_of(where_.rank, secret_of(to)); }
 

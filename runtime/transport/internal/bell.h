@@ -19,7 +19,7 @@ class Bell {
   uint32_t rings() const { return rings_.load(std::memory_order_seq_cst); }
   /// Sleeps until the bell has rung since it had `seen` rings, or for `limit`. May return early.
   void listen(Listener who, uint32_t seen, std::chrono::milliseconds limit);
-  /// Says whether the device's thread waits. Rings before the end of its wait may have been for it alone, so it must
+  /// Sets whether the device's thread waits. Rings before the end of its wait may have been for it alone, so it must
   /// look for work, or ring, after `device_waits(false)`.
   void device_waits(bool waits) { device_waits_.store(waits, std::memory_order_seq_cst); }
   bool device_waits() const { return device_waits_.load(std::memory_order_seq_cst) != 0; }

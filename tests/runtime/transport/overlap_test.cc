@@ -175,7 +175,7 @@ void delay_recomputes(ir::Plan& plan) {
   }
 }
 
-// What the tests above notice.
+// The checks above fail where calls block.
 TEST(Overlap, IsMissingWhereCallsBlock) {
   ir::Plan plan = plan_of_two_stages();
   const Timeline sends = measured(plan, Blocking::kSends);
