@@ -1,6 +1,4 @@
 // Executes a row: calls programs, moves messages, joins collectives, reports the first error.
-#include "runtime/execute/executor.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,8 @@
 #include <thread>
 
 #include "ir/schedule/send_completion.h"
+#include "runtime/execute/executor.h"
+#include "runtime/execute/internal/gradient_sums.h"
 #include "runtime/execute/internal/pass_sums.h"
 #include "runtime/internal/reason.h"
 #include "runtime/internal/router.h"
@@ -79,7 +79,8 @@ class Executor::Impl {
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
-        completion_(dependencies_, pipeline.schedule, device) {
+        completion_(dependencies_, pipeline.schedule, device),
+        sums_(pipeline, dependencies_, programs_, transport, router_) {
     if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {
       if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
@@ -142,7 +143,7 @@ class Executor::Impl {
     router_.begin_step(input);
     for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
     for (StageId stage : dependencies_.stages_on(device_)) {
-      program(stage).begin_step(input.carry ? carried(stage) : Carried{}, kind(stage));
+      program(stage).begin_step(input.carry ? sums_.carried(stage) : Carried{}, kind(stage));
     }
   }
 
@@ -150,16 +151,6 @@ class Executor::Impl {
   StepKind kind(StageId stage) {
     const bool alike = input_->training && !input_->carry && !input_->keep_outputs && replicas(stage) == nullptr;
     return alike ? StepKind::kAlike : StepKind::kOther;
-  }
-
-  /// Selects the one holder that keeps a sum: the first replica and, for a shared parameter, its first stage.
-  Carried carried(StageId stage) const {
-    const bool first = dependencies_.replica(stage, device_) == 0;
-    Carried kept{std::vector<bool>(pipeline_.stages[stage.index()].parameters.size(), first), first};
-    for (uint32_t group : dependencies_.groups_of(stage)) {
-      if (pipeline_.shape.shared[group].stages.front() != stage) kept.gradients[slot(group, stage)] = false;
-    }
-    return kept;
   }
 
   bool skipped(const Action& action) const {
@@ -210,8 +201,8 @@ class Executor::Impl {
     }
     if (ir::is_send(action.kind)) return router_.send(action);
     if (ir::is_receive(action.kind)) return router_.receive(action);
-    if (action.kind == ActionKind::kAllReduce) return all_reduce(action);
-    if (action.kind == ActionKind::kReduceShared) return reduce_shared(action);
+    if (action.kind == ActionKind::kAllReduce) return sums_.all_reduce(action, input_->step);
+    if (action.kind == ActionKind::kReduceShared) return sums_.reduce_shared(action, input_->step);
     return step(action.stage);
   }
 
@@ -326,75 +317,6 @@ class Executor::Impl {
     for (auto& parts : outcome_.numerators) std::stable_sort(parts.begin(), parts.end(), by_sample);
   }
 
-  Result<Values> summed(const CollectiveKey& key, const Action& action, Values values) {
-    const std::vector<DeviceId> members = dependencies_.members(action);
-    if (members.size() < 2) return values;
-    const int64_t start = now_ns();
-    auto result = transport_.all_reduce(key, members, std::move(values));
-    router_.add_wait(now_ns() - start);
-    return result;
-  }
-
-  /// Sums one gradient over the replicas. The program releases its term first, so that only one term at a time exists
-  /// twice.
-  Result<void> sum_gradient(const CollectiveKey& key, const Action& action, uint32_t parameter) {
-    Values values = program(action.stage).gradients({&parameter, 1});
-    program(action.stage).set_gradients({&parameter, 1}, {nullptr});
-    RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
-    program(action.stage).set_gradients({&parameter, 1}, std::move(sums));
-    return {};
-  }
-
-  /// Sums gradients one by one, then statistics. Skips shared parameters: their group has its own sum over all replicas
-  /// of all stages.
-  Result<void> all_reduce(const Action& action) {
-    std::set<uint32_t> shared;
-    for (uint32_t group : dependencies_.groups_of(action.stage)) shared.insert(slot(group, action.stage));
-    CollectiveKey key{input_->step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
-    for (uint32_t i = 0; i < pipeline_.stages[action.stage.index()].parameters.size(); ++i) {
-      if (shared.contains(i)) continue;
-      RANNC_TRY(sum_gradient(key, action, i));
-      ++key.part;
-    }
-    Values statistics = program(action.stage).statistics();
-    if (statistics.empty()) return {};
-    RANNC_ASSIGN(statistics, summed(key, action, std::move(statistics)));
-    program(action.stage).set_statistics(std::move(statistics));
-    return {};
-  }
-
-  /// Returns the index of a group's parameter in one of its stages.
-  uint32_t slot(uint32_t group, StageId stage) const {
-    const auto& stages = pipeline_.shape.shared[group].stages;
-    const auto it = std::find(stages.begin(), stages.end(), stage);
-    return pipeline_.shared[group][static_cast<size_t>(it - stages.begin())];
-  }
-
-  /// Adds the gradients of this device's stages of the group, then sums over devices.
-  Result<void> reduce_shared(const Action& action) {
-    const uint32_t group = action.route;
-    std::vector<StageId> here;
-    for (StageId stage : pipeline_.shape.shared[group].stages) {
-      if (dependencies_.replica(stage, device_) >= 0) here.push_back(stage);
-    }
-    Value total;
-    for (StageId stage : here) {
-      const uint32_t index = slot(group, stage);
-      const Value own = program(stage).gradients({&index, 1}).front();
-      program(stage).set_gradients({&index, 1}, {nullptr});
-      total = total == nullptr ? own : total->plus(*own);
-    }
-    const CollectiveKey key{input_->step, CollectiveKey::Kind::kReduceShared, group};
-    Values terms;
-    terms.push_back(std::move(total));
-    RANNC_ASSIGN(const Values sums, summed(key, action, std::move(terms)));
-    for (StageId stage : here) {
-      const uint32_t index = slot(group, stage);
-      program(stage).set_gradients({&index, 1}, sums);
-    }
-    return {};
-  }
-
   Result<void> step(StageId stage) {
     if (!input_->update) return {};
     RANNC_TRY(program(stage).commit_buffers(input_->step));
@@ -491,6 +413,7 @@ class Executor::Impl {
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
   std::map<StageId, PassSums> pass_sums_;
+  GradientSums sums_;
   const StepInput* input_ = nullptr;
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;

@@ -1,0 +1,51 @@
+/// Sums of gradients and statistics over devices at the end of a step.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "ir/schedule/dependencies.h"
+#include "runtime/execute/pipeline.h"
+#include "runtime/execute/program.h"
+#include "runtime/internal/router.h"
+#include "runtime/transport/transport.h"
+
+namespace rannc::runtime {
+
+/// The collectives of one device's row. Waiting time is added to the router.
+class GradientSums {
+ public:
+  /// `programs`: by stage. All arguments must outlive it.
+  GradientSums(const Pipeline& pipeline, const ir::Dependencies& dependencies, const std::vector<Program*>& programs,
+               Transport& transport, Router& router)
+      : pipeline_(pipeline), dependencies_(dependencies), programs_(programs), transport_(transport), router_(router) {}
+
+  /// AR: sums gradients one by one, then statistics. Skips shared parameters: their group has its own sum over all
+  /// replicas of all its stages.
+  Result<void> all_reduce(const ir::Action& action, uint64_t step);
+  /// RS: adds the gradients of this device's stages of the group, then sums over devices.
+  Result<void> reduce_shared(const ir::Action& action, uint64_t step);
+  /// Selects the one holder that keeps a sum for the next step: the first replica and, for a shared parameter, its
+  /// first stage.
+  Carried carried(StageId stage) const;
+
+ private:
+  DeviceId device() const { return transport_.device(); }
+  Program& program(StageId stage) const { return *programs_[stage.index()]; }
+  /// Returns the index of a group's parameter in one of its stages.
+  uint32_t slot(uint32_t group, StageId stage) const;
+  /// Parameters of a stage that belong to groups.
+  std::set<uint32_t> in_groups(StageId stage) const;
+  Result<Values> summed(const CollectiveKey& key, const ir::Action& action, Values values);
+  Result<void> sum_gradient(const CollectiveKey& key, const ir::Action& action, uint32_t parameter);
+  Result<void> sum_statistics(const CollectiveKey& key, const ir::Action& action);
+
+  const Pipeline& pipeline_;
+  const ir::Dependencies& dependencies_;
+  const std::vector<Program*>& programs_;
+  Transport& transport_;
+  Router& router_;
+};
+
+}  // namespace rannc::runtime
