@@ -10,6 +10,7 @@
 #include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
+#include "ir/plan/optimizer_shares.h"
 #include "ir/plan/step_copies.h"
 #include "ir/schedule/schedule_memory.h"
 
@@ -76,6 +77,7 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
 struct HeldParameter {
   ValueId value;
   int64_t bytes = 0, sum_bytes = 0;  // of the parameter, of a gradient sum
+  int64_t element_bytes = 1;
   int64_t readings = 0;
 };
 
@@ -94,6 +96,33 @@ struct Weights {
     int64_t total = 0;
     for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
+  }
+  /// Bytes of one copy of the largest share of the parameters.
+  int64_t share_bytes(size_t replicas) const {
+    std::vector<int64_t> elements;
+    for (const HeldParameter& held : parameters) elements.push_back(held.bytes / held.element_bytes);
+    int64_t most = 0;
+    for (size_t r = 0; r < replicas; ++r) {
+      int64_t bytes = 0;
+      for (const ParameterSlice& slice : optimizer_share(elements, r, replicas))
+        bytes += slice.size() * parameters[slice.parameter].element_bytes;
+      most = std::max(most, bytes);
+    }
+    return most;
+  }
+  /// Peak bytes of reducing the gradients to shares, beside the gradients. A parameter's gradients become one term
+  /// first. Then each round receives the terms of a part of the share, and adds them.
+  int64_t scatter_bytes(size_t replicas) const {
+    int64_t most = 0, joined = 0, total = 0, widest = 1;
+    for (const HeldParameter& held : parameters) {
+      if (held.readings > 1) most = std::max(most, held.sum_bytes - joined);
+      joined += held.sum_bytes * (held.readings - 1);
+      total += held.bytes / held.element_bytes;
+      if (held.bytes > 0) widest = std::max(widest, held.sum_bytes / (held.bytes / held.element_bytes));
+    }
+    const auto n = static_cast<int64_t>(replicas);
+    const int64_t share = std::min(total, total / n + kShareCut);
+    return std::max(most, n * widest * std::min(share, elements_per_round(replicas)) - joined);
   }
   /// Bytes of the wide copies in which an optimizer step updates narrow parameters and their states.
   int64_t copied_bytes(uint32_t states, DeviceType device) const {
@@ -134,7 +163,9 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
         if (!known) known = byte_count(graph.type(input)).evaluate(plan.sizes).value_or(0);
         if (graph.kind(input) == ValueKind::kParameter) {
-          weights[s].parameters.push_back({input, *known, sum_bytes(*known, graph.type(input).dtype), 0});
+          const DType dtype = graph.type(input).dtype;
+          weights[s].parameters.push_back(
+              {input, *known, sum_bytes(*known, dtype), static_cast<int64_t>(byte_size(dtype)), 0});
         } else {
           weights[s].others += *known;
         }
@@ -145,6 +176,18 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
     for (HeldParameter& held : weights[s].parameters) held.readings = readings[held.value.index()];
   }
   return weights;
+}
+
+// Adds what training holds beside the passes: optimizer state, gradients, and the end of a step.
+void take_training(const Plan& plan, const Weights& weights, StageShape& shape) {
+  const size_t replicas = shape.devices.size();
+  const bool shares = shape.sharded && replicas > 0;
+  shape.fixed_bytes += plan.optimizer_states * (shares ? weights.share_bytes(replicas) : weights.parameter_bytes());
+  shape.gradient_bytes = weights.gradient_bytes();
+  if (replicas > 1) {
+    shape.step_bytes = shares ? weights.scatter_bytes(replicas) : weights.sum_bytes(static_cast<int64_t>(replicas));
+  }
+  shape.step_bytes = std::max(shape.step_bytes, weights.copied_bytes(plan.optimizer_states, device_type(plan)));
 }
 
 // Converts bytes of a whole share in `time` to bytes per sample, rounded up.
@@ -300,14 +343,9 @@ PipelineShape pipeline_shape(const Plan& plan) {
     StageShape entry;
     entry.devices = stage.devices;
     entry.recompute = stage.recompute;
-    const int64_t parameters = weights[s].parameter_bytes(), replicas = static_cast<int64_t>(stage.devices.size());
-    entry.fixed_bytes = parameters + weights[s].others;
-    if (plan.training) {
-      entry.fixed_bytes += parameters * plan.optimizer_states;
-      entry.gradient_bytes = weights[s].gradient_bytes();
-      if (replicas > 1) entry.step_bytes = weights[s].sum_bytes(replicas);
-      entry.step_bytes = std::max(entry.step_bytes, weights[s].copied_bytes(plan.optimizer_states, device_type(plan)));
-    }
+    entry.sharded = stage.sharded;
+    entry.fixed_bytes = weights[s].parameter_bytes() + weights[s].others;
+    if (plan.training) take_training(plan, weights[s], entry);
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {

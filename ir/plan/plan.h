@@ -22,6 +22,9 @@ struct Stage {
   std::vector<DeviceId> devices;
   /// Keep only the stage's inputs and run its forward pass again before its backward pass.
   bool recompute = false;
+  /// Each replica keeps the optimizer state of its share of the parameters (`ir/plan/optimizer_shares.h`), and updates
+  /// only that.
+  bool sharded = false;
   bool operator==(const Stage&) const = default;
 };
 
@@ -82,9 +85,10 @@ struct StageTime {
 /// Time of a stage's work at the end of a step, after its last backward pass, as priced by the planner or measured.
 struct FinishTime {
   StageId stage;
-  int64_t all_reduce_ns = 0;  ///< sum over its replicas, from the moment the last one joins
-  int64_t optimizer_ns = 0;
-  int64_t gradients_ns = 0;  ///< E: gradients of once-per-step tasks, before the all-reduce
+  int64_t all_reduce_ns = 0;  ///< AR or SC: sum over its replicas, from the moment the last one joins
+  int64_t optimizer_ns = 0;   ///< S or U
+  int64_t gradients_ns = 0;   ///< E: gradients of once-per-step tasks, before the all-reduce
+  int64_t gather_ns = 0;      ///< AG of a sharded stage, from the moment the last replica joins
   bool operator==(const FinishTime&) const = default;
 };
 
@@ -171,7 +175,8 @@ std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> so
 
 /// The view of a plan that schedules, simulator and executor use. Bytes per sample are rounded up. A stage's fixed
 /// bytes are the parameters, buffers and constants that its tasks read, each counted once, and `optimizer_states`
-/// copies of the parameters. The memory of passes comes from `stage_times` if the stage has an entry.
+/// copies of the parameters, or of the largest share if the stage is sharded. The memory of passes comes from
+/// `stage_times` if the stage has an entry.
 PipelineShape pipeline_shape(const Plan& plan);
 
 bool equal(const Plan& a, const Plan& b);

@@ -23,6 +23,7 @@
 //        micro-batch
 //   P19  functions, if they are cut, are those of every stage, in order, and keep values for an R exactly if the stage
 //        recomputes
+//   P20  a stage that shards its optimizer state is trained and has several replicas
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,6 +53,7 @@ class PlanVerifier {
     atoms();
     stages();
     devices();
+    sharded();
     micro_batches();
     fixed_batch();
     joint_stages();
@@ -381,9 +383,10 @@ class PlanVerifier {
     for (size_t s = 0; s < times.size(); ++s) {
       if (times[s].stage != StageId::from(s)) {
         add("P11", {}, "finishing time {} is of stage @s{}", s, times[s].stage.index());
-      } else if (times[s].all_reduce_ns < 0 || times[s].optimizer_ns < 0 || times[s].gradients_ns < 0) {
-        add("P11", {}, "finishing a step takes stage @s{} {}, {} and {} ns", s, times[s].gradients_ns,
-            times[s].all_reduce_ns, times[s].optimizer_ns);
+      } else if (std::min({times[s].all_reduce_ns, times[s].optimizer_ns, times[s].gradients_ns, times[s].gather_ns}) <
+                 0) {
+        add("P11", {}, "finishing a step takes stage @s{} {}, {}, {} and {} ns", s, times[s].gradients_ns,
+            times[s].all_reduce_ns, times[s].optimizer_ns, times[s].gather_ns);
       }
     }
   }
@@ -397,6 +400,15 @@ class PlanVerifier {
       if (!std::all_of(digest->begin(), digest->end(), hexadecimal)) {
         add("P12", {}, "the digest of the {} is \"{}\", not hexadecimal digits", what, *digest);
       }
+    }
+  }
+
+  void sharded() {
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      if (!plan_.stages[s].sharded) continue;
+      if (!plan_.training) add("P20", {}, "stage @s{} shards optimizer state, but the plan is for inference", s);
+      if (const size_t devices = plan_.stages[s].devices.size(); devices < 2)
+        add("P20", {}, "stage @s{} shards optimizer state over {} device(s); expected 2 or more", s, devices);
     }
   }
 

@@ -40,7 +40,7 @@ class Dependencies {
   std::span<const uint32_t> routes_from(StageId stage) const;
   /// Groups of shared parameters that a stage belongs to, ascending.
   std::span<const uint32_t> groups_of(StageId stage) const;
-  /// Devices of a collective action (AR, RS), in the order of stages and replicas, without duplicates.
+  /// Devices of a collective action (AR, RS, SC, AG), in the order of stages and replicas, without duplicates.
   std::vector<DeviceId> members(const Action& action) const;
 
   /// Calls `visit(const Message&)` for each producer's replica whose samples this consumer's replica reads.
@@ -62,8 +62,10 @@ class Dependencies {
   ///   B I F; RG of each message it sent, or the consumer's I on the same device
   ///   W   I
   ///   SA  F        RA  the peer's SA       SG  I        RG  the peer's SG
-  ///   AR  W of every micro-batch of the stage; RS the same for every stage of the group on this device
+  ///   AR SC  W of every micro-batch of the stage; RS the same for every stage of the group on this device
   ///   S   AR if the stage has replicas, RS of its groups, W of every micro-batch
+  ///   U   SC, RS of the stage's groups, W of every micro-batch
+  ///   AG  U
   /// Members of one collective also wait for each other; see `members`.
   template <class Visit>
   void each(DeviceId device, const Action& action, Visit&& visit) const;
@@ -184,15 +186,19 @@ void Dependencies::each(DeviceId device, const Action& action, Visit&& visit) co
     case ActionKind::kReceiveGradient:
       return peer(ActionKind::kSendGradient);
     case ActionKind::kAllReduce:
+    case ActionKind::kReduceScatter:
       return each_weight_gradient(device, action.stage, visit);
     case ActionKind::kReduceShared:
       for (StageId stage : shape_.shared[action.route].stages) {
         if (replica(stage, device) >= 0) each_weight_gradient(device, stage, visit);
       }
       return;
+    case ActionKind::kAllGather:
+      return visit(DeviceAction{device, stage_action(ActionKind::kUpdateShare, action.stage)});
     case ActionKind::kStep:
-      if (shape_.stages[action.stage.index()].devices.size() > 1) {
-        visit(DeviceAction{device, stage_action(ActionKind::kAllReduce, action.stage)});
+    case ActionKind::kUpdateShare:
+      if (const StageShape& stage = shape_.stages[action.stage.index()]; stage.devices.size() > 1) {
+        visit(DeviceAction{device, stage_action(reduction_kind(stage), action.stage)});
       }
       for (uint32_t group : groups_of(action.stage))
         visit(DeviceAction{device, reduce_shared_action(shape_, group, device)});

@@ -18,9 +18,9 @@ constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
 /// actions that follow from it enter when it ends.
 struct Event {
   uint32_t time = 0;
-  uint32_t phase = 0;  ///< 0: an end; 1: AR; 2: RS; 3: a start
+  uint32_t phase = 0;  ///< 0: an end; 1: AR or SC; 2: RS; 3: a start
   uint32_t device = 0;
-  uint32_t index = 0;  ///< into the row; AR: the stage; RS: the group
+  uint32_t index = 0;  ///< into the row; AR, SC: the stage; RS: the group
 };
 
 class Lowering {
@@ -184,13 +184,20 @@ class Lowering {
     for (uint32_t d = 0; d < shape_.devices; ++d) result_.rows[d].reserve(source_.rows[d].size() * 3 + 4);
     for (const Event& event : events_) place(event);
     if (shape_.training) {
-      for (uint32_t d = 0; d < shape_.devices; ++d) {
-        for (StageId stage : dependencies_.stages_on(DeviceId(d))) {
-          result_.rows[d].push_back(stage_action(ActionKind::kStep, stage));
-        }
-      }
+      for (uint32_t d = 0; d < shape_.devices; ++d) place_updates(DeviceId(d));
     }
     return std::move(result_);
+  }
+
+  /// Gathers come after all updates, by stage, so that devices with several stages join them in one order.
+  void place_updates(DeviceId device) {
+    std::vector<Action>& row = result_.rows[device.index()];
+    for (StageId stage : dependencies_.stages_on(device)) {
+      row.push_back(stage_action(update_kind(shape_.stages[stage.index()]), stage));
+    }
+    for (StageId stage : dependencies_.stages_on(device)) {
+      if (shape_.stages[stage.index()].sharded) row.push_back(stage_action(ActionKind::kAllGather, stage));
+    }
   }
 
   void place(const Event& event) {
@@ -199,8 +206,8 @@ class Lowering {
     } else if (event.phase == 0) {
       place_transfers(DeviceId(event.device), source_.rows[event.device][event.index]);
     } else {
-      const Action any = event.phase == 1 ? stage_action(ActionKind::kAllReduce, StageId(event.index))
-                                          : Action{ActionKind::kReduceShared, event.index, StageId(), 0, DeviceId()};
+      Action any{ActionKind::kReduceShared, event.index, StageId(), 0, DeviceId()};
+      if (event.phase == 1) any = stage_action(reduction_kind(shape_.stages[event.index]), StageId(event.index));
       for (DeviceId member : dependencies_.members(any)) {
         result_.rows[member.index()].push_back(event.phase == 1 ? any
                                                                 : reduce_shared_action(shape_, event.index, member));

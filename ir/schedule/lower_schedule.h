@@ -21,8 +21,9 @@ Schedule add_recompute(const PipelineShape& shape, Schedule schedule,
 ///
 /// Actions are placed in one global order: that of a run in which F, I, W and R take one unit of time and B two. A send
 /// comes directly after the action that produces its value. Its receive is placed at the same moment in the peer's row.
-/// The global order proves that blocking sends cannot deadlock, for any routes (skips included). AR and RS are placed,
-/// on all members, where the last member has its last weight gradient. Steps are placed at the end of the row.
+/// The global order proves that blocking sends cannot deadlock, for any routes (skips included). AR, SC and RS are
+/// placed, on all members, where the last member has its last weight gradient. S and U are placed at the end of the
+/// row, then AG.
 ///
 /// Fails with S3 if a row has a stage of another device, and with S6 if rows wait for each other in a cycle.
 Result<Schedule> lower_schedule(const PipelineShape& shape, const Schedule& schedule);

@@ -59,11 +59,26 @@ bool is_receive(ActionKind kind) {
   return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
 }
 
-bool is_collective(ActionKind kind) { return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceShared; }
+bool is_collective(ActionKind kind) {
+  return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceShared || kind == ActionKind::kReduceScatter ||
+         kind == ActionKind::kAllGather;
+}
+
+bool is_update(ActionKind kind) { return kind == ActionKind::kStep || kind == ActionKind::kUpdateShare; }
+
+bool is_of_stage(ActionKind kind) {
+  return is_update(kind) || (is_collective(kind) && kind != ActionKind::kReduceShared);
+}
+
+ActionKind reduction_kind(const StageShape& stage) {
+  return stage.sharded ? ActionKind::kReduceScatter : ActionKind::kAllReduce;
+}
+
+ActionKind update_kind(const StageShape& stage) { return stage.sharded ? ActionKind::kUpdateShare : ActionKind::kStep; }
 
 std::string_view letters(ActionKind kind) {
-  static constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W",  "R",  "SA",
-                                                                          "RA", "SG", "RG", "AR", "RS", "S"};
+  static constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W", "R",  "SA", "RA", "SG",
+                                                                          "RG", "AR", "RS", "S", "SC", "U",  "AG"};
   return kLetters[static_cast<size_t>(kind)];
 }
 

@@ -41,6 +41,7 @@ struct StageShape {
   std::vector<PassBytes> first_weight;  ///< the same for a step's first W
   int64_t step_bytes = 0;               ///< while gradients are summed over replicas and the optimizer steps
   bool of_functions = false;            ///< passes are those of functions, which may do nothing: 0 bytes are 0
+  bool sharded = false;  ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
   bool operator==(const StageShape&) const = default;
 };
 
@@ -113,8 +114,11 @@ enum class ActionKind : uint8_t {
   kAllReduce,          ///< AR: sum the stage's gradients over its replicas
   kReduceShared,       ///< RS: sum a shared parameter's gradients over all replicas of all its stages
   kStep,               ///< S: optimizer step of the stage's parameters, once its AR and RS are done
+  kReduceScatter,      ///< SC: sum the stage's gradients over its replicas, each replica's share on that replica
+  kUpdateShare,        ///< U: optimizer step of this replica's share, once its SC and RS are done
+  kAllGather,          ///< AG: copy each replica's share of the updated parameters to the others
 };
-inline constexpr int kActionKinds = 12;
+inline constexpr int kActionKinds = 15;
 
 /// One entry of a device's row.
 struct Action {
@@ -126,7 +130,7 @@ struct Action {
   /// The acting stage. Sends and receives: the stage on this device, i.e. the route's producer for SA and RG, its
   /// consumer for RA and SG. ReduceShared: the group's first stage on this device.
   StageId stage;
-  uint32_t micro_batch = 0;  ///< 0 for AR, RS and S
+  uint32_t micro_batch = 0;  ///< 0 for AR, RS, S, SC, U and AG
   DeviceId peer;             ///< sends and receives: the other device
 
   bool operator==(const Action&) const = default;
@@ -137,7 +141,7 @@ Action compute_action(ActionKind kind, StageId stage, uint32_t micro_batch);
 /// SA, RA, SG or RG of `route` on the device whose other end is `peer`. Fills in the acting stage.
 Action transfer_action(const PipelineShape& shape, ActionKind kind, uint32_t route, uint32_t micro_batch,
                        DeviceId peer);
-/// AR or S of a stage.
+/// AR, S, SC, U or AG of a stage.
 Action stage_action(ActionKind kind, StageId stage);
 /// RS of a group on a device that holds at least one of its stages.
 Action reduce_shared_action(const PipelineShape& shape, uint32_t group, DeviceId device);
@@ -145,7 +149,14 @@ Action reduce_shared_action(const PipelineShape& shape, uint32_t group, DeviceId
 bool is_compute(ActionKind kind);     ///< F B I W R
 bool is_send(ActionKind kind);        ///< SA SG
 bool is_receive(ActionKind kind);     ///< RA RG
-bool is_collective(ActionKind kind);  ///< AR RS
+bool is_collective(ActionKind kind);  ///< AR RS SC AG
+bool is_update(ActionKind kind);      ///< S U
+/// Whether it is an action of a whole stage: AR S SC U AG.
+bool is_of_stage(ActionKind kind);
+/// AR of a stage, or SC if it is sharded.
+ActionKind reduction_kind(const StageShape& stage);
+/// S of a stage, or U if it is sharded.
+ActionKind update_kind(const StageShape& stage);
 std::string_view letters(ActionKind kind);
 
 /// The ordered actions of each device. *Compute-only* schedules, written by generators, contain only F, B, I, W and R.
@@ -161,7 +172,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// `F2.0` (stage.micro-batch), `SA5.0>d1` and `RA5.0<d0` (route.micro-batch), `AR2`, `S2` (stage), `RS0` (group).
+/// `F2.0` (stage.micro-batch), `SA5.0>d1` and `RA5.0<d0` (route.micro-batch), `AR2`, `S2`, `SC2`, `U2`, `AG2` (stage),
+/// `RS0` (group).
 std::string to_string(const Action& action);
 
 /// Prints a line `schedule <name>[ asynchronous][ lowered]`, then a line `d<device>: <actions>` per device.

@@ -47,7 +47,7 @@ class Follower {
     if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
     if (action.kind == ActionKind::kReduceShared) return live_ + sum_bytes(shape_.shared[action.route]);
     const size_t at = cell(action);
-    if (action.kind == ActionKind::kStep && at < held_.size()) return live_ + stage(action.stage).step_bytes;
+    if (is_update(action.kind) && at < held_.size()) return live_ + stage(action.stage).step_bytes;
     if (!is_compute(action.kind) || at >= held_.size()) return live_;
     const StageShape& shape = stage(action.stage);
     const int64_t samples = own_samples(action), before = live_;

@@ -25,6 +25,9 @@ void append(std::string& text, const Action& action) {
       return;
     case ActionKind::kAllReduce:
     case ActionKind::kStep:
+    case ActionKind::kReduceScatter:
+    case ActionKind::kUpdateShare:
+    case ActionKind::kAllGather:
       fmt::format_to(out, "{}{}", name, action.stage.index());
       return;
     case ActionKind::kReduceShared:
@@ -142,14 +145,14 @@ class Parser {
     const std::string_view whole = word;
     const auto malformed = [&] {
       return fault(whole, fmt::format("`{}` is no action; expected F, B, I, W or R with stage.micro-batch, SA, SG, RA "
-                                      "or RG with route.micro-batch and peer, AR, S or RS with a number",
+                                      "or RG with route.micro-batch and peer, AR, S, SC, U, AG or RS with a number",
                                       whole));
     };
     const auto kind = take_kind(word);
     if (!kind) return malformed();
     const auto first = take_number(word);
     if (!first) return malformed();
-    if (*kind == ActionKind::kAllReduce || *kind == ActionKind::kStep || *kind == ActionKind::kReduceShared) {
+    if (is_of_stage(*kind) || *kind == ActionKind::kReduceShared) {
       return word.empty() ? finish_collective(whole, *kind, *first, device) : Result<Action>(malformed());
     }
     if (word.empty() && is_compute(*kind)) return finish_short(whole, *kind, *first, device);

@@ -11,13 +11,14 @@
 ///       collectives all block; any looser transport is then safe too
 ///   S7  every value that an action reads was produced or received before, on the same row
 ///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
-///   S9  one all-reduce per replicated stage, after the stage's last B or W; collectives of the same members have
-///       the same order on every member
-///   S10 one optimizer step per stage and device, after its weight gradients and reductions; weights never change
-///       between the micro-batches of a step
+///   S9  one all-reduce per replicated stage, or one reduce-scatter if it is sharded, after the stage's last B or W;
+///       collectives of the same members have the same order on every member
+///   S10 one optimizer step per stage and device, of a share if the stage is sharded, after its weight gradients and
+///       reductions; weights never change between the micro-batches of a step
 ///   S11 live bytes never exceed the device's memory
 ///   S12 the gradient of a shared parameter is reduced once on each device that holds it, after the last weight
 ///       gradient of all its stages there
+///   S13 a sharded stage has one all-gather per device, after the update of its share; no other stage has one
 #include "ir/schedule/verify_schedule.h"
 
 #include "ir/schedule/internal/schedule_rules.h"
@@ -83,7 +84,7 @@ class RowRules : ScheduleRules {
   // S7, S8
   void check_inputs() {
     each_action([&](DeviceId device, uint32_t i, const Action& action) {
-      if (is_receive(action.kind) || is_collective(action.kind) || action.kind == ActionKind::kStep) return;
+      if (is_receive(action.kind) || is_collective(action.kind) || is_update(action.kind)) return;
       const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
       dependencies_.each(device, action, [&](const DeviceAction& needed) {
         const uint32_t there = met(needed);
@@ -120,7 +121,7 @@ class RowRules : ScheduleRules {
     if (action.kind == ActionKind::kReduceShared) {
       return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
     }
-    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kStep) {
+    if (is_of_stage(action.kind)) {
       return action == stage_action(action.kind, action.stage);
     }
     return action.route < shape_.routes.size() && action.micro_batch < shape_.micro_batch_count() &&

@@ -8,7 +8,7 @@
 
 namespace rannc::ir {
 
-/// Violations of the rules S1…S12 (listed in the source and in `ir/rules.md`), most specific first, at most `limit`.
+/// Violations of the rules S1…S13 (listed in the source and in `ir/rules.md`), most specific first, at most `limit`.
 /// If there is none, then for every timing and under blocking sends, receives and collectives: each device reaches the
 /// end of its row, every value is available when it is read, each gradient is counted once, and memory suffices.
 /// The shape must come from a verified plan. O(n log n) in the number of actions.

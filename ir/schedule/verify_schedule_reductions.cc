@@ -1,4 +1,4 @@
-/// Checks that every gradient is reduced and applied once, when it is complete (S9, S10, S12).
+/// Checks that every gradient is reduced and applied once, when it is complete (S9, S10, S12, S13).
 #include <map>
 
 #include "ir/schedule/internal/schedule_rules.h"
@@ -11,15 +11,14 @@ class ReductionRules : ScheduleRules {
   explicit ReductionRules(ScheduleFacts& facts) : ScheduleRules(facts) {}
 
   // S9
-  void check_all_reduces() {
+  void check_reductions() {
     each_replica([&](StageId stage, DeviceId device) {
-      const Action reduce = stage_action(ActionKind::kAllReduce, stage);
-      const size_t expected = shape_.training && shape_.stages[stage.index()].devices.size() > 1;
-      const size_t found = index_.count(device, reduce);
-      if (found != expected) {
-        report("S9", fmt::format("device {}: {} appears {} times; expected {}", device.index(), to_string(reduce),
-                                 found, expected));
-      } else if (found == 1 && index_.first(device, reduce) < last_weight(device, stage)) {
+      for (const ActionKind kind : {ActionKind::kAllReduce, ActionKind::kReduceScatter}) {
+        const StageShape& shape = shape_.stages[stage.index()];
+        const bool expected = shape_.training && shape.devices.size() > 1 && kind == reduction_kind(shape);
+        const Action reduce = stage_action(kind, stage);
+        if (!check_count("S9", device, reduce, expected) || !expected) continue;
+        if (index_.first(device, reduce) > last_weight(device, stage)) continue;
         report("S9",
                fmt::format("{}: {} before the stage's last weight gradient", at(device, index_.first(device, reduce)),
                            to_string(reduce)),
@@ -43,25 +42,43 @@ class ReductionRules : ScheduleRules {
                                 schedule_.name));
     }
     each_replica([&](StageId stage, DeviceId device) {
-      const Action step = stage_action(ActionKind::kStep, stage);
-      const size_t found = index_.count(device, step), expected = shape_.training;
-      if (found != expected) {
-        report("S10", fmt::format("device {}: {} appears {} times; expected {}", device.index(), to_string(step), found,
-                                  expected));
-        return;
+      for (const ActionKind kind : {ActionKind::kStep, ActionKind::kUpdateShare}) {
+        const bool expected = shape_.training && kind == update_kind(shape_.stages[stage.index()]);
+        const Action step = stage_action(kind, stage);
+        if (check_count("S10", device, step, expected) && expected) check_after_needed("S10", device, step);
       }
-      if (found == 0) return;
-      const uint32_t place = index_.first(device, step);
-      dependencies_.each(device, step, [&](const DeviceAction& needed) {
-        const uint32_t there = met(needed);
-        if (there == kAbsent || there < place) return;
-        report("S10", fmt::format("{}: {} before {}", at(device, place), to_string(step), to_string(needed.action)),
-               {{{}, "which is at " + at(device, there)}});
-      });
+    });
+  }
+
+  // S13
+  void check_gathers() {
+    each_replica([&](StageId stage, DeviceId device) {
+      const bool expected = shape_.training && shape_.stages[stage.index()].sharded;
+      const Action gather = stage_action(ActionKind::kAllGather, stage);
+      if (check_count("S13", device, gather, expected) && expected) check_after_needed("S13", device, gather);
     });
   }
 
  private:
+  bool check_count(const char* rule, DeviceId device, const Action& action, size_t expected) {
+    const size_t found = index_.count(device, action);
+    if (found == expected) return true;
+    report(rule, fmt::format("device {}: {} appears {} times; expected {}", device.index(), to_string(action), found,
+                             expected));
+    return false;
+  }
+
+  /// Checks that the action comes after all that it needs of its row.
+  void check_after_needed(const char* rule, DeviceId device, const Action& action) {
+    const uint32_t place = index_.first(device, action);
+    dependencies_.each(device, action, [&](const DeviceAction& needed) {
+      const uint32_t there = met(needed);
+      if (there == kAbsent || there < place) return;
+      report(rule, fmt::format("{}: {} before {}", at(device, place), to_string(action), to_string(needed.action)),
+             {{{}, "which is at " + at(device, there)}});
+    });
+  }
+
   void check_collective_order() {
     std::map<std::vector<DeviceId>, size_t> groups;  // members -> number
     std::vector<size_t> group_of;                    // by collective
@@ -80,7 +97,7 @@ class ReductionRules : ScheduleRules {
       if (by_device.empty()) continue;
       const auto& [first_device, first] = *by_device.begin();
       for (const auto& [device, order] : by_device) {
-        if (order == first || order.size() != first.size()) continue;  // unequal counts are reported by S9 or S12
+        if (order == first || order.size() != first.size()) continue;  // unequal counts are reported by their rules
         report("S9", fmt::format("devices {} and {} join the collectives of their group in different order",
                                  first_device, device));
       }
@@ -111,9 +128,10 @@ class ReductionRules : ScheduleRules {
 
 void check_reductions(ScheduleFacts& facts) {
   ReductionRules rules(facts);
-  rules.check_all_reduces();
+  rules.check_reductions();
   rules.check_shared();
   rules.check_steps();
+  rules.check_gathers();
 }
 
 }  // namespace rannc::ir

@@ -110,7 +110,9 @@ class PlanPrinter {
     append_indices(to_, "#", numbers(stage.tasks));
     to_ += " devices ";
     append_indices(to_, "d", numbers(stage.devices));
-    to_ += stage.recompute ? " recompute\n" : "\n";
+    if (stage.recompute) to_ += " recompute";
+    if (stage.sharded) to_ += " sharded";
+    to_ += '\n';
   }
 
   void value(ValueId id) { append_name(to_, '%', plan_.graph.value(id).name); }
@@ -144,6 +146,7 @@ class PlanPrinter {
   void finish_time(const FinishTime& time) {
     add("finish @s{} all_reduce_ns {} optimizer_ns {}", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
     if (time.gradients_ns != 0) add(" gradients_ns {}", time.gradients_ns);
+    if (time.gather_ns != 0) add(" gather_ns {}", time.gather_ns);
     to_ += '\n';
   }
 

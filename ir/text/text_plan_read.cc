@@ -275,6 +275,7 @@ class PlanReader {
     RANNC_TRY(line.expect("devices"));
     RANNC_ASSIGN(stage.devices, ids<DeviceId>(line, "d", plan_.devices.size(), "a device"));
     stage.recompute = line.accept_word("recompute");
+    stage.sharded = line.accept_word("sharded");
     plan_.stages.push_back(std::move(stage));
     return {};
   }
@@ -344,6 +345,7 @@ class PlanReader {
     time.all_reduce_ns = static_cast<int64_t>(all_reduce);
     time.optimizer_ns = static_cast<int64_t>(optimizer);
     if (line.accept_word("gradients_ns")) RANNC_TRY(amount(line, time.gradients_ns));
+    if (line.accept_word("gather_ns")) RANNC_TRY(amount(line, time.gather_ns));
     plan_.finish_times.push_back(time);
     return {};
   }

@@ -46,6 +46,12 @@ std::string_view words(ActionKind kind) {
       return "sum of a shared parameter's gradients";
     case ActionKind::kStep:
       return "optimizer step";
+    case ActionKind::kReduceScatter:
+      return "reduce-scatter";
+    case ActionKind::kUpdateShare:
+      return "update of a share";
+    case ActionKind::kAllGather:
+      return "all-gather";
   }
   return "action";
 }

@@ -222,6 +222,17 @@ TEST(VerifyPlan, P14_MomentumOfAnother) {
   expect_broken("P14", "momentum of 1;", [](Plan& plan) { plan.optimizer = {"sgd", 1}; });
   expect_broken("P14", "momentum of 0.5 without an optimizer", [](Plan& plan) { plan.optimizer.momentum = 0.5; });
 }
+TEST(VerifyPlan, P20_ShardedWithoutReplicas) {
+  expect_broken("P20", "@s1 shards optimizer state over 1 device", [](Plan& plan) { plan.stages[1].sharded = true; });
+}
+TEST(VerifyPlan, P20_ShardedInference) {
+  Plan plan = testing::small_plan(parse_graph(kGraph, "t.rir").value(), {2, 2});
+  plan.stages[0].sharded = true;
+  plan.training = false;
+  const auto found = verify(plan);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "P20") << found[0].str();
+}
 TEST(VerifyPlan, P14_OptimizerOfInference) {
   expect_broken("P14", "inference", [](Plan& plan) {
     plan.training = false;

@@ -61,6 +61,7 @@ void cut(Plan& plan, const PlanShape& shape) {
                                        {plan.atoms.tasks.begin() + static_cast<ptrdiff_t>(first),
                                         plan.atoms.tasks.begin() + static_cast<ptrdiff_t>(last)});
     stage.recompute = shape.recompute && s % 2 == 0;
+    stage.sharded = shape.sharded && shape.replicas > 1;
     for (uint32_t r = 0; r < shape.replicas; ++r) {
       stage.devices.push_back(DeviceId::from(plan.devices.size()));
       plan.devices.push_back({"node0/cpu" + std::to_string(plan.devices.size()), "cpu", uint64_t{1} << 30});
@@ -82,7 +83,8 @@ Plan small_plan(Graph graph, const PlanShape& shape) {
   plan.optimizer_states = 1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     plan.stage_times.push_back({StageId::from(s), 3, 1000, 2000, 300});
-    plan.finish_times.push_back({StageId::from(s), shape.replicas > 1 ? 70 : 0, 40});
+    plan.finish_times.push_back(
+        {StageId::from(s), shape.replicas > 1 ? 70 : 0, 40, 0, shape.sharded && shape.replicas > 1 ? 60 : 0});
   }
   for (SharedParameter& shared : plan.shared) shared.sum_ns = 50;
   for (size_t d = 0; d < plan.devices.size(); ++d) plan.predictions.push_back({5000, 100000});

@@ -14,6 +14,7 @@ struct PlanShape {
   uint32_t mini_batch = 7;
   uint32_t micro_batches = 3;
   bool recompute = false;  ///< in every second stage
+  bool sharded = false;    ///< all stages, if they have replicas
 };
 
 /// Atoms of a graph, by definition.

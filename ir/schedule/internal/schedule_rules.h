@@ -25,11 +25,15 @@ struct ScheduleFacts {
       any.route = g;
       members.push_back(dependencies.members(any));
     }
+    for (const StageShape& stage : shape.stages) members.push_back(stage.devices);
   }
 
-  /// Dense number of the collective that an AR or RS is part of; equal on all members.
+  /// Dense number of the collective that an action is part of: AR and SC by stage, then RS by group, then AG by stage.
+  /// Equal on all members.
   size_t collective(const Action& action) const {
-    return action.kind == ActionKind::kReduceShared ? shape.stages.size() + action.route : action.stage.index();
+    if (action.kind == ActionKind::kReduceShared) return shape.stages.size() + action.route;
+    const size_t before = action.kind == ActionKind::kAllGather ? shape.stages.size() + shape.shared.size() : 0;
+    return before + action.stage.index();
   }
 
   const PipelineShape& shape;
@@ -46,7 +50,8 @@ void check_messages(ScheduleFacts& facts);
 /// Checks that rows run to their end if everything blocks (S6). Computations of the stages in `joint` block until all
 /// replicas arrive. S3, S4, S9 and S12 must hold.
 void check_progress(ScheduleFacts& facts, const std::vector<bool>& joint);
-/// Checks that gradients are reduced (S9, S12) and applied (S10) once, when they are complete.
+/// Checks that gradients are reduced (S9, S12) and applied (S10) once, when they are complete, and that the shares of
+/// updated parameters are gathered (S13).
 void check_reductions(ScheduleFacts& facts);
 
 /// Base class of rule checkers.

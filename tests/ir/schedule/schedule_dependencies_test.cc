@@ -70,6 +70,17 @@ TEST(ScheduleDependencies, OfEveryKindOfAction) {
   EXPECT_THAT(needs(s, 2, stage_action(ActionKind::kStep, StageId(1))), ElementsAre("d2 W1.0", "d2 W1.1"));
 }
 
+TEST(ScheduleDependencies, UpdatesOfSharesFollowTheReduceScatter) {
+  PipelineShape s = shape();
+  s.stages[2].sharded = true;
+  EXPECT_THAT(needs(s, 3, stage_action(ActionKind::kReduceScatter, StageId(2))), ElementsAre("d3 W2.0", "d3 W2.1"));
+  EXPECT_THAT(needs(s, 3, stage_action(ActionKind::kUpdateShare, StageId(2))),
+              ElementsAre("d3 SC2", "d3 RS0", "d3 W2.0", "d3 W2.1"));
+  EXPECT_THAT(needs(s, 3, stage_action(ActionKind::kAllGather, StageId(2))), ElementsAre("d3 U2"));
+  EXPECT_THAT(Dependencies(s).members(stage_action(ActionKind::kAllGather, StageId(2))),
+              ElementsAre(DeviceId(2), DeviceId(3)));
+}
+
 TEST(ScheduleDependencies, MembersOfCollectives) {
   const PipelineShape s = shape();
   const Dependencies d(s);

@@ -63,6 +63,11 @@ std::vector<Base> bases() {
   result.push_back(lowered("two replicated stages on the same devices", parallel,
                            "0: F0.0 F1.0 B1.0 B0.0\n1: F0.0 F1.0 B1.0 B0.0\n"));
 
+  for (auto& stage : parallel.stages) stage.sharded = true;
+  parallel.shared.push_back({{StageId(0), StageId(1)}, 1});
+  result.push_back(lowered("two sharded stages on the same devices, shared", parallel,
+                           "0: F0.0 F1.0 B1.0 B0.0\n1: F0.0 F1.0 B1.0 B0.0\n"));
+
   PipelineShape inference = chain_shape(3, 2);
   inference.training = false;
   inference.routes.push_back({StageId(0), StageId(2)});
@@ -186,7 +191,7 @@ class Mutator {
 };
 
 TEST(ScheduleMutation, VerdictEqualsTheOracles) {
-  const uint32_t kPerBase = 12'000;  // 108,000 in all
+  const uint32_t kPerBase = 12'000;  // 120,000 in all
   uint32_t good = 0, bad = 0;
   std::map<std::string, uint32_t> rules;
   for (const Base& base : bases()) {
@@ -206,7 +211,7 @@ TEST(ScheduleMutation, VerdictEqualsTheOracles) {
   // Both verdicts, and every rule, have to occur often for the comparison to mean something.
   EXPECT_GT(good, 5'000u);
   EXPECT_GT(bad, 50'000u);
-  for (int rule = 1; rule <= 12; ++rule) EXPECT_GT(rules["S" + std::to_string(rule)], 20u) << "S" << rule;
+  for (int rule = 1; rule <= 13; ++rule) EXPECT_GT(rules["S" + std::to_string(rule)], 20u) << "S" << rule;
   RecordProperty("good", static_cast<int>(good));
   RecordProperty("bad", static_cast<int>(bad));
   std::string summary;

@@ -86,9 +86,16 @@ class Machine {
         if (!plain(a, false, true, false) || a.micro_batch >= shape_.micro_batches.size()) return "malformed";
         return compute(a.kind, a.stage.index(), a.micro_batch);
       case ActionKind::kAllReduce:
-      case ActionKind::kStep:
+      case ActionKind::kReduceScatter:
         if (!plain(a, false, false, false)) return "malformed";
-        return a.kind == ActionKind::kStep ? optimizer_step(a.stage.index()) : all_reduce(a.stage.index());
+        return reduce(a.stage.index(), a.kind == ActionKind::kReduceScatter);
+      case ActionKind::kStep:
+      case ActionKind::kUpdateShare:
+        if (!plain(a, false, false, false)) return "malformed";
+        return optimizer_step(a.stage.index(), a.kind == ActionKind::kUpdateShare);
+      case ActionKind::kAllGather:
+        if (!plain(a, false, false, false)) return "malformed";
+        return gather(a.stage.index());
       case ActionKind::kReduceShared:
         if (!plain(a, true, false, false) || a.route >= shape_.shared.size()) return "malformed";
         return reduce_shared(a);
@@ -220,8 +227,9 @@ class Machine {
     return true;
   }
 
-  std::string all_reduce(uint32_t s) {
+  std::string reduce(uint32_t s, bool to_shares) {
     if (!shape_.training || shape_.stages[s].devices.size() < 2) return "no group";
+    if (to_shares != shape_.stages[s].sharded) return "reduced to the wrong place";
     if (!complete(s)) return "gradient is not complete";
     return reduced_.insert(s).second ? "" : "reduced twice";
   }
@@ -237,13 +245,20 @@ class Machine {
     return shared_.insert(a.route).second ? "" : "reduced twice";
   }
 
-  std::string optimizer_step(uint32_t s) {
+  std::string optimizer_step(uint32_t s, bool of_share) {
+    if (of_share != shape_.stages[s].sharded) return "updates the wrong part";
     if (!shape_.training || !complete(s)) return "gradient is not complete";
     if (shape_.stages[s].devices.size() > 1 && !reduced_.count(s)) return "gradient is not reduced";
     for (uint32_t g = 0; g < shape_.shared.size(); ++g) {
       if (holds(g, s) && !shared_.count(g)) return "shared gradient is not reduced";
     }
     return stepped_.insert(s).second ? "" : "stepped twice";
+  }
+
+  std::string gather(uint32_t s) {
+    if (!shape_.training || !shape_.stages[s].sharded) return "nothing to gather";
+    if (!stepped_.count(s)) return "its share is not updated";
+    return gathered_.insert(s).second ? "" : "gathered twice";
   }
 
   /// Frees what peers have certainly taken when the messages for the computation at `at_` are here.
@@ -329,6 +344,7 @@ class Machine {
         if (state != (shape_.training ? State::kDone : State::kSaved)) return "a micro-batch is unfinished";
       }
       if (shape_.training && !stepped_.count(s)) return "a stage has not stepped";
+      if (shape_.training && shape_.stages[s].sharded && !gathered_.count(s)) return "a stage lacks updated shares";
     }
     return {};
   }
@@ -345,7 +361,7 @@ class Machine {
   std::map<Key, std::set<int64_t>> activations_, output_gradients_;  // by route
   std::set<Key> gradients_, contributions_, recomputed_;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, bool>> sent_;
-  std::set<uint32_t> reduced_, shared_, stepped_;
+  std::set<uint32_t> reduced_, shared_, stepped_, gathered_;
   std::map<uint32_t, std::string> computed_;  // by stage: what ran, in order
   int64_t live_ = 0;
 };
@@ -407,7 +423,7 @@ class Explorer {
       for (uint32_t member : together) {
         const Action* other = at(member, state);
         if (!other || other->kind != a.kind || other->route != a.route) return false;
-        if (a.kind == ActionKind::kAllReduce && other->stage != a.stage) return false;
+        if (a.kind != ActionKind::kReduceShared && other->stage != a.stage) return false;
       }
     }
     for (uint32_t member : together) ++state[member];

@@ -30,6 +30,15 @@ struct Replicated {
   Schedule schedule;
 };
 
+/// The same with sharded optimizer state of stage 1.
+struct Sharded : Replicated {
+  Sharded() {
+    shape.stages[1].sharded = true;
+    schedule = lower_schedule(shape, parse_schedule("0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n2: F0 B0 F1 B1\n", shape).value())
+                   .value();
+  }
+};
+
 /// Position of an action in a row, by its text.
 size_t find(const Schedule& schedule, size_t device, const std::string& action) {
   const auto& row = schedule.rows[device];
@@ -269,6 +278,45 @@ TEST(ScheduleRules, S10_StepMissingEarlyOrTwice) {
   Chain chain;
   chain.schedule.rows[0].push_back(stage_action(ActionKind::kStep, StageId(0)));
   expect(chain, "S10", {"device 0", "S0 appears 2 times"});
+}
+
+TEST(ScheduleRules, ShardedSchedulesHold) {
+  const Sharded c;
+  EXPECT_TRUE(check_schedule(c.shape, c.schedule).ok()) << print_schedule(c.schedule);
+}
+
+TEST(ScheduleRules, S9_ReduceScatterEarlyMissingOrReplaced) {
+  Sharded c;
+  move_before(c.schedule, 1, "SC1", "B1.1");
+  expect(c, "S9", {"device 1", "SC1 before the stage's last weight gradient"});
+  for (size_t d : {1, 2}) c.schedule.rows[d][find(c.schedule, d, "SC1")].kind = ActionKind::kAllReduce;
+  expect(c, "S9", {"AR1 appears 1 times; expected 0"});
+  c.shape.stages[1].sharded = false;
+  expect(c, "S10", {"S1 appears 0 times; expected 1"});
+}
+
+TEST(ScheduleRules, S10_UpdateOfAShareEarlyOrReplaced) {
+  Sharded c;
+  move_before(c.schedule, 1, "U1", "SC1");
+  expect(c, "S10", {"device 1", "U1 before SC1"});
+  Sharded shared;
+  move_before(shared.schedule, 2, "U1", "RS0");
+  expect(shared, "S10", {"device 2", "U1 before RS0"});
+  Sharded whole;
+  whole.schedule.rows[2][find(whole.schedule, 2, "U1")].kind = ActionKind::kStep;
+  expect(whole, "S10", {"device 2", "S1 appears 1 times; expected 0"});
+}
+
+TEST(ScheduleRules, S13_GatherEarlyMissingOrNeedless) {
+  Sharded c;
+  move_before(c.schedule, 1, "AG1", "U1");
+  expect(c, "S13", {"device 1", "AG1 before U1"});
+  Sharded missing;
+  erase(missing.schedule, 2, "AG1");
+  expect(missing, "S13", {"device 2: AG1 appears 0 times; expected 1"});
+  Replicated needless;
+  needless.schedule.rows[1].push_back(stage_action(ActionKind::kAllGather, StageId(1)));
+  expect(needless, "S13", {"device 1: AG1 appears 1 times; expected 0"});
 }
 
 TEST(ScheduleRules, S10_AsynchronousSchedulesAreNeverRun) {

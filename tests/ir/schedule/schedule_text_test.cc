@@ -46,6 +46,15 @@ TEST(ScheduleText, IsReadable) {
             "SG0.0>d1 F1.1 F2.1 B2.1 B1.1 SG0.1>d0 SG0.1>d1 RS0 S1 S2\n");
 }
 
+TEST(ScheduleText, ShowsShardedStages) {
+  PipelineShape shape = mixed_shape();
+  shape.stages[0].sharded = true;
+  const Schedule schedule = mixed_schedule(shape);
+  const std::string text = print_schedule(schedule);
+  EXPECT_NE(text.find("B0.1 SC0 RS0 U0 AG0\n"), std::string::npos) << text;
+  EXPECT_EQ(parse_schedule(text, shape).value(), schedule);
+}
+
 TEST(ScheduleText, ReadsSplitBackwardAndRecompute) {
   const PipelineShape shape = chain_shape(1, 1);
   const Schedule schedule =

@@ -14,8 +14,12 @@ namespace {
 TEST(TextPlan, RandomPlansRoundTrip) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
-    const testing::PlanShape shape{1 + static_cast<uint32_t>(seed % 4), 1 + static_cast<uint32_t>(seed / 4 % 3), 7,
-                                   1 + static_cast<uint32_t>(seed % 5), seed % 2 == 0};
+    const testing::PlanShape shape{1 + static_cast<uint32_t>(seed % 4),
+                                   1 + static_cast<uint32_t>(seed / 4 % 3),
+                                   7,
+                                   1 + static_cast<uint32_t>(seed % 5),
+                                   seed % 2 == 0,
+                                   seed % 3 == 0};
     const Plan plan = testing::small_plan(testing::random_graph({.seed = seed, .tasks = 20}), shape);
     const auto found = verify(plan);
     ASSERT_TRUE(found.empty()) << found[0].str();

@@ -1,0 +1,85 @@
+// Cuts of the parameters of a stage into shares, and the memory that they leave.
+#include "ir/plan/optimizer_shares.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "ir/plan/plan.h"
+#include "ir/text/text.h"
+#include "tests/support/small_plan.h"
+
+namespace rannc::ir {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(OptimizerShares, CutParametersAtMultiplesOf4096Elements) {
+  const std::vector<int64_t> elements = {10'000, 5, 10'000};
+  // 20,005 in three: cuts up to 6,668 and 13,336, of which the latter lies 3,331 behind the beginning of the third.
+  EXPECT_THAT(optimizer_share(elements, 0, 3), ElementsAre(ParameterSlice{0, 0, 4096}));
+  EXPECT_THAT(optimizer_share(elements, 1, 3), ElementsAre(ParameterSlice{0, 4096, 10'000}, ParameterSlice{1, 0, 5}));
+  EXPECT_THAT(optimizer_share(elements, 2, 3), ElementsAre(ParameterSlice{2, 0, 10'000}));
+}
+
+TEST(OptimizerShares, SmallParametersAreWhole) {
+  const std::vector<int64_t> elements = {3};
+  EXPECT_TRUE(optimizer_share(elements, 0, 2).empty());
+  EXPECT_THAT(optimizer_share(elements, 1, 2), ElementsAre(ParameterSlice{0, 0, 3}));
+}
+
+TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanOneCut) {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<int64_t> elements(1 + random() % 12);
+    int64_t total = 0;
+    for (int64_t& size : elements) {
+      size = static_cast<int64_t>(random() % (random() % 2 == 0 ? 50 : 40'000));
+      total += size;
+    }
+    const size_t replicas = 1 + random() % 9;
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    std::vector<int64_t> next(elements.size());
+    for (size_t r = 0; r < replicas; ++r) {
+      int64_t own = 0;
+      for (const ParameterSlice& slice : optimizer_share(elements, r, replicas)) {
+        ASSERT_EQ(slice.first, next[slice.parameter]);
+        ASSERT_EQ(slice.first % kShareCut, 0);
+        ASSERT_LT(slice.first, slice.last);
+        next[slice.parameter] = slice.last;
+        own += slice.size();
+      }
+      ASSERT_LT(std::abs(own - total / static_cast<int64_t>(replicas)), kShareCut + 1);
+    }
+    ASSERT_EQ(next, elements);
+  }
+}
+
+TEST(OptimizerShares, RoundsHaveWholeCuts) {
+  EXPECT_EQ(elements_per_round(2), 1 << 19);
+  EXPECT_EQ(elements_per_round(3) % kShareCut, 0);
+  EXPECT_EQ(elements_per_round(100'000), kShareCut);
+}
+
+constexpr const char* kGraph = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,256] samples 0
+parameter %w: f32[256,256]
+#0 %y: f32[batch,256] samples 0 = core.matmul(%x, %w)
+inputs [%x]
+outputs [%y]
+)";
+
+TEST(OptimizerShares, DivideTheStateInTheMemoryModel) {
+  Plan plan = testing::small_plan(parse_graph(kGraph, "t.rir").value(), {1, 4, 8, 1});
+  plan.optimizer_states = 2;
+  const int64_t whole = pipeline_shape(plan).stages[0].fixed_bytes, state = 2 * 4 * 256 * 256;
+  plan.stages[0].sharded = true;
+  const PipelineShape shape = pipeline_shape(plan);
+  EXPECT_TRUE(shape.stages[0].sharded);
+  EXPECT_EQ(shape.stages[0].fixed_bytes, whole - state + state / 4);
+}
+
+}  // namespace
+}  // namespace rannc::ir
