@@ -31,7 +31,7 @@ Result<ir::Schedule> asynchronous_schedule(const ir::PipelineShape& shape, uint3
       due = {};
     };
     for (const ir::Action& action : row) {
-      if (action.kind == ir::ActionKind::kStep || ir::is_collective(action.kind)) continue;
+      if (ir::is_update(action.kind) || ir::is_collective(action.kind)) continue;
       if (ir::is_compute(action.kind)) step();
       stepped.push_back(action);
       if (action.kind == ir::ActionKind::kBackward && ++backward % steps_every == 0) due = action.stage;

@@ -42,6 +42,7 @@ class Engine {
         states_(shape.devices),
         all_reduces_(shape.stages.size()),
         shared_(shape.shared.size()),
+        gathers_(shape.stages.size()),
         watching_(options.skip_periods && alike(shape.micro_batches) && alike(costs.size_class)) {
     timeline_.devices.resize(shape.devices);
     for (DeviceTimeline& device : timeline_.devices) device.first = kUnknown;
@@ -271,26 +272,36 @@ class Engine {
   }
 
   Collective& collective(const Action& action) {
-    return action.kind == ActionKind::kAllReduce ? all_reduces_[action.stage.index()] : shared_[action.route];
+    if (action.kind == ActionKind::kReduceShared) return shared_[action.route];
+    return (action.kind == ActionKind::kAllGather ? gathers_ : all_reduces_)[action.stage.index()];
+  }
+
+  double collective_time(const Action& action) const {
+    const bool shared = action.kind == ActionKind::kReduceShared;
+    const auto& of_stages = action.kind == ActionKind::kAllGather ? costs_.gather : costs_.all_reduce;
+    const std::vector<double>& durations = shared ? costs_.shared : of_stages;
+    const size_t index = shared ? uint32_t{action.route} : action.stage.index();
+    return index < durations.size() ? durations[index] : 0;
+  }
+
+  /// Runs E of the stages whose gradients the collective reduces.
+  void complete_reduced(uint32_t d, const Action& action) {
+    if (action.kind == ActionKind::kAllGather) return;
+    if (action.kind != ActionKind::kReduceShared) return complete_gradients(d, action.stage);
+    for (const StageId stage : shape_.shared[action.route].stages) {
+      if (dependencies_.replica(stage, DeviceId(d)) >= 0) complete_gradients(d, stage);
+    }
   }
 
   void join(uint32_t d, const Action& action) {
     Collective& c = collective(action);
     if (c.members == 0) c.members = static_cast<uint32_t>(dependencies_.members(action).size());
-    if (action.kind == ActionKind::kAllReduce) {
-      complete_gradients(d, action.stage);
-    } else {
-      for (const StageId stage : shape_.shared[action.route].stages) {
-        if (dependencies_.replica(stage, DeviceId(d)) >= 0) complete_gradients(d, stage);
-      }
-    }
+    complete_reduced(d, action);
     c.last_join = std::max(c.last_join, states_[d].clock);
     if (options_.blocking) states_[d].held = &c;
     note(d, states_[d].clock, states_[d].clock);
     if (++c.joined < c.members) return;
-    const auto& durations = action.kind == ActionKind::kAllReduce ? costs_.all_reduce : costs_.shared;
-    const size_t index = action.kind == ActionKind::kAllReduce ? action.stage.index() : uint32_t{action.route};
-    c.end = c.last_join + (index < durations.size() ? durations[index] : 0);
+    c.end = c.last_join + collective_time(action);
     for (uint32_t waiting : c.waiting) wake(waiting, c.end);
   }
 
@@ -372,7 +383,7 @@ class Engine {
       if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, schedule_, DeviceId(d));
       if (options_.spans && lowered_) finish_spans(d);
     }
-    for (const auto* group : {&all_reduces_, &shared_}) {
+    for (const auto* group : {&all_reduces_, &shared_, &gathers_}) {
       for (const Collective& c : *group) {
         if (c.end != kUnknown) timeline_.makespan = std::max(timeline_.makespan, c.end);
       }
@@ -414,7 +425,7 @@ class Engine {
   Messages messages_;
   Order order_;
   std::vector<DeviceState> states_;
-  std::vector<Collective> all_reduces_, shared_;
+  std::vector<Collective> all_reduces_, shared_, gathers_;  ///< AR or SC by stage, RS by group, AG by stage
   /// By route, micro-batch, sender, receiver, and whether it is an activation.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   std::set<std::pair<uint32_t, size_t>> begun_, completed_;  ///< device and stage: whose P ran, whose E ran

@@ -32,9 +32,10 @@ struct ScheduleCosts {
   /// [stage][size class]: time is not linear in a micro-batch's size.
   std::vector<std::vector<ComputeTimes>> compute;
   std::vector<uint32_t> size_class;  ///< of each micro-batch; empty: all 0
-  std::vector<double> all_reduce;    ///< by stage, after all replicas have joined
+  std::vector<double> all_reduce;    ///< AR or SC by stage, after all replicas have joined
   std::vector<double> shared;        ///< by group of a shared parameter
-  std::vector<double> step;          ///< by stage
+  std::vector<double> step;          ///< S or U by stage
+  std::vector<double> gather;        ///< AG by stage, after all replicas have joined
   std::vector<double> begin;         ///< P by stage, before its first forward pass on a device
   std::vector<double> gradients;     ///< E by stage, before its gradients are reduced or its step
   std::function<LinkCost(DeviceId from, DeviceId to)> link;

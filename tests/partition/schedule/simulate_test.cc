@@ -228,6 +228,30 @@ TEST(Simulate, BlockingRunFindsCollectivesInDifferentOrder) {
   EXPECT_EQ(blocked.diagnostic().message, "device 0 waits for ever in AR1");
 }
 
+// F0.0 B0.0 take 3, a reduction 3, an update 1 or 2, a gather 4.
+TEST(Simulate, ShardedStepsScatterUpdateAndGather) {
+  PipelineShape shape = ir::chain_shape(1, 1);
+  shape.devices = 2;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  shape.stages[0].sharded = true;
+  shape.micro_batches = {2};
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 1, 0});
+  costs.all_reduce = {3};
+  costs.step = {1};
+  costs.gather = {4};
+  const auto schedule = lowered(shape, "0: F0 B0\n1: F0 B0\n");
+  for (const bool blocking : {false, true}) {
+    const Timeline t = simulate(shape, schedule, costs, {.blocking = blocking}).value();
+    expect_span(span_of(schedule, t, 1, "SC0"), 3, 6);
+    expect_span(span_of(schedule, t, 1, "U0"), 6, 7);
+    expect_span(span_of(schedule, t, 1, "AG0"), 7, 11);
+    EXPECT_DOUBLE_EQ(t.makespan, 11);
+    EXPECT_DOUBLE_EQ(t.devices[0].busy, 4);
+  }
+  const Timeline late = simulate(shape, schedule, costs, {.step_barrier = true}).value();
+  EXPECT_DOUBLE_EQ(late.makespan, 11);
+}
+
 TEST(Simulate, PeakFollowsRecomputeAndBuffers) {
   PipelineShape shape = ir::chain_shape(2, 4);
   for (auto& stage : shape.stages) stage = {stage.devices, false, 100, 10, 2, 0, 1};
