@@ -48,6 +48,18 @@ class TorchPayload final : public Payload {
     return to_value(merged(at::cat(tensors, axis.axis + 1), axis));
   }
 
+  Value contiguous() const override { return to_value(tensor_.contiguous()); }
+
+  Value elements(int64_t first, int64_t last) const override {
+    RANNC_CHECK(tensor_.is_contiguous()) << "elements are counted in memory order";
+    return to_value(tensor_.detach().view(-1).narrow(0, first, last - first));
+  }
+
+  void overwrite(const Payload& source) const override {
+    const c10::NoGradGuard no_grad;
+    tensor_.detach().copy_(static_cast<const TorchPayload&>(source).tensor_);
+  }
+
   Value zeros() const override { return to_value(at::zeros_like(tensor_)); }
 
   double item() const override {

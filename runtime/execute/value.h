@@ -53,6 +53,13 @@ class Payload {
   virtual Value samples(const SampleAxis& axis, ir::SampleRange range) const = 0;
   /// Concatenates `parts` in order along a present `axis`. `parts[0]` is this value.
   virtual Value joined(std::span<const Value> parts, const SampleAxis& axis) const = 0;
+  /// Returns a value with the same elements in row-major memory; this memory itself if that holds already.
+  virtual Value contiguous() const = 0;
+  /// Returns elements [first, last) of a contiguous value in memory order, of rank 1. They share its memory.
+  virtual Value elements(int64_t first, int64_t last) const = 0;
+  /// Replaces the elements by those of a value of equal spec, for all values that share the memory. Only the owner of
+  /// the memory calls it: programs own gradients and parameters.
+  virtual void overwrite(const Payload& source) const = 0;
   /// Returns zeros of the same spec.
   virtual Value zeros() const = 0;
   /// Returns the element of a value with one element.

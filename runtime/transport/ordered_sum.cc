@@ -46,10 +46,19 @@ Result<void> gather(std::span<const DeviceId> members, size_t self, const at::Te
 
 }  // namespace
 
-Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self, const at::Tensor& tensor,
-                               const BeginExchange& begin) {
+namespace {
+
+size_t position_in(std::span<const DeviceId> members, DeviceId self) {
   const auto position = static_cast<size_t>(std::find(members.begin(), members.end(), self) - members.begin());
   RANNC_CHECK(position < members.size()) << "a device takes part in the sums that it is a member of";
+  return position;
+}
+
+}  // namespace
+
+Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self, const at::Tensor& tensor,
+                               const BeginExchange& begin) {
+  const size_t position = position_in(members, self);
   if (tensor.numel() == 0) return tensor;
   const at::Tensor own = tensor.contiguous().view(-1);
   if (static_cast<int64_t>(own.nbytes()) <= kWholeTermBytes) {
@@ -69,6 +78,43 @@ Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self,
   RANNC_TRY(gather(
       members, position, part, [&](size_t member) { return part_of(sum, member); }, *begin()));
   return sum.view(tensor.sizes());
+}
+
+Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,
+                                               const TensorsByMember& terms, const BeginExchange& begin) {
+  const size_t position = position_in(members, self);
+  const std::vector<at::Tensor>& own = terms[position];
+  const auto exchange = begin();
+  std::vector<std::vector<at::Tensor>> received(own.size());  // by sum, in the order of members
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (size_t k = 0; k < own.size(); ++k) {
+      received[k].push_back(i == position ? own[k] : at::empty_like(own[k]));
+      if (i != position && own[k].numel() > 0) exchange->receive(members[i], received[k].back());
+    }
+    for (const at::Tensor& term : i == position ? std::vector<at::Tensor>() : terms[i]) {
+      if (term.numel() > 0) exchange->send(members[i], term);
+    }
+  }
+  RANNC_TRY(exchange->finish());
+  std::vector<at::Tensor> sums;
+  for (const std::vector<at::Tensor>& all : received) sums.push_back(sum_in_order(all));
+  return sums;
+}
+
+Result<void> gather_parts(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& parts,
+                          const BeginExchange& begin) {
+  const size_t position = position_in(members, self);
+  const auto exchange = begin();
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i == position) continue;
+    for (const at::Tensor& part : parts[i]) {
+      if (part.numel() > 0) exchange->receive(members[i], part);
+    }
+    for (const at::Tensor& part : parts[position]) {
+      if (part.numel() > 0) exchange->send(members[i], part);
+    }
+  }
+  return exchange->finish();
 }
 
 }  // namespace rannc::runtime

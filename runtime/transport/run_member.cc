@@ -87,10 +87,7 @@ Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const Conne
                            where.host, where.port, where.timeout.count(), joined.diagnostic().message));
 }
 
-std::string message_text(const MessageKey& key) {
-  const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
-  return fmt::format("the {} of route {}, micro-batch {} of step {}", what, key.route, key.micro_batch, key.step);
-}
+std::string message_text(const MessageKey& key) { return fmt::format("{} of step {}", describe(key), key.step); }
 
 std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan) {
   std::set<std::pair<DeviceId, DeviceId>> pairs;

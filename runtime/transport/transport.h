@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
@@ -13,25 +15,34 @@
 
 namespace rannc::runtime {
 
-enum class Direction : uint8_t { kActivation, kGradient };
+enum class Direction : uint8_t {
+  kActivation,
+  kGradient,
+  kTerm,  ///< of a reduce-scatter
+  kPart,  ///< of an all-gather
+};
 
 /// Identifies a message between two devices uniquely within a run.
 struct MessageKey {
   uint64_t step = 0;
-  uint32_t route = 0;  ///< index into `PipelineShape::routes`
-  uint32_t micro_batch = 0;
+  uint32_t route = 0;        ///< index into `PipelineShape::routes`; of a collective: `CollectiveKey::index`
+  uint32_t micro_batch = 0;  ///< of a collective: `CollectiveKey::part`
   Direction direction = Direction::kActivation;
+  uint32_t value = 0;  ///< counts the values between two devices in one call of a collective
   auto operator<=>(const MessageKey&) const = default;
 };
 
-/// Identifies a collective by kind and index within a step. The index is the stage for AR and for sums within passes,
-/// the group for RS, and 0 otherwise.
+/// Returns a description for messages to users, such as `the gradient of route 2, micro-batch 0`.
+std::string describe(const MessageKey& key);
+
+/// Identifies a collective by kind and index within a step. The index is the stage for AR, SC, AG and sums within
+/// passes, the group for RS, and 0 otherwise.
 struct CollectiveKey {
-  enum class Kind : uint8_t { kAllReduce, kReduceShared, kWithinPass, kOther };
+  enum class Kind : uint8_t { kAllReduce, kReduceShared, kWithinPass, kOther, kReduceScatter, kAllGather };
   uint64_t step = 0;
   Kind kind = Kind::kOther;
   uint32_t index = 0;
-  uint32_t part = 0;  ///< counts the sums of one action, or those within all passes of a stage
+  uint32_t part = 0;  ///< counts the calls of one action, or the sums within all passes of a stage
   auto operator<=>(const CollectiveKey&) const = default;
 };
 
@@ -75,6 +86,17 @@ class Transport {
   /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`. It
   /// may be read on the compute stream.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
+  /// Returns element-wise sums over `members` that only this device receives. `terms[i]` are this device's terms of the
+  /// values of member i, in the order of `members`: all members pass terms of equal specs for one member. The sums are
+  /// those of `all_reduce`. They may be read on the compute stream. Terms must not change until every member has its
+  /// sums. The default sends a message per term; it requires that the transport takes messages of all pairs.
+  virtual Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                        const std::vector<Values>& terms);
+  /// Copies values of each member to all others. `parts[i]` are the values of member i, in the order of `members`: this
+  /// device's own are sent, the memory of all others is overwritten. Specs are equal on all members. Own parts must not
+  /// change until every other member has returned. The default is as for `reduce_scatter`.
+  virtual Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
+                                  const std::vector<Values>& parts);
   /// Waits until at most `left` sends to a device are incomplete, and frees the values of the others. On an
   /// asynchronous device, the compute stream may wait instead of the host. The default is for transports whose sends
   /// complete immediately.

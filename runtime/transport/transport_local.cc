@@ -16,11 +16,6 @@ namespace {
 using MessageName = std::tuple<DeviceId, DeviceId, MessageKey>;  // from, to
 using CollectiveName = std::pair<CollectiveKey, std::vector<DeviceId>>;
 
-std::string describe(const MessageKey& key) {
-  const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
-  return fmt::format("the {} of route {}, micro-batch {}", what, key.route, key.micro_batch);
-}
-
 /// A message in transit between asynchronous devices. The second of send and receive enqueues the copy.
 struct Transfer {
   Value value, into;

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 
@@ -142,6 +143,25 @@ class NcclTransport final : public Transport {
     return values;
   }
 
+  Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                const std::vector<Values>& terms) override {
+    if (auto reason = failure()) return *reason;
+    if (on_host(terms)) return host_->reduce_scatter(key, members, terms);
+    RANNC_ASSIGN(const std::vector<at::Tensor> sums, scattered_sums(members, device(), tensors_of(terms), [this] {
+                   return std::make_unique<Exchange>(*this);
+                 }));
+    Values values;
+    for (const at::Tensor& sum : sums) values.push_back(to_value(sum));
+    return values;
+  }
+
+  Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
+                          const std::vector<Values>& parts) override {
+    if (auto reason = failure()) return *reason;
+    if (on_host(parts)) return host_->all_gather(key, members, parts);
+    return gather_parts(members, device(), tensors_of(parts), [this] { return std::make_unique<Exchange>(*this); });
+  }
+
   /// Makes the compute stream wait, not the host.
   Result<void> await_sends(DeviceId to, size_t left) override {
     if (auto reason = failure()) return *reason;
@@ -179,6 +199,19 @@ class NcclTransport final : public Transport {
   };
   using Sent = std::deque<SentMessage>;  // oldest first
 
+  static TensorsByMember tensors_of(const std::vector<Values>& values) {
+    TensorsByMember tensors;
+    for (const Values& of_member : values) {
+      tensors.emplace_back();
+      for (const Value& value : of_member) tensors.back().push_back(to_tensor(value));
+    }
+    return tensors;
+  }
+  static bool on_host(const std::vector<Values>& values) {
+    const auto found = std::find_if(values.begin(), values.end(), [](const Values& each) { return !each.empty(); });
+    return found != values.end() && to_tensor(found->front()).is_cpu();
+  }
+
   static Diagnostic no_channel(const MessageKey& key, DeviceId from, DeviceId to) {
     return error(fmt::format("{} goes from device {} to device {}, which have joined without a pair for messages",
                              message_text(key), from.index(), to.index()));
@@ -212,6 +245,7 @@ class NcclTransport final : public Transport {
     }
     void receive(DeviceId from, const at::Tensor& into) override { add(ChannelMessage::End::kReceive, into, from); }
     Result<void> finish() override {
+      if (messages_.empty()) return {};
       const Channel& channel = transport_.communicators_.sums();
       RANNC_ASSIGN(const EventRef done, transport_.enqueue(channel, messages_, "all members of a sum over devices"));
       transport_.hardware_.await(Stream::kCompute, done);

@@ -1,4 +1,4 @@
-/// Sums of tensors over devices in the order of the members, by messages.
+/// Sums and copies of tensors over devices by messages, in the order of the members.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
@@ -28,5 +29,16 @@ using BeginExchange = std::function<std::unique_ptr<SumExchange>()>;
 /// and shape. `self` is one of the members.
 Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self, const at::Tensor& tensor,
                                const BeginExchange& begin);
+
+/// Tensors by member.
+using TensorsByMember = std::vector<std::vector<at::Tensor>>;
+
+/// `Transport::reduce_scatter` in one exchange. `terms` are contiguous.
+Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,
+                                               const TensorsByMember& terms, const BeginExchange& begin);
+
+/// `Transport::all_gather` in one exchange. `parts` are contiguous.
+Result<void> gather_parts(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& parts,
+                          const BeginExchange& begin);
 
 }  // namespace rannc::runtime

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 
 namespace rannc::testing {
 
@@ -51,6 +52,12 @@ Value FakeValue::joined(std::span<const Value> parts, const runtime::SampleAxis&
   for (const Value& part : parts) all.insert(all.end(), testing::numbers(part).begin(), testing::numbers(part).end());
   return std::make_shared<FakeValue>(std::move(all));
 }
+
+Value FakeValue::contiguous() const { return std::make_shared<FakeValue>(numbers_, scalar_); }
+
+// Numbers have no memory that could be shared.
+Value FakeValue::elements(int64_t, int64_t) const { throw std::logic_error("the elements of numbers"); }
+void FakeValue::overwrite(const Payload&) const { throw std::logic_error("overwrites numbers"); }
 
 Value FakeValue::zeros() const { return std::make_shared<FakeValue>(std::vector<double>(numbers_.size(), 0), scalar_); }
 

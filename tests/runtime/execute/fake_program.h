@@ -28,6 +28,9 @@ class FakeValue final : public runtime::Payload {
   runtime::Value sum(std::span<const runtime::Value> terms) const override;
   runtime::Value samples(const runtime::SampleAxis& axis, ir::SampleRange range) const override;
   runtime::Value joined(std::span<const runtime::Value> parts, const runtime::SampleAxis& axis) const override;
+  runtime::Value contiguous() const override;
+  runtime::Value elements(int64_t first, int64_t last) const override;
+  void overwrite(const runtime::Payload& source) const override;
   runtime::Value zeros() const override;
   double item() const override { return numbers_.at(0); }
 

@@ -130,6 +130,83 @@ TEST_P(Sums, AreThoseInTheOrderOfMembers) {
   testing::leave(ends);
 }
 
+/// Cuts a value into a part for each member and one without elements; the first member gets two.
+std::vector<Values> cut(const Value& whole, size_t members) {
+  const auto size = to_tensor(whole).numel(), count = static_cast<int64_t>(members);
+  std::vector<Values> parts(members);
+  for (int64_t i = 0; i < count; ++i)
+    parts[static_cast<size_t>(i)].push_back(whole->elements(size * i / (count + 1), size * (i + 1) / (count + 1)));
+  parts[0].push_back(whole->elements(size * count / (count + 1), size));
+  parts[members - 1].push_back(whole->elements(0, 0));
+  return parts;
+}
+
+/// Calls `job` with the position and the members on the last `count` devices.
+void on_members(uint32_t count, const std::function<void(size_t, uint32_t, const std::vector<DeviceId>&)>& job) {
+  std::vector<DeviceId> members;
+  for (uint32_t device = kDevices - count; device < kDevices; ++device) members.push_back(DeviceId(device));
+  on_each([&](uint32_t device) {
+    if (device >= kDevices - count) job(device - (kDevices - count), device, members);
+  });
+}
+
+TEST_P(Sums, ScatteredOnesAreThoseInTheOrderOfMembers) {
+  Ends ends = open();
+  uint32_t round = 0;
+  for (const uint32_t count : {2, 3, 8}) {
+    for (const at::ScalarType type : kTypes) {
+      for (const int64_t size : kSizes) {
+        SCOPED_TRACE(::testing::Message()
+                     << count << " members, " << at::toString(type) << ", " << size << " elements");
+        ++round;
+        on_members(count, [&](size_t position, uint32_t device, const std::vector<DeviceId>& members) {
+          Device& hardware = ends[device]->hardware();
+          const auto scope = hardware.enter(Stream::kCompute);
+          const Value own = hardware.upload(to_value(term(type, size, device)));
+          const CollectiveKey key{0, CollectiveKey::Kind::kReduceScatter, 0, round};
+          const auto sums = ends[device]->reduce_scatter(key, members, cut(own, count));
+          ASSERT_TRUE(sums.ok()) << sums.diagnostic().str();
+          const Values wanted = cut(to_value(expected(members, type, size)), count)[position];
+          ASSERT_EQ(sums->size(), wanted.size());
+          for (size_t k = 0; k < wanted.size(); ++k)
+            EXPECT_TRUE(at::equal(to_tensor(hardware.download((*sums)[k])), to_tensor(wanted[k]))) << k;
+          ASSERT_TRUE(ends[device]->flush().ok());
+        });
+      }
+    }
+  }
+  testing::leave(ends);
+}
+
+TEST_P(Sums, GathersCopyThePartOfEachMember) {
+  Ends ends = open();
+  uint32_t round = 0;
+  for (const uint32_t count : {2, 3, 8}) {
+    for (const at::ScalarType type : kTypes) {
+      for (const int64_t size : kSizes) {
+        SCOPED_TRACE(::testing::Message()
+                     << count << " members, " << at::toString(type) << ", " << size << " elements");
+        ++round;
+        on_members(count, [&](size_t position, uint32_t device, const std::vector<DeviceId>& members) {
+          Device& hardware = ends[device]->hardware();
+          const auto scope = hardware.enter(Stream::kCompute);
+          const Value whole = hardware.upload(to_value(at::full({size}, -1, type)));
+          const std::vector<Values> parts = cut(whole, count);
+          const std::vector<Values> known = cut(to_value(term(type, size, 0)), count);
+          for (size_t k = 0; k < parts[position].size(); ++k)
+            parts[position][k]->overwrite(*hardware.upload(known[position][k]));
+          const CollectiveKey key{0, CollectiveKey::Kind::kAllGather, 0, round};
+          const Result<void> gathered = ends[device]->all_gather(key, members, parts);
+          ASSERT_TRUE(gathered.ok()) << gathered.diagnostic().str();
+          EXPECT_TRUE(at::equal(to_tensor(hardware.download(whole)), term(type, size, 0)));
+          ASSERT_TRUE(ends[device]->flush().ok());
+        });
+      }
+    }
+  }
+  testing::leave(ends);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
