@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -17,13 +18,15 @@
 #include "runtime/bundle/safetensors.h"
 #include "runtime/bundle/state_dict.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/internal/slice_name.h"
 
 namespace rannc::runtime {
 
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 2;
+constexpr int kVersion = 2;        // whole tensors
+constexpr int kSlicedVersion = 3;  // optimizer states may be stored in slices
 constexpr const char* kManifest = "manifest.json";
 constexpr int kRemovals = 100;  // attempts
 
@@ -38,9 +41,9 @@ Result<nlohmann::json> read_manifest(const std::string& folder) {
   if (!file) return file_error(path, "cannot be opened: the checkpoint does not exist or is incomplete");
   nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
   if (!manifest.is_object()) return file_error(path, "is not a JSON object");
-  if (manifest.value("version", 0) != kVersion) {
+  if (const int version = manifest.value("version", 0); version != kVersion && version != kSlicedVersion) {
     return file_error(
-        path, fmt::format("has format version {}, this program reads {}", manifest.value("version", 0), kVersion));
+        path, fmt::format("has format version {}, this program reads {} and {}", version, kVersion, kSlicedVersion));
   }
   return manifest;
 }
@@ -82,12 +85,36 @@ Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
   return settings;
 }
 
+using StoredEntry = std::pair<size_t, const SafetensorsFile::Entry*>;  // file
+
+struct StoredSlice {
+  int64_t first = 0, last = 0;
+  StoredEntry stored;
+};
+
 // The opened files of a checkpoint with an index of all their tensors.
 struct Parts {
   std::vector<SafetensorsFile> files;
   std::vector<std::string> missing;  // listed, but not in the folder
-  std::map<std::string, std::pair<size_t, const SafetensorsFile::Entry*>, std::less<>> index;
+  std::map<std::string, StoredEntry, std::less<>> index;
+  std::map<std::string, std::vector<StoredSlice>, std::less<>> slices;  // by key of the whole tensor
 };
+
+int64_t elements_of(const TensorSpec& spec) {
+  int64_t elements = 1;
+  for (const int64_t extent : spec.shape) elements *= extent;
+  return elements;
+}
+
+Result<void> add_to_index(Parts& parts, size_t file, const SafetensorsFile::Entry& entry) {
+  parts.index.emplace(entry.name, std::pair(file, &entry));
+  if (!is_slice_key(entry.name)) return {};
+  const auto name = parse_slice(entry.name);
+  if (!name || entry.spec.shape != std::vector<int64_t>{name->last - name->first})
+    return error(fmt::format("tensor '{}' is not a slice of the size in its name", entry.name));
+  parts.slices[name->key].push_back({name->first, name->last, {file, &entry}});
+  return {};
+}
 
 Result<Parts> open_parts(const std::string& folder) {
   RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
@@ -109,7 +136,10 @@ Result<Parts> open_parts(const std::string& folder) {
     parts.files.push_back(std::move(file));
   }
   for (size_t i = 0; i < parts.files.size(); ++i) {
-    for (const auto& entry : parts.files[i].entries()) parts.index.emplace(entry.name, std::pair(i, &entry));
+    for (const auto& entry : parts.files[i].entries()) {
+      if (const Result<void> added = add_to_index(parts, i, entry); !added.ok())
+        return file_error(folder, added.diagnostic().message);
+    }
   }
   return parts;
 }
@@ -120,6 +150,62 @@ std::string about_missing(const Parts& parts) {
   return fmt::format("; {} {} not in this folder: copy {} from the host that wrote {}", fmt::join(parts.missing, ", "),
                      parts.missing.size() == 1 ? "is" : "are", parts.missing.size() == 1 ? "it" : "them",
                      parts.missing.size() == 1 ? "it" : "them");
+}
+
+// A part of a stored tensor, and its place in a tensor of the run. In elements.
+struct Piece {
+  StoredEntry stored;
+  int64_t from = 0, to = 0, size = 0;
+};
+
+// Returns the pieces of elements [first, last) of the tensor `key`, or an error about those that the checkpoint lacks.
+Result<std::vector<Piece>> pieces_of(const Parts& parts, const SliceName& wanted, ir::DType dtype) {
+  std::vector<StoredSlice> sources;
+  if (const auto whole = parts.index.find(wanted.key); whole != parts.index.end())
+    sources.push_back({0, elements_of(whole->second.second->spec), whole->second});
+  if (const auto found = parts.slices.find(wanted.key); found != parts.slices.end())
+    sources.insert(sources.end(), found->second.begin(), found->second.end());
+  std::sort(sources.begin(), sources.end(),
+            [](const StoredSlice& a, const StoredSlice& b) { return a.first < b.first; });
+  std::vector<Piece> pieces;
+  int64_t done = wanted.first;
+  for (const StoredSlice& source : sources) {
+    if (done >= wanted.last || source.first > done) break;
+    if (source.last <= done) continue;
+    if (source.stored.second->spec.dtype != dtype)
+      return error(
+          fmt::format("checkpoint's tensor '{}' has another type than the model's", source.stored.second->name));
+    const int64_t last = std::min(source.last, wanted.last);
+    pieces.push_back({source.stored, done - source.first, done - wanted.first, last - done});
+    done = last;
+  }
+  if (done >= wanted.last) return pieces;
+  if (sources.empty()) return error(fmt::format("checkpoint has no tensor '{}'{}", wanted.key, about_missing(parts)));
+  return error(
+      fmt::format("checkpoint has no slice of '{}' with element {}{}", wanted.key, done, about_missing(parts)));
+}
+
+Result<std::vector<Piece>> pieces_of(const Parts& parts, const std::string& key, const Value& value) {
+  const TensorSpec spec = value->spec();
+  if (const auto found = parts.index.find(key); found != parts.index.end()) {
+    if (!(found->second.second->spec == spec))
+      return error("checkpoint's tensor '" + key + "' has another type or shape than the model's");
+    return std::vector<Piece>{{found->second, 0, 0, elements_of(spec)}};
+  }
+  SliceName wanted{key, 0, elements_of(spec)};
+  if (auto slice = parse_slice(key)) wanted = *std::move(slice);
+  return pieces_of(parts, wanted, spec.dtype);
+}
+
+Result<void> read_pieces(const Parts& parts, const std::vector<Piece>& pieces, const Value& value) {
+  const auto size = static_cast<int64_t>(ir::byte_size(value->spec().dtype));
+  const at::Tensor flat = to_tensor(value).detach().view(-1);
+  for (const auto& [stored, from, to, count] : pieces) {
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, parts.files[stored.first].data(*stored.second).read());
+    overwrite(flat.narrow(0, to, count),
+              std::span(bytes).subspan(static_cast<size_t>(from * size), static_cast<size_t>(count * size)));
+  }
+  return {};
 }
 
 }  // namespace
@@ -147,7 +233,7 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state) {
   nlohmann::json manifest{
-      {"version", kVersion},
+      {"version", state.sliced ? kSlicedVersion : kVersion},
       {"step", state.step},
       {"updates", state.updates},
       {"loss_scale", {{"scale", state.loss_scale.scale}, {"finite_steps", state.loss_scale.finite_steps}}},
@@ -206,19 +292,14 @@ Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::st
 
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into) {
   RANNC_ASSIGN(const Parts parts, open_parts(folder));
+  std::vector<std::vector<Piece>> pieces;
   for (const auto& [key, value] : into) {
-    const auto found = parts.index.find(key);
-    if (found == parts.index.end())
-      return file_error(folder, "checkpoint has no tensor '" + key + "'" + about_missing(parts));
-    if (!(found->second.second->spec == value->spec())) {
-      return file_error(folder, "checkpoint's tensor '" + key + "' has another type or shape than the model's");
-    }
+    auto found = pieces_of(parts, key, value);
+    if (!found.ok()) return file_error(folder, found.diagnostic().message);
+    pieces.push_back(*std::move(found));
   }
-  for (const auto& [key, value] : into) {
-    const auto& [file, entry] = parts.index.find(key)->second;
-    RANNC_ASSIGN(const std::vector<std::byte> bytes, parts.files[file].data(*entry).read());
-    overwrite(to_tensor(value), bytes);
-  }
+  size_t i = 0;
+  for (const auto& [key, value] : into) RANNC_TRY(read_pieces(parts, pieces[i++], value));
   return {};
 }
 

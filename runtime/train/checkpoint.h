@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/diagnostic.h"
@@ -33,10 +34,18 @@ struct CheckpointState {
   TrainingSettings settings;
   std::string model_digest;  ///< of the plan's model
   std::string data_state;    ///< opaque data of the caller
+  bool sliced = false;       ///< the optimizer state of some stage is stored in slices
 };
 
-/// Tensors of a run by key: `parameter/<name>`, `buffer/<name>`, `optimizer/<state>/<name>`.
+/// Tensors of a run by key: `parameter/<name>`, `buffer/<name>`, `optimizer/<state>/<name>`, and slices of optimizer
+/// states.
 using CheckpointTensors = std::map<std::string, Value>;
+
+/// Returns the key of elements [first, last) of a tensor in memory order, which a device stores as a tensor of rank 1:
+/// `slice/<first>-<last>/<key>`.
+std::string slice_key(const std::string& key, int64_t first, int64_t last);
+/// Whether it is the key of an optimizer state or of a slice of one.
+bool is_optimizer_key(std::string_view key);
 
 /// `<folder>.partial`, in which a checkpoint is assembled.
 std::string partial_checkpoint(const std::string& folder);
@@ -54,9 +63,11 @@ void discard_checkpoint(const std::string& folder);
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
 /// Returns an error if the checkpoint belongs to a different model than the plan.
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
-/// Returns all tensors of a checkpoint by key. Their bytes stay on disk. The folder must have the parts of all devices.
+/// Returns all tensors of a checkpoint by key, slices under their own. Their bytes stay on disk. The folder must have
+/// the parts of all devices.
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
-/// Copies the checkpoint's tensors into `into`, matched by key. Keys, types and shapes are checked before anything is
+/// Copies the checkpoint's tensors into `into`, matched by key. A tensor or slice is assembled from the checkpoint's
+/// slices if it is not stored as it is. Keys, types, shapes and the cover of slices are checked before anything is
 /// written. Parts that have none of these tensors may be absent.
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into);
 

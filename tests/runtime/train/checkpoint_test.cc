@@ -1,12 +1,15 @@
 // Folders of checkpoints: which are complete, and which are removed when a newer one is.
 #include "runtime/train/checkpoint.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "runtime/engine/tensor.h"
 #include "tools/common/scratch.h"
 
 namespace rannc::runtime {
@@ -80,6 +83,84 @@ TEST_F(Checkpoints, AnInterruptedRemovalLeavesNoneThatCounts) {
   ASSERT_TRUE(write_checkpoint_part(path("step-8").string(), 0, {}).ok());
   remove_older("step-6", 1);
   EXPECT_THAT(names(), UnorderedElementsAre("step-6", "step-8.partial")) << "step 8 is being written";
+}
+
+Value numbers(int64_t first, int64_t last) { return to_value(at::arange(first, last, at::kDouble)); }
+
+class Slices : public Checkpoints {
+ protected:
+  /// Ten numbers on three devices, of which two have elements 3 and 4.
+  std::string write_slices(bool sliced = true) const {
+    const std::string folder = path("slices").string();
+    const std::vector<std::pair<int64_t, int64_t>> ranges = {{3, 7}, {0, 5}, {7, 10}};
+    for (uint32_t d = 0; d < ranges.size(); ++d) {
+      const auto [first, last] = ranges[d];
+      EXPECT_TRUE(
+          write_checkpoint_part(folder, d, {{slice_key("optimizer/a/w", first, last), numbers(first, last)}}).ok());
+    }
+    EXPECT_TRUE(finish_checkpoint(folder, {0, 1, 2}, {.sliced = sliced}).ok());
+    return folder;
+  }
+  static at::Tensor read(const std::string& folder, const std::string& key, int64_t elements) {
+    const Value value = to_value(at::zeros({elements}, at::kDouble));
+    const Result<void> done = read_checkpoint(folder, {{key, value}});
+    EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+    return to_tensor(value);
+  }
+};
+
+TEST_F(Slices, AreAssembledToWholeTensorsAndOtherSlices) {
+  const std::string folder = write_slices();
+  EXPECT_TRUE(at::equal(read(folder, "optimizer/a/w", 10), to_tensor(numbers(0, 10))));
+  for (const auto& [first, last] : std::vector<std::pair<int64_t, int64_t>>{{0, 10}, {3, 7}, {2, 4}, {6, 8}, {9, 10}})
+    EXPECT_TRUE(
+        at::equal(read(folder, slice_key("optimizer/a/w", first, last), last - first), to_tensor(numbers(first, last))))
+        << first;
+}
+
+TEST_F(Slices, AreReadFromWholeTensors) {
+  const std::string folder = path("whole").string();
+  ASSERT_TRUE(write_checkpoint_part(folder, 0, {{"optimizer/a/w", numbers(0, 10)}}).ok());
+  ASSERT_TRUE(finish_checkpoint(folder, {0}, {}).ok());
+  EXPECT_TRUE(at::equal(read(folder, slice_key("optimizer/a/w", 2, 6), 4), to_tensor(numbers(2, 6))));
+}
+
+TEST_F(Slices, ThatAreMissingOrOfAnotherTypeChangeNothing) {
+  const std::string folder = write_slices();
+  const Value longer = to_value(at::zeros({11}, at::kDouble)), narrow = to_value(at::zeros({10}, at::kFloat));
+  const Value other = to_value(at::zeros({10}, at::kDouble));
+  const auto refused = [&](const CheckpointTensors& into) {
+    const Result<void> done = read_checkpoint(folder, into);
+    return done.ok() ? std::string() : done.diagnostic().message;
+  };
+  EXPECT_EQ(refused({{"optimizer/a/w", longer}}), "checkpoint has no slice of 'optimizer/a/w' with element 10");
+  EXPECT_EQ(refused({{"optimizer/a/w", narrow}}),
+            "checkpoint's tensor 'slice/0-5/optimizer/a/w' has another type than the model's");
+  EXPECT_EQ(refused({{"optimizer/a/w", other}, {"optimizer/b/w", other}}), "checkpoint has no tensor 'optimizer/b/w'");
+  EXPECT_EQ(to_tensor(other).sum().item<double>(), 0);
+}
+
+TEST_F(Slices, WhoseNamesAreWrongAreRefused) {
+  for (const char* key : {"slice/0-5", "slice/5-0/w", "slice/0-4/w", "slice/a-5/w", "slice/-1-4/w"}) {
+    const std::string folder = path("wrong").string();
+    ASSERT_TRUE(write_checkpoint_part(folder, 0, {{key, numbers(0, 5)}}).ok());
+    ASSERT_TRUE(finish_checkpoint(folder, {0}, {.sliced = true}).ok());
+    const Result<void> done = read_checkpoint(folder, {});
+    ASSERT_FALSE(done.ok()) << key;
+    EXPECT_EQ(done.diagnostic().message, std::string("tensor '") + key + "' is not a slice of the size in its name");
+  }
+}
+
+TEST_F(Slices, HaveAVersionOfTheirOwn) {
+  const auto version = [](const std::string& folder) {
+    std::ifstream file(folder + "/manifest.json");
+    return nlohmann::json::parse(file).at("version").get<int>();
+  };
+  EXPECT_EQ(version(write_slices()), 3);
+  EXPECT_EQ(version(write_slices(false)), 2);
+  EXPECT_TRUE(is_optimizer_key("optimizer/a/w"));
+  EXPECT_TRUE(is_optimizer_key(slice_key("optimizer/a/w", 0, 5)));
+  EXPECT_FALSE(is_optimizer_key(slice_key("parameter/w", 0, 5)));
 }
 
 }  // namespace
