@@ -1,4 +1,6 @@
 // Executes a row: calls programs, moves messages, joins collectives, reports the first error.
+#include "runtime/execute/executor.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <thread>
 
 #include "ir/schedule/send_completion.h"
-#include "runtime/execute/executor.h"
 #include "runtime/execute/internal/gradient_sums.h"
 #include "runtime/execute/internal/pass_sums.h"
 #include "runtime/internal/reason.h"
@@ -114,6 +115,13 @@ class Executor::Impl {
     return std::move(outcome_);
   }
 
+  Result<void> gather_shares(uint64_t step) {
+    for (const Action& action : row_) {
+      if (action.kind == ActionKind::kAllGather) RANNC_TRY(sums_.all_gather(action.stage, step));
+    }
+    return transport_.flush();
+  }
+
  private:
   using Key = std::pair<StageId, uint32_t>;
   struct Kept {
@@ -207,9 +215,20 @@ class Executor::Impl {
     }
     if (ir::is_send(action.kind)) return router_.send(action);
     if (ir::is_receive(action.kind)) return router_.receive(action);
-    if (action.kind == ActionKind::kAllReduce) return sums_.all_reduce(action, input_->step);
-    if (action.kind == ActionKind::kReduceShared) return sums_.reduce_shared(action, input_->step);
-    return step(action.stage);
+    switch (action.kind) {
+      case ActionKind::kAllReduce:
+        return sums_.all_reduce(action, input_->step);
+      case ActionKind::kReduceShared:
+        return sums_.reduce_shared(action, input_->step);
+      case ActionKind::kReduceScatter:
+        // A step without an update keeps whole sums, which the next one carries on as those of an AR.
+        return input_->update ? sums_.reduce_scatter(action, input_->step) : sums_.all_reduce(action, input_->step);
+      case ActionKind::kAllGather:
+        if (!input_->update || input_->gathers_later) return {};
+        return sums_.all_gather(action.stage, input_->step);
+      default:
+        return step(action.stage);
+    }
   }
 
   At at(const Action& action) {
@@ -433,5 +452,6 @@ Executor::Executor(const Pipeline& pipeline, DeviceId device, std::vector<Progra
     : impl_(std::make_unique<Impl>(pipeline, device, std::move(programs), transport, observer)) {}
 Executor::~Executor() = default;
 Result<StepOutcome> Executor::run(const StepInput& input) { return impl_->run(input); }
+Result<void> Executor::gather_shares(uint64_t step) { return impl_->gather_shares(step); }
 
 }  // namespace rannc::runtime

@@ -60,9 +60,12 @@ struct StepInput {
   ir::Bindings symbols;         ///< all symbols but the batch symbol
   Values loss_seeds;            ///< per loss term: the scalar weight / denominator; unused if not training
   Feed* feed = nullptr;
-  /// The optimizer, called at action S of each stage on this device, after its running statistics are committed. If
-  /// empty, gradients and running statistics are left unchanged.
+  /// The optimizer, called at action S or U of each stage on this device, after its running statistics are committed.
+  /// If empty, gradients and running statistics are left unchanged, and gradients of sharded stages are summed on all
+  /// replicas, so that the next step can add to them.
   std::function<Result<void>(StageId, Program&)> update;
+  /// The parameters of sharded stages are updated after the step, and gathered by `gather_shares`. AG does nothing.
+  bool gathers_later = false;
 };
 
 /// The part of a graph output or loss numerator that one device computed.
@@ -92,6 +95,8 @@ class Executor {
            Observer* observer = nullptr);
   ~Executor();
   Result<StepOutcome> run(const StepInput& input);
+  /// Performs the row's AGs after a step that `gathers_later`. Every device calls it. An error does not abort.
+  Result<void> gather_shares(uint64_t step);
 
  private:
   class Impl;

@@ -1,11 +1,21 @@
+#include "runtime/execute/internal/gradient_sums.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "runtime/execute/internal/gradient_sums.h"
 
 namespace rannc::runtime {
 
 using ir::Action;
+
+GradientSums::GradientSums(const Pipeline& pipeline, const ir::Dependencies& dependencies,
+                           const std::vector<Program*>& programs, Transport& transport, Router& router)
+    : pipeline_(pipeline), dependencies_(dependencies), programs_(programs), transport_(transport), router_(router) {
+  for (StageId stage : dependencies_.stages_on(device())) {
+    const ir::StageShape& shape = pipeline_.shape.stages[stage.index()];
+    if (pipeline_.shape.training && shape.sharded)
+      shares_.try_emplace(stage, stage, shape.devices, program(stage), transport_);
+  }
+}
 
 Carried GradientSums::carried(StageId stage) const {
   const bool first = dependencies_.replica(stage, device()) == 0;
@@ -87,6 +97,21 @@ Result<void> GradientSums::reduce_shared(const Action& action, uint64_t step) {
     program(stage).set_gradients({&index, 1}, sums);
   }
   return {};
+}
+
+Result<void> GradientSums::reduce_scatter(const Action& action, uint64_t step) {
+  const int64_t start = now_ns();
+  const Result<void> reduced = shares_.at(action.stage).reduce_scatter(step, in_groups(action.stage));
+  router_.add_wait(now_ns() - start);
+  RANNC_TRY(reduced);
+  return sum_statistics({step, CollectiveKey::Kind::kAllReduce, action.stage.index()}, action);
+}
+
+Result<void> GradientSums::all_gather(StageId stage, uint64_t step) {
+  const int64_t start = now_ns();
+  const Result<void> gathered = shares_.at(stage).all_gather(step);
+  router_.add_wait(now_ns() - start);
+  return gathered;
 }
 
 }  // namespace rannc::runtime

@@ -118,7 +118,7 @@ class Bench {
         if (std::find(homes.begin(), homes.end(), worker->transport->device()) == homes.end()) continue;
         RANNC_ASSIGN(worker->programs[s], engine->load(bundle, StageId::from(s), Origins::kForgotten, cpu()));
         programs[s] = worker->programs[s].get();
-        if (plan_.training) worker->optimizers[s] = std::make_unique<StageOptimizer>(optimizer_of(plan_), *programs[s]);
+        if (plan_.training) worker->optimizers[s] = make_optimizer(StageId::from(s), *worker);
       }
       worker->executor = std::make_unique<Executor>(pipeline_, worker->transport->device(), std::move(programs),
                                                     *worker->transport, &recorder_);
@@ -137,6 +137,12 @@ class Bench {
   }
 
  private:
+  std::unique_ptr<StageOptimizer> make_optimizer(StageId stage, const Worker& worker) const {
+    Program& program = *worker.programs[stage.index()];
+    return std::make_unique<StageOptimizer>(optimizer_of(plan_), program, std::vector<bool>(),
+                                            share_of(plan_.stages[stage.index()], worker.transport->device(), program));
+  }
+
   Result<void> run(Worker& worker, uint64_t number) const {
     StepInput input = input_;
     input.step = number;
@@ -196,6 +202,7 @@ class Averages {
         begins_(plan.begin_ns.size()),
         sums_(plan.stages.size()),
         shared_(plan.shared.size()),
+        gathers_(plan.stages.size()),
         steps_(plan.stages.size()) {
     for (const ActionRecord& record : records) add(record);
     for (const ActionRecord& first : firsts_) add_begin(first);
@@ -215,7 +222,7 @@ class Averages {
     }
     if (!plan_.training) return measured;
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      measured.finish_times.push_back({StageId::from(s), sums_[s].value(), steps_[s].value(0)});
+      measured.finish_times.push_back({StageId::from(s), sums_[s].value(), steps_[s].value(0), 0, gathers_[s].value()});
     }
     for (const Joined& sum : shared_) measured.shared_ns.push_back(sum.value());
     return measured;
@@ -230,9 +237,13 @@ class Averages {
     const ir::Action& action = record.action;
     switch (action.kind) {
       case ir::ActionKind::kStep:
+      case ir::ActionKind::kUpdateShare:
         return steps_[action.stage.index()].add(record);
       case ir::ActionKind::kAllReduce:
+      case ir::ActionKind::kReduceScatter:
         return sums_[action.stage.index()].add(record);
+      case ir::ActionKind::kAllGather:
+        return gathers_[action.stage.index()].add(record);
       case ir::ActionKind::kReduceShared:
         return shared_[action.route].add(record);
       case ir::ActionKind::kForward:
@@ -280,7 +291,7 @@ class Averages {
   std::vector<ActionRecord> firsts_;              // forward passes that ran P
   std::set<std::pair<StageId, DeviceId>> begun_;  // whose first forward pass was found
   std::vector<Mean> begins_;                      // by stage; empty if the plan has no P
-  std::vector<Joined> sums_, shared_;
+  std::vector<Joined> sums_, shared_, gathers_;
   std::vector<Mean> steps_;
 };
 

@@ -17,6 +17,7 @@
 
 #include "ir/plan/step_copies.h"
 #include "runtime/internal/reason.h"
+#include "runtime/internal/share_exchange.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -114,18 +115,15 @@ void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use
 
 class StageOptimizer::Impl {
  public:
-  Impl(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
-      : options(options), program(program), left_alone(std::move(left_alone)) {
+  Impl(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone, Share share)
+      : options(options), program(program), left_alone(std::move(left_alone)), share(std::move(share)) {
     if (options.kind != OptimizerKind::kSgd) {
       names = {"exp_avg", "exp_avg_sq"};
     } else if (options.momentum != 0) {
       names = {"momentum"};
     }
     for (size_t i = 0; i < names.size(); ++i) {
-      Values zeros;
-      for (const Value& parameter : program.parameters())
-        zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
-      states.push_back(std::move(zeros));
+      states.push_back(this->share ? zeros_of(*this->share) : zeros_of_all());
     }
   }
 
@@ -147,10 +145,25 @@ class StageOptimizer::Impl {
   OptimizerOptions options;
   Program& program;
   std::vector<bool> left_alone;  // by parameter
+  Share share;
   std::vector<std::string> names;
   std::vector<Values> states;  // [state][parameter]
 
  private:
+  Values zeros_of_all() const {
+    Values zeros;
+    for (const Value& parameter : program.parameters()) zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
+    return zeros;
+  }
+
+  Values zeros_of(const std::vector<ir::ParameterSlice>& slices) const {
+    Values zeros(program.parameters().size());
+    for (const ir::ParameterSlice& slice : slices)
+      zeros[slice.parameter] =
+          to_value(at::zeros({slice.size()}, to_tensor(program.parameters()[slice.parameter]).options()));
+    return zeros;
+  }
+
   // Gradients are scaled in a copy, because other members of a collective may share them. Parameters narrower than the
   // sum of their gradients are updated in the sum's type and rounded once.
   void update_copies(const std::vector<Trained>& tensors, uint64_t updates, double gradient_scale) const {
@@ -191,13 +204,27 @@ class StageOptimizer::Impl {
     });
   }
 
-  // Returns all parameters to update. Kernels process memory linearly, so all tensors of a parameter are contiguous.
+  bool is_updated(uint32_t parameter) const {
+    if (parameter < left_alone.size() && left_alone[parameter]) return false;
+    const at::Tensor& tensor = to_tensor(program.parameters()[parameter]);
+    return tensor.is_floating_point() && tensor.numel() > 0;
+  }
+
+  // Returns all parameters to update, or their slices. Kernels process memory linearly, so all tensors of a parameter
+  // are contiguous.
   std::vector<Trained> everything() const {
     std::vector<uint32_t> indices;
-    for (uint32_t i = 0; i < program.parameters().size(); ++i) {
-      if (i < left_alone.size() && left_alone[i]) continue;
-      const at::Tensor& parameter = to_tensor(program.parameters()[i]);
-      if (parameter.is_floating_point() && parameter.numel() > 0) indices.push_back(i);
+    std::vector<Slice> slices;  // of the share
+    if (share) {
+      for (const ir::ParameterSlice& slice : *share) {
+        if (!is_updated(slice.parameter)) continue;
+        indices.push_back(slice.parameter);
+        slices.push_back({slice.parameter, slice.first, slice.size()});
+      }
+    } else {
+      for (uint32_t i = 0; i < program.parameters().size(); ++i) {
+        if (is_updated(i)) indices.push_back(i);
+      }
     }
     const Values gradients = program.gradients(indices);
     std::vector<Trained> found;
@@ -206,6 +233,10 @@ class StageOptimizer::Impl {
       each.parameter = to_tensor(program.parameters()[indices[k]]);
       RANNC_CHECK(each.parameter.is_contiguous()) << "weights are read into contiguous tensors";
       each.gradient = to_tensor(gradients[k]).contiguous();
+      if (share) {
+        each.parameter = part_of(each.parameter, slices[k]);
+        each.gradient = part_of(each.gradient, slices[k]);
+      }
       for (const Values& state : states) each.states.push_back(to_tensor(state[indices[k]]));
     }
     return found;
@@ -232,8 +263,9 @@ class StageOptimizer::Impl {
   }
 };
 
-StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
-    : impl_(std::make_unique<Impl>(options, program, std::move(left_alone))) {}
+StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone,
+                               Share share)
+    : impl_(std::make_unique<Impl>(options, program, std::move(left_alone), std::move(share))) {}
 StageOptimizer::~StageOptimizer() = default;
 
 Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {
@@ -252,6 +284,13 @@ void StageOptimizer::set_learning_rate(double rate) { impl_->options.learning_ra
 
 const std::vector<std::string>& StageOptimizer::state_names() const { return impl_->names; }
 const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
+const StageOptimizer::Share& StageOptimizer::share() const { return impl_->share; }
+
+StageOptimizer::Share share_of(const ir::Stage& stage, DeviceId device, const Program& program) {
+  if (!stage.sharded) return std::nullopt;
+  const auto replica = std::find(stage.devices.begin(), stage.devices.end(), device) - stage.devices.begin();
+  return ir::optimizer_share(parameter_elements(program), static_cast<size_t>(replica), stage.devices.size());
+}
 
 namespace {
 
@@ -289,31 +328,39 @@ std::vector<double> on_host(const std::vector<at::Tensor>& scalars) {
   return {first, first + numbers.numel()};
 }
 
-at::Tensor flat_of(const Value& gradient) { return to_tensor(gradient).contiguous().view(-1); }
-
 }  // namespace
 
-std::vector<double> squared_norms(Program& program, std::span<const uint32_t> parameters) {
+std::vector<double> squared_norms(Program& program, std::span<const ir::ParameterSlice> slices) {
   // Between these bounds float32 is accurate enough. Beyond them, squares may underflow or overflow.
   constexpr double kLeast = 1e-24, kMost = 1e38;
   const c10::NoGradGuard no_grad;
+  std::vector<uint32_t> parameters;
+  for (const ir::ParameterSlice& slice : slices) parameters.push_back(slice.parameter);
   const Values gradients = program.gradients(parameters);
   const c10::InferenceMode views_are_cheap;
   const auto is_half = [](const at::Tensor& flat) {
     return flat.scalar_type() != at::kFloat && flat.scalar_type() != at::kDouble;
   };
-  std::vector<at::Tensor> sums;
-  for (const Value& gradient : gradients) {
-    const at::Tensor flat = flat_of(gradient);
-    sums.push_back(is_half(flat) ? sum_of_wide_squares(flat) : sum_of_squares(flat));
+  std::vector<at::Tensor> parts, sums;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const at::Tensor flat = to_tensor(gradients[i]).contiguous().view(-1);
+    parts.push_back(flat.narrow(0, slices[i].first, slices[i].size()));
+    sums.push_back(is_half(flat) ? sum_of_wide_squares(parts[i]) : sum_of_squares(parts[i]));
   }
   std::vector<double> squares = on_host(sums);
   for (size_t i = 0; i < squares.size(); ++i) {
     const bool exact = squares[i] > kLeast && squares[i] < kMost;
-    if (exact || to_tensor(gradients[i]).scalar_type() != at::kFloat) continue;
-    squares[i] = on_host({sum_of_wide_squares(flat_of(gradients[i]))})[0];
+    if (exact || parts[i].scalar_type() != at::kFloat) continue;
+    squares[i] = on_host({sum_of_wide_squares(parts[i])})[0];
   }
   return squares;
+}
+
+std::vector<double> squared_norms(Program& program, std::span<const uint32_t> parameters) {
+  const std::vector<int64_t> elements = parameter_elements(program);
+  std::vector<ir::ParameterSlice> whole;
+  for (const uint32_t parameter : parameters) whole.push_back({parameter, 0, elements[parameter]});
+  return squared_norms(program, whole);
 }
 
 double clip_scale(double norm, double limit) { return std::min(1.0, limit / (norm + 1e-6)); }

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/plan/optimizer_shares.h"
+#include "ir/plan/plan.h"
 #include "runtime/execute/program.h"
 
 namespace rannc::runtime {
@@ -39,9 +42,11 @@ struct OptimizerOptions {
 /// because the gradients may be shared and must not change. Used by one thread at a time. `program` must outlive it.
 class StageOptimizer {
  public:
+  using Share = std::optional<std::vector<ir::ParameterSlice>>;
   /// `left_alone`: per parameter of the signature whether it has no gradient and is never updated, as in PyTorch's
-  /// optimizers; empty: all are updated.
-  StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {});
+  /// optimizers; empty: all are updated. `share`: the slices that are updated and have state; nothing: all parameters.
+  StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {},
+                 Share share = {});
   ~StageOptimizer();
   /// Updates the program's parameters in place from its accumulated gradients, scaled by `gradient_scale`. `updates`
   /// updates came before, by which learning rate and bias correction are computed.
@@ -50,16 +55,23 @@ class StageOptimizer {
   /// State names: `momentum` for SGD, `exp_avg` and `exp_avg_sq` for Adam.
   const std::vector<std::string>& state_names() const;
   /// Per state, the tensors in the order of the signature's parameters. A checkpoint is restored by writing to them.
+  /// Under a share, the state of a slice has rank 1, and is null if the parameter has no slice in it.
   const std::vector<Values>& states() const;
+  const Share& share() const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// Returns the sum of squares of the accumulated gradient of each of `parameters`. Rows of a few thousand elements are
+/// Returns the share of a stage's parameters that a device updates; nothing if the stage is not sharded.
+StageOptimizer::Share share_of(const ir::Stage& stage, DeviceId device, const Program& program);
+
+/// Returns the sum of squares of the accumulated gradient in each of `slices`. Rows of a few thousand elements are
 /// summed in the gradient's type, the row sums in double precision. If float32 cannot represent such a sum, all
 /// arithmetic is in double precision. Waits once for the device, and once more per gradient that float32 cannot sum.
+std::vector<double> squared_norms(Program& program, std::span<const ir::ParameterSlice> slices);
+/// The same of whole parameters.
 std::vector<double> squared_norms(Program& program, std::span<const uint32_t> parameters);
 
 /// Returns the factor that scales gradients of global norm `norm` down to `limit`, as torch.nn.utils.clip_grad_norm_.

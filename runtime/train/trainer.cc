@@ -106,7 +106,7 @@ class Trainer::Impl {
     for (const auto& program : device.programs) programs.push_back(program.get());
     return std::make_unique<Executor>(pipeline, device.id, std::move(programs), *device.transport, options_.observer);
   }
-  std::unique_ptr<StageOptimizer> make_optimizer(Program& program) const;
+  std::unique_ptr<StageOptimizer> make_optimizer(Program& program, StageId stage, DeviceId device) const;
   Result<void> take_settings(const TrainingSettings& settings);
   /// `part`: the samples that the batch has; null: all of the mini-batch.
   Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce, const NeededSamples* part);
@@ -141,12 +141,13 @@ class Trainer::Impl {
   uint64_t accumulated_samples_ = 0;  // of the next step; 0 if nothing is accumulated
 };
 
-std::unique_ptr<StageOptimizer> Trainer::Impl::make_optimizer(Program& program) const {
+std::unique_ptr<StageOptimizer> Trainer::Impl::make_optimizer(Program& program, StageId stage, DeviceId device) const {
   const std::vector<bool> reached = ir::reached_by_gradient(plan().graph);
   std::vector<bool> left_alone;
   for (const Weight& parameter : program.signature().parameters)
     left_alone.push_back(!reached[parameter.value.index()]);
-  return std::make_unique<StageOptimizer>(options_.optimizer, program, std::move(left_alone));
+  return std::make_unique<StageOptimizer>(options_.optimizer, program, std::move(left_alone),
+                                          share_of(plan().stages[stage.index()], device, program));
 }
 
 void Trainer::Impl::set_learning_rate(double rate) {
@@ -177,7 +178,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
       RANNC_ASSIGN(device->programs[s], engine->load(bundle_, StageId::from(s), {options_.origins, options_.nonfinite},
                                                      device->transport->hardware()));
       if (!options_.records_steps || options_.nonfinite != nullptr) device->programs[s]->record_steps(false);
-      if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
+      if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s], StageId::from(s), device->id);
     }
     return {};
   }));
@@ -188,11 +189,11 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
 
 Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) {
-    return a.tasks == b.tasks && a.devices == b.devices;
+    return a.tasks == b.tasks && a.devices == b.devices && a.sharded == b.sharded;
   };
   if (!ir::equal(changed.graph, plan().graph) || changed.devices.size() != plan().devices.size() ||
       !std::equal(changed.stages.begin(), changed.stages.end(), plan().stages.begin(), plan().stages.end(), same_cut)) {
-    return error("the new plan must have the same graph, stages and devices");
+    return error("the new plan must have the same graph, stages, devices and sharded stages");
   }
   if (changed.functions.size() != plan().functions.size()) {
     return error(fmt::format("the new plan has functions of {} stages, the bundle's of {}", changed.functions.size(),
@@ -272,16 +273,15 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
   RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     StepInput own = input;
     if (mode == Mode::kTrain) {
+      own.gathers_later = updates_after_norm();
       own.update = [&device, this](StageId stage, Program&) -> Result<void> {
         if (updates_after_norm()) return {};
         await_saving(device);
         return device.optimizers[stage.index()]->update(updates_);
       };
     }
-    const auto& all = devices_.all();
-    const auto own_device = std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
-    const auto index = static_cast<size_t>(own_device - all.begin());
-    RANNC_ASSIGN(outcomes[index], (smaller ? device.smaller : device.executor)->run(own));
+    RANNC_ASSIGN(outcomes[static_cast<size_t>(devices_.position_of(device))],
+                 (smaller ? device.smaller : device.executor)->run(own));
     return {};
   }));
   return outcomes;
@@ -307,7 +307,7 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   if (result.skipped) return {};
   const double clip = options_.clip_norm > 0 ? clip_scale(norm, options_.clip_norm) : 1;
   for (const auto& device : devices_.all()) await_saving(*device);
-  return update_scaled(devices_, updates_, clip / scale, options_.observer);
+  return update_scaled(devices_, {step_, updates_, clip / scale}, options_.observer);
 }
 
 Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const NeededSamples* part) const {
@@ -365,13 +365,16 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
 Result<void> Trainer::Impl::start_save(const std::string& folder, const std::string& data_state) {
   RANNC_TRY(finish_save());
   const TrainingSettings settings{options_.optimizer, options_.clip_norm, options_.seed, options_.kept_checkpoints};
-  RANNC_ASSIGN(saving_, CheckpointSave::start(devices_, folder,
-                                              {.step = step_,
-                                               .updates = updates_,
-                                               .loss_scale = loss_scale_,
-                                               .settings = settings,
-                                               .model_digest = plan().model_digest,
-                                               .data_state = data_state}));
+  RANNC_ASSIGN(saving_,
+               CheckpointSave::start(devices_, folder,
+                                     {.step = step_,
+                                      .updates = updates_,
+                                      .loss_scale = loss_scale_,
+                                      .settings = settings,
+                                      .model_digest = plan().model_digest,
+                                      .data_state = data_state,
+                                      .sliced = std::any_of(plan().stages.begin(), plan().stages.end(),
+                                                            [](const auto& stage) { return stage.sharded; })}));
   return {};
 }
 
@@ -405,7 +408,7 @@ Result<void> Trainer::Impl::take_settings(const TrainingSettings& settings) {
   options_.kept_checkpoints = settings.kept_checkpoints;
   return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     for (size_t s = 0; s < device.optimizers.size(); ++s) {
-      if (device.optimizers[s]) device.optimizers[s] = make_optimizer(*device.programs[s]);
+      if (device.optimizers[s]) device.optimizers[s] = make_optimizer(*device.programs[s], StageId::from(s), device.id);
     }
     return {};
   });
@@ -427,7 +430,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   }
   for (const auto& device : devices_.all()) {
     CheckpointTensors tensors = checkpoint_tensors(*device);
-    if (!same_state) std::erase_if(tensors, [](const auto& entry) { return entry.first.starts_with("optimizer/"); });
+    if (!same_state) std::erase_if(tensors, [](const auto& entry) { return is_optimizer_key(entry.first); });
     RANNC_TRY(read_checkpoint(folder, tensors));
   }
   step_ = state.step;

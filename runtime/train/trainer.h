@@ -94,7 +94,8 @@ class Trainer {
   void set_learning_rate(double rate);
 
   /// Continues under another schedule of the same cut. Micro-batches, schedule, recompute, predictions and the values
-  /// that the plan's functions keep for recompute may differ; the graph and the stages' tasks and devices may not. In a
+  /// that the plan's functions keep for recompute may differ; the graph, the stages' tasks and devices, and whether
+  /// they are sharded may not. In a
   /// run of several processes, all must call it with the same plan. Discards the sums of `accumulate`.
   Result<void> reschedule(ir::Plan plan);
 
@@ -120,7 +121,7 @@ class Trainer {
   double loss_scale() const;
   /// Returns gradients of this process's parameters by name: the accumulated ones, or those of the last step before
   /// clipping and without loss scale. A shared parameter appears only at its owner. Gradients of 16-bit parameters are
-  /// float32.
+  /// float32. An error if other processes have shares of a sharded stage.
   Result<std::map<std::string, Value>> gradients();
 
   /// Bytes that each device of this process has sent to each other device, in all steps and evaluations.

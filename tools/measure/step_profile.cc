@@ -332,7 +332,7 @@ void StepProfile::finished(const runtime::ActionRecord& record) {
       state_->book_pass(time, kind, ran);
     } else {
       const double allocation = state_->book_asides(time);
-      time.parts[kind == ActionKind::kStep ? "optimizer" : "messages"] += ran - allocation - place.operators.counting;
+      time.parts[ir::is_update(kind) ? "optimizer" : "messages"] += ran - allocation - place.operators.counting;
     }
     state_->leave(time, record.end_ns, watch);
   }

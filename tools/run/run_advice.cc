@@ -37,7 +37,7 @@ double worked_ns(const ActionRecord& record) {
   return static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
 }
 
-bool works(ActionKind kind) { return ir::is_compute(kind) || kind == ActionKind::kStep; }
+bool works(ActionKind kind) { return ir::is_compute(kind) || ir::is_update(kind); }
 
 Measured measure(const ir::Plan& plan, const std::vector<ActionRecord>& records) {
   Measured found{std::vector<std::map<ActionKind, Mean>>(plan.stages.size()),
@@ -65,7 +65,7 @@ ScheduleCosts costs_of(const Measured& measured) {
                               .input_gradient = input > 0 ? input : time(ActionKind::kBackward),
                               .weight_gradient = time(ActionKind::kWeightGradient),
                               .recompute = time(ActionKind::kRecompute)}});
-    costs.step.push_back(time(ActionKind::kStep));
+    costs.step.push_back(std::max(time(ActionKind::kStep), time(ActionKind::kUpdateShare)));
   }
   return costs;
 }

@@ -59,6 +59,7 @@ const char* colour(ir::ActionKind kind) {
     case ir::ActionKind::kRecompute:
       return "#9270ca";
     case ir::ActionKind::kStep:
+    case ir::ActionKind::kUpdateShare:
       return "#61a861";
     default:
       return "#b8b8b8";
@@ -133,7 +134,7 @@ std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices
                        device * kRow + 17, device, kLeft, device * kRow + 2, kWidth - kLeft - 6, kRow - 4);
   }
   for (const PlannedSpan& span : spans) {
-    if (!ir::is_compute(span.action.kind) && span.action.kind != ir::ActionKind::kStep) continue;
+    if (!ir::is_compute(span.action.kind) && !ir::is_update(span.action.kind)) continue;
     const double width = std::max(0.6, x(span.end_ns) - x(span.start_ns));
     svg += fmt::format("<rect x='{:.2f}' y='{}' width='{:.2f}' height='{}' fill='{}'><title>{} {} to {}</title></rect>",
                        x(span.start_ns), span.device.index() * kRow + 2, width, kRow - 4, colour(span.action.kind),
@@ -236,7 +237,7 @@ std::string legend() {
   entry(colour(ir::ActionKind::kBackward), "B backward, I input gradient");
   entry(colour(ir::ActionKind::kWeightGradient), "W weight gradient");
   entry(colour(ir::ActionKind::kRecompute), "R recompute");
-  entry(colour(ir::ActionKind::kStep), "S optimizer");
+  entry(colour(ir::ActionKind::kStep), "S, U optimizer");
   entry("#9a9a9a", "grey background: the device waits");
   return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";
 }

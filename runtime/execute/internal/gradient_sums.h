@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "runtime/execute/pipeline.h"
 #include "runtime/execute/program.h"
 #include "runtime/internal/router.h"
+#include "runtime/internal/share_exchange.h"
 #include "runtime/transport/transport.h"
 
 namespace rannc::runtime {
@@ -18,14 +20,17 @@ class GradientSums {
  public:
   /// `programs`: by stage. All arguments must outlive it.
   GradientSums(const Pipeline& pipeline, const ir::Dependencies& dependencies, const std::vector<Program*>& programs,
-               Transport& transport, Router& router)
-      : pipeline_(pipeline), dependencies_(dependencies), programs_(programs), transport_(transport), router_(router) {}
+               Transport& transport, Router& router);
 
   /// AR: sums gradients one by one, then statistics. Skips shared parameters: their group has its own sum over all
   /// replicas of all its stages.
   Result<void> all_reduce(const ir::Action& action, uint64_t step);
   /// RS: adds the gradients of this device's stages of the group, then sums over devices.
   Result<void> reduce_shared(const ir::Action& action, uint64_t step);
+  /// SC: sums each gradient on the owner of its share (`ShareExchange::reduce_scatter`), then statistics on all.
+  Result<void> reduce_scatter(const ir::Action& action, uint64_t step);
+  /// AG: copies each replica's share of the stage's parameters to the others.
+  Result<void> all_gather(StageId stage, uint64_t step);
   /// Selects the one holder that keeps a sum for the next step: the first replica and, for a shared parameter, its
   /// first stage.
   Carried carried(StageId stage) const;
@@ -46,6 +51,7 @@ class GradientSums {
   const std::vector<Program*>& programs_;
   Transport& transport_;
   Router& router_;
+  std::map<StageId, ShareExchange> shares_;  ///< of sharded stages
 };
 
 }  // namespace rannc::runtime

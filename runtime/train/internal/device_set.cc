@@ -38,6 +38,11 @@ bool DeviceSet::contains(DeviceId id) const {
   return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) { return device->id == id; });
 }
 
+int64_t DeviceSet::position_of(const TrainedDevice& device) const {
+  return std::find_if(devices_.begin(), devices_.end(), [&](const auto& each) { return each.get() == &device; }) -
+         devices_.begin();
+}
+
 bool DeviceSet::has_stage(StageId stage) const {
   return std::any_of(devices_.begin(), devices_.end(),
                      [&](const auto& device) { return device->programs[stage.index()] != nullptr; });
@@ -129,6 +134,24 @@ Diagnostic DeviceSet::close(Diagnostic failure) {
   return *failure_;
 }
 
+namespace {
+
+std::string state_key(const std::string& state, const std::string& parameter) {
+  return "optimizer/" + state + "/" + parameter;
+}
+
+void add_share(const StageOptimizer& optimizer, const Signature& signature, CheckpointTensors& tensors) {
+  if (!optimizer.share()) return;
+  for (const ir::ParameterSlice& slice : *optimizer.share()) {
+    for (size_t k = 0; k < optimizer.states().size(); ++k) {
+      const std::string key = state_key(optimizer.state_names()[k], signature.parameters[slice.parameter].name);
+      tensors.emplace(slice_key(key, slice.first, slice.last), optimizer.states()[k][slice.parameter]);
+    }
+  }
+}
+
+}  // namespace
+
 CheckpointTensors checkpoint_tensors(const TrainedDevice& device) {
   CheckpointTensors tensors;
   for (size_t s = 0; s < device.programs.size(); ++s) {
@@ -140,10 +163,11 @@ CheckpointTensors checkpoint_tensors(const TrainedDevice& device) {
       tensors.emplace("parameter/" + name, program.parameters()[i]);
       if (!device.optimizers[s]) continue;
       const auto& states = device.optimizers[s]->state_names();
-      for (size_t k = 0; k < states.size(); ++k) {
-        tensors.emplace("optimizer/" + states[k] + "/" + name, device.optimizers[s]->states()[k][i]);
-      }
+      if (device.optimizers[s]->share()) continue;
+      for (size_t k = 0; k < states.size(); ++k)
+        tensors.emplace(state_key(states[k], name), device.optimizers[s]->states()[k][i]);
     }
+    if (device.optimizers[s]) add_share(*device.optimizers[s], signature, tensors);
     for (size_t i = 0; i < signature.buffers.size(); ++i) {
       tensors.emplace("buffer/" + signature.buffers[i].name, program.buffers()[i]);
     }

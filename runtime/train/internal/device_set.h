@@ -45,6 +45,8 @@ class DeviceSet {
   /// Whether this process has all devices of the plan.
   bool whole() const { return devices_.size() == plan_devices_; }
   bool contains(DeviceId id) const;
+  /// Index of a device of this set in `all()`.
+  int64_t position_of(const TrainedDevice& device) const;
   /// Whether a device of this process has the stage.
   bool has_stage(StageId stage) const;
 

@@ -70,6 +70,7 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
     }
     ir::Stage stage{.tasks = ir::close_over_constants(plan.graph, plan.atoms, own), .recompute = spec.recompute};
     const uint32_t replicas = spec.replicas.empty() ? 1 : spec.replicas[s];
+    stage.sharded = spec.sharded && replicas > 1;
     for (uint32_t r = 0; r < replicas; ++r) {
       stage.devices.push_back(DeviceId::from(plan.devices.size()));
       plan.devices.push_back({.name = "cpu" + std::to_string(plan.devices.size()), .kind = "cpu"});

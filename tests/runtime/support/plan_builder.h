@@ -18,6 +18,7 @@ struct PlanSpec {
   bool recompute = false;
   bool training = true;
   bool split_backward = false;  ///< I and W instead of B
+  bool sharded = false;         ///< optimizer state of stages with several replicas
 };
 
 /// A plan whose schedule is lowered. Tasks that depend on no input are constant and cloned where they are read.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "runtime/engine/allocation_meter.h"
 #include "tests/runtime/engine/held_tensors.h"
 
 namespace rannc::testing {
@@ -60,6 +61,62 @@ TEST_P(Updates, ScaledGradientsAreThoseOfAScaledCopy) {
       EXPECT_TRUE(at::equal(gradients[i], kept[i])) << "others may hold gradient " << i;
     }
     EXPECT_FALSE(at::equal(runtime::to_tensor(scaled.parameters()[0]), start[0]));
+  }
+}
+
+// Bit for bit: slices that are cut as shares are see no difference to whole parameters.
+TEST_P(Updates, OfSharesAreThoseOfWholeParameters) {
+  runtime::OptimizerOptions options;
+  options.kind = GetParam();
+  options.momentum = GetParam() == OptimizerKind::kSgd ? 0.75 : 0;
+  options.weight_decay = 0.25;
+  constexpr size_t kReplicas = 3;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const double scale : {1.0, 0.37}) {
+      at::manual_seed(3);
+      const std::vector<at::Tensor> start = made_up(type), gradients = made_up(type);
+      HeldTensors whole(copies(start), copies(gradients)), parts(copies(start), copies(gradients));
+      std::vector<int64_t> elements;
+      for (const at::Tensor& each : start) elements.push_back(each.numel());
+      std::vector<std::unique_ptr<runtime::StageOptimizer>> shares;
+      for (size_t r = 0; r < kReplicas; ++r)
+        shares.push_back(std::make_unique<runtime::StageOptimizer>(options, parts, std::vector<bool>(),
+                                                                   ir::optimizer_share(elements, r, kReplicas)));
+      runtime::StageOptimizer of_whole(options, whole);
+      for (uint64_t step = 0; step < 3; ++step) {
+        ASSERT_TRUE(of_whole.update(step, scale).ok());
+        for (const auto& share : shares) ASSERT_TRUE(share->update(step, scale).ok());
+      }
+      for (size_t i = 0; i < start.size(); ++i) {
+        EXPECT_TRUE(at::equal(runtime::to_tensor(parts.parameters()[i]), runtime::to_tensor(whole.parameters()[i])))
+            << i;
+      }
+    }
+  }
+}
+
+/// Bytes that an optimizer of Adam allocates for its state.
+int64_t state_bytes(HeldTensors& program, runtime::StageOptimizer::Share share) {
+  const runtime::AllocationMeter meter;
+  const runtime::StageOptimizer optimizer({.kind = OptimizerKind::kAdam}, program, {}, std::move(share));
+  return meter.live_bytes();
+}
+
+TEST(Shares, DivideTheBytesOfStateByTheReplicas) {
+  const std::vector<at::Tensor> start = made_up(at::kFloat);
+  HeldTensors program(copies(start), copies(start));
+  std::vector<int64_t> elements;
+  for (const at::Tensor& each : start) elements.push_back(each.numel());
+  const int64_t whole = state_bytes(program, std::nullopt);
+  constexpr int64_t kStates = 2, kCut = kStates * 4 * ir::kShareCut;
+  for (const size_t replicas : {2, 3, 4, 7}) {
+    int64_t all = 0;
+    for (size_t r = 0; r < replicas; ++r) {
+      const int64_t own = state_bytes(program, ir::optimizer_share(elements, r, replicas));
+      EXPECT_LT(std::abs(own - whole / static_cast<int64_t>(replicas)), kCut) << r << " of " << replicas;
+      all += own;
+    }
+    EXPECT_EQ(all, whole) << "each element has its state once";
   }
 }
 
