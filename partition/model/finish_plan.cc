@@ -53,6 +53,7 @@ void assign_tasks(ir::Plan& plan, const std::vector<uint32_t>& block_of_atom, co
     std::sort(tasks[s].begin(), tasks[s].end());
     stage.tasks = ir::close_over_constants(plan.graph, plan.atoms, tasks[s]);
     stage.recompute = stages.stages[s].recompute;
+    stage.sharded = stages.stages[s].sharded;
     plan.stages.push_back(std::move(stage));
   }
 }

@@ -81,6 +81,7 @@ Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster,
   for (const ir::Stage& stage : plan.stages) {
     GivenPlan::Stage& made = given.stages.emplace_back();
     made.recompute = stage.recompute;
+    made.sharded = stage.sharded;
     for (const DeviceId device : stage.devices) made.devices.push_back(devices[device.index()]);
   }
   given.stage_of_atom = stages_of_atoms(plan);

@@ -15,6 +15,7 @@ struct GivenPlan {
   struct Stage {
     std::vector<DeviceId> devices;  ///< of the cluster
     bool recompute = false;
+    bool sharded = false;
   };
   std::vector<Stage> stages;
   std::vector<uint32_t> stage_of_atom;

@@ -16,6 +16,7 @@
 #include "partition/model/fixed_batch.h"
 #include "partition/model/given_plan.h"
 #include "partition/model/joint_batch.h"
+#include "partition/model/sharded_stages.h"
 #include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
@@ -129,14 +130,13 @@ AtomSamples atom_samples(const PlanOptions& options) {
 }
 
 // Memory limits by kind of device for choosing stages.
-using KindMemory = std::vector<uint64_t>;
-
 Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
                                 const KindMemory& memory) {
   RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
   problem.cluster = options.cluster;
   for (size_t kind = 0; kind < memory.size(); ++kind) problem.cluster.kinds[kind].memory_bytes = memory[kind];
   static_cast<PlanDemands&>(problem) = options;
+  problem.sharded = options.training && options.shard_optimizer == ShardOptimizer::kAlways;
   if (!options.training) problem.recompute = RecomputeRule::kNever;
   const ScheduleFamily* family = find_schedule(options.schedule);
   problem.in_flight = family == nullptr ? InFlight::kOneFOneB : family->assumed;
@@ -326,14 +326,6 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const 
   return {};
 }
 
-// Returns the memory of each kind of device.
-KindMemory memory_of_kinds(const PlanOptions& options) {
-  KindMemory memory;
-  for (const DeviceKind& kind : options.cluster.kinds)
-    memory.push_back(std::min(kind.memory_bytes, options.constraints.memory_bytes.value_or(kind.memory_bytes)));
-  return memory;
-}
-
 // Returns the device of a kind that exceeds its memory most in the finished plan.
 struct Overfull {
   size_t kind = 0;
@@ -356,9 +348,7 @@ std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options)
 }
 
 // Completes a plan whose stages are chosen and simulates it.
-Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
-                      PlannedModel& planned) {
-  if (options.planner == "auto" && !options.given) RANNC_TRY(sharpen(options, facts, memory, planned));
+Result<void> finish(const PlanOptions& options, const ModelFacts& facts, PlannedModel& planned) {
   Lap lap;
   RANNC_ASSIGN(planned.plan, finish_plan(facts, planned.blocks.partition.block_of, planned.stages, options));
   count_fixed_samples(planned.plan);
@@ -367,6 +357,14 @@ Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const
   planned.alternatives = alternatives(planned.problem);
   planned.times.simulate += lap.ns();
   return {};
+}
+
+// Sharpens the plan, then finishes it.
+Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
+                      PlannedModel& planned) {
+  if (options.planner == "auto" && !options.given) RANNC_TRY(sharpen(options, facts, memory, planned));
+  mark_sharded(options, planned.stages);
+  return finish(options, facts, planned);
 }
 
 // Chooses stages, completes the plan and simulates it. Of the plans with and without rebuild hulls, the one that fits
@@ -442,6 +440,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& ask
   }
   for (size_t s = 0; s < ends.size(); ++s)
     stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
+  planned.problem.sharded = std::any_of(given.stages.begin(), given.stages.end(),
+                                        [](const GivenPlan::Stage& stage) { return stage.sharded; });
   planned.stages = judged(planned.problem, std::move(stages));
   RANNC_TRY(complete(options, facts, memory, planned));
   planned.plan.schedule.name = given.schedule;
@@ -479,6 +479,33 @@ Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePla
   }
 }
 
+// Plans with whole optimizer state, and with sharded state if that does not fit.
+Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const StagePlanner& planner,
+                                                                          const PlanOptions& asked,
+                                                                          const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  PlanOptions options = asked;
+  options.shard_optimizer = ShardOptimizer::kNever;
+  RANNC_ASSIGN(Outcome outcome, plan_within_memory(planner, options, facts));
+  const auto* infeasible = std::get_if<Infeasible>(&outcome);
+  if (infeasible == nullptr || infeasible->missing_bytes <= 0 || !options.training || options.optimizer_states == 0)
+    return outcome;
+  options.shard_optimizer = ShardOptimizer::kAlways;
+  RANNC_ASSIGN(Outcome sharded, plan_within_memory(planner, options, facts));
+  auto* planned = std::get_if<PlannedModel>(&sharded);
+  if (planned == nullptr) return sharded;
+  const StagePlan all_sharded = planned->stages;
+  if (keep_whole_where_possible(options, planned->plan, planned->stages)) {
+    RANNC_TRY(finish(options, facts, *planned));
+    if (!overfull(planned->plan, options).empty()) {
+      planned->stages = all_sharded;
+      RANNC_TRY(finish(options, facts, *planned));
+    }
+  }
+  planned->remarks.push_back(sharding_remark(planned->stages));
+  return sharded;
+}
+
 }  // namespace
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
@@ -498,8 +525,9 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
       graph, atoms, costs, tape, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
-  RANNC_ASSIGN(Outcome outcome,
-               options.given ? plan_given(options, facts) : plan_within_memory(*planner, options, facts));
+  const auto search =
+      options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
+  RANNC_ASSIGN(Outcome outcome, options.given ? plan_given(options, facts) : search(*planner, options, facts));
   if (std::holds_alternative<Infeasible>(outcome)) return outcome;
   PlannedModel planned = std::get<PlannedModel>(std::move(outcome));
   planned.times.price = price;

@@ -43,8 +43,8 @@ struct PlannedModel {
 
 /// Prices the tasks, cuts the model into blocks, chooses stages, schedules and simulates. The result passes
 /// verification (rules P and S). If the blocks are too coarse for the devices' memory, finer ones are tried before
-/// `Infeasible` is returned. Planner `auto` then splits the blocks beside its plan's cuts and continues its search, so
-/// `problem` may have more blocks than requested.
+/// `Infeasible` is returned; with `ShardOptimizer::kWhereNeeded`, so is sharded optimizer state. Planner `auto` then
+/// splits the blocks beside its plan's cuts and continues its search, so `problem` may have more blocks than requested.
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                           const PlanOptions& options);
 

@@ -20,6 +20,14 @@ namespace rannc::partition {
 
 struct GivenPlan;
 
+/// Whether the replicas of a stage divide its optimizer state.
+enum class ShardOptimizer : uint8_t {
+  kNever,
+  kAlways,       ///< in every stage with replicas
+  kWhereNeeded,  ///< if no plan fits the memory otherwise, in the stages that would not fit; a given plan decides
+                 ///< itself
+};
+
 /// Inputs to planning a model besides the model itself.
 struct PlanOptions : PlanDemands {
   PlanOptions() { recompute = RecomputeRule::kChoose; }
@@ -48,6 +56,7 @@ struct PlanOptions : PlanDemands {
   std::optional<double> recompute_budget;
   std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   uint32_t optimizer_states = 0;
+  ShardOptimizer shard_optimizer = ShardOptimizer::kNever;
   ir::PlanOptimizer optimizer;  ///< unnamed: the plan names no optimizer and keeps `optimizer_states`
   bool training = true;
   uint64_t seed = 0;

@@ -85,6 +85,7 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
     costs.all_reduce.push_back(static_cast<double>(time.all_reduce_ns));
     costs.step.push_back(static_cast<double>(time.optimizer_ns));
     costs.gradients.push_back(static_cast<double>(time.gradients_ns));
+    costs.gather.push_back(static_cast<double>(time.gather_ns));
   }
   for (const ir::SharedParameter& shared : plan.shared) costs.shared.push_back(static_cast<double>(shared.sum_ns));
   return costs;
@@ -111,9 +112,16 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
       rate = std::min(rate, cluster.kind_of(in_cluster[home.index()]).bytes_per_second);
     }
     const StageId stage = StageId::from(s);
-    plan.finish_times.push_back(
-        {stage, sum_ns({stage}, trained[s].gradients),
-         whole_ns(optimizer_pass_ns(trained[s].parameters, trained[s].gradients, plan.optimizer_states, rate))});
+    const double update = optimizer_pass_ns(trained[s].parameters, trained[s].gradients, plan.optimizer_states, rate);
+    const int64_t reduction = sum_ns({stage}, trained[s].gradients);
+    if (plan.stages[s].sharded) {
+      // Each half of a ring takes half its time.
+      const auto replicas = static_cast<double>(plan.stages[s].devices.size());
+      plan.finish_times.push_back(
+          {stage, reduction / 2, whole_ns(update / replicas), 0, sum_ns({stage}, trained[s].parameters) / 2});
+    } else {
+      plan.finish_times.push_back({stage, reduction, whole_ns(update)});
+    }
   }
   for (size_t g = 0; g < plan.shared.size(); ++g) {
     plan.shared[g].sum_ns = sum_ns(shape.shared[g].stages, static_cast<double>(shape.shared[g].bytes));

@@ -273,9 +273,11 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   const double again = problem_.recompute == RecomputeRule::kAlways ? larger.forward : 0;
   entry.full.work = micro_batches() * (larger.forward + again + larger.backward);
   add_messages(entry, a, b, group);
-  const double gradients = ranges_.gradients(a, b);
-  entry.tail = all_reduce_ns(gradients, group.least, links_.of_group(group.least)) +
-               optimizer_pass_ns(ranges_.parameters(a, b), gradients, problem_.optimizer_factor, rate_);
+  const double gradients = ranges_.gradients(a, b), parameters = ranges_.parameters(a, b);
+  const double divisor = problem_.sharded ? most_replicas() : 1;
+  const double exchanged = problem_.sharded ? (gradients + parameters) / 2 : gradients;
+  entry.tail = all_reduce_ns(exchanged, group.least, links_.of_group(group.least)) +
+               optimizer_pass_ns(parameters, gradients, problem_.optimizer_factor, rate_) / divisor;
   entries_[a].push_back(entry);
   return true;
 }
@@ -301,7 +303,7 @@ void FloorEntries::add_messages(FloorEntry& entry, uint32_t a, uint32_t b, const
 double FloorEntries::fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) const {
   double least = kInfinity;
   for (const bool recompute : recompute_choices(problem_.recompute)) {
-    const StageBytes bytes = small_.bytes(a, b, share, recompute);
+    const StageBytes bytes = small_.least_bytes(a, b, share, recompute, most_replicas());
     least = std::min(least, bytes.peak(1, micro_batches()));
     (recompute ? entry.repeated_slots : entry.slots) = slots_of(bytes);
   }
@@ -326,7 +328,8 @@ void FloorEntries::add_trades(FloorEntry& entry, uint32_t a, uint32_t b, size_t 
     const RebuildPoint& point = points_[i];
     const double part = (1 - point.share) * static_cast<double>(trades.size());
     FloorTrade& trade = trades[std::min(trades.size() - 1, static_cast<size_t>(part))];
-    if (trade.slots == 0) trade.slots = slots_of(small_.bytes(a, b, share, true, point.bytes_per_sample));
+    if (trade.slots == 0)
+      trade.slots = slots_of(small_.least_bytes(a, b, share, true, most_replicas(), point.bytes_per_sample));
     trade.share = std::min(trade.share, point.share);
   }
 }

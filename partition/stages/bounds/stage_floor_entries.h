@@ -127,6 +127,7 @@ class FloorEntries {
   /// Micro-batches that fit with these bytes; 0: none.
   double slots_of(const StageBytes& bytes) const;
   void add_trades(FloorEntry& entry, uint32_t a, uint32_t b, size_t share);
+  double most_replicas() const { return static_cast<double>(problem_.cluster.size()); }
 
   const StageProblem& problem_;
   const RangeCosts& ranges_;

@@ -54,18 +54,21 @@ StageCount stage_count(const StageProblem& problem) {
   return count;
 }
 
-double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices) {
+double stage_all_reduce_ns(const StageProblem& problem, const TrainedPart& stage,
+                           const std::vector<DeviceId>& devices) {
   if (devices.size() < 2) return 0;
   std::vector<DeviceId> ascending = devices;
   std::sort(ascending.begin(), ascending.end());
+  // Each of the two halves of a ring takes half its time.
+  const double bytes = problem.sharded ? (stage.gradients + stage.parameters) / 2 : stage.gradients;
   return all_reduce_ns(bytes, ascending.size(), problem.cluster.slowest_link(ascending));
 }
 
-double optimizer_ns(const StageProblem& problem, double parameter_bytes, double gradient_bytes,
-                    const std::vector<DeviceId>& devices) {
+double optimizer_ns(const StageProblem& problem, const TrainedPart& stage, const std::vector<DeviceId>& devices) {
   double rate = kInfinity;
   for (const DeviceId device : devices) rate = std::min(rate, problem.cluster.kind_of(device).bytes_per_second);
-  return optimizer_pass_ns(parameter_bytes, gradient_bytes, problem.optimizer_factor, rate);
+  const double whole = optimizer_pass_ns(stage.parameters, stage.gradients, problem.optimizer_factor, rate);
+  return problem.sharded ? whole / static_cast<double>(devices.size()) : whole;
 }
 
 StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover,
@@ -83,7 +86,8 @@ StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, c
     const size_t share = prices.share_of(from.to - from.from);
     stage.peak_bytes =
         prices.peak_bytes(from.first, from.end, share, from.recompute, static_cast<uint32_t>(cover.stages.size() - s));
-    stage.all_reduce_ns = stage_all_reduce_ns(problem, ranges.gradients(from.first, from.end), stage.devices);
+    stage.all_reduce_ns = stage_all_reduce_ns(
+        problem, {ranges.parameters(from.first, from.end), ranges.gradients(from.first, from.end)}, stage.devices);
     plan.stages.push_back(std::move(stage));
   }
   if (problem.in_flight != InFlight::kAll) {

@@ -22,12 +22,17 @@ Infeasible explain_infeasible(const StageProblem& problem, const std::vector<Cov
 /// Returns a sentence about the slowest stage.
 std::string bottleneck_of(const StagePlan& plan);
 
-/// Time of a ring all-reduce of the stage's gradients over its devices.
-double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices);
+/// Bytes of the gradients and the parameters of a stage.
+struct TrainedPart {
+  double parameters = 0, gradients = 0;
+};
 
-/// Time of the optimizer step for the stage's parameters on its slowest device: reads the gradient, reads and writes
-/// parameters and states.
-double optimizer_ns(const StageProblem& problem, double parameter_bytes, double gradient_bytes,
-                    const std::vector<DeviceId>& devices);
+/// Time of a ring all-reduce of the stage's gradients over its devices; if the problem is sharded, of a reduce-scatter
+/// of the gradients and an all-gather of the parameters.
+double stage_all_reduce_ns(const StageProblem& problem, const TrainedPart& stage, const std::vector<DeviceId>& devices);
+
+/// Time of the optimizer step on the slowest of the stage's devices: reads the gradient, reads and writes parameters
+/// and states; of a share, if the problem is sharded.
+double optimizer_ns(const StageProblem& problem, const TrainedPart& stage, const std::vector<DeviceId>& devices);
 
 }  // namespace rannc::partition

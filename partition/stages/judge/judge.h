@@ -103,6 +103,8 @@ class PlanJudge {
   std::optional<Refusal> price(StagePlan& plan, Run& run);
   /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
   /// those of whole recompute, by what the stage then holds.
+  /// Bytes of one replica of a stage. `more`: see `stage_bytes`.
+  StageBytes bytes_of(const PlannedStage& stage, double samples, RecomputeRule rule, double more = 0) const;
   double least_repeated(const StagePlan& plan, size_t stage, double memory, double samples, StageBytes& bytes);
   /// The same for stages whose rows determine how many micro-batches they hold, together for those that share devices.
   /// Takes the steps of their hulls in descending order of time per byte. Sets `run.rows`.

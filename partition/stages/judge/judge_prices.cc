@@ -135,6 +135,11 @@ const std::vector<RebuildPoint>& PlanJudge::rebuild_points(uint32_t a, uint32_t 
   return entry->second;
 }
 
+StageBytes PlanJudge::bytes_of(const PlannedStage& stage, double samples, RecomputeRule rule, double more) const {
+  return of_replica(stage_bytes(*ranges_, stage.first, stage.end, samples, rule, more), *ranges_, stage.first,
+                    stage.end, static_cast<double>(stage.devices.size()));
+}
+
 double PlanJudge::least_repeated(const StagePlan& plan, size_t stage, double memory, double samples,
                                  StageBytes& bytes) {
   const uint32_t a = plan.stages[stage].first, b = plan.stages[stage].end;
@@ -143,10 +148,10 @@ double PlanJudge::least_repeated(const StagePlan& plan, size_t stage, double mem
     bytes = choice;
     return true;
   };
-  if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kNever))) return 0;
+  if (fits(bytes_of(plan.stages[stage], samples, RecomputeRule::kNever))) return 0;
   const std::vector<RebuildPoint>& points = rebuild_points(a, b);
   for (size_t i = points.size(); i-- > 1;) {
-    if (fits(stage_bytes(*ranges_, a, b, samples, RecomputeRule::kAlways, points[i].bytes_per_sample))) {
+    if (fits(bytes_of(plan.stages[stage], samples, RecomputeRule::kAlways, points[i].bytes_per_sample))) {
       return points[i].share;
     }
   }
@@ -158,9 +163,7 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
     const PlannedStage& stage = plan.stages[s];
     const double samples = static_cast<double>(share_of(run.largest, stage.devices.size()));
     const double forward = run.costs.compute[s][0].forward;
-    const auto bytes = [&](RecomputeRule rule, double more) {
-      return stage_bytes(*ranges_, stage.first, stage.end, samples, rule, more);
-    };
+    const auto bytes = [&](RecomputeRule rule, double more) { return bytes_of(stage, samples, rule, more); };
     std::vector<RebuildChoice> choices;
     for (const RebuildPoint& point : rebuild_points(stage.first, stage.end))
       choices.push_back({bytes(RecomputeRule::kAlways, point.bytes_per_sample), point.share * forward});
@@ -235,8 +238,7 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
     }
     const double n = static_cast<double>(share_of(run.largest, replicas));
     const uint32_t a = stage.first, b = stage.end;
-    run.bytes.push_back(
-        stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever));
+    run.bytes.push_back(bytes_of(stage, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever));
     double repeated = 1;
     if (stage.recompute && run.peaks_known && !hulls_.empty()) {
       repeated = least_repeated(plan, s, memory, n, run.bytes.back());
@@ -247,8 +249,9 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
     }
     stage.forward_ns = times[0].forward;
     set_recompute(stage, times, repeated);
-    stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
-    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
+    const TrainedPart trained{ranges_->parameters(a, b), ranges_->gradients(a, b)};
+    stage.all_reduce_ns = stage_all_reduce_ns(problem_, trained, stage.devices);
+    run.steps.push_back(optimizer_ns(problem_, trained, stage.devices));
   }
   return std::nullopt;
 }

@@ -51,8 +51,10 @@ class StagePrices {
             backward(a, b, share, kind) + (recompute ? compute : 0) +
                 link.transfer_ns(ranges_->returned(a, b).at(samples))};
   }
-  /// Bytes of one replica. `more`: see `stage_bytes`.
+  /// Bytes of one replica, if there are as few as the share permits. `more`: see `stage_bytes`.
   StageBytes bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double more = 0) const;
+  /// A lower bound of the same for any number of replicas up to `most`.
+  StageBytes least_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double most, double more = 0) const;
   /// Same as `CoverFinder::least_step_ns`, over all kinds with `devices` devices.
   double least_step_ns(uint32_t devices) const;
   double peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const;

@@ -82,7 +82,8 @@ std::vector<double> prefix(const std::vector<double>& items) {
 
 }  // namespace
 
-RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
+RangeCosts::RangeCosts(const StageProblem& problem)
+    : blocks_(problem.blocks), divided_factor_(problem.sharded ? problem.optimizer_factor : 0) {
   const uint32_t k = blocks_;
   Rectangles received(k), returned(k), sent(k), answered(k), kept(k), crossing(k);
   for (const BlockValue& value : problem.values) {

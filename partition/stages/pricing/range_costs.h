@@ -39,6 +39,8 @@ class RangeCosts {
   double resident(uint32_t a, uint32_t b) const {
     return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
   }
+  /// Part of `resident` that the replicas of a stage divide: optimizer state, if it is sharded.
+  double divided(uint32_t a, uint32_t b) const { return divided_factor_ * parameters(a, b); }
   /// Stash of the blocks alone.
   double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
   /// Bytes that a micro-batch keeps from its forward to its backward pass: the stash of the blocks, received values,
@@ -72,6 +74,7 @@ class RangeCosts {
   void add_shared(const StageProblem& problem);
 
   uint32_t blocks_;
+  double divided_factor_;  ///< bytes of divided optimizer state per byte of parameters
   std::vector<Affine> received_, returned_, sent_, answered_, kept_;
   std::vector<Affine> crossing_;  ///< kept parts of received values and samples, and of sent values outside the stash
   std::vector<Affine> shared_parameters_, shared_gradients_, shared_resident_;  ///< empty: nothing is shared

@@ -56,4 +56,10 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   return bytes;
 }
 
+/// Returns the bytes of one of `replicas` replicas, which divide the stage's optimizer state if it is sharded.
+inline StageBytes of_replica(StageBytes bytes, const RangeCosts& ranges, uint32_t a, uint32_t b, double replicas) {
+  bytes.standing -= ranges.divided(a, b) * (1 - 1 / replicas);
+  return bytes;
+}
+
 }  // namespace rannc::partition

@@ -20,6 +20,7 @@ struct PlannedStage {
   double backward_ns = 0;    ///< likewise, with recompute and the gradients that it returns
   double all_reduce_ns = 0;  ///< per step
   double peak_bytes = 0;     ///< of the replica with the largest peak, with all stages of its device
+  bool sharded = false;      ///< set for the finished plan; searches decide for all stages (`StageProblem::sharded`)
   bool operator==(const PlannedStage&) const = default;
 };
 

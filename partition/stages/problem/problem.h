@@ -146,6 +146,7 @@ struct StageProblem : PlanDemands {
   std::vector<BlockValue> values;
   std::vector<SharedHolding> shared;  ///< in addition to the blocks' own memory
   double optimizer_factor = 2;        ///< bytes of optimizer state per byte of parameters (Adam: 2)
+  bool sharded = false;               ///< the replicas of a stage divide its optimizer state and its update
   Cluster cluster;
   InFlight in_flight = InFlight::kAll;
   std::vector<std::string> names;  ///< per block, for messages; may be empty

@@ -28,6 +28,17 @@ void expect_tight(const testing::MakeProblem& make) {
 
 TEST(LowerBound, IsBelowEveryPlanWhereMemoryIsTight) { expect_tight(testing::tight_problem); }
 
+TEST(LowerBound, IsBelowEveryPlanOfShardedState) {
+  const auto sharded = [](std::mt19937_64& random, bool unequal) {
+    StageProblem problem = testing::tight_problem(random, unequal);
+    problem.sharded = true;
+    return problem;
+  };
+  const testing::Tightness found = testing::compare_bounds(sharded, 600);
+  EXPECT_THAT(found.broken, IsEmpty());
+  EXPECT_GE(found.feasible, 300);
+}
+
 TEST(LowerBound, IsBelowEveryPlanWhereLinksAreSlow) { expect_tight(testing::slow_links_problem); }
 
 /// Eight equal blocks in a chain on four devices.

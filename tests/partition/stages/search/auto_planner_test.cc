@@ -30,7 +30,7 @@ std::optional<double> least_simulated(const StageProblem& problem, const std::ve
   return least;
 }
 
-void compare(uint64_t seed, int count, const RandomOptions& random_options) {
+void compare(uint64_t seed, int count, const RandomOptions& random_options, bool sharded = false) {
   AutoOptions options;
   options.rivals = AutoOptions::Rivals::kExcluded;
   options.schedules = {"1f1b", "dapple-b", "gpipe"};
@@ -43,6 +43,7 @@ void compare(uint64_t seed, int count, const RandomOptions& random_options) {
     StageProblem problem = testing::random_problem(random, random_options);
     if (problem.micro_batches.size() > 2) problem.micro_batches.resize(2);
     if (i % 8 != 0) problem.recompute = RecomputeRule::kNever;
+    problem.sharded = sharded;
     const auto outcome = auto_planner(options)->plan(problem);
     ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
     const auto least = least_simulated(problem, options.schedules);
@@ -62,6 +63,9 @@ void compare(uint64_t seed, int count, const RandomOptions& random_options) {
 TEST(AutoPlanner, EqualsExhaustiveSearchOnChains) { compare(1, 700, {.most_blocks = 4, .most_devices = 4}); }
 TEST(AutoPlanner, EqualsExhaustiveSearchOnDagsUnderTightMemory) {
   compare(2, 700, {.most_blocks = 4, .most_devices = 4, .tight = true, .skips = true});
+}
+TEST(AutoPlanner, EqualsExhaustiveSearchWithShardedState) {
+  compare(5, 500, {.most_blocks = 4, .most_devices = 4, .tight = true}, true);
 }
 TEST(AutoPlanner, EqualsExhaustiveSearchOnUnequalClusters) {
   compare(3, 700, {.most_blocks = 4, .most_devices = 4, .unequal = true, .skips = true});
@@ -115,6 +119,30 @@ TEST(PlanJudge, CountsWhatAStageHolds) {
   // Gradients that are returned are part of what a pass needs for a while.
   problem.temporary_bytes_per_sample = {7, 9, 50, 60};
   EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{160 + 9, 160 - 40 + 60}));
+}
+
+// Two blocks of 100 bytes on four devices: each holds parameters, gradients, and a fourth of two states.
+TEST(PlanJudge, CountsAShareOfShardedState) {
+  StageProblem problem;
+  problem.blocks = 2;
+  problem.times.push_back({{1}, {std::vector<double>(2, 100)}, {std::vector<double>(2, 200)}, {}});
+  problem.parameter_bytes.assign(2, 100);
+  problem.stashed_bytes_per_sample.assign(2, 0);
+  problem.cluster = make_cluster("four", {"d", 10'000, 1e12, 1e9, 0}, 1, 4, {1e9, 0}, {1e9, 0});
+  problem.mini_batch = 4;
+  problem.micro_batches = {1};
+  StagePlan plan;
+  plan.micro_batches = 1;
+  plan.schedule = "1f1b";
+  plan.stages.push_back({0, 2, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}});
+  const auto whole = PlanJudge(problem).judge(plan);
+  problem.sharded = true;
+  const auto shares = PlanJudge(problem).judge(plan);
+  ASSERT_TRUE(whole && shares);
+  EXPECT_EQ(whole->stages[0].peak_bytes, 200 + 200 + 2 * 200);
+  EXPECT_EQ(shares->stages[0].peak_bytes, 200 + 200 + 2 * 200 / 4);
+  EXPECT_EQ(shares->stages[0].all_reduce_ns, whole->stages[0].all_reduce_ns) << "two halves of a ring";
+  EXPECT_NEAR(whole->step_ns - shares->step_ns, 0.75 * 200 * (1 + 2 + 2 * 2), 1e-6) << "three fourths of the update";
 }
 
 TEST(PlanJudge, CountsSharedHoldingsOncePerStage) {
