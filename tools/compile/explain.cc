@@ -149,8 +149,10 @@ std::string summary_text(const PlannedModel& planned, const SearchReport& report
     const std::vector<std::string> names = device_names(plan, plan.stages[s]);
     const std::string recompute = recompute_text(plan, s);
     text += fmt::format(
-        "  stage {}: {} tasks on {}{}{}; forward {}, backward {} a micro-batch{}; weights and states {}; receives {}\n",
+        "  stage {}: {} tasks on {}{}{}{}; forward {}, backward {} a micro-batch{}; weights and states {}; receives "
+        "{}\n",
         s, plan.stages[s].tasks.size(), fmt::join(names, ", "), recompute.empty() ? "" : "; ", recompute,
+        plan.stages[s].sharded ? "; optimizer state sharded" : "",
         duration(time ? static_cast<double>(time->forward_ns) : 0),
         duration(time ? static_cast<double>(time->backward_ns) : 0), once_text(plan, s),
         bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
@@ -177,6 +179,7 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
     auto& stage = json["stages"][s];
     stage["tasks"] = plan.stages[s].tasks.size();
     stage["recompute"] = plan.stages[s].recompute;
+    stage["sharded"] = plan.stages[s].sharded;
     if (const int64_t ns = once_ns(plan, s); ns > 0) stage["once_ns"] = ns;
     const ir::StageTime* time = time_of(plan, s);
     if (!plan.stages[s].recompute || time == nullptr) continue;

@@ -44,6 +44,7 @@ Result<Enum> named(const char* flag, const std::string& value, const char* const
 }
 
 constexpr const char* kOptimizerNames[] = {"sgd", "adam", "adamw"};
+constexpr const char* kShardingNames[] = {"auto", "on", "off"};
 constexpr const char* kObjectiveNames[] = {"step", "period", "load", "memory"};
 constexpr const char* kRecomputeNames[] = {"auto", "never", "always", "except-last", "selective"};
 
@@ -80,6 +81,11 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->capture_default_str();
   app.add_option("--momentum", flags.momentum, "momentum of sgd, which adds one copy of the parameters")
       ->check(CLI::Range(0.0, 0.999999))
+      ->capture_default_str();
+  app.add_option("--shard-optimizer", flags.shard_optimizer,
+                 "whether the replicas of a stage divide its optimizer state: auto (where no plan fits the memory "
+                 "otherwise), on or off")
+      ->check(CLI::IsMember(values(kShardingNames)))
       ->capture_default_str();
   app.add_option("--mini-batch", flags.mini_batch,
                  fmt::format("samples per step (default: {}, or the static batch size of the file if it is above 1)",
@@ -167,6 +173,8 @@ Result<compiler::PlanOptions> plan_options(const PlanFlags& flags) {
   for (const std::string& text : flags.together) {
     RANNC_ASSIGN(options.together.emplace_back(), parse_together(text));
   }
+  RANNC_ASSIGN(options.shard_optimizer,
+               named<compiler::ShardOptimizer>("--shard-optimizer", flags.shard_optimizer, kShardingNames));
   RANNC_ASSIGN(options.recompute, named<compiler::Recompute>("--recompute", flags.recompute, kRecomputeNames));
   options.recompute_budget = flags.recompute_budget;
   options.schedules = flags.schedules;

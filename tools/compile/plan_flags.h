@@ -16,7 +16,8 @@ struct PlanFlags {
   std::string cluster = "local:2";  ///< preset or TOML file
   std::optional<uint32_t> devices;  ///< use only the first devices of the cluster
   std::string optimizer = "adam";
-  double momentum = 0;  ///< of SGD; not 0: one optimizer state
+  double momentum = 0;                   ///< of SGD; not 0: one optimizer state
+  std::string shard_optimizer = "auto";  ///< `auto`, `on`, `off`
   std::optional<uint32_t> mini_batch;
   std::vector<uint64_t> micro_batches;
   std::optional<uint32_t> stages, max_stages, stages_per_device;

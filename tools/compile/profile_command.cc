@@ -210,6 +210,8 @@ Result<void> check_profile_command(const ProfileCommand& command) {
     return error(
         "--recompute selective: a profile has no tasks to choose from; choose auto, never, always or except-last");
   }
+  if (command.plan.shard_optimizer == "on")
+    return error("--shard-optimizer on: plans of profiles count whole optimizer state; choose auto or off");
   for (const std::string& schedule : command.plan.schedules) {
     if (!partition::schedule_needs(schedule, partition::ScheduleFamily::Needs::kTable)) continue;
     return error(fmt::format("--schedule {}: a profile has no hand-written schedule; choose another one", schedule));

@@ -81,6 +81,12 @@ void add_recompute(const compiler::PlanOptions& asked, partition::PlanOptions& o
     options.recompute_budget = asked.recompute_budget.value_or(kRecomputeBudget) / 100;
 }
 
+partition::ShardOptimizer sharding_of(compiler::ShardOptimizer asked) {
+  if (asked == compiler::ShardOptimizer::kOn) return partition::ShardOptimizer::kAlways;
+  return asked == compiler::ShardOptimizer::kOff ? partition::ShardOptimizer::kNever
+                                                 : partition::ShardOptimizer::kWhereNeeded;
+}
+
 Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
   options.schedule_parameters = {asked.warm_up, asked.periods.value_or(0), asked.period_ns.value_or(0)};
   if (asked.search_budget) options.search.simulated_actions = *asked.search_budget;
@@ -152,6 +158,7 @@ Result<PlanRequest> plan_request(const compiler::PlanOptions& options, const Loc
   plan.constraints.memory_bytes = asked.memory_bytes;
   plan.optimizer = optimizer_of(asked);
   plan.optimizer_states = plan.optimizer.states();
+  plan.shard_optimizer = sharding_of(asked.shard_optimizer);
   plan.blocks = asked.blocks;
   plan.block_partitioner = asked.block_partitioner;
   plan.seed = asked.seed;

@@ -17,6 +17,9 @@ enum class Objective : uint8_t { kStep, kPeriod, kLoad, kMemory };
 /// Recompute of forward passes: what memory requires, none, all, all but the last micro-batch's, what is cheap.
 enum class Recompute : uint8_t { kAuto, kNever, kAlways, kExceptLast, kSelective };
 
+/// Whether the replicas of a stage divide its optimizer state: where no plan fits the memory otherwise, always, never.
+enum class ShardOptimizer : uint8_t { kAuto, kOn, kOff };
+
 /// Source of the times of tasks.
 enum class Costs : uint8_t {
   kOfCluster,  ///< `kMeasured` if the cluster consists of this machine's processor, else `kAnalytic`
@@ -68,7 +71,8 @@ struct PlanOptions {
   std::string cuda_plugin = {};               ///< file, for `local:cuda`; empty: the dynamic linker finds it
 
   Optimizer optimizer = Optimizer::kAdam;
-  double momentum = 0;                       ///< of SGD; not 0: one more copy of the parameters
+  double momentum = 0;  ///< of SGD; not 0: one more copy of the parameters
+  ShardOptimizer shard_optimizer = ShardOptimizer::kAuto;
   std::optional<uint32_t> mini_batch = {};   ///< samples per step; absent: `ReadOptions::mini_batch`
   std::vector<uint64_t> micro_batches = {};  ///< allowed numbers of micro-batches; empty: any
 
