@@ -111,18 +111,20 @@ struct Weights {
     return most;
   }
   /// Peak bytes of reducing the gradients to shares, beside the gradients. A parameter's gradients become one term
-  /// first. Then each round receives the terms of a part of the share, and adds them.
+  /// first. Then each round receives the terms of a part of the share, and frees them slice by slice as it adds them.
   int64_t scatter_bytes(size_t replicas) const {
-    int64_t most = 0, joined = 0, total = 0, widest = 1;
+    int64_t most = 0, joined = 0, total = 0, widest = 1, largest = 0;
     for (const HeldParameter& held : parameters) {
       if (held.readings > 1) most = std::max(most, held.sum_bytes - joined);
       joined += held.sum_bytes * (held.readings - 1);
-      total += held.bytes / held.element_bytes;
-      if (held.bytes > 0) widest = std::max(widest, held.sum_bytes / (held.bytes / held.element_bytes));
+      const int64_t elements = held.bytes / held.element_bytes;
+      total += elements;
+      largest = std::max(largest, elements);
+      if (elements > 0) widest = std::max(widest, held.sum_bytes / elements);
     }
     const auto n = static_cast<int64_t>(replicas);
-    const int64_t share = std::min(total, total / n + kShareCut);
-    return std::max(most, n * widest * std::min(share, elements_per_round(replicas)) - joined);
+    const int64_t moved = std::min({total, total / n + kShareCut, elements_per_round(replicas)});
+    return std::max(most, widest * ((n - 1) * moved + std::min(moved, largest)) - joined);
   }
   /// Bytes of the wide copies in which an optimizer step updates narrow parameters and their states.
   int64_t copied_bytes(uint32_t states, DeviceType device) const {
