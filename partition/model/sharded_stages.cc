@@ -34,7 +34,8 @@ std::vector<int64_t> limits_of(const PlanOptions& options, const ir::Plan& plan)
   std::vector<int64_t> limits;
   for (const ir::PlanDevice& device : plan.devices) {
     const auto& kinds = options.cluster.kinds;
-    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& each) { return each.name == device.kind; });
+    const auto kind =
+        std::find_if(kinds.begin(), kinds.end(), [&](const auto& each) { return each.name == device.kind; });
     RANNC_CHECK(kind != kinds.end()) << device.kind;
     limits.push_back(static_cast<int64_t>(memory[static_cast<size_t>(kind - kinds.begin())]));
   }

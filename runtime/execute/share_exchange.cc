@@ -46,7 +46,8 @@ ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members
       replica_(static_cast<size_t>(std::find(members.begin(), members.end(), transport.device()) - members.begin())) {
   const std::vector<int64_t> elements = parameter_elements(program);
   for (size_t r = 0; r < members.size(); ++r)
-    rounds_.push_back(parts_of(ir::optimizer_share(elements, r, members.size()), ir::elements_per_round(members.size())));
+    rounds_.push_back(
+        parts_of(ir::optimizer_share(elements, r, members.size()), ir::elements_per_round(members.size())));
 }
 
 template <class Visit>

@@ -185,7 +185,8 @@ struct Rule {
 };
 class ShardedSteps : public Sharding, public ::testing::WithParamInterface<Rule> {};
 INSTANTIATE_TEST_SUITE_P(Optimizers, ShardedSteps,
-                         ::testing::Values(Rule{"sgd", OptimizerKind::kSgd, 0}, Rule{"momentum", OptimizerKind::kSgd, 0.75},
+                         ::testing::Values(Rule{"sgd", OptimizerKind::kSgd, 0},
+                                           Rule{"momentum", OptimizerKind::kSgd, 0.75},
                                            Rule{"adam", OptimizerKind::kAdam, 0},
                                            Rule{"adamw", OptimizerKind::kAdamW, 0}),
                          [](const auto& info) { return std::string(info.param.name); });
