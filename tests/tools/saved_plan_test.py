@@ -16,11 +16,13 @@ PLANS = {
     "warm-up": ["--stages", 2, "--micro-batches", 4, "--schedule", "warmup", "--warm-up", "2,1"],
     "shared devices": ["--stages-per-device", 2, "--stages", 4, "--micro-batches", 4, "--schedule", "interleaved"],
     "replicas": ["--cluster", "local:3", "--stages", 2, "--replicas", "2,1", "--micro-batches", 2],
+    "sharded": ["--cluster", "local:3", "--stages", 2, "--replicas", "2,1", "--micro-batches", 2, "--shard-optimizer", "on"],
     "by hand": ["--stages", 2, "--micro-batches", 2, "--schedule", "table", "--schedule-file", "rows.txt"],
     "in part": ["--stages", 2, "--micro-batches", 4, "--recompute", "selective"],
 }
 # Of their flags, those that a saved plan does not decide.
-KEPT = {"one": ["--cluster", "local:1"], "replicas": ["--cluster", "local:3"], "in part": ["--recompute", "selective"]}
+KEPT = {"one": ["--cluster", "local:1"], "replicas": ["--cluster", "local:3"], "sharded": ["--cluster", "local:3"],
+        "in part": ["--recompute", "selective"]}
 
 
 def lines(text, word):
