@@ -8,7 +8,8 @@
 
 namespace rannc::runtime {
 
-/// Bytes from one device to another. Terms of sums over devices are not messages of the schedule.
+/// Bytes from one device to another. Terms of sums over devices, and shares of replicas, are not messages of the
+/// schedule.
 struct SentBytes {
   uint64_t messages = 0, sums = 0;
 

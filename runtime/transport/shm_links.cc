@@ -37,7 +37,8 @@ class FileLayout {
   FileLayout(const Rendezvous& where, uint32_t owner) : offsets_{round_up(sizeof(FirstPage))} {
     for (uint32_t from = 0; from < where.workers; ++from) {
       const std::pair<DeviceId, DeviceId> pair{DeviceId(from), DeviceId(owner)};
-      const bool used = !where.pairs || std::find(where.pairs->begin(), where.pairs->end(), pair) != where.pairs->end();
+      const auto holds = [&](const auto& pairs) { return std::find(pairs.begin(), pairs.end(), pair) != pairs.end(); };
+      const bool used = !where.pairs || holds(*where.pairs) || holds(where.share_pairs);
       capacities_.push_back({used ? kMessageRing : kUnusedRing, kSumRing});
       offsets_.push_back(offsets_.back() + (from == owner ? 0 : slot_bytes(from)));
     }

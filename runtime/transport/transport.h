@@ -32,6 +32,12 @@ struct MessageKey {
   auto operator<=>(const MessageKey&) const = default;
 };
 
+/// Counts a message of the schedule, or a share as the term of a sum.
+inline void count(const MessageKey& key, uint64_t bytes, SentBytes& sent) {
+  const bool share = key.direction == Direction::kTerm || key.direction == Direction::kPart;
+  (share ? sent.sums : sent.messages) += bytes;
+}
+
 /// Returns a description for messages to users, such as `the gradient of route 2, micro-batch 0`.
 std::string describe(const MessageKey& key);
 

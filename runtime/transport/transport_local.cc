@@ -263,7 +263,7 @@ class LocalTransport final : public Transport {
   uint32_t devices() const override { return devices_; }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
-    counted_[to].messages += value->bytes();
+    count(key, value->bytes(), counted_[to]);
     if (!hardware_.is_asynchronous()) return exchange_->post({device_, to, key}, std::move(value));
     Sent& queue = sent_[to];
     while (!queue.empty() && !queue.front()->held && exchange_->is_copied(*queue.front())) release_oldest(queue);

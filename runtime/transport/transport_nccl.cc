@@ -100,7 +100,7 @@ class NcclTransport final : public Transport {
     if (channel == nullptr) return no_channel(key, device(), to);
     const std::string what = fmt::format("device {} to take {}", to.index(), message_text(key));
     const at::Tensor tensor = to_tensor(value).contiguous();
-    counted_[to].messages += tensor.nbytes();
+    count(key, tensor.nbytes(), counted_[to]);
     if (tensor.nbytes() == 0) return {};
     RANNC_ASSIGN(EventRef done,
                  enqueue(*channel, {{ChannelMessage::End::kSend, tensor.data_ptr(), tensor.nbytes(), 1}}, what));

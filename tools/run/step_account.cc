@@ -22,7 +22,7 @@ struct TimedAction {
   double end = 0;
 };
 
-bool computes(ActionKind kind) { return ir::is_compute(kind) || kind == ActionKind::kStep; }
+bool computes(ActionKind kind) { return ir::is_compute(kind) || ir::is_update(kind); }
 
 /// Times at which the actions that others wait for begin.
 class Beginnings {

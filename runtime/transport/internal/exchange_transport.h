@@ -19,7 +19,7 @@ class ExchangeTransport : public Transport {
  protected:
   /// Returns the reason of a failure that this worker sees as `seen`, which may come from another worker.
   virtual Diagnostic explained(const Diagnostic& seen) = 0;
-  void count_message(DeviceId to, uint64_t bytes) { counted_[to].messages += bytes; }
+  void count_message(const MessageKey& key, DeviceId to, uint64_t bytes) { count(key, bytes, counted_[to]); }
   void count_term(DeviceId to, uint64_t bytes) { counted_[to].sums += bytes; }
 
  private:

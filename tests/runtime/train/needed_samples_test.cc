@@ -138,11 +138,11 @@ class Parts : public ::testing::Test {
 
 TEST_F(Parts, EveryWorkerHasTheLossesOfOneProcess) {
   const int64_t count = 13;
-  for (const rannc::testing::PlanSpec& spec :
-       std::vector<rannc::testing::PlanSpec>{{.cuts = {5}, .micro_batches = {5, 4, 4}},
-                                             {.cuts = {5}, .replicas = {1, 2}, .micro_batches = {5, 4, 4}},
-                                             {.cuts = {5}, .replicas = {2, 1}, .micro_batches = {5, 4, 4}},
-                                             {.replicas = {3}, .micro_batches = {7, 6}},
+  for (const rannc::testing::PlanSpec& spec : std::vector<rannc::testing::PlanSpec>{
+           {.cuts = {5}, .micro_batches = {5, 4, 4}},
+           {.cuts = {5}, .replicas = {1, 2}, .micro_batches = {5, 4, 4}},
+           {.cuts = {5}, .replicas = {2, 1}, .micro_batches = {5, 4, 4}},
+           {.replicas = {3}, .micro_batches = {7, 6}},
            {.cuts = {5}, .replicas = {1, 3}, .micro_batches = {2, 2, 1}},
            {.cuts = {5}, .replicas = {3, 1}, .micro_batches = {1, 1}}}) {  // replicas that compute nothing
     const std::string path = bundle(rannc::testing::token_model, spec);
