@@ -10,8 +10,9 @@ import json
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
+
+import own_programs
 
 LOSS = "cross_entropy(output=logits,labels=targets)"
 # Two nodes whose link takes about as long for an activation as a stage computes.
@@ -37,19 +38,7 @@ def median_ratio(off, on):
     return f"{statistics.median(off) / statistics.median(on):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]"
 
 
-class Bench:
-    def __init__(self, flags):
-        self.flags = flags
-        self.folder = pathlib.Path(flags.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    def run(self, program, *arguments):
-        command = [str(pathlib.Path(self.flags.bin) / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-        return done.stdout
-
+class Bench(own_programs.OwnPrograms):
     def model(self, *arguments):
         path = self.folder / f"{'-'.join(map(str, arguments)).replace('--', '')}.onnx"
         if not path.exists():
@@ -64,14 +53,14 @@ class Bench:
         self.run("rannc-compile", *flags, "-o", path, "--replace")
         return path
 
-    def step(self, bundle, transport="gloo"):
+    def step(self, bundle, transport="auto"):
         """Measured step, ms; predicted step, ms; the largest peak of a process, bytes."""
         text = self.run("rannc-run", bundle, "--text", pathlib.Path(__file__).parent, "--steps", self.flags.steps, "--replace", "-o",
                         self.folder / "run", "--transport", transport)
         measured, predicted = re.search(r"step measured ([\d.]+) ms, predicted ([\d.]+) ms", text).groups()
         return float(measured), float(predicted), max(int(held) for held in re.findall(r" held (\d+) bytes", text))
 
-    def sides(self, off, on, transport="gloo"):
+    def sides(self, off, on, transport="auto"):
         """Results of both bundles, run in turns."""
         results = [[], []]
         for turn in range(self.flags.rounds):

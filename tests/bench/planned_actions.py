@@ -1,6 +1,6 @@
 """Planned beside measured times of actions, for four plans of a GPT on two workers:
 
-    python tests/bench/planned_actions.py BIN FOLDER [--steps 24] [--transport gloo] [--limit 10]
+    python tests/bench/planned_actions.py BIN FOLDER [--steps 24] [--transport auto] [--limit 10]
 
 Each plan is measured by rannc-compile and explained by rannc-run --explain-step. Exit status 1 where the median difference of an action
 from its plan exceeds the limit, in percent. Nothing else should run on the machine.
@@ -9,8 +9,9 @@ import argparse
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
+
+import own_programs
 
 MODEL = ["--layers", 6, "--width", 256, "--heads", 4, "--context", 64]
 SAMPLES = 16
@@ -22,19 +23,7 @@ PLANS = {
 }
 
 
-class Bench:
-    def __init__(self, flags):
-        self.flags = flags
-        self.folder = pathlib.Path(flags.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    def run(self, program, *arguments):
-        command = [str(pathlib.Path(self.flags.bin) / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-        return done.stdout
-
+class Bench(own_programs.OwnPrograms):
     def actions(self, path):
         head, *lines = [line.split("\t") for line in path.read_text().splitlines()]
         return [dict(zip(head, line, strict=True)) for line in lines]
@@ -68,7 +57,7 @@ def main():
     parser.add_argument("bin")
     parser.add_argument("folder")
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--transport", default="gloo")
+    parser.add_argument("--transport", default="auto")
     parser.add_argument("--limit", type=float, default=10)
     flags = parser.parse_args()
     sys.exit(any(median > flags.limit for median in Bench(flags).bench()))
