@@ -23,7 +23,13 @@ bool is_local_worker(const ir::PlanDevice& device) {
 
 }  // namespace
 
-bool is_bundle(const std::string& path) { return std::filesystem::is_directory(path); }
+bool is_bundle(const std::string& path) {
+  const std::filesystem::path folder(path);
+  std::error_code ignored;
+  return std::filesystem::is_directory(folder, ignored) &&
+         (std::filesystem::exists(folder / runtime::kManifestFile, ignored) ||
+          std::filesystem::exists(folder / runtime::kPlanFile, ignored));
+}
 
 void check_bundle_flags(const CLI::App& app, const std::string& bundle) {
   CLI::App of_models;

@@ -10,7 +10,7 @@
 
 namespace rannc::tools {
 
-/// Whether the path names a bundle, not a file of a model.
+/// Whether the path names a folder with a manifest or a plan, which may be damaged.
 bool is_bundle(const std::string& path);
 
 /// Throws a usage error if a flag is given that the bundle decides, or none for the output.
