@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -26,7 +27,7 @@ class Browser:
 
     def __init__(self):
         program = find()
-        self.folder = tempfile.TemporaryDirectory(prefix="rannc-browser-")
+        self.folder = tempfile.TemporaryDirectory(prefix="rannc-browser-", ignore_cleanup_errors=True)
         to_browser, self.commands = os.pipe()
         self.answers, from_browser = os.pipe()
 
@@ -38,7 +39,7 @@ class Browser:
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
              f"--user-data-dir={self.folder.name}", "about:blank"],
-            preexec_fn=pipes, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            preexec_fn=pipes, close_fds=False, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
         self.number, self.text, self.complaints, self.events = 0, b"", [], []
@@ -49,7 +50,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # its own processes write to the folder
         self.process.wait()
         os.close(self.commands)
         os.close(self.answers)

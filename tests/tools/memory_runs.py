@@ -50,7 +50,7 @@ class MemoryRuns(programs.ProgramTest):
         done = self.succeed("rannc-run", bundle, "-o", folder, "--steps", 3, "--transport", transport, "--optimizer",
                             optimizer, *data)
         found = sorted(re.findall(r"(devices? [\d to]+) held (\d+) bytes at most, (\d+) were predicted", done.stdout))
-        page = (folder / "report.html").read_text()
+        page = (folder / "report.html").read_text().split("<h2>Memory</h2>")[1].split("<h2>")[0]
         rows = re.findall(r"<tr><td>(devices? [\d to]+)(?:, one process)?</td><td>[^<]*</td><td>([^<]+)</td><td>([^<]+)</td>",
                           page)
         self.assertEqual(sorted((who, size(predicted), size(measured)) for who, measured, predicted in found), sorted(rows))

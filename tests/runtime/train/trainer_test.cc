@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -472,15 +473,17 @@ TEST_F(Trainers, AnErrorOfOneCallerEndsAllWorkers) {
       .value();
   auto ends = make_local_transports(2, std::chrono::seconds(60));
   const Batch batch = batch_of(8, {6});
-  const auto steps_of = [&](uint32_t rank, uint64_t steps) {
+  std::barrier stepped(2);
+  const auto steps_of = [&](uint32_t rank) {
     const auto trainer = Trainer::open_worker(bundle, {}, std::move(ends[rank])).value();
-    for (uint64_t step = 0; step < steps; ++step) trainer->step(batch).value();
+    trainer->step(batch).value();
+    stepped.arrive_and_wait();  // the step of the other worker does not end by the error
     if (rank == 0) trainer->close(error("worker 0: losses.txt: no space"));
     return trainer->step(batch).diagnostic().message;
   };
   std::string other;
-  std::thread second([&] { other = steps_of(1, 1); });
-  const std::string own = steps_of(0, 1);
+  std::thread second([&] { other = steps_of(1); });
+  const std::string own = steps_of(0);
   second.join();
   EXPECT_EQ(own, "worker 0: losses.txt: no space");
   EXPECT_EQ(other, own);
