@@ -40,9 +40,23 @@ bool await_input(const OwnedFile& socket, const GoesOn& goes_on) {
   return true;
 }
 
-union Control {
-  char bytes[CMSG_SPACE(sizeof(int))];
-  cmsghdr align;
+/// A message of one part, with room for one file. Points to its own parts.
+class MessageWithFile {
+ public:
+  MessageWithFile(char* bytes, size_t size) : part_{bytes, size} {
+    message_.msg_iov = &part_;
+    message_.msg_iovlen = 1;
+    message_.msg_control = control_;
+    message_.msg_controllen = sizeof(control_);
+  }
+  MessageWithFile(const MessageWithFile&) = delete;
+  MessageWithFile& operator=(const MessageWithFile&) = delete;
+  msghdr* get() { return &message_; }
+
+ private:
+  iovec part_;
+  alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message_{};
 };
 
 }  // namespace
@@ -73,35 +87,23 @@ OwnedFile accept_from(const OwnedFile& listener, const GoesOn& goes_on) {
 }
 
 bool send_with_file(const OwnedFile& socket, const std::string& text, int file) {
-  iovec part{const_cast<char*>(text.data()), text.size()};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  MessageWithFile message(const_cast<char*>(text.data()), text.size());
+  cmsghdr* const head = CMSG_FIRSTHDR(message.get());
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(head), &file, sizeof(file));
-  return sendmsg(socket.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  return sendmsg(socket.get(), message.get(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
 std::pair<std::string, OwnedFile> receive_with_file(const OwnedFile& socket, size_t limit, const GoesOn& goes_on) {
   std::string text(limit, '\0');
-  iovec part{text.data(), text.size()};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
+  MessageWithFile message(text.data(), text.size());
   if (!await_input(socket, goes_on)) return {};
-  const ssize_t size = recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t size = recvmsg(socket.get(), message.get(), MSG_CMSG_CLOEXEC);
   if (size <= 0) return {};
   text.resize(static_cast<size_t>(size));
-  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  const cmsghdr* const head = CMSG_FIRSTHDR(message.get());
   if (head == nullptr || head->cmsg_type != SCM_RIGHTS) return {};
   int file = -1;
   std::memcpy(&file, CMSG_DATA(head), sizeof(file));
