@@ -50,7 +50,6 @@ class TextDataset : public Dataset {
     std::iota(samples.begin(), samples.end(), 0);
     return read(step, samples);
   }
-  bool reads_parts() const override { return true; }
   Result<Batch> part(uint64_t step, const NeededSamples& needed) const override {
     RANNC_ASSIGN(Batch batch, read(step, needed.numbers()));
     std::erase_if(batch, [&](const auto& entry) { return !needed.inputs.contains(entry.first); });

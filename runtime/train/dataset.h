@@ -19,9 +19,7 @@ class Dataset {
   virtual ~Dataset() = default;
   /// Returns the mini-batch of a step. Steps are counted from 0.
   virtual Result<Batch> batch(uint64_t step) const = 0;
-  /// Whether `part` is implemented.
-  virtual bool reads_parts() const { return false; }
-  /// Returns the needed samples and inputs of the same mini-batch, and reads nothing else.
+  /// Returns the needed samples and inputs of the same mini-batch, and reads nothing else. The default is an error.
   virtual Result<Batch> part(uint64_t step, const NeededSamples& needed) const;
   /// Returns a one-line description: `1.2 MB of text from 214 files`.
   virtual std::string describe() const = 0;

@@ -23,7 +23,6 @@ class MiniBatches final : public Dataset {
     std::iota(places.begin(), places.end(), 0);
     return samples_->read(numbers(step, std::move(places)));
   }
-  bool reads_parts() const override { return true; }
   Result<Batch> part(uint64_t step, const NeededSamples& needed) const override {
     if (needed.inputs.empty()) return Batch();
     return samples_->read(numbers(step, needed.numbers()), needed.inputs);
