@@ -13,6 +13,7 @@
 #include "tests/runtime/support/local_run.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
+#include "tests/runtime/transport/forwarding_transport.h"
 #include "tests/runtime/transport/joined_ends.h"
 
 namespace rannc::testing {
@@ -172,33 +173,16 @@ TEST(SyncBatchNorm, EvaluationReadsRunningStatistics) {
 }
 
 /// Ends the run of a device in its first sums.
-class FailingTransport final : public runtime::Transport {
+class FailingTransport final : public ForwardingTransport {
  public:
-  explicit FailingTransport(std::unique_ptr<runtime::Transport> inner) : inner_(std::move(inner)) {}
-  DeviceId device() const override { return inner_->device(); }
-  uint32_t devices() const override { return inner_->devices(); }
-  Result<void> send(const runtime::MessageKey& key, DeviceId to, runtime::Value value,
-                    runtime::SentValue sent) override {
-    return inner_->send(key, to, std::move(value), sent);
-  }
-  Result<std::unique_ptr<runtime::Receipt>> receive(const runtime::MessageKey& key, DeviceId from,
-                                                    const runtime::TensorSpec& spec) override {
-    return inner_->receive(key, from, spec);
-  }
+  using ForwardingTransport::ForwardingTransport;
   Result<runtime::Values> all_reduce(const runtime::CollectiveKey& key, std::span<const DeviceId> members,
                                      runtime::Values values) override {
     if (key.part == fails_at) return error("the cable was cut");
-    return inner_->all_reduce(key, members, std::move(values));
+    return ForwardingTransport::all_reduce(key, members, std::move(values));
   }
-  Result<void> flush() override { return inner_->flush(); }
-  runtime::SentByPeer sent_bytes() const override { return inner_->sent_bytes(); }
-  void abort(const Diagnostic& reason) override { inner_->abort(reason); }
-  std::optional<Diagnostic> failure() const override { return inner_->failure(); }
 
   uint32_t fails_at = 0;
-
- private:
-  std::unique_ptr<runtime::Transport> inner_;
 };
 
 // Parts 0 and 1 are sums of the forward pass, 2 is one of the backward pass.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/transport/transport_local.h"
+#include "tests/runtime/transport/forwarding_transport.h"
 
 namespace rannc::runtime {
 namespace {
@@ -26,28 +27,15 @@ TEST(MeasureExchange, TimesEverySizeOfEveryKind) {
 }
 
 /// Fails at the third message.
-class Broken final : public Transport {
+class Broken final : public rannc::testing::ForwardingTransport {
  public:
-  explicit Broken(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  DeviceId device() const override { return inner_->device(); }
-  uint32_t devices() const override { return inner_->devices(); }
+  using ForwardingTransport::ForwardingTransport;
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     if (++sent_ == 3) return error("the cable is cut");
-    return inner_->send(key, to, std::move(value), sent);
+    return ForwardingTransport::send(key, to, std::move(value), sent);
   }
-  Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
-    return inner_->receive(key, from, spec);
-  }
-  Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
-    return inner_->all_reduce(key, members, std::move(values));
-  }
-  Result<void> flush() override { return inner_->flush(); }
-  SentByPeer sent_bytes() const override { return inner_->sent_bytes(); }
-  void abort(const Diagnostic& reason) override { inner_->abort(reason); }
-  std::optional<Diagnostic> failure() const override { return inner_->failure(); }
 
  private:
-  std::unique_ptr<Transport> inner_;
   int sent_ = 0;
 };
 

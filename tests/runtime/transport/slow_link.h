@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/transport/transport.h"
+#include "tests/runtime/transport/forwarding_transport.h"
 
 namespace rannc::testing {
 
@@ -58,36 +58,25 @@ class SlowLinks {
 };
 
 /// One device's endpoint over slow links.
-class SlowTransport final : public runtime::Transport {
+class SlowTransport final : public ForwardingTransport {
  public:
   SlowTransport(std::unique_ptr<runtime::Transport> inner, SlowLinks& links, Blocking blocking)
-      : inner_(std::move(inner)), links_(links), blocking_(blocking) {}
+      : ForwardingTransport(std::move(inner)), links_(links), blocking_(blocking) {}
 
-  DeviceId device() const override { return inner_->device(); }
-  uint32_t devices() const override { return inner_->devices(); }
   Result<void> send(const runtime::MessageKey& key, DeviceId to, runtime::Value value,
                     runtime::SentValue sent) override {
     links_.sent(device(), to, key, value->bytes());
-    RANNC_TRY(inner_->send(key, to, std::move(value), sent));
+    RANNC_TRY(inner().send(key, to, std::move(value), sent));
     if (blocking_ == Blocking::kSends) links_.await(device(), to, key);
     return {};
   }
   Result<std::unique_ptr<runtime::Receipt>> receive(const runtime::MessageKey& key, DeviceId from,
                                                     const runtime::TensorSpec& spec) override {
-    RANNC_ASSIGN(auto receipt, inner_->receive(key, from, spec));
+    RANNC_ASSIGN(auto receipt, inner().receive(key, from, spec));
     auto slow = std::make_unique<SlowReceipt>(*this, std::move(receipt), from, key);
     if (blocking_ == Blocking::kReceives) RANNC_TRY(slow->arrive());
     return std::unique_ptr<runtime::Receipt>(std::move(slow));
   }
-  Result<runtime::Values> all_reduce(const runtime::CollectiveKey& key, std::span<const DeviceId> members,
-                                     runtime::Values values) override {
-    return inner_->all_reduce(key, members, std::move(values));
-  }
-  Result<void> await_sends(DeviceId to, size_t left) override { return inner_->await_sends(to, left); }
-  Result<void> flush() override { return inner_->flush(); }
-  runtime::SentByPeer sent_bytes() const override { return inner_->sent_bytes(); }
-  void abort(const Diagnostic& reason) override { inner_->abort(reason); }
-  std::optional<Diagnostic> failure() const override { return inner_->failure(); }
 
  private:
   class SlowReceipt final : public runtime::Receipt {
@@ -113,7 +102,6 @@ class SlowTransport final : public runtime::Transport {
     runtime::Arrived arrived_;
   };
 
-  std::unique_ptr<runtime::Transport> inner_;
   SlowLinks& links_;
   Blocking blocking_;
 };
