@@ -1,83 +1,60 @@
-// Every member receives all terms, or adds one part of them and receives the other parts.
+// Every member receives all terms, or adds a part of them and receives the other parts.
 #include "runtime/transport/internal/ordered_sum.h"
 
 #include <algorithm>
 
 #include "runtime/internal/torch_value.h"
+#include "runtime/transport/transport.h"
 
 namespace rannc::runtime {
 
 namespace {
 
-// Terms of a sum up to this size are sent to every member. Larger terms are split into parts, and each member adds one
-// part. For two members, the former sends the same bytes in one exchange instead of two.
+// Terms of up to this size together are sent to every member. Larger ones are split into parts, and each member adds
+// one part. For two members, the former sends the same bytes in one exchange instead of two.
 constexpr int64_t kWholeTermBytes = 32 << 10;
 
-using PartOf = std::function<at::Tensor(size_t member)>;
-
-/// Sends `part_for(i)` to member i and returns the sum of the parts received, in the order of `members`.
-Result<at::Tensor> sum_of_parts(std::span<const DeviceId> members, size_t self, const PartOf& part_for,
-                                SumExchange& exchange) {
-  std::vector<at::Tensor> parts(members.size());
-  parts[self] = part_for(self);
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == self) continue;
-    parts[i] = at::empty_like(parts[self]);
-    exchange.receive(members[i], parts[i]);
-    exchange.send(members[i], part_for(i));
-  }
-  RANNC_TRY(exchange.finish());
-  return sum_in_order(parts);
-}
-
-/// Sends `own` to all members and stores member i's part at `place_of(i)`.
-Result<void> gather(std::span<const DeviceId> members, size_t self, const at::Tensor& own, const PartOf& place_of,
-                    SumExchange& exchange) {
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == self) {
-      place_of(i).copy_(own);
-    } else {
-      exchange.receive(members[i], place_of(i));
-      exchange.send(members[i], own);
+/// Lays flat tensors end to end and returns an equal part for each member, as slices.
+TensorsByMember equal_parts(const std::vector<at::Tensor>& tensors, size_t members) {
+  int64_t total = 0;
+  for (const at::Tensor& tensor : tensors) total += tensor.numel();
+  const auto cut = [&](size_t member) { return static_cast<int64_t>(member) * total / static_cast<int64_t>(members); };
+  TensorsByMember parts(members);
+  int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const int64_t end = begin + tensor.numel();
+    for (size_t i = 0; i < members; ++i) {
+      const int64_t first = std::max(begin, cut(i)), last = std::min(end, cut(i + 1));
+      if (first < last) parts[i].push_back(tensor.slice(0, first - begin, last - begin));
     }
+    begin = end;
   }
-  return exchange.finish();
+  return parts;
 }
 
 }  // namespace
 
-namespace {
-
-size_t position_in(std::span<const DeviceId> members, DeviceId self) {
-  const auto position = static_cast<size_t>(std::find(members.begin(), members.end(), self) - members.begin());
-  RANNC_CHECK(position < members.size()) << "a device takes part in the sums that it is a member of";
-  return position;
-}
-
-}  // namespace
-
-Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self, const at::Tensor& tensor,
-                               const BeginExchange& begin) {
-  const size_t position = position_in(members, self);
-  if (tensor.numel() == 0) return tensor;
-  const at::Tensor own = tensor.contiguous().view(-1);
-  if (static_cast<int64_t>(own.nbytes()) <= kWholeTermBytes) {
-    RANNC_ASSIGN(const at::Tensor sum, sum_of_parts(
-                                           members, position, [&](size_t) { return own; }, *begin()));
-    return sum.view(tensor.sizes());
+Result<std::vector<at::Tensor>> ordered_sums(std::span<const DeviceId> members, DeviceId self,
+                                             const std::vector<at::Tensor>& terms, const BeginExchange& begin) {
+  std::vector<at::Tensor> own;
+  size_t bytes = 0;
+  for (const at::Tensor& term : terms) {
+    own.push_back(term.contiguous().view(-1));
+    bytes += term.nbytes();
   }
-  const auto count = static_cast<int64_t>(members.size());
-  const auto part_of = [count](const at::Tensor& whole, size_t member) {
-    const auto i = static_cast<int64_t>(member);
-    return whole.slice(0, i * whole.numel() / count, (i + 1) * whole.numel() / count);
-  };
-  RANNC_ASSIGN(const at::Tensor part,
-               sum_of_parts(
-                   members, position, [&](size_t member) { return part_of(own, member); }, *begin()));
-  const at::Tensor sum = at::empty_like(own);
-  RANNC_TRY(gather(
-      members, position, part, [&](size_t member) { return part_of(sum, member); }, *begin()));
-  return sum.view(tensor.sizes());
+  std::vector<at::Tensor> sums;
+  if (static_cast<int64_t>(bytes) <= kWholeTermBytes) {
+    RANNC_ASSIGN(sums, scattered_sums(members, self, TensorsByMember(members.size(), own), begin));
+  } else {
+    RANNC_ASSIGN(const auto part, scattered_sums(members, self, equal_parts(own, members.size()), begin));
+    for (const at::Tensor& term : own) sums.push_back(at::empty_like(term));
+    const TensorsByMember places = equal_parts(sums, members.size());
+    const auto& own_places = places[position_in(members, self)];
+    for (size_t k = 0; k < part.size(); ++k) own_places[k].copy_(part[k]);
+    RANNC_TRY(gather_parts(members, self, places, begin));
+  }
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i].view(terms[i].sizes());
+  return sums;
 }
 
 Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,

@@ -35,12 +35,7 @@ struct Rendezvous {
   /// Ordered pairs of devices that exchange messages, the same for all workers; empty: all. A transport may refuse
   /// messages of other pairs.
   std::optional<std::vector<std::pair<DeviceId, DeviceId>>> pairs;
-  /// Ordered pairs of devices that also exchange shares of replicas. Their messages may be large.
-  std::vector<std::pair<DeviceId, DeviceId>> share_pairs = {};
 };
-
-/// Returns the ordered pairs of replicas that exchange shares of a stage.
-std::vector<std::pair<DeviceId, DeviceId>> share_pairs(const ir::Plan& plan);
 
 /// Returns the ordered pairs of a plan's messages.
 std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan);

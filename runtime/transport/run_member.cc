@@ -89,22 +89,6 @@ Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const Conne
 
 std::string message_text(const MessageKey& key) { return fmt::format("{} of step {}", describe(key), key.step); }
 
-std::vector<std::pair<DeviceId, DeviceId>> share_pairs(const ir::Plan& plan) {
-  std::set<std::pair<DeviceId, DeviceId>> pairs;
-  for (const auto& row : plan.schedule.rows) {
-    for (const ir::Action& action : row) {
-      if (action.kind != ir::ActionKind::kReduceScatter && action.kind != ir::ActionKind::kAllGather) continue;
-      const std::vector<DeviceId>& replicas = plan.stages[action.stage.index()].devices;
-      for (const DeviceId from : replicas) {
-        for (const DeviceId to : replicas) {
-          if (from != to) pairs.emplace(from, to);
-        }
-      }
-    }
-  }
-  return {pairs.begin(), pairs.end()};
-}
-
 std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan) {
   std::set<std::pair<DeviceId, DeviceId>> pairs;
   for (size_t device = 0; device < plan.schedule.rows.size(); ++device) {

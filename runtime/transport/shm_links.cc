@@ -38,7 +38,7 @@ class FileLayout {
     for (uint32_t from = 0; from < where.workers; ++from) {
       const std::pair<DeviceId, DeviceId> pair{DeviceId(from), DeviceId(owner)};
       const auto holds = [&](const auto& pairs) { return std::find(pairs.begin(), pairs.end(), pair) != pairs.end(); };
-      const bool used = !where.pairs || holds(*where.pairs) || holds(where.share_pairs);
+      const bool used = !where.pairs || holds(*where.pairs);
       capacities_.push_back({used ? kMessageRing : kUnusedRing, kSumRing});
       offsets_.push_back(offsets_.back() + (from == owner ? 0 : slot_bytes(from)));
     }

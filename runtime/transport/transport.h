@@ -15,28 +15,16 @@
 
 namespace rannc::runtime {
 
-enum class Direction : uint8_t {
-  kActivation,
-  kGradient,
-  kTerm,  ///< of a reduce-scatter
-  kPart,  ///< of an all-gather
-};
+enum class Direction : uint8_t { kActivation, kGradient };
 
 /// Identifies a message between two devices uniquely within a run.
 struct MessageKey {
   uint64_t step = 0;
-  uint32_t route = 0;        ///< index into `PipelineShape::routes`; of a collective: `CollectiveKey::index`
-  uint32_t micro_batch = 0;  ///< of a collective: `CollectiveKey::part`
+  uint32_t route = 0;  ///< index into `PipelineShape::routes`
+  uint32_t micro_batch = 0;
   Direction direction = Direction::kActivation;
-  uint32_t value = 0;  ///< counts the values between two devices in one call of a collective
   auto operator<=>(const MessageKey&) const = default;
 };
-
-/// Counts a message of the schedule, or a share as the term of a sum.
-inline void count(const MessageKey& key, uint64_t bytes, SentBytes& sent) {
-  const bool share = key.direction == Direction::kTerm || key.direction == Direction::kPart;
-  (share ? sent.sums : sent.messages) += bytes;
-}
 
 /// Returns a description for messages to users, such as `the gradient of route 2, micro-batch 0`.
 std::string describe(const MessageKey& key);
@@ -51,6 +39,9 @@ struct CollectiveKey {
   uint32_t part = 0;  ///< counts the calls of one action, or the sums within all passes of a stage
   auto operator<=>(const CollectiveKey&) const = default;
 };
+
+/// Returns the index of `self` in `members`, which contain it.
+size_t position_in(std::span<const DeviceId> members, DeviceId self);
 
 /// When a transport that copies messages frees a sent value.
 enum class SentValue : uint8_t {
@@ -94,15 +85,14 @@ class Transport {
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
   /// Returns element-wise sums over `members` that only this device receives. `terms[i]` are this device's terms of the
   /// values of member i, in the order of `members`: all members pass terms of equal specs for one member. The sums are
-  /// those of `all_reduce`. They may be read on the compute stream. Terms must not change until every member has its
-  /// sums. The default sends a message per term; it requires that the transport takes messages of all pairs.
+  /// those of `all_reduce`. They may be read on the compute stream. Terms may change afterwards.
   virtual Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                        const std::vector<Values>& terms);
+                                        const std::vector<Values>& terms) = 0;
   /// Copies values of each member to all others. `parts[i]` are the values of member i, in the order of `members`: this
-  /// device's own are sent, the memory of all others is overwritten. Specs are equal on all members. Own parts must not
-  /// change until every other member has returned. The default is as for `reduce_scatter`.
+  /// device's own are sent, the memory of all others is overwritten. Specs are equal on all members. Own parts may
+  /// change afterwards.
   virtual Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
-                                  const std::vector<Values>& parts);
+                                  const std::vector<Values>& parts) = 0;
   /// Waits until at most `left` sends to a device are incomplete, and frees the values of the others. On an
   /// asynchronous device, the compute stream may wait instead of the host. The default is for transports whose sends
   /// complete immediately.

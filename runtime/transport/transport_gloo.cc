@@ -68,7 +68,7 @@ class GlooTransport final : public ExchangeTransport {
       RANNC_TRY(await_sends(to, kOutstandingSends - 1));
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{to_tensor(hardware_.download(value)).contiguous()};
-      count_message(key, to, tensors[0].nbytes());
+      count_message(to, tensors[0].nbytes());
       GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
       queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), message_text(key)),
                         sent);

@@ -25,6 +25,23 @@ struct Transfer {
   bool held = false;    ///< until the sender awaits it
 };
 
+/// What the members of a collective bring, in their order.
+using Brought = std::vector<std::vector<Values>>;
+
+/// Returns the sums of the values that each member brings at `index`.
+Values sums_of(const Brought& brought, size_t index) {
+  Values sums;
+  for (size_t k = 0; k < brought[0][index].size(); ++k) {
+    Values terms;
+    for (const std::vector<Values>& each : brought) {
+      RANNC_CHECK(k < each[index].size()) << "members of a collective bring equally many values";
+      terms.push_back(each[index][k]);
+    }
+    sums.push_back(terms[0]->bytes() == 0 ? terms[0] : terms[0]->sum(terms));
+  }
+  return sums;
+}
+
 /// State shared by all endpoints.
 class Exchange {
  public:
@@ -100,11 +117,11 @@ class Exchange {
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
     Collective& collective = collectives_[name];
-    collective.parts[self] = {std::move(values), nullptr};
+    collective.parts[self] = {{std::move(values)}, nullptr};
     if (collective.parts.size() == name.second.size()) {
       const Parts parts = std::move(collective.parts);
       lock.unlock();  // others may send during the addition
-      Values total = add(name.second, parts);
+      Values total = sums_of(in_order(name.second, parts), 0);
       lock.lock();
       collective.total = std::move(total);
       collective.done = true;
@@ -118,35 +135,34 @@ class Exchange {
     return total;
   }
 
-  /// Every member adds all values on its own device in the order of `members`. Nobody releases its values before all
-  /// have read them.
-  Result<Values> sum_on_devices(const CollectiveName& name, DeviceId self, const Values& values, Device& device) {
+  /// Every member brings values and computes its result on its own device: `read` is given the values of all, in the
+  /// order of the members. Nobody releases its values before all have read them.
+  template <class Read>
+  Result<Values> read_all(const CollectiveName& name, DeviceId self, std::vector<Values> brought, Device& device,
+                          Read&& read) {
     const size_t members = name.second.size();
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
     Collective& collective = collectives_[name];
-    collective.parts[self] = {values, device.record(Stream::kCompute)};
+    collective.parts[self] = {std::move(brought), device.record(Stream::kCompute)};
     changed_.notify_all();
     RANNC_TRY(await(
         lock, [&] { return collective.parts.size() == members || collective.done; }, kAllMembers));
     Parts parts = collective.parts;
     lock.unlock();
-    for (auto& [member, part] : parts) {
-      device.await(Stream::kCompute, part.made);
-      for (Value& value : part.values) value = device.upload(value);
-    }
-    Values total = add(name.second, parts);
+    for (const auto& [member, part] : parts) device.await(Stream::kCompute, part.made);
+    Values result = read(in_order(name.second, parts));
     parts.clear();
-    EventRef read = device.record(Stream::kCompute);
+    EventRef has_read = device.record(Stream::kCompute);
     lock.lock();
-    collective.read.push_back(std::move(read));
+    collective.read.push_back(std::move(has_read));
     collective.done = collective.read.size() == members;
     changed_.notify_all();
     RANNC_TRY(await(
         lock, [&] { return collective.done; }, kAllMembers));
     for (const EventRef& other : collective.read) device.await(Stream::kCompute, other);
     if (++collective.fetched == members) collectives_.erase(name);
-    return total;
+    return result;
   }
 
   void abort(const Diagnostic& reason) {
@@ -165,7 +181,7 @@ class Exchange {
  private:
   static constexpr const char* kAllMembers = "all members of a collective";
   struct Part {
-    Values values;
+    std::vector<Values> values;
     EventRef made;
   };
   using Parts = std::map<DeviceId, Part>;
@@ -211,18 +227,10 @@ class Exchange {
     return {};
   }
 
-  static Values add(const std::vector<DeviceId>& members, const Parts& parts) {
-    Values total;
-    for (size_t i = 0; i < parts.at(members.front()).values.size(); ++i) {
-      Values terms;
-      for (const DeviceId member : members) {
-        const Values& values = parts.at(member).values;
-        RANNC_CHECK(i < values.size()) << "members of a collective bring equally many values";
-        terms.push_back(values[i]);
-      }
-      total.push_back(terms[0]->sum(terms));
-    }
-    return total;
+  static Brought in_order(const std::vector<DeviceId>& members, const Parts& parts) {
+    Brought brought;
+    for (const DeviceId member : members) brought.push_back(parts.at(member).values);
+    return brought;
   }
 
   std::chrono::milliseconds timeout_;
@@ -263,7 +271,7 @@ class LocalTransport final : public Transport {
   uint32_t devices() const override { return devices_; }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
-    count(key, value->bytes(), counted_[to]);
+    counted_[to].messages += value->bytes();
     if (!hardware_.is_asynchronous()) return exchange_->post({device_, to, key}, std::move(value));
     Sent& queue = sent_[to];
     while (!queue.empty() && !queue.front()->held && exchange_->is_copied(*queue.front())) release_oldest(queue);
@@ -288,7 +296,32 @@ class LocalTransport final : public Transport {
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
     const CollectiveName name{key, {members.begin(), members.end()}};
     if (!hardware_.is_asynchronous()) return exchange_->sum(name, device_, std::move(values));
-    return exchange_->sum_on_devices(name, device_, values, hardware_);
+    return exchange_->read_all(name, device_, {std::move(values)}, hardware_,
+                               [this](Brought brought) { return sums_of(here(std::move(brought), 0), 0); });
+  }
+
+  Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                const std::vector<Values>& terms) override {
+    const size_t self = position_in(members, device_);
+    return exchange_->read_all({key, {members.begin(), members.end()}}, device_, terms, hardware_,
+                               [&](Brought brought) { return sums_of(here(std::move(brought), self), self); });
+  }
+
+  Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
+                          const std::vector<Values>& parts) override {
+    const size_t self = position_in(members, device_);
+    const auto copy = [&](Brought brought) {
+      for (size_t i = 0; i < parts.size(); ++i) {
+        for (size_t k = 0; i != self && k < parts[i].size(); ++k) {
+          if (parts[i][k]->bytes() > 0) parts[i][k]->overwrite(*hardware_.upload(brought[i][0][k]));
+        }
+      }
+      return Values();
+    };
+    const auto copied =
+        exchange_->read_all({key, {members.begin(), members.end()}}, device_, {parts[self]}, hardware_, copy);
+    if (!copied.ok()) return copied.diagnostic();
+    return {};
   }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
@@ -312,6 +345,14 @@ class LocalTransport final : public Transport {
 
  private:
   using Sent = std::deque<std::shared_ptr<Transfer>>;
+
+  /// Copies the values that members bring at `index` to this device.
+  Brought here(Brought brought, size_t index) const {
+    for (std::vector<Values>& each : brought) {
+      for (Value& value : each[index]) value = hardware_.upload(value);
+    }
+    return brought;
+  }
 
   void release_oldest(Sent& queue) {
     hardware_.await(Stream::kCompute, queue.front()->done);

@@ -100,7 +100,7 @@ class NcclTransport final : public Transport {
     if (channel == nullptr) return no_channel(key, device(), to);
     const std::string what = fmt::format("device {} to take {}", to.index(), message_text(key));
     const at::Tensor tensor = to_tensor(value).contiguous();
-    count(key, tensor.nbytes(), counted_[to]);
+    counted_[to].messages += tensor.nbytes();
     if (tensor.nbytes() == 0) return {};
     RANNC_ASSIGN(EventRef done,
                  enqueue(*channel, {{ChannelMessage::End::kSend, tensor.data_ptr(), tensor.nbytes(), 1}}, what));
@@ -130,15 +130,19 @@ class NcclTransport final : public Transport {
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
     if (auto reason = failure()) return *reason;
     if (members.size() < 2) return values;
-    for (Value& value : values) {
-      if (to_tensor(value).is_cpu()) {
-        RANNC_ASSIGN(Values sums, host_->all_reduce(key, members, {std::move(value)}));
-        value = std::move(sums[0]);
-      } else {
-        RANNC_ASSIGN(at::Tensor sum, ordered_sum(members, device(), to_tensor(value),
-                                                 [this] { return std::make_unique<Exchange>(*this); }));
-        value = to_value(std::move(sum));
+    // One sum for values in host memory and one for the others.
+    for (const bool in_host_memory : {true, false}) {
+      std::vector<size_t> chosen;
+      Values terms;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (to_tensor(values[i]).is_cpu() != in_host_memory) continue;
+        chosen.push_back(i);
+        terms.push_back(std::move(values[i]));
       }
+      if (terms.empty()) continue;
+      RANNC_ASSIGN(Values sums, in_host_memory ? host_->all_reduce(key, members, std::move(terms))
+                                               : sums_on_devices(members, terms));
+      for (size_t k = 0; k < chosen.size(); ++k) values[chosen[k]] = std::move(sums[k]);
     }
     return values;
   }
@@ -147,19 +151,15 @@ class NcclTransport final : public Transport {
                                 const std::vector<Values>& terms) override {
     if (auto reason = failure()) return *reason;
     if (on_host(terms)) return host_->reduce_scatter(key, members, terms);
-    RANNC_ASSIGN(const std::vector<at::Tensor> sums, scattered_sums(members, device(), tensors_of(terms), [this] {
-                   return std::make_unique<Exchange>(*this);
-                 }));
-    Values values;
-    for (const at::Tensor& sum : sums) values.push_back(to_value(sum));
-    return values;
+    RANNC_ASSIGN(std::vector<at::Tensor> sums, scattered_sums(members, device(), tensors_of(terms), begin_exchange()));
+    return values_of(std::move(sums));
   }
 
   Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
                           const std::vector<Values>& parts) override {
     if (auto reason = failure()) return *reason;
     if (on_host(parts)) return host_->all_gather(key, members, parts);
-    return gather_parts(members, device(), tensors_of(parts), [this] { return std::make_unique<Exchange>(*this); });
+    return gather_parts(members, device(), tensors_of(parts), begin_exchange());
   }
 
   /// Makes the compute stream wait, not the host.
@@ -199,13 +199,29 @@ class NcclTransport final : public Transport {
   };
   using Sent = std::deque<SentMessage>;  // oldest first
 
+  BeginExchange begin_exchange() {
+    return [this] { return std::make_unique<Exchange>(*this); };
+  }
+
+  Result<Values> sums_on_devices(std::span<const DeviceId> members, const Values& terms) {
+    RANNC_ASSIGN(std::vector<at::Tensor> sums, ordered_sums(members, device(), tensors_of(terms), begin_exchange()));
+    return values_of(std::move(sums));
+  }
+
+  static std::vector<at::Tensor> tensors_of(const Values& values) {
+    std::vector<at::Tensor> tensors;
+    for (const Value& value : values) tensors.push_back(to_tensor(value));
+    return tensors;
+  }
   static TensorsByMember tensors_of(const std::vector<Values>& values) {
     TensorsByMember tensors;
-    for (const Values& of_member : values) {
-      tensors.emplace_back();
-      for (const Value& value : of_member) tensors.back().push_back(to_tensor(value));
-    }
+    for (const Values& of_member : values) tensors.push_back(tensors_of(of_member));
     return tensors;
+  }
+  static Values values_of(std::vector<at::Tensor> tensors) {
+    Values values;
+    for (at::Tensor& tensor : tensors) values.push_back(to_value(std::move(tensor)));
+    return values;
   }
   static bool on_host(const std::vector<Values>& values) {
     const auto found = std::find_if(values.begin(), values.end(), [](const Values& each) { return !each.empty(); });

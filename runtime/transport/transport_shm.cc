@@ -28,12 +28,11 @@ MessageHead head_of(const MessageKey& key, const TensorSpec& spec) {
           .route = key.route,
           .micro_batch = key.micro_batch,
           .direction = static_cast<uint32_t>(key.direction),
-          .type = digest(spec),
-          .value = key.value};
+          .type = digest(spec)};
 }
 
 std::string text_of(const MessageHead& head) {
-  const MessageKey key{head.step, head.route, head.micro_batch, static_cast<Direction>(head.direction), head.value};
+  const MessageKey key{head.step, head.route, head.micro_batch, static_cast<Direction>(head.direction)};
   return fmt::format("{}, {} bytes of type {:08x}", message_text(key), head.bytes, head.type);
 }
 
@@ -74,7 +73,7 @@ class ShmTransport final : public ExchangeTransport {
     if (auto reason = failure()) return *reason;
     const TensorSpec spec = value->spec();
     const at::Tensor tensor = to_tensor(hardware_.download(value)).contiguous();
-    count_message(key, to, tensor.nbytes());
+    count_message(to, tensor.nbytes());
     pump_.send(to.index(), Lane::kMessages,
                {.head = head_of(key, spec),
                 .owner = std::make_shared<at::Tensor>(tensor),

@@ -150,8 +150,7 @@ class Run {
                                                     .torch_store = worker_->torch_store,
                                                     .torch_round = worker_->torch_round,
                                                     .timeout = options.timeout,
-                                                    .pairs = runtime::message_pairs(start_.bundle->plan),
-                                                    .share_pairs = runtime::share_pairs(start_.bundle->plan)},
+                                                    .pairs = runtime::message_pairs(start_.bundle->plan)},
                                                    hardware_.at(worker_->local_rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {

@@ -30,7 +30,6 @@ struct MessageHead {
   uint32_t route = 0, micro_batch = 0;
   uint32_t direction = 0;
   uint32_t type = 0;  ///< of elements
-  uint32_t value = 0, unused = 0;
   bool operator==(const MessageHead&) const = default;
 };
 

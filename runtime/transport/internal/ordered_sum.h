@@ -25,13 +25,14 @@ class SumExchange {
 
 using BeginExchange = std::function<std::unique_ptr<SumExchange>()>;
 
-/// Returns the sum over `members` in their order, bit-identical on every member. All call it with tensors of one type
-/// and shape. `self` is one of the members.
-Result<at::Tensor> ordered_sum(std::span<const DeviceId> members, DeviceId self, const at::Tensor& tensor,
-                               const BeginExchange& begin);
-
 /// Tensors by member.
 using TensorsByMember = std::vector<std::vector<at::Tensor>>;
+
+/// Returns the sums of all members' `terms` in the order of `members`, bit-identical on every member. All call it with
+/// tensors of the same types and shapes. `self` is one of the members. Takes two exchanges at most, however many
+/// tensors there are.
+Result<std::vector<at::Tensor>> ordered_sums(std::span<const DeviceId> members, DeviceId self,
+                                             const std::vector<at::Tensor>& terms, const BeginExchange& begin);
 
 /// `Transport::reduce_scatter` in one exchange. `terms` are contiguous.
 Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,

@@ -130,6 +130,50 @@ TEST_P(Sums, AreThoseInTheOrderOfMembers) {
   testing::leave(ends);
 }
 
+/// Calls `job` with the position and the members on the last `count` devices.
+void on_members(uint32_t count, const std::function<void(size_t, uint32_t, const std::vector<DeviceId>&)>& job) {
+  std::vector<DeviceId> members;
+  for (uint32_t device = kDevices - count; device < kDevices; ++device) members.push_back(DeviceId(device));
+  on_each([&](uint32_t device) {
+    if (device >= kDevices - count) job(device - (kDevices - count), device, members);
+  });
+}
+
+/// Tensors of different types that are summed in one call.
+std::vector<at::Tensor> bucket(uint32_t device, int64_t size) {
+  std::vector<at::Tensor> tensors;
+  for (const at::ScalarType type : kTypes) {
+    for (const int64_t each : {int64_t{0}, size, int64_t{3}}) tensors.push_back(term(type, each, device));
+  }
+  return tensors;
+}
+
+TEST_P(Sums, OfSeveralTensorsAreThoseOfEach) {
+  Ends ends = open();
+  uint32_t round = 0;
+  for (const uint32_t count : {2, 3, 8}) {
+    for (const int64_t size : {int64_t{5}, int64_t{3'001}, int64_t{20'011}}) {
+      SCOPED_TRACE(::testing::Message() << count << " members, " << size << " elements");
+      ++round;
+      on_members(count, [&](size_t, uint32_t device, const std::vector<DeviceId>& members) {
+        Device& hardware = ends[device]->hardware();
+        const auto scope = hardware.enter(Stream::kCompute);
+        Values values;
+        for (const at::Tensor& tensor : bucket(device, size)) values.push_back(hardware.upload(to_value(tensor)));
+        const auto sums = ends[device]->all_reduce({1, CollectiveKey::Kind::kOther, round}, members, values);
+        ASSERT_TRUE(sums.ok()) << sums.diagnostic().str();
+        ASSERT_EQ(sums->size(), values.size());
+        for (size_t k = 0; k < values.size(); ++k) {
+          const at::Tensor sum = to_tensor(hardware.download((*sums)[k]));
+          EXPECT_TRUE(at::equal(sum, expected(members, sum.scalar_type(), sum.numel()))) << k;
+        }
+        ASSERT_TRUE(ends[device]->flush().ok());
+      });
+    }
+  }
+  testing::leave(ends);
+}
+
 /// Cuts a value into a part for each member and one without elements; the first member gets two.
 std::vector<Values> cut(const Value& whole, size_t members) {
   const auto size = to_tensor(whole).numel(), count = static_cast<int64_t>(members);
@@ -139,15 +183,6 @@ std::vector<Values> cut(const Value& whole, size_t members) {
   parts[0].push_back(whole->elements(size * count / (count + 1), size));
   parts[members - 1].push_back(whole->elements(0, 0));
   return parts;
-}
-
-/// Calls `job` with the position and the members on the last `count` devices.
-void on_members(uint32_t count, const std::function<void(size_t, uint32_t, const std::vector<DeviceId>&)>& job) {
-  std::vector<DeviceId> members;
-  for (uint32_t device = kDevices - count; device < kDevices; ++device) members.push_back(DeviceId(device));
-  on_each([&](uint32_t device) {
-    if (device >= kDevices - count) job(device - (kDevices - count), device, members);
-  });
 }
 
 TEST_P(Sums, ScatteredOnesAreThoseInTheOrderOfMembers) {
