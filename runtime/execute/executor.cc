@@ -217,12 +217,13 @@ class Executor::Impl {
     if (ir::is_receive(action.kind)) return router_.receive(action);
     switch (action.kind) {
       case ActionKind::kAllReduce:
-        return sums_.all_reduce(action, input_->step);
+        return sums_.all_reduce(action, input_->step, input_->bucket_bytes);
       case ActionKind::kReduceShared:
         return sums_.reduce_shared(action, input_->step);
       case ActionKind::kReduceScatter:
         // A step without an update keeps whole sums, which the next one carries on as those of an AR.
-        return input_->update ? sums_.reduce_scatter(action, input_->step) : sums_.all_reduce(action, input_->step);
+        return input_->update ? sums_.reduce_scatter(action, input_->step)
+                              : sums_.all_reduce(action, input_->step, input_->bucket_bytes);
       case ActionKind::kAllGather:
         if (!input_->update || input_->gathers_later) return {};
         return sums_.all_gather(action.stage, input_->step);

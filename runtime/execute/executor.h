@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/schedule/dependencies.h"
+#include "runtime/execute/bucket.h"
 #include "runtime/execute/pipeline.h"
 #include "runtime/execute/program.h"
 #include "runtime/transport/transport.h"
@@ -66,6 +67,7 @@ struct StepInput {
   std::function<Result<void>(StageId, Program&)> update;
   /// The parameters of sharded stages are updated after the step, and gathered by `gather_shares`. AG does nothing.
   bool gathers_later = false;
+  uint64_t bucket_bytes = kBucketBytes;  ///< limit of the gradients that one call of an AR sums; 0: one gradient a call
 };
 
 /// The part of a graph output or loss numerator that one device computed.

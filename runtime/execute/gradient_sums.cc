@@ -47,12 +47,48 @@ Result<Values> GradientSums::summed(const CollectiveKey& key, const Action& acti
   return result;
 }
 
-// The program releases its term first, so that only one term at a time exists twice.
-Result<void> GradientSums::sum_gradient(const CollectiveKey& key, const Action& action, uint32_t parameter) {
-  Values values = program(action.stage).gradients({&parameter, 1});
-  program(action.stage).set_gradients({&parameter, 1}, {nullptr});
+const std::vector<std::vector<uint32_t>>& GradientSums::buckets(StageId stage, uint64_t bucket_bytes) {
+  const auto [known, is_new] = buckets_.try_emplace({stage, bucket_bytes});
+  if (is_new) known->second = make_buckets(stage, bucket_bytes);
+  return known->second;
+}
+
+std::vector<std::vector<uint32_t>> GradientSums::make_buckets(StageId stage, uint64_t bucket_bytes) const {
+  const std::set<uint32_t> shared = in_groups(stage);
+  const Values& parameters = program(stage).parameters();
+  std::vector<std::pair<uint32_t, uint64_t>> summed;  // parameter and bytes
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    if (shared.contains(i)) continue;
+    TensorSpec sum = parameters[i]->spec();
+    sum.dtype = ir::sum_dtype(sum.dtype);
+    summed.emplace_back(i, sum.bytes());
+    largest = std::max(largest, sum.bytes());
+  }
+  const uint64_t limit = std::min(largest, bucket_bytes);
+  std::vector<std::vector<uint32_t>> found;
+  std::vector<uint64_t> filled;
+  for (const auto& [parameter, bytes] : summed) {
+    const auto fits = [&, size = bytes](uint64_t before) { return before + size <= limit; };
+    const auto first = std::find_if(filled.begin(), filled.end(), fits);
+    const auto at = static_cast<size_t>(first - filled.begin());
+    if (first == filled.end()) {
+      found.emplace_back();
+      filled.push_back(0);
+    }
+    found[at].push_back(parameter);
+    filled[at] += bytes;
+  }
+  return found;
+}
+
+// The program releases its terms first, so that only one bucket at a time exists twice.
+Result<void> GradientSums::sum_bucket(const CollectiveKey& key, const Action& action,
+                                      const std::vector<uint32_t>& parameters) {
+  Values values = program(action.stage).gradients(parameters);
+  program(action.stage).set_gradients(parameters, Values(parameters.size()));
   RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
-  program(action.stage).set_gradients({&parameter, 1}, std::move(sums));
+  program(action.stage).set_gradients(parameters, std::move(sums));
   return {};
 }
 
@@ -64,12 +100,10 @@ Result<void> GradientSums::sum_statistics(const CollectiveKey& key, const Action
   return {};
 }
 
-Result<void> GradientSums::all_reduce(const Action& action, uint64_t step) {
-  const std::set<uint32_t> shared = in_groups(action.stage);
+Result<void> GradientSums::all_reduce(const Action& action, uint64_t step, uint64_t bucket_bytes) {
   CollectiveKey key{step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
-  for (uint32_t i = 0; i < pipeline_.stages[action.stage.index()].parameters.size(); ++i) {
-    if (shared.contains(i)) continue;
-    RANNC_TRY(sum_gradient(key, action, i));
+  for (const std::vector<uint32_t>& bucket : buckets(action.stage, bucket_bytes)) {
+    RANNC_TRY(sum_bucket(key, action, bucket));
     ++key.part;
   }
   return sum_statistics(key, action);

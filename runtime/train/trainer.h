@@ -14,6 +14,7 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/nonfinite_observer.h"
 #include "runtime/engine/operator_origin.h"
+#include "runtime/execute/bucket.h"
 #include "runtime/train/batch.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
@@ -41,6 +42,8 @@ struct TrainerOptions {
   /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type. Each device has
   /// streams of its own. Not owned. Empty: this process's processor.
   std::vector<Device*> hardware;
+  /// Limit of the gradients that replicas sum in one call; 0: one gradient a call. Equal in all processes of a run.
+  uint64_t bucket_bytes = kBucketBytes;
   bool records_steps = true;  ///< hardware that can record work replays steps with the same sizes, as CUDA graphs
 };
 

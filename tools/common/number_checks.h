@@ -1,8 +1,13 @@
 /// Validators of numbers on the command line.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
+
+#include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
 
@@ -19,5 +24,18 @@ inline CLI::Validator number_check(double least, bool excluded, const char* expe
 }
 inline CLI::Validator positive_number() { return number_check(0, /*excluded=*/true, "a positive number"); }
 inline CLI::Validator non_negative_number() { return number_check(0, /*excluded=*/false, "0 or a positive number"); }
+
+/// Replaces text, such as `16GiB`, by the number that `parse` returns.
+template <class Number>
+CLI::Validator parsed_by(Result<Number> (*parse)(std::string_view), const char* form) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        const Result<Number> value = parse(text);
+        if (!value.ok()) return value.diagnostic().message;
+        text = fmt::format("{}", *value);
+        return std::string();
+      },
+      form);
+}
 
 }  // namespace rannc::tools

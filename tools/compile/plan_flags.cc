@@ -8,6 +8,7 @@
 #include <span>
 
 #include "partition/stages/registry.h"
+#include "tools/common/number_checks.h"
 #include "tools/common/units.h"
 #include "tools/compiler/check_plan_options.h"
 #include "tools/compiler/requested_plan.h"
@@ -49,18 +50,6 @@ constexpr const char* kObjectiveNames[] = {"step", "period", "load", "memory"};
 constexpr const char* kRecomputeNames[] = {"auto", "never", "always", "except-last", "selective"};
 
 std::vector<std::string> values(std::span<const char* const> names) { return {names.begin(), names.end()}; }
-
-template <class Number>
-CLI::Validator parsed_by(Result<Number> (*parse)(std::string_view), const char* form) {
-  return CLI::Validator(
-      [parse](std::string& text) {
-        const Result<Number> value = parse(text);
-        if (!value.ok()) return value.diagnostic().message;
-        text = fmt::format("{}", *value);
-        return std::string();
-      },
-      form);
-}
 
 }  // namespace
 

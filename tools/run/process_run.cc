@@ -141,6 +141,7 @@ class Run {
       options.engine = "explicit";
     }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
+    options.bucket_bytes = flags_.bucket_bytes;
     if (worker_) {
       RANNC_ASSIGN(auto transport, transport_.join({.host = worker_->master_address,
                                                     .port = worker_->master_port,

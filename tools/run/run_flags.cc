@@ -11,6 +11,7 @@
 #include "tools/common/hardware.h"
 #include "tools/common/libraries.h"
 #include "tools/common/number_checks.h"
+#include "tools/common/units.h"
 
 namespace rannc::tools {
 
@@ -37,6 +38,10 @@ CLI::Validator loss_scale_check() {
         return valid ? std::string() : fmt::format("expected a power of two from 1 to 2^60, found {}", text);
       },
       "POWER OF TWO");
+}
+
+Result<uint64_t> parse_bytes_or_zero(std::string_view text) {
+  return text == "0" ? Result<uint64_t>(uint64_t{0}) : parse_bytes(text);
 }
 
 }  // namespace
@@ -104,6 +109,10 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(positive_number())
       ->capture_default_str();
+  app.add_option("--bucket", flags.bucket_bytes,
+                 "size of gradients that replicas sum in one call, such as 8MiB, but at most that of the largest "
+                 "gradient; 0: one gradient at a time (default: 4MiB)")
+      ->transform(parsed_by(&parse_bytes_or_zero, "SIZE"));
   app.add_option(
       "--loss-log", flags.loss_log,
       "additional file with the contents of losses.txt in the output folder: a line per step with its number and its "

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/execute/bucket.h"
 #include "runtime/train/loss_scale.h"
 #include "tools/common/worker_environment.h"
 #include "tools/run/run_data.h"
@@ -40,6 +41,7 @@ struct RunFlags {
   bool find_nonfinite = false;
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;
+  uint64_t bucket_bytes = runtime::kBucketBytes;
   std::string loss_log;
   std::string log;          ///< of measurements by step
   std::string tensorboard;  ///< folder for the same as events

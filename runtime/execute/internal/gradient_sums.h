@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/schedule/dependencies.h"
@@ -22,9 +23,10 @@ class GradientSums {
   GradientSums(const Pipeline& pipeline, const ir::Dependencies& dependencies, const std::vector<Program*>& programs,
                Transport& transport, Router& router);
 
-  /// AR: sums gradients one by one, then statistics. Skips shared parameters: their group has its own sum over all
-  /// replicas of all its stages.
-  Result<void> all_reduce(const ir::Action& action, uint64_t step);
+  /// AR: sums gradients, then statistics. A call of the transport sums a bucket of gradients, of at most `bucket_bytes`
+  /// and not more than the largest gradient, so that buckets need no memory that a single gradient would not. Skips
+  /// shared parameters: their group has its own sum over all replicas of all its stages.
+  Result<void> all_reduce(const ir::Action& action, uint64_t step, uint64_t bucket_bytes);
   /// RS: adds the gradients of this device's stages of the group, then sums over devices.
   Result<void> reduce_shared(const ir::Action& action, uint64_t step);
   /// SC: sums each gradient on the owner of its share (`ShareExchange::reduce_scatter`), then statistics on all.
@@ -43,7 +45,11 @@ class GradientSums {
   /// Parameters of a stage that belong to groups.
   std::set<uint32_t> in_groups(StageId stage) const;
   Result<Values> summed(const CollectiveKey& key, const ir::Action& action, Values values);
-  Result<void> sum_gradient(const CollectiveKey& key, const ir::Action& action, uint32_t parameter);
+  /// Divides the parameters that AR sums into buckets: each into the first with room for it.
+  std::vector<std::vector<uint32_t>> make_buckets(StageId stage, uint64_t bucket_bytes) const;
+  /// The same, made once.
+  const std::vector<std::vector<uint32_t>>& buckets(StageId stage, uint64_t bucket_bytes);
+  Result<void> sum_bucket(const CollectiveKey& key, const ir::Action& action, const std::vector<uint32_t>& parameters);
   Result<void> sum_statistics(const CollectiveKey& key, const ir::Action& action);
 
   const Pipeline& pipeline_;
@@ -52,6 +58,7 @@ class GradientSums {
   Transport& transport_;
   Router& router_;
   std::map<StageId, ShareExchange> shares_;  ///< of sharded stages
+  std::map<std::pair<StageId, uint64_t>, std::vector<std::vector<uint32_t>>> buckets_;
 };
 
 }  // namespace rannc::runtime

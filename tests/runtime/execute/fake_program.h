@@ -68,7 +68,7 @@ class FakeProgram final : public runtime::Program {
       : signature_(std::move(signature)),
         log_(log),
         trap_(std::move(trap)),
-        parameters_(signature_.parameters.size()) {}
+        parameters_(signature_.parameters.size(), std::make_shared<FakeValue>(std::vector<double>{0}, true)) {}
 
   const runtime::Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
