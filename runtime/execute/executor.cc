@@ -168,7 +168,7 @@ class Executor::Impl {
   }
 
   bool skipped(const Action& action) const {
-    if (input_->training) return false;
+    if (input_->training) return action.kind == ActionKind::kRecompute && !input_->overlaps_recompute;
     return action.kind != ActionKind::kForward && action.kind != ActionKind::kSendActivation &&
            action.kind != ActionKind::kReceiveActivation;
   }
@@ -291,9 +291,15 @@ class Executor::Impl {
     return {};
   }
 
-  Result<void> backward_input(const At& at, Kept& kept) {
+  Result<Values> output_gradients(const At& at, Kept& kept) {
     RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
     RANNC_TRY(await_completed_sends());
+    if (at.recomputed && !input_->overlaps_recompute) RANNC_TRY(program(at.stage).recompute(at, kept.saved));
+    return gradients;
+  }
+
+  Result<void> backward_input(const At& at, Kept& kept) {
+    RANNC_ASSIGN(Values gradients, output_gradients(at, kept));
     RANNC_ASSIGN(const Values inputs,
                  program(at.stage).backward_input(at, kept.saved, std::move(gradients), kept.pending));
     router_.file_input_gradients(at.stage, at.micro_batch, inputs);
@@ -301,8 +307,7 @@ class Executor::Impl {
   }
 
   Result<void> backward(const At& at, Kept& kept) {
-    RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
-    RANNC_TRY(await_completed_sends());
+    RANNC_ASSIGN(Values gradients, output_gradients(at, kept));
     RANNC_ASSIGN(const Values inputs, program(at.stage).backward(at, kept.saved, std::move(gradients)));
     router_.file_input_gradients(at.stage, at.micro_batch, inputs);
     kept_.erase({at.stage, at.micro_batch});

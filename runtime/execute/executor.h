@@ -67,6 +67,7 @@ struct StepInput {
   std::function<Result<void>(StageId, Program&)> update;
   /// The parameters of sharded stages are updated after the step, and gathered by `gather_shares`. AG does nothing.
   bool gathers_later = false;
+  bool overlaps_recompute = true;  ///< false: R is part of the B or I that it precedes, after the gradient has arrived
   uint64_t bucket_bytes = kBucketBytes;  ///< limit of the gradients that one call of an AR sums; 0: one gradient a call
 };
 

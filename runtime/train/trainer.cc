@@ -247,6 +247,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
   input.carry = accumulated_samples_ > 0;
   input.samples_before = accumulated_samples_;
   input.bucket_bytes = options_.bucket_bytes;
+  input.overlaps_recompute = options_.overlaps_recompute;
   input.symbols = bound.symbols;
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {

@@ -42,6 +42,8 @@ struct TrainerOptions {
   /// For `open`: the hardware of the plan's devices, device i on number i modulo the size, of one type. Each device has
   /// streams of its own. Not owned. Empty: this process's processor.
   std::vector<Device*> hardware;
+  /// False: a stage repeats forward work only after the gradient has arrived, so that the overlap can be measured.
+  bool overlaps_recompute = true;
   /// Limit of the gradients that replicas sum in one call; 0: one gradient a call. Equal in all processes of a run.
   uint64_t bucket_bytes = kBucketBytes;
   bool records_steps = true;  ///< hardware that can record work replays steps with the same sizes, as CUDA graphs

@@ -142,6 +142,7 @@ class Run {
     }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     options.bucket_bytes = flags_.bucket_bytes;
+    options.overlaps_recompute = !flags_.late_recompute;
     if (worker_) {
       RANNC_ASSIGN(auto transport, transport_.join({.host = worker_->master_address,
                                                     .port = worker_->master_port,

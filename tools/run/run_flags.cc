@@ -113,6 +113,10 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                  "size of gradients that replicas sum in one call, such as 8MiB, but at most that of the largest "
                  "gradient; 0: one gradient at a time (default: 4MiB)")
       ->transform(parsed_by(&parse_bytes_or_zero, "SIZE"));
+  app.add_flag(
+      "--late-recompute", flags.late_recompute,
+      "repeat forward work only after the gradient of a backward pass has arrived, to measure what the overlap "
+      "is worth");
   app.add_option(
       "--loss-log", flags.loss_log,
       "additional file with the contents of losses.txt in the output folder: a line per step with its number and its "

@@ -42,6 +42,7 @@ struct RunFlags {
   bool evaluate = false;  ///< implied for a bundle without a loss
   uint32_t timeout_seconds = 60;
   uint64_t bucket_bytes = runtime::kBucketBytes;
+  bool late_recompute = false;
   std::string loss_log;
   std::string log;          ///< of measurements by step
   std::string tensorboard;  ///< folder for the same as events

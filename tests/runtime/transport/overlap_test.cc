@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
@@ -75,8 +76,9 @@ ir::Plan plan_of_two_stages() {
 
 constexpr std::chrono::microseconds kPerByte{200};  // 20 ms for a message of 96 bytes
 
-/// The second step over slow links.
-Timeline measured(const ir::Plan& plan, Blocking blocking) {
+/// The second step over slow links. `losses`: of both steps, by device.
+Timeline measured(const ir::Plan& plan, Blocking blocking, bool overlaps_recompute = true,
+                  std::array<std::vector<double>, 2>* losses = nullptr) {
   const fs::path folder = fs::temp_directory_path() / ("rannc-overlap-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   codegen::write_bundle(plan, {}, folder.string()).value();
@@ -90,10 +92,14 @@ Timeline measured(const ir::Plan& plan, Blocking blocking) {
     auto slow = std::make_unique<rannc::testing::SlowTransport>(std::move(joined.ends[rank]), links, blocking);
     TrainerOptions options;
     options.observer = &recorder;
+    options.overlaps_recompute = overlaps_recompute;
     const auto trainer = Trainer::open_worker(folder.string(), options, std::move(slow)).value();
     const Batch batch = {{"x", to_value(at::ones({8, 6}, at::kDouble))},
                          {"target", to_value(at::zeros({8, 6}, at::kDouble))}};
-    for (int step = 0; step < 2; ++step) trainer->step(batch).value();
+    for (int step = 0; step < 2; ++step) {
+      const double loss = trainer->step(batch).value().loss;
+      if (losses != nullptr) (*losses)[rank].push_back(loss);
+    }
   });
   fs::remove_all(folder);
   Timeline timeline;
@@ -185,6 +191,19 @@ TEST(Overlap, IsMissingWhereCallsBlock) {
   }
   delay_recomputes(plan);
   EXPECT_EQ(early_recomputes(measured(plan, Blocking::kReceives)), 0);
+}
+
+// The numbers are the same. The work moves into the backward pass.
+TEST(Overlap, OfRecomputeCanBeSwitchedOff) {
+  const ir::Plan plan = plan_of_two_stages();
+  std::array<std::vector<double>, 2> usual, late;
+  const auto count = [](const Timeline& timeline) {
+    return std::count_if(timeline.computed.begin(), timeline.computed.end(),
+                         [](const Event& event) { return event.action.kind == ir::ActionKind::kRecompute; });
+  };
+  EXPECT_EQ(count(measured(plan, Blocking::kNothing, true, &usual)), recomputes(plan));
+  EXPECT_EQ(count(measured(plan, Blocking::kNothing, false, &late)), 0);
+  EXPECT_EQ(late, usual);
 }
 
 }  // namespace
