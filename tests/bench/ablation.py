@@ -15,6 +15,7 @@ import sys
 import own_programs
 
 LOSS = "cross_entropy(output=logits,labels=targets)"
+TEXT = "--text", pathlib.Path(__file__).parent
 # Two nodes whose link takes about as long for an activation as a stage computes.
 SLOW_LINK = """name = "slow"
 [kind.v100]
@@ -53,19 +54,26 @@ class Bench(own_programs.OwnPrograms):
         self.run("rannc-compile", *flags, "-o", path, "--replace")
         return path
 
-    def step(self, bundle, transport="auto"):
+    def step(self, bundle, *flags):
         """Measured step, ms; predicted step, ms; the largest peak of a process, bytes."""
-        text = self.run("rannc-run", bundle, "--text", pathlib.Path(__file__).parent, "--steps", self.flags.steps, "--replace", "-o",
-                        self.folder / "run", "--transport", transport)
+        text = self.run("rannc-run", bundle, *flags, "--steps", self.flags.steps, "--replace", "-o", self.folder / "run")
         measured, predicted = re.search(r"step measured ([\d.]+) ms, predicted ([\d.]+) ms", text).groups()
         return float(measured), float(predicted), max(int(held) for held in re.findall(r" held (\d+) bytes", text))
 
-    def sides(self, off, on, transport="auto"):
-        """Results of both bundles, run in turns."""
+    def all_reduce(self, bundle, *flags):
+        """Measured time of the all-reduce once all replicas are there, ms."""
+        self.step(bundle, *flags, "--explain-step")
+        head, *lines = [line.split("\t") for line in (self.folder / "run/actions.tsv").read_text().splitlines()]
+        times = [float(line[head.index("measured_messages")]) for line in lines if line[head.index("action")].startswith("AR")]
+        return (min(times) / 1e6,)
+
+    def sides(self, off, on, *flags, step=None):
+        """Results of both runs, each a bundle with flags of its own, in turns."""
+        step = step or self.step
         results = [[], []]
         for turn in range(self.flags.rounds):
             for side in ((0, 1) if turn % 2 else (1, 0)):
-                results[side].append(self.step((off, on)[side], transport))
+                results[side].append(step(*(off, on)[side], *flags))
         return [list(zip(*side)) for side in results]
 
     def planned(self, *flags):
@@ -74,14 +82,14 @@ class Bench(own_programs.OwnPrograms):
                                       "-o", self.folder / "plan.rir", "--replace"))
         return summary["step_ns"] / 1e6
 
-    def pipeline(self, schedule, *flags):
-        return [*self.gpt(), "--cluster", "local:2", "--stages", 2, "--replicas", "1,1", "--micro-batches", 8, "--schedule", schedule, *flags]
+    def pipeline(self, schedule, *flags, micro_batches=8):
+        return [*self.gpt(), "--cluster", "local:2", "--stages", 2, "--replicas", "1,1", "--micro-batches", micro_batches, "--schedule", schedule, *flags]
 
     # One method per mechanism; each yields (figure, value).
 
     def early_backward(self):
         off, on = (self.bundle(name, *self.pipeline(name, "--recompute", "never")) for name in ("gpipe", "1f1b"))
-        (off_ms, _, off_held), (on_ms, _, on_held) = self.sides(off, on)
+        (off_ms, _, off_held), (on_ms, _, on_held) = self.sides([off], [on], *TEXT)
         yield "peak memory, measured", median_ratio(off_held, on_held)
         yield "step, measured", median_ratio(off_ms, on_ms)
 
@@ -93,8 +101,14 @@ class Bench(own_programs.OwnPrograms):
             off, on = (self.planned(*flags, "--schedule", schedule) for schedule in ("1f1b", "latency"))
             yield f"step, planned, links of {bandwidth / 1e9:g} GB/s", f"{off / on:.3f}"
 
+    def overlap_of_recompute(self):
+        # Few micro-batches: a balanced pipeline waits for the first gradients only.
+        bundle = self.bundle("recompute", *self.pipeline("gpipe", "--recompute", "always", micro_batches=2))
+        (off_ms, *_), (on_ms, *_) = self.sides([bundle, "--late-recompute"], [bundle], *TEXT)
+        yield "step, measured", median_ratio(off_ms, on_ms)
+
     def direct_skips(self):
-        unet = self.model("unet")
+        unet = self.model("unet", "--channels", 16)
         self.run("rannc-compile", unet, "--loss", "bce_with_logits(output=mask,labels=target)", "--cluster", "flat:4", "--stages", 4, "--replicas", "1,1,1,1",
                  "--mini-batch", 16, "--micro-batches", 4, "--costs", "analytic", "--emit", "plan", "-o", self.folder / "unet.rir", "--replace")
         direct = relayed = 0
@@ -105,11 +119,19 @@ class Bench(own_programs.OwnPrograms):
             relayed += size * (last - first)
         yield "bytes on links, planned, U-Net of 4 stages", f"{relayed / direct:.3f}"
 
+    def bucketed_reduction(self):
+        bundle = self.bundle("replicas", *self.gpt(), "--cluster", "local:2", "--replicas", 2, "--micro-batches", 1)
+        for transport in ("shm", "gloo"):
+            (off_ms, *_), (on_ms, *_) = self.sides([bundle, "--bucket", 0], [bundle], *TEXT, "--transport", transport)
+            yield f"step, measured, {transport}", median_ratio(off_ms, on_ms)
+            (off_ms,), (on_ms,) = self.sides([bundle, "--bucket", 0], [bundle], *TEXT, "--transport", transport, step=self.all_reduce)
+            yield f"all-reduce, measured, {transport}", median_ratio(off_ms, on_ms)
+
     def fusion(self):
         one = [*self.gpt(), "--cluster", "local:1", "--micro-batches", 1]
         for form in ("torchscript", "native"):
             off, on = (self.bundle(f"{form}-{name}", *one, "--form", form, *flags) for name, flags in (("plain", ["--no-fuse", "all"]), ("fused", [])))
-            (off_ms, *_), (on_ms, *_) = self.sides(off, on, "local")
+            (off_ms, *_), (on_ms, *_) = self.sides([off], [on], *TEXT, "--transport", "local")
             yield f"step, measured, {form}", median_ratio(off_ms, on_ms)
 
     def kernel_choice(self):
@@ -125,12 +147,12 @@ class Bench(own_programs.OwnPrograms):
 
     def side_by_side_measuring(self):
         off, on = (self.bundle(name, *self.pipeline("1f1b"), flag) for name, flag in (("unrefined", "--no-refine"), ("refined", "--refine")))
-        (off_ms, off_plan, _), (on_ms, on_plan, _) = self.sides(off, on)
+        (off_ms, off_plan, _), (on_ms, on_plan, _) = self.sides([off], [on], *TEXT)
         errors = [abs(plan[0] / statistics.median(ms) - 1) for ms, plan in ((off_ms, off_plan), (on_ms, on_plan))]
         yield "error of the predicted step, %", f"{100 * errors[0]:.1f} / {100 * errors[1]:.1f}"
 
 
-MECHANISMS = ["early_backward", "warm_up_depth", "direct_skips", "fusion", "kernel_choice", "side_by_side_measuring"]
+MECHANISMS = ["early_backward", "warm_up_depth", "overlap_of_recompute", "direct_skips", "bucketed_reduction", "fusion", "kernel_choice", "side_by_side_measuring"]
 
 
 def main():
