@@ -17,6 +17,7 @@
 #include "runtime/train/internal/replace_weights.h"
 #include "runtime/train/internal/report_nonfinite.h"
 #include "runtime/train/internal/save_checkpoint.h"
+#include "runtime/train/internal/shared_facts.h"
 #include "runtime/train/internal/step_losses.h"
 #include "runtime/transport/transports.h"
 
@@ -467,6 +468,13 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
 
 Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport) {
+  auto opened = try_to_open(bundle, options, transport);
+  if (!opened.ok()) transport->abort(opened.diagnostic());
+  return opened;
+}
+
+Result<std::unique_ptr<Trainer>> Trainer::try_to_open(const std::string& bundle, const TrainerOptions& options,
+                                                      std::shared_ptr<Transport> transport) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle, {.device = transport->device()}));
   if (transport->device().index() >= opened.plan.devices.size()) {
     return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(),
@@ -476,10 +484,13 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
     return error(fmt::format("the plan has {} devices, the run has {} workers", opened.plan.devices.size(),
                              transport->devices()));
   }
+  const SharedFacts facts = shared_facts(opened, options);
   auto impl = std::make_unique<Impl>(std::move(opened), options);
   RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
-  return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(impl)));
+  RANNC_TRY(trainer->check_shared(facts));
+  return trainer;
 }
 
 const ir::Plan& Trainer::plan() const { return impl_->plan(); }
@@ -494,6 +505,10 @@ Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 Result<void> Trainer::first_failure(const Result<void>& own) { return impl_->first_failure(own); }
 void Trainer::close(const Diagnostic& reason) { impl_->close(reason); }
 Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }
+Result<void> Trainer::check_shared(const SharedFacts& own) {
+  FactComparison comparison;
+  return gather(to_text(own), [&](uint32_t process, const std::string& text) { return comparison.add(process, text); });
+}
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }

@@ -55,6 +55,9 @@ struct LossSum {
   double numerator = 0, denominator = 0;
 };
 
+/// Values by name that all processes of a run must have in common. Neither contains tabs or ends of lines.
+using SharedFacts = std::map<std::string, std::string>;
+
 /// Results of a step.
 struct StepResult {
   double loss = 0;              ///< weighted sum of the terms over the mini-batch
@@ -77,7 +80,8 @@ class Trainer {
   /// Runs all devices of the plan in this process, one thread each.
   static Result<std::unique_ptr<Trainer>> open(const std::string& bundle, const TrainerOptions& options);
   /// Runs the device of `transport`. The other devices of the plan run in other processes. The bundle's folder may lack
-  /// the files of stages that do not run on the device (`HostedStages`).
+  /// the files of stages that do not run on the device (`HostedStages`). Collective: an error of one process, and
+  /// bundles or options that differ and on which results depend, are an error in all.
   static Result<std::unique_ptr<Trainer>> open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport);
   ~Trainer();
@@ -148,6 +152,10 @@ class Trainer {
   using TakeText = std::function<Result<void>(uint32_t process, std::string text)>;
   Result<void> gather(const std::string& own, const TakeText& take);
 
+  /// Ends the run with an error if a fact of one process has another value in another one. Facts that a process lacks
+  /// are not compared. Collective.
+  Result<void> check_shared(const SharedFacts& own);
+
   /// Writes a checkpoint folder: parameters, buffers and optimizer state under the model's names, step count and
   /// settings. Writes a temporary sibling and renames it. `load` returns `data_state`. Processes whose hosts do not
   /// share the folder write a folder each, with the tensors of their own devices.
@@ -172,6 +180,8 @@ class Trainer {
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names = WeightNames::kAll);
 
  private:
+  static Result<std::unique_ptr<Trainer>> try_to_open(const std::string& bundle, const TrainerOptions& options,
+                                                      std::shared_ptr<Transport> transport);
   class Impl;
   explicit Trainer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

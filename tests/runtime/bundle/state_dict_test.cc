@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "codegen/bundle_writer.h"
 #include "ir/graph/constant.h"
@@ -248,8 +249,10 @@ TEST_F(StateDicts, ConstantsAreComparedByTheProcessThatHasThem) {
     for (const std::string& file : files) fs::remove(host + "/" + file);
     return Trainer::open_worker(host, {}, std::move(ends[device])).value();
   };
-  const auto first = worker_without(0, {"stage1.pt", "stage1.safetensors"});
+  auto opened =
+      std::async(std::launch::async, worker_without, 0, std::vector<std::string>{"stage1.pt", "stage1.safetensors"});
   const auto second = worker_without(1, {"stage0.pt", "stage0.safetensors", "state.safetensors"});
+  const auto first = opened.get();
   const auto refused = first->load_weights(changed);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.diagnostic().str(), HasSubstr("attn.mask"));

@@ -1,0 +1,30 @@
+/// What all processes of a run must have in common.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "runtime/bundle/bundle.h"
+#include "runtime/train/trainer.h"
+
+namespace rannc::runtime {
+
+/// Returns the options and files of a bundle on which results depend. Files of stages that are not hosted are absent.
+SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options);
+
+/// Returns facts as text for other processes.
+std::string to_text(const SharedFacts& facts);
+
+/// Compares the facts of one process after the other.
+class FactComparison {
+ public:
+  /// Takes the `to_text` of a process. Error: an earlier process has another value of one of the facts.
+  Result<void> add(uint32_t process, const std::string& text);
+
+ private:
+  std::map<std::string, std::pair<uint32_t, std::string>> known_;  // by name: the first process with it, and its value
+};
+
+}  // namespace rannc::runtime

@@ -1,0 +1,125 @@
+// Processes of a run that differ in what results depend on do not train.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/bundle_writer.h"
+#include "runtime/train/trainer.h"
+#include "runtime/transport/transport_local.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
+#include "tests/runtime/transport/joined_ends.h"
+
+namespace rannc::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint32_t kWorkers = 3;
+using Failures = std::array<std::string, kWorkers>;
+
+class SharedFactsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("rannc-facts-" + std::to_string(::getpid()));
+    fs::create_directory(folder_);
+    bundle_ = bundle("bundle", {.cuts = {4}, .replicas = {1, 2}, .micro_batches = {4, 3}});
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string bundle(const std::string& name, const rannc::testing::PlanSpec& spec) const {
+    const std::string path = (folder_ / name).string();
+    codegen::write_bundle(rannc::testing::build_plan(rannc::testing::skip_and_tie(ir::DType::kF64), spec), {}, path)
+        .value();
+    return path;
+  }
+
+  /// Opens all workers. The last one has other options or another bundle.
+  Failures open(const TrainerOptions& last, const std::string& last_bundle) const {
+    auto ends = make_local_transports(kWorkers, std::chrono::seconds(60));
+    Failures failures;
+    rannc::testing::on_each(kWorkers, [&](uint32_t rank) {
+      const bool is_last = rank + 1 == kWorkers;
+      const auto trainer = Trainer::open_worker(is_last ? last_bundle : bundle_, is_last ? last : TrainerOptions(),
+                                                std::move(ends[rank]));
+      if (!trainer.ok()) failures[rank] = trainer.diagnostic().str();
+    });
+    return failures;
+  }
+  Failures open(const TrainerOptions& last) const { return open(last, bundle_); }
+
+  fs::path folder_;
+  std::string bundle_;
+};
+
+TEST_F(SharedFactsTest, EqualProcessesTrain) {
+  TrainerOptions options;
+  options.timeout = std::chrono::seconds(50);  // what a process only does, not what it computes
+  EXPECT_THAT(open(options), Each(IsEmpty()));
+}
+
+TEST_F(SharedFactsTest, OptionsThatChangeResultsMustBeEqual) {
+  struct Case {
+    const char* name;
+    std::function<void(TrainerOptions&)> change;
+  };
+  const std::vector<Case> cases = {
+      {"optimizer sgd, worker 2 has adam", [](auto& o) { o.optimizer.kind = OptimizerKind::kAdam; }},
+      {"learning rate 0.01, worker 2 has 0.02", [](auto& o) { o.optimizer.learning_rate = 0.02; }},
+      {"momentum 0, worker 2 has 0.9", [](auto& o) { o.optimizer.momentum = 0.9; }},
+      {"weight decay 0, worker 2 has 0.1", [](auto& o) { o.optimizer.weight_decay = 0.1; }},
+      {"betas and epsilon", [](auto& o) { o.optimizer.beta2 = 0.99; }},
+      {"warm-up steps", [](auto& o) { o.optimizer.warmup_steps = 7; }},
+      {"decay steps", [](auto& o) { o.optimizer.decay_steps = 7; }},
+      {"clip norm 0, worker 2 has 1", [](auto& o) { o.clip_norm = 1; }},
+      {"seed 0, worker 2 has 5", [](auto& o) { o.seed = 5; }},
+      {"loss scale", [](auto& o) { o.loss_scale = 2; }},
+      {"bucket size", [](auto& o) { o.bucket_bytes = 1; }},
+  };
+  for (const Case& each : cases) {
+    TrainerOptions options;
+    each.change(options);
+    EXPECT_THAT(open(options), Each(AllOf(HasSubstr("worker 0 has "), HasSubstr(each.name)))) << each.name;
+  }
+}
+
+// Worker 1 and 2 are replicas of the second stage, which would go on from different weights.
+TEST_F(SharedFactsTest, BundlesMustBeEqual) {
+  const std::string copy = (folder_ / "copy").string();
+  fs::copy(bundle_, copy, fs::copy_options::recursive);
+  EXPECT_THAT(open({}, copy), Each(IsEmpty()));
+  const std::string other = bundle("other", {.cuts = {4}, .replicas = {1, 2}, .micro_batches = {3, 4}});
+  EXPECT_THAT(open({}, other), Each(HasSubstr("the bundle's plan.rir of digest")));
+}
+
+TEST_F(SharedFactsTest, AnErrorOfOneProcessIsAnErrorOfAll) {
+  EXPECT_THAT(open({}, (folder_ / "none").string()), Each(HasSubstr("none")));
+}
+
+TEST_F(SharedFactsTest, OfTheCallerAreCompared) {
+  auto ends = make_local_transports(kWorkers, std::chrono::seconds(60));
+  Failures failures;
+  rannc::testing::on_each(kWorkers, [&](uint32_t rank) {
+    const auto trainer = Trainer::open_worker(bundle_, {}, std::move(ends[rank])).value();
+    SharedFacts facts = {{"steps", "7"}};
+    if (rank > 0) facts["samples"] = std::to_string(rank);  // the first worker does not know
+    const Result<void> checked = trainer->check_shared(facts);
+    if (!checked.ok()) failures[rank] = checked.diagnostic().str();
+  });
+  EXPECT_THAT(failures, Each(HasSubstr("worker 1 has samples 1, worker 2 has 2")));
+}
+
+}  // namespace
+}  // namespace rannc::runtime
