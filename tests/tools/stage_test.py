@@ -45,7 +45,7 @@ class ByHand(stage_runs.StageTest):
             shutil.rmtree(found[1] / "checkpoints" / "step-6")
             errors = [errors for _, errors in self.run_by_hand(*self.training(9), "--resume", code=1)]
             for each in errors:
-                self.assertIn("the latest checkpoint of worker 0 has 6 steps, that of worker 1 has 3", each)
+                self.assertIn("worker 0 has --resume from step 6, worker 1 has 3", each)
 
     def test_replace_removes_the_runs_of_all_hosts(self):
         self.run_by_hand(*self.training(3))

@@ -87,9 +87,10 @@ class OfOurLauncher(WorkersTest):
 class OfAnotherLauncher(WorkersTest):
     """Workers with torchrun's environment, that nobody watches."""
 
-    def start_workers(self, bundle, workers=2, transport=()):
+    def start_workers(self, bundle, workers=2, transport=(), of_last=()):
         port = programs.free_port()
         return [self.start(bundle, *transport, *(["--loss-log", self.scratch / "steps.log"] if rank == 0 else []),
+                           *(of_last if rank == workers - 1 else []),
                            environment={"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
                                         "MASTER_PORT": str(port)}) for rank in range(workers)]
 
@@ -105,6 +106,13 @@ class OfAnotherLauncher(WorkersTest):
             self.assertEqual(errors.count("error: "), 1, errors)
         workers[victim].kill()
         self.log.unlink()
+
+    def test_workers_with_different_flags_end(self):
+        for flags, difference in [(["--seed", 1], "has seed 0, worker 1 has 1"), (["--shuffle"], "has --shuffle off, worker 1 has on"),
+                                  (["--bucket", 0], "has bucket size 4194304, worker 1 has 0")]:
+            for worker in self.start_workers(self.bundle(), of_last=flags):
+                self.assertIn(f"worker 0 {difference}; all workers of a run need the same bundle and options", self.ends(worker))
+        self.assertFalse((self.scratch / "run").exists())
 
     def test_survivors_of_a_stopped_worker_end(self):
         self.survivors_end(signal.SIGSTOP, 0, "has not answered")

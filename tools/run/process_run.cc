@@ -161,19 +161,27 @@ class Run {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = flags_.output_folder();
-    if (start_.checkpoint.empty()) return take_weights(*trainer_, flags_.weights, leads());
-    RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
-    return check_same_step();
+    if (start_.checkpoint.empty()) {
+      RANNC_TRY(take_weights(*trainer_, flags_.weights, leads()));
+    } else {
+      RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
+    }
+    // Workers whose hosts do not share the folder have found their checkpoints separately.
+    return trainer_->check_shared({{"--resume from step", fmt::format("{}", trainer_->steps_done())},
+                                   {"--evaluate", start_.evaluates ? "on" : "off"}});
   }
 
-  // Workers whose hosts do not share the folder have found their checkpoints separately.
-  Result<void> check_same_step() {
-    const std::string own = fmt::format("{}", trainer_->steps_done());
-    return trainer_->gather(own, [&](uint32_t rank, const std::string& found) -> Result<void> {
-      if (found == own) return {};
-      return error(fmt::format("--resume: the latest checkpoint of worker 0 has {} steps, that of worker {} has {}",
-                               own, rank, found));
-    });
+  /// What the workers do together depends on these flags, and on the number of samples.
+  Result<void> check_shared() {
+    const std::optional<uint64_t> of_epoch = data_->steps_per_epoch();
+    return trainer_->check_shared({{"--steps", fmt::format("{}", steps_)},
+                                   {"steps per epoch", of_epoch ? fmt::format("{}", *of_epoch) : "any number"},
+                                   {"--shuffle", flags_.source.shuffle ? "on" : "off"},
+                                   {"--sequence", fmt::format("{}", flags_.source.sequence.value_or(0))},
+                                   {"--validate", validation_ ? "on" : "off"},
+                                   {"--validate-every", fmt::format("{}", flags_.source.validate_every)},
+                                   {"--checkpoint-every", fmt::format("{}", flags_.checkpoint_every)},
+                                   {"--find-nonfinite", flags_.find_nonfinite ? "on" : "off"}});
   }
 
   Result<void> evaluate() {
@@ -194,6 +202,7 @@ class Run {
     if (!flags_.source.validate.empty()) {
       RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));
     }
+    RANNC_TRY(check_shared());
     RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
     if (!leads()) return {};
     if (!flags_.log.empty()) {
