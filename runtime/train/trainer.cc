@@ -294,12 +294,13 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   RANNC_ASSIGN(const double scaled, gradient_norm(plan(), owned_, devices_, step_, options_.observer));
   const double scale = loss_scale(), norm = scaled / scale;
   const bool finite = std::isfinite(norm) && std::isfinite(result.loss);
-  if (!finite && !scales_loss_ && options_.nonfinite != nullptr) {
+  const bool fails = !finite && (!scales_loss_ || loss_scale_.is_least());
+  if (fails && options_.nonfinite != nullptr) {
     result.gradient_norm = norm;
     return {};  // reported as a gradient
   }
-  if (!finite && (!scales_loss_ || loss_scale_.is_least())) {
-    const std::string at = scales_loss_ ? fmt::format(" at a loss scale of {}", scale) : "";
+  if (fails) {
+    const std::string at = scales_loss_ ? fmt::format(" at a loss scale of {}, the smallest", scale) : "";
     RANNC_TRY(finish_save());  // all processes come here
     return devices_.close(
         error(fmt::format("step {}: the loss is {} and the gradient's norm {}{}", step_, result.loss, norm, at)));

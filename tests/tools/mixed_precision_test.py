@@ -1,8 +1,10 @@
 """Mixed precision trains like float32, under any plan, with parameters that stay float32."""
 import json
+import random
 import re
 
 import programs
+import small_onnx as onnx
 
 GPT = programs.DATA / "small_gpt"
 LOSS = "cross_entropy(output=logits,labels=targets)"
@@ -128,6 +130,37 @@ class LossScales(MixedPrecisionTest):
     def test_scales_do_not_change_what_fits(self):
         small = self.losses(self.bundle, "small", 5, "--loss-scale", 2**6)
         self.assert_near(self.losses(self.bundle, "other", 5, "--loss-scale", 2**9), small, NEAR["fp16"])
+
+
+class OwnCasts(programs.ProgramTest):
+    """A model that casts its float32 parameter to float16 itself."""
+    in_process = programs.Resident.PROGRAMS
+    SAMPLES, WIDTH = 64, 8
+
+    def diverging(self):
+        """A command without steps and learning rate."""
+        rng = random.Random(5)
+        shape, size = [self.SAMPLES, self.WIDTH], self.SAMPLES * self.WIDTH
+        nodes = [onnx.node("Cast", ["w"], ["w16"], "narrow", onnx.number_attribute("to", onnx.FLOAT16)),
+                 onnx.node("MatMul", ["x", "w16"], ["y16"], "product"),
+                 onnx.node("Cast", ["y16"], ["y"], "wide", onnx.number_attribute("to", onnx.FLOAT))]
+        weight = onnx.tensor("w", [self.WIDTH] * 2, [rng.gauss(0, 0.3) for _ in range(self.WIDTH**2)])
+        model = onnx.write(self.scratch / "cast.onnx", nodes, [weight], [onnx.value("x", onnx.FLOAT16, ["batch", self.WIDTH])],
+                           [onnx.value("y", onnx.FLOAT, ["batch", self.WIDTH])])
+        data = self.scratch / "cast.safetensors"
+        programs.write_safetensors(data, {
+            name: (spelling, shape, onnx.raw(kind, [rng.gauss(0, 1) for _ in range(size)]))
+            for name, spelling, kind in (("x/x", "F16", onnx.FLOAT16), ("labels/t", "F32", onnx.FLOAT))})
+        bundle = self.scratch / "cast.rannc"
+        self.succeed("rannc-compile", model, "-o", bundle, "--loss", "mse(output=y,labels=t,reduction=sum)", "--costs", "analytic",
+                     "--mini-batch", self.SAMPLES, "--micro-batches", 1, "--optimizer", "sgd", "--cluster", "local:1")
+        return ["rannc-run", bundle, "-o", self.scratch / "run", "--replace", "--data", data, "--optimizer", "sgd"]
+
+    def test_a_step_that_overflows_at_the_smallest_scale_is_an_error(self):
+        command = self.diverging()
+        self.refuse(1, ["the gradient's norm ", " at a loss scale of 1, the smallest"], *command, "--steps", 40, "--learning-rate", 4)
+        self.refuse(1, ["--find-nonfinite: in step ", "first infinite number: task #", " core.matmul (product), stage 0"], *command,
+                    "--steps", 40, "--learning-rate", 4, "--find-nonfinite")
 
 
 class Refusals(MixedPrecisionTest):
