@@ -162,6 +162,15 @@ class OwnCasts(programs.ProgramTest):
         self.refuse(1, ["--find-nonfinite: in step ", "first infinite number: task #", " core.matmul (product), stage 0"], *command,
                     "--steps", 40, "--learning-rate", 4, "--find-nonfinite")
 
+    def test_a_run_that_ends_with_skipped_steps_warns(self):
+        command = self.diverging()
+        done = self.succeed(*command, "--steps", 12, "--learning-rate", 4)
+        skipped = int(re.search(r"warning: the last (\d+) of 12 steps updated nothing", done.stderr)[1])
+        self.assertIn("--find-nonfinite", done.stderr)
+        self.assertLess(1, skipped)
+        self.assertLess(skipped, 12)
+        self.assertNotIn("warning", self.succeed(*command, "--steps", 12, "--learning-rate", 1e-3).stderr)
+
 
 class Refusals(MixedPrecisionTest):
     def test_flags(self):

@@ -100,6 +100,7 @@ class Run {
       if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
+      skipped_last_ = result.skipped ? skipped_last_ + 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
       progress.step(step + 1, result.loss, {tokens, trainer_->plan().mini_batch, peak_bytes()});
       StepFacts facts{.done = step + 1, .loss = result.loss, .seconds = step_watch.seconds(), .tokens = tokens};
@@ -297,6 +298,7 @@ class Run {
     if (leads() && skipped_ > 0) {
       fmt::print("{} of {} steps updated nothing, because scaled gradients overflowed; the loss scale is {}\n",
                  skipped_, losses_.size(), trainer_->loss_scale());
+      warn_of_last_steps();
     }
     for (const auto& [stage, why] : trainer_->unrecorded_stages()) {
       fmt::print(stderr, "note: stage {} runs without CUDA graphs: {}\n", stage.index(), why);
@@ -317,6 +319,15 @@ class Run {
     facts.explains = flags_.explain_step;
     RANNC_TRY(write_results(trainer_->plan(), results, std::move(facts), folder_));
     return give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
+  }
+
+  /// A short run may end before its loss scale fits, or before a step fails at the smallest.
+  void warn_of_last_steps() const {
+    if (skipped_last_ == 0) return;
+    fmt::print(stderr,
+               "warning: the last {} of {} steps updated nothing, because gradients overflowed; the loss scale fell to "
+               "{}. If a longer run fails at a loss scale of 1, --find-nonfinite names the task\n",
+               skipped_last_, losses_.size(), trainer_->loss_scale());
   }
 
   void restart_peak() const {
@@ -356,6 +367,7 @@ class Run {
   uint64_t steps_ = 0;          // of the run, those before a resume included
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
+  size_t skipped_last_ = 0;     // of them, since the last update
   LinkTraffic links_;           // of the last step
   double seconds_ = 0;
   uint64_t peak_before_ = 0;  // of steps before the last validation
