@@ -189,13 +189,16 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_export(folder, devices, "--stages", devices, "--mini-batch", 8, "--micro-batches", micro_batches, "--schedule", "gpipe",
                            "--recompute", "never")
 
-    def test_draws_are_kept_where_they_are_factors(self):
-        """What is dropped outweighs the weights: 3 factors a layer, beside those after the embeddings."""
-        model, data = self.model("bert", "--layers", 2, "--width", 64, "--sequence", 64, "--vocabulary", 100, "--dropout",
-                                 0.1), self.scratch / "data.safetensors"
+    def bert(self, *flags):
+        """The model; its samples are in `data.safetensors`."""
         ones = struct.pack("<q", 1) * (16 * 64)
         tensors = {f"x/{name}": ("I64", [16, 64], ones) for name in ("input_ids", "token_type_ids", "attention_mask")}
-        programs.write_safetensors(data, {**tensors, "labels/y": ("I64", [16, 64], ones)})
+        programs.write_safetensors(self.scratch / "data.safetensors", {**tensors, "labels/y": ("I64", [16, 64], ones)})
+        return self.model("bert", "--sequence", 64, "--vocabulary", 100, *flags)
+
+    def test_draws_are_kept_where_they_are_factors(self):
+        """What is dropped outweighs the weights: 3 factors a layer, beside those after the embeddings."""
+        model, data = self.bert("--layers", 2, "--width", 64, "--dropout", 0.1), self.scratch / "data.safetensors"
         for recompute in ("never", "always"):
             for replicas in (1, 2):
                 self.expect(model, "cross_entropy(output=logits,labels=y)", ["--data", data], replicas, "--replicas", replicas,
