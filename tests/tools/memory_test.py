@@ -100,6 +100,20 @@ class MemoryTest(memory_runs.MemoryRuns):
     def test_two_replicas_of_the_first_stage(self):
         self.expect_replicas([2, 1], "--recompute", "never")
 
+    def test_shares_of_the_optimizer_state(self):
+        """R18, D8: one process per replica, and all in one. Each device is predicted to hold the largest share of Adam's state."""
+        gpt = ["--layers", 4, "--width", 64, "--heads", 4, "--context", 64]
+        for replicas in programs.part([3, 2], 1):
+            self.expect(self.model("gpt", *gpt), LOSSES["gpt"], self.text, replicas, *self.sharded(replicas), transports=("shm", "local"))
+        model, data = self.bert("--layers", 2, "--width", 128), self.scratch / "data.safetensors"
+        for replicas in programs.part([2, 3], 1):
+            self.expect(model, "cross_entropy(output=logits,labels=y)", ["--data", data], replicas, *self.sharded(replicas),
+                        transports=("shm",))
+
+    @staticmethod
+    def sharded(replicas):
+        return ["--stages", 1, "--replicas", replicas, "--mini-batch", 12, "--micro-batches", 2, "--shard-optimizer", "on"]
+
     def test_sums_of_gradients_that_outweigh_activations(self):
         for replicas in programs.part([[2, 1], [2], [3]], 1):
             self.expect_replicas(replicas, "--recompute", "never", schedules=["1f1b"], layers=2, width=128, context=8,
