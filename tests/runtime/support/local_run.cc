@@ -16,17 +16,7 @@
 
 namespace rannc::testing {
 
-const std::string& compiled_stages() {
-  static const struct Folder {
-    std::string path =
-        (std::filesystem::temp_directory_path() / ("rannc-stages-" + std::to_string(::getpid()))).string();
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-  } folder;
-  return folder.path;
-}
+std::string compiled_stages() { return RANNC_BINARY_DIR "/tests/compiled-stages"; }
 
 namespace {
 

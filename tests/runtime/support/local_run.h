@@ -44,8 +44,8 @@ struct RunOptions {
   std::span<const std::unique_ptr<runtime::Transport>> transports = {};
 };
 
-/// A folder in which this process keeps compiled stages, so that it compiles none twice. Removed at its end.
-const std::string& compiled_stages();
+/// The folder of the build in which tests keep compiled stages, by the digest of all that they are compiled from.
+std::string compiled_stages();
 
 /// Loss terms are weighted by weight / denominator, the denominator counted by hand: `denominators`, one per term.
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
