@@ -111,6 +111,8 @@ class Resident:
 resident = Resident()
 
 
+# Transports whose workers are processes, which rannc-run and rannc-check start themselves.
+PROCESSES = {"auto", "shm", "gloo"}
 # What only makes the bundle that a test is about.
 PREPARING = ("rannc-compile", "rannc-zoo")
 
@@ -121,8 +123,7 @@ class ProgramTest(unittest.TestCase):
     in_process = ()  # of Resident.PROGRAMS, those that the resident process runs
 
     def run_program(self, name, *arguments, **options):
-        # Processes of several workers are started by rannc-run itself.
-        if name in self.in_process and not {"auto", "shm", "gloo"} & set(map(str, arguments)) and not options:
+        if name in self.in_process and not PROCESSES & set(map(str, arguments)) and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 
@@ -147,12 +148,16 @@ class ProgramTest(unittest.TestCase):
 
 
 def check(folders, **flags):
-    """Runs rannc-check; its exit code and an entry per run, in the order of its own loops."""
+    """Runs rannc-check; its exit code and an entry per run, in the order of its own loops. The suite runs it in the resident
+    process, if it needs no other processes and no device of its own."""
     arguments = [str(folder) for folder in folders]
     for name, values in flags.items():
         for value in values if isinstance(values, list) else [values]:
             arguments += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
-    done = run("rannc-check", *arguments, "--summary=json", timeout=470)
+    if WHOLE or "device" in flags or PROCESSES & set(arguments):
+        done = run("rannc-check", *arguments, "--summary=json", timeout=470)
+    else:
+        done = resident.call("rannc-check", *arguments, "--summary=json")
     entries = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return done, entries
 
