@@ -19,6 +19,18 @@ class Pairs(unittest.TestCase):
             self.assertEqual({(run[first], run[second]) for run in parts}, {(run[first], run[second]) for run in whole})
         self.assertLessEqual(4 * len(parts), len(whole))
 
+    def test_folders_divide_them_evenly(self):
+        folders = list(range(7))
+        runs = [(folder, *run) for some, part in products.divided(folders) for folder in some
+                for run in itertools.product(*part.values())]
+        recompute = list(products.PRODUCT).index("recompute")
+        for factor, values in enumerate(products.PRODUCT.values()):
+            if factor != recompute:
+                self.assertEqual({(run[0], run[1 + factor]) for run in runs}, set(itertools.product(folders, values)))
+        parts = [run for part in products.PAIRS for run in itertools.product(*part.values())]
+        self.assertEqual({run[1:] for run in runs}, set(parts))
+        self.assertEqual(3 * len(runs), len(folders) * len(parts))
+
 
 class CheckSmall(ProductTest):
     folders = [programs.DATA / name for name in programs.SMALL]
@@ -27,7 +39,7 @@ class CheckSmall(ProductTest):
         self.judge(self.folders, ["local"])
 
     def test_processes_in_float64(self):
-        self.judge(self.folders, ["gloo"])
+        self.judge_divided(self.folders, ["gloo"])
 
     def test_split_backward_passes(self):
         # Zero-bubble rows, over shared parameters (small_gpt) and a long skip (small_conv).
@@ -40,7 +52,7 @@ class CheckSmall(ProductTest):
         self.judge(self.folders, ["local", "gloo"], product=product)
 
     def test_threads_in_float32(self):
-        self.judge(self.folders, ["local"], dtype="float32")
+        self.judge_divided(self.folders, ["local"], dtype="float32")
 
 
 class LossGraphs(programs.ProgramTest):

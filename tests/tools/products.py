@@ -16,7 +16,15 @@ PAIRS = [{"stages": stages, "micro_batches": counts, "schedule": [schedule], "re
              ([1, 2], [1, 2], "gpipe", "never"), ([3, 4], [3, 5], "1f1b", "never"),
              ([1, 2], [3, 5], "gpipe", "always"), ([3, 4], [1, 2], "1f1b", "always"),
              ([3, 4], [3, 5], "gpipe", "except-last"), ([1, 2], [1, 2], "1f1b", "except-last"))]
+# Of PAIRS, two parts that follow each other have every value of stages, micro-batches and schedules, and one of recompute.
+PARTS_OF_A_FOLDER = 2
 FLOAT64_LIMIT = 1e-10  # of tests/data/README.md
+
+
+def divided(folders):
+    """[(folders, part)]: the parts of PAIRS over the folders, two parts a folder. With three folders or more, all parts occur."""
+    shares = len(PAIRS) // PARTS_OF_A_FOLDER
+    return [(folders[i // PARTS_OF_A_FOLDER::shares], part) for i, part in enumerate(PAIRS)]
 
 
 def compared_gradients(folder, tag):
@@ -32,6 +40,15 @@ def compared_gradients(folder, tag):
 
 
 class ProductTest(programs.ProgramTest):
+    def judge_divided(self, folders, transports, dtype="float64", **flags):
+        """As `judge` in tier "full". In the suite, a folder has a third of PAIRS: for what another test judges with all of them
+        under another transport or type."""
+        if programs.WHOLE:
+            self.judge(folders, transports, dtype, **flags)
+            return
+        for some, part in divided(folders):
+            self.judge(some, transports, dtype, part, **flags)
+
     def judge(self, folders, transports, dtype="float64", product=None, **flags):
         """Every case of the product was run, compared everything that the reference has, and is within the limits. Without
         a product: PRODUCT, of which the suite has no time for more than PAIRS."""
