@@ -48,6 +48,7 @@ class Runs(DeviceTest):
         """Losses and messages of six steps, or as many as `flags` say."""
         folder = self.scratch / f"{device.name if hasattr(device, 'name') else device}.run"
         flags = flags if "--steps" in flags else (*flags, "--steps", 6)
+        self.in_process = (*programs.PREPARING, "rannc-run") if device == "cpu" else programs.PREPARING
         done = self.succeed("rannc-run", bundle, "-o", folder, "--data", programs.DATA / name / "batch.safetensors", "--optimizer", "adam",
                             "--learning-rate", "1e-2", "--device", device, *flags)
         return folder, (folder / "losses.txt").read_text() if (folder / "losses.txt").exists() else "", done
