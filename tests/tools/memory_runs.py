@@ -56,7 +56,9 @@ class MemoryRuns(programs.ProgramTest):
         self.assertEqual(sorted((who, size(predicted), size(measured)) for who, measured, predicted in found), sorted(rows))
         return [(who, int(measured), int(predicted)) for who, measured, predicted in found]
 
-    def expect(self, model, loss, data, devices, *flags, optimizer="adam", transports=("gloo",), costs="analytic"):
+    def expect(self, model, loss, data, devices, *flags, optimizer="adam", transports=None, costs="analytic"):
+        """Transports: by default a process per device, or this one for a single device."""
+        transports = transports or ("gloo" if devices > 1 else "local",)
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
         bundle = self.bundle(folder, model, loss, devices, *flags, optimizer=optimizer, costs=costs)
         for transport in transports:

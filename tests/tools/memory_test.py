@@ -32,7 +32,7 @@ class MemoryTest(memory_runs.MemoryRuns):
                         schedule, *flags, transports=("gloo", "local"), **options)
 
     def test_one_stage(self):
-        self.expect_gpt(1, 1, "gpipe", "never")
+        self.expect_gpt(1, 1, "gpipe", "never", transports=("local", "gloo"))
         self.expect_gpt(1, 4, "1f1b", "never")
 
     @programs.whole
