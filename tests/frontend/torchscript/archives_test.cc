@@ -77,17 +77,19 @@ double took(const std::function<void()>& run) {
 }
 
 /// LibTorch's loader is a part of the import, which does not take as long once more and a half.
-TEST(TorchScriptScale, ThirtyThousandOperatorsTakeLittleMoreThanTheirLoader) {
+TEST(TorchScriptScale, ThousandsOfOperatorsTakeLittleMoreThanTheirLoader) {
+  // 30,000 in tier full: LibTorch takes ten times as long to write them as to read them.
+  const size_t lines = rannc::testing::tests_everything() ? 10'000 : 2'000;
   std::string source = "def forward(self, x):\n";
-  for (int i = 0; i < 10'000; ++i) source += "  x = torch.relu(x * 2 + x)\n";
+  for (size_t i = 0; i < lines; ++i) source += "  x = torch.relu(x * 2 + x)\n";
   const SavedModule module(source + "  return x\n");
   const double loader = took([&] { torch::jit::load(module.path()); });
   const double import = took([&] {
     const auto imported = frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,16]"}});
     ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
-    EXPECT_GE(imported->graph.task_count(), 30'000u);
+    EXPECT_GE(imported->graph.task_count(), 3 * lines);
   });
-  std::cout << "30,000 operators: loader " << loader << " s, import " << import << " s\n";
+  std::cout << 3 * lines << " operators: loader " << loader << " s, import " << import << " s\n";
   EXPECT_LT(import, 2.5 * loader);
 }
 
