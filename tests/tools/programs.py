@@ -212,6 +212,7 @@ def main():
         sys.exit(f"usage: {sys.argv[0]} FOLDER-OF-PROGRAMS [unittest arguments]")
     bin_folder = pathlib.Path(sys.argv.pop(1)).resolve()
     done = unittest.main(module="__main__", verbosity=2, exit=False).result
+    resident.end()
     if not done.wasSuccessful():
         sys.exit(1)
     sys.exit(SKIPPED if done.testsRun and len(done.skipped) == done.testsRun else 0)
