@@ -7,11 +7,11 @@
 #include "passes/batch/rebatch.h"
 #include "tests/codegen/stored_run.h"
 #include "tests/passes/torch/baked_program.h"
+#include "tests/support/tier.h"
 
 namespace rannc::codegen {
 namespace {
 
-constexpr uint64_t kPrograms = 400;
 constexpr int64_t kBaked[] = {1, 2, 3, 4, 8};
 
 ir::StoredTensor stored(ir::DType dtype, const std::vector<int64_t>& shape, ir::TensorData data) {
@@ -43,7 +43,8 @@ class RebatchedProgram : public ::testing::TestWithParam<int64_t> {};
 // Every one comes back: what it has of samples is what the pass knows.
 TEST_P(RebatchedProgram, IsTheSameFunctionOfAnyNumberOfSamples) {
   const int64_t baked = GetParam();
-  for (uint64_t seed = 1; seed <= kPrograms; ++seed) {
+  const uint64_t programs = rannc::testing::tests_everything() ? 400 : 200;
+  for (uint64_t seed = 1; seed <= programs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto tasks = static_cast<uint32_t>(1 + seed % 12);
     ir::Graph graph = ir::testing::baked_program(seed, tasks, baked);
