@@ -50,6 +50,8 @@ class SmallModel(programs.ProgramTest):
 
 
 class Trained(SmallModel):
+    in_process = (*programs.PREPARING, "rannc-run", "rannc-opt")
+
     def losses(self, bundle, transport="local"):
         """As text, bit for bit."""
         folder, log = self.scratch / f"{bundle.stem}-{transport}", self.scratch / f"{bundle.stem}-{transport}.log"
