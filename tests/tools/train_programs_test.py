@@ -24,7 +24,7 @@ def integers(rng, below, *shape):
 
 
 class TrainPrograms(programs.ProgramTest):
-    in_process = programs.PREPARING
+    in_process = (*programs.PREPARING, "rannc-run")  # over threads
 
     def losses(self, model, loss, data, name, transport, *flags):
         bundle, log = self.scratch / f"{name}.rannc", self.scratch / f"{name}-{transport}.log"
