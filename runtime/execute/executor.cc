@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "ir/schedule/send_completion.h"
+#include "runtime/execute/action_words.h"
 #include "runtime/execute/internal/gradient_sums.h"
 #include "runtime/execute/internal/pass_sums.h"
 #include "runtime/internal/reason.h"
@@ -20,44 +21,6 @@ namespace {
 
 using ir::Action;
 using ir::ActionKind;
-
-std::string_view words(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return "forward";
-    case ActionKind::kBackward:
-      return "backward";
-    case ActionKind::kInputGradient:
-      return "input gradient";
-    case ActionKind::kWeightGradient:
-      return "weight gradient";
-    case ActionKind::kRecompute:
-      return "recompute";
-    case ActionKind::kSendActivation:
-      return "send of an activation";
-    case ActionKind::kReceiveActivation:
-      return "receive of an activation";
-    case ActionKind::kSendGradient:
-      return "send of a gradient";
-    case ActionKind::kReceiveGradient:
-      return "receive of a gradient";
-    case ActionKind::kAllReduce:
-      return "all-reduce";
-    case ActionKind::kReduceShared:
-      return "sum of a shared parameter's gradients";
-    case ActionKind::kStep:
-      return "optimizer step";
-    case ActionKind::kReduceScatter:
-      return "reduce-scatter";
-    case ActionKind::kUpdateShare:
-      return "update of a share";
-    case ActionKind::kAllGather:
-      return "all-gather";
-  }
-  return "action";
-}
-
-bool has_micro_batch(ActionKind kind) { return ir::is_compute(kind) || ir::is_send(kind) || ir::is_receive(kind); }
 
 /// Returns the part of the row around `at` with that action marked.
 std::string marked_row(const std::vector<Action>& row, size_t at) {
@@ -369,7 +332,8 @@ class Executor::Impl {
         fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
     if (has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
     Diagnostic result = cause;
-    result.message = fmt::format("{} ({}) failed: {}: {}", words(action.kind), to_string(action), place, cause.message);
+    result.message =
+        fmt::format("{} ({}) failed: {}: {}", action_words(action.kind), to_string(action), place, cause.message);
     result.notes.push_back({{}, fmt::format("row of device {}: {}", device_.index(), marked_row(row_, position))});
     return result;
   }
