@@ -45,6 +45,7 @@ class Executor::Impl {
         programs_(std::move(programs)),
         transport_(transport),
         hardware_(transport.hardware()),
+        progress_(transport.progress()),
         observer_(observer),
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
@@ -68,11 +69,13 @@ class Executor::Impl {
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
       position_ = i;
+      begin_work(progress_, {.what = {}, .step = input.step, .action = row_[i]});
       if (observer_ != nullptr) observer_->started(device_);
       Running running{now_ns(), router_.waited_ns(), stamp()};
       if (const Result<void> done = guarded(i); !done.ok()) return fail(describe(failed_at(i), done.diagnostic()));
       if (observer_ != nullptr) report(row_[i], std::move(running));
     }
+    begin_work(progress_, {.what = "the end", .step = input.step});
     if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
     sort_outcome();
     return std::move(outcome_);
@@ -400,6 +403,7 @@ class Executor::Impl {
   std::vector<Program*> programs_;
   Transport& transport_;
   Device& hardware_;
+  Progress* progress_;  ///< may be null
   Observer* observer_;
   ir::Dependencies dependencies_;
   Router router_;

@@ -122,7 +122,13 @@ class Trainer::Impl {
   /// Finishes a checkpoint if it is written in all processes.
   Result<void> finish_written();
   void await_saving(const TrainedDevice& device) const {
-    if (saving_) saving_->await_read(device.id);
+    if (!saving_) return;
+    Progress* const progress = device.transport->progress();
+    if (progress == nullptr) return saving_->await_read(device.id);
+    const Activity before = progress->state(Progress::Lane::kSteps).activity;
+    begin_work(progress, {"waiting for the last checkpoint to be written", step_, {}, kFileLimits});
+    saving_->await_read(device.id);
+    begin_work(progress, before);
   }
 
   TrainerOptions options_;

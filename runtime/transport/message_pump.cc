@@ -25,8 +25,9 @@ size_t MessagePump::Sends::untaken() const {
                                                               [read](const Sent& sent) { return sent.end > read; }));
 }
 
-MessagePump::MessagePump(Bell& own, const std::vector<PeerRings>& peers, Failure failure, Unexpected unexpected)
-    : own_(own), failure_(std::move(failure)), unexpected_(std::move(unexpected)) {
+MessagePump::MessagePump(Bell& own, const std::vector<PeerRings>& peers, Failure failure, Unexpected unexpected,
+                         Progress* progress)
+    : own_(own), failure_(std::move(failure)), unexpected_(std::move(unexpected)), progress_(progress) {
   for (const PeerRings& rings : peers) {
     const auto rank = static_cast<uint32_t>(peers_.size());
     peers_.push_back(rings.bell == nullptr ? nullptr : std::make_unique<Peer>());
@@ -112,6 +113,7 @@ Result<void> MessagePump::await_taken(uint32_t rank, Lane lane, size_t left, std
 
 Result<void> MessagePump::wait(const std::function<bool()>& done, const std::function<std::string()>& what,
                                std::chrono::milliseconds timeout) {
+  const Progress::Waiting waiting(progress_);
   uint32_t seen = own_.rings();
   own_.device_waits(true);
   Result<void> result = wait_for(done, what, timeout, seen);

@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ir/base/ids.h"
+#include "runtime/execute/progress.h"
 
 namespace rannc::ir {
 struct Plan;
@@ -35,6 +37,8 @@ struct Rendezvous {
   /// Ordered pairs of devices that exchange messages, the same for all workers; empty: all. A transport may refuse
   /// messages of other pairs.
   std::optional<std::vector<std::pair<DeviceId, DeviceId>>> pairs;
+  /// Receives what this worker does. Null: nobody watches whether it hangs.
+  std::shared_ptr<Progress> progress = {};
 };
 
 /// Returns the ordered pairs of a plan's messages.

@@ -22,7 +22,7 @@ Result<int> listening_socket(const Rendezvous& where) {
 /// Waits until all workers have joined.
 Result<void> await_all(StoreClient& client, const Rendezvous& where) {
   for (RunningClock clock;; std::this_thread::sleep_for(kJoinPeriod)) {
-    RANNC_ASSIGN(const RunState state, client.beat());
+    RANNC_ASSIGN(const RunState state, client.beat({}));
     if (!state.failure.empty()) return error(state.failure);
     if (state.present == where.workers) return {};
     if (clock.now() > where.timeout) {
@@ -49,10 +49,14 @@ Result<std::unique_ptr<Transport>> try_to_join(const Rendezvous& where, const Co
 }  // namespace
 
 RunMember::RunMember(const Rendezvous& where, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)
-    : where_(where), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
+    : where_(where),
+      server_(std::move(server)),
+      client_(std::move(client)),
+      watch_(*client_, where.progress, where.timeout) {}
 
 void RunMember::leave() {
   if (std::exchange(left_, true)) return;
+  const Progress::Waiting waiting(where_.progress.get());
   // The store's server leaves last, so that its end is not mistaken for a failure and all learn why the run failed.
   const bool failed = watch_.failure().has_value();
   watch_.stop();
@@ -81,6 +85,7 @@ Result<std::unique_ptr<RunMember>> RunMember::join(const Rendezvous& where) {
 }
 
 Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const ConnectMember& connect) {
+  const Progress::Waiting waiting(where.progress.get());
   auto joined = try_to_join(where, connect);
   if (joined.ok()) return joined;
   return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,

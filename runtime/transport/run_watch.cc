@@ -69,6 +69,7 @@ void RunWatch::set(const Diagnostic& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = reason;
+    if (progress_) progress_->note_failure();
     changed_.notify_all();
     for (c10d::Work* work : waiting_) work->abort();
   }
@@ -88,8 +89,14 @@ void RunWatch::call_on_failure() {
   if (on_failure_) std::exchange(on_failure_, nullptr)();
 }
 
-void RunWatch::ask() {
-  const Result<RunState> state = client_.beat();
+BusyWorker RunWatch::own_work() {
+  if (!progress_) return {};
+  const std::optional<StallClock::Stall> stall = stalls_.look(*progress_);
+  return stall ? BusyWorker{.idle = stall->idle, .work = describe(stall->activity)} : BusyWorker();
+}
+
+void RunWatch::ask(const BusyWorker& own) {
+  const Result<RunState> state = client_.beat(own);
   if (!state.ok()) return set(error(state.diagnostic().message));
   if (!state->failure.empty()) return set(error(state->failure));
   const std::lock_guard lock(mutex_);
@@ -97,10 +104,24 @@ void RunWatch::ask() {
 }
 
 std::string RunWatch::hear() {
+  const Progress::Waiting waiting(progress_.get());
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kPatience, [this] { return failure_.has_value(); });
-  if (failure_ || state_.silence < kPatience) return {};
-  return fmt::format("; worker {} has been silent for {} ms", state_.silent_rank, state_.silence.count());
+  const auto failed = [this] { return failure_.has_value(); };
+  RunningClock clock;
+  while (!changed_.wait_for(lock, RunningClock::kTick, failed)) {
+    if (const auto waited = clock.now(); waited >= kPatience && !may_hang(waited)) break;
+  }
+  if (failure_) return {};
+  if (state_.silence >= kPatience)
+    return fmt::format("; worker {} has been silent for {} ms", state_.silent_rank, state_.silence.count());
+  if (state_.busy.work.empty()) return {};
+  return fmt::format("; worker {} is busy with {}, without progress for {} ms", state_.busy.rank, state_.busy.work,
+                     state_.busy.idle.count());
+}
+
+bool RunWatch::may_hang(std::chrono::milliseconds waited) const {
+  return !state_.busy.work.empty() && state_.busy.idle + kPatience / 2 >= waited &&
+         state_.busy.idle < timeout_ + kPatience;
 }
 
 void RunWatch::loop() {
@@ -108,7 +129,12 @@ void RunWatch::loop() {
   while (!changed_.wait_for(lock, kPeriod, [this] { return stop_; })) {
     if (failure_) continue;
     lock.unlock();
-    ask();
+    const BusyWorker own = own_work();
+    if (const std::string why = progress_ ? progress_->hung() : ""; !why.empty()) {
+      abort(error(why));
+    } else {
+      ask(own);
+    }
     lock.lock();
   }
 }

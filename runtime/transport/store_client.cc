@@ -160,8 +160,9 @@ Result<int64_t> StoreClient::add(const std::string& key, int64_t value) {
   return static_cast<int64_t>(StoreReader(answer).number());
 }
 
-Result<RunState> StoreClient::beat() {
-  RANNC_ASSIGN(const std::string answer, ask(request(StoreAsk::kBeat).frame()));
+Result<RunState> StoreClient::beat(const BusyWorker& own) {
+  RANNC_ASSIGN(const std::string answer,
+               ask(request(StoreAsk::kBeat).text(own.work).number(static_cast<uint64_t>(own.idle.count())).frame()));
   StoreReader reader(answer);
   RunState state;
   state.failure = reader.text();
@@ -169,6 +170,9 @@ Result<RunState> StoreClient::beat() {
   state.missing = reader.text();
   state.silent_rank = reader.number();
   state.silence = std::chrono::milliseconds(reader.number());
+  state.busy.rank = reader.number();
+  state.busy.idle = std::chrono::milliseconds(reader.number());
+  state.busy.work = reader.text();
   return state;
 }
 

@@ -31,6 +31,7 @@ struct Peer {
   std::optional<uint32_t> rank;  // set when it has joined
   bool left = false, closed = false;
   std::chrono::milliseconds heard{0};
+  BusyWorker busy;
 };
 
 StoreWriter done() { return std::move(StoreWriter().number(static_cast<uint64_t>(StoreAnswer::kDone))); }
@@ -181,7 +182,8 @@ class StoreServer::Impl {
     if (!peer.rank) return refused("the first request must be a join");
     switch (ask) {
       case StoreAsk::kBeat:
-        return beat();
+        peer.busy = read_work(*peer.rank, request);
+        return beat(peer);
       case StoreAsk::kLeave:
         peer.left = true;
         vacate(*peer.rank);
@@ -228,17 +230,31 @@ class StoreServer::Impl {
     return done();
   }
 
-  StoreWriter beat() const {
+  static BusyWorker read_work(uint32_t rank, StoreReader& request) {
+    BusyWorker busy{.rank = rank};
+    busy.work = request.text();
+    busy.idle = std::chrono::milliseconds(request.number());
+    return busy;
+  }
+
+  StoreWriter beat(const Peer& asking) const {
     const Peer* silent = nullptr;
+    BusyWorker busy;
     for (const Peer& peer : peers_) {
-      if (peer.rank && !peer.left && (silent == nullptr || peer.heard < silent->heard)) silent = &peer;
+      if (!peer.rank || peer.left) continue;
+      if (silent == nullptr || peer.heard < silent->heard) silent = &peer;
+      if (&peer == &asking || peer.busy.work.empty()) continue;
+      if (busy.work.empty() || peer.busy.idle > busy.idle) busy = peer.busy;
     }
     return std::move(done()
                          .text(failure_)
                          .number(joined_.size())
                          .text(missing())
                          .number(silent == nullptr ? 0 : *silent->rank)
-                         .number(silent == nullptr ? 0 : static_cast<uint64_t>((now_ - silent->heard).count())));
+                         .number(silent == nullptr ? 0 : static_cast<uint64_t>((now_ - silent->heard).count()))
+                         .number(busy.rank)
+                         .number(static_cast<uint64_t>(busy.idle.count()))
+                         .text(busy.work));
   }
 
   std::string missing() const {

@@ -10,6 +10,7 @@
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
 #include "runtime/device/device.h"
+#include "runtime/execute/progress.h"
 #include "runtime/execute/value.h"
 #include "runtime/transport/sent_bytes.h"
 
@@ -102,6 +103,8 @@ class Transport {
   }
   /// Waits for completion of all sends. Called at the end of a step.
   virtual Result<void> flush() = 0;
+  /// Receives what this device does; null: nobody watches it, or this transport cannot tell its waits from its work.
+  virtual Progress* progress() const { return nullptr; }
   /// Returns the bytes that this device has sent to each other device since it joined. Values that are passed by
   /// reference count as if they were copied. Do not call it while a step runs.
   virtual SentByPeer sent_bytes() const = 0;

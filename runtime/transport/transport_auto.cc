@@ -46,6 +46,7 @@ class AutoTransport final : public ExchangeTransport {
   DeviceId device() const override { return run_->device(); }
   Device& hardware() const override { return shm_->hardware(); }
   uint32_t devices() const override { return run_->where().workers; }
+  Progress* progress() const override { return run_->where().progress.get(); }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     return end_of(to).send(key, to, std::move(value), sent);

@@ -33,6 +33,7 @@ class GlooReceipt : public Receipt {
         what_(std::move(what)),
         timeout_(timeout) {}
   Result<Arrived> wait() override {
+    const Progress::Waiting waiting(watch_.progress());
     RANNC_TRY(watch_.wait(work_, what_, timeout_));
     work_.reset();
     return Arrived{device_.upload(to_value(std::move(tensor_))), nullptr};
@@ -61,6 +62,7 @@ class GlooTransport final : public ExchangeTransport {
   DeviceId device() const override { return DeviceId(where_.rank); }
   Device& hardware() const override { return hardware_; }
   uint32_t devices() const override { return where_.workers; }
+  Progress* progress() const override { return where_.progress.get(); }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     if (auto reason = failure()) return *reason;
@@ -95,6 +97,7 @@ class GlooTransport final : public ExchangeTransport {
   std::unique_ptr<SumExchange> begin_exchange() override { return std::make_unique<Exchange>(*this); }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
+    const Progress::Waiting waiting(progress());
     const Result<void> taken = queue_to(to).await(left);
     return taken.ok() ? taken : Result<void>(watch_.explained(taken.diagnostic()));
   }
@@ -149,6 +152,7 @@ class GlooTransport final : public ExchangeTransport {
       pending_.push_back({into, std::move(work), what("send its part of", from)});
     }
     Result<void> finish() override {
+      const Progress::Waiting waiting(transport_.progress());
       for (const Pending& part : pending_)
         RANNC_TRY(transport_.watch_.wait(part.work, part.what, transport_.where_.timeout));
       return {};

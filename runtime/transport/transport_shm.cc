@@ -62,12 +62,13 @@ class ShmTransport final : public ExchangeTransport {
         hardware_(hardware),
         links_(std::move(links)),
         pump_(
-            links_.bell(), links_.peers(), [this] { return watch_.failure(); }, unexpected) {}
+            links_.bell(), links_.peers(), [this] { return watch_.failure(); }, unexpected, progress()) {}
   ~ShmTransport() override { run_->leave(); }
 
   DeviceId device() const override { return run_->device(); }
   Device& hardware() const override { return hardware_; }
   uint32_t devices() const override { return where_.workers; }
+  Progress* progress() const override { return where_.progress.get(); }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value, SentValue sent) override {
     if (auto reason = failure()) return *reason;

@@ -85,13 +85,18 @@ CheckpointTensors host_tensors(const TrainedDevice& device) {
 
 /// The file of one device and the thread that writes it.
 struct CheckpointSave::Part {
-  Part(const std::string& folder, const TrainedDevice& device)
-      : id(device.id), tensors(host_tensors(device)), thread([this, folder] { write(folder); }) {}
+  Part(const std::string& folder, const TrainedDevice& device, uint64_t step)
+      : id(device.id),
+        progress(device.transport->progress()),
+        tensors(host_tensors(device)),
+        thread([this, folder, step] { write(folder, step); }) {}
   ~Part() {
     if (thread.joinable()) thread.join();
   }
 
-  void write(const std::string& folder) {
+  void write(const std::string& folder, uint64_t step) {
+    if (progress != nullptr)
+      progress->begin(Progress::Lane::kCheckpoint, {"writing the checkpoint", step, {}, kFileLimits});
     try {
       result =
           write_checkpoint_part(folder, id.index(), tensors, [this] { is_read.test_and_set(), is_read.notify_all(); });
@@ -100,9 +105,11 @@ struct CheckpointSave::Part {
     }
     is_read.test_and_set(), is_read.notify_all();
     is_written.test_and_set();
+    if (progress != nullptr) progress->rest(Progress::Lane::kCheckpoint);
   }
 
   DeviceId id;
+  Progress* progress;  // may be null
   CheckpointTensors tensors;
   Result<void> result;
   std::atomic_flag is_read, is_written;
@@ -123,7 +130,7 @@ Result<std::unique_ptr<CheckpointSave>> CheckpointSave::start(DeviceSet& devices
   discard_checkpoint(folder);  // what an interrupted run left; nobody writes until all have drawn the number
   RANNC_ASSIGN(const uint64_t number, draw_number(devices, state.step));
   std::unique_ptr<CheckpointSave> save(new CheckpointSave(devices, folder, state, number));
-  for (const auto& device : devices.all()) save->parts_.push_back(std::make_unique<Part>(folder, *device));
+  for (const auto& device : devices.all()) save->parts_.push_back(std::make_unique<Part>(folder, *device, state.step));
   return save;
 }
 
@@ -139,12 +146,15 @@ bool CheckpointSave::is_written() const {
 
 Result<void> CheckpointSave::finish() {
   const SharedFolder shared(folder_, number_);
+  Progress* const progress = devices_.all()[0]->transport->progress();
   Result<void> written;
+  begin_work(progress, {"waiting for the checkpoint to be written", state_.step, {}, kFileLimits});
   for (const auto& part : parts_) {
     part->thread.join();
     if (written.ok()) written = part->result;
   }
   finished_ = true;
+  begin_work(progress, {"finishing the checkpoint", state_.step, {}, kFileLimits});
   const DeviceId own = devices_.all()[0]->id;
   if (written.ok()) written = shared.mark(own);
   const uint64_t step = state_.step;

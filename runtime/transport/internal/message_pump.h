@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "runtime/execute/progress.h"
 #include "runtime/transport/internal/bell.h"
 #include "runtime/transport/internal/byte_ring.h"
 
@@ -70,7 +71,9 @@ class MessagePump {
   using Unexpected = std::function<Diagnostic(const MessageHead& found, const MessageHead& expected, uint32_t peer)>;
 
   /// `own` and the memory of the rings outlive the pump. `peers` is indexed by device.
-  MessagePump(Bell& own, const std::vector<PeerRings>& peers, Failure failure, Unexpected unexpected);
+  /// `progress` learns when the device waits, and may be null.
+  MessagePump(Bell& own, const std::vector<PeerRings>& peers, Failure failure, Unexpected unexpected,
+              Progress* progress = nullptr);
   /// Drops what is not sent.
   ~MessagePump();
 
@@ -132,6 +135,7 @@ class MessagePump {
   Bell& own_;
   Failure failure_;
   Unexpected unexpected_;
+  Progress* progress_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; null: none
   std::optional<Diagnostic> broken_;

@@ -3,12 +3,14 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "runtime/execute/progress.h"
 #include "runtime/transport/internal/gloo_group.h"
 #include "runtime/transport/internal/store.h"
 
@@ -18,8 +20,10 @@ namespace rannc::runtime {
 /// wakes all waiters. Thread-safe.
 class RunWatch {
  public:
-  /// `client` must outlive the watch.
-  explicit RunWatch(StoreClient& client) : client_(client), thread_([this] { loop(); }) {}
+  /// `client` must outlive the watch. `progress` may be null; a worker that is declared hung ends the run.
+  /// Another worker whose work makes no progress for `timeout` hangs.
+  RunWatch(StoreClient& client, std::shared_ptr<Progress> progress, std::chrono::milliseconds timeout)
+      : client_(client), progress_(std::move(progress)), timeout_(timeout), thread_([this] { loop(); }) {}
   ~RunWatch() { stop(); }
 
   /// Calls `on_failure` once the run fails, on any thread; at once if it has failed. Replaces the previous function,
@@ -28,6 +32,8 @@ class RunWatch {
   /// Stops all requests to the store.
   void stop();
   std::optional<Diagnostic> failure() const;
+  /// Of this worker; may be null.
+  Progress* progress() const { return progress_.get(); }
   /// Ends the run. The first reason is kept, here and in the store.
   void abort(const Diagnostic& reason);
   /// Waits for `work`. An abort ends the wait. Errors contain `what`, a description of the awaited event.
@@ -40,12 +46,19 @@ class RunWatch {
   void set(const Diagnostic& reason);
   void call_on_failure();
   /// Sends one heartbeat and records a reported failure.
-  void ask();
-  /// Waits a while for the reason, which may still be on its way. Returns what else is known, for messages.
+  void ask(const BusyWorker& own);
+  /// Waits a while for the reason, which may still be on its way. Waits longer while another worker may turn out to
+  /// hang. Returns what else is known, for messages.
   std::string hear();
+  /// Whether the work of another worker has made no progress since `waited` ago. Requires the lock.
+  bool may_hang(std::chrono::milliseconds waited) const;
+  BusyWorker own_work();
   void loop();
 
   StoreClient& client_;
+  const std::shared_ptr<Progress> progress_;
+  const std::chrono::milliseconds timeout_;
+  StallClock stalls_;  // of the thread
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Diagnostic> failure_;

@@ -35,6 +35,13 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Work of a worker that does not wait for another one.
+struct BusyWorker {
+  uint64_t rank = 0;
+  std::chrono::milliseconds idle{0};  ///< time without progress
+  std::string work = {};              ///< as text for messages; empty: the worker waits, or nothing is known
+};
+
 /// Answer to a heartbeat.
 struct RunState {
   std::string failure;   ///< why the run fails; empty if it does not
@@ -42,6 +49,7 @@ struct RunState {
   std::string missing;   ///< workers that have not, as text for messages
   uint64_t silent_rank = 0;
   std::chrono::milliseconds silence{0};  ///< silence of `silent_rank`, the most silent worker
+  BusyWorker busy;                       ///< the other worker whose work has made no progress for the longest time
 };
 
 /// One worker's connection to the store. Thread-safe. No call waits longer than its limit. If the server does not
@@ -58,7 +66,8 @@ class StoreClient {
   Result<std::optional<std::string>> get(const std::string& key);
   Result<void> set(const std::string& key, const std::string& value);
   Result<int64_t> add(const std::string& key, int64_t value);
-  Result<RunState> beat();
+  /// `own.rank` is ignored.
+  Result<RunState> beat(const BusyWorker& own = {});
   /// Ends the run for all workers. Returns the first reported reason.
   Result<std::string> fail(const std::string& reason);
   /// Reports that this worker is done. Does not wait.

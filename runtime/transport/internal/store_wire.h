@@ -10,8 +10,9 @@ namespace rannc::runtime {
 
 /// Requests. Each is answered by one frame: a `StoreAnswer`, then the results listed after the arrow.
 enum class StoreAsk : uint8_t {
-  kJoin,   ///< kStoreMagic, rank, workers
-  kBeat,   ///< → failure or empty, number present, missing ranks as text, the most silent rank, its silence in ms
+  kJoin,  ///< kStoreMagic, rank, workers
+  kBeat,  ///< work or empty, time without progress in ms → failure or empty, number present, missing ranks as text, the
+          ///< most silent rank, its silence in ms, the other worker busy for longest: rank, ms, work or empty
   kLeave,  ///< this worker may disconnect from now on
   kGet,    ///< key → 0 or 1, value
   kSet,    ///< key, value
@@ -20,7 +21,7 @@ enum class StoreAsk : uint8_t {
 };
 enum class StoreAnswer : uint8_t { kDone, kRefused };  ///< kRefused: followed by the reason as text
 
-constexpr std::string_view kStoreMagic = "rannc-store-1";
+constexpr std::string_view kStoreMagic = "rannc-store-2";
 /// Maximum frame size in bytes. Longer frames come from other programs.
 constexpr uint32_t kStoreFrameLimit = 1U << 20;
 

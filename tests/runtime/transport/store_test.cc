@@ -87,6 +87,23 @@ TEST(Store, WhoIsMissingIsNamed) {
   EXPECT_EQ(state->missing, "1, 3");
 }
 
+TEST(Store, WhoIsBusyForLongestIsKnownToTheOthers) {
+  const Meeting meeting(3);
+  const auto first = meeting.join(0), second = meeting.join(1), third = meeting.join(2);
+  ASSERT_TRUE(first->beat({.idle = milliseconds(50), .work = "its own work"}).ok());
+  ASSERT_TRUE(second->beat({.idle = milliseconds(30), .work = "a backward pass"}).ok());
+  ASSERT_TRUE(third->beat({.idle = milliseconds(40), .work = "a forward pass"}).ok());
+  const Result<RunState> state = first->beat({.idle = milliseconds(50), .work = "its own work"});
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->busy.rank, 2U);
+  EXPECT_EQ(state->busy.idle, milliseconds(40));
+  EXPECT_EQ(state->busy.work, "a forward pass");
+  ASSERT_TRUE(third->beat().ok());  // it waits
+  EXPECT_EQ(first->beat()->busy.work, "a backward pass");
+  ASSERT_TRUE(second->beat().ok());
+  EXPECT_EQ(first->beat()->busy.work, "");
+}
+
 TEST(Store, AWorkerThatGoesWithoutLeavingFailsTheRun) {
   const Meeting meeting(2);
   const auto first = meeting.join(0);
