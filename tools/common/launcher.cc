@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "runtime/execute/running_clock.h"
+#include "tools/common/report_pipe.h"
 #include "tools/common/run_signals.h"
 #include "tools/common/worker_environment.h"
 
@@ -30,6 +31,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kGrace{5000};
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr uint32_t kLimitsAtStart = 10;  // number of time-outs until the first sign of life
 
 using Environment = std::map<std::string, std::string>;
 
@@ -89,18 +91,14 @@ bool ended_in_order(int status) {
 struct Child {
   uint32_t rank = 0;
   int report = -1;  // read end of its pipe
-  std::optional<std::chrono::milliseconds> stopped_at;
+  std::optional<std::chrono::milliseconds> stopped_at = {};
   int stopped_by = 0;
+  WorkerReports reports = {};
+  bool has_shown_life = false;
+  std::chrono::milliseconds alive_at{0};  // of the last sign of life
 };
 
-/// Reads everything from a worker's pipe.
-std::string read_report(int pipe) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t size = 0; (size = read(pipe, buffer, sizeof(buffer))) > 0;)
-    text.append(buffer, static_cast<size_t>(size));
-  return text;
-}
+double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
 /// The children of one start and the reason of its failure.
 class Crew {
@@ -116,7 +114,7 @@ class Crew {
     }
   }
 
-  void add(pid_t child, uint32_t rank, int report) { alive_.emplace(child, Child{rank, report, {}, 0}); }
+  void add(pid_t child, uint32_t rank, int report) { alive_.emplace(child, Child{.rank = rank, .report = report}); }
 
   /// Waits until all children have ended.
   Result<int> watch() {
@@ -124,7 +122,9 @@ class Crew {
       now_ = clock_.now();
       pass_signal_on();
       look();
+      listen();
       judge_stopped();
+      judge_silent();
       end_others();
       std::this_thread::sleep_for(kPoll);
     }
@@ -159,6 +159,7 @@ class Crew {
         ++it;
       } else if (WIFCONTINUED(status)) {
         about.stopped_at.reset();
+        about.alive_at = now_;
         ++it;
       } else {
         gone(about, status);
@@ -168,16 +169,26 @@ class Crew {
     }
   }
 
-  // A killed worker takes precedence over one that failed by itself, which may fail because of the killed one.
-  void gone(const Child& child, int status) {
+  void listen() {
+    for (auto& [child, about] : alive_) {
+      if (!about.reports.read(about.report)) continue;
+      about.has_shown_life = true;
+      about.alive_at = now_;
+    }
+  }
+
+  // A lost worker takes precedence over one that failed by itself, which may fail because of the lost one.
+  void gone(Child& child, int status) {
+    child.reports.read(child.report);
+    const bool is_lost = WIFSIGNALED(status) || child.reports.hangs();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     if (ended_in_order(status)) in_order_ = WEXITSTATUS(status);
     const bool asked_to =
         signals_.asked() != 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
-    if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && WIFSIGNALED(status)))) return;
-    by_itself_ = WIFEXITED(status);
-    lost_ = WIFSIGNALED(status);
-    const std::string report = read_report(child.report);
+    if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && is_lost))) return;
+    by_itself_ = !is_lost;
+    lost_ = is_lost;
+    const std::string& report = child.reports.reason();
     fail(report.empty() ? fmt::format("worker {} {}; the others were stopped", child.rank, how_it_ended(status))
                         : report);
   }
@@ -191,7 +202,21 @@ class Crew {
       by_itself_ = false;
       lost_ = true;
       fail(fmt::format("worker {} was stopped by {} and did not continue within {:.0f} s; the others were ended",
-                       child.rank, name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
+                       child.rank, name_of(child.stopped_by), seconds(since)));
+      kill(process, SIGKILL);
+    }
+  }
+
+  /// A worker that does not run is the reason why another one failed, or fails the run itself.
+  void judge_silent() {
+    for (const auto& [process, child] : alive_) {
+      if (!fleet_.shows_life || child.stopped_at || (why_ && !by_itself_)) continue;
+      const auto since = now_ - child.alive_at;
+      if (since < fleet_.timeout * (child.has_shown_life || why_ ? 1 : kLimitsAtStart)) continue;
+      by_itself_ = false;
+      lost_ = true;
+      fail(fmt::format("worker {} hangs: its process {} has shown no life for {:.1f} s{}; the others were ended",
+                       child.rank, process, seconds(since), child.has_shown_life ? "" : " since its start"));
       kill(process, SIGKILL);
     }
   }
@@ -206,6 +231,13 @@ class Crew {
     if (!deadline_ || now_ < *deadline_) return;
     by_itself_ = false;
     signal_all(SIGKILL);
+    if (now_ < *deadline_ + kGrace) return;
+    for (const auto& [process, child] : alive_) {
+      *why_ += fmt::format("; process {} of worker {} does not end after SIGKILL, because the kernel waits in it",
+                           process, child.rank);
+      close(child.report);
+    }
+    alive_.clear();
   }
 
   const Fleet& fleet_;

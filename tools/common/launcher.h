@@ -21,9 +21,11 @@ struct Restart {
 struct Fleet {
   uint32_t workers = 1;
   uint32_t threads = 1;                      ///< threads per worker
-  std::chrono::milliseconds timeout{60000};  ///< maximum time that a worker may be stopped
+  std::chrono::milliseconds timeout{60000};  ///< maximum time that a worker may be stopped, or show no life
   /// True if the workers use `RunSignals` and end in order; else the first SIGTERM ends them.
   bool ends_in_order = false;
+  /// True if the workers use `HangWatch`, which sends signs of life and reports hangs. Else they are not expected.
+  bool shows_life = false;
   uint32_t restarts = 0;  ///< how often lost workers are replaced
   /// Called before each restart, while no worker runs. Returns `WorkerEnvironment::resumes` of the new workers.
   std::function<bool(const Restart&)> restart = {};
@@ -35,17 +37,20 @@ struct Fleet {
 /// `worker_environment.h` for the variables that name them. Workers share this process's standard streams.
 ///
 /// The first failure ends the other workers, which notify each other; after a few seconds the rest get SIGKILL. A
-/// stopped worker fails if it does not continue within the time-out. Returns a single error: the worker that was killed
-/// or stopped, since that causes the other failures, or else the report of the first worker that failed.
+/// stopped worker fails if it does not continue within the time-out, and a silent one if it shows no life for as long.
+/// Until its first sign it has ten times as long, unless another worker fails before. A process that the kernel does
+/// not end after SIGKILL is left behind after a few seconds, and the error names it. Returns a single error: the worker
+/// that was killed or stopped, since that causes the other failures, or else the report of the first worker that
+/// failed.
 ///
-/// A worker is lost if a signal killed it, or if it was stopped and did not continue. While restarts are left, its loss
-/// ends the others at once, and all workers start again, at another port. A worker that ends by itself is not lost: it
-/// would fail again.
+/// A worker is lost if a signal killed it, if it was stopped and did not continue, if it shows no life, or if it
+/// reports that it hangs. While restarts are left, its loss ends the others at once, and all workers start again, at
+/// another port. Any other worker that ends by itself is not lost: it would fail again.
 ///
 /// The first SIGINT or SIGTERM to this process is forwarded as SIGTERM, after which workers may take their time to end
 /// in order. The second ends all at once. There are no restarts after a signal. Returns 0, or 128 plus the signal's
-/// number if workers ended in order because of a signal. No child process is left behind, even if this process is
-/// killed.
+/// number if workers ended in order because of a signal. No child process is left behind otherwise, even if this
+/// process is killed.
 Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet);
 
 /// A socket that listens on a port of 127.0.0.1 that the system chose. The port stays reserved until the last process

@@ -1,27 +1,24 @@
 #include "tools/run/run_worker.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include "tools/common/driver.h"
+#include "tools/common/report_pipe.h"
 
 namespace rannc::tools {
 
 namespace {
-
-constexpr size_t kPipeHolds = 60'000;
 
 void say(const WorkerEnvironment& worker, const Diagnostic& why) {
   if (worker.report_pipe < 0) {
     fmt::print(stderr, "[worker {}] {}\n", worker.rank, why.str());
     return;
   }
-  const std::string text = worker_report(why, worker.rank).substr(0, kPipeHolds);
-  [[maybe_unused]] const ssize_t written = write(worker.report_pipe, text.data(), text.size());
+  report_failure(worker.report_pipe, worker_report(why, worker.rank));
 }
 
 }  // namespace

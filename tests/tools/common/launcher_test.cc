@@ -91,6 +91,33 @@ TEST(Launcher, AStoppedWorkerIsNamedBeforeThoseThatFailByIt) {
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 0 was stopped by signal 19"));
 }
 
+// It reports the hang itself, and the other fails because of it.
+TEST(Launcher, AWorkerThatHangsIsNamedBeforeThoseThatFailByIt) {
+  const Result<int> failed = launch(
+      "if [ $RANK = 0 ]; then exit 1; fi; sleep 0.3; printf '\\0\\1worker 1 hangs' >&$RANNC_REPORT_PIPE; exit 1");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().str(), "error: worker 1 hangs");
+}
+
+TEST(Launcher, AWorkerThatShowsNoLifeEndsTheRun) {
+  const Result<int> failed = launch(
+      "while test $RANK = 0; do printf '\\0' >&$RANNC_REPORT_PIPE; sleep 0.05; done; printf '\\0' "
+      ">&$RANNC_REPORT_PIPE\n"
+      "exec sleep 1000",
+      {.workers = 2, .timeout = std::chrono::milliseconds(1500), .shows_life = true});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 1 hangs: its process "));
+}
+
+// It has longer to start, unless others fail because they wait for it.
+TEST(Launcher, AWorkerThatDoesNotStartIsNamedBeforeThoseThatFailByIt) {
+  const Result<int> failed = launch("test $RANK = 0 || exec sleep 1000; sleep 1.6; exit 1",
+                                    {.workers = 2, .timeout = std::chrono::milliseconds(1500), .shows_life = true});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(),
+              testing::AllOf(HasSubstr("worker 1 hangs: its process "), HasSubstr(" since its start")));
+}
+
 TEST(Launcher, AWorkerThatGoesOnIsLeftAlone) {
   const Result<int> done = launch("if [ $RANK = 0 ]; then (sleep 0.2; kill -CONT $$) & kill -STOP $$; fi; sleep 0.2",
                                   {.workers = 2, .timeout = std::chrono::seconds(30)});
@@ -153,6 +180,44 @@ TEST_F(Restarts, AreUsedUpOnce) {
   EXPECT_THAT(failed.diagnostic().str(),
               testing::AllOf(HasSubstr("worker 1 was killed by signal 9"), HasSubstr("restarts used up: 2")));
   EXPECT_THAT(numbers_, testing::ElementsAre(1, 2));
+}
+
+TEST_F(Restarts, AWorkerThatHangsIsLost) {
+  const Result<int> done = launch_in_folder(
+      "test -z \"$RANNC_RESUMES\" || exit 0\n"
+      "if [ $RANK = 1 ]; then printf '\\1worker 1 hangs' >&$RANNC_REPORT_PIPE; exit 1; fi; exec sleep 1000",
+      1);
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+  EXPECT_THAT(reasons_, testing::ElementsAre("worker 1 hangs"));
+}
+
+// Ends no more than a process that waits for a disk in the kernel: a zombie is shown to its tracer first.
+constexpr const char* kHeldProcess = R"(exec python3 -c '
+import ctypes, os, time
+call, worker, (ready, go) = ctypes.CDLL(None), os.getpid(), os.pipe()
+tracer = os.fork()
+if tracer == 0:
+    os.read(ready, 1)
+    PTRACE_SEIZE = 0x4206
+    open("held" if call.ptrace(PTRACE_SEIZE, worker, None, None) == 0 else "refused", "w").close()
+    while os.path.exists("held"): time.sleep(0.01)
+    os._exit(0)
+PR_SET_PTRACER = 0x59616d61
+call.prctl(PR_SET_PTRACER, tracer, 0, 0, 0)
+os.write(go, b"x")
+while True: time.sleep(1000)
+')";
+
+TEST_F(Restarts, AProcessThatTheKernelHoldsIsLeftBehind) {
+  const Result<int> done =
+      launch_in_folder(std::string("test -z \"$RANNC_RESUMES\" || exit 0\nif [ $RANK = 0 ]; then\n"
+                                   "while ! test -e held && ! test -e refused; do sleep 0.01; done; kill -9 $$; fi\n") +
+                           kHeldProcess,
+                       1);
+  if (std::ifstream(scratch_.path() + "/refused")) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+  EXPECT_THAT(reasons_, testing::ElementsAre(testing::AllOf(HasSubstr("worker 0 was killed"),
+                                                            HasSubstr(" of worker 1 does not end after SIGKILL"))));
 }
 
 TEST_F(Restarts, AWorkerThatEndsByItselfIsNotLost) {
