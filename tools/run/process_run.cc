@@ -19,6 +19,7 @@
 #include "tools/measure/step_profile.h"
 #include "tools/run/evaluate_run.h"
 #include "tools/run/find_nonfinite.h"
+#include "tools/run/hang_watch.h"
 #include "tools/run/loss_log.h"
 #include "tools/run/progress.h"
 #include "tools/run/run_data.h"
@@ -46,20 +47,32 @@ class Run {
         worker_(worker),
         command_(caller.command),
         recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps),
-        actions_(caller.observer) {}
+        actions_(caller.observer) {
+    if (worker) hang_watch_.emplace(*worker, std::chrono::seconds(flags.timeout_seconds));
+  }
 
   Result<void> run() {
     Result<void> done = run_all();
     // The others would only find that this worker is gone.
     if (!done.ok() && worker_ && trainer_) trainer_->close(error(worker_report(done.diagnostic(), worker_->rank)));
+    begin("the end of the run");
     return done;
   }
 
  private:
   bool leads() const { return !worker_ || worker_->rank == 0; }
 
+  runtime::Progress* watched() const { return hang_watch_ ? hang_watch_->progress().get() : nullptr; }
+  void begin(std::string_view work) const {
+    runtime::begin_work(watched(), {.what = work, .limits = runtime::kFileLimits});
+  }
+  void begin_in_step(std::string_view work, uint64_t step) const {
+    runtime::begin_work(watched(), {.what = work, .step = step});
+  }
+
   Result<void> run_all() {
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
+    begin("opening the bundle");
     RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
     if (flags_.deterministic) {
       setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it when it is first used
@@ -90,11 +103,15 @@ class Run {
     const Stopwatch watch;
     for (uint64_t step = trainer_->steps_done(); step < steps_; step = trainer_->steps_done()) {
       const Stopwatch step_watch;
+      begin_in_step("reading the samples", step);
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       if (profile_) profile_->begin_step();
       if (nonfinite_) nonfinite_->begin_step();
       const LinkTraffic before = trainer_->sent_bytes();
+      // The actions of the step begin by themselves, unless the transport cannot tell waits from work.
+      if (watched() != nullptr) watched()->rest(runtime::Progress::Lane::kSteps);
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batch));
+      begin_in_step("writing the measurements", step);
       links_ = since(before, trainer_->sent_bytes());
       if (profile_) profile_->end_step();
       if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
@@ -110,7 +127,7 @@ class Run {
       }
       if (leads()) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < steps_)
-        RANNC_TRY(trainer_->start_save(checkpoint(step + 1), data_->describe()));
+        RANNC_TRY(start_save(step + 1));
       // A request to one worker ends all workers after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
       if (!goes_on) break;
@@ -153,7 +170,8 @@ class Run {
                                                     .torch_store = worker_->torch_store,
                                                     .torch_round = worker_->torch_round,
                                                     .timeout = options.timeout,
-                                                    .pairs = runtime::message_pairs(start_.bundle->plan)},
+                                                    .pairs = runtime::message_pairs(start_.bundle->plan),
+                                                    .progress = hang_watch_->progress()},
                                                    hardware_.at(worker_->local_rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
@@ -198,6 +216,7 @@ class Run {
 
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
+    begin("opening the samples");
     RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed(), trainer_->needed_samples()));
     RANNC_TRY(count_steps());
     if (!flags_.source.validate.empty()) {
@@ -270,6 +289,7 @@ class Run {
 
   /// Validates after the steps done. The memory and the actions of evaluations are not those of training.
   Result<runtime::ValidationResult> validate(Progress& progress) {
+    begin("validating");
     if (losses_.size() >= 2) peak_before_ = peak_bytes();
     actions_.forward(false);
     RANNC_ASSIGN(const runtime::ValidationResult result, validation_->run(*trainer_, trainer_->steps_done()));
@@ -289,10 +309,15 @@ class Run {
     return tensorboard_ ? tensorboard_->add(facts) : Result<void>();
   }
 
+  Result<void> start_save(uint64_t step) {
+    begin("starting a checkpoint");
+    return trainer_->start_save(checkpoint(step), data_->describe());
+  }
   std::string checkpoint(uint64_t step) const {
     return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
   }
   Result<void> finish() {
+    begin("writing the results");
     const auto held = held_memory();
     if (held) fmt::print("{}\n", describe(trainer_->plan(), *held));
     if (leads() && skipped_ > 0) {
@@ -355,7 +380,8 @@ class Run {
   const std::optional<WorkerEnvironment>& worker_;
   const std::string& command_;
   RunStart start_;
-  Hardware hardware_;  // outlives the trainer
+  std::optional<HangWatch> hang_watch_;  // of a worker; outlives the trainer, whose end may hang
+  Hardware hardware_;                    // outlives the trainer
   runtime::TraceRecorder recorder_;
   TrainingActions actions_;
   std::unique_ptr<StepProfile> profile_;        // only if requested

@@ -31,6 +31,7 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
                                                .threads = flags.threads,
                                                .timeout = std::chrono::seconds(flags.timeout_seconds),
                                                .ends_in_order = !start.evaluates,
+                                               .shows_life = true,
                                                .restarts = flags.max_restarts,
                                                .restart = announced}));
   if (code != 0) throw Exit{code};
