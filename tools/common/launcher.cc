@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kGrace{5000};
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr uint32_t kLimitsAtStart = 10;  // number of time-outs until the first sign of life
+constexpr uint32_t kUnwatchedLimits = 10;  // number of time-outs until the first sign of life, and after the last
 
 using Environment = std::map<std::string, std::string>;
 
@@ -212,7 +212,8 @@ class Crew {
     for (const auto& [process, child] : alive_) {
       if (!fleet_.shows_life || child.stopped_at || (why_ && !by_itself_)) continue;
       const auto since = now_ - child.alive_at;
-      if (since < fleet_.timeout * (child.has_shown_life || why_ ? 1 : kLimitsAtStart)) continue;
+      const bool is_expected = (child.has_shown_life || why_) && !child.reports.ends();
+      if (since < fleet_.timeout * (is_expected ? 1 : kUnwatchedLimits)) continue;
       by_itself_ = false;
       lost_ = true;
       fail(fmt::format("worker {} hangs: its process {} has shown no life for {:.1f} s{}; the others were ended",

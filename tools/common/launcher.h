@@ -38,7 +38,8 @@ struct Fleet {
 ///
 /// The first failure ends the other workers, which notify each other; after a few seconds the rest get SIGKILL. A
 /// stopped worker fails if it does not continue within the time-out, and a silent one if it shows no life for as long.
-/// Until its first sign it has ten times as long, unless another worker fails before. A process that the kernel does
+/// Until its first sign it has ten times as long, unless another worker fails before, and
+/// after its last sign. A process that the kernel does
 /// not end after SIGKILL is left behind after a few seconds, and the error names it. Returns a single error: the worker
 /// that was killed or stopped, since that causes the other failures, or else the report of the first worker that
 /// failed.

@@ -1,4 +1,4 @@
-// Texts without the bytes of the other two.
+// Texts without the bytes that stand for the other messages.
 #include "tools/common/report_pipe.h"
 
 #include <poll.h>
@@ -9,19 +9,23 @@ namespace rannc::tools {
 namespace {
 
 constexpr size_t kPipeHolds = 60'000;
-constexpr char kLifeSign = '\0', kHangs = '\1';
+constexpr char kLifeSign = '\0', kHangs = '\1', kEnds = '\2';
 
 void send(int pipe, const std::string& bytes) {
   [[maybe_unused]] const ssize_t written = write(pipe, bytes.data(), bytes.size());
 }
 
+// A launcher that is suspended does not read, and writing to a full pipe would wait for it.
+void send_if_possible(int pipe, char sign) {
+  pollfd ready{pipe, POLLOUT, 0};
+  if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0) send(pipe, {sign});
+}
+
 }  // namespace
 
-// A launcher that is suspended does not read, and writing to a full pipe would wait for it.
-void send_life_sign(int pipe) {
-  pollfd ready{pipe, POLLOUT, 0};
-  if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0) send(pipe, {kLifeSign});
-}
+void send_life_sign(int pipe) { send_if_possible(pipe, kLifeSign); }
+
+void send_last_sign(int pipe) { send_if_possible(pipe, kEnds); }
 
 void report_failure(int pipe, const std::string& reason) { send(pipe, reason.substr(0, kPipeHolds)); }
 
@@ -34,6 +38,8 @@ bool WorkerReports::read(int pipe) {
     for (const char byte : std::string_view(buffer, static_cast<size_t>(size))) {
       if (byte == kHangs) {
         hangs_ = true;
+      } else if (byte == kEnds) {
+        ends_ = true;
       } else if (byte != kLifeSign) {
         reason_ += byte;
       }

@@ -7,6 +7,8 @@ namespace rannc::tools {
 
 /// Tells that the worker's process runs. Does not wait.
 void send_life_sign(int pipe);
+/// Tells that no more signs of life follow, because the worker's process ends. Does not wait.
+void send_last_sign(int pipe);
 /// Reports why the worker fails. To be called once, before it ends.
 void report_failure(int pipe, const std::string& reason);
 /// Reports that the worker hangs, so that it is lost. To be called once, before it ends.
@@ -19,10 +21,12 @@ class WorkerReports {
   bool read(int pipe);
   const std::string& reason() const { return reason_; }
   bool hangs() const { return hangs_; }
+  /// Whether the last sign of life has arrived.
+  bool ends() const { return ends_; }
 
  private:
   std::string reason_;
-  bool hangs_ = false;
+  bool hangs_ = false, ends_ = false;
 };
 
 }  // namespace rannc::tools

@@ -26,6 +26,7 @@ HangWatch::HangWatch(const WorkerEnvironment& worker, std::chrono::milliseconds 
 HangWatch::~HangWatch() {
   stop_ = true;
   thread_.join();
+  if (report_pipe_ >= 0) send_last_sign(report_pipe_);
 }
 
 void HangWatch::loop() {

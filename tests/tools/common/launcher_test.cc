@@ -109,6 +109,13 @@ TEST(Launcher, AWorkerThatShowsNoLifeEndsTheRun) {
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 1 hangs: its process "));
 }
 
+// The end of a process may take longer.
+TEST(Launcher, NoLifeIsExpectedAfterTheLastSign) {
+  const Result<int> done = launch("printf '\\0\\2' >&$RANNC_REPORT_PIPE; test $RANK = 0 || sleep 0.5",
+                                  {.workers = 2, .timeout = std::chrono::milliseconds(200), .shows_life = true});
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+}
+
 // It has longer to start, unless others fail because they wait for it.
 TEST(Launcher, AWorkerThatDoesNotStartIsNamedBeforeThoseThatFailByIt) {
   const Result<int> failed = launch("test $RANK = 0 || exec sleep 1000; sleep 1.6; exit 1",
