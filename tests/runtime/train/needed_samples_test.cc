@@ -171,10 +171,15 @@ TEST_F(Parts, LabelsOutOfRangeAreNamedByTheirPlaceInTheMiniBatch) {
   std::vector<std::thread> workers;
   for (size_t device = 0; device < 2; ++device) {
     workers.emplace_back([&, device] {
-      const auto trainer = Trainer::open_worker(path, options(), std::move(ends[device])).value();
+      // The other device may end the run while this one still opens.
+      const auto trainer = Trainer::open_worker(path, options(), std::move(ends[device]));
+      if (!trainer.ok()) {
+        messages[device] = trainer.diagnostic().str();
+        return;
+      }
       const auto data =
-          part_of(mini_batches(std::make_unique<RecordedSamples>(all), 8, std::nullopt), trainer->needed_samples());
-      messages[device] = trainer->step_part(data->batch(0).value()).diagnostic().str();
+          part_of(mini_batches(std::make_unique<RecordedSamples>(all), 8, std::nullopt), (*trainer)->needed_samples());
+      messages[device] = (*trainer)->step_part(data->batch(0).value()).diagnostic().str();
     });
   }
   for (std::thread& worker : workers) worker.join();
