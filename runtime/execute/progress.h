@@ -54,8 +54,7 @@ class Progress {
   void note_failure() { failed_ = true; }
   bool run_has_failed() const { return failed_; }
 
-  /// The lane `kSteps` waits for another worker during the lifetime of this object. `progress`
-  /// may be null.
+  /// The lane `kSteps` waits for another worker during the lifetime of this object. `progress` may be null.
   class Waiting {
    public:
     explicit Waiting(Progress* progress) : progress_(progress) { add(1); }

@@ -43,7 +43,7 @@ ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members
       members_(members),
       program_(program),
       transport_(transport),
-      replica_(static_cast<size_t>(std::find(members.begin(), members.end(), transport.device()) - members.begin())) {
+      replica_(position_in(members, transport.device())) {
   const std::vector<int64_t> elements = parameter_elements(program);
   for (size_t r = 0; r < members.size(); ++r)
     rounds_.push_back(

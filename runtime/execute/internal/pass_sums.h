@@ -1,7 +1,6 @@
 /// Sums over the replicas of a stage in the middle of its passes.
 #pragma once
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -20,8 +19,7 @@ class PassSums final : public ReplicaSums {
         members_(members),
         transport_(transport),
         router_(router),
-        replica_(
-            static_cast<uint32_t>(std::find(members.begin(), members.end(), transport.device()) - members.begin())) {}
+        replica_(static_cast<uint32_t>(position_in(members, transport.device()))) {}
 
   void begin_step(uint64_t step) {
     key_.step = step;
