@@ -38,11 +38,10 @@ struct Fleet {
 ///
 /// The first failure ends the other workers, which notify each other; after a few seconds the rest get SIGKILL. A
 /// stopped worker fails if it does not continue within the time-out, and a silent one if it shows no life for as long.
-/// Until its first sign it has ten times as long, unless another worker fails before, and
-/// after its last sign. A process that the kernel does
-/// not end after SIGKILL is left behind after a few seconds, and the error names it. Returns a single error: the worker
-/// that was killed or stopped, since that causes the other failures, or else the report of the first worker that
-/// failed.
+/// Until its first sign, unless another worker fails before, and after its last sign it has ten times as long. A
+/// process that the kernel does not end after SIGKILL is left behind after a few seconds, and the error names it.
+/// Returns a single error: the worker that was killed or stopped, since that causes the other failures, or else the
+/// report of the first worker that failed.
 ///
 /// A worker is lost if a signal killed it, if it was stopped and did not continue, if it shows no life, or if it
 /// reports that it hangs. While restarts are left, its loss ends the others at once, and all workers start again, at
