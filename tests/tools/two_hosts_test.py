@@ -1,6 +1,7 @@
 """Workers of two hosts: shared memory within a host, Gloo between them, and the loss of the link. Network namespaces act as hosts."""
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -29,13 +30,12 @@ class TwoHosts(workers_test.WorkersTest):
         for i, host in enumerate(self.hosts):
             steps += [("-n", host, "link", "set", "lo", "up"), ("-n", host, "link", "set", self.links[i], "up"),
                       ("-n", host, "address", "add", f"10.203.7.{i + 1}/24", "dev", self.links[i])]
+        if shutil.which("ip") is None:
+            self.skipTest("no program ip")
         for host in self.hosts:
             self.addCleanup(ip, "netns", "delete", host)
         for step in steps:
-            try:
-                done = ip(*step)
-            except FileNotFoundError:
-                self.skipTest("no program ip")
+            done = ip(*step)
             if done.returncode != 0:
                 self.skipTest(f"network namespaces are not permitted: ip {' '.join(step)}: {done.stderr.strip()}")
 
