@@ -15,7 +15,6 @@ DIAGNOSTICS = 1
 
 class FixedBatch(programs.ProgramTest):
     """Where the number of samples stays in the file there is one micro-batch, one replica, and the mini-batch is the file's own."""
-    in_process = programs.Resident.PROGRAMS
 
     def setUp(self):
         super().setUp()
@@ -52,7 +51,6 @@ class FixedBatch(programs.ProgramTest):
 
 class MergedInitialValues(programs.ProgramTest):
     """Two layers whose zero biases the exporter merged."""
-    in_process = programs.Resident.PROGRAMS
 
     def model(self, second_bias, names=("/layers.0/Gemm", "/layers.1/Gemm")):
         nodes = [onnx.node("Gemm", ["x", "v", "zero"], ["h"], names[0]), onnx.node("Gemm", ["h", "w", second_bias], ["logits"], names[1])]

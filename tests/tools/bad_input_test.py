@@ -22,8 +22,6 @@ ALL_TRANSPORTS = ("local", "gloo")
 
 
 class BadInputTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compile_flags(self, stages=2):
         return ["--cluster", f"local:{stages}", "--stages", stages, "--mini-batch", 8, "--micro-batches", 2, "--loss", MLP_LOSS,
                 "--costs", "analytic", "--schedule", "1f1b"]
@@ -39,7 +37,7 @@ class BadInputTest(programs.ProgramTest):
 
 class Usage(BadInputTest):
     """Each program as a process: its exit code."""
-    in_process = ()
+    executed = programs.Resident.PROGRAMS
 
     def test_help(self):
         for name in PROGRAMS:

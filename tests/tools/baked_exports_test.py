@@ -34,8 +34,6 @@ def train_and_evaluate(test, folder, name, *flags):
 
 
 class BakedExports(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def folder(self, family, exporter, samples):
         path = self.scratch / f"{family}-{exporter}-{samples}"
         made = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",

@@ -23,8 +23,6 @@ def computation(plan):
 
 
 class BundleAgainTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def bundle(self, name, *flags):
         """Planned for two workers. Its model's file is gone."""
         bundle, model = self.scratch / f"{name}.rannc", self.scratch / "model.onnx"
@@ -115,8 +113,6 @@ class Resumed(BundleAgainTest):
 
 
 class Native(BundleAgainTest):
-    in_process = ()  # rannc-stage lies beside rannc-compile
-
     def test_the_form_stays(self):
         bundle = self.bundle("small_mlp", "--form", "native")
         other = self.again(bundle, "--devices", 1)

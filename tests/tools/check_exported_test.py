@@ -13,8 +13,6 @@ PROGRAM = "models/model.json"
 
 
 class Numbers(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def judge(self, *flags):
         done = self.run_program("rannc-check", FOLDER, "--stages", "1,3", "--micro-batches", "1,3", "--summary=json", *flags)
         runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -48,8 +46,6 @@ class Numbers(programs.ProgramTest):
 
 
 class Training(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def test_the_loss_falls(self):
         bundle, log = self.scratch / "exported.rannc", self.scratch / "loss.log"
         self.succeed("rannc-compile", MODEL, "-o", bundle, *LOSS, "--costs", "analytic", "--cluster", "local:2", "--stages", 2, "--mini-batch", 8,
@@ -67,8 +63,6 @@ class Training(programs.ProgramTest):
 
 
 class Signatures(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def graph(self, path, *flags):
         return self.succeed("rannc-compile", path, "--emit", "graph", *flags).stdout
 
@@ -88,8 +82,6 @@ class Signatures(programs.ProgramTest):
 
 
 class SpoiledFiles(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def refused(self, path, *parts):
         done = self.refuse(DIAGNOSTICS, [str(path), *parts], "rannc-compile", path, "--emit", "graph")
         self.assertEqual(done.stdout, "")

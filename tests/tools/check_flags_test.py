@@ -9,8 +9,6 @@ MLP = programs.DATA / "small_mlp"
 
 
 class Flags(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def test_what_is_trained(self):
         names = json.loads((MLP / "card.json").read_text())["parameter_of_initializer"]
         name = sorted(names)[0] if isinstance(names, dict) and names else next(

@@ -26,7 +26,6 @@ class CheckModels(ProductTest):
 
 class BakedBatches(ProductTest):
     """Exports whose batch is a number: any number of micro-batches, or one where it stays."""
-    in_process = programs.Resident.PROGRAMS
     PRODUCT = {"stages": [1, 3], "micro_batches": [1, 3, 8], "schedule": ["gpipe", "1f1b"]}
 
     def test_numbers(self):
@@ -61,7 +60,6 @@ class BakedBatches(ProductTest):
 
 class MergedInitialValues(ProductTest):
     """Parameters that an exporter made one of are trained each by itself, by the names of the module."""
-    in_process = programs.Resident.PROGRAMS
 
     def test_all_are_compared(self):
         for name in ("bert_fresh_dynamo", "bert_fresh_legacy"):
@@ -82,7 +80,6 @@ class MergedInitialValues(ProductTest):
 
 class WhatIsTrained(ProductTest):
     """A card that knows less, and one that knows more, than is trained."""
-    in_process = programs.Resident.PROGRAMS
 
     def spoiled(self, change):
         folder = self.scratch / "folder"

@@ -134,8 +134,6 @@ class SpoiledFolders(TorchScriptFolder):
 
 @with_models
 class Training(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def test_the_loss_falls(self):
         bundle, log = self.scratch / "gpt2.rannc", self.scratch / "loss.log"
         self.succeed("rannc-compile", model("gpt2_legacy_dyn"), "-o", bundle, *GPT_FLAGS, *LOSS, "--costs", "analytic", "--cluster", "local:2",
@@ -149,8 +147,6 @@ class Training(programs.ProgramTest):
 
 @with_models
 class Signatures(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def graph(self, path, *flags):
         return self.succeed("rannc-compile", path, "--emit", "graph", *flags).stdout
 
@@ -211,8 +207,6 @@ class Signatures(programs.ProgramTest):
 
 
 class SpoiledFiles(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def refused(self, path, *parts):
         done = self.refuse(DIAGNOSTICS, [str(path), *parts], "rannc-compile", path, "--input", "x=f32[batch,20]", "--emit", "graph")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

@@ -7,8 +7,6 @@ from every_folder import EveryFolder, folders
 
 
 class DeviceAllModels(EveryFolder):
-    in_process = ()  # a process has one device
-
     def test_all(self):
         device = programs.bin_folder.parent / "tests" / "librannc_test_device.so"
         without_numbers = [every_folder.INVALID, every_folder.NOT_IN_TRAINING, *every_folder.STRUCTURE_ONLY]

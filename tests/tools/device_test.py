@@ -5,8 +5,6 @@ LOSSES = {"small_mlp": "cross_entropy(output=logits,labels=y,ignore_index=-100)"
 
 
 class DeviceTest(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     @property
     def device(self):
         return programs.bin_folder.parent / "tests" / "librannc_test_device.so"
@@ -48,7 +46,6 @@ class Runs(DeviceTest):
         """Losses and messages of six steps, or as many as `flags` say."""
         folder = self.scratch / f"{device.name if hasattr(device, 'name') else device}.run"
         flags = flags if "--steps" in flags else (*flags, "--steps", 6)
-        self.in_process = (*programs.PREPARING, "rannc-run") if device == "cpu" else programs.PREPARING
         done = self.succeed("rannc-run", bundle, "-o", folder, "--data", programs.DATA / name / "batch.safetensors", "--optimizer", "adam",
                             "--learning-rate", "1e-2", "--device", device, *flags)
         return folder, (folder / "losses.txt").read_text() if (folder / "losses.txt").exists() else "", done

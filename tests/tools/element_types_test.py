@@ -9,8 +9,6 @@ TYPES = {"float16": (onnx.FLOAT16, "F16", 2**-11), "bfloat16": (onnx.BFLOAT16, "
 
 
 class ElementTypes(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def model(self, kind, loss_inside):
         """relu(x w + b), where the mask says, else an int8 table in 128ths; times v."""
         rng = random.Random(5)

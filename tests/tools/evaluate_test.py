@@ -32,8 +32,6 @@ def distance(found, expected):
 
 
 class EvaluateTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compile(self, model, name, *flags):
         bundle = self.scratch / f"{name}.rannc"
         done = self.succeed("rannc-compile", model, "-o", bundle, "--costs", "analytic", *flags)
@@ -57,7 +55,7 @@ class EvaluateTest(programs.ProgramTest):
 
 class PlainTest(EvaluateTest):
     """`rannc-compile model.onnx`, `rannc-run model.rannc --data file`: no flag beside."""
-    in_process = ()
+    executed = programs.Resident.PROGRAMS
 
     def expect_reference(self, folder):
         scratch = self.scratch / folder.name

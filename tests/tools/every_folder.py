@@ -27,8 +27,6 @@ def folders():
 
 
 class EveryFolder(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def check(self, folder, stages, *flags):
         done = self.run_program("rannc-check", folder, "--stages", stages, "--summary=json", *flags)
         self.assertTrue(done.stdout, done.stderr)

@@ -8,8 +8,6 @@ DIAGNOSTICS = 1
 
 
 class FindNonfinite(programs.ProgramTest):
-    in_process = (*programs.PREPARING, "rannc-run")
-
     def bundle(self):
         """y = tanh(x w) v m / m in two stages, whose second has the division."""
         nodes = [onnx.node("MatMul", ["x", "w"], ["a"], "first"), onnx.node("Tanh", ["a"], ["b"], "curve"),

@@ -83,8 +83,6 @@ def trained(plan):
 
 
 class FreshModels(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def setUp(self):
         super().setUp()
         warnings.simplefilter("ignore")

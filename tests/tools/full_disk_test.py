@@ -21,8 +21,6 @@ def occupied(*paths):
 
 
 class FullDisk(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="rannc-disk-")

@@ -9,8 +9,6 @@ NEARER = 1e3
 
 
 class Fusions(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def operators(self, *flags):
         """How often each operator stands in small_gpt."""
         listed = self.succeed("rannc-compile", MODEL, "--emit=atoms", "--costs=analytic", *flags).stdout
@@ -59,7 +57,6 @@ class Fusions(programs.ProgramTest):
 
 class Masks(programs.ProgramTest):
     """Masks that a file makes for each sample alike are constants; those made of an input are not."""
-    in_process = programs.Resident.PROGRAMS
 
     def counts(self, name, *flags):
         graph = self.succeed("rannc-compile", programs.shared_models() / name / "model.onnx", "--emit=graph", *flags).stdout

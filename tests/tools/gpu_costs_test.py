@@ -12,8 +12,6 @@ ELSEWHERE = (*GPUS, "flat:2", "rannc-1x8", "dapple-b")
 
 
 class GpuCosts(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def cluster_file(self, kind="gpu", device="cuda"):
         path = self.scratch / f"{kind}.toml"
         path.write_text(f'name = "local:2"\n[kind."{kind}"]\nmemory_bytes = 1e9\nflops = 1e12\nbandwidth = 1e11\ndevice = "{device}"\n'

@@ -12,8 +12,6 @@ LOSS = "mse(output=y,labels=t)"
 
 
 class KernelsTest(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def setUp(self):
         super().setUp()
         rng = random.Random(11)

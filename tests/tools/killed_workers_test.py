@@ -40,7 +40,7 @@ def read_losses(path):
 
 
 class SignalledRun(WorkersTest):
-    in_process = programs.Resident.PROGRAMS
+    executed = ()
 
     def setUp(self):
         super().setUp()

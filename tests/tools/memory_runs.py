@@ -32,7 +32,6 @@ def assumed(card, batch):
 
 class MemoryRuns(programs.ProgramTest):
     """Tests of memory derive from it."""
-    in_process = programs.PREPARING
 
     def model(self, *flags):
         path = self.scratch / "model.onnx"

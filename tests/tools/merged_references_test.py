@@ -23,8 +23,6 @@ NORMS = [f"encoder.layers.encoder_layer_{layer}.ln_{norm}.weight" for layer in r
 
 
 class MergedReferences(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def folder(self, family, exporter, *more):
         path = self.scratch / f"{family.__name__}-{exporter}{''.join(more)}"
         done = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",

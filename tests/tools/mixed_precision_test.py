@@ -13,8 +13,6 @@ NEAR = {"bf16": 2e-2, "fp16": 5e-3}
 
 
 class MixedPrecisionTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compiled(self, name, *flags):
         bundle = self.scratch / f"{name}.rannc"
         self.succeed("rannc-compile", GPT / "model.onnx", "--loss", LOSS, "--costs", "analytic", "--mini-batch", 8, "--cluster", "local:2",
@@ -134,7 +132,6 @@ class LossScales(MixedPrecisionTest):
 
 class OwnCasts(programs.ProgramTest):
     """A model that casts its float32 parameter to float16 itself."""
-    in_process = programs.Resident.PROGRAMS
     SAMPLES, WIDTH = 64, 8
 
     def diverging(self):

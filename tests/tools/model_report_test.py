@@ -6,8 +6,6 @@ import small_onnx as onnx
 
 
 class ReportTest(programs.ProgramTest):
-    in_process = ()
-
     def compiled(self, model, *flags):
         return self.succeed("rannc-compile", model, "-o", self.scratch / "model.rannc", "--replace", "--costs", "analytic", "--cluster",
                             "local:1", *flags)

@@ -184,8 +184,6 @@ PIECES = ["0", "-1", "18446744073709551616", "1e308", "1e30", "nan", "inf", "\""
 
 
 class BadInput(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS  # exit codes of processes are bad_input's subject
-
     def write(self, name, text):
         path = self.scratch / name
         path.write_text(text)

@@ -20,8 +20,6 @@ SPLIT_TOLERANCE = 1e-6  # of the published optima, which are rounded
 
 
 class PlannerTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def write(self, name, text):
         path = self.scratch / name
         path.write_text(text)

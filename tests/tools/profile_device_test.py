@@ -11,8 +11,6 @@ KIND = "test-device-0"  # names the model of the device by its words
 
 
 class ProfileDevice(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def setUp(self):
         super().setUp()
         self.device = programs.bin_folder.parent / "tests" / "librannc_test_device.so"

@@ -10,8 +10,6 @@ QUICK = ["--sizes", "1,2", "--repeat", "1"]
 
 
 class ProfileTest(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def gpt(self, layers, width=32):
         path = self.scratch / f"gpt{layers}x{width}.onnx"
         if not path.exists():

@@ -73,23 +73,26 @@ def run(name, *arguments, timeout=HANG_SECONDS, **options):
 
 
 class Resident:
-    """One process that runs many command lines, for tests of what is said: exit codes are those of a process's end."""
+    """One process whose forks run command lines. They print and end as the programs do, but need not load LibTorch."""
 
     PROGRAMS = ("rannc-check", "rannc-compile", "rannc-opt", "rannc-run", "rannc-zoo")
 
     def __init__(self):
-        self.process = None
+        self.process, self.folder = None, None
 
     def call(self, name, *arguments):
-        """What `run` would return. A process that ends or hangs is a failure of the test that names the command."""
+        """What `run` would return. A hang is a failure of the test that names the command."""
         command = [name, *map(str, arguments)]
         if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen([str(bin_folder.parent / "tests" / "tools_resident")], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
+            self.end()
+            self.folder = tempfile.TemporaryDirectory(prefix="rannc-resident-")
+            self.process = subprocess.Popen([program("tools_resident")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        files = {stream: pathlib.Path(self.folder.name) / stream for stream in ("stdout", "stderr")}
         watch = threading.Timer(HANG_SECONDS, self.process.kill)
         watch.start()
         try:
-            self.process.stdin.write(json.dumps({"program": name, "arguments": command[1:]}) + "\n")
+            request = {"program": name, "arguments": command[1:], **{stream: str(path) for stream, path in files.items()}}
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
@@ -97,33 +100,28 @@ class Resident:
         finally:
             watch.cancel()
         if not answer:
-            raise AssertionError(f"ended with {self.process.wait()}, or hung: {' '.join(command)}")
-        found = json.loads(answer)
-        return subprocess.CompletedProcess(command, found["code"], found["stdout"], found["stderr"])
+            raise AssertionError(f"hangs, or cannot be run: {' '.join(command)}")
+        printed = {stream: path.read_text(errors="replace") for stream, path in files.items()}
+        return subprocess.CompletedProcess(command, int(answer), **printed)
 
     def end(self):
         if self.process is not None:
             self.process.stdin.close()
             self.process.wait()
             self.process.stdout.close()
+            self.folder.cleanup()
 
 
 resident = Resident()
 
 
-# Transports whose workers are processes, which rannc-run and rannc-check start themselves.
-PROCESSES = {"auto", "shm", "gloo"}
-# What only makes the bundle that a test is about.
-PREPARING = ("rannc-compile", "rannc-zoo")
-
-
 class ProgramTest(unittest.TestCase):
     """A test with a scratch folder of its own."""
 
-    in_process = ()  # of Resident.PROGRAMS, those that the resident process runs
+    executed = ()  # of Resident.PROGRAMS, those that are executed as users do it, because a test is about processes
 
     def run_program(self, name, *arguments, **options):
-        if name in self.in_process and not PROCESSES & set(map(str, arguments)) and not options:
+        if name in Resident.PROGRAMS and name not in self.executed and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 
@@ -148,13 +146,12 @@ class ProgramTest(unittest.TestCase):
 
 
 def check(folders, **flags):
-    """Runs rannc-check; its exit code and an entry per run, in the order of its own loops. The suite runs it in the resident
-    process, if it needs no other processes and no device of its own."""
+    """Runs rannc-check; its exit code and an entry per run, in the order of its own loops."""
     arguments = [str(folder) for folder in folders]
     for name, values in flags.items():
         for value in values if isinstance(values, list) else [values]:
             arguments += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
-    if WHOLE or "device" in flags or PROCESSES & set(arguments):
+    if WHOLE:
         done = run("rannc-check", *arguments, "--summary=json", timeout=470)
     else:
         done = resident.call("rannc-check", *arguments, "--summary=json")

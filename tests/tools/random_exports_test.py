@@ -83,8 +83,6 @@ FUNCTIONS = {
 
 
 class RandomExports(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     @classmethod
     def setUpClass(cls):
         warnings.filterwarnings("ignore")

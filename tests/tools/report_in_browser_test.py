@@ -36,8 +36,6 @@ DRAWN = "[...document.querySelectorAll('svg[aria-label=timeline]')].map(svg => s
 
 
 class ReportInBrowserTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def setUp(self):
         super().setUp()
         self.browser = browser.Browser()

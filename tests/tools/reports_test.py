@@ -68,8 +68,6 @@ def reports():
 
 
 class Reports(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def test_every_folder_has_a_row(self):
         self.assertEqual(sorted(path.name for path in reports().iterdir() if path.is_dir()), sorted(REPORTS))
 

@@ -1,7 +1,11 @@
-// Runs command lines of the programs one after another, so that tests load LibTorch once.
+// Runs command lines of the programs in forks of itself, so that tests load LibTorch once.
 //
-// Reads an object a line, {"program": "rannc-compile", "arguments": ["model.onnx"]}, and answers each with a line:
-// {"code": 1, "stdout": "…", "stderr": "…"}. What a program prints is caught by descriptor, so that nothing is missed.
+// Reads an object a line, {"program": "rannc-compile", "arguments": ["model.onnx"], "stdout": PATH, "stderr": PATH},
+// and answers each with the exit code of the run; -N: signal N ended it. The files receive what the program prints.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/end_process.h"
 #include "tools/common/programs.h"
 
 namespace {
@@ -20,43 +25,32 @@ using nlohmann::json;
 
 const std::map<std::string, Main> kPrograms = {
     {"rannc-check", rannc::tools::check_main}, {"rannc-compile", rannc::tools::compile_main},
-    {"rannc-opt", rannc::tools::opt_main},     {"rannc-run", rannc::tools::run_main},
+    {"rannc-opt", rannc::tools::opt_main},     {"rannc-run", rannc::tools::forking_run_main},
     {"rannc-zoo", rannc::tools::zoo_main},
 };
 
-/// Sends a descriptor to a nameless file until it is asked for what came.
-class Caught {
- public:
-  explicit Caught(int descriptor) : descriptor_(descriptor), kept_(dup(descriptor)), file_(std::tmpfile()) {
-    dup2(fileno(file_), descriptor_);
+void redirect(int descriptor, const std::string& path, int flags) {
+  const int file = open(path.c_str(), flags, 0600);
+  if (file < 0 || dup2(file, descriptor) < 0) _exit(127);
+  close(file);
+}
+
+int run(Main program, std::vector<std::string> words, const json& request) {
+  const pid_t parent = getpid(), child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
+    redirect(STDOUT_FILENO, request.at("stdout"), O_WRONLY | O_CREAT | O_TRUNC);
+    redirect(STDERR_FILENO, request.at("stderr"), O_WRONLY | O_CREAT | O_TRUNC);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    rannc::tools::end_process(program(static_cast<int>(words.size()), arguments.data()));
   }
-  Caught(const Caught&) = delete;
-  Caught& operator=(const Caught&) = delete;
-  ~Caught() { std::fclose(file_); }
-
-  std::string end() {
-    std::fflush(nullptr);
-    std::cout.flush();
-    dup2(kept_, descriptor_);
-    close(kept_);
-    std::string text(static_cast<size_t>(lseek(fileno(file_), 0, SEEK_END)), '\0');
-    const ssize_t read = pread(fileno(file_), text.data(), text.size(), 0);
-    text.resize(read > 0 ? static_cast<size_t>(read) : 0);
-    return text;
-  }
-
- private:
-  int descriptor_, kept_;
-  std::FILE* file_;
-};
-
-json run(Main program, std::vector<std::string> words) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  Caught out(STDOUT_FILENO), err(STDERR_FILENO);
-  const int code = program(static_cast<int>(words.size()), arguments.data());
-  return {{"code", code}, {"stdout", out.end()}, {"stderr", err.end()}};
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return 127;
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace
@@ -68,8 +62,7 @@ int main() {
     std::vector<std::string> words = request.at("arguments");
     words.insert(words.begin(), request.at("program"));
     const Main program = kPrograms.at(words.front());
-    const json answer = run(program, std::move(words));
-    std::puts(answer.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+    std::printf("%d\n", run(program, std::move(words), request));
     std::fflush(stdout);
   }
   return 0;

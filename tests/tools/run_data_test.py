@@ -28,8 +28,6 @@ def lines(path):
 
 
 class RunDataTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def bundle(self):
         model, bundle = self.scratch / "gpt.onnx", self.scratch / "gpt.rannc"
         self.succeed("rannc-zoo", "gpt", "-o", model, "--layers", 2, "--width", 16, "--heads", 2, "--context", CONTEXT)
@@ -157,7 +155,6 @@ class Tokenizer:
 
 class Tokenizers(RunDataTest):
     """Text of known words, encoded by a package that knows a number of each."""
-    in_process = ()  # the environment differs
     WORDS = {"to": 250, "be": 3, "or": 99, "not": 0}
 
     def setUp(self):

@@ -26,8 +26,6 @@ def read_losses(path):
 
 
 class SameRun(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def model(self, tied, layers=4, width=32):
         path = self.scratch / f"{'tied' if tied else 'free'}.onnx"
         self.succeed("rannc-zoo", "gpt", "-o", path, "--layers", layers, "--width", width, "--heads", 2, "--context", 16,

@@ -57,8 +57,6 @@ def sequences(time_first, samples=SAMPLES, labels=None):
 
 
 class SampleAxes(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compile(self, time_first, *flags, batch="batch"):
         path = model(self.scratch / f"{time_first}.onnx", time_first, batch)
         bundle = self.scratch / f"{time_first}-{len(list(self.scratch.iterdir()))}.rannc"
@@ -140,8 +138,6 @@ class SampleAxes(programs.ProgramTest):
 
 
 class TextWithTimeFirst(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def bundle(self, time_first):
         dims = [LENGTH, "batch"] if time_first else ["batch", LENGTH]
         path = onnx.write(self.scratch / f"{time_first}.onnx",

@@ -44,8 +44,6 @@ def rows(text):
 
 
 class SavedPlanTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def flags(self, name="small_gpt"):
         return [programs.DATA / name / "model.onnx", "--loss", LOSSES[name], "--costs", "analytic", "--memory", "1GiB", "--optimizer", "sgd"]
 
@@ -226,7 +224,6 @@ class Edited(SavedPlanTest):
 
 class OfProfiles(programs.ProgramTest):
     """Stage plans of published profiles."""
-    in_process = programs.Resident.PROGRAMS
     FLAGS = ["--cluster", "dapple-b", "--devices", 4, "--mini-batch", 64]
     # What a plan decides. All else is computed.
     STAGE = ("first", "end", "devices", "recompute")

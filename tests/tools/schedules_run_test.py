@@ -11,8 +11,6 @@ SHARED = ("interleaved", "zb-v", "v-half", "v-min", "periodic")
 
 
 class Schedules(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def expect_alike(self, model, loss, data, skips=False):
         """Trains `model` in one process, then under every schedule."""
         one = self.losses(model, loss, data, 1, "1f1b")

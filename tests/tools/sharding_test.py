@@ -9,8 +9,6 @@ STEPS = 4
 
 
 class Sharding(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def setUp(self):
         super().setUp()
         self.model = self.scratch / "gpt.onnx"

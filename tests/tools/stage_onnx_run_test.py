@@ -29,8 +29,6 @@ ALIKE_IN_HALF = 2 ** -9
 
 
 class StagesRun(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def run_file(self, path, known):
         """Outputs by name. Without graph optimizations, which see more of a whole file than of a stage."""
         options = onnxruntime.SessionOptions()

@@ -10,8 +10,6 @@ DIAGNOSTICS, USAGE = 1, 2
 
 
 class StageOnnx(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compile(self, name, *more, model=MLP / "model.onnx"):
         bundle = self.scratch / f"{name}.rannc"
         done = self.succeed("rannc-compile", model, "-o", bundle, "--cluster", "local:2", "--stages", 2, "--mini-batch", 8, "--costs",

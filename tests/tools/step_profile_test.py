@@ -15,7 +15,6 @@ APART = 0.02
 
 class ExplainedStep(programs.ProgramTest):
     """--explain-step: what the plan expects beside what a step took."""
-    in_process = programs.Resident.PROGRAMS
     STEPS = 6
 
     def explain(self, *flags, transport="local"):
@@ -61,8 +60,6 @@ class ExplainedStep(programs.ProgramTest):
 
 
 class StepProfile(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def bundle(self, stages, *flags):
         model, path = self.scratch / "gpt.onnx", self.scratch / "gpt.rannc"
         self.succeed("rannc-zoo", "gpt", "-o", model, "--layers", LAYERS, "--width", WIDTH, "--heads", 2, "--context", CONTEXT)

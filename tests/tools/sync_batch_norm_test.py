@@ -17,7 +17,6 @@ LOSS = "mse(output=y,labels=t)"
 class SmallModel(programs.ProgramTest):
     """Conv, BatchNormalization in training mode, Relu, twice."""
 
-    in_process = programs.PREPARING
 
     def setUp(self):
         super().setUp()
@@ -50,8 +49,6 @@ class SmallModel(programs.ProgramTest):
 
 
 class Trained(SmallModel):
-    in_process = (*programs.PREPARING, "rannc-run", "rannc-opt")
-
     def losses(self, bundle, transport="local"):
         """As text, bit for bit."""
         folder, log = self.scratch / f"{bundle.stem}-{transport}", self.scratch / f"{bundle.stem}-{transport}.log"

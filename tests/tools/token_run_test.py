@@ -23,8 +23,6 @@ def write_tokens(path, count, seed):
 
 
 class TokenRun(programs.ProgramTest):
-    in_process = programs.PREPARING
-
     def setUp(self):
         super().setUp()
         self.train_file, self.held_out = self.scratch / "train.bin", self.scratch / "held-out.bin"

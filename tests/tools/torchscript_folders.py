@@ -49,8 +49,6 @@ def loss(folder, terms=None):
 
 
 class TorchScriptFolder(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def check(self, folder, *flags):
         done = self.run_program("rannc-check", folder, "--model", "model.pt", "--summary=json", *flags)
         runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

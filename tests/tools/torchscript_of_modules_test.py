@@ -87,8 +87,6 @@ def made_folder(test, name, text, *flags):
 
 
 class Modules(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def folder(self, family, how, *flags):
         path = self.scratch / f"{family}-{how}{len(flags)}"
         made = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",

@@ -117,8 +117,6 @@ def reference(module, inputs, target, dtype):
 
 
 class Published(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def folder(self, name, module, inputs):
         path = self.scratch / name
         path.mkdir()

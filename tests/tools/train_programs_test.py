@@ -24,8 +24,6 @@ def integers(rng, below, *shape):
 
 
 class TrainPrograms(programs.ProgramTest):
-    in_process = (*programs.PREPARING, "rannc-run")  # over threads
-
     def losses(self, model, loss, data, name, transport, *flags):
         bundle, log = self.scratch / f"{name}.rannc", self.scratch / f"{name}-{transport}.log"
         if not bundle.exists():

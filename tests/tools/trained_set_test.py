@@ -101,8 +101,6 @@ def turned(tensor, held, before):
 
 
 class TrainedSet(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     @classmethod
     def setUpClass(cls):
         warnings.filterwarnings("ignore")

@@ -22,8 +22,6 @@ def integers(rng, below, count):
 
 
 class Runs(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def bundle(self, name, model, loss, *flags):
         path = self.scratch / f"{name}.rannc"
         self.succeed("rannc-compile", model, "-o", path, "--loss", loss, "--costs", "analytic", "--dtype", "float64",

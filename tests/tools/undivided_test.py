@@ -58,8 +58,6 @@ def loss_of_messages(rows, sources):
 
 
 class Undivided(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compiled(self, path, bundle, *flags):
         return self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic", "--optimizer", "sgd",
                             "--loss", "in_graph(output=loss)", *flags)

@@ -9,8 +9,6 @@ LOSS = "cross_entropy(output=logits,labels=y)"
 
 
 class Untrained(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def write(self, nodes, initializers, outputs=("logits",)):
         return onnx.write(self.scratch / "model.onnx", nodes, initializers, [onnx.value("x", onnx.FLOAT, ["batch", 4])],
                           [onnx.value(name, onnx.FLOAT, ["batch", 3]) for name in outputs])

@@ -22,8 +22,6 @@ FOLDED = "convolutions"
 
 
 class WeightsInTorch(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def setUp(self):
         super().setUp()
         torch.set_num_threads(1)

@@ -24,8 +24,6 @@ def others(tensors, apart):
 
 
 class WeightsOfModels(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def weights(self, model, name, folder, loss):
         bundle, path = self.scratch / f"{name}.rannc", self.scratch / f"{name}.safetensors"
         assumed = ASSUMED.get(folder.name, ["--assume", "sequence=16"] if "dynseq" in folder.name else [])

@@ -28,8 +28,6 @@ def widened(tensors):
 
 
 class WeightsTest(programs.ProgramTest):
-    in_process = programs.Resident.PROGRAMS
-
     def compile(self, name, *more, stages=2, model=MLP / "model.onnx", loss=LOSS):
         path = self.scratch / f"{name}.rannc"
         self.succeed("rannc-compile", model, "-o", path, "--cluster", f"local:{stages}", "--stages", stages, "--mini-batch", 8,

@@ -15,7 +15,7 @@ FOREIGN = ["frame #", "Exception raised from", "[W", "[E", "third_party"]
 
 
 class WorkersTest(programs.ProgramTest):
-    in_process = programs.PREPARING
+    executed = ("rannc-run",)
 
     def bundle(self, stages=2, *more):
         path = self.scratch / f"mlp-{'-'.join(map(str, [stages, *more]))}.rannc"

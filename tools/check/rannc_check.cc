@@ -447,7 +447,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--recompute", flags.recompute);
   add("--load-library", flags.libraries);
   add("--input-value", flags.compile.input_values);
-  RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments, {.workers = workers}));
+  RANNC_ASSIGN(const int code,
+               tools::launch_workers(tools::program_beside("rannc-check"), arguments, {.workers = workers}));
   if (code != 0) throw tools::Exit{code};
   std::vector<tools::CheckResult> merged;
   for (uint32_t rank = 0; rank < workers; ++rank) {

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include <utility>
 
 #include "runtime/execute/running_clock.h"
+#include "tools/common/end_process.h"
 #include "tools/common/report_pipe.h"
 #include "tools/common/run_signals.h"
 #include "tools/common/worker_environment.h"
@@ -56,21 +58,43 @@ struct Program {
   const std::vector<std::string>& arguments;
 };
 
+/// Names in a folder of /proc that are numbers.
+std::vector<int> numbers_in(const char* folder) {
+  std::vector<int> numbers;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    numbers.push_back(std::atoi(entry.path().filename().c_str()));
+  return numbers;
+}
+
+/// Closes files and resets signal handlers, as executing a program would.
+void forget_launcher() {
+  for (const int file : numbers_in("/proc/self/fd")) {
+    if ((fcntl(file, F_GETFD) & FD_CLOEXEC) != 0) close(file);
+  }
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+}
+
 /// `inherited` files stay open in the child.
 pid_t start(const Program& program, const Environment& variables, const std::vector<int>& inherited,
-            bool holds_signals) {
+            const Fleet& fleet) {
   std::vector<char*> argv;
   argv.push_back(const_cast<char*>(program.path.c_str()));
   for (const std::string& argument : program.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = getpid();
+  std::fflush(nullptr);  // a fork would print what is not yet written once more
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  if (holds_signals) hold_signals();
+  if (fleet.ends_in_order) hold_signals();
   for (const int file : inherited) fcntl(file, F_SETFD, 0);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  if (fleet.main != nullptr) {
+    forget_launcher();
+    end_process(fleet.main(static_cast<int>(argv.size()) - 1, argv.data()));
+  }
   execv(program.path.c_str(), argv.data());
   _exit(127);
 }
@@ -264,6 +288,7 @@ Result<std::pair<int, int>> make_report_pipe() {
 }
 
 Result<void> start_all(const Program& program, const Fleet& fleet, bool resumes, Crew& crew) {
+  if (fleet.main != nullptr) RANNC_CHECK(numbers_in("/proc/self/task").size() == 1) << "a fork has one thread";
   RANNC_ASSIGN(Listener meeting, Listener::open());
   for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
     RANNC_ASSIGN(const auto report, make_report_pipe());
@@ -271,7 +296,7 @@ Result<void> start_all(const Program& program, const Fleet& fleet, bool resumes,
     if (rank == 0) inherited.push_back(meeting.socket());
     Environment variables = worker_variables(rank, fleet, meeting, report.second);
     if (resumes) variables.emplace(kResumesVariable, "1");
-    const pid_t child = start(program, variables, inherited, fleet.ends_in_order);
+    const pid_t child = start(program, variables, inherited, fleet);
     const int reason = errno;
     close(report.second);
     if (child < 0) {

@@ -29,6 +29,10 @@ struct Fleet {
   uint32_t restarts = 0;  ///< how often lost workers are replaced
   /// Called before each restart, while no worker runs. Returns `WorkerEnvironment::resumes` of the new workers.
   std::function<bool(const Restart&)> restart = {};
+  /// If set, workers are forks of this process that call it with the command line and exit with its result, instead of
+  /// executing the program: they need not load libraries again. This process must have a single thread, and must not
+  /// have used OpenMP or a device. OMP_NUM_THREADS and OMP_WAIT_POLICY then have no effect: OpenMP has read them.
+  int (*main)(int argc, char** argv) = nullptr;
 };
 
 /// Runs `program arguments…` `fleet.workers` times with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,

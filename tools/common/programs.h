@@ -9,9 +9,10 @@ namespace rannc::tools {
 int check_main(int argc, char** argv);
 int compile_main(int argc, char** argv);
 int opt_main(int argc, char** argv);
-/// A worker's settings (threads, retention of freed memory) persist in the process. Only the program rannc-run can
-/// launch workers.
+/// A worker's settings (threads, retention of freed memory) persist in the process. Workers execute this program.
 int run_main(int argc, char** argv);
+/// `run_main` whose workers are forks (`Fleet::main`).
+int forking_run_main(int argc, char** argv);
 /// Recognises its bundle and stage from the path of the running executable.
 int stage_main(int argc, char** argv);
 int zoo_main(int argc, char** argv);

@@ -18,7 +18,7 @@ namespace rannc::tools {
 
 namespace {
 
-Result<void> launch(const RunFlags& flags, const std::vector<std::string>& arguments) {
+Result<void> launch(const RunFlags& flags, const RunProgram& program) {
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));  // reports errors once, not per worker
   const RunRestart restart(flags);
   const auto announced = [&](const Restart& next) {
@@ -26,14 +26,15 @@ Result<void> launch(const RunFlags& flags, const std::vector<std::string>& argum
     announce_restart(next, flags.max_restarts, checkpoint);
     return !checkpoint.empty();
   };
-  RANNC_ASSIGN(const int code, launch_workers(own_program(), arguments,
+  RANNC_ASSIGN(const int code, launch_workers(own_program(), program.arguments,
                                               {.workers = start.devices,
                                                .threads = flags.threads,
                                                .timeout = std::chrono::seconds(flags.timeout_seconds),
                                                .ends_in_order = !start.evaluates,
                                                .shows_life = true,
                                                .restarts = flags.max_restarts,
-                                               .restart = announced}));
+                                               .restart = announced,
+                                               .main = program.main}));
   if (code != 0) throw Exit{code};
   return {};
 }
@@ -65,7 +66,7 @@ Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
   const bool processes = transport.between_processes();
   if (flags.max_restarts > 0) RANNC_TRY(check_restarts(transport, worker));
   if (processes && !worker) {
-    if (program.workers == RunProgram::Workers::kStarted) return launch(flags, program.arguments);
+    if (program.workers == RunProgram::Workers::kStarted) return launch(flags, program);
     return error(fmt::format("--transport {}: {}", transport.name, kHowToStart));
   }
   runtime::keep_freed_memory();

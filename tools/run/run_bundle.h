@@ -20,6 +20,8 @@ struct RunProgram {
   std::vector<std::string> arguments;  ///< of the command line
   /// Whether the program may start workers, as copies of itself with these arguments.
   enum class Workers : uint8_t { kStarted, kNotStarted } workers = Workers::kStarted;
+  /// See `Fleet::main`.
+  int (*main)(int argc, char** argv) = nullptr;
   /// Receives the actions of training steps of this process, besides the run's own observers. Not owned.
   runtime::Observer* observer = nullptr;
 };

@@ -2,6 +2,7 @@
 #include "tools/common/launcher.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -135,6 +138,35 @@ TEST(Launcher, AProgramThatCannotBeStartedIsAnError) {
   const Result<int> failed = launch_workers("/nowhere/at-all", {}, {.workers = 2});
   ASSERT_FALSE(failed.ok());
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("exit code 127"));
+}
+
+int forked_worker(int argc, char** argv) {
+  const auto is = [](const char* name, const char* value) {
+    const char* const found = std::getenv(name);
+    return found != nullptr && std::string(found) == value;
+  };
+  if (argc != 2 || std::string(argv[0]) != "the program" || std::string(argv[1]) != "an argument") return 3;
+  if (!is("WORLD_SIZE", "2")) return 4;
+  if (is("RANK", "0") != (std::getenv("RANNC_LISTENING_SOCKET") != nullptr)) return 5;
+  // Standard streams, the pipe and the listening socket are there, and nothing that an executed program would not have.
+  std::error_code failed;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd", failed)) {
+    const int number = std::atoi(file.path().filename().c_str());
+    if (number > STDERR_FILENO && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0 &&
+        std::filesystem::read_symlink(file.path(), failed).string().find("/proc") == std::string::npos)
+      return 6;
+  }
+  struct sigaction action = {};
+  for (const int number : {SIGINT, SIGTERM}) {
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return 7;
+  }
+  return is("RANK", "1") ? 9 : 0;
+}
+
+TEST(Launcher, AForkIsLikeAnExecutedProgram) {
+  const Result<int> failed = launch_workers("the program", {"an argument"}, {.workers = 2, .main = forked_worker});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().message, "worker 1 ended with exit code 9; the others were stopped");
 }
 
 class Restarts : public ::testing::Test {

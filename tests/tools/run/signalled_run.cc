@@ -97,7 +97,9 @@ extern "C" ssize_t write(int file, const void* bytes, size_t size) {
   return syscall(SYS_write, file, bytes, size);
 }
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   const char* const folder = std::getenv("RANNC_TEST_SIGNALS");
   Events events(folder != nullptr ? folder : "");
   if (const char* const rank = std::getenv("RANK")) events.perform_once(std::string("start ") + rank);
@@ -105,6 +107,11 @@ int main(int argc, char** argv) {
   tools::RunFlags flags;
   app.add_option("bundle", flags.bundle)->required();
   tools::add_run_flags(app, flags);
-  const tools::RunProgram program{.name = "rannc-run", .arguments = {argv + 1, argv + argc}, .observer = &events};
+  const tools::RunProgram program{
+      .name = "rannc-run", .arguments = {argv + 1, argv + argc}, .main = run, .observer = &events};
   return tools::run_tool(app, argc, argv, [&] { return tools::run_bundle(flags, program); });
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return run(argc, argv); }
