@@ -31,7 +31,6 @@ namespace rannc::tools {
 
 namespace {
 
-constexpr std::chrono::milliseconds kGrace{5000};
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr uint32_t kUnwatchedLimits = 10;  // number of time-outs until the first sign of life, and after the last
 
@@ -249,14 +248,14 @@ class Crew {
   void fail(std::string why) {
     why_ = std::move(why);
     if (lost_ && replaceable_ && signals_.asked() == 0) deadline_ = now_;
-    if (!deadline_) deadline_ = now_ + kGrace;  // workers notify each other of the reason and then end by themselves
+    if (!deadline_) deadline_ = now_ + fleet_.grace;  // workers notify each other of the reason and then end by themselves
   }
 
   void end_others() {
     if (!deadline_ || now_ < *deadline_) return;
     by_itself_ = false;
     signal_all(SIGKILL);
-    if (now_ < *deadline_ + kGrace) return;
+    if (now_ < *deadline_ + fleet_.grace) return;
     for (const auto& [process, child] : alive_) {
       *why_ += fmt::format("; process {} of worker {} does not end after SIGKILL, because the kernel waits in it",
                            process, child.rank);

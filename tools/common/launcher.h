@@ -22,6 +22,7 @@ struct Fleet {
   uint32_t workers = 1;
   uint32_t threads = 1;                      ///< threads per worker
   std::chrono::milliseconds timeout{60000};  ///< maximum time that a worker may be stopped, or show no life
+  std::chrono::milliseconds grace{5000};     ///< time that workers have to end by themselves after another failed
   /// True if the workers use `RunSignals` and end in order; else the first SIGTERM ends them.
   bool ends_in_order = false;
   /// True if the workers use `HangWatch`, which sends signs of life and reports hangs. Else they are not expected.
@@ -40,10 +41,10 @@ struct Fleet {
 /// reason of its failure (`report_failure`). Worker 0 also inherits a socket that listens on MASTER_PORT. See
 /// `worker_environment.h` for the variables that name them. Workers share this process's standard streams.
 ///
-/// The first failure ends the other workers, which notify each other; after a few seconds the rest get SIGKILL. A
+/// The first failure ends the other workers, which notify each other; after `grace` the rest get SIGKILL. A
 /// stopped worker fails if it does not continue within the time-out, and a silent one if it shows no life for as long.
 /// Until its first sign, unless another worker fails before, and after its last sign it has ten times as long. A
-/// process that the kernel does not end after SIGKILL is left behind after a few seconds, and the error names it.
+/// process that the kernel does not end after SIGKILL is left behind after `grace`, and the error names it.
 /// Returns a single error: the worker that was killed or stopped, since that causes the other failures, or else the
 /// report of the first worker that failed.
 ///

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "runtime/device/devices.h"
 #include "runtime/internal/torch_value.h"
@@ -26,10 +29,20 @@ using testing::Ends;
 void on_each(const std::function<void(uint32_t)>& job) { testing::on_each(kDevices, job); }
 
 /// Of very different sizes, so that another order or an early rounding shows.
-at::Tensor term(at::ScalarType type, int64_t size, uint32_t device) {
+at::Tensor drawn(at::ScalarType type, int64_t size, uint32_t device) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(100 * static_cast<uint64_t>(size) + device);
   const at::Tensor exponents = at::randn({size}, generator, at::kDouble) * 3;
   return (at::randn({size}, generator, at::kDouble) * at::exp(exponents)).to(type);
+}
+
+/// What a device adds. Drawn once: that takes longer than to sum it.
+at::Tensor term(at::ScalarType type, int64_t size, uint32_t device) {
+  static std::mutex mutex;
+  static std::map<std::tuple<at::ScalarType, int64_t, uint32_t>, at::Tensor> made;
+  const std::lock_guard lock(mutex);
+  at::Tensor& kept = made[{type, size, device}];
+  if (!kept.defined()) kept = drawn(type, size, device);
+  return kept.clone();
 }
 
 at::Tensor expected(const std::vector<DeviceId>& members, at::ScalarType type, int64_t size) {

@@ -25,6 +25,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr std::chrono::milliseconds kShort{300};
+
 // Of a bind to `port` by somebody else; 0: it was free.
 int bind_error(uint16_t port) {
   const int other = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -82,7 +84,7 @@ TEST(Launcher, WhatAWorkerReportsIsTheError) {
 // Worker 1 would wait for ever.
 TEST(Launcher, AStoppedWorkerEndsTheRun) {
   const Result<int> failed = launch("if [ $RANK = 0 ]; then kill -STOP $$; fi; exec sleep 1000",
-                                    {.workers = 2, .timeout = std::chrono::milliseconds(300)});
+                                    {.workers = 2, .timeout = kShort, .grace = kShort});
   ASSERT_FALSE(failed.ok());
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 0 was stopped by signal 19"));
 }
@@ -107,7 +109,7 @@ TEST(Launcher, AWorkerThatShowsNoLifeEndsTheRun) {
       "while test $RANK = 0; do printf '\\0' >&$RANNC_REPORT_PIPE; sleep 0.05; done; printf '\\0' "
       ">&$RANNC_REPORT_PIPE\n"
       "exec sleep 1000",
-      {.workers = 2, .timeout = std::chrono::milliseconds(1500), .shows_life = true});
+      {.workers = 2, .timeout = std::chrono::milliseconds(1500), .grace = kShort, .shows_life = true});
   ASSERT_FALSE(failed.ok());
   EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 1 hangs: its process "));
 }
@@ -174,7 +176,7 @@ class Restarts : public ::testing::Test {
   /// Runs two workers in the folder of the test, in which `starts` has a line per start of worker 0.
   Result<int> launch_in_folder(const std::string& script, uint32_t restarts) {
     return launch("cd " + scratch_.path() + "; if [ $RANK = 0 ]; then echo $MASTER_PORT >> starts; fi\n" + script,
-                  {.workers = 2, .restarts = restarts, .restart = [this](const Restart& restart) {
+                  {.workers = 2, .grace = kShort, .restarts = restarts, .restart = [this](const Restart& restart) {
                      numbers_.push_back(restart.number);
                      reasons_.push_back(restart.reason);
                      return resumes_;
