@@ -447,6 +447,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--recompute", flags.recompute);
   add("--load-library", flags.libraries);
   add("--input-value", flags.compile.input_values);
+  // This process may be one that runs several programs.
   RANNC_ASSIGN(const int code,
                tools::launch_workers(tools::program_beside("rannc-check"), arguments, {.workers = workers}));
   if (code != 0) throw tools::Exit{code};

@@ -248,7 +248,7 @@ class Crew {
   void fail(std::string why) {
     why_ = std::move(why);
     if (lost_ && replaceable_ && signals_.asked() == 0) deadline_ = now_;
-    if (!deadline_) deadline_ = now_ + fleet_.grace;  // workers notify each other of the reason and then end by themselves
+    if (!deadline_) deadline_ = now_ + fleet_.grace;  // workers notify each other of the reason and then end
   }
 
   void end_others() {

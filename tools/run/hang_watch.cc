@@ -16,10 +16,9 @@ constexpr std::chrono::milliseconds kToTellOthers{1000};  // ten heartbeats
 
 }  // namespace
 
-HangWatch::HangWatch(const WorkerEnvironment& worker, std::chrono::milliseconds timeout)
+HangWatch::HangWatch(const WorkerEnvironment& worker)
     : rank_(worker.rank),
       report_pipe_(worker.report_pipe),
-      timeout_(timeout),
       progress_(std::make_shared<runtime::Progress>()),
       thread_([this] { loop(); }) {}
 
@@ -40,7 +39,7 @@ void HangWatch::check(runtime::StallClock& clock, runtime::Progress::Lane lane) 
   const std::optional<runtime::StallClock::Stall> stall = clock.look(*progress_, lane);
   if (!stall) return;
   const bool awaited = lane == runtime::Progress::Lane::kSteps && progress_->run_has_failed();
-  if (stall->idle >= timeout_ * (awaited ? 1 : stall->activity.limits)) end(*stall);
+  if (stall->idle >= timeout_.load() * (awaited ? 1 : stall->activity.limits)) end(*stall);
 }
 
 void HangWatch::end(const runtime::StallClock::Stall& stall) const {

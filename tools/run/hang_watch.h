@@ -11,15 +11,18 @@
 
 namespace rannc::tools {
 
-/// Watches this process from a thread of its own. Work that makes no progress for `timeout`, times its limits, and that
-/// does not wait for another worker, hangs. Work for which the others waited until the run failed has a single limit.
-/// The watch then ends the run, so that all workers name this one, reports the hang as `run_as_worker` reports errors,
-/// and ends the process with the same code: a thread that hangs cannot be ended alone. Also sends signs of life to
-/// rannc's launcher.
+/// Watches this process from a thread of its own. Work that makes no progress for a time-out, times its limits, and
+/// that does not wait for another worker, hangs. Work for which the others waited until the run failed has a single
+/// limit. The watch then ends the run, so that all workers name this one, reports the hang as `run_as_worker` reports
+/// errors, and ends the process with the same code: a thread that hangs cannot be ended alone. Also sends signs of life
+/// to rannc's launcher.
 class HangWatch {
  public:
-  HangWatch(const WorkerEnvironment& worker, std::chrono::milliseconds timeout);
+  /// The time-out is 60 s until it is set.
+  explicit HangWatch(const WorkerEnvironment& worker);
   ~HangWatch();
+
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
   /// Receives what this process does.
   const std::shared_ptr<runtime::Progress>& progress() const { return progress_; }
@@ -31,7 +34,7 @@ class HangWatch {
 
   const uint32_t rank_;
   const int report_pipe_;
-  const std::chrono::milliseconds timeout_;
+  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::seconds(60)};
   const std::shared_ptr<runtime::Progress> progress_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -48,7 +48,7 @@ class Run {
         command_(caller.command),
         recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps),
         actions_(caller.observer) {
-    if (worker) hang_watch_.emplace(*worker, std::chrono::seconds(flags.timeout_seconds));
+    if (worker) hang_watch_.emplace(*worker);
   }
 
   Result<void> run() {
@@ -74,6 +74,7 @@ class Run {
     const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher reports and ends this process
     begin("opening the bundle");
     RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
+    if (hang_watch_) hang_watch_->set_timeout(start_.timeout);
     if (flags_.deterministic) {
       setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it when it is first used
       runtime::use_deterministic_kernels();
@@ -158,7 +159,7 @@ class Run {
       options.nonfinite = nonfinite_.get();
       options.engine = "explicit";
     }
-    options.timeout = std::chrono::seconds(flags_.timeout_seconds);
+    options.timeout = start_.timeout;
     options.bucket_bytes = flags_.bucket_bytes;
     options.overlaps_recompute = !flags_.late_recompute;
     if (worker_) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "runtime/train/process.h"
 #include "runtime/transport/transports.h"
 #include "tools/common/driver.h"
@@ -29,7 +27,7 @@ Result<void> launch(const RunFlags& flags, const RunProgram& program) {
   RANNC_ASSIGN(const int code, launch_workers(own_program(), program.arguments,
                                               {.workers = start.devices,
                                                .threads = flags.threads,
-                                               .timeout = std::chrono::seconds(flags.timeout_seconds),
+                                               .timeout = start.timeout,
                                                .ends_in_order = !start.evaluates,
                                                .shows_life = true,
                                                .restarts = flags.max_restarts,

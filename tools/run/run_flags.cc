@@ -106,9 +106,10 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_flag("--find-nonfinite", flags.find_nonfinite,
                "if a step makes NaN or infinite numbers, name the task that made the first ones; examines all results, "
                "by engine explicit");
-  app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
-      ->check(positive_number())
-      ->capture_default_str();
+  app.add_option("--timeout", flags.timeout_seconds,
+                 "seconds to wait for another worker, and to work without progress (default: 60, or ten predicted "
+                 "steps if that is longer)")
+      ->check(positive_number());
   app.add_option("--bucket", flags.bucket_bytes,
                  "size of gradients that replicas sum in one call, such as 8MiB, but at most that of the largest "
                  "gradient; 0: one gradient at a time (default: 4MiB)")

@@ -39,8 +39,8 @@ struct RunFlags {
   bool profile = false;
   bool explain_step = false;
   bool find_nonfinite = false;
-  bool evaluate = false;  ///< implied for a bundle without a loss
-  uint32_t timeout_seconds = 60;
+  bool evaluate = false;                    ///< implied for a bundle without a loss
+  std::optional<uint32_t> timeout_seconds;  ///< none: `default_timeout`
   uint64_t bucket_bytes = runtime::kBucketBytes;
   bool late_recompute = false;
   std::string loss_log;

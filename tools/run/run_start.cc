@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "runtime/bundle/libraries.h"
@@ -22,6 +23,12 @@ runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<Wo
 
 }  // namespace
 
+std::chrono::seconds default_timeout(const ir::Plan& plan) {
+  constexpr std::chrono::seconds kLeast{60}, kMost = std::chrono::hours(24);
+  constexpr int64_t kNsPerTenth = 100'000'000;
+  return std::clamp(std::chrono::seconds(plan.step_ns / kNsPerTenth), kLeast, kMost);
+}
+
 Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
   RunStart start;
   RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle, needed_files(flags, worker)));
@@ -29,6 +36,7 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   const runtime::Bundle& bundle = *start.bundle;
   RANNC_TRY(runtime::load_libraries(bundle, flags.libraries));
   start.devices = static_cast<uint32_t>(bundle.plan.devices.size());
+  start.timeout = flags.timeout_seconds ? std::chrono::seconds(*flags.timeout_seconds) : default_timeout(bundle.plan);
   if (worker && worker->workers != start.devices) {
     const std::string found = worker->by_flags
                                   ? fmt::format("--world is {}", worker->workers)

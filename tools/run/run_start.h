@@ -1,6 +1,7 @@
 /// Determines how a run starts from its flags, its bundle and its folder.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,8 +20,13 @@ struct RunStart {
   SettingsFound found;
   bool evaluates = false;
   uint32_t devices = 0;
+  std::chrono::seconds timeout{0};  ///< `--timeout`
   std::shared_ptr<const runtime::Bundle> bundle;
 };
+
+/// Maximum time to wait for another worker or to work without progress: 60 s, or ten predicted steps if that is longer,
+/// but at most a day. An action is part of a step, so one that takes longer than predicted is not taken for a hang.
+std::chrono::seconds default_timeout(const ir::Plan& plan);
 
 /// Checks the command line, the bundle and the folder before any worker waits for another. A worker needs the files of
 /// its device's stages; worker 0 needs all if it exports weights.
