@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/shm_transport.h"
 #include "runtime/transport/transports.h"
@@ -138,7 +140,10 @@ TEST_P(Messages, AnAbortEndsAllWaits) {
     } else if (device == 2) {
       waited = end.send({.route = 1}, DeviceId(3), to_value(at::ones({1 << 20})), SentValue::kHeldUntilAwaited);
       if (waited.ok()) waited = end.flush();
-      if (waited.ok()) waited = error("the disk is full");  // handed over by reference
+      if (waited.ok()) {  // handed over by reference
+        while (!end.failure()) std::this_thread::yield();
+        waited = *end.failure();
+      }
     } else {
       end.abort(error("the disk is full"));
       waited = *end.failure();
