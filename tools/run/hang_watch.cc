@@ -16,9 +16,10 @@ constexpr std::chrono::milliseconds kToTellOthers{1000};  // ten heartbeats
 
 }  // namespace
 
-HangWatch::HangWatch(const WorkerEnvironment& worker)
+HangWatch::HangWatch(const WorkerEnvironment& worker, std::chrono::milliseconds timeout)
     : rank_(worker.rank),
       report_pipe_(worker.report_pipe),
+      timeout_(timeout),
       progress_(std::make_shared<runtime::Progress>()),
       thread_([this] { loop(); }) {}
 

@@ -18,8 +18,8 @@ namespace rannc::tools {
 /// to rannc's launcher.
 class HangWatch {
  public:
-  /// The time-out is 60 s until it is set.
-  explicit HangWatch(const WorkerEnvironment& worker);
+  /// `timeout` holds until `set_timeout`.
+  HangWatch(const WorkerEnvironment& worker, std::chrono::milliseconds timeout);
   ~HangWatch();
 
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
@@ -34,7 +34,7 @@ class HangWatch {
 
   const uint32_t rank_;
   const int report_pipe_;
-  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::seconds(60)};
+  std::atomic<std::chrono::milliseconds> timeout_;
   const std::shared_ptr<runtime::Progress> progress_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -48,7 +48,10 @@ class Run {
         command_(caller.command),
         recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps),
         actions_(caller.observer) {
-    if (worker) hang_watch_.emplace(*worker);
+    // The plan may raise the default, once it is read.
+    if (worker)
+      hang_watch_.emplace(*worker,
+                          flags.timeout_seconds ? std::chrono::seconds(*flags.timeout_seconds) : kLeastTimeout);
   }
 
   Result<void> run() {

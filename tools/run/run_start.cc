@@ -24,9 +24,9 @@ runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<Wo
 }  // namespace
 
 std::chrono::seconds default_timeout(const ir::Plan& plan) {
-  constexpr std::chrono::seconds kLeast{60}, kMost = std::chrono::hours(24);
+  constexpr std::chrono::seconds kMost = std::chrono::hours(24);
   constexpr int64_t kNsPerTenth = 100'000'000;
-  return std::clamp(std::chrono::seconds(plan.step_ns / kNsPerTenth), kLeast, kMost);
+  return std::clamp(std::chrono::seconds(plan.step_ns / kNsPerTenth), kLeastTimeout, kMost);
 }
 
 Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {

@@ -24,8 +24,11 @@ struct RunStart {
   std::shared_ptr<const runtime::Bundle> bundle;
 };
 
-/// Maximum time to wait for another worker or to work without progress: 60 s, or ten predicted steps if that is longer,
-/// but at most a day. An action is part of a step, so one that takes longer than predicted is not taken for a hang.
+constexpr std::chrono::seconds kLeastTimeout{60};
+
+/// Maximum time to wait for another worker or to work without progress: `kLeastTimeout`, or ten predicted steps if that
+/// is longer, but at most a day. An action is part of a step, so one that takes longer than predicted is not taken for
+/// a hang.
 std::chrono::seconds default_timeout(const ir::Plan& plan);
 
 /// Checks the command line, the bundle and the folder before any worker waits for another. A worker needs the files of
