@@ -21,8 +21,8 @@ struct Atoms {
   bool operator==(const Atoms&) const = default;
 };
 
-/// The given tasks and the constant tasks that they need, ascending. Constant tasks that only graph outputs need belong
-/// to the last atom.
+/// The given tasks and the constant tasks that they need, ascending. Those that only a loss term needs belong to the
+/// first atom that reads one of its parameters, else to the last atom, like those that only graph outputs need.
 std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms, const std::vector<TaskId>& tasks);
 
 }  // namespace rannc::ir

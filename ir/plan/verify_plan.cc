@@ -24,6 +24,7 @@
 //   P19  functions, if they are cut, are those of every stage, in order, and keep values for an R exactly if the stage
 //        recomputes
 //   P20  a stage that shards its optimizer state is trained and has several replicas
+//   P21  exactly one stage returns each loss numerator
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,6 +70,7 @@ class PlanVerifier {
     finish_times();
     provenance();
     optimizer();
+    if (found_.empty()) losses();
     if (found_.empty()) functions();
     if (found_.empty()) schedule();
     return std::move(found_);
@@ -177,6 +179,20 @@ class PlanVerifier {
         add("P3", graph_.location(producer), "output %{} is made by constant task #{}, which no stage holds",
             name(output), producer.index());
       }
+    }
+  }
+
+  void losses() {
+    std::vector<uint32_t> stages(graph_.value_count());
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      for (const StageOutput& output : stage_outputs(plan_, StageId::from(s))) ++stages[output.value.index()];
+    }
+    for (const LossTerm& term : graph_.losses()) {
+      const uint32_t count = stages[term.numerator.index()];
+      if (count == 1) continue;
+      const TaskId producer = graph_.producer(term.numerator);
+      add("P21", graph_.location(producer), "{} stages return loss numerator %{} of task #{}; expected one", count,
+          name(term.numerator), producer.index());
     }
   }
 

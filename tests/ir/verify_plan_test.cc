@@ -1,6 +1,7 @@
 // Each rule of plans, broken on purpose.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "ir/op/op.h"
@@ -242,6 +243,59 @@ TEST(VerifyPlan, P14_OptimizerOfInference) {
 }
 TEST(VerifyPlan, P13_NameOfTwoWords) {
   expect_broken("P13", "g pipe", [](Plan& plan) { plan.schedule.name = "g pipe"; });
+}
+
+// Two layers and, once per mini-batch, a penalty on the weight of each and on a parameter that nothing else reads.
+Plan plan_with_penalties() {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+parameter %v: f32[4,4]
+parameter %u: f32[4]
+#0 %h0: f32[batch,4] samples 0 = core.linear(%x, %w)
+#1 %h1: f32[batch,4] samples 0 = core.relu(%h0)
+#2 %t: f32[4,4] = core.neg(%v)
+#3 %h2: f32[batch,4] samples 0 = core.linear(%h1, %t)
+#4 %l: f32[] partial = core.sum(%h2)
+#5 %ws: f32[] = core.sum(%w)
+#6 %we: f32[batch] samples 0 = core.expand(%ws) {shape = [batch]}
+#7 %wl: f32[] partial = core.sum(%we)
+#8 %vs: f32[] = core.sum(%v)
+#9 %ve: f32[batch] samples 0 = core.expand(%vs) {shape = [batch]}
+#10 %vl: f32[] partial = core.sum(%ve)
+#11 %us: f32[] = core.sum(%u)
+#12 %ue: f32[batch] samples 0 = core.expand(%us) {shape = [batch]}
+#13 %ul: f32[] partial = core.sum(%ue)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+loss %wl weight 0x1p+0 per samples ignore -100
+loss %vl weight 0x1p+0 per samples ignore -100
+loss %ul weight 0x1p+0 per samples ignore -100
+)",
+                            "t.rir")
+                    .value();
+  return testing::small_plan(std::move(graph), {.stages = 2});
+}
+TEST(VerifyPlan, PenaltiesAreInTheStagesOfTheirParameters) {
+  const Plan plan = plan_with_penalties();
+  const auto found = verify(plan);
+  ASSERT_TRUE(found.empty()) << found[0].str();
+  EXPECT_TRUE(plan.shared.empty());
+  const auto holds = [&](size_t stage, uint32_t task) {
+    return std::binary_search(plan.stages[stage].tasks.begin(), plan.stages[stage].tasks.end(), TaskId(task));
+  };
+  EXPECT_TRUE(holds(0, 7) && !holds(1, 7)) << "%w is of @s0";
+  EXPECT_TRUE(holds(1, 10) && !holds(0, 10)) << "%v is of @s1, through a constant task";
+  EXPECT_TRUE(holds(1, 13) && !holds(0, 13)) << "%u has no other reader";
+}
+TEST(VerifyPlan, P21_NumeratorIsMissing) {
+  Plan plan = plan_with_penalties();
+  std::erase(plan.stages[0].tasks, TaskId(7));
+  const auto found = verify(plan);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "P21") << found[0].str();
+  EXPECT_NE(found[0].message.find("0 stages return loss numerator %wl"), std::string::npos) << found[0].str();
 }
 
 // The same model with a batch of 7 in its inputs.
