@@ -20,7 +20,7 @@ using ir::LossTerm;
 
 constexpr ir::Capture kTerm{0}, kOther{1}, kNumber{2};
 constexpr ir::Capture kSum{3}, kLossLabels{4}, kIgnored{5};
-constexpr ir::Capture kDifference{6}, kPrediction{7}, kTarget{8};
+constexpr ir::Capture kDifference{6}, kPrediction{7}, kTarget{8}, kJoined{9};
 
 // Labels may be cast where their values are compared, never where they are counted.
 bool counts_what_is_summed(const ir::Match& found) {
@@ -56,41 +56,39 @@ ir::Pattern mean_of_squares() {
   return op("mean", square).where(folds_all);
 }
 
-/// Origins of values.
-class Origins {
- public:
-  explicit Origins(const Graph& graph) : fed_(graph.value_count()), stored_(graph.value_count()) {
-    for (const ValueId value : graph.values()) {
-      const ir::ValueKind kind = graph.kind(value);
-      fed_[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kRandomInput;
-      stored_[value.index()] = !graph.producer(value).valid();
-    }
-    for (const TaskId task : graph.tasks()) {
-      for (const ValueId output : graph.outputs(task)) {
-        for (const ValueId operand : graph.inputs(task)) add(operand, output);
+// Whether a sum or mean runs over all elements of joined values, none of which have samples.
+bool folds_joined(const ir::Match& found) {
+  const ir::Graph& graph = found.graph();
+  const ir::Attributes& fold = graph.attributes(found.tasks()[0]);
+  const ir::ValueType& joined = graph.type(graph.outputs(found.task(kJoined))[0]);
+  return joined.shape && !joined.batch.has_batch() && ir::element_count(*joined.shape).is_constant() &&
+         (!fold.has("axes") || fold.integers("axes").size() == joined.shape->size());
+}
+
+/// Returns whether each value depends on an input or a random input.
+std::vector<bool> from_inputs(const Graph& graph) {
+  std::vector<bool> fed(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    const ir::ValueKind kind = graph.kind(value);
+    fed[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kRandomInput;
+  }
+  for (const TaskId task : graph.tasks()) {
+    for (const ValueId output : graph.outputs(task)) {
+      for (const ValueId operand : graph.inputs(task)) {
+        if (operand.valid() && fed[operand.index()]) fed[output.index()] = true;
       }
     }
   }
-  bool from_inputs(ValueId value) const { return value.index() >= fed_.size() || fed_[value.index()]; }
-  /// From inputs or stored tensors, of which some may be parameters.
-  bool from_anything(ValueId value) const { return value.index() >= stored_.size() || stored_[value.index()]; }
-
- private:
-  void add(ValueId operand, ValueId output) {
-    if (!operand.valid()) return;
-    fed_[output.index()] = fed_[output.index()] || fed_[operand.index()];
-    stored_[output.index()] = stored_[output.index()] || stored_[operand.index()];
-  }
-  std::vector<bool> fed_, stored_;
-};
+  return fed;
+}
 
 class Opener {
  public:
-  explicit Opener(Graph& graph) : graph_(graph), origins_(graph) {}
+  explicit Opener(Graph& graph) : graph_(graph), from_inputs_(from_inputs(graph)) {}
 
   // Adds the terms of `weight * value`.
   Result<void> open(ValueId value, double weight) {
-    if (++steps_ > kMaxSteps || !origins_.from_anything(value)) return closed(value);
+    if (++steps_ > kMaxSteps) return closed(value);
     for (const Rule& rule : rules()) {
       if (const auto found = ir::match(graph_, value, rule.pattern)) return (this->*rule.open)(*found, value, weight);
     }
@@ -110,7 +108,7 @@ class Opener {
   static const std::vector<Rule>& rules() {
     using namespace ir;
     static const std::vector<Rule> kRules = {
-        {op({"identity", "reshape", "squeeze"}, any(kTerm), maybe(any())), &Opener::open_same},
+        {op({"identity", "reshape", "squeeze", "unsqueeze"}, any(kTerm), maybe(any())), &Opener::open_same},
         {op("neg", any(kTerm)), &Opener::open_negated},
         {op("add", any(kTerm), any(kOther)), &Opener::open_sum},
         {op("sub", any(kTerm), any(kOther)), &Opener::open_difference},
@@ -119,6 +117,7 @@ class Opener {
         {commutative(op("mul", constant(kNumber), any(kTerm))), &Opener::open_multiple},
         {op("div", any(kTerm), constant(kNumber)), &Opener::open_part},
         {mean_of_cross_entropies(), &Opener::add_mean_of_cross_entropies},
+        {op({"sum", "mean"}, op("concat").as(kJoined)).where(folds_joined), &Opener::open_joined},
     };
     return kRules;
   }
@@ -127,18 +126,29 @@ class Opener {
   Result<void> open_negated(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], -weight); }
   Result<void> open_sum(const ir::Match& found, ValueId value, double weight) {
     if (has_number(found)) return add_whole(value, weight);
-    RANNC_TRY(open(found[kTerm], weight));
-    return open(found[kOther], weight);
+    return open_addends(found, weight, weight);
   }
   Result<void> open_difference(const ir::Match& found, ValueId value, double weight) {
     if (has_number(found)) return add_whole(value, weight);
-    RANNC_TRY(open(found[kTerm], weight));
-    return open(found[kOther], -weight);
+    return open_addends(found, weight, -weight);
   }
-  // If no symbol counts samples, one side may be independent of the inputs: 1 - dice.
+  // A zero, from which exporters begin a sum, is no term.
+  Result<void> open_addends(const ir::Match& found, double weight, double other_weight) {
+    const bool first = !is_zero(found[kTerm]);
+    if (first) RANNC_TRY(open(found[kTerm], weight));
+    return first && is_zero(found[kOther]) ? Result<void>() : open(found[kOther], other_weight);
+  }
+  bool is_zero(ValueId value) const {
+    static const ir::Pattern kZero = ir::through({"identity", "cast", "reshape", "squeeze"}, ir::constant(0.0));
+    return ir::match(graph_, value, kZero).has_value();
+  }
+  // If no symbol counts samples, a side that depends on no input is no term of its own: 1 - dice.
   bool has_number(const ir::Match& found) const {
-    return graph_.batch_symbol().empty() &&
-           !(origins_.from_inputs(found[kTerm]) && origins_.from_inputs(found[kOther]));
+    return graph_.batch_symbol().empty() && !(is_term(found[kTerm]) && is_term(found[kOther]));
+  }
+  bool is_term(ValueId value) const {
+    const bool added = value.index() >= from_inputs_.size();  // by this class, for a sum of what depends on inputs
+    return added || (graph_.producer(value).valid() && from_inputs_[value.index()]);
   }
   // A mini-batch that is never split needs no sums.
   Result<void> add_whole(ValueId value, double weight) {
@@ -152,6 +162,28 @@ class Opener {
   }
   Result<void> open_part(const ir::Match& found, ValueId, double weight) {
     return open(found[kTerm], weight / found.number(kNumber));
+  }
+  // A sum or mean of stacked scalars has a term for each.
+  Result<void> open_joined(const ir::Match& found, ValueId value, double weight) {
+    if (graph_.batch_symbol().empty()) return add_whole(value, weight);
+    const Location where = graph_.location(graph_.producer(value));
+    const auto joined = graph_.inputs(found.task(kJoined));
+    const std::vector<ValueId> parts(joined.begin(), joined.end());
+    if (graph_.op(graph_.producer(value)).name == ir::core("mean").name) {
+      const ir::Shape& shape = *graph_.type(graph_.outputs(found.task(kJoined))[0]).shape;
+      weight /= static_cast<double>(ir::element_count(shape).constant());
+    }
+    for (const ValueId part : parts) {
+      if (ir::element_count(*graph_.type(part).shape) == ir::Dim(1)) {
+        RANNC_TRY(open(part, weight));
+        continue;
+      }
+      const std::string name = std::string(graph_.value(part).name) + ".sum";
+      const ValueId sum = graph_.add(ir::core("sum"), {part}, {}, name, where);
+      RANNC_TRY(ir::infer_types(graph_, graph_.producer(sum)));
+      RANNC_TRY(open(sum, weight));
+    }
+    return {};
   }
   Result<void> add_sum(const ir::Match&, ValueId value, double weight) {
     return term({value, weight, LossTerm::Denominator::kOne, {}});
@@ -182,9 +214,9 @@ class Opener {
                     found.name, graph_.op(found.producer).name));
   }
 
-  static constexpr int kMaxSteps = 1000;  // a loss of more terms is a graph that feeds on itself
+  static constexpr int kMaxSteps = 20'000;  // a sum of itself, again and again, has exponentially many terms
   Graph& graph_;
-  const Origins origins_;
+  const std::vector<bool> from_inputs_;
   int steps_ = 0;
 };
 
@@ -202,9 +234,19 @@ Graph without_outputs(const Graph& graph, const std::vector<ValueId>& dropped) {
   return left;
 }
 
+// Other outputs that one micro-batch does not determine: means and sums over samples, such as parts of the loss.
+std::vector<ValueId> undetermined(const Graph& graph) {
+  std::vector<ValueId> found;
+  for (const ValueId output : graph.outputs()) {
+    const ir::BatchLayout& layout = graph.type(output).batch;
+    if (layout.mix == ir::Mix::kMixed || layout.is_partial()) found.push_back(output);
+  }
+  return found;
+}
+
 }  // namespace
 
-Result<Outcome> OpenLoss::run(Graph& graph, PassContext&) const {
+Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   std::vector<ValueId> opened;
   for (const LossSpec& term : terms_) {
     if (term.kind != LossSpec::Kind::kInGraph) continue;
@@ -213,6 +255,15 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext&) const {
     opened.push_back(output);
   }
   if (opened.empty()) return Outcome{};
+  for (const ValueId output : undetermined(graph)) {
+    if (std::find(opened.begin(), opened.end(), output) != opened.end()) continue;
+    opened.push_back(output);
+    context.open.push_back(
+        {graph.location(graph.producer(output)),
+         fmt::format(
+             "output '{}' is left out: it combines the samples of a mini-batch, of which a micro-batch has a part",
+             graph.value(output).name)});
+  }
   graph = without_outputs(graph, opened);
   return Outcome{true};
 }

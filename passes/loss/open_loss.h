@@ -17,9 +17,13 @@ namespace rannc::passes {
 ///     becomes the sum and a number of samples or of an input's elements. Other denominators are a count of labels, a
 ///     sum of class weights at labels, or a sum of an input, each with an added number and a lower bound
 ///     (`internal/divisors.h`);
-///   - likewise a value without samples, such as a penalty on parameters: it counts once per mini-batch.
+///   - likewise a value without samples, such as a penalty on parameters or a number: it counts once per mini-batch.
+/// Each addend is a term, so that a penalty can be in the stage of its parameters. A sum or mean of stacked scalars has
+/// addends too. A zero is no term.
+///
 /// A mean becomes the sum and an `ir::LossTerm` whose denominator is counted over the mini-batch. The output is then no
-/// longer an output, because the runtime reports the loss. Tasks that only the mean needed are removed.
+/// longer an output, because the runtime reports the loss. Other outputs that combine samples are left out with a note,
+/// because a micro-batch does not determine them. Tasks that only the mean needed are removed.
 ///
 /// Before: as imported. After: the graph has losses. Runs before infer-shapes, which rejects a mean over samples
 /// because it depends on how the mini-batch is split. Linear. Any other computation of the loss is an error that names

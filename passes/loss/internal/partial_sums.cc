@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ir/match/match.h"
+#include "ir/op/foreign.h"
 #include "ir/op/op.h"
 #include "passes/loss/internal/divisors.h"
 
@@ -166,7 +167,10 @@ class PartialSums {
 
   std::optional<LossTerm> over(ValueId value, LossTerm part, std::vector<ValueId> operands) {
     const TaskId task = graph_.producer(value);
-    if (graph_.outputs(task).size() != 1 || !graph_.op(task).known()) return std::nullopt;
+    // Whether a foreign operator is homogeneous is not known.
+    if (graph_.outputs(task).size() != 1 || !graph_.op(task).known() || ir::is_foreign(graph_.op(task))) {
+      return std::nullopt;
+    }
     const std::string op = graph_.op(task).name.substr(graph_.op(task).name.find('.') + 1);
     const auto made = rebuilt(value, op, std::move(operands), ir::Attributes(graph_.attributes(task)));
     if (!made) return std::nullopt;
@@ -178,10 +182,14 @@ class PartialSums {
   int steps_ = 0;
 };
 
+Location where(const Graph& graph, ValueId value) {
+  return graph.producer(value).valid() ? graph.location(graph.producer(value)) : Location{};
+}
+
 ValueId scalar(Graph& graph, ValueId value, ValueId loss) {
   if (graph.type(value).shape->empty()) return value;
   const ValueId made = graph.add(ir::core("reshape"), {value}, {{"shape", ir::Shape{}}},
-                                 std::string(graph.value(loss).name) + ".scalar", graph.location(graph.producer(loss)));
+                                 std::string(graph.value(loss).name) + ".scalar", where(graph, loss));
   RANNC_CHECK(ir::infer_types(graph, graph.producer(made)).ok()) << "one element is a scalar";
   return made;
 }
@@ -189,13 +197,14 @@ ValueId scalar(Graph& graph, ValueId value, ValueId loss) {
 // A value without samples counts once: it is summed over the samples and divided by their number.
 std::optional<LossTerm> once(Graph& graph, ValueId loss) {
   const std::string name(graph.value(loss).name);
-  const Location where = graph.location(graph.producer(loss));
-  if (graph.batch_symbol().empty()) return LossTerm{scalar(graph, loss, loss)};
+  if (graph.batch_symbol().empty()) {
+    return graph.producer(loss).valid() ? std::optional(LossTerm{scalar(graph, loss, loss)}) : std::nullopt;
+  }
   const ir::Shape samples = {Dim::symbol(graph.batch_symbol())};
-  const ValueId each =
-      graph.add(ir::core("expand"), {scalar(graph, loss, loss)}, {{"shape", samples}}, name + ".each", where);
+  const ValueId each = graph.add(ir::core("expand"), {scalar(graph, loss, loss)}, {{"shape", samples}}, name + ".each",
+                                 where(graph, loss));
   if (!ir::infer_types(graph, graph.producer(each)).ok()) return std::nullopt;
-  const ValueId sum = graph.add(ir::core("sum"), {each}, {}, name + ".sum", where);
+  const ValueId sum = graph.add(ir::core("sum"), {each}, {}, name + ".sum", where(graph, loss));
   if (!ir::infer_types(graph, graph.producer(sum)).ok()) return std::nullopt;
   return LossTerm{sum, 1, LossTerm::Denominator::kSamples};
 }
@@ -204,7 +213,7 @@ std::optional<LossTerm> once(Graph& graph, ValueId loss) {
 
 std::optional<LossTerm> partial_sum(Graph& graph, ValueId loss) {
   const ir::ValueType& type = graph.type(loss);
-  if (!graph.producer(loss).valid() || !type.shape || !ir::is_float(type.dtype)) return std::nullopt;
+  if (!type.shape || !ir::is_float(type.dtype)) return std::nullopt;
   if (!(ir::element_count(*type.shape) == Dim(1)) || type.batch.has_batch()) return std::nullopt;
   if (type.batch.mix == Mix::kNone) return once(graph, loss);
   auto term = PartialSums(graph).of(loss);

@@ -169,6 +169,55 @@ TEST(OpenedLosses, WhatHasNoSamplesCountsOnce) {
   EXPECT_TRUE(graph->type(graph->losses()[1].numerator).batch.is_partial());
 }
 
+// Each addend is a term, so that it can be in the stage of its parameters. A zero is none.
+TEST(OpenedLosses, AddendsWithoutSamplesAreTermsOfTheirOwn) {
+  const std::string mean = "a = Abs (x)\n m = ReduceMean <keepdims = 0> (a)\n";
+  const std::string values =
+      "float[3] p = {1, 2, 3}, float[2] q = {1, 2}, float zero = {0}, float half = {0.5}, int64[1] c = {1}";
+  const std::string penalties = "s = ReduceSum <keepdims = 0> (p)\n r = ReduceSum <keepdims = 0> (q)\n";
+  const std::string stacked = mean + penalties +
+                              "rs = Reshape (s, c)\n rr = Reshape (r, c)\n"
+                              "j = Concat <axis = 0> (rs, rr)\n";
+  for (const auto& [body, weights] : {
+           std::pair<std::string, std::vector<double>>{mean + "loss = Add (zero, m)", {0.2}},
+           {mean + "loss = Sub (m, zero)", {0.2}},
+           {mean + "loss = Sub (zero, m)", {-0.2}},
+           {mean + "loss = Add (m, half)", {0.2, 1}},
+           {mean + "loss = Sub (half, m)", {1, -0.2}},
+           {mean + penalties + "z = Add (s, r)\n w = Mul (z, half)\n loss = Add (m, w)", {0.2, 0.5, 0.5}},
+           {stacked + "z = ReduceSum <keepdims = 0> (j)\n loss = Add (m, z)", {0.2, 1, 1}},
+           {stacked + "z = ReduceMean <keepdims = 0> (j)\n loss = Add (m, z)", {0.2, 0.5, 0.5}},
+       }) {
+    SCOPED_TRACE(body);
+    const auto graph = opened(body, "", values);
+    ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+    std::vector<double> found;
+    for (const LossTerm& term : graph->losses()) {
+      found.push_back(term.weight);
+      EXPECT_EQ(term.denominator, Denominator::kSamples);
+      EXPECT_TRUE(graph->type(term.numerator).batch.is_partial());
+    }
+    EXPECT_EQ(found, weights);
+  }
+}
+
+// Means beside the loss, for a log, are left out by name. Outputs of samples and of parameters stay.
+TEST(OpenedLosses, OtherOutputsThatCombineSamplesAreLeftOut) {
+  auto graph = test::import_graph(
+      "agraph (float[batch, 5] x) => (float loss, float size, float[batch, 5] a, float s) <float[3] p = {1, 2, 3}> {"
+      "a = Abs (x)\n loss = ReduceMean <keepdims = 0> (a)\n q = Mul (x, x)\n"
+      "size = ReduceMean <keepdims = 0> (q)\n s = ReduceSum <keepdims = 0> (p) }",
+      kOpset);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  passes::PassContext context;
+  const passes::OpenLoss pass({{.kind = LossSpec::Kind::kInGraph, .output = "loss"}});
+  ASSERT_TRUE(pass.run(*graph, context).ok());
+  EXPECT_TRUE(ir::verify(*graph).empty());
+  EXPECT_THAT(graph->outputs(), ElementsAre(graph->find("a"), graph->find("s")));
+  ASSERT_EQ(context.open.size(), 1U);
+  EXPECT_THAT(context.open[0].message, HasSubstr("output 'size' is left out"));
+}
+
 TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
   const std::string mean = "a = Abs (x)\n m = ReduceMean <keepdims = 0> (a)\n";
   for (const auto& [body, named] : {std::pair<std::string, std::string>{mean + "loss = Sqrt (m)", "core.sqrt"},
