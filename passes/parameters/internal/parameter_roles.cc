@@ -126,10 +126,26 @@ class RoleFinder {
         if (value.valid() && !varying_[value.index()]) fixed.push_back(inputs[i]);
       }
       if (operand < first) continue;
-      const Roles found = RoleFinder(body->graph(), fixed).run()[inputs[operand - first].index()];
-      add(all, found);
+      RoleFinder inside(body->graph(), fixed);
+      inside.add_uses_of_results(uses_of_results(task));
+      add(all, inside.run()[inputs[operand - first].index()]);
     }
     return all;
+  }
+
+  /// Uses of the results of a task with bodies. Varying results have no roles; data chooses among weights there.
+  std::vector<Roles> uses_of_results(TaskId task) const {
+    std::vector<Roles> uses;
+    for (const ValueId output : graph_.outputs(task))
+      uses.push_back(varying_[output.index()] ? Roles{Role::kConstant} : roles_[output.index()]);
+    return uses;
+  }
+
+  /// Adds the uses of a body's results, the last of which are those of its task.
+  void add_uses_of_results(const std::vector<Roles>& uses) {
+    const auto& results = graph_.outputs();
+    for (size_t i = 1; i <= std::min(uses.size(), results.size()); ++i)
+      vote(results[results.size() - i], uses[uses.size() - i]);
   }
 
   bool is_single(ValueId value) const { return has_one_element(graph_.type(value)); }

@@ -199,5 +199,16 @@ TEST(OutputNames, AreKeptThroughSequencesOptionalsAndBranches) {
               ElementsAre("y"));
 }
 
+// The uses of a branch's result are uses of the weight that it computes it from.
+TEST(StoredInBodies, WeightsThatBranchesScaleAreTrained) {
+  EXPECT_THAT(
+      trained("agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float zero = {0}> {"
+              "s = ReduceSum <keepdims = 0> (w)\n c = Greater (s, zero)\n"
+              "v = If (c) <then_branch = one () => (float[2, 2] p) { p = Abs (w) },"
+              "            else_branch = two () => (float[2, 2] q) { q = Neg (w) }>\n"
+              "y = MatMul (x, v) }"),
+      ElementsAre("w"));
+}
+
 }  // namespace
 }  // namespace rannc::frontend
