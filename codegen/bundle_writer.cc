@@ -2,6 +2,7 @@
 #include "codegen/bundle_writer.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "codegen/internal/compile_stages.h"
 #include "codegen/stage_writer.h"
@@ -22,15 +23,25 @@ Result<void> check_target(const std::string& path, const BundleOptions& options)
   return error({.file = path}, "exists but is not a bundle; it is not replaced");
 }
 
+ir::Plan without_data(const ir::Plan& plan) {
+  ir::Plan bare = plan.clone();
+  for (ValueId value : bare.graph.values()) {
+    if (bare.graph.value(value).data.present()) bare.graph.set_data(value, {});
+  }
+  return bare;
+}
+
+/// A plan whose text a run would refuse is a defect of rannc, which must not wait for the run.
+void check_text(const ir::Plan& bare) {
+  const Result<ir::Plan> read = ir::parse_plan(ir::print(bare), runtime::kPlanFile);
+  RANNC_CHECK(read.ok()) << "a run would refuse this plan: " << read.diagnostic().str();
+}
+
 /// Returns the plan's text with references to the bundle's weights files, so that the bundle is self-contained and
 /// stores all data once. Weights that belong neither to a stage nor to the state lose their data.
-Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
-  ir::Plan stored = plan.clone();
-  for (ValueId value : stored.graph.values()) {
-    if (stored.graph.value(value).data.present()) stored.graph.set_data(value, {});
-  }
+Result<std::string> plan_text(ir::Plan stored, const std::string& folder) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < plan.stages.size(); ++i) names.push_back(runtime::weights_file(StageId::from(i)));
+  for (size_t i = 0; i < stored.stages.size(); ++i) names.push_back(runtime::weights_file(StageId::from(i)));
   if (fs::exists(fs::path(folder) / runtime::kStateFile)) names.emplace_back(runtime::kStateFile);
   for (const std::string& name : names) {
     RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open((fs::path(folder) / name).string()));
@@ -47,6 +58,8 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
   if (!plan.schedule.lowered) return error("the plan's schedule is not lowered");
   RANNC_TRY(check_target(path, options));
+  ir::Plan bare = without_data(plan);
+  check_text(bare);
   Replacement bundle(path);
   const std::string& folder = bundle.temporary();
   std::error_code failed;
@@ -61,7 +74,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   if (options.native) RANNC_TRY(compile_stages(*options.native, plan.stages.size(), folder));
   RANNC_TRY(write_unread_state(plan, folder));
   RANNC_TRY(write_executables(options.stage_program, plan.stages.size(), folder));
-  RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
+  RANNC_ASSIGN(const std::string text, plan_text(std::move(bare), folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
   if (options.add_files) RANNC_TRY(options.add_files(folder));
   std::optional<runtime::Compilation> compiled;

@@ -91,6 +91,7 @@ void warn_without_functions(ir::Plan& plan, std::vector<std::string>& warnings) 
   if (!plan.functions.empty()) return;
   const Result<void> cut = passes::cut_functions(plan);
   if (cut.ok()) return;
+  RANNC_CHECK(cut.diagnostic().rule.empty()) << "the stages of a plan have valid functions: " << cut.diagnostic().str();
   plan.functions.clear();
   warnings.push_back("the bundle runs with --engine autograd only: " + cut.diagnostic().str());
 }
