@@ -293,7 +293,7 @@ class PlanVerifier {
   }
 
   void fixed_batch() {
-    const auto samples = fixed_samples(graph_);
+    const auto samples = fixed_samples(graph_, plan_.sizes);
     if (!samples) return;
     if (plan_.micro_batches.size() > 1) {
       add("P15", {}, "the graph has no batch symbol: a mini-batch of {} samples cannot be split into {} micro-batches",

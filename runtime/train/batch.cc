@@ -8,6 +8,7 @@
 
 #include "ir/graph/assumptions.h"
 #include "runtime/internal/torch_value.h"
+#include "ir/plan/fixed_samples.h"
 #include "runtime/train/index_ranges.h"
 
 namespace rannc::runtime {
@@ -70,7 +71,7 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
   for (const auto& [name, id] : present) {
     const TensorSpec spec = batch.at(name)->spec();
     if (fits(graph.type(id), spec, bindings)) continue;
-    const auto samples = bindings.find(graph.batch_symbol());
+    const auto samples = bindings.find(ir::samples_symbol(graph));
     return mismatch(name, spec, graph.type(id))
         .note(fmt::format("{} {} samples",
                           part == nullptr ? "the mini-batch has" : "this process reads a part of the mini-batch,",
@@ -118,7 +119,8 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
     if (is_needed(name, needed) && !batch.contains(name)) return missing(name);
   }
   ir::Bindings bindings;
-  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);
+  const std::string counted = ir::samples_symbol(graph);
+  if (!counted.empty()) bindings.emplace(counted, plan.mini_batch);
   return bind_inputs(plan, batch, needed, std::move(bindings));
 }
 
@@ -129,10 +131,11 @@ Result<ir::Bindings> bind_part(const ir::Plan& plan, const Batch& batch, const N
     if (!batch.contains(name)) return missing(name);
   }
   ir::Bindings bindings;
-  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), needed.samples());
+  const std::string counted = ir::samples_symbol(graph);
+  if (!counted.empty()) bindings.emplace(counted, needed.samples());
   RANNC_ASSIGN(bindings,
                bind_inputs(plan, batch, {needed.inputs.begin(), needed.inputs.end()}, std::move(bindings), &needed));
-  if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = plan.mini_batch;
+  if (!counted.empty()) bindings[counted] = plan.mini_batch;
   return bindings;
 }
 
@@ -140,6 +143,16 @@ std::vector<bool> read_by_outputs(const ir::Graph& graph) {
   std::vector<bool> read(graph.value_count());
   for (const ValueId output : graph.outputs()) read[output.index()] = true;
   for (size_t t = graph.task_count(); t-- > 0;) {
+std::string sizes_beyond_plan(const ir::Plan& plan, const ir::Bindings& symbols) {
+  std::string text;
+  for (const auto& [symbol, planned] : plan.sizes) {
+    const auto size = symbols.find(symbol);
+    if (size == symbols.end() || size->second <= planned) continue;
+    text += fmt::format("{}{} = {} (planned {})", text.empty() ? "" : ", ", symbol, size->second, planned);
+  }
+  return text;
+}
+
     const auto made = graph.outputs(TaskId::from(t));
     if (std::none_of(made.begin(), made.end(), [&](ValueId id) { return read[id.index()]; })) continue;
     for (const ValueId input : graph.inputs(TaskId::from(t))) {
@@ -169,9 +182,9 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
   EvaluationBatch bound{.batch = batch, .samples = plan.mini_batch};
   // Includes inputs that this process does not read, because they determine the number of samples.
   RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, {}, {}));
-  if (!graph.batch_symbol().empty()) {
-    const auto samples = bound.symbols.emplace(graph.batch_symbol(), plan.mini_batch).first->second;
-    if (samples < 1 || samples > plan.mini_batch) {
+  if (const std::string counted = ir::samples_symbol(graph); !counted.empty()) {
+    const auto samples = bound.symbols.emplace(counted, plan.mini_batch).first->second;
+    if (samples < 1 || (samples > plan.mini_batch && !graph.batch_symbol().empty())) {
       return error(
           fmt::format("batch: has {} samples, the plan was made for 1 to {} at a time", samples, plan.mini_batch));
     }

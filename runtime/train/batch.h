@@ -23,6 +23,9 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
 /// The same for a batch that has only the `needed` samples of the needed inputs.
 Result<ir::Bindings> bind_part(const ir::Plan& plan, const Batch& batch, const NeededSamples& needed);
 
+/// Describes the sizes that exceed those of the plan, as `StepResult::beyond_plan`.
+std::string sizes_beyond_plan(const ir::Plan& plan, const ir::Bindings& symbols);
+
 /// A batch to evaluate.
 struct EvaluationBatch {
   Batch batch;  ///< with zeros for missing inputs that no output reads
@@ -37,7 +40,8 @@ std::vector<bool> read_by_outputs(const ir::Graph& graph);
 /// Returns per value whether it is an input that a task reads or that determines the denominator of a loss.
 std::vector<bool> read_in_training(const ir::Graph& graph);
 
-/// As `bind_batch`, but binds the batch symbol to the number of samples in the batch, at most the plan's mini-batch.
+/// As `bind_batch`, but binds the batch symbol to the number of samples in the batch, at most the plan's mini-batch
+/// unless the model is undivided.
 /// Inputs that only losses read may be missing.
 Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
                                         const std::vector<std::string>& needed = {});

@@ -50,7 +50,7 @@ Result<std::vector<ir::SampleRange>> parse_ranges(const std::string& text, const
 
 SampleAxis Outputs::axis_of(const std::string& name) const {
   const ir::BatchLayout& layout = plan_.graph.type(plan_.graph.find(name)).batch;
-  if (!layout.has_batch()) return {0, 1, 1};  // fixed batch: SampleFile has checked that axis 0 counts samples
+  if (!layout.has_batch()) return {0, 1, 1};  // undivided batch: SampleFile has checked that axis 0 counts samples
   return {layout.axis, layout.outer.evaluate(symbols_).value_or(1), layout.inner.evaluate(symbols_).value_or(1)};
 }
 
@@ -82,7 +82,7 @@ void Outputs::add(const StepResult& result, uint64_t first) {
   for (const auto& [name, value] : result.outputs) {
     const auto known = result.output_samples.find(name);
     std::vector<ir::SampleRange> ranges;
-    if (fixed) ranges = {{0, plan_.mini_batch}};
+    if (fixed) ranges = {{0, result.samples}};
     if (known != result.output_samples.end()) ranges = known->second;
     add_pieces(name, ranges, value, first);
   }

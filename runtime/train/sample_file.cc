@@ -54,9 +54,9 @@ bool fits_beside(const ir::ValueType& type, const TensorSpec& spec, int32_t axis
   return true;
 }
 
-/// Whether axis 0 of a type has the extent `samples`, for models with a fixed batch.
-bool leads_with(const ir::ValueType& type, uint64_t samples) {
-  return type.shape && !type.shape->empty() && (*type.shape)[0] == ir::Dim(static_cast<int64_t>(samples));
+/// Whether axis 0 of a type has the extent `samples`, for models with an undivided batch.
+bool leads_with(const ir::ValueType& type, const ir::Dim& samples) {
+  return type.shape && !type.shape->empty() && (*type.shape)[0] == samples;
 }
 
 /// Sample axis of each tensor, and the number of samples.
@@ -64,7 +64,11 @@ class SamplePlaces {
  public:
   /// `fixed`: number of samples of a graph without a batch symbol.
   SamplePlaces(const ir::Graph& graph, std::string path, std::optional<uint64_t> fixed)
-      : graph_(graph), path_(std::move(path)), fixed_(fixed) {}
+      : graph_(graph), path_(std::move(path)), symbol_(ir::samples_symbol(graph)) {
+    if (!graph.batch_symbol().empty()) return;
+    if (!symbol_.empty()) whole_ = ir::Dim::symbol(symbol_);
+    if (symbol_.empty() && fixed) whole_ = static_cast<int64_t>(*fixed);
+  }
 
   /// Binds symbols that are a whole dimension, except the batch symbol. The first tensor with a symbol determines it.
   void bind(const std::string& name, const TensorSpec& spec) {
@@ -83,7 +87,7 @@ class SamplePlaces {
     const ir::ValueType& type = graph_.type(id);
     const Location where{path_, 0, 0, name};
     SampleAxis axis;
-    if (fixed_ && leads_with(type, *fixed_)) axis = {0, 1, 1};
+    if (whole_ && leads_with(type, *whole_)) axis = {0, 1, 1};
     if (type.batch.has_batch()) {
       const auto outer = type.batch.outer.evaluate(sizes_), inner = type.batch.inner.evaluate(sizes_);
       if (!outer || !inner)
@@ -102,9 +106,7 @@ class SamplePlaces {
   /// Returns the values of all symbols of the file.
   ir::Bindings bindings() const {
     ir::Bindings all = sizes_;
-    if (!counted_.empty() && !graph_.batch_symbol().empty()) {
-      all[graph_.batch_symbol()] = static_cast<int64_t>(samples_);
-    }
+    if (!counted_.empty() && !symbol_.empty()) all[symbol_] = static_cast<int64_t>(samples_);
     return all;
   }
 
@@ -140,7 +142,8 @@ class SamplePlaces {
 
   const ir::Graph& graph_;
   std::string path_;
-  std::optional<uint64_t> fixed_;
+  std::string symbol_;            ///< counts samples; empty: none
+  std::optional<ir::Dim> whole_;  ///< extent of axis 0 that counts samples, if there is no batch symbol
   ir::Bindings sizes_;
   std::map<std::string, std::string> sized_by_;  ///< by symbol
   std::string counted_;                          ///< the last tensor with a sample axis
@@ -173,7 +176,8 @@ Result<void> check_complete(const ir::Graph& graph, const std::map<std::string, 
 
 Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::string, TensorSpec>& tensors,
                                const std::string& path) {
-  if (const auto fixed = ir::fixed_samples(graph)) return uint64_t{*fixed};
+  const auto fixed = ir::fixed_samples(graph);
+  if (fixed && ir::samples_symbol(graph).empty()) return uint64_t{*fixed};
   SamplePlaces places(graph, path, std::nullopt);
   for (const auto& [name, spec] : tensors) places.bind(name, spec);
   for (const auto& [name, spec] : tensors) {
@@ -190,7 +194,7 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
   SampleFile file;
   file.path_ = path;
   file.mini_batch_ = plan.mini_batch;
-  file.fixed_ = graph.batch_symbol().empty();
+  file.fixed_ = ir::samples_symbol(graph).empty();
   for (const ValueId id : graph.inputs()) file.types_.emplace(graph.value(id).name, graph.type(id).dtype);
   std::vector<std::string> paths = {path};
   if (!is_npy_folder(path)) {
@@ -218,6 +222,7 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
   for (const auto& [name, value] : all) {
     const ValueId id = input_of(graph, name);
     if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
+  if (use == SampleUse::kEvaluation && !ir::undivided_symbol(graph).empty()) file.mini_batch_ = file.samples_;
       if (shards_.empty()) unread_.push_back(name);
       continue;
     }
@@ -270,18 +275,17 @@ Result<void> SampleFile::check_alike(const Shard& first, const Shard& other) {
 Result<void> SampleFile::check_fixed(const ir::Graph& graph) const {
   if (const uint64_t left = samples_ % mini_batch_; left != 0) {
     return error({path_, 0, 0, {}},
-                 fmt::format("has {} samples, but the model was exported for {} at a time: {} would be left over",
+                 fmt::format("has {} samples, but the bundle computes exactly {} together: {} would be left over",
                              samples_, mini_batch_, left))
-        .note("export the model with a dynamic batch size, or provide a multiple of the fixed one");
+        .note("provide a multiple, compile for another --mini-batch, or export the model with a dynamic batch size");
   }
   if (samples_ == mini_batch_) return {};
   for (const ValueId id : graph.outputs()) {
-    if (leads_with(graph.type(id), mini_batch_)) continue;
-    return error(
-        {path_, 0, 0, {}},
-        fmt::format("has {} samples, but the model was exported for {} at a time, and axis 0 of its output '{}' "
-                    "does not count samples, so that mini-batches cannot be concatenated",
-                    samples_, mini_batch_, graph.value(id).name));
+    if (leads_with(graph.type(id), static_cast<int64_t>(mini_batch_))) continue;
+    return error({path_, 0, 0, {}},
+                 fmt::format("has {} samples, but the bundle computes {} together, and axis 0 of its output '{}' "
+                             "does not count samples, so that mini-batches cannot be concatenated",
+                             samples_, mini_batch_, graph.value(id).name));
   }
   return {};
 }

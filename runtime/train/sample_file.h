@@ -22,9 +22,11 @@ Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::strin
 class SampleFile final : public Samples {
  public:
   /// Samples are split along the axis that the type of each input specifies. An input without samples is part of every
-  /// mini-batch as a whole. A model exported with a fixed batch does not specify the sample axis. Its tensors must have
-  /// the exported shape, or a multiple of it along axis 0 if axis 0 of every output counts the samples.
-  /// In evaluation, labels that the model does not read are skipped and listed by `unread`.
+  /// mini-batch as a whole. A trained model that mixes its samples has them on axis 0 (`ir::undivided_symbol`).
+  /// Evaluation then computes all samples together, because any division would change the outputs. A model exported
+  /// with a fixed batch does not specify the sample axis. Its tensors must have the exported shape, or a multiple of it
+  /// along axis 0 if axis 0 of every output counts the samples. In evaluation, labels that the model does not read are
+  /// skipped and listed by `unread`.
   ///
   /// Errors name the file and the tensor:
   /// - a tensor that is no input of the model, or has another rank or element type (floats of any width are accepted);
@@ -36,7 +38,7 @@ class SampleFile final : public Samples {
   static Result<SampleFile> open(const std::string& path, const ir::Plan& plan, SampleUse use = SampleUse::kEvaluation);
 
   uint64_t samples() const override { return samples_; }
-  /// Maximum number of samples of a mini-batch, from the plan.
+  /// Maximum number of samples of a mini-batch: that of the plan, or all for the evaluation of an undivided model.
   uint64_t mini_batch() const { return mini_batch_; }
   const std::vector<std::string>& unread() const { return unread_; }
   /// Returns samples [first, last): at most one mini-batch, or exactly one if the batch is fixed.

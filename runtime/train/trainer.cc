@@ -347,6 +347,8 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   }
   RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
   StepResult result;
+  result.samples = bound.samples;
+  result.beyond_plan = sizes_beyond_plan(plan(), bound.symbols);
   RANNC_ASSIGN(result.losses, sum_losses(plan(), pipeline_, devices_, outcomes, denominators, bound.labelled, step_));
   for (size_t t = 0; t < result.losses.size(); ++t) {
     const LossSum& sum = result.losses[t];

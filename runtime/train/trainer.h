@@ -66,6 +66,9 @@ struct StepResult {
   /// Whether the step updated nothing but running statistics, because scaled gradients were not finite. The loss scale
   /// is then halved.
   bool skipped = false;
+  uint32_t samples = 0;  ///< of the batch
+  /// Sizes of the batch beyond those that time and memory were planned for: `s = 200 (planned 128)`; empty: none.
+  std::string beyond_plan;
   /// Graph outputs of `evaluate` and `accumulate`; empty after `step`. They cover the samples that this process
   /// computes: the whole mini-batch if it runs all devices.
   std::map<std::string, Value> outputs;

@@ -13,6 +13,7 @@
 
 #include "ir/match/match.h"
 #include "ir/op/op_call.h"
+#include "ir/plan/fixed_samples.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/loss_sums.h"
 
@@ -188,7 +189,7 @@ Result<ValidationResult> validate(Trainer& trainer, const Samples& samples, cons
   };
   const uint64_t mini_batch = plan.mini_batch;
   const uint64_t count =
-      plan.graph.batch_symbol().empty() ? samples.samples() / mini_batch * mini_batch : samples.samples();
+      ir::samples_symbol(plan.graph).empty() ? samples.samples() / mini_batch * mini_batch : samples.samples();
   LossSums losses;
   Hits hits;
   for (uint64_t first = 0; first < count; first += mini_batch) {

@@ -213,7 +213,7 @@ class FixedBatch(EvaluateTest):
     def test_what_would_be_left_over(self):
         bundle = self.model(turned=False)
         for samples in (4, 12):
-            self.refuse(1, [f"has {samples} samples", "exported for 8 at a time", "4 would be left over"], "rannc-run", bundle,
+            self.refuse(1, [f"has {samples} samples", "computes exactly 8 together", "4 would be left over"], "rannc-run", bundle,
                         "-o", self.scratch / "run", "--data", self.data(samples))
 
     def test_any_number_where_it_does_not_stay(self):

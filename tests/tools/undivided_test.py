@@ -23,9 +23,22 @@ def similarity(path, batch="batch"):
                       [onnx.value("loss", onnx.FLOAT, [])])
 
 
-def loss_of(rows):
+def pairs_of(path):
+    """The products of any two samples."""
+    return onnx.write(path, [onnx.node("MatMul", ["x", "table"], ["h"], "embed"),
+                             onnx.node("Transpose", ["h"], ["t"], "turn", onnx.numbers_attribute("perm", [1, 0])),
+                             onnx.node("MatMul", ["h", "t"], ["pairs"], "similarity")],
+                      [onnx.tensor("table", [FEATURES, FEATURES], TABLE)], [onnx.value("x", onnx.FLOAT, ["batch", FEATURES])],
+                      [onnx.value("pairs", onnx.FLOAT, ["batch", "batch"])])
+
+
+def products(rows):
     embedded = [[sum(row[k] * TABLE[k * FEATURES + j] for k in range(FEATURES)) for j in range(FEATURES)] for row in rows]
-    pairs = [sum(a * b for a, b in zip(one, other)) for one in embedded for other in embedded]
+    return [sum(a * b for a, b in zip(one, other)) for one in embedded for other in embedded]
+
+
+def loss_of(rows):
+    pairs = products(rows)
     return sum(pair * pair for pair in pairs) / len(pairs)
 
 
@@ -55,6 +68,16 @@ def messages(path):
 def loss_of_messages(rows, sources):
     squares = [sum(rows[source][k] * TABLE[k * FEATURES + j] for k in range(FEATURES))**2 for source in sources for j in range(FEATURES)]
     return sum(squares) / len(squares)
+
+
+def one_state(path):
+    """A recurrent layer whose state comes as an input of one sample."""
+    return onnx.write(path, [onnx.node("Transpose", ["x"], ["t"], "turn", onnx.numbers_attribute("perm", [1, 0, 2])),
+                             onnx.node("RNN", ["t", "w", "r", "", "", "h"], ["all"], "rnn", onnx.number_attribute("hidden_size", 2)),
+                             onnx.node("Transpose", ["all"], ["y"], "turn_back", onnx.numbers_attribute("perm", [2, 0, 1, 3]))],
+                      [onnx.tensor("w", [1, 2, FEATURES], TABLE[:2 * FEATURES]), onnx.tensor("r", [1, 2, 2], TABLE[:4])],
+                      [onnx.value("x", onnx.FLOAT, ["batch", 4, FEATURES]), onnx.value("h", onnx.FLOAT, [1, 1, 2])],
+                      [onnx.value("y", onnx.FLOAT, ["batch", 4, 1, 2])])
 
 
 class Undivided(programs.ProgramTest):
@@ -89,6 +112,58 @@ class Undivided(programs.ProgramTest):
             losses = [float.fromhex(line.split()[1]) for line in log.read_text().splitlines()]
             for loss, batch in zip(losses, batches, strict=True):
                 self.assertAlmostEqual(loss, loss_of(batch), delta=1e-5)
+
+    def test_any_number_of_samples_is_evaluated(self):
+        """All samples of a file are computed together, whatever the mini-batch of the plan."""
+        trained, whole = self.scratch / "trained", self.scratch / "whole"
+        path = similarity(self.scratch / "pairs.onnx")
+        self.compiled(path, trained, "--mini-batch", SAMPLES, "--cluster", "local:2", "--stages", 2)
+        self.succeed("rannc-compile", pairs_of(self.scratch / "outputs.onnx"), "-o", whole, "--costs", "analytic")
+        rows = [NUMBERS[r * FEATURES:(r + 1) * FEATURES] for r in range(2 * SAMPLES)]
+        for count in (1, 2, SAMPLES, SAMPLES + 1, 2 * SAMPLES):
+            data, folder = self.scratch / f"{count}.safetensors", self.scratch / f"run{count}"
+            programs.write_safetensors(data, {"x/x": ("F32", [count, FEATURES], struct.pack(f"<{count * FEATURES}f",
+                                                                                           *sum(rows[:count], [])))})
+            self.succeed("rannc-run", whole, "-o", self.scratch / f"whole{count}", "--data", data)
+            outputs = programs.read_safetensors(self.scratch / f"whole{count}" / "outputs.safetensors")
+            self.assertEqual(outputs["pairs"][1], [count, count])
+            found = struct.unpack(f"<{count * count}f", outputs["pairs"][2])
+            for ours, theirs in zip(found, products(rows[:count]), strict=True):
+                self.assertAlmostEqual(ours, theirs, delta=1e-5)
+            done = self.succeed("rannc-run", trained, "-o", folder, "--data", data, "--evaluate")
+            self.assertEqual(f"batch = {count} (planned {SAMPLES})" in done.stderr, count > SAMPLES, done.stderr)
+            loss = float.fromhex(programs.read_metadata(folder / "outputs.safetensors")["loss"])
+            self.assertAlmostEqual(loss, loss_of(rows[:count]), delta=1e-5)
+
+    def test_a_model_of_one_sample_at_a_time(self):
+        bundle, path = self.scratch / "bundle", one_state(self.scratch / "state.onnx")
+        done = self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic")
+        self.assertIn("the model accepts one sample at a time: initial_h 'h' of RNN", done.stderr)
+        count, numbers = 4 * FEATURES, [math.cos(3 * i) for i in range(2 * 4 * FEATURES)]
+        state = ("F32", [1, 1, 2], struct.pack("<2f", 0.5, -0.25))
+        found = []
+        for name, values in (("first", numbers[:count]), ("second", numbers[count:]), ("both", numbers)):
+            data = self.scratch / f"{name}.safetensors"
+            programs.write_safetensors(data, {"x/x": ("F32", [len(values) // count, 4, FEATURES], struct.pack(f"<{len(values)}f", *values)),
+                                              "x/h": state})
+            self.succeed("rannc-run", bundle, "-o", self.scratch / name, "--data", data)
+            found.append(programs.read_safetensors(self.scratch / name / "outputs.safetensors")["y"])
+        self.assertEqual([shape for _, shape, _ in found], [[1, 4, 1, 2], [1, 4, 1, 2], [2, 4, 1, 2]])
+        self.assertEqual(found[0][2] + found[1][2], found[2][2])
+        self.refuse(DIAGNOSTICS, ["initial_h 'h' of RNN"], "rannc-compile", path, "-o", self.scratch / "none", "--loss",
+                    "mse(output=y,labels=t)")
+
+    def test_any_number_of_samples_validates(self):
+        """The loss of each mini-batch counts once; the last one is smaller."""
+        bundle, data, validation = self.scratch / "bundle", self.scratch / "data.safetensors", self.scratch / "validation.safetensors"
+        self.compiled(similarity(self.scratch / "pairs.onnx"), bundle, "--mini-batch", SAMPLES, "--cluster", "local:1")
+        rows = [NUMBERS[r * FEATURES:(r + 1) * FEATURES] for r in range(SAMPLES + 2)]
+        for path, count in ((data, SAMPLES), (validation, SAMPLES + 2)):
+            programs.write_safetensors(path, {"x/x": ("F32", [count, FEATURES], struct.pack(f"<{count * FEATURES}f",
+                                                                                           *sum(rows[:count], [])))})
+        done = self.succeed("rannc-run", bundle, "-o", self.scratch / "run", "--data", data, "--steps", 1, "--learning-rate", 1e-12,
+                            "--validate", validation)
+        self.assertIn(f"({SAMPLES + 2} samples", done.stdout)
 
     def test_a_graph_is_one_mini_batch_of_its_own_sizes(self):
         bundle, data, log = self.scratch / "bundle", self.scratch / "data.safetensors", self.scratch / "log"

@@ -232,17 +232,23 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   return model;
 }
 
-// Prepares a model whose mini-batch cannot be divided. Uses a fixed number of samples if every input has samples or is
-// shared by all of them.
+// Prepares a model whose mini-batch cannot be divided. If it does not compile for any number of samples, uses that of
+// the options. A model without a loss may also be one of single samples.
 Result<PreparedModel> prepare_whole(const ModelOptions& options, const CompileProgress& progress) {
   Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{options.whole_mini_batch}};
   auto model = prepare(options, progress, of_data);
-  if (model.ok()) {
-    model->extent_of_data = frontend::symbol_of_whole(model->graph, options.import);
-    if (!has_mini_batches(model->graph, model->extent_of_data)) return model;
+  if (!model.ok()) {
+    const Diagnostic why = model.diagnostic();
+    model = prepare(options, progress, of_samples);
+    if (model.ok() || !options.pipeline.losses.empty() || options.loss) return model;
+    Attempt of_one{frontend::WholeBatch{1}};
+    auto single = prepare(options, progress, of_one);
+    if (!single.ok()) return model;
+    single->open.push_back({why.where, "the model accepts one sample at a time: " + why.message});
+    return single;
   }
-  auto fixed = prepare(options, progress, of_samples);
-  return fixed.ok() || !model.ok() ? std::move(fixed) : std::move(model);
+  model->extent_of_data = frontend::symbol_of_whole(model->graph, options.import);
+  return model;
 }
 
 }  // namespace
@@ -264,10 +270,10 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, const CompilePr
     return std::move(why).note("also with undivided mini-batches: " + whole.diagnostic().message,
                                whole.diagnostic().where);
   }
-  if (whole->graph.losses().empty() && gives_a_number(whole->graph))
-    return why;                 // the output may be a loss that the user can request
   whole->read.samples.reset();  // they come from the plan, not from the file
-  whole->open.push_back({why.where, why_whole(*whole, why)});
+  whole->open.push_back({why.where, why_whole(*whole, why, options.whole_mini_batch)});
+  // Such as that an output may be a loss, which the user can request.
+  whole->open.insert(whole->open.end(), why.notes.begin(), why.notes.end());
   whole->undivided = std::move(why);
   return whole;
 }
@@ -323,8 +329,8 @@ Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, 
 
 namespace {
 
-uint32_t planned_samples(const PlanRequest& request, const PreparedModel& model) {
-  const auto whole = ir::fixed_samples(model.graph);
+uint32_t planned_samples(const PlanRequest& request, const PreparedModel& model, const ir::Bindings& sizes) {
+  const auto whole = ir::fixed_samples(model.graph, sizes);
   if (whole && !model.extent_of_data.empty()) return *whole;
   const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
   return request.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
@@ -341,8 +347,11 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   if (!model.extent_of_data.empty()) {
     plan.assume.emplace(model.extent_of_data, request.mini_batch.value_or(kMiniBatch));
   }
+  if (const std::string symbol = ir::undivided_symbol(model.graph); !symbol.empty() && request.mini_batch) {
+    plan.assume[symbol] = *request.mini_batch;
+  }
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
-  plan.mini_batch = planned_samples(request, model);
+  plan.mini_batch = planned_samples(request, model, plan.assume);
   RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
   plan.training = !model.graph.losses().empty();
   plan.model_digest = model.digest;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "ir/plan/fixed_samples.h"
 
@@ -15,43 +14,11 @@ namespace {
 constexpr const char* kDivisible =
     "a mini-batch can be divided if samples are independent of each other, except in a loss that is their sum or mean";
 
-std::set<std::string> symbols_of(const ir::Shape& shape) {
-  std::set<std::string> symbols;
-  for (const ir::Dim& dim : shape) dim.collect_symbols(symbols);
-  return symbols;
-}
-
-bool leads(const ir::Graph& graph, const std::string& symbol) {
-  for (const ValueId input : graph.inputs()) {
-    const auto& shape = graph.type(input).shape;
-    if (shape && !shape->empty()) return shape->front() == ir::Dim::symbol(symbol);
-  }
-  return false;
-}
-
 }  // namespace
-
-bool has_mini_batches(const ir::Graph& graph, const std::string& symbol) {
-  if (symbol.empty() || !leads(graph, symbol)) return false;
-  std::set<std::string> beside, alone;
-  for (const ValueId input : graph.inputs()) {
-    const auto& shape = graph.type(input).shape;
-    if (!shape) continue;
-    const std::set<std::string> symbols = symbols_of(*shape);
-    (symbols.contains(symbol) ? beside : alone).insert(symbols.begin(), symbols.end());
-  }
-  return std::includes(beside.begin(), beside.end(), alone.begin(), alone.end());
-}
-
-bool gives_a_number(const ir::Graph& graph) {
-  return std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](ValueId output) {
-    const ir::ValueType& type = graph.type(output);
-    return type.shape && ir::is_float(type.dtype) && ir::element_count(*type.shape) == ir::Dim(1);
-  });
-}
 
 std::optional<std::string> assumed_samples(const ir::Graph& graph) {
   const auto samples = ir::fixed_samples(graph);
+  if (!ir::undivided_symbol(graph).empty()) return std::nullopt;
   const bool divides = std::any_of(graph.losses().begin(), graph.losses().end(), [](const ir::LossTerm& term) {
     return term.denominator == ir::LossTerm::Denominator::kSamples;
   });
@@ -62,10 +29,11 @@ std::optional<std::string> assumed_samples(const ir::Graph& graph) {
       *samples);
 }
 
-std::string why_whole(const PreparedModel& model, const Diagnostic& why) {
-  const std::string extent = model.extent_of_data.empty()
-                                 ? fmt::format("a mini-batch of {} samples", ir::fixed_samples(model.graph).value_or(1))
-                                 : std::string("the mini-batch of all inputs together");
+std::string why_whole(const PreparedModel& model, const Diagnostic& why, uint32_t samples) {
+  if (model.extent_of_data.empty()) samples = ir::fixed_samples(model.graph).value_or(1);
+  const bool of_data = !model.extent_of_data.empty() && ir::undivided_symbol(model.graph).empty();
+  const std::string extent = of_data ? std::string("the mini-batch of all inputs together")
+                                     : fmt::format("a mini-batch of {} sample{}", samples, samples == 1 ? "" : "s");
   const std::string at = why.where.node.empty() ? std::string() : fmt::format("'{}': ", why.where.node);
   return fmt::format("{} is not divided, but runs as one micro-batch without replicas: {}{}; {}", extent, at,
                      why.message, kDivisible);

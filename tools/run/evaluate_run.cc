@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/base/stopwatch.h"
+#include "ir/plan/fixed_samples.h"
 #include "runtime/train/loss_sums.h"
 #include "runtime/train/sample_file.h"
 #include "tools/common/how_to_train.h"
@@ -28,11 +29,16 @@ Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, 
 
 void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run, const runtime::SampleFile& file,
                        double seconds, std::optional<double> loss) {
+  const bool whole = ir::samples_symbol(trainer.plan().graph).empty() && file.mini_batch() == 1 && file.samples() == 1;
   const uint64_t batches = (file.samples() + file.mini_batch() - 1) / file.mini_batch();
-  fmt::print("evaluated {} samples of {} in {} mini-batch{} of up to {}, {:.1f} s, {:.0f} samples/s{}\n",
-             file.samples(), run.data, batches, batches == 1 ? "" : "es", file.mini_batch(), seconds,
-             static_cast<double>(file.samples()) / std::max(seconds, 1e-9),
-             loss ? fmt::format("; loss {:.9g}", *loss) : "");
+  const std::string end = loss ? fmt::format("; loss {:.9g}", *loss) : "";
+  if (whole) {
+    fmt::print("evaluated {} as one mini-batch, {:.1f} s{}\n", run.data, seconds, end);
+  } else {
+    fmt::print("evaluated {} samples of {} in {} mini-batch{} of up to {}, {:.1f} s, {:.0f} samples/s{}\n",
+               file.samples(), run.data, batches, batches == 1 ? "" : "es", file.mini_batch(), seconds,
+               static_cast<double>(file.samples()) / std::max(seconds, 1e-9), end);
+  }
   fmt::print("outputs are in {}\n", (run.folder / kOutputsFile).string());
   if (!trainer.plan().training) {
     fmt::print("{} has no loss, so it was evaluated; {}\n", run.bundle, how_to_train(trainer.plan()));

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "ir/plan/fixed_samples.h"
 #include "runtime/train/prefetch.h"
 #include "runtime/train/sample_file.h"
 #include "runtime/train/token_files.h"
@@ -121,7 +122,7 @@ Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags
   std::error_code ignored;
   if (!flags.text.empty() && std::filesystem::is_directory(flags.validate, ignored))
     return error({flags.validate, 0, 0, {}}, "is a folder; with --text, --validate requires a file of text");
-  const bool fixed = plan.graph.batch_symbol().empty();  // only whole mini-batches can be evaluated
+  const bool fixed = ir::samples_symbol(plan.graph).empty();  // only whole mini-batches can be evaluated
   std::string path = flags.validate;
   if (!flags.tokenizer.empty()) {
     RANNC_ASSIGN(path, encode_text(flags.tokenizer, {flags.validate}));
