@@ -30,6 +30,8 @@ struct ImportOptions {
   /// Symbols of the file that are equal although their names differ: `{"s53", "s70"}` reads s53 as s70. A symbol that
   /// occurs only on axis 0 of inputs of rank 2 or more is read as the batch symbol without being listed.
   std::map<std::string, std::string> same_symbol;
+  /// Fixed sizes by symbol: a number, or an affine expression in another symbol, such as `32*k`. Not the batch symbol.
+  std::map<std::string, ir::Dim> sizes = {};
   /// Present: the graph gets no batch symbol.
   std::optional<WholeBatch> whole = {};
   /// Whether an external file may be absent. Its tensors then have a type but no data, which is enough for planning.

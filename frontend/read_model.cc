@@ -39,8 +39,10 @@ const char* misplaced(const ImportOptions& options, ModelFormat format) {
     return "--input applies to PyTorch files (.pt, .pt2) only; this file declares its inputs";
   if (!is_torch(format) && !options.outputs.empty())
     return "--output-name applies to PyTorch files (.pt, .pt2) only; this file names its outputs";
-  if (is_torch(format) && !options.input_values.empty())
-    return "--input-value applies to ONNX files only; export this module with those values instead";
+  if (format == ModelFormat::kExported && !options.input_values.empty())
+    return "--input-value applies to ONNX and TorchScript files only; export this program with those values instead";
+  if (format == ModelFormat::kText && !options.sizes.empty())
+    return "--size applies to ONNX and PyTorch files only; replace the symbol in this text instead";
   return "";
 }
 

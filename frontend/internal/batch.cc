@@ -1,6 +1,7 @@
 #include "frontend/internal/batch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -121,6 +122,55 @@ void set_layout(ir::ValueType& type, const std::string& batch) {
 
 }  // namespace
 
+namespace {
+
+/// Replaces the symbols of `ImportOptions::sizes`. `batches`: all names of the symbol that counts samples.
+Result<void> fix_sizes(std::vector<ir::ValueType>& types, const ImportOptions& options,
+                       const std::set<std::string>& batches, const std::string& file) {
+  std::set<std::string> symbols;
+  for (const ir::ValueType& type : types) {
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols);
+  }
+  std::map<std::string, ir::Dim> sizes;
+  for (const auto& [name, given] : options.sizes) {
+    const std::string symbol = symbol_name(read_as(options.same_symbol, name));
+    ir::Dim size = given;
+    for (const auto& [from, to] : options.same_symbol) {
+      size = size.substitute(symbol_name(from), ir::Dim::symbol(symbol_name(read_as(options.same_symbol, to))));
+    }
+    const auto refused = [&](const std::string& why) {
+      return error(Location{file}, fmt::format("--size {}={}: {}", name, size.str(), why));
+    };
+    if (batches.contains(symbol)) {
+      return refused(
+          fmt::format("'{}' counts samples, whose number --mini-batch specifies; if another dimension "
+                      "counts them, specify it with --batch-symbol",
+                      symbol));
+    }
+    if (!symbols.contains(symbol)) {
+      return refused(fmt::format("no input has a dimension named '{}'; the dimensions are {}", name,
+                                 symbols.empty() ? "numbers" : fmt::format("{}", fmt::join(symbols, ", "))));
+    }
+    const auto [known, fresh] = sizes.emplace(symbol, size);
+    if (!fresh && !(known->second == size))
+      return refused(fmt::format("'{}' is {} by another --size", symbol, known->second.str()));
+    for (const std::string& batch : batches) {
+      if (size.uses(batch)) return refused(fmt::format("'{}' counts samples, which vary", batch));
+    }
+  }
+  for (const auto& [symbol, size] : sizes) {
+    for (const auto& [other, by] : sizes) {
+      if (!size.uses(other)) continue;
+      return error(Location{file}, fmt::format("--size {}={}: '{}' is itself replaced by {}; use another name", symbol,
+                                               size.str(), other, by.str()));
+    }
+    for (ir::ValueType& type : types) substitute(type, symbol, size);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
                                  const std::string& file) {
   for (const auto& [from, to] : options.same_symbol) {
@@ -128,17 +178,21 @@ Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const Import
     for (ir::ValueType& type : types) substitute(type, symbol_name(from), ir::Dim::symbol(last));
   }
   RANNC_ASSIGN(std::string batch, choose_batch(types, options, file));
+  std::set<std::string> batches;
+  if (!batch.empty()) {
+    batches = other_batches(types, batch);
+    batches.insert(batch);
+  }
+  RANNC_TRY(fix_sizes(types, options, batches, file));
   if (batch.empty()) return batch;
   const bool whole = options.whole.has_value();
   if (whole && !options.whole->samples) return std::string();
   const ir::Dim count = whole ? ir::Dim(int64_t{*options.whole->samples}) : ir::Dim::symbol(batch);
-  for (const std::string& other : other_batches(types, batch)) {
-    for (ir::ValueType& type : types) substitute(type, other, count);
+  for (const std::string& name : batches) {
+    if (!whole && name == batch) continue;
+    for (ir::ValueType& type : types) substitute(type, name, count);
   }
-  if (whole) {
-    for (ir::ValueType& type : types) substitute(type, batch, count);
-    return std::string();
-  }
+  if (whole) return std::string();
   for (ir::ValueType& type : types) set_layout(type, batch);
   return batch;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/dim/affine.h"
 #include "ir/graph/assumptions.h"
 #include "runtime/internal/torch_value.h"
 #include "ir/plan/fixed_samples.h"
@@ -24,15 +25,16 @@ Diagnostic mismatch(const std::string& name, const TensorSpec& found, const ir::
                            ir::str(type.dtype), type.shape ? ir::str(*type.shape) : "[any shape]"));
 }
 
-// Binds symbols that are a whole dimension. Expressions are checked later, when all symbols are bound. Returns false if
-// an extent is 0, because symbols are assumed to be at least 1.
-bool bind_symbols(const ir::Shape& shape, const TensorSpec& found, ir::Bindings& bindings) {
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (!shape[i].is_symbol()) continue;
-    if (found.shape[i] < 1) return false;
-    bindings.emplace(shape[i].symbol_name(), found.shape[i]);
+// Binds the symbols of an input's sizes. Expressions are checked later, when all symbols are bound. Returns an error if
+// no size of at least 1 gives an extent.
+Result<void> bind_symbols(const std::string& name, const ir::ValueType& type, const TensorSpec& found,
+                          ir::Bindings& bindings) {
+  for (size_t i = 0; type.shape && i < type.shape->size(); ++i) {
+    const ir::Dim& dim = (*type.shape)[i];
+    if (ir::bind_extent(dim, found.shape[i], bindings).possible) continue;
+    return mismatch(name, found, type).note(ir::impossible_extent(i, dim, found.shape[i]));
   }
-  return true;
+  return {};
 }
 
 bool fits(const ir::ValueType& type, const TensorSpec& found, const ir::Bindings& bindings) {
@@ -63,10 +65,12 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
     const ir::ValueType& type = graph.type(id);
     const TensorSpec spec = found->second->spec();
     if (type.shape && type.shape->size() != spec.shape.size()) return mismatch(name, spec, type);
-    if (type.shape && !bind_symbols(*type.shape, spec, bindings)) {
-      return mismatch(name, spec, type).note("sizes are at least 1");
-    }
     present.emplace_back(name, id);
+  }
+  for (int round = 0; round < 2; ++round) {  // a sum such as `past + s` waits for the symbols of other inputs
+    for (const auto& [name, id] : present) {
+      RANNC_TRY(bind_symbols(name, graph.type(id), batch.at(name)->spec(), bindings));
+    }
   }
   for (const auto& [name, id] : present) {
     const TensorSpec spec = batch.at(name)->spec();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/dim/affine.h"
 #include "ir/plan/fixed_samples.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/index_ranges.h"
@@ -70,14 +71,11 @@ class SamplePlaces {
     if (symbol_.empty() && fixed) whole_ = static_cast<int64_t>(*fixed);
   }
 
-  /// Binds symbols that are a whole dimension, except the batch symbol. The first tensor with a symbol determines it.
-  void bind(const std::string& name, const TensorSpec& spec) {
-    const ValueId id = input_of(graph_, name);
-    if (!id.valid() || !graph_.type(id).shape || graph_.type(id).shape->size() != spec.shape.size()) return;
-    for (size_t i = 0; i < spec.shape.size(); ++i) {
-      const ir::Dim& dim = (*graph_.type(id).shape)[i];
-      if (!dim.is_symbol() || dim.symbol_name() == graph_.batch_symbol()) continue;
-      if (sizes_.emplace(dim.symbol_name(), spec.shape[i]).second) sized_by_.emplace(dim.symbol_name(), name);
+  /// Binds the symbols of the tensors' sizes, except the batch symbol. The first tensor that determines a symbol
+  /// counts.
+  void bind(const std::map<std::string, TensorSpec>& specs) {
+    for (int round = 0; round < 2; ++round) {  // a sum such as `past + s` waits for the symbols of other tensors
+      for (const auto& [name, spec] : specs) bind(name, spec);
     }
   }
 
@@ -95,7 +93,7 @@ class SamplePlaces {
       axis = {type.batch.axis, *outer, *inner};
     }
     const int64_t share = axis.outer * axis.inner;
-    const bool fits = fits_beside(type, spec, axis.axis, sizes_);
+    const bool fits = !impossible_.contains(name) && fits_beside(type, spec, axis.axis, sizes_);
     if (!fits || (axis.present() && spec.shape[static_cast<size_t>(axis.axis)] % share != 0)) {
       return misfit(where, type, spec);
     }
@@ -114,6 +112,17 @@ class SamplePlaces {
   std::optional<uint64_t> samples() const { return counted_.empty() ? std::nullopt : std::optional(samples_); }
 
  private:
+  void bind(const std::string& name, const TensorSpec& spec) {
+    const ValueId id = input_of(graph_, name);
+    if (!id.valid() || !graph_.type(id).shape || graph_.type(id).shape->size() != spec.shape.size()) return;
+    for (size_t i = 0; i < spec.shape.size(); ++i) {
+      const ir::Dim& dim = (*graph_.type(id).shape)[i];
+      if (!symbol_.empty() && dim.uses(symbol_)) continue;
+      const ir::BoundExtent bound = ir::bind_extent(dim, spec.shape[i], sizes_);
+      if (!bound.possible) impossible_.emplace(name, ir::impossible_extent(i, dim, spec.shape[i]));
+      if (!bound.symbol.empty()) sized_by_.emplace(bound.symbol, name);
+    }
+  }
   Result<void> count(const std::string& name, const SampleAxis& axis, int64_t samples) {
     const auto found = static_cast<uint64_t>(samples);
     if (!counted_.empty() && found != samples_) {
@@ -130,6 +139,9 @@ class SamplePlaces {
     Diagnostic failure =
         error(where, fmt::format("is {}, but the model expects {}{}", spec_text(spec), ir::str(type.dtype),
                                  type.shape ? ir::str(*type.shape) : "[any shape]"));
+    if (const auto why = impossible_.find(where.node); why != impossible_.end()) {
+      failure.notes.push_back({{}, why->second});
+    }
     std::set<std::string> symbols;
     for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols);
     for (const std::string& symbol : symbols) {
@@ -145,9 +157,10 @@ class SamplePlaces {
   std::string symbol_;            ///< counts samples; empty: none
   std::optional<ir::Dim> whole_;  ///< extent of axis 0 that counts samples, if there is no batch symbol
   ir::Bindings sizes_;
-  std::map<std::string, std::string> sized_by_;  ///< by symbol
-  std::string counted_;                          ///< the last tensor with a sample axis
-  int32_t axis_ = 0;                             ///< its sample axis
+  std::map<std::string, std::string> sized_by_;    ///< by symbol
+  std::map<std::string, std::string> impossible_;  ///< by tensor: why no sizes give its extents
+  std::string counted_;                            ///< the last tensor with a sample axis
+  int32_t axis_ = 0;                               ///< its sample axis
   uint64_t samples_ = 0;
 };
 
@@ -179,7 +192,7 @@ Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::strin
   const auto fixed = ir::fixed_samples(graph);
   if (fixed && ir::samples_symbol(graph).empty()) return uint64_t{*fixed};
   SamplePlaces places(graph, path, std::nullopt);
-  for (const auto& [name, spec] : tensors) places.bind(name, spec);
+  places.bind(tensors);
   for (const auto& [name, spec] : tensors) {
     const ValueId id = input_of(graph, name);
     if (!id.valid()) continue;
@@ -217,7 +230,7 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
   SamplePlaces places(graph, path, fixed_ ? std::optional(mini_batch_) : std::nullopt);
   std::map<std::string, TensorSpec> specs;
   for (const auto& [name, value] : all) specs.emplace(name, as_in_model(graph, name, value->spec()));
-  for (const auto& [name, spec] : specs) places.bind(name, spec);
+  places.bind(specs);
   Shard shard{.path = path};
   for (const auto& [name, value] : all) {
     const ValueId id = input_of(graph, name);

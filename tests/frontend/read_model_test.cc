@@ -64,7 +64,7 @@ TEST_F(ReadModel, NamesTheFile) {
 }
 
 TEST_F(ReadModel, RefusesOptionsOfOtherFormats) {
-  ImportOptions inputs, outputs, values;
+  ImportOptions inputs, outputs, values, sizes;
   inputs.inputs = {"x=f32[batch,2]"};
   outputs.outputs = {"y"};
   values.input_values = {{"x", 1}};
@@ -73,7 +73,11 @@ TEST_F(ReadModel, RefusesOptionsOfOtherFormats) {
   EXPECT_NE(read_model(model, outputs).diagnostic().message.find("--output-name applies"), std::string::npos);
   const auto module = read_model(std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2", values);
   ASSERT_FALSE(module.ok());
-  EXPECT_NE(module.diagnostic().message.find("ONNX files only"), std::string::npos) << module.diagnostic().message;
+  EXPECT_NE(module.diagnostic().message.find("ONNX and TorchScript files only"), std::string::npos)
+      << module.diagnostic().message;
+  sizes.sizes = {{"n", 4}};
+  const auto text = read_model(std::string(RANNC_SOURCE_DIR) + "/tests/data/none.rir", sizes);
+  EXPECT_NE(text.diagnostic().message.find("--size applies"), std::string::npos);
 }
 
 }  // namespace

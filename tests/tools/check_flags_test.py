@@ -51,7 +51,7 @@ class Spelling(programs.ProgramTest):
     """Each program as a process: what it prints for --help."""
 
     def test_flags_that_both_programs_have(self):
-        shared = ["--train", "--buffer", "--freeze", "--kind", "--tie", "--untie", "--same-symbol", "--batch-symbol", "--batch-size-in-file"]
+        shared = ["--train", "--buffer", "--freeze", "--kind", "--tie", "--untie", "--same-symbol", "--size", "--batch-symbol", "--batch-size-in-file"]
         for program in ("rannc-compile", "rannc-check"):
             said = self.succeed(program, "--help").stdout
             for flag in shared:

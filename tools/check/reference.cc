@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "frontend/read_model.h"
+#include "ir/dim/affine.h"
 #include "ir/match/match.h"
 #include "runtime/bundle/safetensors.h"
 #include "tools/check/check_card.h"
@@ -333,17 +334,20 @@ std::vector<std::string> tied_copies(const CheckFolder& folder) {
 
 Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std::string& batch) {
   RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(batch));
-  std::vector<std::string> sizes;
-  for (const ValueId input : graph.inputs()) {
-    const auto* entry = file.find("x/" + std::string(graph.value(input).name));
-    const auto& shape = graph.type(input).shape;
-    if (entry == nullptr || !shape || shape->size() != entry->spec.shape.size()) continue;
-    for (size_t i = 0; i < shape->size(); ++i) {
-      const ir::Dim& dim = (*shape)[i];
-      if (dim.is_symbol() && dim.symbol_name() != graph.batch_symbol())
-        sizes.push_back(fmt::format("{}={}", dim.symbol_name(), entry->spec.shape[i]));
+  ir::Bindings bindings;
+  for (int round = 0; round < 2; ++round) {  // a sum such as `past + s` waits for the symbols of other inputs
+    for (const ValueId input : graph.inputs()) {
+      const auto* entry = file.find("x/" + std::string(graph.value(input).name));
+      const auto& shape = graph.type(input).shape;
+      if (entry == nullptr || !shape || shape->size() != entry->spec.shape.size()) continue;
+      for (size_t i = 0; i < shape->size(); ++i) {
+        if (!graph.batch_symbol().empty() && (*shape)[i].uses(graph.batch_symbol())) continue;
+        ir::bind_extent((*shape)[i], entry->spec.shape[i], bindings);
+      }
     }
   }
+  std::vector<std::string> sizes;
+  for (const auto& [symbol, size] : bindings) sizes.push_back(fmt::format("{}={}", symbol, size));
   return sizes;
 }
 

@@ -78,6 +78,10 @@ void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
       ->check(positive_number());
   app.add_option("--same-symbol", flags.same_symbol, "A=B: dimensions A and B of the file are equal; repeatable")
       ->allow_extra_args(false);
+  app.add_option("--size", flags.sizes,
+                 "SYMBOL=N or SYMBOL=EXPRESSION: fix a dimension other than the batch for good, as in sequence=128, or "
+                 "replace it, as in height=32*k; repeatable")
+      ->allow_extra_args(false);
   app.add_option("--max-trips", flags.max_trips,
                  "bound on the trips of loops whose trip count depends on data; more trips are a runtime error")
       ->check(positive_number());
@@ -128,7 +132,8 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
       ->check(CLI::IsMember({"bf16", "fp16"}));
   add_symbol_flags(app, flags);
   add_input_value_flag(app, flags.input_values);
-  app.add_option("--assume", flags.assume, "SYMBOL=N: value of a dimension other than the batch, for planning");
+  app.add_option("--assume", flags.assume,
+                 "SYMBOL=N: value of a dimension other than the batch, for planning; the model accepts others");
   add_stored_flags(app, flags);
   app.add_option("--padding-index", flags.padding,
                  "TABLE=ROW: an embedding row without gradient, if the file's metadata do not specify it");
@@ -189,7 +194,10 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
     if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
       return error(fmt::format("{} {}: expected NAME=VALUE", flag, text));
     }
-    found[text.substr(0, at)] = text.substr(at + 1);
+    const std::string name = text.substr(0, at), value = text.substr(at + 1);
+    const auto [known, fresh] = found.emplace(name, value);
+    if (!fresh && known->second != value)
+      return error(fmt::format("{} {}: '{}' is {} by another {}", flag, text, name, known->second, flag));
   }
   return found;
 }
@@ -280,6 +288,7 @@ Result<void> add_inputs(const CompileFlags& flags, compiler::ReadOptions& option
   }
   options.samples_in_file = flags.samples_in_file;
   options.max_trips = flags.max_trips;
+  RANNC_ASSIGN(options.sizes, pairs(flags.sizes, "--size"));
   RANNC_ASSIGN(const auto given, pairs(flags.input_values, "--input-value"));
   for (const auto& [name, text] : given) {
     const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;

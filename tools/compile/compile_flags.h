@@ -30,6 +30,7 @@ struct CompileFlags : PlanFlags {
   std::string dtype;                                  ///< `float32`, `float64`; empty: types of the file
   std::string batch_symbol;                           ///< empty: the frontend determines it
   std::vector<std::string> same_symbol;               ///< `s53=s70`
+  std::vector<std::string> sizes;                     ///< `height=224`, `height=32*k`; fixed for good
   std::vector<std::string> input_values;              ///< `use_cache_branch=false`; constant inputs
   std::optional<int64_t> max_trips;                   ///< bound for loops with a data-dependent trip count
   std::optional<int64_t> samples_in_file;             ///< static batch size of the file
@@ -67,7 +68,8 @@ struct CompileFlags : PlanFlags {
 void add_model_flags(CLI::App& app, CompileFlags& flags);
 /// Adds `--input` and `--output-name`, which describe the signature of a PyTorch file.
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names);
-/// Adds the flags about dimensions: `--batch-symbol`, `--same-symbol`, `--batch-size-in-file`, `--max-trips`.
+/// Adds the flags about dimensions: `--batch-symbol`, `--same-symbol`, `--size`, `--batch-size-in-file`,
+/// `--max-trips`.
 void add_symbol_flags(CLI::App& app, CompileFlags& flags);
 /// Adds the flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`,
 /// `--allow-merged`.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "frontend/symbols.h"
+#include "ir/dim/affine.h"
 
 namespace rannc::tools {
 
@@ -76,8 +77,24 @@ Result<passes::PipelineOptions> pipeline_options(const ReadOptions& options) {
   return pipeline;
 }
 
-frontend::ImportOptions import_options(const ReadOptions& options) {
+/// Parses the value of `--size`: a positive number or an affine expression in one symbol.
+Result<ir::Dim> fixed_size(const std::string& symbol, const std::string& text) {
+  const auto parsed = ir::Dim::parse(text);
+  const auto form = parsed.ok() ? ir::affine(*parsed) : std::nullopt;
+  const bool number = parsed.ok() && parsed->is_constant() && parsed->constant() >= 1;
+  if (number || (form && form->scale + form->offset >= 1)) return *parsed;
+  return error(fmt::format("--size {}={}: expected a positive integer, or one in terms of a new name, such as 32*k",
+                           symbol, text));
+}
+
+Result<frontend::ImportOptions> import_options(const ReadOptions& options) {
   frontend::ImportOptions import;
+  for (const auto& [symbol, text] : options.sizes) {
+    RANNC_ASSIGN(import.sizes[symbol], fixed_size(symbol, text));
+    if (!options.assumed_sizes.contains(symbol)) continue;
+    return error(
+        fmt::format("--assume {}={}: --size {}={} fixes it", symbol, options.assumed_sizes.at(symbol), symbol, text));
+  }
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   for (const auto& [a, b] : options.same_symbols) frontend::unite_symbols(import.same_symbol, a, b);
   import.missing_weights = options.without_weights;
@@ -120,7 +137,7 @@ Result<ModelOptions> model_options(const std::string& path, const ReadOptions& o
   RANNC_TRY(check(options));
   ModelOptions model;
   model.path = path;
-  model.import = import_options(options);
+  RANNC_ASSIGN(model.import, import_options(options));
   RANNC_ASSIGN(model.pipeline, pipeline_options(options));
   if (options.loss_graph) {
     model.loss = passes::LossGraph{options.loss_graph->file, options.loss_graph->inputs, options.loss_graph->weights};

@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "runtime/internal/torch_value.h"
@@ -18,7 +20,10 @@ using Denominator = ir::LossTerm::Denominator;
 bool determines_sizes(const ir::Graph& graph, ValueId input) {
   const auto& shape = graph.type(input).shape;
   return shape && std::any_of(shape->begin(), shape->end(), [&](const ir::Dim& dim) {
-           return dim.is_symbol() && dim.symbol_name() != graph.batch_symbol();
+           std::set<std::string> symbols;
+           dim.collect_symbols(symbols);
+           symbols.erase(graph.batch_symbol());
+           return !symbols.empty();
          });
 }
 

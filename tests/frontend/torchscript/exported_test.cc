@@ -214,9 +214,20 @@ TEST_F(Exported, BrokenNodesAreNamed) {
               "user_input_mutation");
   expect_says(said([&](Json& program) {
                 graph_of(program)["tensor_values"]["tokens"]["sizes"][0] = {
-                    {"as_expr", {{"expr_str", "Mul(Integer(2), Symbol('half'))"}}}};
+                    {"as_expr", {{"expr_str", "Add(Symbol('half'), Symbol('rest'))"}}}};
               }),
-              "2*half");
+              "half + rest elements, but no axis determines its symbols");
+}
+
+TEST_F(Exported, AnAffineAxisDeterminesItsSymbol) {
+  Records records = records_of(path());
+  Json program = Json::parse(records.at(kProgram));
+  graph_of(program)["tensor_values"]["tokens"]["sizes"][1] = {
+      {"as_expr", {{"expr_str", "Mul(Integer(2), Symbol('half'))"}}}};
+  records[kProgram] = program.dump();
+  const auto imported = changed(records);
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  EXPECT_EQ((*imported->graph.type(imported->graph.inputs()[0]).shape)[1].str(), "2*half");
 }
 
 TEST_F(Exported, MutantsEndInADiagnostic) {

@@ -1,4 +1,5 @@
 // Flags become typed options: what each one sets, and what is refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tools/compile/compile_flags.h"
@@ -193,6 +194,7 @@ TEST(CompileFlags, BecomeOptionsOfTheModel) {
   flags.input_values = {"use_cache=false", "n=3"};
   flags.same_symbol = {"a=b"};
   flags.assume = {"sequence=128"};
+  flags.sizes = {"height=32*k", "width=224"};
   flags.dtype = "float64";
   flags.frozen = {"a"};
   flags.trained = {"b"};
@@ -209,6 +211,8 @@ TEST(CompileFlags, BecomeOptionsOfTheModel) {
   EXPECT_EQ(options->import.input_values, (std::map<std::string, double>{{"use_cache", 0}, {"n", 3}}));
   EXPECT_EQ(options->import.same_symbol.size(), 1U);
   EXPECT_EQ(options->assume.at("sequence"), 128);
+  EXPECT_EQ(options->import.sizes.at("height").str(), "32*k");
+  EXPECT_EQ(options->import.sizes.at("width"), ir::Dim(224));
   EXPECT_EQ(options->whole_mini_batch, 6U);
   const passes::PipelineOptions& pipeline = options->pipeline;
   EXPECT_EQ(pipeline.losses.size(), 1U);
@@ -273,6 +277,17 @@ TEST(CompileFlags, ErrorsNameTheFlag) {
   refuse("--kind w=weight: expected parameter, buffer or constant",
          [](CompileFlags& flags) { flags.kinds = {"w=weight"}; });
   refuse("--assume s=0: expected a positive integer", [](CompileFlags& flags) { flags.assume = {"s=0"}; });
+  for (const char* wrong : {"0", "-3", "k*k", "a + b", "floor(k/2)", "2*k - 2", "1.5", "4*"}) {
+    refuse(fmt::format("--size s={}: expected a positive integer, or one in terms of a new name, such as 32*k", wrong),
+           [&](CompileFlags& flags) { flags.sizes = {fmt::format("s={}", wrong)}; });
+  }
+  refuse("--size s=4: 's' is 3 by another --size", [](CompileFlags& flags) { flags.sizes = {"s=3", "s=4"}; });
+  refuse("--size s: expected NAME=VALUE", [](CompileFlags& flags) { flags.sizes = {"s"}; });
+  refuse("--assume s=4: --size s=3 fixes it", [](CompileFlags& flags) {
+    flags.sizes = {"s=3"};
+    flags.assume = {"s=4"};
+  });
+  refuse("--assume s=4: 's' is 3 by another --assume", [](CompileFlags& flags) { flags.assume = {"s=3", "s=4"}; });
   refuse("--input-value x: expected NAME=VALUE", [](CompileFlags& flags) { flags.input_values = {"x"}; });
   refuse("--padding-index t=0.5: expected an integer", [](CompileFlags& flags) { flags.padding = {"t=0.5"}; });
   refuse("--dropout p=much: expected a number", [](CompileFlags& flags) { flags.training.dropout = {"p=much"}; });

@@ -12,6 +12,7 @@
 #include "frontend/torchscript/internal/exported/signature.h"
 #include "frontend/torchscript/internal/results.h"
 #include "frontend/torchscript/internal/stored.h"
+#include "ir/dim/affine.h"
 
 // GCC 12 sees an uninitialized variable in nlohmann's iterators.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -172,12 +173,12 @@ class Program {
     return {};
   }
 
-  // Every symbol must be the size of some axis, or else no input determines it.
+  // Some axis must be affine in each symbol alone, or else no input determines it.
   Result<void> check_symbols(const std::vector<InputSpec>& inputs) const {
     std::set<std::string> known, used;
     for (const InputSpec& input : inputs) {
       for (const ir::Dim& size : *input.type.shape) {
-        if (size.is_symbol()) known.insert(size.symbol_name());
+        if (const auto form = ir::affine(size)) known.insert(form->symbol);
       }
     }
     for (const InputSpec& input : inputs) {
@@ -185,7 +186,7 @@ class Program {
         used.clear();
         size.collect_symbols(used);
         if (std::includes(known.begin(), known.end(), used.begin(), used.end())) continue;
-        return error(where(input.name), fmt::format("has an axis of {} elements, but no axis is a symbol of it alone: "
+        return error(where(input.name), fmt::format("has an axis of {} elements, but no axis determines its symbols: "
                                                     "export the model with a Dim for the axis itself",
                                                     size.str()));
       }

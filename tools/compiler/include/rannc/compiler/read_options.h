@@ -51,7 +51,8 @@ struct ReadOptions {
   std::vector<std::pair<std::string, std::string>> same_symbols = {};  ///< dimensions that are equal
   std::optional<int64_t> samples_in_file = {};        ///< static batch size, if the inputs do not show it
   std::optional<int64_t> max_trips = {};              ///< bound of loops whose trip count depends on data
-  std::map<std::string, double> input_values = {};    ///< one-element inputs with a fixed value
+  std::map<std::string, double> input_values = {};    ///< one-element inputs, arguments of TorchScript: fixed values
+  std::map<std::string, std::string> sizes = {};      ///< dimensions fixed for good: a number, or `32*k`
   std::map<std::string, int64_t> assumed_sizes = {};  ///< dimensions other than the batch, for planning
   std::optional<uint32_t> mini_batch = {};            ///< samples per step; absent: static batch size, or 32
 
