@@ -44,8 +44,9 @@ struct ImportOptions {
   /// Names of required outputs, such as those that a loss reads. All outputs are required if the list is empty or the
   /// model has none of them. Any other output that cannot be translated is omitted with a note.
   std::vector<std::string> required = {};
-  /// One-element inputs with a fixed number: `{"use_cache_branch", 0}`. They become constants and decide branches.
-  /// Inputs that only the other branches read are omitted from the graph. Only for ONNX files.
+  /// One-element inputs of an ONNX file with a fixed number: `{"use_cache_branch", 0}`. They become constants and
+  /// decide branches. Inputs that only the other branches read are omitted from the graph. For TorchScript, the
+  /// arguments of `forward` that are numbers or booleans.
   std::map<std::string, double> input_values = {};
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< the limit of Protocol Buffers
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions

@@ -104,9 +104,11 @@ void add_stored_flags(CLI::App& app, CompileFlags& flags) {
 }
 
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
-  app.add_option("--input-value", values,
-                 "NAME=VALUE: fix a one-element input to true, false or a number, such as use_cache_branch=false; "
-                 "removes dead branches and the inputs that only they read")
+  app.add_option(
+         "--input-value", values,
+         "NAME=VALUE: fix a one-element input of an ONNX file, or a number or boolean that a TorchScript module "
+         "takes, to true, false or a number, such as use_cache_branch=false; removes dead branches and the "
+         "inputs that only they read")
       ->allow_extra_args(false);
 }
 

@@ -203,6 +203,39 @@ TEST(TorchScriptFlags, AreChecked) {
   EXPECT_EQ(said({"a=f32[batch]", "b=f32[batch]"}), "");
 }
 
+TEST(TorchScriptFlags, FixNumbersAndBooleans) {
+  const SavedModule module(
+      "def forward(self, x, n: int, s: float, flip: bool, m: Optional[int] = None):\n"
+      "  for i in range(n):\n    x = x * s\n"
+      "  if flip:\n    x = -x\n"
+      "  if m is not None:\n    x = x + m\n"
+      "  return x\n");
+  const auto read = [&](std::map<std::string, double> values) {
+    return frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,2]"}, .input_values = std::move(values)});
+  };
+  const auto tasks = [&](std::map<std::string, double> values) {
+    const auto imported = read(std::move(values));
+    EXPECT_TRUE(imported.ok()) << imported.diagnostic().str();
+    return imported.ok() ? imported->graph.task_count() : 0;
+  };
+  const auto plain = tasks({{"n", 2}, {"s", 0.5}, {"flip", 0}});
+  EXPECT_EQ(tasks({{"n", 3}, {"s", 0.5}, {"flip", 0}}), plain + 1);
+  EXPECT_EQ(tasks({{"n", 2}, {"s", 0.5}, {"flip", 1}}), plain + 1);
+  EXPECT_EQ(tasks({{"n", 2}, {"s", 0.5}, {"flip", 0}, {"m", 7}}), plain + 1);
+  const auto refuse = [&](std::map<std::string, double> values, const std::string& message) {
+    const auto imported = read(std::move(values));
+    ASSERT_FALSE(imported.ok()) << message;
+    EXPECT_EQ(imported.diagnostic().message, message);
+  };
+  refuse({{"s", 0.5}, {"flip", 0}},
+         "argument 'n' of forward is of type int: specify its value with --input-value n=VALUE");
+  refuse({{"n", 2.5}, {"s", 0.5}, {"flip", 0}}, "--input-value n=2.5: argument 'n' of forward is of type int");
+  refuse({{"n", 2}, {"s", 0.5}, {"flip", 2}}, "--input-value flip=2: argument 'flip' of forward is of type bool");
+  refuse({{"n", 2}, {"s", 1}, {"flip", 0}, {"x", 1}},
+         "--input-value x=1: forward has no argument 'x' of type int, float or bool; it has n: int, s: float, flip: "
+         "bool, m: Optional[int]");
+}
+
 // --- state
 
 frontend::Imported read(const SavedModule& module, std::vector<std::string> flags) {

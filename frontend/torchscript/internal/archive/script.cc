@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "frontend/internal/batch.h"
 #include "frontend/torchscript/internal/archive/archive.h"
@@ -14,6 +16,8 @@
 namespace rannc::frontend::torchscript {
 
 namespace {
+
+constexpr double kMostExact = 9007199254740992;  // 2^53: integers up to here are exact
 
 class Importer {
  public:
@@ -44,19 +48,72 @@ class Importer {
  private:
   Location where(std::string node = {}) const { return {archive_.path(), 0, 0, std::move(node)}; }
 
-  // Tensor arguments are inputs while there are types for them. The rest must have defaults.
+  // The value of a number or boolean: that of the options, else the default.
+  Result<std::optional<Item>> given_value(const c10::Argument& argument) const {
+    const auto given = options_.input_values.find(argument.name());
+    const c10::TypePtr type = given_type(argument);
+    if (given == options_.input_values.end()) return std::optional<Item>();
+    const double number = given->second;
+    const bool whole = std::floor(number) == number && std::abs(number) <= kMostExact;
+    if (type->kind() == c10::TypeKind::FloatType) return std::optional<Item>(number);
+    if (type->kind() == c10::TypeKind::IntType && whole)
+      return std::optional<Item>(ir::Dim(static_cast<int64_t>(number)));
+    if (type->kind() == c10::TypeKind::BoolType && (number == 0 || number == 1))
+      return std::optional<Item>(number == 1);
+    return error(where(argument.name()), fmt::format("--input-value {}={}: argument '{}' of forward is of type {}",
+                                                     argument.name(), number, argument.name(), argument.type()->str()));
+  }
+
+  /// The type of an argument, of an optional one that of its value.
+  static c10::TypePtr given_type(const c10::Argument& argument) {
+    const auto optional = argument.type()->cast<c10::OptionalType>();
+    return optional ? optional->getElementType() : argument.type();
+  }
+
+  static bool takes_value(const c10::Argument& argument) {
+    const c10::TypeKind kind = given_type(argument)->kind();
+    return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType;
+  }
+
+  Result<void> check_input_values(const c10::FunctionSchema& schema) const {
+    std::vector<std::string> numbers;
+    for (const c10::Argument& argument : schema.arguments()) {
+      if (takes_value(argument)) numbers.push_back(fmt::format("{}: {}", argument.name(), argument.type()->str()));
+    }
+    for (const auto& [name, number] : options_.input_values) {
+      const auto is_it = [&](const c10::Argument& argument) {
+        return argument.name() == name && takes_value(argument);
+      };
+      if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_it)) continue;
+      return error(where(name),
+                   fmt::format("--input-value {}={}: forward has no argument '{}' of type int, float or "
+                               "bool; {}",
+                               name, number, name,
+                               numbers.empty() ? "it has none" : fmt::format("it has {}", fmt::join(numbers, ", "))));
+    }
+    return {};
+  }
+
+  // Tensor arguments are inputs while there are types for them. The rest must have values.
   Result<std::vector<Item>> add_inputs(const c10::FunctionSchema& schema) {
+    RANNC_TRY(check_input_values(schema));
     std::vector<const c10::Argument*> tensors;
     std::vector<std::string> names;
     for (const c10::Argument& argument : schema.arguments()) {
       if (argument.name() == "self") continue;
       const bool is_tensor = argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor());
       if (is_tensor) tensors.push_back(&argument), names.push_back(argument.name());
-      if (!is_tensor && !argument.default_value())
-        return error(where(argument.name()),
-                     fmt::format("argument '{}' of forward is of type {}; only tensors are supported: trace or script "
-                                 "a module whose forward takes each tensor separately",
-                                 argument.name(), argument.type()->str()));
+      if (is_tensor || argument.default_value() || options_.input_values.contains(argument.name())) continue;
+      if (takes_value(argument)) {
+        return error(
+            where(argument.name()),
+            fmt::format("argument '{}' of forward is of type {}: specify its value with --input-value {}=VALUE",
+                        argument.name(), argument.type()->str(), argument.name()));
+      }
+      return error(where(argument.name()),
+                   fmt::format("argument '{}' of forward is of type {}; only tensors, numbers and booleans are "
+                               "supported: trace or script a module whose forward takes each tensor separately",
+                               argument.name(), argument.type()->str()));
     }
     std::vector<InputSpec> given;
     for (const std::string& text : options_.inputs) {
@@ -92,6 +149,11 @@ class Importer {
       if (argument.name() == "self") continue;
       const bool is_tensor = std::find(tensors.begin(), tensors.end(), &argument) != tensors.end();
       const bool fed = is_tensor && next < given.size() && (!named || given[next].name == argument.name());
+      RANNC_ASSIGN(const std::optional<Item> number, given_value(argument));
+      if (number) {
+        arguments.push_back(*number);
+        continue;
+      }
       if (!fed) {
         RANNC_ASSIGN(Item item, state_.literal(argument.default_value().value_or(c10::IValue()), argument.name(),
                                                where(argument.name())));
