@@ -40,8 +40,8 @@ bool is_size_of_input(const ir::Graph& graph, const ir::Dim& dim) {
   return std::any_of(graph.inputs().begin(), graph.inputs().end(), has);
 }
 
-/// Returns `--same-symbol` flags for different input symbols on the same axis of operands of equal rank, or nothing.
-std::string flags_for_equal_symbols(const ir::Graph& graph, std::span<const ValueId> operands) {
+/// Returns different input symbols on the same axis of operands of equal rank.
+std::vector<SymbolPair> symbols_of_equal_axes(const ir::Graph& graph, std::span<const ValueId> operands) {
   std::map<std::string, std::string> pairs;
   for (size_t i = 1; i < operands.size(); ++i) {
     if (!operands[0].valid() || !operands[i].valid()) continue;
@@ -53,12 +53,18 @@ std::string flags_for_equal_symbols(const ir::Graph& graph, std::span<const Valu
       if (is_size_of_input(graph, a) && is_size_of_input(graph, b)) pairs.emplace(b.symbol_name(), a.symbol_name());
     }
   }
-  std::string flags;
-  for (const auto& [b, a] : pairs) flags += fmt::format("{}--same-symbol {}={}", flags.empty() ? "" : " ", b, a);
-  return flags;
+  std::vector<SymbolPair> found;
+  for (const auto& [b, a] : pairs) found.emplace_back(a, b);
+  return found;
 }
 
 }  // namespace
+
+std::string advice_on_equal(const std::vector<SymbolPair>& pairs) {
+  std::string text = "if these sizes are always equal, specify:";
+  for (const auto& [a, b] : pairs) text += fmt::format(" --same-symbol {}={}", b, a);
+  return text;
+}
 
 const ir::ValueType& TaskWriter::type(ValueId value) const {
   static const ir::ValueType unknown;
@@ -161,8 +167,9 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
   if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
     failure_ = typed.diagnostic();
     find_unequal_symbols(info, operands);
-    const std::string flags = flags_for_equal_symbols(graph_, operands);
-    if (!flags.empty()) failure_->notes.push_back({{}, "if these sizes are always equal, specify: " + flags});
+    const std::vector<SymbolPair> pairs = symbols_of_equal_axes(graph_, operands);
+    if (!pairs.empty()) failure_->notes.push_back({{}, advice_on_equal(pairs)});
+    if (!unequal_symbols_.certain) unequal_symbols_.pairs = pairs;
     return {};
   }
   const auto made = graph_.outputs(task);
@@ -223,9 +230,9 @@ void TaskWriter::find_unequal_symbols(const ir::OpInfo& op, std::span<const Valu
       if (!x.is_symbol() || !y.is_symbol() || x == y) continue;
       for (const ValueId input : graph_.inputs()) {
         for (const ir::Dim& dim : type(input).shape.value_or(ir::Shape{})) {
-          if (dim == x) unequal_symbols_ = SymbolPair{x.symbol_name(), y.symbol_name()};
-          if (dim == y) unequal_symbols_ = SymbolPair{y.symbol_name(), x.symbol_name()};
-          if (unequal_symbols_) return;
+          if (!(dim == x) && !(dim == y)) continue;
+          unequal_symbols_ = {{{dim.symbol_name(), (dim == x ? y : x).symbol_name()}}, true};
+          return;
         }
       }
     }

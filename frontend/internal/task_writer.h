@@ -17,6 +17,15 @@ namespace rannc::frontend {
 
 using SymbolPair = std::pair<std::string, std::string>;
 
+/// Symbols of inputs that must be equal for a rejected task to run.
+struct UnequalSymbols {
+  std::vector<SymbolPair> pairs;  ///< the symbol to keep first; empty: none
+  bool certain = false;           ///< the operator cannot run otherwise
+};
+
+/// Asks the user to declare the symbols equal: `if these sizes are always equal, specify: --same-symbol b=a`.
+std::string advice_on_equal(const std::vector<SymbolPair>& pairs);
+
 /// Adds the tasks of one operator of a model. Errors latch: the first is kept, later queries return harmless values and
 /// later tasks are dropped.
 class TaskWriter {
@@ -66,8 +75,7 @@ class TaskWriter {
   /// may have only one.
   ValueId draw(ValueId x, ir::RandomInput draw);
 
-  /// Two symbols of inputs that must be equal for a rejected task to run, the earlier first.
-  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+  const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
   void fail(std::string message);
   void fail(Diagnostic found);
   const std::optional<Diagnostic>& failure() const { return failure_; }
@@ -91,7 +99,7 @@ class TaskWriter {
   Location where_;
   std::string maker_, stem_;
   std::optional<Diagnostic> failure_;
-  std::optional<SymbolPair> unequal_symbols_;
+  UnequalSymbols unequal_symbols_;
 };
 
 /// The value of a one-element tensor. Nothing if there are more elements or no bytes.

@@ -103,6 +103,18 @@ TEST(SameSymbols, AreNamedWhereATaskCannotRunWithoutThem) {
   EXPECT_EQ(united->batch_symbol(), "unk__2");
 }
 
+TEST(SameSymbols, AreNamedOnceForAllTasks) {
+  const auto refused = test::import_graph(R"(agraph (float[batch, a, 2] x, float[batch, b, 2] y, float[batch, c, 2] z)
+    => (float[batch, d, 6] r) {
+  [join] p = Concat <axis = 2> (x, y)
+  [join_again] r = Concat <axis = 2> (p, z)
+})",
+                                          17);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(),
+              AllOf(HasSubstr("'join'"), HasSubstr("specify: --same-symbol b=a --same-symbol c=a")));
+}
+
 TEST(Domains, ThatOfOnnxHasTwoNames) {
   const auto graph = test::import_text(R"(<ir_version: 8, opset_import: ["ai.onnx" : 17]>
     agraph (float[batch, 2] x, bool c) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}> {

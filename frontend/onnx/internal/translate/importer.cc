@@ -71,7 +71,7 @@ class Importer {
   }
 
   /// Symbols that would have to be equal, if `run` failed for that reason.
-  const std::optional<SymbolPair>& unequal_symbols() const { return nodes_.unequal_symbols(); }
+  const UnequalSymbols& unequal_symbols() const { return nodes_.unequal_symbols(); }
 
  private:
   Result<void> import() {
@@ -233,18 +233,32 @@ class Importer {
 
 namespace {
 
+/// Unites symbols that are certainly equal. For others, returns the error with all that need the user's word, found as
+/// if it were given.
 Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
                                const Needed* needed) {
   ImportOptions tried = options;
+  std::optional<Diagnostic> refused;
+  std::vector<SymbolPair> open;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
     Importer importer(model, file, tried, needed);
     auto imported = importer.run();
-    const auto& unequal = importer.unequal_symbols();
-    if (imported.ok() || !unequal || i == kMostSymbols) return imported;
+    const UnequalSymbols& unequal = importer.unequal_symbols();
     const auto before = tried.same_symbol;
-    unite_symbols(tried.same_symbol, unequal->second, unequal->first);
-    if (tried.same_symbol == before) return imported;
+    if (!imported.ok()) {
+      for (const auto& [kept, other] : unequal.pairs) unite_symbols(tried.same_symbol, other, kept);
+      if (!unequal.pairs.empty() && !unequal.certain) {
+        if (!refused) refused = imported.diagnostic();
+        open.insert(open.end(), unequal.pairs.begin(), unequal.pairs.end());
+      }
+    }
+    if (tried.same_symbol != before && i < kMostSymbols) continue;
+    if (!refused) return imported;
+    for (Note& note : refused->notes) {
+      if (note.message.starts_with(advice_on_equal({}))) note.message = advice_on_equal(open);
+    }
+    return *std::move(refused);
   }
 }
 

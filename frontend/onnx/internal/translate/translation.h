@@ -50,8 +50,7 @@ class Translation {
     training_mode_.note(file_, notes_);
     state_.finish(graph);
   }
-  /// Two symbols of inputs that must be equal for a rejected task to run.
-  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+  const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
 
  private:
   /// Meaning of a name: a tensor, a list, or nothing if a call omits an optional input.
@@ -132,7 +131,7 @@ class Translation {
   ExternalData& external_;
   ImportNotes& notes_;
   Growth& growth_;
-  std::optional<SymbolPair> unequal_symbols_;
+  UnequalSymbols unequal_symbols_;
   std::map<std::string, ValueId> stored_;       ///< stored tensors of subgraphs, by position in the file
   std::set<std::string, std::less<>> outputs_;  ///< names reserved for graph outputs
   uint32_t undone_ = 0;                         ///< abandoned attempts to unroll loops inside other bodies
