@@ -80,21 +80,23 @@ std::vector<Diagnostic> faults_of_assumptions(const Graph& graph) {
   return found;
 }
 
-Result<void> check_assumptions(const Graph& graph, const Bindings& bindings) {
-  for (const Assumption& assumption : graph.assumptions()) {
-    const std::set<std::string> symbols = symbols_of(assumption);
-    const auto bound = [&](const std::string& symbol) { return bindings.contains(symbol); };
-    if (!std::all_of(symbols.begin(), symbols.end(), bound)) continue;
-    const auto left = assumption.left.evaluate(bindings), right = assumption.right.evaluate(bindings);
-    if (left && left == right) continue;
-    std::string sizes;
-    for (const std::string& symbol : symbols) {
-      sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, bindings.find(symbol)->second);
-    }
-    const auto text = [](const std::optional<int64_t>& side) { return side ? std::to_string(*side) : "no size"; };
-    return error(assumption.where, fmt::format("the model assumes that {}; with {} they are {} and {}", str(assumption),
-                                               sizes, text(left), text(right)));
+Result<void> check_assumption(const Assumption& assumption, const Bindings& bindings) {
+  const std::set<std::string> symbols = symbols_of(assumption);
+  const auto bound = [&](const std::string& symbol) { return bindings.contains(symbol); };
+  if (!std::all_of(symbols.begin(), symbols.end(), bound)) return {};
+  const auto left = assumption.left.evaluate(bindings), right = assumption.right.evaluate(bindings);
+  if (left && left == right) return {};
+  std::string sizes;
+  for (const std::string& symbol : symbols) {
+    sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, bindings.find(symbol)->second);
   }
+  const auto text = [](const std::optional<int64_t>& side) { return side ? std::to_string(*side) : "no size"; };
+  return error(assumption.where, fmt::format("the model assumes that {}; with {} they are {} and {}", str(assumption),
+                                             sizes, text(left), text(right)));
+}
+
+Result<void> check_assumptions(const Graph& graph, const Bindings& bindings) {
+  for (const Assumption& assumption : graph.assumptions()) RANNC_TRY(check_assumption(assumption, bindings));
   return {};
 }
 

@@ -16,8 +16,10 @@ bool is_assumed(const Graph& graph, const Equality& equality);
 std::vector<Assumption> substituted(const std::vector<Assumption>& assumptions, std::string_view symbol, const Dim& by);
 /// Violations of rule G14.
 std::vector<Diagnostic> faults_of_assumptions(const Graph& graph);
-/// Checks every assumption whose symbols are all bound. The error is located at the task that needs the assumption and
+/// Checks an assumption if all its symbols are bound. The error is located at the task that needs the assumption and
 /// contains the values of both sides.
+Result<void> check_assumption(const Assumption& assumption, const Bindings& bindings);
+/// Checks every assumption.
 Result<void> check_assumptions(const Graph& graph, const Bindings& bindings);
 
 }  // namespace rannc::ir

@@ -8,8 +8,8 @@
 
 #include "ir/dim/affine.h"
 #include "ir/graph/assumptions.h"
-#include "runtime/internal/torch_value.h"
 #include "ir/plan/fixed_samples.h"
+#include "runtime/internal/torch_value.h"
 #include "runtime/train/index_ranges.h"
 
 namespace rannc::runtime {
@@ -143,10 +143,6 @@ Result<ir::Bindings> bind_part(const ir::Plan& plan, const Batch& batch, const N
   return bindings;
 }
 
-std::vector<bool> read_by_outputs(const ir::Graph& graph) {
-  std::vector<bool> read(graph.value_count());
-  for (const ValueId output : graph.outputs()) read[output.index()] = true;
-  for (size_t t = graph.task_count(); t-- > 0;) {
 std::string sizes_beyond_plan(const ir::Plan& plan, const ir::Bindings& symbols) {
   std::string text;
   for (const auto& [symbol, planned] : plan.sizes) {
@@ -157,6 +153,10 @@ std::string sizes_beyond_plan(const ir::Plan& plan, const ir::Bindings& symbols)
   return text;
 }
 
+std::vector<bool> read_by_outputs(const ir::Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  for (const ValueId output : graph.outputs()) read[output.index()] = true;
+  for (size_t t = graph.task_count(); t-- > 0;) {
     const auto made = graph.outputs(TaskId::from(t));
     if (std::none_of(made.begin(), made.end(), [&](ValueId id) { return read[id.index()]; })) continue;
     for (const ValueId input : graph.inputs(TaskId::from(t))) {

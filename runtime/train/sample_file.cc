@@ -222,6 +222,7 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
                  fmt::format("has {} samples, one mini-batch needs {}", file.samples_, file.mini_batch_));
   }
   if (file.fixed_ && use != SampleUse::kTraining) RANNC_TRY(file.check_fixed(graph));
+  if (use == SampleUse::kEvaluation && !ir::undivided_symbol(graph).empty()) file.mini_batch_ = file.samples_;
   return file;
 }
 
@@ -235,7 +236,6 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
   for (const auto& [name, value] : all) {
     const ValueId id = input_of(graph, name);
     if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
-  if (use == SampleUse::kEvaluation && !ir::undivided_symbol(graph).empty()) file.mini_batch_ = file.samples_;
       if (shards_.empty()) unread_.push_back(name);
       continue;
     }

@@ -288,9 +288,9 @@ Result<void> add_inputs(const CompileFlags& flags, compiler::ReadOptions& option
     RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
     options.same_symbols.emplace_back(*symbols.begin());
   }
+  RANNC_ASSIGN(options.sizes, pairs(flags.sizes, "--size"));
   options.samples_in_file = flags.samples_in_file;
   options.max_trips = flags.max_trips;
-  RANNC_ASSIGN(options.sizes, pairs(flags.sizes, "--size"));
   RANNC_ASSIGN(const auto given, pairs(flags.input_values, "--input-value"));
   for (const auto& [name, text] : given) {
     const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;

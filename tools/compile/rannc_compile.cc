@@ -185,6 +185,10 @@ class Watcher {
       status.clear();
       fmt::print(stderr, "remark: {}\n", text);
     };
+    progress.note = [this](const std::string& text) {
+      status.clear();
+      fmt::print(stderr, "note: {}\n", text);
+    };
     progress.step = [this](const std::string& text) { status.show(text); };
     progress.stop = stop_.get_token();
     return progress;

@@ -20,6 +20,7 @@
 #include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
 #include "tools/compiler/plan_costs.h"
+#include "tools/compiler/planning_sizes.h"
 #include "tools/compiler/requested_outputs.h"
 #include "tools/compiler/sample_independence.h"
 #include "tools/compiler/torch_evaluator.h"
@@ -351,6 +352,9 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
     plan.assume[symbol] = *request.mini_batch;
   }
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
+  RANNC_ASSIGN(PlanningSizes sizes, planning_sizes(model.graph, plan.assume));
+  if (progress.note && !sizes.guessed.empty()) progress.note(describe_guess(sizes));
+  plan.assume = std::move(sizes.sizes);
   plan.mini_batch = planned_samples(request, model, plan.assume);
   RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
   plan.training = !model.graph.losses().empty();

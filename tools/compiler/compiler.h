@@ -71,6 +71,7 @@ struct CompileProgress {
   passes::PassManager::Show show_pass;
   std::function<void(const std::string&)> step;    ///< `measuring 23 of 41`
   std::function<void(const std::string&)> remark;  ///< about costs and kernels
+  std::function<void(const std::string&)> note;    ///< about guessed sizes
 };
 
 /// Reads a model and runs the passes. An internal failure writes `options.reproducer` and names it in a note.

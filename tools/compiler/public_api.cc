@@ -43,7 +43,9 @@ void begin(const Progress& progress, Phase phase) {
   if (progress.phase) progress.phase(phase);
 }
 
-tools::CompileProgress watcher(const Progress& progress) { return {progress.graph, progress.step, progress.remark}; }
+tools::CompileProgress watcher(const Progress& progress) {
+  return {progress.graph, progress.step, progress.remark, progress.note};
+}
 
 Result<tools::PlanRequest> request_for(const Model::State& model, PlanOptions options) {
   if (!options.mini_batch) options.mini_batch = model.options.mini_batch;

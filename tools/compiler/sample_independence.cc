@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <vector>
 
-#include "ir/graph/assumptions.h"
 #include "ir/match/match.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/batch.h"
 #include "tools/common/units.h"
 #include "tools/compiler/float64_run.h"
+#include "tools/compiler/planning_sizes.h"
 #include "tools/compiler/synthetic_samples.h"
 
 namespace rannc::tools {
@@ -27,22 +26,7 @@ constexpr double kTolerance = 1e-8;      // relative to the largest number of an
 constexpr double kLossTolerance = 1e-4;  // relative to a loss; float32 rounds each constant by 1e-7
 constexpr int64_t kMostSingles = 8;      // samples that run alone
 constexpr int64_t kLeastTogether = 3;    // so that one is neither the first nor the last
-
-/// Completes the sizes of all symbols except the batch symbol with sizes that the graph's assumptions allow.
-ir::Bindings complete(const Graph& graph, ir::Bindings known) {
-  std::set<std::string> symbols;
-  for (const ValueId value : graph.values()) {
-    if (graph.producer(value).valid() || !graph.type(value).shape) continue;
-    for (const ir::Dim& dim : *graph.type(value).shape) dim.collect_symbols(symbols);
-  }
-  symbols.erase(graph.batch_symbol());
-  for (const int64_t size : {8, 16, 32, 64, 128}) {
-    ir::Bindings all = known;
-    for (const std::string& symbol : symbols) all.emplace(symbol, size);
-    if (ir::check_assumptions(graph, all).ok() || size == 128) return all;
-  }
-  return known;
-}
+constexpr PreferredSizes kSmallSizes = {8, 8, 8};
 
 /// A range of synthetic samples.
 struct Samples {
@@ -360,7 +344,9 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
     if (!loaded.ok()) return left_out(loaded.diagnostic().message);
     of_file = std::move(*loaded);
   }
-  const ir::Bindings sizes = complete(graph, symbols);
+  const auto complete = planning_sizes(graph, symbols, kSmallSizes);
+  if (!complete.ok()) return left_out(complete.diagnostic().message);
+  const ir::Bindings& sizes = complete->sizes;
   std::string why;
   for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
     const SyntheticSamples made_up(graph, sizes, kind);
@@ -419,9 +405,9 @@ std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, 
 }
 
 Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
-  const ir::Bindings sizes = complete(graph, symbols);
+  RANNC_ASSIGN(const PlanningSizes complete, planning_sizes(graph, symbols, kSmallSizes));
   for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
-    const auto both = both_losses(graph, file, SyntheticSamples(graph, sizes, kind));
+    const auto both = both_losses(graph, file, SyntheticSamples(graph, complete.sizes, kind));
     if (!both) continue;
     const double size = std::max(std::abs(both->own), std::abs(both->of_file));
     if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};

@@ -36,7 +36,7 @@ struct CompareLimits {
 /// Returns an error at the task that computes a differing output, with both numbers. Returns a reason in `left_out` if
 /// weights are absent, a loop ends depending on data, the graph does not run on synthetic samples, the run exceeds
 /// `limits`, or the outputs are equal for all samples. `symbols` has known sizes other than the batch; the others
-/// become 8, or a value that the graph's assumptions allow.
+/// become 8, or what `planning_sizes` finds near it.
 Result<Compared> compare_with_file(const ir::Graph& file, const ir::Graph& made, int64_t samples,
                                    const ir::Bindings& symbols, const CompareLimits& limits);
 

@@ -14,6 +14,7 @@
 #include "tools/compile/compile_flags.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/foreign_calls.h"
+#include "tools/compiler/planning_sizes.h"
 #include "tools/measure/measure.h"
 #include "tools/measure/measured_cluster.h"
 
@@ -99,7 +100,10 @@ class Profiler {
     compile.model = path;
     RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
     RANNC_TRY(tools::foreign_calls(model.graph));
-    RANNC_ASSIGN(options_.assume, tools::assumptions(compile));
+    RANNC_ASSIGN(const rannc::ir::Bindings assumed, tools::assumptions(compile));
+    RANNC_ASSIGN(tools::PlanningSizes sizes, tools::planning_sizes(model.graph, assumed));
+    if (!sizes.guessed.empty()) fmt::print(stderr, "note: {}\n", tools::describe_guess(sizes));
+    options_.assume = std::move(sizes.sizes);
     RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
     RANNC_ASSIGN(const auto kernels, tools::measure_alternatives(model.graph, options_, database_));
     RANNC_ASSIGN(const auto blocks,

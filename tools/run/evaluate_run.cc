@@ -49,6 +49,13 @@ void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run
 
 }  // namespace
 
+void print_beyond_plan(const std::string& sizes) {
+  fmt::print(stderr,
+             "warning: sizes exceed those of the plan, so time and memory are above the prediction: {}; rannc-compile "
+             "--assume SYMBOL=N plans for others\n",
+             sizes);
+}
+
 Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   const ir::Plan& plan = trainer.plan();
   RANNC_ASSIGN(const auto file, runtime::SampleFile::open(run.data, plan));
@@ -60,6 +67,7 @@ Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   for (uint64_t first = 0; first < file.samples(); first += file.mini_batch()) {
     const uint64_t last = std::min(first + file.mini_batch(), file.samples());
     RANNC_ASSIGN(const auto result, trainer.evaluate(file.batch(first, last)));
+    if (first == 0 && run.rank == 0 && !result.beyond_plan.empty()) print_beyond_plan(result.beyond_plan);
     outputs.add(result, first);
     losses.add(result);
   }

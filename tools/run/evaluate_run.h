@@ -24,4 +24,7 @@ struct EvaluationRun {
 /// and prints a summary to stdout. All workers of a run must call it; an error of one ends all.
 Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run);
 
+/// Warns that sizes exceed those of the plan (`runtime::StepResult::beyond_plan`).
+void print_beyond_plan(const std::string& sizes);
+
 }  // namespace rannc::tools

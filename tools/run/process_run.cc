@@ -118,6 +118,7 @@ class Run {
       begin_in_step("writing the measurements", step);
       links_ = since(before, trainer_->sent_bytes());
       if (profile_) profile_->end_step();
+      warn_of_sizes(result);
       if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
@@ -359,6 +360,13 @@ class Run {
                skipped_last_, losses_.size(), trainer_->loss_scale());
   }
 
+  /// Once, at the first step.
+  void warn_of_sizes(const runtime::StepResult& result) {
+    if (!leads() || warned_of_sizes_ || result.beyond_plan.empty()) return;
+    warned_of_sizes_ = true;
+    print_beyond_plan(result.beyond_plan);
+  }
+
   void restart_peak() const {
     MemoryGauge::restart();
     hardware_.restart_peak();
@@ -395,6 +403,7 @@ class Run {
   fs::path folder_;
   std::string samples_before_;  // description of those of the checkpoint
   uint64_t steps_ = 0;          // of the run, those before a resume included
+  bool warned_of_sizes_ = false;
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   size_t skipped_last_ = 0;     // of them, since the last update

@@ -31,6 +31,7 @@ struct Progress {
   std::function<void(Phase)> phase = {};                ///< before each phase
   std::function<void(const std::string&)> step = {};    ///< `measuring 23 of 41 tasks`; often
   std::function<void(const std::string&)> remark = {};  ///< findings about costs and kernels
+  std::function<void(const std::string&)> note = {};  ///< sizes that planning guesses, with the flags to choose others
   std::function<void(std::string_view pass, const std::string& graph)> graph = {};  ///< see `ReadOptions::print_after`
   std::stop_token stop = {};  ///< ends the search of `plan` early, with the best plan so far
 };
