@@ -260,9 +260,14 @@ class RotaryEmbedding {
     return {};
   }
 
-  /// Returns cosines or sines, selected by position ids if present, with axes that broadcast over heads.
+  /// Returns cosines or sines, selected by position ids if present, with axes that broadcast over heads. Stored tables
+  /// are constants, although they are looked up like an embedding. Others may be computed from trained frequencies.
   ValueId table(size_t operand) {
+    static const ir::Pattern kStored =
+        ir::through({"cast", "identity", "gather", "slice", "reshape", "unsqueeze", "concat"},
+                    ir::of_kind(ir::ValueKind::kConstant));
     ValueId values = node_.in(operand);
+    if (node_.match(values, kStored)) values = node_.emit("stop_gradient", {values});
     if (node_.has(3)) values = node_.emit("gather", {values, node_.in(3)}, {{"axis", ir::Dim(0)}});
     const ir::Shape* const shape = node_.shape(values);
     if (!shape) return {};
