@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "ir/graph/constant.h"
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
 #include "ir/state/state.h"
 #include "passes/parameters/internal/formula_search.h"
+#include "passes/parameters/internal/formula_steps.h"
 #include "passes/parameters/internal/tensor_origins.h"
 
 namespace rannc::passes {
@@ -59,6 +62,7 @@ class Recomputing {
       std::vector<std::string> sources = origins_.sources(value);
       const auto is_lost = [&](const std::string& source) { return !value_of(graph_, source).valid(); };
       const bool all = std::none_of(sources.begin(), sources.end(), is_lost);
+      if (sources.size() == 1 && !all && is_part(value)) parts_[sources[0]].push_back(value);
       std::erase_if(sources, is_lost);
       if (sources.empty()) continue;
       auto making = all ? making_of(value) : std::nullopt;
@@ -69,12 +73,61 @@ class Recomputing {
         result.open.push_back({name, std::move(sources)});
       }
     }
+    for (auto& [source, parts] : parts_) relate(std::move(parts), result);
     if (!makings_.empty()) rewrite();
     return result;
   }
 
  private:
-  std::optional<Making> making_of(ValueId value) const {
+  int64_t size_of(ValueId value) const { return ir::static_count(graph_.type(value)).value_or(0); }
+
+  /// Whether a tensor consists of elements of its source, by its name and those of intermediate values.
+  bool is_part(ValueId value) const {
+    const std::string own(graph_.value(value).name);
+    std::vector<std::string> made = made_of_.at(own);
+    std::erase_if(made, [&](const std::string& name) { return file_.listed.contains(name); });
+    made.push_back(own);
+    return std::all_of(made.begin(), made.end(), [](const std::string& name) {
+      const KnownStep* const step = is_traced(name) ? known_step(traced_op(name)) : nullptr;
+      return !is_traced(name) || (step != nullptr && (step->step == Step::kPick || step->step == Step::kTurn ||
+                                                      step->step == Step::kLayout));
+    });
+  }
+
+  bool have_common_numbers(ValueId first, ValueId second) const {
+    const auto numbers = [&](ValueId value) {
+      const auto found = ir::decode_numbers(graph_.type(value), graph_.value(value).data, size_of(value));
+      return found.ok() ? std::set<double>(found->begin(), found->end()) : std::set<double>();
+    };
+    const std::set<double> a = numbers(first), b = numbers(second);
+    return a.empty() || b.empty() || std::any_of(a.begin(), a.end(), [&](double number) { return b.contains(number); });
+  }
+
+  /// Relates parts of a parameter that the file lacks. One that lies in another, as `p[2:4]` in `p[:6]`, is recomputed
+  /// from it. Parts without common numbers share no element.
+  void relate(std::vector<ValueId> parts, Recomputed& result) {
+    std::stable_sort(parts.begin(), parts.end(), [&](ValueId a, ValueId b) { return size_of(a) > size_of(b); });
+    std::vector<ValueId> wholes;
+    for (const ValueId part : parts) {
+      std::vector<std::string> others;
+      std::optional<Making> making;
+      for (const ValueId whole : wholes) {
+        if (making || !have_common_numbers(whole, part)) continue;
+        others.emplace_back(graph_.value(whole).name);
+        making = making_of(part, whole);
+      }
+      if (making) {
+        result.made.emplace(graph_.value(part).name);
+        makings_.push_back(*std::move(making));
+        continue;
+      }
+      wholes.push_back(part);
+      if (!others.empty()) result.open.push_back({std::string(graph_.value(part).name), std::move(others)});
+    }
+  }
+
+  /// `whole`, if valid, stands for the only parameter that the target was computed from.
+  std::optional<Making> making_of(ValueId value, ValueId whole = {}) const {
     const Graph::Value& target = graph_.value(value);
     if (!target.data.present() || !ir::static_count(target.type)) return std::nullopt;
     FormulaQuestion question{{}, {target.type, target.data}, {}, false};
@@ -85,13 +138,14 @@ class Recomputing {
         if (is_traced(name)) question.made.push_back(name);
         continue;
       }
-      const ValueId leaf = value_of(graph_, name);
+      const bool parameter = file_.listed.at(name) == ir::ValueKind::kParameter;
+      const ValueId leaf = whole.valid() && parameter ? whole : value_of(graph_, name);
       const bool there = leaf.valid() && ir::static_count(graph_.type(leaf)) && graph_.value(leaf).data.present();
       if (there && ir::is_float(graph_.type(leaf).dtype)) {
         if (std::find(leaves.begin(), leaves.end(), leaf) != leaves.end()) continue;
         leaves.push_back(leaf);
         question.leaves.push_back({graph_.type(leaf), graph_.value(leaf).data});
-      } else if (file_.listed.at(name) == ir::ValueKind::kParameter) {
+      } else if (parameter) {
         return std::nullopt;
       } else {
         question.lost_constant = true;
@@ -141,6 +195,7 @@ class Recomputing {
   const Evaluator* evaluator_;
   const TensorOrigins origins_;
   std::vector<Making> makings_;
+  std::map<std::string, std::vector<ValueId>> parts_;  ///< by the only parameter they were computed from, which is lost
 };
 
 }  // namespace

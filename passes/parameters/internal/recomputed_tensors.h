@@ -15,13 +15,15 @@ namespace rannc::passes {
 /// In an optimised export, a weight that is used directly and through `normalize`, `abs` or a slice is two stored
 /// tensors. If trained separately they would diverge. The exporter records the origin of each tensor. If the file has
 /// everything it was computed from, the numbers determine how (`internal/formula_search.h`), and tasks then compute the
-/// tensor, under its name.
+/// tensor, under its name. If the file lacks the only parameter that several tensors were computed from, those that
+/// follow from the largest are computed from that one. Others that share numbers with it stay open.
 struct Recomputed {
   std::set<std::string> made;  ///< stored tensors that tasks compute now
-  /// Tensors computed from parameters that the file has, in a way that was not determined.
+  /// Tensors computed from parameters that the file has, or from one that others were computed from, in a way that was
+  /// not determined.
   struct Open {
     std::string made;
-    std::vector<std::string> sources;  ///< parameters that the file has
+    std::vector<std::string> sources;  ///< parameters, or the others, that the file has
   };
   std::vector<Open> open;
 };

@@ -71,5 +71,66 @@ TEST(Recompute, ACopyThatIsUntiedStays) {
   EXPECT_FALSE(Model({"other"}).outcome.ok()) << "no tensor has that name";
 }
 
+/// `p[:4]` and another part of `p`, which the file lacks.
+struct Parts {
+  Parts(const std::vector<double>& first, const std::vector<double>& second) {
+    const auto add = [&](const char* name, const char* input, const std::vector<double>& elements) {
+      const ir::Dim rows(static_cast<int64_t>(elements.size() / 2)), columns(int64_t{2});
+      const ValueId part = graph.add_value(ir::ValueKind::kConstant, name, matrix(rows, columns),
+                                           ir::encode_numbers(ir::DType::kF32, elements));
+      ir::ValueType type = matrix(rows, columns);
+      type.shape->insert(type.shape->begin(), ir::Dim::symbol("batch"));
+      const ValueId x = graph.add_value(ir::ValueKind::kInput, input, std::move(type));
+      graph.add_input(x);
+      return graph.add(ir::core("add"), {x, part}, {});
+    };
+    graph.set_outputs({add("slice_1", "x", first), add("slice_2", "z", second)});
+    for (const TaskId task : graph.tasks()) EXPECT_TRUE(ir::infer_types(graph, task).ok());
+    StoredFacts known;
+    known.file.listed = {{"p", ir::ValueKind::kParameter}};
+    known.file.readings = {{"slice_1", {{"/a", 1, "", {}}}}, {"slice_2", {{"/b", 1, "", {}}}}};
+    known.made_of = {{"slice_1", {"p", "val_1"}}, {"slice_2", {"p", "val_2"}}};
+    known.merged = StoredFacts::Merged::kRefused;
+    context.evaluator = &evaluator;
+    outcome = RecoverParameters(known).run(graph, context);
+  }
+
+  size_t trained() const {
+    size_t count = 0;
+    for (const ValueId value : graph.values()) count += graph.kind(value) == ir::ValueKind::kParameter ? 1 : 0;
+    return count;
+  }
+
+  tools::TorchEvaluator evaluator;
+  ir::Graph graph;
+  PassContext context;
+  Result<Outcome> outcome = Outcome();
+};
+
+TEST(Recompute, APartOfAPartIsComputedFromIt) {
+  const Parts parts({1, 2, 3, 4, 5, 6, 7, 8}, {3, 4, 5, 6});
+  ASSERT_TRUE(parts.outcome.ok()) << parts.outcome.diagnostic().str();
+  EXPECT_EQ(parts.trained(), 1U);
+}
+
+TEST(Recompute, PartsThatShareNothingAreTwo) {
+  const Parts parts({1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12});
+  ASSERT_TRUE(parts.outcome.ok()) << parts.outcome.diagnostic().str();
+  EXPECT_EQ(parts.trained(), 2U);
+}
+
+TEST(Recompute, PartsThatMayOverlapAreRefused) {
+  const std::vector<double> zeros(8, 0.0);
+  const std::vector<double> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+  for (const auto& [first, second] :
+       {std::pair{numbers, std::vector<double>{7, 8, 9, 10}}, std::pair{zeros, std::vector<double>{0, 0, 0, 0}}}) {
+    const Parts parts(first, second);
+    ASSERT_FALSE(parts.outcome.ok());
+    EXPECT_THAT(parts.outcome.diagnostic().str(),
+                testing::AllOf(testing::HasSubstr("'slice_2'"), testing::HasSubstr("'slice_1'"),
+                               testing::HasSubstr("--allow-merged")));
+  }
+}
+
 }  // namespace
 }  // namespace rannc::passes
