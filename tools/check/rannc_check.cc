@@ -598,6 +598,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.option_defaults()->group("Model");
   tools::add_symbol_flags(app, flags.compile);
   tools::add_stored_flags(app, flags.compile);
+  tools::add_gradient_flags(app, flags.compile);
   tools::add_training_flags(app, flags.compile.training);
   app.option_defaults()->group("Options");
   tools::add_sync_flag(app, flags.compile.sync_batch_norm);

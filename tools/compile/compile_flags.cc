@@ -103,6 +103,18 @@ void add_stored_flags(CLI::App& app, CompileFlags& flags) {
                "train parameters that the exporter merged as one, if nothing in the file distinguishes them");
 }
 
+void add_gradient_flags(CLI::App& app, CompileFlags& flags) {
+  app.add_option("--padding-index", flags.padding,
+                 "TABLE=ROW: an embedding row without gradient, if the file's metadata do not specify it")
+      ->allow_extra_args(false);
+  app.add_option("--stop-gradient", flags.stopped,
+                 "VALUE: no gradient flows through this value, because it was detached")
+      ->allow_extra_args(false);
+  app.add_option("--strict-bounds", flags.strict,
+                 "VALUE: the Clip that produces this value has no gradient at its bounds, like relu6 and hardtanh")
+      ->allow_extra_args(false);
+}
+
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
   app.add_option(
          "--input-value", values,
@@ -137,12 +149,7 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--assume", flags.assume,
                  "SYMBOL=N: value of a dimension other than the batch, for planning; the model accepts others");
   add_stored_flags(app, flags);
-  app.add_option("--padding-index", flags.padding,
-                 "TABLE=ROW: an embedding row without gradient, if the file's metadata do not specify it");
-  app.add_option("--stop-gradient", flags.stopped,
-                 "VALUE: no gradient flows through this value, because it was detached");
-  app.add_option("--strict-bounds", flags.strict,
-                 "VALUE: the Clip that produces this value has no gradient at its bounds, like relu6 and hardtanh");
+  add_gradient_flags(app, flags);
   auto* weights = app.add_option(
       "--weights", flags.weights,
       ".safetensors file with state_dict names, whose tensors replace the weights of the model file; types must match, "

@@ -74,6 +74,8 @@ void add_symbol_flags(CLI::App& app, CompileFlags& flags);
 /// Adds the flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`,
 /// `--allow-merged`.
 void add_stored_flags(CLI::App& app, CompileFlags& flags);
+/// Adds the flags that restore gradient behavior that a file lost.
+void add_gradient_flags(CLI::App& app, CompileFlags& flags);
 /// Adds `--input-value`, which fixes inputs.
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values);
 /// Adds `--sync-batch-norm`.
