@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace rannc::runtime {
 
@@ -30,10 +32,17 @@ bool has_bytes(const ir::Graph& graph, const ir::StateTensor& tensor) {
                      [&](const ir::StatePart& part) { return graph.value(part.value).data.present(); });
 }
 
-/// Whether an exporter generated the name: `onnx::MatMul_530`, `/layer/Constant_output_0`, `val_12`.
+/// Whether an exporter generated the name: `onnx::MatMul_530`, `/layer/Constant_output_0`, `val_12`, or `slice_1` for
+/// the result of an operator on a parameter.
 bool is_made_up(std::string_view name) {
+  constexpr std::array<std::string_view, 24> kMakers = {
+      "val",   "abs",     "add",      "cat",  "div",        "embedding", "exp",       "expand",
+      "mul",   "neg",     "permute",  "pow",  "reciprocal", "rsqrt",     "select",    "sigmoid",
+      "slice", "softmax", "softplus", "sqrt", "sub",        "tanh",      "transpose", "unsqueeze"};
   if (name.find_first_of(":/") != std::string_view::npos) return true;
-  return name.starts_with("val_") && name.substr(4).find_first_not_of("0123456789") == std::string_view::npos;
+  const size_t mark = name.find_last_not_of("0123456789");
+  if (mark == std::string_view::npos || mark + 1 == name.size() || name[mark] != '_') return false;
+  return std::find(kMakers.begin(), kMakers.end(), name.substr(0, mark)) != kMakers.end();
 }
 
 }  // namespace

@@ -123,15 +123,15 @@ TEST_F(StateDicts, SayWhatTheyLack) {
   ir::Graph graph = named();
   const ir::ValueType type = {.dtype = ir::DType::kF64, .shape = ir::Shape{2}};
   const ir::TensorData data = ir::encode_numbers(ir::DType::kF64, std::vector<double>{1, 2});
-  for (const char* name : {"onnx::MatMul_7", "val_12", "half", "val_x"})
+  for (const char* name : {"onnx::MatMul_7", "val_12", "slice_1", "half", "val_x", "block_1"})
     graph.add_value(ir::ValueKind::kBuffer, name, type, data);
   graph.add_value(ir::ValueKind::kBuffer, "numberless", type);
   graph.add_state({"first", {1}, {{graph.find("half"), {0}, {1}, {0}}}});
   const StateWritten report = written(bundle(std::move(graph), {}), "", "w");
   ASSERT_EQ(report.warnings.size(), 3U);
   EXPECT_THAT(report.warnings[0], HasSubstr("1 tensors have no stored data and are skipped: numberless"));
-  EXPECT_THAT(report.warnings[1], HasSubstr("2 tensors have exporter-made names"));
-  EXPECT_THAT(report.warnings[1], HasSubstr("onnx::MatMul_7, val_12"));
+  EXPECT_THAT(report.warnings[1], HasSubstr("3 tensors have exporter-made names"));
+  EXPECT_THAT(report.warnings[1], HasSubstr("onnx::MatMul_7, val_12, slice_1"));
   EXPECT_THAT(report.warnings[2], HasSubstr("only a part of half"));
   EXPECT_EQ(tensors("w").count("numberless"), 0U);
 }
