@@ -61,8 +61,10 @@ struct ImportNotes {
   ir::TrainingNotes training;
   /// Gradient behavior that ONNX cannot express, recovered from the metadata of nodes.
   std::vector<Note> remarks;
-  /// Gradient behavior that the metadata mention but that could not be recovered.
+  /// What the import left out or could not restore, without an effect on what is trained.
   std::vector<Note> open;
+  /// Doubts about what is trained and about gradients.
+  std::vector<Note> warnings;
   /// Remarks about nodes, each with the number of nodes that it applies to.
   std::map<std::string, size_t> counted_remarks;
   /// Likewise warnings about what the user probably did not intend.

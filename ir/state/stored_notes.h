@@ -32,6 +32,9 @@ struct StoredNotes {
   std::map<std::string, ValueKind> listed;
   /// Those of them that are not part of `state_dict`.
   std::set<std::string> transient;
+  /// Parameters with a reading of which the file does not tell whether it is of them or of one of these others, which
+  /// had equal values when the exporter merged them.
+  std::map<std::string, std::set<std::string>> unclear;
   /// By node, the bias of its call that the exporter omitted because it was all zeros.
   std::map<std::string, std::string> dropped_biases;
   /// Stored tensors that are weights although their readers do not show it: slopes of PRelu, recurrent weights, and

@@ -8,6 +8,7 @@
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
 #include "ir/state/state.h"
+#include "ir/state/state_bytes.h"
 #include "ir/state/statistics.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/by_use.h"
@@ -123,6 +124,15 @@ std::string listed_modules(const std::set<std::string>& names) {
   return first_names(all, kMost);
 }
 
+/// Whether the program lists its parameters, and all readings are known to be of one of them.
+bool is_told(const ir::StoredNotes& file, const std::string& name) {
+  const auto found = file.readings.find(name);
+  if (file.listed.empty() || found == file.readings.end() || found->second.empty()) return false;
+  const std::vector<std::string>& state = found->second.front().state;
+  return state.size() == 1 && std::all_of(found->second.begin(), found->second.end(),
+                                          [&](const ir::Reading& reading) { return reading.state == state; });
+}
+
 Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const ir::StoredNotes& file,
                            StoredFacts::Merged allowed, PassContext& context) {
   std::vector<Note> merged;
@@ -130,7 +140,7 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
     const std::string what =
         fmt::format("parameter {} is read by {} modules ({})", quoted_name(graph, shared.parameter),
                     shared.modules.size(), listed_modules(shared.modules));
-    if (shared.merged) {
+    if (shared.merged && !is_told(file, std::string(graph.value(shared.parameter).name))) {
       merged.push_back(
           {{},
            what + ": the exporter merged parameters of equal initial values, and they are trained as one; export the "
@@ -138,6 +148,15 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
     } else {
       context.remarks.push_back({{}, what + ": one tied parameter"});
     }
+  }
+  for (const auto& [name, others] : file.unclear) {
+    const ValueId value = graph.find(name);
+    if (!value.valid() || graph.kind(value) != ValueKind::kParameter) continue;
+    merged.push_back({{},
+                      fmt::format("parameter {} is read where the program may read {}: the exporter merged parameters "
+                                  "of equal initial values, and they are trained as one; "
+                                  "torch.onnx.export(optimize=False) keeps them apart",
+                                  quoted_name(graph, value), listed_modules(others))});
   }
   const size_t count = merged.size();
   return warn_or_refuse(
@@ -151,12 +170,30 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
 void report_computed(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
   const ComputedParameters found = computed_parameters(graph, known.file, known.made_of);
   if (found.parameters.empty()) return;
-  context.open.push_back(
+  context.warnings.push_back(
       {{},
        fmt::format(
            "parameters of the exported program are not in the file ({}): the exporter probably "
            "computed tensors from them, which are not trained ({}); torch.onnx.export(optimize=False) keeps them",
            listed_modules(found.parameters), listed_modules(found.made))});
+}
+
+/// `state_dict` also has what no node reads. `num_batches_tracked` may be absent there.
+void report_unwritten(const ir::Graph& graph, const ir::StoredNotes& file, PassContext& context) {
+  std::set<std::string> held, parameters, buffers;
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) held.insert(tensor.name);
+  for (const auto& [name, kind] : file.listed) {
+    if (held.contains(name) || file.transient.contains(name) || name.ends_with("num_batches_tracked")) continue;
+    (kind == ValueKind::kParameter ? parameters : buffers).insert(name);
+  }
+  for (const auto& [names, kind] : {std::pair{parameters, "parameters"}, std::pair{buffers, "buffers"}}) {
+    if (names.empty()) continue;
+    context.open.push_back(
+        {{},
+         fmt::format("{} {} of the program's state_dict are not in the file ({}): exported weights lack them, so that "
+                     "load_state_dict needs strict=False",
+                     names.size(), kind, listed_modules(names))});
+  }
 }
 
 void report_apart(size_t parted, size_t restored, PassContext& context) {
@@ -379,6 +416,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_stand_ins(graph, known_, context);
   report_computed(graph, known_, context);
   report_made(graph, file, copies, context);
+  report_unwritten(graph, file, context);
   const TensorOrigins origins(graph, known_.file, known_.made_of);
   const std::vector<bool> computed = computed_from_parameters(graph, origins);
   std::erase_if(parameters, [&](ValueId value) { return computed[value.index()]; });

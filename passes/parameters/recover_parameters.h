@@ -55,7 +55,8 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known);
 /// single numbers, which occur in the same places whether they are learned or not.
 ///
 /// Before => after: `constant` values of float type become `parameter` or `buffer`. `remarks` report contradicting
-/// uses, `open` reports possible ties. Tensors that exporters merged are separated under their own names
+/// uses, `warnings` all that is in doubt about what is trained, `open` what the state of the program has beyond the
+/// file. Tensors that exporters merged are separated under their own names
 /// (`internal/merged_tensors.h`), dropped zero biases are restored (`internal/dropped_biases.h`), and copies of one
 /// parameter are merged (`internal/tied_parameters.h`), so that the graph trains what the program has. The graph's
 /// `state` maps the tensors of `state_dict`; a stored tensor without an entry is one under its own name. Frozen parts
@@ -76,8 +77,8 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known);
 /// A parameter that several modules read is a tie by the model's author, unless it is one number repeated or copied
 /// layers read it. In these cases the exporter merged several parameters. If nothing distinguishes them they are
 /// trained as one, with a warning, or rejected with an error. Listed parameters of which the file has only results
-/// computed by the exporter are `open` too, unless something is trained in their place. A tensor that follows from the
-/// file's parameters in an unknown way is treated like merged parameters.
+/// computed by the exporter are a warning, too, unless something is trained in their place. A tensor that follows from
+/// the file's parameters in an unknown way is treated like merged parameters.
 ///
 /// Runs early, because every later pass depends on which values are trained; infer-shapes has run before. Cost: linear
 /// in the graph; reads the bytes of one tensor per contradiction and of tensors that look tied.

@@ -8,7 +8,7 @@ DIAGNOSTICS = 1
 
 # What rannc-check is run with and what it says. `models`: files of the folder. `micro_batches`: those that must agree with the
 # reference. `flags`: of every run. `says`: parts of standard error. `refuses`: parts of the one error where that is what is right.
-# `gradients`: False where the references have none.
+# `gradients`: False where the references have none. `differs`: the file has lost what the reference computes.
 # `undivided`: parts of the error that refuses two micro-batches.
 DIVIDED = {"micro_batches": "1,2,3"}
 WHOLE = {"micro_batches": "1"}
@@ -24,6 +24,9 @@ REPORTS = {
     "count_clamped_below_onnx": {**WHOLE, "undivided": ["node_div", *STAYS]},
     "cross_entropy_of_probabilities_trace": {"refuses": ["cross_entropy_loss of probabilities is not supported"]},
     "cross_entropy_unreduced_pt2": {"refuses": ["cross_entropy_loss without reduction is not supported"]},
+    "detach_as_identity_dynamo": DIVIDED,
+    "detach_as_identity_rounded_dynamo": DIVIDED,
+    "detached_and_live_merged_dynamo": {**DIVIDED, "differs": True, "says": ["warning: ", "%sub_6", "%sub_3", "optimize=False"]},
     "divisor_chunked_sum_pt2": {**WHOLE, "undivided": ["'div'", *STAYS]},
     "divisor_computed_mask_pt2": {**WHOLE, "undivided": ["'div'", *STAYS]},
     "divisor_positives_pt2": {**WHOLE, "undivided": ["'div'", *STAYS]},
@@ -41,6 +44,7 @@ REPORTS = {
     "inputs_without_samples_static": DIVIDED,
     "keras_masked_lstm_loop": DIVIDED,
     "keras_two_inputs_unk": {**DIVIDED, "flags": ["--same-symbol", "unk__13=unk__14", "--same-symbol", "unk__13=unk__15"]},
+    "layer_in_two_branches_dynamo": WHOLE,
     "loss_over_whole_batch_dice": {**WHOLE, "undivided": ["node_ReduceMean_7", *STAYS]},
     "loss_over_whole_batch_infonce": {**WHOLE, "undivided": ["node_matmul", *STAYS]},
     "loss_over_whole_batch_moe": {**WHOLE, "undivided": ["node_mul_22", *STAYS]},
@@ -50,6 +54,7 @@ REPORTS = {
     "mask3_pt2": DIVIDED,
     "mean_for_the_log_pt2": {**DIVIDED, "says": ["output 'size' is left out"]},
     "mean_of_stacked_losses_pt2": DIVIDED,
+    "merged_zero_biases_dynamo": DIVIDED,
     "mqa_pt2": DIVIDED,
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": {**DIVIDED, "flags": ["--input-value", "use_cache_branch=false"]},
@@ -57,6 +62,7 @@ REPORTS = {
     "paddle_constant_weights": {**DIVIDED, "flags": ["--train", "*"]},
     "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers read by DequantizeLinear"]},
     "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers read by DequantizeLinear"]},
+    "rotary_tables_no_metadata": DIVIDED,
     "samples_on_axis_1": DIVIDED,
     "samples_on_axis_1_fixed_length": DIVIDED,
     "sdpa5_pt2": DIVIDED,
@@ -99,10 +105,11 @@ class Reports(programs.ProgramTest):
             return
         done = self.run_program("rannc-check", *command, "--stages", "1,2", "--micro-batches", row["micro_batches"], "--summary=json")
         runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        differs = row.get("differs", False)
+        self.assertEqual(done.returncode, DIAGNOSTICS if differs else 0, done.stdout + done.stderr)
         self.assertEqual(len(runs), 2 * len(row["micro_batches"].split(",")), done.stdout)
         for run in runs:
-            self.assertTrue(run["ok"], run["failures"])
+            self.assertEqual(run["ok"], not differs, run["failures"])
             self.assertEqual(run["compared_gradients"] > 0, row.get("gradients", True))
         for part in row.get("says", []):
             self.assertIn(part, done.stderr)

@@ -68,6 +68,10 @@ Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOption
   for (const auto& [text, nodes] : imported.notes.counted_warnings) {
     model.warnings.push_back(fmt::format("{} {}", nodes, text));
   }
+  for (const Note& warning : imported.notes.warnings) {
+    const std::string& node = warning.where.node;
+    model.warnings.push_back(node.empty() ? warning.message : fmt::format("{} (node '{}')", warning.message, node));
+  }
   return std::move(imported.graph);
 }
 

@@ -61,10 +61,10 @@ void report_by_use(const ByUse& found, PassContext& context) {
                      one ? "tensor is" : "tensors are", one ? "its" : "their", listed_by_rank(found.trained))});
   }
   if (!found.left.empty()) {
-    context.open.push_back({{},
-                            fmt::format("{} tensors with names of the program are not trained because of their use "
-                                        "alone ({}): --train trains them",
-                                        found.left.size(), listed_by_rank(found.left))});
+    context.warnings.push_back({{},
+                                fmt::format("{} tensors with names of the program are not trained because of their use "
+                                            "alone ({}): --train trains them",
+                                            found.left.size(), listed_by_rank(found.left))});
   }
 }
 
@@ -83,7 +83,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
     found.insert(name);
   }
   if (!weights) return;
-  context.open.push_back(
+  context.warnings.push_back(
       {{},
        fmt::format("{} numbers of the model's code are in places of weights and are not trained ({}): --train trains "
                    "them",

@@ -260,7 +260,7 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
              listed(names), kHow)});
   }
   for (const PaddingRow& padding : padding_rows(graph)) {
-    context.open.push_back(
+    context.warnings.push_back(
         {{},
          fmt::format(
              "only row {1} of '{0}' is all zeros, and it is trained: if it is the embedding's padding_idx, which "
@@ -275,9 +275,9 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
                      copy.whole, copy.part, copy.transposed ? ", transposed" : "", kHow)});
   }
   if (!left.empty()) {
-    context.open.push_back({{},
-                            fmt::format("{} tensors that the exporter computed are not trained ({}): {}", left.size(),
-                                        listed(left), kHow)});
+    context.warnings.push_back({{},
+                                fmt::format("{} tensors that the exporter computed are not trained ({}): {}",
+                                            left.size(), listed(left), kHow)});
   }
 }
 

@@ -69,7 +69,10 @@ class Ties {
                                    fmt::format("parameters {} and {} are one, according to their values and uses",
                                                quoted_name(graph_, tie.first), quoted_name(graph_, tie.second))});
       } else {
-        context.open.push_back(
+        // What the program lists as two tensors, or was separated before, is two.
+        const bool two = is_told(tie) || context.parted.contains(std::string(graph_.value(tie.second).name));
+        auto& notes = two ? context.remarks : context.warnings;
+        notes.push_back(
             {{},
              fmt::format("parameters {} and {} have the same values{}: they are trained separately; --tie merges them",
                          quoted_name(graph_, tie.first), quoted_name(graph_, tie.second),
@@ -137,13 +140,16 @@ class Ties {
     return ties;
   }
 
+  bool is_told(const Tie& tie) const {
+    return !rules_.file.listed.empty() && !name_of(tie.first).empty() && !name_of(tie.second).empty();
+  }
+
   bool is_one(const Tie& tie) const {
     if (untied(tie.first) || untied(tie.second)) return false;
     for (const std::string& pattern : rules_.tied) {
       if (names_.match_any(pattern, tie.first) && names_.match_any(pattern, tie.second)) return true;
     }
-    const bool told = !rules_.file.listed.empty() && !name_of(tie.first).empty() && !name_of(tie.second).empty();
-    if (told) return false;
+    if (is_told(tie)) return false;
     const Uses a = uses_of(graph_, tie.first), b = uses_of(graph_, tie.second);
     return (a.looked_up && b.multiplies && !b.looked_up) || (b.looked_up && a.multiplies && !a.looked_up);
   }

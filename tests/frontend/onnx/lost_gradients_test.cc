@@ -57,9 +57,9 @@ TEST(TracedCalls, OddTextsAreNone) {
   }
   const auto open = traced(kCall + "%x, ((");
   EXPECT_THAT(traced_call(open)->values(), ElementsAre("x"));
-  EXPECT_TRUE(is_detached("detach"));
-  EXPECT_TRUE(is_detached("detach_12"));
-  for (const char* other : {"detach_", "detached", "detach_x", "x"}) EXPECT_FALSE(is_detached(other)) << other;
+  EXPECT_EQ(traced_op("detach"), "detach");
+  EXPECT_EQ(traced_op("detach_12"), "detach");
+  for (const char* other : {"detach_", "detached", "detach_x", "x"}) EXPECT_EQ(traced_op(other), other);
 }
 
 // Tasks of an operator, by what they make.
@@ -89,6 +89,84 @@ TEST(ExportedModels, SayWhatOnnxCannot) {
                            "bounds of hardtanh", "the first of equal elements"}) {
     EXPECT_THAT(remarks, HasSubstr(said));
   }
+}
+
+// --- detached values
+
+const std::string kLayers = "p_v: PARAMETER target='v'\np_w: PARAMETER target='w'\n";
+const std::string kHead =
+    "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] v = {1, 2, 3, 4}, float[2, 2] "
+    "w = {5, 6, 7, 8}> {\n";
+const std::string kProducts = "  a = MatMul (x, v)\n  b = MatMul (x, w)\n";
+const std::vector<std::string> kProductCalls = {"%a = aten.matmul.default](args = (%x, %p_v)",
+                                                "%b = aten.matmul.default](args = (%x, %p_w)"};
+
+frontend::Imported read_traced(const std::string& nodes, std::vector<std::string> calls) {
+  calls.insert(calls.begin(), kProductCalls.begin(), kProductCalls.end());
+  auto imported =
+      read_onnx_bytes(test::traced_model(kHead + kProducts + nodes + "}", kOpset, calls, kLayers), "test.onnx");
+  RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
+  return *std::move(imported);
+}
+
+TEST(Detached, AnIdentityStopsGradients) {
+  const auto model =
+      read_traced("  detach = Identity (b)\n  c = Mul (a, detach)\n  y = Add (c, b)\n",
+                  {"%detach = aten.detach.default](args = (%b,)", "%c = aten.mul.Tensor](args = (%a, %detach)",
+                   "%y = aten.add.Tensor](args = (%c, %b)"});
+  EXPECT_THAT(made_by(model.graph, "stop_gradient"), ElementsAre("b.detached"));
+  EXPECT_EQ(model.graph.inputs(model.graph.producer(model.graph.find("y")))[1], model.graph.find("b"));
+  EXPECT_THAT(model.notes.warnings, IsEmpty());
+}
+
+TEST(Detached, AnIdentityWithoutThatCallDoesNot) {
+  const auto model =
+      read_traced("  alias = Identity (b)\n  y = Mul (a, alias)\n",
+                  {"%alias = aten.alias.default](args = (%b,)", "%y = aten.mul.Tensor](args = (%a, %alias)"});
+  EXPECT_THAT(made_by(model.graph, "stop_gradient"), IsEmpty());
+}
+
+TEST(Detached, AParameterMayBeDetached) {
+  const auto model =
+      read_traced("  c = Add (a, b)\n  y = MatMul (c, w)\n",
+                  {"%c = aten.add.Tensor](args = (%a, %b)", "%y = aten.matmul.default](args = (%c, %detach)"});
+  EXPECT_THAT(made_by(model.graph, "stop_gradient"), ElementsAre("w.detached"));
+  EXPECT_THAT(model.notes.warnings, IsEmpty());
+}
+
+TEST(Detached, AnOperandThatIsNotFoundIsAWarning) {
+  const auto model =
+      read_traced("  c = Add (a, b)\n  y = Mul (c, a)\n",
+                  {"%c = aten.add.Tensor](args = (%e, %f)", "%y = aten.mul.Tensor](args = (%detach, %detach_1, %f)"});
+  ASSERT_EQ(model.notes.warnings.size(), 0U) << "both operands are detached";
+  const auto open =
+      read_traced("  c = Add (a, b)\n  y = Mul (c, a)\n",
+                  {"%c = aten.add.Tensor](args = (%a, %b)", "%y = aten.mul.Tensor](args = (%e, %f, %detach)"});
+  ASSERT_EQ(open.notes.warnings.size(), 1U);
+  EXPECT_THAT(open.notes.warnings[0].message, HasSubstr("%detach of the exported program"));
+  EXPECT_THAT(open.notes.warnings[0].message, HasSubstr("--stop-gradient"));
+}
+
+/// The program has `sub_1 = detach(a) - b` beside `sub = a - detach(b)`.
+TEST(Detached, MergedValuesAreAWarningThatNamesBoth) {
+  const std::string nodes = "  s = Sub (a, b)\n  p = Mul (s, s)\n  q = Neg (s)\n  y = Add (p, q)\n";
+  const auto model =
+      read_traced(nodes, {"%sub = aten.sub.Tensor](args = (%a, %detach)", "%mul = aten.mul.Tensor](args = (%sub, %sub)",
+                          "%neg = aten.neg.default](args = (%sub_1,)", "%add = aten.add.Tensor](args = (%mul, %neg)"});
+  EXPECT_THAT(made_by(model.graph, "stop_gradient"), ElementsAre("b.detached"));
+  ASSERT_EQ(model.notes.warnings.size(), 1U);
+  EXPECT_THAT(model.notes.warnings[0].message, HasSubstr("(%sub_1 with %sub)"));
+  EXPECT_THAT(model.notes.warnings[0].message, HasSubstr("optimize=False"));
+}
+
+/// A copy, and a view of the same shape, are the value itself. Numbers of the code carry no gradient.
+TEST(Detached, ValuesThatAreCopiesAreNotMerged) {
+  const std::string nodes = "  s = Sub (a, b)\n  p = Relu (s)\n  q = Neg (s)\n  y = Add (p, q)\n";
+  const auto model = read_traced(
+      nodes, {"%sub = aten.sub.Tensor](args = (%a, %b)", "%relu = aten.relu.default](args = (%clone,)",
+              "%neg = aten.neg.default](args = (%clone_1,)", "%add = aten.add.Tensor](args = (%relu, %neg)"});
+  EXPECT_THAT(model.notes.warnings, IsEmpty());
+  EXPECT_THAT(made_by(model.graph, "stop_gradient"), IsEmpty());
 }
 
 // --- said by a user

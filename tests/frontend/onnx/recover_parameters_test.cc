@@ -103,6 +103,20 @@ Recovered recover_made_of(std::string_view text, const std::string& list,
   return result;
 }
 
+Result<Outcome> strictly(frontend::Imported& imported) {
+  StoredFacts known{.file = imported.notes.stored, .made_of = imported.notes.folded};
+  known.merged = StoredFacts::Merged::kRefused;
+  PassContext context;
+  return RecoverParameters(known).run(imported.graph, context);
+}
+
+/// Names under which `state_dict` has what is trained.
+std::set<std::string> state_names(const ir::Graph& graph) {
+  std::set<std::string> names;
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) names.insert(tensor.name);
+  return names;
+}
+
 Recovered recover_with_scopes(std::string_view text, const std::vector<std::string>& scopes) {
   return recover_exported(text, scopes, "");
 }
@@ -260,13 +274,13 @@ TEST(RecoverParameters, ParametersThatTheExporterComputedOnAreOpen) {
   const auto computed = Contains(Field(&Note::message, AllOf(HasSubstr("(attn.biases)"), HasSubstr("(index)"))));
   const Recovered told = recover_exported(text, scopes("attn"), weights + biases);
   expect_kinds(told, {{"val_1", "parameter"}, {"index", "constant"}});
-  EXPECT_THAT(told.context.open, computed);
+  EXPECT_THAT(told.context.warnings, computed);
   // Also where a module of its own holds the table; not where another module reads the constant, or nothing is lost.
   const std::string deeper = "p_attn_biases: PARAMETER target='attn.relative.biases'\n";
-  EXPECT_THAT(recover_exported(text, scopes("attn"), weights + deeper).context.open,
+  EXPECT_THAT(recover_exported(text, scopes("attn"), weights + deeper).context.warnings,
               Contains(Field(&Note::message, HasSubstr("(attn.relative.biases)"))));
-  EXPECT_THAT(recover_exported(text, scopes("other"), weights + biases).context.open, IsEmpty());
-  EXPECT_THAT(recover_exported(text, scopes("attn"), weights).context.open, IsEmpty());
+  EXPECT_THAT(recover_exported(text, scopes("other"), weights + biases).context.warnings, IsEmpty());
+  EXPECT_THAT(recover_exported(text, scopes("attn"), weights).context.warnings, IsEmpty());
 }
 
 TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
@@ -324,7 +338,7 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   EXPECT_EQ(numbers.kind("twice"), "activation");
   expect_kinds(told, {{"w", "parameter"}, {"gain", "constant"}});
   EXPECT_THAT(
-      numbers.context.open,
+      numbers.context.warnings,
       Contains(Field(&Note::message, AllOf(HasSubstr("numbers of the model's code are in places of weights and are "
                                                      "not trained ("),
                                            HasSubstr("shift"), HasSubstr("w)")))));
@@ -397,6 +411,50 @@ TEST(RecoverParameters, RotaryTablesAreConstants) {
   expect_kinds(model, {{"table", "constant"}, {"frequencies", "constant"}, {"gain", "parameter"}});
 }
 
+/// The tables are looked up as an embedding is. What they are computed from may be trained.
+TEST(RecoverParameters, TablesOfRotaryEmbeddingAreConstants) {
+  const std::string head =
+      "agraph (float[batch, 3, 4] x, int64[batch, 3] at) => (float[batch, 3, 4] y) <float[4, 4] w = {1, 2, 3, 4, 5, 6, "
+      "7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, float[5, 2] cos = {1, 1, 1, 1, 1, 1, 1, 1, 1, 2}, float[5, 2] sin = {0, "
+      "0, 0, 0, 0, 0, 0, 0, 0, 2}> {\n  u = MatMul (x, w)\n";
+  const std::string tail = "  y = RotaryEmbedding <num_heads = 1> (u, c, s, at)\n}";
+  const auto of = [&](const std::string& tables) { return recovered(test::read_graph(head + tables + tail, 23), {}); };
+  const Recovered stored = of("  c = Identity (cos)\n  s = Identity (sin)\n");
+  expect_kinds(stored, {{"w", "parameter"}, {"cos", "constant"}, {"sin", "constant"}});
+  const Recovered computed = of("  c = Cos (cos)\n  s = Sin (sin)\n");
+  expect_kinds(computed, {{"w", "parameter"}, {"cos", "parameter"}});
+}
+
+/// Both branches of `torch.cond` read one layer. Of another one the exporter omitted the bias of zeros.
+TEST(RecoverParameters, ALayerInTwoBranchesIsOne) {
+  const std::string text =
+      "agraph (float[batch, 2] x, bool flag) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = {5, "
+      "6}, "
+      "float[2, 2] v = {7, 8, 9, 1}> {\n  y = If (flag) <\n"
+      "    then_branch = first () => (float[batch, 2] p) { k = Gemm <transB = 1> (x, v)\n p = Gemm <transB = 1> (k, w, "
+      "b) },\n"
+      "    else_branch = second () => (float[batch, 2] q) { q = Gemm <transB = 1> (x, w, b) }>\n}";
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::traced_model(
+      text, 17, {},
+      "p_w: PARAMETER target='w'\np_b: PARAMETER target='b'\np_v: PARAMETER target='v'\np_z: PARAMETER target='z'\n")));
+  for (auto& branch : *model.mutable_graph()->mutable_node(0)->mutable_attribute()) {
+    for (auto& node : *branch.mutable_g()->mutable_node()) {
+      auto* const entry = node.add_metadata_props();
+      entry->set_key("pkg.torch.onnx.fx_node");
+      const std::string names = node.input(1) == "v" ? "%p_v, %p_z" : "%p_w, %p_b";
+      entry->set_value("%n : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, " + names +
+                       "), kwargs = {})");
+    }
+  }
+  auto imported = frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx");
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  const auto outcome = strictly(*imported);
+  ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+  EXPECT_THAT(state_names(imported->graph), ElementsAre("b", "v", "w", "z"));
+  EXPECT_EQ(trained(imported->graph), 4U);
+}
+
 TEST(RecoverParameters, MergedTensorsComeApart) {
   const Recovered model = recover(
       "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] kept = {0, 0}> {\n"
@@ -431,22 +489,16 @@ TEST(RecoverParameters, TiesAreReported) {
       "4},"
       " float[2, 2] turned = {1, 3, 2, 4}, float[2] zero = {0, 0}, float[2] also = {0, 0}> {\n"
       "  p = Gemm (x, a, zero)\n  q = Gemm (p, same, also)\n  y = MatMul (q, turned)\n}");
-  EXPECT_THAT(model.context.open, Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
-  EXPECT_THAT(model.context.open,
+  EXPECT_THAT(model.context.warnings,
+              Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
+  EXPECT_THAT(model.context.warnings,
               Contains(Field(&Note::message, HasSubstr("'a' and 'turned' have the same values, transposed"))));
-  EXPECT_THAT(model.context.open, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
+  EXPECT_THAT(model.context.warnings, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
 }
 
 const std::string kFreshHead = "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] v = {1, 2, 3, 4}, ";
 const std::string kFreshValues = "float[2, 2] w = {5, 6, 7, 8}, float[2] zero = {0, 0}> {\n";
 const std::string kFreshLayers = "  a = Gemm (x, v, zero)\n  y = Gemm (a, w, zero)\n}";
-
-/// Names under which `state_dict` has what is trained.
-std::set<std::string> state_names(const ir::Graph& graph) {
-  std::set<std::string> names;
-  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) names.insert(tensor.name);
-  return names;
-}
 
 /// Two layers of a fresh model, by names as the legacy exporter gives them and by metadata as the new one does.
 TEST(RecoverParameters, MergedInitialValuesComeApartByTheirModules) {
@@ -508,6 +560,109 @@ TEST(RecoverParameters, MergedInitialValuesComeApartByTheirCalls) {
   EXPECT_EQ(model.kind("b.weight"), "parameter") << "as it is, under its own name";
   // Without the list the same file says nothing of who reads what but by its modules.
   EXPECT_NE(trained(recover(text).graph), 6U);
+}
+
+/// An embedding and the weight of a head are one, which the head's product reads transposed. No node reads the third
+/// name of it.
+TEST(RecoverParameters, TiedTensorsHaveTheirShapesUnderAllNames) {
+  const std::string text =
+      "agraph (int64[batch, 2] x) => (float[batch, 2, 3] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[2, 3] val_1 = "
+      "{1, 3, 5, 2, 4, 6}> {\n  h = Gather (w, x)\n  y = MatMul (h, val_1)\n}";
+  const std::string list =
+      "p_shared: PARAMETER target='shared.weight'\np_w: PARAMETER target='w'\np_head: PARAMETER "
+      "target='top.head.weight'\n"
+      "b_mask: BUFFER target='mask' persistent=True\nb_ids: BUFFER target='ids' persistent=False\n";
+  const std::vector<std::string> calls = {"%h = aten.embedding.default](args = (%p_w, %x)",
+                                          "%y = aten.linear.default](args = (%h, %p_w)"};
+  auto imported =
+      frontend::read_onnx_bytes(test::traced_model(text, 17, calls, list, {"words", "top.head"}), "test.onnx");
+  const Recovered model = recovered(std::move(imported), {});
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const ir::StateTensor& tensor : ir::full_state(model.graph).tensors) shapes[tensor.name] = tensor.shape;
+  const std::vector<int64_t> rows = {3, 2};
+  EXPECT_EQ(shapes["w"], rows);
+  EXPECT_EQ(shapes["top.head.weight"], rows);
+  EXPECT_EQ(shapes["shared.weight"], rows);
+  EXPECT_THAT(
+      model.context.open,
+      Contains(Field(&Note::message, AllOf(HasSubstr("1 buffers"), HasSubstr("(mask)"), HasSubstr("strict=False")))));
+}
+
+/// The exporter writes `chunk` as a Split without metadata. It shows what it reads by the module that reads the chunks.
+struct Chunks {
+  std::string nodes;
+  std::vector<std::string> calls, scopes;
+  std::string more_state;
+};
+
+frontend::Imported read_chunks(const Chunks& chunks) {
+  std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[4] bias = {0, 0, 0, 0}> {\n" + chunks.nodes + "}";
+  std::string list = "p_bias: PARAMETER target='bias'\n" + chunks.more_state;
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::traced_model(text, 17, chunks.calls, list, chunks.scopes)));
+  const auto rename = [](std::string& name) {
+    if (name == "bias") name = "a.bias";
+  };
+  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) rename(*tensor.mutable_name());
+  for (auto& node : *model.mutable_graph()->mutable_node()) {
+    for (std::string& input : *node.mutable_input()) rename(input);
+  }
+  for (auto& entry : *model.mutable_graph()->mutable_metadata_props()) {
+    const size_t at = entry.value().find("p_bias: PARAMETER target='bias'");
+    if (at != std::string::npos) entry.mutable_value()->replace(at, 31, "p_a_bias: PARAMETER target='a.bias'");
+  }
+  auto imported = frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx");
+  RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
+  return *std::move(imported);
+}
+
+const std::string kOfA = "  s, t = Split (bias)\n  c = Add (x, s)\n  d = Mul (c, t)\n",
+                  kOfB = "  u, v = Split (bias)\n  e = Add (d, u)\n  y = Mul (e, v)\n";
+const std::vector<std::string> kChunkCalls = {
+    "", "%add = aten.add.Tensor](args = (%x, %getitem)",       "%mul = aten.mul.Tensor](args = (%add, %getitem_1)",
+    "", "%add_1 = aten.add.Tensor](args = (%mul, %getitem_2)", "%mul_1 = aten.mul.Tensor](args = (%add_1, %getitem_3)"};
+
+TEST(RecoverParameters, ChunksAreOfTheModuleThatReadsThem) {
+  auto imported =
+      read_chunks({kOfA + kOfB, kChunkCalls, {"", "a", "a", "", "b", "b"}, "p_b_bias: PARAMETER target='b.bias'\n"});
+  ASSERT_TRUE(strictly(imported).ok());
+  EXPECT_THAT(state_names(imported.graph), ElementsAre("a.bias", "b.bias"));
+  EXPECT_EQ(trained(imported.graph), 2U);
+}
+
+/// One parameter, chunked twice by its own module, or by another one that has none.
+TEST(RecoverParameters, ChunksOfOneParameterAreOne) {
+  for (const std::string second : {"a", "b"}) {
+    auto imported = read_chunks({kOfA + kOfB, kChunkCalls, {"", "a", "a", "", second, second}, ""});
+    ASSERT_TRUE(strictly(imported).ok());
+    EXPECT_EQ(trained(imported.graph), 1U);
+  }
+}
+
+TEST(RecoverParameters, ChunksThatNothingTellsApartAreRefused) {
+  const std::string merged = "p_a_other: PARAMETER target='a.other'\n",
+                    both = "p_b_bias: PARAMETER target='b.bias'\np_b_other: PARAMETER target='b.other'\n";
+  for (const auto& [second, state] : {std::pair{std::string("a"), merged}, std::pair{std::string("b"), both}}) {
+    auto imported = read_chunks({kOfA + kOfB, kChunkCalls, {"", "a", "a", "", second, second}, state});
+    const auto refused = strictly(imported);
+    ASSERT_FALSE(refused.ok()) << second;
+    EXPECT_THAT(
+        refused.diagnostic().str(),
+        AllOf(HasSubstr("'a.bias'"), HasSubstr(second == "a" ? "a.other" : "b.bias"), HasSubstr("--allow-merged")));
+  }
+}
+
+/// Where chunks of equal parameters were equal too, one Split is left for both.
+TEST(RecoverParameters, MergedChunksAreRefused) {
+  auto imported = read_chunks({kOfA + "  e = Add (d, s)\n  y = Mul (e, t)\n",
+                               {kChunkCalls[0], kChunkCalls[1], kChunkCalls[2], kChunkCalls[4], kChunkCalls[5]},
+                               {"", "a", "a", "b", "b"},
+                               "p_b_bias: PARAMETER target='b.bias'\n"});
+  const auto refused = strictly(imported);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(),
+              AllOf(HasSubstr("'a.bias'"), HasSubstr("b.bias"), HasSubstr("--allow-merged")));
 }
 
 /// A model whose values have names that ONNX's text syntax cannot spell, as torch.onnx.export with dynamo=False gives

@@ -106,7 +106,7 @@ TEST(TracedState, NamesOfOtherExportersProveNothing) {
 }
 
 TEST(TracedState, NumbersThatTheExporterComputedAreNamed) {
-  EXPECT_THAT(Traced(kGates, {{"made", "onnx::Add_7"}}).context.open, says("onnx::Add_7"));
+  EXPECT_THAT(Traced(kGates, {{"made", "onnx::Add_7"}}).context.warnings, says("onnx::Add_7"));
 }
 
 const char* const kSpectral =
@@ -203,11 +203,12 @@ TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
       "  [sub] a = Sub (row, x)\n y = MatMul (a, w) }";
   const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}, {"sub", "/a/Sub"}});
   EXPECT_EQ(named.kinds(), (Kinds{{"a.row", "constant"}, {"b.weight", "parameter"}}));
-  EXPECT_THAT(named.context.open, says("1 tensors with names of the program are not trained because of their use alone "
-                                       "(a.row): --train trains them"));
+  EXPECT_THAT(named.context.warnings,
+              says("1 tensors with names of the program are not trained because of their use alone "
+                   "(a.row): --train trains them"));
   // A parameter of the root module has no module's name before its own; nodes of other exporters have no paths.
-  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.open, says("(row): --train trains them"));
-  EXPECT_THAT(Traced(text, {{"sub", "Sub__12"}}, "tf2onnx").context.open, IsEmpty());
+  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.warnings, says("(row): --train trains them"));
+  EXPECT_THAT(Traced(text, {{"sub", "Sub__12"}}, "tf2onnx").context.warnings, IsEmpty());
 }
 
 /// They may be two weights, or one that is read as it is and computed on.
@@ -231,7 +232,7 @@ TEST(TracedState, ARowOfZerosOfATableMayBePadding) {
                       "x) }}",
                       table),
                   {{"t", "words.weight"}})
-        .context.open;
+        .context.warnings;
   };
   EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), says("only row 1 of 'words.weight' is all zeros"));
   EXPECT_THAT(open("1, 2, 0, 5, 3, 4"), Not(says("all zeros")));
@@ -296,7 +297,7 @@ TEST(TracedState, ComputedNumbersAreComputedAgainWhereOneTensorAloneIsMeant) {
   two.replace(two.find("0.75"), 4, "0.375");
   const Traced several(two, {{"rest", "onnx::Mul_4"}});
   EXPECT_EQ(several.kinds().at("onnx::Mul_4"), "constant");
-  EXPECT_THAT(several.context.open, says("onnx::Mul_4"));
+  EXPECT_THAT(several.context.warnings, says("onnx::Mul_4"));
 }
 
 /// Copies of whole layers begin equal: those are read by other modules.

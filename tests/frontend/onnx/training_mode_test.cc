@@ -61,11 +61,11 @@ TEST(TrainingMode, WhatTrainsOrWasNotToTrainIsNone) {
   }
 }
 
-TEST(TrainingMode, FoldedNormalisationsAreOpenUnderTheirNames) {
-  const auto open = notes_of("c = Conv (x, k, b)\n y = Conv (c, k, b)", {kEvaluation, kEvaluation}).open;
+TEST(TrainingMode, FoldedNormalisationsAreWarningsUnderTheirNames) {
+  const auto open = notes_of("c = Conv (x, k, b)\n y = Conv (c, k, b)", {kEvaluation, kEvaluation}).warnings;
   EXPECT_THAT(open, ElementsAre(Field(&Note::message, HasSubstr("1 normalizations were folded into weights"))))
       << "one call";
-  EXPECT_THAT(notes_of("y = BatchNormalization (x, s, b, m, v)", {kEvaluation}).open, IsEmpty());
+  EXPECT_THAT(notes_of("y = BatchNormalization (x, s, b, m, v)", {kEvaluation}).warnings, IsEmpty());
 }
 
 const std::string kAttention = "aten.scaled_dot_product_attention.default](args = (%q, %k, %v, %m, 0.1)";
@@ -149,14 +149,14 @@ TEST(TrainingMode, OfPublishedExports) {
   EXPECT_THAT(notes("resnet_asked_training_dynamo").counted_warnings,
               ElementsAre(Pair(HasSubstr("inference graph"), 23)));
   const auto folded = [&](const char* name, const char* text) {
-    EXPECT_THAT(notes(name).open, Contains(Field(&Note::message, HasSubstr(text)))) << name;
+    EXPECT_THAT(notes(name).warnings, Contains(Field(&Note::message, HasSubstr(text)))) << name;
   };
   folded("resnet_folded_dynamo", "23 normalizations were folded into weights by the exporter (bn1, layer1.0.bn1, ");
   folded("mobilenet_v3_folded_dynamo", "normalizations were folded into weights by the exporter");
   folded("unet_folded_dynamo", "normalizations were folded into weights by the exporter");
   folded("resnet_folded_legacy", "23 convolutions have weights and biases with generated names (onnx::Conv_");
-  EXPECT_THAT(notes("resnet_unfolded_dynamo").open, IsEmpty());
-  EXPECT_THAT(notes("resnet_unfolded_legacy_script").open, IsEmpty());
+  EXPECT_THAT(notes("resnet_unfolded_dynamo").warnings, IsEmpty());
+  EXPECT_THAT(notes("resnet_unfolded_legacy_script").warnings, IsEmpty());
   EXPECT_THAT(notes("bert_dropout_legacy").training.dropouts, SizeIs(4));
   EXPECT_THAT(notes("vgg_dropout_legacy").training.dropouts, IsEmpty());
   EXPECT_THAT(notes("bert_dropout_dynamo").training.dropouts, SizeIs(4));

@@ -16,14 +16,22 @@ std::string onnx_model(std::string_view graph, int opset) {
 }
 
 std::string traced_model(std::string_view graph, int opset, const std::vector<std::string>& calls,
-                         const std::string& state) {
+                         const std::string& state, const std::vector<std::string>& scopes) {
   ONNX_NAMESPACE::ModelProto model;
   RANNC_CHECK(model.ParseFromString(onnx_bytes(onnx_model(graph, opset)))) << "it was serialized just now";
   for (size_t i = 0; i < calls.size(); ++i) {
     if (calls[i].empty()) continue;
-    auto* const entry = model.mutable_graph()->mutable_node(static_cast<int>(i))->add_metadata_props();
+    auto* const node = model.mutable_graph()->mutable_node(static_cast<int>(i));
+    const size_t named = calls[i].starts_with('%') ? calls[i].find(" = ") : std::string::npos;
+    const std::string result = named == std::string::npos ? "%n" : calls[i].substr(0, named);
+    const std::string call = named == std::string::npos ? calls[i] : calls[i].substr(named + 3);
+    auto* const entry = node->add_metadata_props();
     entry->set_key("pkg.torch.onnx.fx_node");
-    entry->set_value("%n : [num_users=1] = call_function[target=torch.ops." + calls[i] + ", kwargs = {})");
+    entry->set_value(result + " : [num_users=1] = call_function[target=torch.ops." + call + ", kwargs = {})");
+    if (i >= scopes.size()) continue;
+    auto* const scope = node->add_metadata_props();
+    scope->set_key("pkg.torch.onnx.name_scopes");
+    scope->set_value("['', '" + scopes[i] + "', 'call']");
   }
   if (!state.empty()) {
     auto* const entry = model.mutable_graph()->add_metadata_props();

@@ -36,6 +36,12 @@ std::vector<std::string_view> list_items(std::string_view text) {
   return items;
 }
 
+/// `%embedding : [num_users=1] = `.
+std::string_view made_by(std::string_view text) {
+  const size_t end = text.find(' ');
+  return text.starts_with('%') && end != std::string_view::npos ? text.substr(1, end - 1) : std::string_view();
+}
+
 }  // namespace
 
 bool TracedCall::is(std::string_view op) const {
@@ -72,19 +78,16 @@ std::optional<TracedCall> traced_call(const ONNX_NAMESPACE::NodeProto& node) {
     if (target == std::string_view::npos) return std::nullopt;
     const size_t name = target + kTarget.size(), arguments = text.find(kArguments, name);
     if (arguments == std::string_view::npos) return std::nullopt;
-    return TracedCall{text, text.substr(name, arguments - name),
+    return TracedCall{text, made_by(text), text.substr(name, arguments - name),
                       list_items(text.substr(arguments + kArguments.size()))};
   }
   return std::nullopt;
 }
 
-bool is_detached(std::string_view value) {
-  constexpr std::string_view kDetach = "detach";
-  if (!value.starts_with(kDetach)) return false;
-  value.remove_prefix(kDetach.size());
-  if (value.empty()) return true;
-  if (value.size() < 2 || value[0] != '_') return false;
-  return std::all_of(value.begin() + 1, value.end(), [](char c) { return c >= '0' && c <= '9'; });
+std::string_view traced_op(std::string_view value) {
+  const size_t mark = value.find_last_not_of("0123456789");
+  const bool counted = mark != std::string_view::npos && mark > 0 && mark + 1 < value.size() && value[mark] == '_';
+  return counted ? value.substr(0, mark) : value;
 }
 
 }  // namespace rannc::frontend

@@ -14,6 +14,7 @@ namespace rannc::frontend {
 /// {})`. The string views point into the node.
 struct TracedCall {
   std::string_view text;                    ///< the whole entry, equal for all nodes of one call
+  std::string_view result;                  ///< the value that it makes: `embedding`; empty if the entry names none
   std::string_view target;                  ///< `aten.embedding.default`
   std::vector<std::string_view> arguments;  ///< positional, as written: `%w`, `2`, `[%a, %b]`
 
@@ -26,7 +27,7 @@ struct TracedCall {
 /// Returns nothing if the node has no such entry.
 std::optional<TracedCall> traced_call(const ONNX_NAMESPACE::NodeProto& node);
 
-/// Whether a traced value is the result of `detach`. It has no node in ONNX, where readers read the detached value.
-bool is_detached(std::string_view value);
+/// Returns the operator that made a traced value, from the value's name: `clamp_min` of `clamp_min_1`.
+std::string_view traced_op(std::string_view value);
 
 }  // namespace rannc::frontend

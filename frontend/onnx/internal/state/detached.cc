@@ -1,15 +1,24 @@
 #include "frontend/onnx/internal/state/detached.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "frontend/onnx/internal/model/module_paths.h"
 #include "ir/op/op.h"
 
 namespace rannc::frontend {
 
 namespace {
+
+using ONNX_NAMESPACE::NodeProto;
+
+bool is_parameter(const std::string& name, const ImportNotes& notes) {
+  const auto listed = notes.stored.listed.find(name);
+  return listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kParameter;
+}
 
 /// Returns operand `place` if it may be the detached one, or else the only operand that may.
 std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) {
@@ -18,42 +27,90 @@ std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) 
   return std::nullopt;
 }
 
+bool has_several_elements(const ir::ValueType& type) {
+  return type.shape && !(ir::element_count(*type.shape) == ir::Dim(1));
+}
+
 }  // namespace
 
-Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call,
-                            const Place& where, std::vector<ValueId>& operands, ImportNotes& notes) {
-  const size_t made_by = std::hash<std::string_view>()(call.text);
+Result<void> Detached::stop_operand(ir::Graph& graph, ValueId& operand, const Place& where) {
+  notes_.remarks.push_back(
+      {where, fmt::format("no gradient flows to %{}: the exported program detached it", graph.value(operand).name)});
+  const std::string name = std::string(graph.value(operand).name) + ".detached";
+  operand = graph.add(ir::core("stop_gradient"), {operand}, {}, name, where);
+  return ir::infer_types(graph, graph.producer(operand));
+}
+
+Result<void> Detached::stop(ir::Graph& graph, const NodeProto& node, const TracedCall& call, const Place& where,
+                            std::vector<ValueId>& operands) {
   const std::vector<std::string_view> named = call.values();
-  bool own = false;  // a result of an earlier node of the same call
-  std::vector<size_t> candidates;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const std::string& name = node.input(static_cast<int>(i));
-    const auto maker = makers_.find(name);
-    const bool made_here = maker != makers_.end() && maker->second == made_by;
-    own = own || made_here;
-    const bool varies = operands[i].valid() && graph.kind(operands[i]) != ir::ValueKind::kConstant &&
-                        ir::is_float(graph.type(operands[i]).dtype);
-    if (varies && !made_here && std::find(named.begin(), named.end(), name) == named.end()) candidates.push_back(i);
+  const TracedValues::Unnamed unnamed = values_.read(graph, node, call, operands, module_path(node));
+  if (call.is("aten.detach")) {
+    const bool carries = node.op_type() == "Identity" && operands.size() == 1 && operands[0].valid() &&
+                         ir::is_float(graph.type(operands[0]).dtype);
+    return carries ? stop_operand(graph, operands[0], where) : Result<void>();
   }
-  for (const std::string& output : node.output()) makers_.insert_or_assign(output, made_by);
+  std::vector<size_t> candidates = unnamed.varying, constants;
+  for (const size_t i : unnamed.constant)
+    (is_parameter(node.input(static_cast<int>(i)), notes_) ? candidates : constants).push_back(i);
   for (size_t place = 0; place < named.size(); ++place) {
-    if (!is_detached(named[place])) continue;
-    const auto found = pick(candidates, place);
-    if (!found && !own) {
-      notes.open.push_back({where, fmt::format("reads %{} of the exported program, but its operand cannot be "
-                                               "determined; specify it with --stop-gradient",
-                                               named[place])});
+    if (traced_op(named[place]) != "detach" || values_.makes(named[place])) continue;
+    const std::pair key(std::hash<std::string_view>()(call.text), std::string(named[place]));
+    const auto picked = pick(candidates, place);
+    if (picked || unnamed.own || !constants.empty()) {
+      found_.insert(key);
+    } else {
+      missing_.emplace(key, where);
     }
-    if (!found) continue;
-    ValueId& operand = operands[*found];
-    notes.remarks.push_back(
-        {where, fmt::format("no gradient flows to %{}: the exported program detached it", graph.value(operand).name)});
-    const std::string name = std::string(graph.value(operand).name) + ".detached";
-    operand = graph.add(ir::core("stop_gradient"), {operand}, {}, name, where);
-    RANNC_TRY(ir::infer_types(graph, graph.producer(operand)));
-    candidates.erase(std::find(candidates.begin(), candidates.end(), *found));
+    if (!picked) continue;
+    RANNC_TRY(stop_operand(graph, operands[*picked], where));
+    std::erase(candidates, *picked);
   }
   return {};
+}
+
+/// Whether a value is computed from a stored tensor that may be trained.
+bool Detached::depends_on_trained(const ir::Graph& graph, ValueId value) const {
+  std::vector<ValueId> left{value};
+  std::set<ValueId> seen{value};
+  while (!left.empty()) {
+    const ValueId at = left.back();
+    left.pop_back();
+    const auto& found = graph.value(at);
+    if (!ir::is_float(found.type.dtype)) continue;
+    const std::string name(found.name);
+    const bool untrained =
+        notes_.stored.literals.contains(name) || (notes_.stored.listed.contains(name) && !is_parameter(name, notes_));
+    if (found.kind == ir::ValueKind::kConstant && !untrained && has_several_elements(found.type)) return true;
+    if (!found.producer.valid()) continue;
+    for (const ValueId operand : graph.inputs(found.producer)) {
+      if (operand.valid() && seen.insert(operand).second) left.push_back(operand);
+    }
+  }
+  return false;
+}
+
+void Detached::note(const ir::Graph& graph) {
+  for (const auto& [key, where] : missing_) {
+    if (found_.contains(key)) continue;
+    notes_.warnings.push_back(
+        {where, fmt::format("reads %{} of the exported program, but which operand is detached cannot be determined: "
+                            "gradients flow through all of them; --stop-gradient VALUE stops one, "
+                            "torch.onnx.export(optimize=False) keeps the detach",
+                            key.second)});
+  }
+  std::vector<std::string> pairs;
+  for (const MergedValue& merge : merged()) {
+    const ValueId value = merge.lost.empty() ? ValueId() : graph.find(merge.value);
+    if (value.valid() && graph.producer(value).valid() && depends_on_trained(graph, value))
+      pairs.push_back(fmt::format("%{} with %{}", merge.lost, merge.kept));
+  }
+  if (pairs.empty()) return;
+  notes_.warnings.push_back(
+      {{},
+       fmt::format("the exporter merged values of the program that are equal ({}): if one of a pair is detached, or "
+                   "computed from a detached value, gradients are wrong; torch.onnx.export(optimize=False) keeps both",
+                   fmt::join(pairs, ", "))});
 }
 
 }  // namespace rannc::frontend

@@ -1,29 +1,46 @@
 /// Restores the gradient stops where the exported program detached a value.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/model/traced_call.h"
+#include "frontend/onnx/internal/state/traced_values.h"
 #include "frontend/onnx/internal/translate/scope.h"
 #include "ir/graph/graph.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {
 
-/// `detach` has no node in ONNX: readers of its result read the detached value, and only their metadata name it
-/// (`args = (%detach, %b)`). One object serves one graph, whose nodes must be passed in order.
+/// An unoptimized export has an Identity for a `detach`, whose metadata say so. An optimized one has no node: readers
+/// of its result read the detached value, and only their metadata name it (`args = (%detach, %b)`). An optimized export
+/// also merges values that are equal without the `detach`. Their readers then name a value that the file lacks. One
+/// object serves one model, whose nodes must be passed in order.
 class Detached {
  public:
-  /// Inserts `core.stop_gradient` before the detached operand of a node. If that operand cannot be determined, adds it
-  /// to `ImportNotes::open`.
+  Detached(const ProgramState& state, ImportNotes& notes) : notes_(notes), values_(state) {}
+
+  /// Inserts `core.stop_gradient` before the detached operands of a node.
   Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call, const Place& where,
-                    std::vector<ValueId>& operands, ImportNotes& notes);
+                    std::vector<ValueId>& operands);
+  /// Warns about detached operands that were not found, and about merged values that carry gradients. Call it after the
+  /// last node.
+  void note(const ir::Graph& graph);
+
+  const std::vector<MergedValue>& merged() const { return values_.merged(); }
 
  private:
-  std::unordered_map<std::string, size_t> makers_;  ///< hash of the text of the traced call, by resulting value
+  Result<void> stop_operand(ir::Graph& graph, ValueId& operand, const Place& where);
+  bool depends_on_trained(const ir::Graph& graph, ValueId value) const;
+
+  ImportNotes& notes_;
+  TracedValues values_;
+  std::map<std::pair<size_t, std::string>, Location> missing_;  ///< detached values, by hash of their reader's text
+  std::set<std::pair<size_t, std::string>> found_;
 };
 
 }  // namespace rannc::frontend

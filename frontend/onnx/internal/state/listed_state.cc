@@ -7,8 +7,11 @@ namespace rannc::frontend {
 
 namespace {
 
-/// `p_encoder_weight: PARAMETER target='encoder.weight'`, `b_mask: BUFFER target='mask' persistent=False`.
+/// `p_encoder_weight: PARAMETER target='encoder.weight'`, `b_mask: BUFFER target='mask' persistent=False`,
+/// `x: USER_INPUT`.
 void read_line(std::string_view line, ListedState& listed) {
+  if (const size_t end = line.find(": USER_INPUT"); end != std::string_view::npos)
+    listed.inputs.emplace(line.substr(0, end));
   static constexpr std::array<std::pair<std::string_view, ir::ValueKind>, 3> kKinds = {
       {{": PARAMETER target='", ir::ValueKind::kParameter},
        {": BUFFER target='", ir::ValueKind::kConstant},

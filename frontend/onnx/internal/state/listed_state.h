@@ -18,6 +18,7 @@ struct ListedState {
   std::set<std::string> transient;  ///< constants, and buffers that `state_dict` omits
   /// Initializer names by their names in calls: `p_encoder_weight` is `encoder.weight`.
   std::map<std::string, std::string, std::less<>> targets;
+  std::set<std::string, std::less<>> inputs;  ///< the other inputs of the program
 };
 
 /// Returns the signature, empty if there is none.

@@ -6,6 +6,7 @@
 
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "frontend/onnx/internal/state/recurrent_state.h"
+#include "frontend/onnx/internal/state/state_paths.h"
 #include "frontend/onnx/internal/translate/node.h"
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
@@ -29,11 +30,6 @@ ValueId stored(const ir::Graph& graph, ValueId value) {
 bool is_made_up(std::string_view name) {
   return name.starts_with("onnx::") ||
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-std::string module_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
 /// Returns the state name of a value. The result of a forwarding node (`/norm/Identity`) has the name of its operand.
@@ -150,6 +146,14 @@ const std::string* ProgramState::target(const TracedCall& call, size_t argument)
   return found == listed_.targets.end() ? nullptr : &found->second;
 }
 
+bool ProgramState::names(const TracedCall& call, std::string_view tensor) const {
+  const auto values = call.values();
+  return std::any_of(values.begin(), values.end(), [&](std::string_view value) {
+    const auto found = listed_.targets.find(value);
+    return found != listed_.targets.end() && found->second == tensor;
+  });
+}
+
 std::optional<ProgramState::Claim> ProgramState::claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
                                                                 const Reader& reader) const {
   using Form = Claim::Form;
@@ -226,7 +230,7 @@ void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& clai
 
 void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
   reading.state = {claim.name};
-  told_.insert(claim.name);
+  tell(claim.name);
   const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
   hold(graph, value, claim, derived);
 }
@@ -248,18 +252,15 @@ bool ProgramState::note_recurrent(const ir::Graph& graph, ValueId value, const R
   return !reading.state.empty();
 }
 
-/// Records a dropped bias: torch.onnx.export with dynamo=True omits a zero bias of a linear module or convolution.
-void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Reader& reader) {
+/// Returns the bias that a node's call reads and the node does not, or null: torch.onnx.export with dynamo=True omits a
+/// zero bias of a linear module or convolution.
+const std::string* ProgramState::omitted_bias(std::span<const ValueId> operands, const NodeProto& node,
+                                              const TracedCall& call) const {
   constexpr size_t kBias = 2;
-  if (!reader.call || (operands.size() > kBias && operands[kBias].valid())) return;
-  const bool product =
-      reader.node.op_type() == "Gemm" && (reader.call->is("aten.linear") || reader.call->is("aten.addmm"));
-  if (!product && !keeps_order(*reader.call, reader.node.op_type())) return;
-  if (reader.node.op_type() == "BatchNormalization") return;
-  const std::string* const bias = target(*reader.call, reader.call->is("aten.addmm") ? 0 : kBias);
-  if (!bias) return;
-  notes_.stored.dropped_biases[reader.label] = *bias;
-  told_.insert(*bias);
+  if (operands.size() > kBias && operands[kBias].valid()) return nullptr;
+  const bool product = node.op_type() == "Gemm" && (call.is("aten.linear") || call.is("aten.addmm"));
+  if (!product && !keeps_order(call, node.op_type())) return nullptr;
+  return node.op_type() == "BatchNormalization" ? nullptr : target(call, call.is("aten.addmm") ? 0 : kBias);
 }
 
 void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading) {
@@ -274,7 +275,7 @@ void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reade
   // A tensor of the module, or of a part of it, already has its name there.
   const std::string owner = module_of(reading.state[0]);
   const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
-  if (!inside) aliases_.push_back({root, reading.module, std::string(what)});
+  if (!inside) aliases_.push_back({reading.state[0], reading.module, std::string(what)});
 }
 
 void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader,
@@ -294,11 +295,13 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
   }
 }
 
-/// Whether a call that names no parameter reads a view of one, `%slice_1` of `p[:]`, for which the file has no node.
+/// Whether a node reads a parameter that it does not name: it has no call, as the Split of `chunk`, or its call names a
+/// view, `%slice_1` of `p[:]`, for which the file has no node.
 bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told,
                               const Reader& reader) const {
   const auto own = listed_.kinds.find(name);
-  if (!reader.call || own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return false;
+  if (own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return false;
+  if (!reader.call) return true;
   const auto values = reader.call->values();
   return std::all_of(values.begin(), values.end(), [&](std::string_view value) {
     const auto found = listed_.targets.find(value);
@@ -306,6 +309,15 @@ bool ProgramState::reads_view(const std::string& name, const std::vector<std::op
     return std::any_of(told.begin(), told.end(),
                        [&](const auto& claim) { return claim && claim->name == found->second; });
   });
+}
+
+/// Bodies share what they read with each other, so that merged parameters cannot be separated there.
+void ProgramState::note_in_body(const std::string& name, const std::optional<Claim>& claim, ir::Reading& reading) {
+  const auto own = listed_.kinds.find(name);
+  if (!claim || own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return;
+  tell(claim->name);
+  reading.state = {name};
+  if (claim->name != name) notes_.stored.unclear[name].insert(claim->name);
 }
 
 void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
@@ -324,11 +336,12 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     const std::string name(graph.value(value).name);
     auto& readings = notes_.stored.readings[name];
     ir::Reading& reading = readings.emplace_back(ir::Reading{reader.label, static_cast<uint32_t>(i), module, {}});
-    if (reader.in_body) continue;
-    if (told[i]) {
+    if (reader.in_body) {
+      note_in_body(name, told[i], reading);
+    } else if (told[i]) {
       note_claim(graph, value, *told[i], reading);
     } else if (reads_view(name, told, reader)) {
-      reading.state = {name};
+      unclear_.push_back({name, readings.size() - 1});
     } else if (note_recurrent(graph, value, reader, reading)) {
       continue;
     } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_made_up(own)) {
@@ -338,7 +351,10 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     }
     if (has_path && reading.state.size() == 1) note_alias(graph, value, reader, reading);
   }
-  if (!reader.in_body) note_dropped_bias(operands, reader);
+  const std::string* const bias = reader.call ? omitted_bias(operands, reader.node, *reader.call) : nullptr;
+  if (bias == nullptr) return;
+  tell(*bias);
+  if (!reader.in_body) notes_.stored.dropped_biases[reader.label] = *bias;
 }
 
 /// Returns the called module. The second call of module `query` has the path `query_1`. That path is a module of its
@@ -408,13 +424,31 @@ void ProgramState::name_by_place(const ir::Graph& graph) {
   }
 }
 
+/// Returns the placement of a state tensor, or nothing if no stored tensor contains it.
+std::optional<ir::StateTensor> ProgramState::tensor_of(const ir::Graph& graph, const std::string& name) const {
+  const auto held = held_.find(name);
+  if (held != held_.end()) return held->second;
+  const ValueId own = graph.find(name);
+  if (!own.valid() || !is_static(graph, own)) return std::nullopt;
+  return ir::state_of(graph, name, own, ir::whole(graph, own).axes);
+}
+
+/// Records that `name` and `other` are the same tensor. Returns false if the file has a tensor `name`, or none `other`.
+bool ProgramState::name_also(const ir::Graph& graph, const std::string& name, const std::string& other) {
+  if (graph.find(name).valid()) return false;
+  std::optional<ir::StateTensor> tensor = tensor_of(graph, other);
+  if (!tensor) return false;
+  tensor->name = name;
+  return held_.try_emplace(name, *std::move(tensor)).second;
+}
+
 void ProgramState::add_aliases(const ir::Graph& graph) {
   for (const Alias& alias : aliases_) {
     const std::string module = module_called(alias.module), name = joined(module, alias.what);
     const auto inner = modules_.lower_bound(module + ".");
     const bool has_parts = inner != modules_.end() && inner->starts_with(module + ".");
-    const bool known = listed_.kinds.empty() || listed_.kinds.contains(name);
-    if (!has_parts && !larger_.contains(module) && known) hold(graph, alias.value, {name, Claim::Form::kSame}, false);
+    const bool known = listed_.kinds.empty() ? !larger_.contains(module) : listed_.kinds.contains(name);
+    if (!has_parts && known && name_also(graph, name, alias.state)) tied_.insert(alias.state);
   }
 }
 
@@ -469,43 +503,34 @@ void ProgramState::name_looked_up(const ir::Graph& graph) {
 
 /// Names listed parameters that no node reads. Such a parameter is another name of a tied tensor, or it is unused and
 /// its values do not matter. It is assumed tied if only one tensor matches: one that already has several names, or one
-/// of a direct part of its module.
+/// of a direct part of its module, the last if there are several: a head computes its result there.
 void ProgramState::name_unread(const ir::Graph& graph) {
-  std::map<std::string, ValueId> read;  // parameters that have a tensor
-  for (const auto& [name, kind] : listed_.kinds) {
-    const auto held = held_.find(name);
-    const ValueId own = graph.find(name);
-    if (kind != ir::ValueKind::kParameter || (held == held_.end() && !own.valid())) continue;
-    const bool plain = held == held_.end() || ir::is_whole(graph, held->second.parts[0]);
-    if (plain) read[name] = held == held_.end() ? own : held->second.parts[0].value;
-  }
-  std::map<ValueId, size_t> names;
-  for (const auto& [name, value] : read) ++names[value];
   const std::set<std::string> unknown = modules_reading_unknown(graph);
-  const auto word = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
-  for (const auto& [name, kind] : listed_.kinds) {
-    if (kind != ir::ValueKind::kParameter || told_.contains(name) || graph.find(name).valid() || held_.contains(name))
-      continue;
+  for (const std::string& name : unread(graph)) {
     if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
-    std::set<ValueId> tied, parts;
-    for (const auto& [other, value] : read) {
-      if (word(other) != word(name)) continue;
-      if (names[value] > 1) tied.insert(value);
-      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.insert(value);
+    std::set<std::string> tied;
+    std::map<size_t, std::string> parts;  // in the order of readers
+    for (const auto& [other, place] : told_) {
+      if (last_word(other) != last_word(name)) continue;
+      if (tied_.contains(other)) tied.insert(other);
+      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.emplace(place, other);
     }
-    const std::set<ValueId>& one = tied.empty() ? parts : tied;
-    if (one.size() != 1) continue;
-    hold(graph, *one.begin(), {name, Claim::Form::kSame}, false);
+    if (tied.size() > 1 || (tied.empty() && parts.empty())) continue;
+    const std::string& other = tied.empty() ? parts.rbegin()->second : *tied.begin();
+    if (!name_also(graph, name, other)) continue;
     notes_.open.push_back({{},
                            "parameter '" + name +
-                               "' of the exported program is read by no node: assumed to be another name of '" +
-                               std::string(graph.value(*one.begin()).name) + "'"});
+                               "' of the exported program is read by no node: assumed to be another name of '" + other +
+                               "'"});
   }
 }
 
-void ProgramState::finish(ir::Graph& graph) {
+void ProgramState::finish(ir::Graph& graph, const std::vector<MergedValue>& merged) {
   name_by_place(graph);
   add_aliases(graph);
+  name_unclear(graph);
+  note_merged(graph, merged);
+  name_merged(graph);
   name_looked_up(graph);
   name_unread(graph);
   for (auto& [name, readings] : notes_.stored.readings) {

@@ -17,6 +17,14 @@
 
 namespace rannc::frontend {
 
+/// A value of the file that the program reads as two values of the same operator. They are equal now, but need not stay
+/// equal: one may be detached, or their parameters may have had equal values when the exporter merged them.
+struct MergedValue {
+  std::string lost, kept;  ///< names in the program; empty for intermediate values of calls
+  std::string value;       ///< in the graph
+  std::string module;      ///< of the reader of `lost`
+};
+
 /// Exporters transpose weights, reorder gates, join biases, omit zero tensors and merge equal initializers. The tensor
 /// that a node reads is identified, in this order, by
 /// 1. the call that the node was created from (`%p_encoder_weight` of a program with a signature),
@@ -41,8 +49,14 @@ class ProgramState {
   };
   /// Records the float operands of a node that are stored tensors, possibly renamed by Identity.
   void read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader);
+  /// Whether a call names a listed tensor among its arguments.
+  bool names(const TracedCall& call, std::string_view tensor) const;
+  const std::string* omitted_bias(std::span<const ValueId> operands, const ONNX_NAMESPACE::NodeProto& node,
+                                  const TracedCall& call) const;
+  /// Whether a name in calls is that of a listed tensor or of an input of the program.
+  bool is_input(std::string_view name) const { return listed_.targets.contains(name) || listed_.inputs.contains(name); }
   /// Adds to the graph the state tensors that differ from the stored tensor of their name.
-  void finish(ir::Graph& graph);
+  void finish(ir::Graph& graph, const std::vector<MergedValue>& merged);
 
  private:
   /// The state tensor that an operand is identified with.
@@ -64,12 +78,18 @@ class ProgramState {
     std::string what;           ///< weight or bias
     Claim::Form form;
   };
-  /// A stored tensor that is read in place of a module's tensor with another name.
+  /// A state tensor that is read in place of a module's tensor with another name.
   struct Alias {
-    ValueId value;
-    std::string module, what;
+    std::string state, module, what;
+  };
+  /// A reading of a listed parameter, or of another one of equal values that the exporter merged with it: no call names
+  /// what is read.
+  struct Unclear {
+    std::string stored;
+    size_t reading;
   };
 
+  void tell(const std::string& name) { told_.try_emplace(name, told_.size()); }
   const std::string* target(const TracedCall& call, size_t argument) const;
   std::vector<std::optional<Claim>> claims(const ir::Graph& graph, std::span<const ValueId> operands,
                                            const Reader& reader) const;
@@ -77,8 +97,8 @@ class ProgramState {
   std::optional<Claim> claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
                                       const Reader& reader) const;
   void note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading);
+  void note_in_body(const std::string& name, const std::optional<Claim>& claim, ir::Reading& reading);
   bool note_recurrent(const ir::Graph& graph, ValueId value, const Reader& reader, ir::Reading& reading);
-  void note_dropped_bias(std::span<const ValueId> operands, const Reader& reader);
   void note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading);
   void note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader, const std::string& stored);
   std::string module_at(const std::string& path) const;
@@ -87,16 +107,25 @@ class ProgramState {
   void name_by_place(const ir::Graph& graph);
   void add_aliases(const ir::Graph& graph);
   std::set<std::string> modules_reading_unknown(const ir::Graph& graph) const;
+  std::set<std::string> unread(const ir::Graph& graph) const;
+  std::set<std::string> modules_behind(const ir::Graph& graph, const Unclear& unclear) const;
+  void name_unclear(const ir::Graph& graph);
+  void note_merged(const ir::Graph& graph, const std::vector<MergedValue>& merged);
+  void name_merged(const ir::Graph& graph);
   void name_looked_up(const ir::Graph& graph);
   void name_unread(const ir::Graph& graph);
+  std::optional<ir::StateTensor> tensor_of(const ir::Graph& graph, const std::string& name) const;
+  bool name_also(const ir::Graph& graph, const std::string& name, const std::string& other);
   void hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived);
 
   ImportNotes& notes_;
   ListedState listed_;
   std::map<std::string, ir::StateTensor> held_;
-  std::set<std::string> told_;  ///< state tensors that a call names
+  std::map<std::string, size_t> told_;  ///< state tensors that a call names, with their places in the order of readers
+  std::set<std::string> tied_;          ///< those that modules read in place of their own
   std::vector<Unnamed> unnamed_;
   std::vector<Alias> aliases_;
+  std::vector<Unclear> unclear_;
   std::set<std::string> modules_, larger_;  ///< all paths, and paths of modules that do more than multiply or look up
   std::set<std::string> owners_;            ///< modules in the names of stored tensors, with their enclosing modules
   std::map<std::string, std::map<ValueId, size_t>> layers_;  ///< layers of recurrent modules, by their weights

@@ -58,6 +58,31 @@ Result<void> Translation::add_stored(Scope& scope, const TensorProto& proto) {
   return share(scope, scope.place.written + proto.name(), proto.name(), where, make);
 }
 
+/// The pass that restores omitted zero biases does not enter bodies.
+void Translation::restore_bias(Scope& scope, const NodeProto& node, Node::Wiring& wiring) {
+  const std::string* const name = wiring.traced ? state_.omitted_bias(wiring.operands, node, *wiring.traced) : nullptr;
+  const ir::Graph& graph = scope.region.graph;
+  if (name == nullptr || wiring.operands.size() < 2 || !wiring.operands[1].valid()) return;
+  const auto& weight = graph.type(wiring.operands[1]);
+  const bool rows = std::any_of(node.attribute().begin(), node.attribute().end(),
+                                [](const auto& each) { return each.name() == "transB" && each.i() != 0; });
+  const bool first = node.op_type() == "Conv" || (node.op_type() == "Gemm" && rows);
+  if (!weight.shape || weight.shape->size() < 2 || node.op_type() == "ConvTranspose") return;
+  const ir::Dim count = (*weight.shape)[first ? 0 : 1];
+  if (!count.is_constant()) return;
+  ir::Graph& outer = outermost(scope.region).graph;
+  ValueId bias = outer.find(*name);
+  if (!bias.valid()) {
+    const auto bytes = static_cast<size_t>(count.constant()) * ir::byte_size(weight.dtype);
+    bias = outer.add_value(ir::ValueKind::kConstant, *name, {weight.dtype, ir::Shape{count}, {}, {}},
+                           ir::TensorData::in_memory(std::vector<std::byte>(bytes)));
+  }
+  const std::string label = scope.prefix + node_name(node);
+  notes_.stored.readings[*name].push_back({label, 2, label, {*name}});
+  wiring.operands.resize(3);
+  wiring.operands[2] = seen_from(scope.region, bias);
+}
+
 Result<bool> Translation::stores(Scope& scope, const NodeProto& node, int opset) {
   if (node.op_type() == "Identity" && node.input_size() == 1 && node.output_size() == 1) {
     RANNC_ASSIGN(Item renamed, item(scope, node.input(0), at(scope, node)));

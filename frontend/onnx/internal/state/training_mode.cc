@@ -150,17 +150,17 @@ void TrainingMode::note_normalisations(const std::string& file, ImportNotes& not
          "training=TrainingMode.TRAINING keeps training mode"] = lost;
   }
   if (folded > 0) {
-    notes.open.push_back({{file, 0, 0, {}},
-                          fmt::format("{} normalizations were folded into weights by the exporter ({}), which are "
-                                      "trained instead: torch.onnx.export(optimize=False) keeps them",
-                                      folded, listed(modules))});
+    notes.warnings.push_back({{file, 0, 0, {}},
+                              fmt::format("{} normalizations were folded into weights by the exporter ({}), which are "
+                                          "trained instead: torch.onnx.export(optimize=False) keeps them",
+                                          folded, listed(modules))});
   }
   if (made_up_.empty()) return;
-  notes.open.push_back({{file, 0, 0, {}},
-                        fmt::format("{} convolutions have weights and biases with generated names ({}), as if the "
-                                    "exporter folded a normalization into them: they are trained as they are; "
-                                    "torch.onnx.export with training=TrainingMode.PRESERVE keeps normalizations",
-                                    made_up_.size(), listed(made_up_))});
+  notes.warnings.push_back({{file, 0, 0, {}},
+                            fmt::format("{} convolutions have weights and biases with generated names ({}), as if the "
+                                        "exporter folded a normalization into them: they are trained as they are; "
+                                        "torch.onnx.export with training=TrainingMode.PRESERVE keeps normalizations",
+                                        made_up_.size(), listed(made_up_))});
 }
 
 void TrainingMode::note_dropouts(ImportNotes& notes) const {

@@ -63,10 +63,10 @@ class Importer {
 
   Result<Imported> run() {
     RANNC_TRY(import());
+    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     nodes_.finish(graph_);
     recognise_written_out(graph_);
     notes_.nodes = model_.node_count();
-    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     return Imported{std::move(graph_), std::move(notes_)};
   }
 

@@ -195,9 +195,8 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
     const std::string_view result = wiring.output_names.empty() ? std::string_view() : wiring.output_names[0];
     training_mode_.read({graph, node, version, wiring.operands, result}, wiring.traced);
   }
-  if (scope.depth == 0 && wiring.traced) {
-    RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_));
-  }
+  if (wiring.traced) RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands));
+  if (scope.region.around != nullptr) restore_bias(scope, node, wiring);
   warn_of_bounds(node, graph, wiring.operands, notes_);
   Node view(graph, node, version, at(scope, node), std::move(wiring), source_);
   translate(view);

@@ -31,7 +31,8 @@ class Translation {
         external_(external),
         notes_(notes),
         growth_(growth),
-        state_(notes) {}
+        state_(notes),
+        detached_(state_, notes) {}
 
   Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   /// Adds a stored tensor.
@@ -48,7 +49,8 @@ class Translation {
   void finish(ir::Graph& graph) {
     unweighted_.note(graph, notes_);
     training_mode_.note(file_, notes_);
-    state_.finish(graph);
+    detached_.note(graph);
+    state_.finish(graph, detached_.merged());
   }
   const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
 
@@ -80,6 +82,8 @@ class Translation {
   Result<void> add_stored(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
   /// Handles a node of a subgraph that only stores or renames a stored tensor. Returns false for any other node.
   Result<bool> stores(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  /// Adds the zero bias that the exporter omitted from a node of a subgraph.
+  void restore_bias(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Node::Wiring& wiring);
   /// Defines `name` as the value that `make` adds to the model's graph. `make` runs once per `key` and gets the name of
   /// the value.
   template <class Make>

@@ -1,0 +1,87 @@
+#include "frontend/onnx/internal/state/traced_values.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::NodeProto;
+
+namespace {
+
+/// Whether the result of an operator may be its operand, so that several results are one value of the file.
+bool may_forward(std::string_view op) {
+  constexpr std::array kOps = {"detach", "clone",  "alias",      "dropout", "to",      "_to_copy", "contiguous",
+                               "view",   "expand", "lift_fresh", "slice",   "reshape", "type_as"};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
+
+}  // namespace
+
+TracedValues::Unnamed TracedValues::read(const ir::Graph& graph, const NodeProto& node, const TracedCall& call,
+                                         const std::vector<ValueId>& operands, const std::string& module) {
+  const std::vector<std::string_view> named = call.values();
+  const size_t made_by = std::hash<std::string_view>()(call.text);
+  Unnamed found;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string& name = node.input(static_cast<int>(i));
+    const auto maker = makers_.find(name);
+    if (maker != makers_.end() && maker->second.call == made_by) {
+      found.own = true;
+      continue;
+    }
+    const bool is_named =
+        std::find(named.begin(), named.end(), name) != named.end() ||
+        (maker != makers_.end() && std::find(named.begin(), named.end(), maker->second.result) != named.end()) ||
+        state_.names(call, name);
+    if (!operands[i].valid() || !ir::is_float(graph.type(operands[i]).dtype) || is_named) continue;
+    (graph.kind(operands[i]) != ir::ValueKind::kConstant ? found.varying : found.constant).push_back(i);
+  }
+  find_merged(graph, node, call, operands, found, module);
+  for (const std::string& output : node.output()) {
+    makers_.insert_or_assign(output, Maker{made_by, std::string(call.result)});
+    last_.insert_or_assign(made_by, output);
+  }
+  results_.emplace(call.result);
+  return found;
+}
+
+void TracedValues::find_merged(const ir::Graph& graph, const NodeProto& node, const TracedCall& call,
+                               const std::vector<ValueId>& operands, const Unnamed& unnamed,
+                               const std::string& module) {
+  std::vector<std::string> lost;
+  for (const std::string_view name : call.values()) {
+    if (!makes(name) && !state_.is_input(name)) lost.emplace_back(name);
+  }
+  for (const size_t i : unnamed.varying) {
+    const std::string& value = node.input(static_cast<int>(i));
+    const auto maker = makers_.find(value);
+    if (maker != makers_.end() && last_.at(maker->second.call) != value)
+      merged_.push_back({"", "", std::string(graph.value(operands[i]).name), module});
+  }
+  // Of constants those that the exporter computed and named after a value, not numbers of the code.
+  std::vector<size_t> left = unnamed.varying;
+  for (const size_t i : unnamed.constant) {
+    const std::string_view op = traced_op(node.input(static_cast<int>(i)));
+    if (std::any_of(lost.begin(), lost.end(), [&](const std::string& name) { return traced_op(name) == op; }))
+      left.push_back(i);
+  }
+  std::sort(left.begin(), left.end());
+  if (lost.size() != left.size()) return;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const std::string& value = node.input(static_cast<int>(left[i]));
+    const auto maker = makers_.find(value);
+    const bool computed = graph.producer(operands[left[i]]).valid();
+    const std::string made = maker == makers_.end() ? value : maker->second.result, op(traced_op(lost[i]));
+    // Results of `chunk` have no name in the file. All others have that of an operator.
+    const bool chunk = maker == makers_.end() && op == "getitem";
+    if ((computed && may_forward(op)) || (!chunk && traced_op(made) != op)) continue;
+    auto& names = names_[value];
+    names.emplace(traced_op(made), made);
+    const auto [first, fresh] = names.emplace(op, lost[i]);
+    if (!fresh && first->second != lost[i])
+      merged_.push_back({lost[i], first->second, std::string(graph.value(operands[left[i]]).name), module});
+  }
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,156 @@
+// Decides which parameters nodes read that name none.
+#include <algorithm>
+#include <cctype>
+
+#include "frontend/onnx/internal/state/program_state.h"
+#include "frontend/onnx/internal/state/state_paths.h"
+#include "ir/state/state.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// Whether a stored tensor is one number repeated; false if its bytes cannot be read.
+bool is_uniform(const ir::Graph::Value& stored) {
+  if (!stored.data.present()) return false;
+  const auto bytes = stored.data.read();
+  const auto size = static_cast<ptrdiff_t>(ir::byte_size(stored.type.dtype));
+  return bytes.ok() && !bytes->empty() && std::equal(bytes->begin() + size, bytes->end(), bytes->begin());
+}
+
+bool is_single(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && ir::element_count(*shape) == ir::Dim(1);
+}
+
+/// `layers..weight` of `layers.1.weight`: copied layers begin equal.
+std::string without_numbers(std::string name) {
+  std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return name;
+}
+
+/// Removes names with another last word than `name`, unless all have one.
+void keep_alike(std::set<std::string>& names, const std::string& name) {
+  const auto differs = [&](const std::string& each) { return last_word(each) != last_word(name); };
+  if (!std::all_of(names.begin(), names.end(), differs)) std::erase_if(names, differs);
+}
+
+}  // namespace
+
+/// Returns the listed parameters of which no node is known to read anything.
+std::set<std::string> ProgramState::unread(const ir::Graph& graph) const {
+  std::set<std::string> found;
+  for (const auto& [name, kind] : listed_.kinds) {
+    const bool has_tensor = told_.contains(name) || graph.find(name).valid() || held_.contains(name);
+    if (kind == ir::ValueKind::kParameter && !has_tensor) found.insert(name);
+  }
+  for (const auto& [made, from] : notes_.folded) {
+    for (const std::string& name : from) found.erase(name);
+  }
+  return found;
+}
+
+/// Returns the module of an unclear reading, or those of the nodes that follow if its node records none.
+std::set<std::string> ProgramState::modules_behind(const ir::Graph& graph, const Unclear& unclear) const {
+  const ir::Reading& reading = notes_.stored.readings.at(unclear.stored)[unclear.reading];
+  if (reading.module != reading.node) return {reading.module};
+  std::set<std::string> modules;
+  std::vector<ValueId> left;
+  const auto add_results = [&](TaskId task) {
+    const auto outputs = graph.outputs(task);
+    left.insert(left.end(), outputs.begin(), outputs.end());
+  };
+  graph.for_each_use(graph.find(unclear.stored), [&](ir::Graph::Use use) {
+    if (graph.location(use.task).node == reading.node) add_results(use.task);
+  });
+  for (std::set<ValueId> seen; !left.empty();) {
+    const ValueId value = left.back();
+    left.pop_back();
+    if (!seen.insert(value).second) continue;
+    graph.for_each_use(value, [&](ir::Graph::Use use) {
+      const auto module = notes_.training.modules.find(graph.location(use.task).node);
+      if (module == notes_.training.modules.end()) return add_results(use.task);
+      modules.insert(module->second);
+    });
+  }
+  return modules;
+}
+
+/// Decides what unclear readings read: the parameter of the stored name or, if that belongs to another module, the only
+/// unread parameter of the reading module that may have been merged with it. What stays open is recorded in
+/// `StoredNotes::unclear`.
+void ProgramState::name_unclear(const ir::Graph& graph) {
+  const std::set<std::string> open = unread(graph);
+  std::map<std::string, std::string> found;  // stored tensors by parameter
+  for (const Unclear& each : unclear_) {
+    const ir::Graph::Value& stored = graph.value(graph.find(each.stored));
+    ir::Reading& reading = notes_.stored.readings[each.stored][each.reading];
+    const std::set<std::string> modules = modules_behind(graph, each);
+    if (modules.size() == 1) reading.module = *modules.begin();
+    const bool inside = modules.contains(module_of(each.stored)), one_number = is_uniform(stored);
+    std::set<std::string> near, far;
+    for (const std::string& name : open) {
+      if (!one_number && last_word(name) != last_word(each.stored)) continue;
+      (modules.contains(module_of(name)) ? near : far).insert(name);
+    }
+    const bool other = !inside && near.size() == 1 && modules.size() == 1;
+    reading.state = {other ? *near.begin() : each.stored};
+    if (other) {
+      tell(reading.state[0]);
+      found.emplace(reading.state[0], each.stored);
+      continue;
+    }
+    if (modules.empty()) continue;  // a file without metadata
+    if (!inside && near.empty()) near = std::move(far);
+    keep_alike(near, each.stored);
+    if (!near.empty()) notes_.stored.unclear[each.stored].merge(near);
+  }
+  for (const auto& [name, stored] : found) name_also(graph, name, stored);
+}
+
+/// Records in `StoredNotes::unclear` the unread parameters that may be in merged values. Such a parameter is of the
+/// reader's module or of a part of it, and the value depends on a stored tensor that it may have been merged with.
+void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedValue>& merged) {
+  const std::set<std::string> open = unread(graph);
+  if (open.empty()) return;
+  for (const MergedValue& each : merged) {
+    std::set<std::string> near;
+    for (const std::string& name : open) {
+      const std::string module = module_of(name);
+      if (each.module.empty() || module == each.module || module.starts_with(each.module + ".")) near.insert(name);
+    }
+    if (near.empty()) continue;
+    std::vector<ValueId> left{graph.find(each.value)};
+    for (std::set<ValueId> seen; !left.empty();) {
+      const ValueId at = left.back();
+      left.pop_back();
+      if (!at.valid() || !seen.insert(at).second) continue;
+      const ir::Graph::Value& found = graph.value(at);
+      if (found.producer.valid()) {
+        const auto operands = graph.inputs(found.producer);
+        left.insert(left.end(), operands.begin(), operands.end());
+      }
+      const std::string name(found.name);
+      const auto listed = listed_.kinds.find(name);
+      const bool parameter = found.kind == ir::ValueKind::kConstant && !notes_.stored.literals.contains(name) &&
+                             ir::is_float(found.type.dtype) && !is_single(graph, at) &&
+                             (listed == listed_.kinds.end() || listed->second == ir::ValueKind::kParameter);
+      if (!parameter) continue;
+      const bool one_number = is_uniform(found), computed = listed == listed_.kinds.end();
+      for (const std::string& other : near) {
+        const bool equal = one_number && (computed || last_word(other) == last_word(name));
+        if (equal || without_numbers(other) == without_numbers(name)) notes_.stored.unclear[name].insert(other);
+      }
+    }
+  }
+}
+
+/// What is merged is trained as one, under all names.
+void ProgramState::name_merged(const ir::Graph& graph) {
+  for (const auto& [stored, others] : notes_.stored.unclear) {
+    if (!listed_.kinds.contains(stored)) continue;
+    for (const std::string& other : others) name_also(graph, other, stored);
+  }
+}
+
+}  // namespace rannc::frontend
