@@ -8,9 +8,6 @@
 
 namespace rannc::runtime {
 
-namespace {
-
-/// The file must contain the tensor's bytes.
 at::Tensor mapped_tensor(const std::shared_ptr<const MappedFile>& file, const TensorSpec& spec, uint64_t offset) {
   const auto options = at::TensorOptions().dtype(to_scalar_type(spec.dtype));
   if (spec.bytes() == 0) return at::empty(spec.shape, options);
@@ -21,17 +18,6 @@ at::Tensor mapped_tensor(const std::shared_ptr<const MappedFile>& file, const Te
   const at::Tensor bytes = at::from_blob(data, {static_cast<int64_t>(spec.bytes())}, at::kByte);
   return bytes.clone().view(to_scalar_type(spec.dtype)).reshape(spec.shape);
 }
-
-/// Returns the bytes of a tensor, or nothing if they overflow 64 bits.
-std::optional<uint64_t> bytes_of(const TensorSpec& spec) {
-  uint64_t total = ir::byte_size(spec.dtype);
-  for (const int64_t extent : spec.shape) {
-    if (__builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total)) return std::nullopt;
-  }
-  return total;
-}
-
-}  // namespace
 
 Result<Batch> map_batch(const std::string& path) {
   RANNC_ASSIGN(const SafetensorsFile header, SafetensorsFile::open(path));
@@ -46,17 +32,6 @@ Result<Batch> map_batch(const std::string& path) {
                   to_value(mapped_tensor(file, entry.spec, entry.offset)));
   }
   return batch;
-}
-
-Result<at::Tensor> mapped_tail(const std::shared_ptr<const MappedFile>& file, const Location& where,
-                               const TensorSpec& spec, uint64_t offset) {
-  const uint64_t found = file->bytes().size() - offset;
-  const auto needed = bytes_of(spec);
-  if (needed != found) {
-    return error(where, fmt::format("has {} bytes of data, but its type and shape need {}", found,
-                                    needed ? fmt::format("{}", *needed) : "more than 64 bits can count"));
-  }
-  return mapped_tensor(file, spec, offset);
 }
 
 }  // namespace rannc::runtime

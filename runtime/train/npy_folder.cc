@@ -59,11 +59,27 @@ std::optional<std::vector<int64_t>> sizes_of(const std::string& text) {
   return sizes;
 }
 
+/// Returns the bytes of a tensor, or nothing if they overflow 64 bits.
+std::optional<uint64_t> bytes_of(const TensorSpec& spec) {
+  uint64_t total = ir::byte_size(spec.dtype);
+  for (const int64_t extent : spec.shape) {
+    if (__builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total)) return std::nullopt;
+  }
+  return total;
+}
+
 Result<at::Tensor> map_npy(const std::string& path) {
   RANNC_ASSIGN(MappedFile opened, MappedFile::open(path));
   const auto file = std::make_shared<const MappedFile>(std::move(opened));
   const Location where{path, 0, 0, {}};
-  const auto header = header_of(file->bytes());
+  RANNC_ASSIGN(const NpyHeader header, read_npy_header(file->bytes(), where));
+  return mapped_tensor(file, header.spec, header.offset);
+}
+
+}  // namespace
+
+Result<NpyHeader> read_npy_header(std::string_view bytes, const Location& where) {
+  const auto header = header_of(bytes);
   static const std::regex kForm(
       R"(\{'descr': '([<>|=])(\w+)', 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \}\s*)");
   std::cmatch found;
@@ -79,11 +95,15 @@ Result<at::Tensor> map_npy(const std::string& path) {
   spec.shape = *sizes;
   if (found[3] == "True" && spec.shape.size() > 1)
     return error(where, "is column-major (fortran_order), expected row-major data");
-  const auto begin = static_cast<uint64_t>(header->end() - file->bytes().begin());
-  return mapped_tail(file, where, spec, begin);
+  const auto offset = static_cast<uint64_t>(header->end() - bytes.begin());
+  const uint64_t size = bytes.size() - offset;
+  const auto needed = bytes_of(spec);
+  if (needed != size) {
+    return error(where, fmt::format("has {} bytes of data, but its type and shape need {}", size,
+                                    needed ? fmt::format("{}", *needed) : "more than 64 bits can count"));
+  }
+  return NpyHeader{std::move(spec), offset};
 }
-
-}  // namespace
 
 bool is_npy_folder(const std::string& path) {
   std::error_code ignored;

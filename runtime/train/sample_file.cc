@@ -211,7 +211,7 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
   for (const ValueId id : graph.inputs()) file.types_.emplace(graph.value(id).name, graph.type(id).dtype);
   std::vector<std::string> paths = {path};
   if (!is_npy_folder(path)) {
-    RANNC_ASSIGN(paths, shards_of(path, ".safetensors"));
+    RANNC_ASSIGN(paths, shards_of(path, {".safetensors"}));
   }
   for (const std::string& each : paths) {
     RANNC_ASSIGN(Shard shard, file.open_shard(each, graph, use));

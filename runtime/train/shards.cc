@@ -1,6 +1,7 @@
 #include "runtime/train/internal/shards.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,7 +10,8 @@ namespace rannc::runtime {
 
 namespace fs = std::filesystem;
 
-Result<std::vector<std::string>> shards_of(const std::string& path, const std::string& extension) {
+Result<std::vector<std::string>> shards_of(const std::string& path,
+                                           std::initializer_list<std::string_view> extensions) {
   std::error_code failed;
   if (!fs::exists(path, failed)) return error({path, 0, 0, {}}, "no such file or folder");
   if (!fs::is_directory(path, failed)) return std::vector{path};
@@ -17,12 +19,20 @@ Result<std::vector<std::string>> shards_of(const std::string& path, const std::s
   fs::directory_iterator entry(path, failed);
   for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
     const fs::path& file = entry->path();
-    if (file.extension() != extension || file.filename().string().starts_with(".")) continue;
+    const bool wanted = std::find(extensions.begin(), extensions.end(), file.extension()) != extensions.end();
+    if (!wanted || file.filename().string().starts_with(".")) continue;
     if (std::error_code ignored; fs::is_regular_file(file, ignored)) found.push_back(file.string());
   }
   if (failed) return error({path, 0, 0, {}}, "cannot be listed: " + failed.message());
-  if (found.empty()) return error({path, 0, 0, {}}, fmt::format("the folder contains no {} file", extension));
+  if (found.empty())
+    return error({path, 0, 0, {}}, fmt::format("the folder contains no {} file", fmt::join(extensions, " or ")));
   std::sort(found.begin(), found.end());
+  for (const std::string& file : found) {
+    if (fs::path(file).extension() == fs::path(found[0]).extension()) continue;
+    return error({path, 0, 0, {}},
+                 fmt::format("the folder contains files of different kinds: {} and {}",
+                             fs::path(found[0]).filename().string(), fs::path(file).filename().string()));
+  }
   return found;
 }
 

@@ -1,46 +1,93 @@
 #include "runtime/train/token_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "runtime/train/internal/shards.h"
+#include "runtime/train/internal/token_array.h"
 
 namespace rannc::runtime {
 
 namespace {
 
 constexpr int64_t kNarrow = int64_t{std::numeric_limits<uint16_t>::max()} + 1;
-constexpr uint64_t kExamined = 4096;  // tokens
 
-std::string type_name(uint64_t width) { return fmt::format("uint{}", 8 * width); }
-
-/// Bytes per token.
-uint64_t width_of(TokenType type, int64_t vocabulary) {
+ir::DType dtype_of(TokenType type, int64_t vocabulary) {
   switch (type) {
     case TokenType::kUInt8:
-      return 1;
+      return ir::DType::kU8;
     case TokenType::kUInt16:
-      return 2;
+      return ir::DType::kU16;
     case TokenType::kUInt32:
-      return 4;
+      return ir::DType::kU32;
+    case TokenType::kInt32:
+      return ir::DType::kI32;
+    case TokenType::kInt64:
+      return ir::DType::kI64;
     case TokenType::kOfVocabulary:
       break;
   }
-  return vocabulary > kNarrow ? 4 : 2;
+  return vocabulary > kNarrow ? ir::DType::kU32 : ir::DType::kU16;
+}
+
+template <class Number>
+void decode_as(const char* from, std::span<int64_t> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    Number number{};
+    std::memcpy(&number, from + i * sizeof(Number), sizeof(Number));  // little-endian
+    tokens[i] = static_cast<int64_t>(number);
+  }
+}
+
+/// Reads consecutive integers of this type. Those above 2^63-1 become negative.
+void decode(ir::DType type, const char* from, std::span<int64_t> tokens) {
+  switch (type) {
+    case ir::DType::kI8:
+      return decode_as<int8_t>(from, tokens);
+    case ir::DType::kI16:
+      return decode_as<int16_t>(from, tokens);
+    case ir::DType::kI32:
+      return decode_as<int32_t>(from, tokens);
+    case ir::DType::kI64:
+    case ir::DType::kU64:
+      return decode_as<int64_t>(from, tokens);
+    case ir::DType::kU8:
+      return decode_as<uint8_t>(from, tokens);
+    case ir::DType::kU16:
+      return decode_as<uint16_t>(from, tokens);
+    case ir::DType::kU32:
+      return decode_as<uint32_t>(from, tokens);
+    default:
+      RANNC_CHECK(false) << "tokens are integers";
+  }
 }
 
 }  // namespace
 
+struct TokenFiles::File {
+  TokenArray array;
+  uint64_t first = 0;  ///< number of its first sample
+};
+
+TokenFiles::TokenFiles(TokenInputs inputs) : inputs_(std::move(inputs)) {}
+TokenFiles::~TokenFiles() = default;
+
 Result<std::unique_ptr<TokenFiles>> TokenFiles::open(const std::string& path, TokenType type, const TokenInputs& inputs,
                                                      uint64_t least) {
   std::unique_ptr<TokenFiles> all(new TokenFiles(inputs));
-  all->width_ = width_of(type, inputs.vocabulary);
-  RANNC_ASSIGN(const std::vector<std::string> paths, shards_of(path, ".bin"));
-  for (const std::string& file : paths) RANNC_TRY(all->add(file));
-  if (type == TokenType::kOfVocabulary && all->width_ == 2) RANNC_TRY(all->check_type());
+  const RawTokens raw{.type = dtype_of(type, inputs.vocabulary),
+                      .explicit_type = type != TokenType::kOfVocabulary,
+                      .as_text = type == TokenType::kUInt8};
+  RANNC_ASSIGN(const std::vector<std::string> paths, shards_of(path, {".bin", ".npy", ".safetensors"}));
+  for (const std::string& file : paths) {
+    RANNC_ASSIGN(TokenArray array, open_token_array(file, raw));
+    all->add(std::move(array));
+  }
   if (all->samples_ < least) {
     return error({path, 0, 0, {}},
                  fmt::format("has {} samples of {} tokens and a label, {}", all->samples_, inputs.length,
@@ -49,40 +96,10 @@ Result<std::unique_ptr<TokenFiles>> TokenFiles::open(const std::string& path, To
   return all;
 }
 
-Result<void> TokenFiles::add(const std::string& path) {
-  RANNC_ASSIGN(MappedFile bytes, MappedFile::open(path));
-  const uint64_t size = bytes.bytes().size();
-  if (size % width_ != 0) {
-    return error({path, 0, 0, {}}, fmt::format("has {} bytes, which is no multiple of the {} bytes of a {} token", size,
-                                               width_, type_name(width_)));
-  }
-  const uint64_t tokens = size / width_;
-  files_.push_back({path, std::move(bytes), tokens, samples_});
-  samples_ += (tokens - 1) / inputs_.length;
-  return {};
-}
-
-// Little-endian uint32 tokens of a small vocabulary are pairs of a uint16 token and 0.
-Result<void> TokenFiles::check_type() const {
-  const File& file = files_.front();
-  const uint64_t examined = std::min(file.tokens, kExamined);
-  for (uint64_t position = 1; position < examined; position += 2) {
-    if (token(file, position) != 0) return {};
-  }
-  if (examined < 16 || file.tokens % 2 != 0) return {};
-  for (uint64_t position = 0; position < examined; position += 2) {
-    if (token(file, position) == 0) continue;
-    return error({file.path, 0, 0, {}}, fmt::format("every second uint16 token is 0, as in a file of uint32 tokens"))
-        .note("specify the type: uint16 or uint32");
-  }
-  return {};
-}
-
-uint64_t TokenFiles::token(const File& file, uint64_t position) const {
-  const char* const from = file.bytes.bytes().data() + position * width_;
-  uint32_t value = 0;
-  std::memcpy(&value, from, width_);  // little-endian
-  return value;
+void TokenFiles::add(TokenArray array) {
+  const uint64_t samples = (array.tokens - 1) / inputs_.length;
+  files_.push_back({std::move(array), samples_});
+  samples_ += samples;
 }
 
 Result<void> TokenFiles::read_sample(uint64_t number, std::span<int64_t> tokens) const {
@@ -90,15 +107,22 @@ Result<void> TokenFiles::read_sample(uint64_t number, std::span<int64_t> tokens)
   const auto after = std::upper_bound(files_.begin(), files_.end(), number,
                                       [](uint64_t wanted, const File& file) { return wanted < file.first; });
   const File& file = *std::prev(after);
+  const TokenArray& array = file.array;
   const uint64_t begin = (number - file.first) * inputs_.length;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int64_t>(token(file, begin + i));
-    if (inputs_.vocabulary == 0 || tokens[i] < inputs_.vocabulary) continue;
-    return error({file.path, 0, 0, {}},
-                 fmt::format("token {} at position {} is outside of the model's vocabulary of {}, read as {}",
-                             tokens[i], begin + i, inputs_.vocabulary, type_name(width_)));
-  }
-  return {};
+  decode(array.type, array.file.bytes().data() + array.offset + begin * ir::byte_size(array.type), tokens);
+  const auto valid = [this](int64_t token) {
+    return token >= 0 && (inputs_.vocabulary == 0 || token < inputs_.vocabulary);
+  };
+  const auto bad = std::find_if_not(tokens.begin(), tokens.end(), valid);
+  if (bad == tokens.end()) return {};
+  const bool negative = *bad < 0 && array.type != ir::DType::kU64;
+  return error(
+      {array.path, 0, 0, {}},
+      fmt::format("token {} at position {} is {}, read as {}",
+                  negative ? fmt::format("{}", *bad) : fmt::format("{}", static_cast<uint64_t>(*bad)),
+                  begin + static_cast<uint64_t>(bad - tokens.begin()),
+                  negative ? "negative" : fmt::format("outside of the model's vocabulary of {}", inputs_.vocabulary),
+                  type_name(array.type)));
 }
 
 Result<Batch> TokenFiles::read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const {
@@ -112,9 +136,17 @@ Result<Batch> TokenFiles::read(std::span<const uint64_t> numbers, const std::set
 
 std::string TokenFiles::describe() const {
   uint64_t tokens = 0;
-  for (const File& file : files_) tokens += file.tokens;
-  return fmt::format("{} samples of {} tokens ({} {} tokens in {} file{})", samples_, inputs_.length, tokens,
-                     type_name(width_), files_.size(), files_.size() == 1 ? "" : "s");
+  std::set<std::string> types;
+  std::set<std::string_view> formats;
+  for (const File& file : files_) {
+    tokens += file.array.tokens;
+    types.insert(type_name(file.array.type));
+    formats.insert(file.array.format);
+  }
+  const std::string_view format = formats.size() == 1 ? *formats.begin() : std::string_view();
+  return fmt::format("{} samples of {} tokens ({} {} tokens in {} {}{}file{})", samples_, inputs_.length, tokens,
+                     fmt::join(types, " and "), files_.size(), format, format.empty() ? "" : " ",
+                     files_.size() == 1 ? "" : "s");
 }
 
 }  // namespace rannc::runtime

@@ -27,6 +27,13 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def npy(kind, data, shape):
+    """A .npy file as NumPy writes it."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}".encode()
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
 class RunDataTest(programs.ProgramTest):
     def bundle(self):
         model, bundle = self.scratch / "gpt.onnx", self.scratch / "gpt.rannc"
@@ -92,6 +99,24 @@ class Training(RunDataTest):
         self.assertEqual(list(validated), [2, 4, 6, 7])
         printed = re.findall(r"^validation after step (\d+): loss ([\d.]+), accuracy ([\d.]+) % \(5 samples,", said, re.MULTILINE)
         self.assertEqual(printed, [(str(step), f"{loss:.4f}", f"{100 * accuracy:.1f}") for step, (loss, accuracy) in validated.items()])
+
+    def test_formats_give_the_same_losses(self):
+        tokens = array.array("H", random.Random(3).choices(range(VOCABULARY), k=12 * CONTEXT + 1))
+        wide = array.array("q", tokens)
+        raw = self.scratch / "raw.bin"
+        raw.write_bytes(tokens.tobytes())
+        plain, _ = self.train(self.path, "raw", "--tokens", raw, steps=3)
+        files = {"ids.npy": npy("<i8", wide.tobytes(), f"{len(wide)},"),
+                 "llm.bin": struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253) + tokens.tobytes(),
+                 "raw64.bin": wide.tobytes()}
+        for name, data in files.items():
+            (self.scratch / name).write_bytes(data)
+            more = ["--token-type", "int64"] if name == "raw64.bin" else []
+            found, _ = self.train(self.path, f"run-{name}", "--tokens", self.scratch / name, *more, steps=3)
+            self.assertEqual(found, plain, name)
+        (self.scratch / "shards").joinpath("a.npy").write_bytes(files["ids.npy"])
+        self.refuse(DIAGNOSTICS, ["shards", "files of different kinds: a.bin and a.npy"], "rannc-run", self.path, "-o", self.scratch / "no",
+                    *self.tokens)
 
     def test_processes_read_the_same_samples(self):
         local, said = self.train(self.path, "local", *self.tokens, *self.validation)
@@ -313,12 +338,20 @@ class Refusals(RunDataTest):
         wide = self.write("wide.bin", 100, 3, kind="I")
         odd = self.scratch / "odd.bin"
         odd.write_bytes(b"123")
+        ids = self.scratch / "ids.npy"
+        ids.write_bytes(npy("<i8", array.array("q", range(100)).tobytes(), "100,"))
+        parquet, jsonl = self.scratch / "data.parquet", self.scratch / "data.jsonl"
+        parquet.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+        jsonl.write_text('{"text": "To be, or not to be"}\n')
         for parts, flags in [
                 (["absent.bin", "no such file or folder"], ["--tokens", "absent.bin"]),
-                (["empty", "contains no .bin file"], ["--tokens", self.scratch / "empty"]),
+                (["empty", "contains no .bin or .npy or .safetensors file"], ["--tokens", self.scratch / "empty"]),
                 (["odd.bin", "3 bytes", "uint16"], ["--tokens", odd]),
                 (["one mini-batch needs 4"], ["--tokens", self.write("few.bin", 32, 4)]),
-                (["wide.bin", "every second uint16 token is 0", "specify the type"], ["--tokens", wide]),
+                (["wide.bin", "looks like a file of int32 or uint32 tokens", "specify the type: --token-type"], ["--tokens", wide]),
+                (["ids.npy", "has int64 tokens, as it specifies itself", "uint16"], ["--tokens", ids, "--token-type", "uint16"]),
+                (["data.parquet", "is a Parquet file", "pyarrow.parquet", "data.parquet"], ["--tokens", parquet]),
+                (["data.jsonl", "is JSON text", "json.loads(line)"], ["--tokens", good, "--validate", jsonl]),
                 (["good.bin", "outside of the model's vocabulary of 256, read as uint32"], ["--tokens", good, "--token-type", "uint32"]),
                 (["large.bin", "token 256 at position 50", "vocabulary of 256"], ["--tokens", large]),
                 (["--tokens: input 'tokens' has 8 tokens per sample, not 9"], ["--tokens", good, "--sequence", 9]),

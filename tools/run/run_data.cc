@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 
 #include "ir/plan/fixed_samples.h"
 #include "runtime/train/prefetch.h"
@@ -16,11 +17,16 @@ namespace rannc::tools {
 
 namespace {
 
+const std::map<std::string, runtime::TokenType> kTokenTypes = {{"", runtime::TokenType::kOfVocabulary},
+                                                               {"uint16", runtime::TokenType::kUInt16},
+                                                               {"uint32", runtime::TokenType::kUInt32},
+                                                               {"int32", runtime::TokenType::kInt32},
+                                                               {"int64", runtime::TokenType::kInt64}};
+
 runtime::TokenType type_of(const DataFlags& flags) {
   if (!flags.tokenizer.empty()) return runtime::TokenType::kUInt32;
   if (!flags.text.empty()) return runtime::TokenType::kUInt8;
-  if (flags.token_type.empty()) return runtime::TokenType::kOfVocabulary;
-  return flags.token_type == "uint16" ? runtime::TokenType::kUInt16 : runtime::TokenType::kUInt32;
+  return kTokenTypes.at(flags.token_type);
 }
 
 Result<runtime::TokenInputs> token_inputs(const DataFlags& flags, const ir::Plan& plan) {
@@ -78,16 +84,19 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
                  "per byte)")
       ->check(CLI::ExistingFile)
       ->needs(text);
-  auto* tokens = app.add_option("--tokens", flags.tokens,
-                                "file of raw little-endian tokens, or folder of such .bin files, for next-token "
-                                "prediction; shuffled by --seed");
+  auto* tokens =
+      app.add_option("--tokens", flags.tokens,
+                     "file of tokens (.npy, .safetensors, llm.c, Megatron, or raw), or folder of such files, "
+                     "for next-token prediction; shuffled by --seed");
   auto* data = app.add_option("--data", flags.data,
                               ".safetensors file with tensors x/<input> and labels/<name>, or folder of such files");
   data->excludes(text)->excludes(tokens);
   tokens->excludes(text);
-  app.add_option("--token-type", flags.token_type,
-                 "of --tokens: uint16 or uint32 (default: uint16 if the model's vocabulary fits, else uint32)")
-      ->check(CLI::IsMember({"uint16", "uint32"}))
+  app.add_option(
+         "--token-type", flags.token_type,
+         "of raw --tokens: uint16, uint32, int32 or int64 (default: uint16 if the model's vocabulary fits, else "
+         "uint32)")
+      ->check(CLI::IsMember({"uint16", "uint32", "int32", "int64"}))
       ->needs(tokens);
   app.add_option("--sequence", flags.sequence,
                  "tokens per sample of --tokens or --text, for a model that leaves it open (default: as planned)")

@@ -16,9 +16,7 @@ namespace rannc::runtime {
 /// copied.
 Result<Batch> map_batch(const std::string& path);
 
-/// Returns the tensor at this offset, which ends at the end of the file. An error at `where` names both sizes: the file
-/// has another number of bytes.
-Result<at::Tensor> mapped_tail(const std::shared_ptr<const MappedFile>& file, const Location& where,
-                               const TensorSpec& spec, uint64_t offset);
+/// Returns the tensor at this offset, which keeps the file mapped. The file must contain its bytes.
+at::Tensor mapped_tensor(const std::shared_ptr<const MappedFile>& file, const TensorSpec& spec, uint64_t offset);
 
 }  // namespace rannc::runtime

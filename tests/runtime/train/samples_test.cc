@@ -10,6 +10,7 @@
 #include <fstream>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "ir/text/text.h"
 #include "runtime/internal/torch_value.h"
@@ -144,10 +145,11 @@ TEST_F(TokenFilesTest, TheVocabularySelectsTheType) {
   EXPECT_EQ(inputs().vocabulary, 10);
   std::vector<uint32_t> wide(40, 7);
   const std::string path = write("wide.bin", wide);
-  EXPECT_EQ(refused(path, TokenType::kOfVocabulary),
-            path +
-                ": error: every second uint16 token is 0, as in a file of uint32 tokens\n  note: specify the type: "
-                "uint16 or uint32");
+  EXPECT_EQ(
+      refused(path, TokenType::kOfVocabulary),
+      path +
+          ": error: has no header, and looks like a file of int32 or uint32 tokens, not of uint16 tokens\n  note: "
+          "specify the type: --token-type uint16, uint32, int32 or int64; or write a .npy file, which has it");
   EXPECT_EQ(refused(path, TokenType::kUInt16), "accepted");
   TokenInputs many = inputs();
   many.vocabulary = 65537;
@@ -157,10 +159,248 @@ TEST_F(TokenFilesTest, TheVocabularySelectsTheType) {
   EXPECT_FALSE(TokenFiles::open(path, TokenType::kOfVocabulary, many).ok());
 }
 
+TEST_F(TokenFilesTest, PartsOfWiderNumbersAreNoTokens) {
+  const auto file_of = [this](auto number, auto largest, size_t count) {
+    std::vector<decltype(number)> all(count);
+    for (size_t i = 0; i < count; ++i) all[i] = static_cast<decltype(number)>((i * i * 7919 + 31 * i) % largest);
+    return write("raw.bin", all);
+  };
+  const auto why = [this](const std::string& path, int64_t vocabulary) {
+    TokenInputs any = inputs();
+    any.vocabulary = vocabulary;
+    const auto opened = TokenFiles::open(path, TokenType::kOfVocabulary, any);
+    return opened.ok() ? "accepted" : opened.diagnostic().message;
+  };
+  const std::string looks = "has no header, and looks like a file of ";
+  for (const size_t count : {size_t{16}, size_t{1000}, size_t{100'000}}) {
+    for (const uint64_t largest : {uint64_t{10}, uint64_t{50'257}, uint64_t{128'256}}) {
+      for (const int64_t vocabulary : {int64_t{0}, int64_t{10}, int64_t{65'536}}) {
+        EXPECT_EQ(why(file_of(int64_t{}, largest, count), vocabulary), looks + "int64 tokens, not of uint16 tokens");
+        EXPECT_EQ(why(file_of(uint32_t{}, largest, count), vocabulary),
+                  looks + "int32 or uint32 tokens, not of uint16 tokens");
+        EXPECT_EQ(why(file_of(0.0F, largest, count), vocabulary), looks + "float32 numbers, not of uint16 tokens");
+        EXPECT_EQ(why(file_of(0.0, largest, count), vocabulary), looks + "float64 numbers, not of uint16 tokens");
+        if (largest > 65'536) continue;
+        EXPECT_EQ(why(file_of(uint16_t{}, largest, count), vocabulary), "accepted");
+      }
+      EXPECT_EQ(why(file_of(int64_t{}, largest, count), 128'256), looks + "int64 tokens, not of uint32 tokens");
+      EXPECT_EQ(why(file_of(uint32_t{}, largest, count), 128'256), "accepted");
+    }
+  }
+  // Padding by -1 or -100 extends the sign.
+  std::vector<int64_t> padded(64, 500);
+  padded[5] = -100;
+  EXPECT_EQ(why(write("padded.bin", padded), 0), looks + "int64 tokens, not of uint16 tokens");
+  const auto read = TokenFiles::open(folder_ + "/padded.bin", TokenType::kInt64, inputs()).value()->read(numbers(2));
+  EXPECT_EQ(read.diagnostic().message,
+            "token 500 at position 0 is outside of the model's vocabulary of 10, read as int64");
+  padded.assign(64, 5);
+  padded[5] = -100;
+  EXPECT_EQ(TokenFiles::open(write("padded.bin", padded), TokenType::kInt64, inputs())
+                .value()
+                ->read(numbers(2))
+                .diagnostic()
+                .message,
+            "token -100 at position 5 is negative, read as int64");
+}
+
+/// Little-endian bytes of numbers.
+template <class... Numbers>
+std::string bytes_of(Numbers... numbers) {
+  std::string bytes;
+  (bytes.append(reinterpret_cast<const char*>(&numbers), sizeof(numbers)), ...);
+  return bytes;
+}
+
+template <class Token>
+std::string bytes_of_all(const std::vector<Token>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(Token)};
+}
+
+/// A .npy file as NumPy writes it.
+std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, shape);
+  header.resize((10 + header.size() + 64) / 64 * 64 - 11, ' ');
+  header += '\n';
+  return std::string("\x93NUMPY\x01\x00", 8) + bytes_of(static_cast<uint16_t>(header.size())) + header + data;
+}
+
+std::string safetensors(const std::string& header, const std::string& data) {
+  return bytes_of(uint64_t{header.size()}) + header + data;
+}
+
+std::string llm_c(int32_t magic, int32_t version, int32_t count, const std::string& data) {
+  return bytes_of(magic, version, count) + std::string(1024 - 12, '\0') + data;
+}
+
+/// An index of Megatron of documents with these lengths.
+std::string megatron(uint8_t code, uint64_t width, const std::vector<int32_t>& lengths) {
+  std::string index = std::string("MMIDIDX\0\0", 9) +
+                      bytes_of(uint64_t{1}, code, uint64_t{lengths.size()}, uint64_t{lengths.size() + 1});
+  index += bytes_of_all(lengths);
+  int64_t place = 0;
+  for (const int32_t length : lengths) {
+    index += bytes_of(place);
+    place += static_cast<int64_t>(width) * length;
+  }
+  for (size_t i = 0; i <= lengths.size(); ++i) index += bytes_of(static_cast<int64_t>(i));
+  return index;
+}
+
+template <class Token>
+std::string seven() {
+  return bytes_of_all(std::vector<Token>{3, 1, 4, 1, 5, 9, 2});
+}
+
+struct Format {
+  std::string name, bytes, described;
+};
+
+std::vector<Format> formats() {
+  return {
+      {"a.npy", npy("<u2", "7,", seven<uint16_t>()), "7 uint16 tokens in 1 .npy file"},
+      {"a.npy", npy("<u4", "7,", seven<uint32_t>()), "7 uint32 tokens in 1 .npy file"},
+      {"a.npy", npy("<i4", "7, 1", seven<int32_t>()), "7 int32 tokens in 1 .npy file"},
+      {"a.dat", npy("<i8", "1, 7", seven<int64_t>()), "7 int64 tokens in 1 .npy file"},
+      {"a.safetensors",
+       safetensors(
+           R"({"ids":{"dtype":"I64","shape":[7],"data_offsets":[0,56]},"w":{"dtype":"F32","shape":[1],"data_offsets":[56,60]}})",
+           seven<int64_t>() + bytes_of(0.5F)),
+       "7 int64 tokens in 1 .safetensors file"},
+      {"a.bin", llm_c(20240520, 1, 7, seven<uint16_t>()), "7 uint16 tokens in 1 llm.c file"},
+      {"a.bin", llm_c(20240801, 7, 7, seven<uint32_t>()), "7 uint32 tokens in 1 llm.c file"},
+      {"a.bin", seven<uint16_t>(), "7 uint16 tokens in 1 file"}};
+}
+
+TEST_F(TokenFilesTest, FormatsAreRecognizedByTheirBytes) {
+  const at::Tensor tokens = at::tensor({3, 1, 4, 1, 5, 9}, at::kLong).reshape({2, 3});
+  const at::Tensor labels = at::tensor({1, 4, 1, 5, 9, 2}, at::kLong).reshape({2, 3});
+  const auto judge = [&](const std::string& path, const std::string& described) {
+    const auto files = TokenFiles::open(path, TokenType::kOfVocabulary, inputs());
+    ASSERT_TRUE(files.ok()) << files.diagnostic().str();
+    EXPECT_EQ((*files)->describe(), fmt::format("2 samples of 3 tokens ({})", described));
+    const Batch batch = (*files)->read(numbers(2)).value();
+    EXPECT_TRUE(to_tensor(batch.at("tokens")).equal(tokens)) << described;
+    EXPECT_TRUE(to_tensor(batch.at("labels/targets")).equal(labels)) << described;
+  };
+  for (const Format& format : formats())
+    judge(write(format.name, std::vector(format.bytes.begin(), format.bytes.end())), format.described);
+  const std::string bin = write("m.bin", std::vector<int32_t>{3, 1, 4, 1, 5, 9, 2});
+  const std::string index = megatron(4, 4, {3, 4});
+  for (const std::string& named : {write("m.idx", std::vector(index.begin(), index.end())), bin})
+    judge(named, "7 int32 tokens in 1 Megatron file");
+  EXPECT_EQ(refused(bin, TokenType::kUInt16),
+            bin + ": error: has int32 tokens, as it specifies itself, not the explicit uint16");
+}
+
+TEST_F(TokenFilesTest, OtherFormatsAreNamed) {
+  const std::string zeros(64, '\0'), text = "To be, or not to be, that is the question.\n";
+  const std::string numbers = npy("<i8", "7,", seven<int64_t>());
+  const std::string index = megatron(4, 4, {3, 4});
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {"PAR1" + zeros + "PAR1", "is a Parquet file, not a file of tokens", "parquet.read_table(\"{}\")[\"input_ids\"]"},
+      {"ARROW1" + zeros, "is an Arrow file", "feather.read_table(\"{}\")"},
+      {bytes_of(int32_t{-1}, int32_t{32}) + zeros, "is a stream of Arrow", "ipc.open_stream"},
+      {"\x1f\x8b\x08" + zeros, "is compressed by gzip", "decompress it first"},
+      {"\x28\xb5\x2f\xfd" + zeros, "is compressed by zstd", "decompress it first"},
+      {"PK\x03\x04" + zeros, "is a zip archive, such as .npz and .pt", "numpy.save"},
+      {"\x89HDF\r\n\x1a\n" + zeros, "is an HDF5 file", "numpy.save"},
+      {std::string("SQLite format 3\0", 16) + zeros, "is an SQLite database", "numpy.save"},
+      {"\x80\x04\x95" + zeros + ".", "is a Python pickle", "numpy.save"},
+      {"\x80\x02]q" + zeros + ".", "is a Python pickle", "numpy.save"},
+      {R"({"input_ids": [1, 2, 3]})"
+       "\n",
+       "is JSON text", "json.loads(line)[\"input_ids\"] for line in open(\"{}\")"},
+      {text, "is text, not a file of tokens", "--text"},
+      {"Stra\xc3\x9f"
+       "e zum Fu\xc3\x9f der Stra\xc3\x9f"
+       "e\n",
+       "is text", "--text"},
+      {npy("<f4", "7,", seven<float>()), "has float32 numbers, but tokens are integers", ""},
+      {npy("|b1", "7,", "1234567"), "has bool numbers, but tokens are integers", ""},
+      {npy("<i8", "", seven<int64_t>().substr(0, 8)), "has 0 axes; tokens have one or two", ""},
+      {npy("<i8", "1, 7, 1", seven<int64_t>()), "has 3 axes", ""},
+      {npy("<i8", "0,", ""), "has no tokens", ""},
+      {npy("<i8", "8,", seven<int64_t>()), "has 56 bytes of data, but its type and shape need 64", ""},
+      {safetensors(R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", bytes_of(0.5F)),
+       "has 0 tensors of integers, expected one with the tokens", "--data"},
+      {safetensors(
+           R"({"a":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"I32","shape":[1],"data_offsets":[4,8]}})",
+           bytes_of(int32_t{1}, int32_t{2})),
+       "has 2 tensors of integers, expected one with the tokens: 'a', 'b'", "--data"},
+      {llm_c(20240520, 2, 7, seven<uint16_t>()), "is a llm.c file of version 2, expected 1", ""},
+      {llm_c(20240520, 1, 8, seven<uint16_t>()), "has 8 uint16 tokens by its llm.c header, but 14 bytes of them", ""},
+      {llm_c(20240801, 7, -1, seven<uint32_t>()), "has -1 uint32 tokens by its llm.c header", ""},
+      {llm_c(20240520, 1, 7, "").substr(0, 100), "has 100 bytes, but the header of a llm.c file alone has 1024", ""},
+      {llm_c(20240522, 1, 7, seven<uint16_t>()), "is an evaluation set of llm.c", "numpy.save"}};
+  for (const auto& [bytes, message, advice] : cases) {
+    const std::string path = write("any.bin", std::vector(bytes.begin(), bytes.end()));
+    for (const TokenType type : {TokenType::kOfVocabulary, TokenType::kUInt16}) {
+      const std::string found = refused(path, type);
+      EXPECT_EQ(found.find(path), 0U) << found;
+      EXPECT_NE(found.find("error: " + message), std::string::npos) << found << "\nexpected: " << message;
+      EXPECT_NE(found.find(replaced(advice, "{}", path)), std::string::npos) << found;
+    }
+    EXPECT_EQ(refused(path, TokenType::kUInt8).find("error: is "), std::string::npos) << "bytes of text may be any";
+  }
+}
+
+TEST_F(TokenFilesTest, AnIndexMustMatchItsFile) {
+  const std::string bin = write("m.bin", std::vector<uint16_t>{3, 1, 4, 1, 5, 9, 2}), path = folder_ + "/m.idx";
+  const std::string good = megatron(8, 2, {3, 4});
+  const std::pair<std::string, std::string> cases[] = {
+      {good, "accepted"},
+      {good + "01", "accepted"},  // a mode per sequence
+      {good + "0", "has 83 bytes, which do not match its 2 sequences and 3 documents"},
+      {good.substr(0, 20), "is too short for an index of Megatron"},
+      {megatron(6, 8, {7}), "specifies no integer type of the tokens: its code is 6"},
+      {megatron(99, 8, {7}), "specifies no integer type of the tokens: its code is 99"},
+      {megatron(8, 2, {3, 3}), "ends after 12 bytes of tokens, but the .bin file has 14"},
+      {megatron(4, 4, {3, 4}), "ends after 28 bytes of tokens, but the .bin file has 14"},
+      {good.substr(0, 9) + bytes_of(uint64_t{2}) + good.substr(17), "is an index of Megatron of version 2, expected 1"},
+      {good.substr(0, 18) + bytes_of(~uint64_t{0}, ~uint64_t{0}) + good.substr(34),
+       "has 82 bytes, which do not match its"}};
+  for (const auto& [bytes, message] : cases) {
+    write("m.idx", std::vector(bytes.begin(), bytes.end()));
+    const std::string found = refused(bin, TokenType::kOfVocabulary);
+    EXPECT_NE(found.find(message), std::string::npos) << found;
+    if (message == "accepted") continue;
+    EXPECT_EQ(found.find(path), 0U) << found;
+  }
+  std::filesystem::remove(bin);
+  write("m.idx", std::vector(good.begin(), good.end()));
+  EXPECT_EQ(refused(path, TokenType::kOfVocabulary), bin + ": error: cannot open: No such file or directory");
+}
+
+// Headers are untrusted: damaged ones give an error or tokens inside of the file.
+TEST_F(TokenFilesTest, DamagedFilesAreReadWithinTheirBounds) {
+  const auto judge = [this](const std::string& name, const std::string& bytes, const std::string& opened) {
+    write(name, std::vector(bytes.begin(), bytes.end()));
+    const auto files = TokenFiles::open(opened, TokenType::kOfVocabulary, inputs());
+    if (files.ok()) (void)(*files)->read(numbers((*files)->samples()));
+  };
+  std::vector<Format> all = formats();
+  const std::string bin = write("m.bin", std::vector<int32_t>{3, 1, 4, 1, 5, 9, 2});
+  all.push_back({"m.idx", megatron(4, 4, {3, 4}), {}});
+  for (const Format& format : all) {
+    const std::string path = format.name == "m.idx" ? bin : folder_ + "/" + format.name;
+    const size_t header = std::min<size_t>(format.bytes.size(), 150);
+    for (size_t i = 0; i < header; i += i < 40 ? 1 : 3) {
+      if (i > 0) judge(format.name, format.bytes.substr(0, i), path);
+      for (const char changed : {'\0', '\xff'}) {
+        std::string damaged = format.bytes;
+        damaged[i] = changed;
+        judge(format.name, damaged, path);
+      }
+    }
+  }
+}
+
 TEST_F(TokenFilesTest, BadFilesAreNamed) {
   EXPECT_EQ(refused(folder_ + "/absent.bin", TokenType::kUInt16),
             folder_ + "/absent.bin: error: no such file or folder");
-  EXPECT_EQ(refused(folder_, TokenType::kUInt16), folder_ + ": error: the folder contains no .bin file");
+  EXPECT_EQ(refused(folder_, TokenType::kUInt16),
+            folder_ + ": error: the folder contains no .bin or .npy or .safetensors file");
   const std::string odd = write<uint8_t>("odd.bin", {1, 2, 3, 4, 5});
   EXPECT_EQ(refused(odd, TokenType::kUInt16),
             odd + ": error: has 5 bytes, which is no multiple of the 2 bytes of a uint16 token");
