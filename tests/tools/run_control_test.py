@@ -1,6 +1,7 @@
 """How a run is started, ended and gone on with: launchers' environments, folders, signals, settings."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -201,7 +202,7 @@ class Settings(RunControl):
         done = self.train(bundle, "parts", "--resume", steps=8)
         self.assertEqual(losses(self.scratch / "parts.log"), losses(self.scratch / "whole.log"))
         self.assertIn("adamw, learning rate 0.03", done.stdout)
-        self.assertNotIn("changed by a flag", done.stdout)
+        self.assertEqual(re.findall("changed by a flag: (.*)", done.stdout), ["--steps 8 instead of 4"])
         self.assertEqual(self.settings("parts", 8), self.settings("whole", 8))
 
     def test_the_report_of_a_resumed_run_has_its_whole_curve(self):
@@ -227,7 +228,7 @@ class Settings(RunControl):
         stale.mkdir()
         (stale / "left").touch()
         done = self.train(bundle, "run", "--resume", "--checkpoint-every", 1, steps=9)
-        self.assertNotIn("changed by a flag", done.stdout)
+        self.assertEqual(re.findall("changed by a flag: (.*)", done.stdout), ["--checkpoint-every 1 instead of 2", "--steps 9 instead of 7"])
         self.assertEqual({path.name for path in folder.iterdir()}, {"step-8", "step-9"})
         self.assertFalse((folder / "step-9" / "left").exists())
         self.assertEqual(self.settings("run", 9)["kept_checkpoints"], 2)
@@ -237,7 +238,8 @@ class Settings(RunControl):
         self.train(bundle, "run", steps=4)
         done = self.train(bundle, "run", "--resume", "--learning-rate", "0.5", "--clip-norm", 0, steps=6)
         self.assertIn("changed by a flag: learning rate 0.5 instead of 0.001", done.stdout)
-        self.assertEqual(done.stdout.count("changed by a flag"), 1)
+        self.assertIn("changed by a flag: --steps 6 instead of 4", done.stdout)
+        self.assertEqual(done.stdout.count("changed by a flag"), 2)
         self.assertEqual(self.settings("run", 6)["learning_rate"], 0.5)
 
     def test_another_optimizer(self):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import struct
 import sys
 
@@ -82,7 +83,7 @@ class Training(RunDataTest):
             more.write('{"step":5,"loss":1}\n{"step":6,"lo')
         resumed, said = self.train(self.path, "parts", *self.tokens, *self.validation, "--log", log, "--resume")
         self.assertEqual(resumed, plain)
-        self.assertNotIn("changed", said)
+        self.assertEqual(re.findall("changed.*", said), [f"changed by a flag: --steps {STEPS} instead of 4"])
         _, said = self.train(self.path, "parts", "--tokens", self.held_out, "--resume", steps=STEPS + 1)
         self.assertIn("changed: the checkpoint was trained on 10 samples of 8 tokens (89", said)
         same = ("step", "loss", "learning_rate", "gradient_norm", "validation_loss", "validation_accuracy")
@@ -153,6 +154,25 @@ class Training(RunDataTest):
         self.refuse(DIAGNOSTICS, ["--epochs", "text", "has no epochs; use --steps"], "rannc-run", self.path, "-o", self.scratch / "no",
                     "--text", text, "--epochs", 1)
         self.refuse(USAGE, ["--epochs", "--steps"], "rannc-run", self.path, *self.tokens, "--epochs", 1, "--steps", 1)
+
+    def test_a_resumed_run_keeps_its_length_and_validations(self):
+        """More steps than the default of --steps, so that forgetting them shows."""
+        folder, flags = self.scratch / "run", ["--epochs", 54, "--checkpoint-every", 104, *self.validation]
+        self.succeed("rannc-run", self.path, "-o", folder, *self.tokens, *flags)
+        whole = losses(folder)
+        self.assertEqual(len(whole), 108)
+        shutil.rmtree(folder / "checkpoints" / "step-108")  # as if it had ended before
+        again = ["rannc-run", self.path, "-o", folder, *self.tokens, "--resume"]
+        said = self.succeed(*again).stdout
+        self.assertIn("resuming after step 104", said)
+        self.assertIn(f"flags of the run: --checkpoint-every 104, --epochs 54, --validate {self.held_out}, --validate-every 2", said)
+        self.assertNotIn("changed", said)
+        self.assertEqual(losses(folder), whole)
+        self.assertEqual(re.findall(r"validation after step (\d+)", said), ["106", "108"])
+        self.assertIn("all 108 steps of the run are done; --steps N or --epochs N continues it", self.succeed(*again).stdout)
+        said = self.succeed(*again, "--steps", 110, "--validate-every", 1).stdout
+        self.assertEqual(re.findall("changed by a flag: (.*)", said), ["--steps 110 instead of --epochs 54", "--validate-every 1 instead of 2"])
+        self.assertEqual(re.findall(r"validation after step (\d+)", said), ["109", "110"])
 
     def test_text_is_validated_by_text(self):
         text = self.scratch / "text.txt"

@@ -1,6 +1,7 @@
 #include "tools/run/process_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -46,6 +47,7 @@ class Run {
         transport_(transport),
         worker_(worker),
         command_(caller.command),
+        kept_(caller.kept),
         recorder_(flags.explain_step ? kExplainedSteps : kTracedSteps),
         actions_(caller.observer) {
     // The plan may raise the default, once it is read.
@@ -229,6 +231,7 @@ class Run {
     }
     RANNC_TRY(check_shared());
     RANNC_TRY(prepare_run_folder(folder_, flags_.folder_use()));
+    RANNC_TRY(keep_flags(folder_, flags_));
     if (!leads()) return {};
     if (!flags_.log.empty()) {
       RANNC_ASSIGN(step_log_, StepLog::open(flags_.log, trainer_->steps_done()));
@@ -264,7 +267,15 @@ class Run {
     if (validation_) fmt::print("{}\n", validation_->describe());
     fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
                describe(start_.found.settings));
-    for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
+    if (!kept_.used.empty()) fmt::print("flags of the run: {}\n", fmt::join(kept_.used, ", "));
+    for (const std::vector<std::string>* changes : {&start_.found.changed, &kept_.changed}) {
+      for (const std::string& change : *changes) fmt::print("changed by a flag: {}\n", change);
+    }
+    if (!kept_.lacking.empty()) fmt::print("flags that the run had before: {}\n", fmt::join(kept_.lacking, ", "));
+    if (kept_.unknown)
+      fmt::print(stderr, "note: {} does not have the flags of the run, such as --steps\n", folder_.string());
+    if (start_.step >= steps_)
+      fmt::print("all {} steps of the run are done; --steps N or --epochs N continues it\n", steps_);
     if (!samples_before_.empty() && samples_before_ != data_->describe())
       fmt::print("changed: the checkpoint was trained on {}\n", samples_before_);
     const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
@@ -391,6 +402,7 @@ class Run {
   const runtime::TransportKind& transport_;
   const std::optional<WorkerEnvironment>& worker_;
   const std::string& command_;
+  const KeptFlags& kept_;
   RunStart start_;
   std::optional<HangWatch> hang_watch_;  // of a worker; outlives the trainer, whose end may hang
   Hardware hardware_;                    // outlives the trainer

@@ -8,6 +8,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/transport/transports.h"
 #include "tools/common/worker_environment.h"
+#include "tools/run/kept_flags.h"
 #include "tools/run/run_flags.h"
 
 namespace rannc::tools {
@@ -16,6 +17,7 @@ namespace rannc::tools {
 struct RunCaller {
   std::string command;                    ///< started the run, for reports
   runtime::Observer* observer = nullptr;  ///< `RunProgram::observer`
+  KeptFlags kept;                         ///< differences from the run that is resumed
 };
 
 /// Runs one process's part of a run: all devices of the plan, or the device of `worker`. Throws `Exit` if a signal

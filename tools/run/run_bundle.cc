@@ -54,11 +54,17 @@ Result<void> export_alone(const RunFlags& flags) {
 
 }  // namespace
 
-Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
+Result<void> run_bundle(const RunFlags& command_line, const RunProgram& program) {
+  RunFlags flags = command_line;
   const bool exports_alone = flags.source.sources() == 0 && !flags.weights.to.empty();
   if (!exports_alone && flags.source.sources() != 1) return error("give one of --data, --tokens and --text");
   RANNC_ASSIGN(const auto worker, read_worker_environment(flags.worker));
   if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
+  if (worker && worker->resumes) flags.resume = true, flags.replace = false;
+  KeptFlags kept;
+  if (flags.resume && !flags.evaluate) {
+    RANNC_ASSIGN(kept, use_kept_flags(flags.output_folder(), flags));
+  }
   const runtime::TransportKind& transport = flags.transport.empty() ? runtime::default_transport(worker.has_value())
                                                                     : *runtime::find_transport(flags.transport);
   const bool processes = transport.between_processes();
@@ -71,10 +77,9 @@ Result<void> run_bundle(const RunFlags& flags, const RunProgram& program) {
   runtime::set_threads(static_cast<int>(flags.threads));
   MemoryGauge::install();
   const std::string command = program.name + " " + shell_words(program.arguments);
-  if (!processes) return run_process(flags, transport, std::nullopt, {command, program.observer});
-  RunFlags own = flags;
-  if (worker->resumes) own.resume = true, own.replace = false;
-  run_as_worker(*worker, [&] { return run_process(own, transport, worker, {command, program.observer}); });
+  const RunCaller caller{command, program.observer, std::move(kept)};
+  if (!processes) return run_process(flags, transport, std::nullopt, caller);
+  run_as_worker(*worker, [&] { return run_process(flags, transport, worker, caller); });
   return {};
 }
 

@@ -103,16 +103,14 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
       ->check(positive_number())
       ->excludes(data);
   app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
-  auto* validate = app.add_option("--validate", flags.validate,
-                                  "samples to evaluate during training: of the form of --data or --tokens, or with "
-                                  "--text a file of text");
+  app.add_option(
+      "--validate", flags.validate,
+      "samples to evaluate during training: of the form of --data or --tokens, or with --text a file of text");
   app.add_option("--validate-every", flags.validate_every,
-                 "steps between validations; 0: only after the last step (default: 0)")
-      ->needs(validate);
+                 "steps between validations; 0: only after the last step (default: 0)");
   app.add_option("--metric", flags.metrics,
                  "output of the model whose mean over the samples of --validate is reported; repeatable")
-      ->allow_extra_args(false)
-      ->needs(validate);
+      ->allow_extra_args(false);
 }
 
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,

@@ -44,6 +44,18 @@ Result<uint64_t> parse_bytes_or_zero(std::string_view text) {
   return text == "0" ? Result<uint64_t>(uint64_t{0}) : parse_bytes(text);
 }
 
+/// Completes the flags after parsing. A resumed run may have the samples of its folder.
+void end_parsing(const CLI::App& app, RunFlags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0 && !option->get_lnames().empty())
+      flags.explicit_flags["--" + option->get_lnames().front()] = option->results();
+  }
+  if (flags.resume || !flags.source.validate.empty()) return;
+  for (const char* flag : {"--validate-every", "--metric"}) {
+    if (app.count(flag) > 0) throw CLI::RequiresError(flag, "--validate");
+  }
+}
+
 }  // namespace
 
 std::string RunFlags::output_folder() const {
@@ -87,8 +99,8 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
       ->capture_default_str();
   auto* resume = app.add_flag("--resume", flags.resume,
-                              "continue from the latest checkpoint in the output folder, with its settings unless "
-                              "flags override them");
+                              "continue from the latest checkpoint in the output folder, with the settings of its run "
+                              "unless flags override them");
   app.add_flag("--replace", flags.replace, "remove a previous run in the output folder")->excludes(resume);
   app.add_flag("--evaluate", flags.evaluate,
                "compute outputs and loss of all samples of --data without training (with --resume, from the latest "
@@ -127,6 +139,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--tensorboard", flags.tensorboard, "folder for the same measurements as TensorBoard events");
   add_weight_flags(app, flags.weights);
   add_library_flag(app, flags.libraries);
+  app.parse_complete_callback([&app, &flags] { end_parsing(app, flags); });
 }
 
 }  // namespace rannc::tools

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "tools/run/run_weights.h"
 
 namespace rannc::tools {
+
+/// Flags of a command line, with their values: `--steps`, `100`.
+using ExplicitFlags = std::map<std::string, std::vector<std::string>>;
 
 struct RunFlags {
   std::string bundle;
@@ -48,6 +52,7 @@ struct RunFlags {
   std::string tensorboard;  ///< folder for the same as events
   WeightFlags weights;
   std::vector<std::string> libraries;
+  ExplicitFlags explicit_flags;
 
   /// The folder for checkpoints, trace and report.
   std::string output_folder() const;

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tools/common/scratch.h"
+#include "tools/run/kept_flags.h"
 #include "tools/run/run_folder.h"
 
 namespace rannc::tools {
@@ -129,6 +132,95 @@ TEST(RunFolder, ARunIsNotOverwrittenUnasked) {
   ASSERT_TRUE(prepare_run_folder(folder, RunFolderUse::kReplace).ok());
   EXPECT_TRUE(ok(RunFolderUse::kNew));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
+}
+
+// A new flag must choose what a resumed run does about it.
+TEST(KeptFlags, EveryFlagHasAScope) {
+  CLI::App app;
+  RunFlags flags;
+  add_run_flags(app, flags);
+  std::set<FlagScope> seen;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name == "help") continue;
+      const auto scope = scope_of("--" + name);
+      EXPECT_TRUE(scope) << "--" << name << " is not in the table of kept_flags.cc";
+      if (scope) seen.insert(*scope);
+    }
+  }
+  EXPECT_EQ(seen.size(), 5U);
+  EXPECT_FALSE(scope_of("--unknown"));
+  CLI::App settings;
+  SettingFlags of_checkpoints;
+  add_setting_flags(settings, of_checkpoints);
+  for (const CLI::Option* option : settings.get_options()) {
+    if (option->get_name() == "--help") continue;
+    EXPECT_EQ(scope_of(option->get_name()), FlagScope::kCheckpoint) << option->get_name();
+  }
+}
+
+RunFlags parsed(std::vector<std::string> words) {
+  CLI::App app;
+  RunFlags flags;
+  add_run_flags(app, flags);
+  std::reverse(words.begin(), words.end());
+  app.parse(words);
+  return flags;
+}
+
+TEST(KeptFlags, AResumedRunHasThoseOfItsRun) {
+  const Scratch scratch;
+  const std::string folder = scratch.path();
+  ASSERT_TRUE(keep_flags(folder, parsed({"--data", "d", "--epochs", "3", "--validate", "/tmp/v", "--validate-every",
+                                         "5", "--metric", "a", "--metric", "b", "--checkpoint-every", "7", "--seed",
+                                         "4", "--log", "l", "--deterministic"}))
+                  .ok());
+  RunFlags plain = parsed({"--data", "d", "--resume"});
+  const KeptFlags same = use_kept_flags(folder, plain).value();
+  EXPECT_EQ(plain.epochs, 3U);
+  EXPECT_EQ(plain.source.validate, "/tmp/v");
+  EXPECT_EQ(plain.source.validate_every, 5U);
+  EXPECT_THAT(plain.source.metrics, ElementsAre("a", "b"));
+  EXPECT_EQ(plain.checkpoint_every, 7U);
+  EXPECT_FALSE(plain.settings.seed) << "checkpoints have it";
+  EXPECT_TRUE(plain.log.empty() && !plain.deterministic);
+  EXPECT_THAT(same.used, ElementsAre("--checkpoint-every 7", "--epochs 3", "--metric a --metric b", "--validate /tmp/v",
+                                     "--validate-every 5"));
+  EXPECT_THAT(same.lacking, ElementsAre("--deterministic", "--log l"));
+  EXPECT_THAT(same.changed, IsEmpty());
+
+  RunFlags other = parsed(
+      {"--data", "d", "--resume", "--steps", "9", "--validate-every", "6", "--checkpoint-every", "7", "--log", "l"});
+  const KeptFlags changed = use_kept_flags(folder, other).value();
+  EXPECT_EQ(other.steps, 9U);
+  EXPECT_FALSE(other.epochs);
+  EXPECT_EQ(other.source.validate_every, 6U);
+  EXPECT_EQ(other.source.validate, "/tmp/v");
+  EXPECT_THAT(changed.changed, ElementsAre("--steps 9 instead of --epochs 3", "--validate-every 6 instead of 5"));
+  EXPECT_THAT(changed.lacking, ElementsAre("--deterministic"));
+
+  // The next resumption continues with what was changed.
+  ASSERT_TRUE(keep_flags(folder, other).ok());
+  RunFlags third = parsed({"--data", "d", "--resume"});
+  EXPECT_THAT(use_kept_flags(folder, third).value().changed, IsEmpty());
+  EXPECT_EQ(third.steps, 9U);
+  EXPECT_EQ(third.source.validate_every, 6U);
+}
+
+TEST(KeptFlags, FoldersWithoutThemAreReported) {
+  const Scratch scratch;
+  RunFlags flags = parsed({"--data", "d", "--resume", "--steps", "9"});
+  EXPECT_TRUE(use_kept_flags(scratch.path(), flags).value().unknown);
+  EXPECT_EQ(flags.steps, 9U);
+  for (const char* bad :
+       {"", "[]", R"({"flags": 3})", R"({"flags": {"--steps": ["many"]}})", R"({"flags": {"--metric": ["a"]}})"}) {
+    std::ofstream(scratch.path() + "/flags.json") << bad;
+    const auto found = use_kept_flags(scratch.path(), flags = parsed({"--data", "d", "--resume"}));
+    ASSERT_FALSE(found.ok()) << bad;
+    EXPECT_THAT(found.diagnostic().str(), HasSubstr("flags.json")) << bad;
+  }
+  EXPECT_THROW(parsed({"--data", "d", "--validate-every", "3"}), CLI::RequiresError);
+  EXPECT_THROW(parsed({"--data", "d", "--metric", "a"}), CLI::RequiresError);
 }
 
 }  // namespace
