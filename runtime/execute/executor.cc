@@ -69,11 +69,9 @@ class Executor::Impl {
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
       position_ = i;
-      begin_work(progress_, {.what = {}, .step = input.step, .action = row_[i]});
-      if (observer_ != nullptr) observer_->started(device_);
-      Running running{now_ns(), router_.waited_ns(), stamp()};
-      if (const Result<void> done = guarded(i); !done.ok()) return fail(describe(failed_at(i), done.diagnostic()));
-      if (observer_ != nullptr) report(row_[i], std::move(running));
+      const Result<void> done =
+          input.updates_later && is_late(row_[i]) ? guarded(i) : observed(row_[i], [&] { return guarded(i); });
+      if (!done.ok()) return fail(describe(failed_at(i), done.diagnostic()));
     }
     begin_work(progress_, {.what = "the end", .step = input.step});
     if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
@@ -81,11 +79,21 @@ class Executor::Impl {
     return std::move(outcome_);
   }
 
-  Result<void> gather_shares(uint64_t step) {
+  Result<void> update(const std::function<Result<void>(StageId)>& optimizer) {
     for (const Action& action : row_) {
-      if (action.kind == ActionKind::kAllGather) RANNC_TRY(sums_.all_gather(action.stage, step));
+      if (!is_late(action)) continue;
+      const bool gathers = action.kind == ActionKind::kAllGather;
+      RANNC_TRY(
+          observed(action, [&] { return gathers ? sums_.all_gather(action.stage, step_) : optimizer(action.stage); }));
     }
-    return transport_.flush();
+    RANNC_TRY(transport_.flush());
+    try {
+      if (!stamped_.empty()) hardware_.synchronize();
+      report_stamped();
+    } catch (const std::exception& failure) {
+      return error(fmt::format("step {}, device {}: {}", step_, device_.index(), reason_of(failure)));
+    }
+    return {};
   }
 
  private:
@@ -108,10 +116,27 @@ class Executor::Impl {
     uint64_t live_bytes = 0;
   };
 
+  /// Whether `Executor::update` performs it after a step that `updates_later`.
+  static bool is_late(const Action& action) {
+    return ir::is_update(action.kind) || action.kind == ActionKind::kAllGather;
+  }
+
+  /// Performs an action by `work` and reports it.
+  template <class Work>
+  Result<void> observed(const Action& action, const Work& work) {
+    begin_work(progress_, {.what = {}, .step = step_, .action = action});
+    if (observer_ != nullptr) observer_->started(device_);
+    Running running{now_ns(), router_.waited_ns(), stamp()};
+    const Result<void> done = work();
+    if (done.ok() && observer_ != nullptr) report(action, std::move(running));
+    return done;
+  }
+
   EventRef stamp() { return observer_ != nullptr ? hardware_.stamp(Stream::kCompute) : nullptr; }
 
   void begin_step(const StepInput& input) {
     input_ = &input;
+    step_ = input.step;
     position_ = 0;
     hardware_.mark(0);
     kept_.clear();
@@ -191,7 +216,7 @@ class Executor::Impl {
         return input_->update ? sums_.reduce_scatter(action, input_->step)
                               : sums_.all_reduce(action, input_->step, input_->bucket_bytes);
       case ActionKind::kAllGather:
-        if (!input_->update || input_->gathers_later) return {};
+        if (!input_->update || input_->updates_later) return {};
         return sums_.all_gather(action.stage, input_->step);
       default:
         return step(action.stage);
@@ -316,8 +341,8 @@ class Executor::Impl {
 
   Result<void> step(StageId stage) {
     if (!input_->update) return {};
-    RANNC_TRY(program(stage).commit_buffers(input_->step));
-    return input_->update(stage, program(stage));
+    RANNC_TRY(program(stage).commit_buffers(step_));
+    return input_->updates_later ? Result<void>() : input_->update(stage, program(stage));
   }
 
   /// Aborts the run and returns the first reason.
@@ -349,7 +374,7 @@ class Executor::Impl {
       return;
     }
     const int64_t waited = router_.waited_ns() - running.waited_ns;
-    observer_->finished({input_->step, device_, action, running.start_ns, now_ns(), waited, live});
+    observer_->finished({step_, device_, action, running.start_ns, now_ns(), waited, live});
   }
 
   /// Waits for the device. Results are then in host memory.
@@ -384,8 +409,8 @@ class Executor::Impl {
     for (const Stamped& each : stamped_) {
       int64_t waited = 0;
       for (const auto& [from, to] : each.waits) waited += hardware_.ns_between(from, to);
-      observer_->finished({input_->step, device_, each.action, since_begin(each.start), since_begin(each.end), waited,
-                           each.live_bytes});
+      observer_->finished(
+          {step_, device_, each.action, since_begin(each.start), since_begin(each.end), waited, each.live_bytes});
     }
     stamped_.clear();
   }
@@ -413,7 +438,8 @@ class Executor::Impl {
   std::set<Key> recomputed_;
   std::map<StageId, PassSums> pass_sums_;
   GradientSums sums_;
-  const StepInput* input_ = nullptr;
+  const StepInput* input_ = nullptr;  ///< of the step that runs
+  uint64_t step_ = 0;                 ///< number of the last step
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;
   int64_t begin_ns_ = 0;
@@ -426,6 +452,8 @@ Executor::Executor(const Pipeline& pipeline, DeviceId device, std::vector<Progra
     : impl_(std::make_unique<Impl>(pipeline, device, std::move(programs), transport, observer)) {}
 Executor::~Executor() = default;
 Result<StepOutcome> Executor::run(const StepInput& input) { return impl_->run(input); }
-Result<void> Executor::gather_shares(uint64_t step) { return impl_->gather_shares(step); }
+Result<void> Executor::update(const std::function<Result<void>(StageId)>& optimizer) {
+  return impl_->update(optimizer);
+}
 
 }  // namespace rannc::runtime

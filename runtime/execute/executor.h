@@ -32,7 +32,8 @@ class Observer {
   /// An action begins, or work that `clipped` will report.
   virtual void started(DeviceId) {}
   virtual void finished(const ActionRecord& record) = 0;
-  /// Work outside of actions when gradients are clipped: the device computed gradient norms or updated its parameters.
+  /// Work outside of actions when gradients are clipped or scaled: the device computed gradient norms. The S, U and AG
+  /// of such a step follow as actions.
   virtual void clipped(DeviceId, int64_t /*start_ns*/, int64_t /*end_ns*/) {}
 };
 
@@ -65,8 +66,9 @@ struct StepInput {
   /// If empty, gradients and running statistics are left unchanged, and gradients of sharded stages are summed on all
   /// replicas, so that the next step can add to them.
   std::function<Result<void>(StageId, Program&)> update;
-  /// The parameters of sharded stages are updated after the step, and gathered by `gather_shares`. AG does nothing.
-  bool gathers_later = false;
+  /// The optimizer runs after the step, in `Executor::update`: S and U only commit running statistics, AG does nothing,
+  /// and the observer receives none of them.
+  bool updates_later = false;
   bool overlaps_recompute = true;  ///< false: R is part of the B or I that it precedes, after the gradient has arrived
   uint64_t bucket_bytes = kBucketBytes;  ///< limit of the gradients that one call of an AR sums; 0: one gradient a call
 };
@@ -98,8 +100,8 @@ class Executor {
            Observer* observer = nullptr);
   ~Executor();
   Result<StepOutcome> run(const StepInput& input);
-  /// Performs the row's AGs after a step that `gathers_later`. Every device calls it. An error does not abort.
-  Result<void> gather_shares(uint64_t step);
+  /// Performs the row's S, U and AG after a step that `updates_later`. Every device calls it. An error does not abort.
+  Result<void> update(const std::function<Result<void>(StageId)>& optimizer);
 
  private:
   class Impl;

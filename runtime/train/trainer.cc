@@ -282,9 +282,8 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
   RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     StepInput own = input;
     if (mode == Mode::kTrain) {
-      own.gathers_later = updates_after_norm();
+      own.updates_later = updates_after_norm();
       own.update = [&device, this](StageId stage, Program&) -> Result<void> {
-        if (updates_after_norm()) return {};
         await_saving(device);
         return device.optimizers[stage.index()]->update(updates_);
       };
@@ -317,7 +316,7 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   if (result.skipped) return {};
   const double clip = options_.clip_norm > 0 ? clip_scale(norm, options_.clip_norm) : 1;
   for (const auto& device : devices_.all()) await_saving(*device);
-  return update_scaled(devices_, {step_, updates_, clip / scale}, options_.observer);
+  return update_scaled(devices_, {updates_, clip / scale});
 }
 
 Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const NeededSamples* part) const {

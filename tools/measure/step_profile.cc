@@ -159,7 +159,8 @@ int64_t page_faults() {
 struct DeviceTime {
   std::map<std::string, double> parts;
   double flops = 0, at_full_rate = 0, allocations = 0, allocated_bytes = 0, page_faults = 0;
-  int64_t last_ns = 0;  // time of its last event in this step
+  int64_t last_ns = 0;     // time of its last event in this step
+  bool ended_row = false;  // the next action waits for the norm of all devices
 
   void add(const DeviceTime& other) {
     for (const auto& [name, ns] : other.parts) parts[name] += ns;
@@ -324,7 +325,8 @@ void StepProfile::finished(const runtime::ActionRecord& record) {
     const Stopwatch watch;
     const std::lock_guard lock(state_->mutex);
     DeviceTime& time = state_->now.devices[record.device];
-    state_->pass(time, record.start_ns, place.own_ns, /*within_row=*/true);
+    state_->pass(time, record.start_ns, place.own_ns, /*within_row=*/!time.ended_row);
+    time.ended_row = false;
     time.parts["waiting"] += static_cast<double>(record.waited_ns);
     const auto ran = static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
     const ActionKind kind = record.action.kind;
@@ -345,6 +347,7 @@ void StepProfile::clipped(DeviceId device, int64_t start_ns, int64_t end_ns) {
     const std::lock_guard lock(state_->mutex);
     DeviceTime& time = state_->now.devices[device];
     state_->pass(time, start_ns, place.own_ns, /*within_row=*/false);
+    time.ended_row = true;
     const double allocation = state_->book_asides(time);
     time.parts["optimizer"] += static_cast<double>(end_ns - start_ns) - allocation - place.operators.counting;
     state_->leave(time, end_ns, watch);

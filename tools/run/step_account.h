@@ -15,7 +15,7 @@ struct StepParts {
   double messages = 0;  ///< exposed: not hidden behind computation; sums over replicas included
   double bubble = 0;    ///< no work: other stages had not computed what the action reads
   double slowest = 0;   ///< before a sum over devices for the last of them, and at the end of the step
-  double between = 0;   ///< interpreting the schedule, preparing the step, clipping
+  double between = 0;   ///< interpreting the schedule, preparing the step, norms for clipping
 
   double total() const { return compute + messages + bubble + slowest + between; }
   StepParts& operator+=(const StepParts& other);

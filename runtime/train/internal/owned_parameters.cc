@@ -147,13 +147,10 @@ Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParame
   return std::sqrt(total);
 }
 
-Result<void> update_scaled(DeviceSet& devices, const ScaledUpdate& update, Observer* observer) {
+Result<void> update_scaled(DeviceSet& devices, const ScaledUpdate& update) {
   return devices.for_each([&](TrainedDevice& device) -> Result<void> {
-    const ClippedSpan span(observer, device.id);
-    for (const auto& optimizer : device.optimizers) {
-      if (optimizer) RANNC_TRY(optimizer->update(update.updates, update.scale));
-    }
-    return device.executor->gather_shares(update.step);
+    return device.executor->update(
+        [&](StageId stage) { return device.optimizers[stage.index()]->update(update.updates, update.scale); });
   });
 }
 

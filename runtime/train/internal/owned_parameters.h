@@ -34,12 +34,12 @@ Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParamet
 Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
                              uint64_t step, Observer* observer);
 
-/// Updates all parameters of step `step` with their gradients scaled, after `updates` updates, and gathers shares.
-/// `observer` may be null.
+/// Updates all parameters with their gradients scaled, after `updates` updates, and gathers shares: the S, U and AG of
+/// the last step.
 struct ScaledUpdate {
-  uint64_t step = 0, updates = 0;
+  uint64_t updates = 0;
   double scale = 1;
 };
-Result<void> update_scaled(DeviceSet& devices, const ScaledUpdate& update, Observer* observer);
+Result<void> update_scaled(DeviceSet& devices, const ScaledUpdate& update);
 
 }  // namespace rannc::runtime

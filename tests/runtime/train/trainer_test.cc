@@ -6,10 +6,12 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "codegen/bundle_writer.h"
@@ -99,6 +101,43 @@ TEST_F(Trainers, ClippedStepsCommitRunningStatistics) {
   const at::Tensor after = only_output(clipped->evaluate(batch));
   EXPECT_TRUE(after.equal(only_output(plain->evaluate(batch)))) << "a norm that is never reached changes nothing";
   EXPECT_FALSE(after.equal(before));
+}
+
+/// What devices did about the update of one step.
+class Updates final : public Observer {
+ public:
+  void finished(const ActionRecord& record) override {
+    const std::lock_guard lock(mutex_);
+    if (ir::is_update(record.action.kind)) actions.push_back(record);
+  }
+  void clipped(DeviceId, int64_t, int64_t end_ns) override {
+    const std::lock_guard lock(mutex_);
+    norms.push_back(end_ns);
+  }
+  std::vector<ActionRecord> actions;
+  std::vector<int64_t> norms;  ///< their ends
+
+ private:
+  std::mutex mutex_;
+};
+
+// The S of the row, at which a clipped step cannot update yet, is not the one that observers receive.
+TEST_F(Trainers, ClippedStepsReportTheirUpdatesAsActions) {
+  const PlanSpec spec = {.cuts = {2}, .replicas = {2, 1}, .micro_batches = {4, 4}};
+  for (const double clip_norm : {0.0, 1e9}) {
+    Updates updates;
+    TrainerOptions options = sgd(0.1, clip_norm);
+    options.observer = &updates;
+    open(testing::norm_model, spec, options)->step(batch_of(8, {3, 4})).value();
+    EXPECT_EQ(updates.norms.size(), clip_norm > 0 ? 3U : 0U);
+    ASSERT_EQ(updates.actions.size(), 3U) << "one per device";
+    const auto norm = std::max_element(updates.norms.begin(), updates.norms.end());
+    for (const ActionRecord& action : updates.actions) {
+      EXPECT_LE(action.start_ns, action.end_ns);
+      if (clip_norm == 0) continue;
+      EXPECT_GE(action.start_ns, *norm) << "updates follow the norm";
+    }
+  }
 }
 
 /// Norm of the gradient of one mini-batch.
