@@ -1,6 +1,7 @@
 """rannc-profile makes a database in which equal tasks and blocks share an entry, and rannc-compile plans with it."""
 import json
 import os
+import re
 
 import programs
 
@@ -87,6 +88,10 @@ class ProfileTest(programs.ProgramTest):
         self.assertEqual(first.stdout, self.succeed("rannc-compile", *plan).stdout)
         self.assertNotIn("not measured", first.stderr)
         self.succeed("rannc-compile", *plan, "--cluster", cluster)
+        # Both describe two workers of this machine.
+        memory = re.search(r"memory_bytes = (\d+)", cluster.read_text())[1]
+        local = self.succeed("rannc-compile", *plan, "--cluster", "local:2").stdout
+        self.assertIn(f"memory_bytes {memory}", local)
         names = self.read("p.json")["exchanges"][self.the_environment("p.json")]
         self.assertEqual(sorted(names), [f"{transport}.{what}" for transport in ("gloo", "local", "shm")
                                          for what in ("all-gather", "all-reduce", "message")])

@@ -5,6 +5,7 @@
 
 #include "ir/plan/plan.h"
 #include "partition/model/model_costs.h"
+#include "tools/common/machine.h"
 
 namespace rannc::tools {
 
@@ -44,6 +45,7 @@ Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const Measur
 partition::Cluster measured_cluster(const partition::ProfileDatabase& database, partition::DeviceKind kind,
                                     uint32_t workers) {
   partition::Cluster cluster = partition::preset_cluster("local:" + std::to_string(workers)).value();
+  kind.memory_bytes = worker_memory_bytes(workers);
   cluster.kinds.front() = std::move(kind);
   use_measured_links(database, cluster);
   return cluster;

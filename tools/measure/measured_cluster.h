@@ -14,8 +14,8 @@ namespace rannc::tools {
 Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const MeasureOptions& options,
                                             const partition::ProfileDatabase& database, partition::DeviceKind kind);
 
-/// Returns a cluster of `workers` devices of that kind. Its links are those of the database, if it has any, else those
-/// of `local:N`.
+/// Returns a cluster of `workers` devices of that kind, each with its share of this machine's memory
+/// (`worker_memory_bytes`). Its links are those of the database, if it has any, else those of `local:N`.
 partition::Cluster measured_cluster(const partition::ProfileDatabase& database, partition::DeviceKind kind,
                                     uint32_t workers);
 
