@@ -97,6 +97,26 @@ TEST(TrainingMode, DropoutsThatAreLeftOutAreNotedAtTheirPlaces) {
   EXPECT_THAT(notes_of(kept, {kAttention, kAttention, kAttention, kAttention}).training.dropouts, IsEmpty());
 }
 
+// In evaluation mode a dropout is a copy, which the file does not have.
+TEST(TrainingMode, CopiesThatMayHaveBeenDropoutsAreOneLine) {
+  const auto open = [](const std::vector<std::string>& calls) {
+    return notes_of("c = Relu (x)\n d = Relu (c)\n y = Identity (d)", calls).open;
+  };
+  const std::string linear = "aten.linear.default](args = (%clone, %w, %b)",
+                    add = "aten.add.Tensor](args = (%x, %clone_1)";
+  EXPECT_THAT(
+      open({linear, add, linear}),
+      ElementsAre(Field(&Note::message, AllOf(HasSubstr("2 values may be results of dropouts that were off"),
+                                              HasSubstr("model.train()"), HasSubstr("--dropout PATTERN=RATIO")))));
+  for (const char* const call :
+       {"aten.view.default](args = (%clone, [2, 6])", "aten._unsafe_view.default](args = (%clone_12, [2, 6])",
+        "aten.relu.default](args = (%x,)", "aten.relu.default](args = (%clones,)"}) {
+    EXPECT_THAT(open({call}), IsEmpty()) << call << ": no dropout, or a copy for contiguous()";
+  }
+  EXPECT_THAT(open({linear, "aten.native_dropout.default](args = (%x, 0.1, True)"}), IsEmpty())
+      << "exported in training mode";
+}
+
 TEST(TrainingMode, DropoutsThatAreOffAreNotedWithTheirShares) {
   const ir::LostDropout off{0.1f, false}, beside_others{0.1f, true}, usual{0.5, false};
   EXPECT_THAT(notes_of("c = Dropout (x, ratio)\n y = Dropout (c)", {}).training.dropouts,

@@ -25,6 +25,9 @@ constexpr std::string_view kDropouts[] = {"aten.dropout", "aten.native_dropout"}
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention";
 constexpr size_t kAttentionDropout = 4;
 
+/// Reads of copies that `contiguous` makes.
+constexpr std::string_view kReshapes[] = {"aten.view", "aten._unsafe_view", "aten.reshape"};
+
 constexpr int kRatio = 1, kSwitch = 2;  // operands of Dropout
 
 template <size_t N>
@@ -39,6 +42,12 @@ bool is_true(const TracedCall& call, size_t argument) {
 bool drops(const TracedCall& call) {
   if (call.is(kAttention)) return call.number(kAttentionDropout).value_or(0) > 0;
   return is_one_of(call, kDropouts) && call.number(1).value_or(0) > 0 && is_true(call, 2);
+}
+
+/// Whether a traced value is a result of `clone`.
+bool is_copy(std::string_view value) {
+  const size_t end = value.find_last_not_of("0123456789");
+  return value == "clone" || (value.starts_with("clone_") && end + 1 == std::string_view("clone_").size());
 }
 
 bool is_in_training(const NodeProto& node) {
@@ -103,8 +112,16 @@ void TrainingMode::read_dropout(const Place& place) {
   }
 }
 
+void TrainingMode::read_copies(const Place& place, const TracedCall& call) {
+  if (is_one_of(call, kReshapes)) return;
+  for (const std::string_view value : call.values()) {
+    if (is_copy(value) && copies_.emplace(value).second) copied_to_.insert(module_path(place.node));
+  }
+}
+
 void TrainingMode::read_call(const Place& place, const TracedCall& call) {
   const NodeProto& node = place.node;
+  read_copies(place, call);
   const size_t key = std::hash<std::string_view>()(call.text);
   const bool has_mode = is_one_of(call, kNormalisations);
   if (has_mode || call.is(kWithRunningStatistics)) {
@@ -130,7 +147,7 @@ void TrainingMode::read_call(const Place& place, const TracedCall& call) {
 
 void TrainingMode::note(const std::string& file, ImportNotes& notes) const {
   note_normalisations(file, notes);
-  note_dropouts(notes);
+  note_dropouts(file, notes);
 }
 
 void TrainingMode::note_normalisations(const std::string& file, ImportNotes& notes) const {
@@ -163,7 +180,7 @@ void TrainingMode::note_normalisations(const std::string& file, ImportNotes& not
                                         made_up_.size(), listed(made_up_))});
 }
 
-void TrainingMode::note_dropouts(ImportNotes& notes) const {
+void TrainingMode::note_dropouts(const std::string& file, ImportNotes& notes) const {
   for (const auto& [value, drop] : off_) notes.training.dropouts.emplace(value, ir::LostDropout{drop, on_ > 0});
   size_t lost = 0;
   for (const auto& [key, call] : dropouts_) {
@@ -171,8 +188,18 @@ void TrainingMode::note_dropouts(ImportNotes& notes) const {
     lost += call.value.empty();
     if (!call.value.empty()) notes.training.dropouts.emplace(call.value, ir::LostDropout{call.drop, true});
   }
-  if (lost == 0) return;
-  notes.counted_warnings["dropouts of the exported program are not in the file, which trains without them"] = lost;
+  if (lost > 0)
+    notes.counted_warnings["dropouts of the exported program are not in the file, which trains without them"] = lost;
+  const bool trained =
+      on_ > 0 || !dropouts_.empty() ||
+      std::any_of(normalisations_.begin(), normalisations_.end(), [](const auto& entry) { return entry.second.asked; });
+  if (copies_.empty() || trained) return;
+  notes.open.push_back(
+      {{file, 0, 0, {}},
+       fmt::format("{} values may be results of dropouts that were off in the export, or copies (read by {}): the file "
+                   "does not tell which, and trains without dropout; export the model after model.train() to keep it, "
+                   "or insert it by --dropout PATTERN=RATIO",
+                   copies_.size(), listed(copied_to_))});
 }
 
 }  // namespace rannc::frontend

@@ -19,7 +19,8 @@ namespace rannc::frontend {
 /// training mode. It folds BatchNormalization into the weights of a preceding convolution and omits the dropout of
 /// attention. The call in a node's metadata contains the original request. With dynamo=False the dropout of attention
 /// is a node without the operand that enables it, and folding can only be guessed from names that the exporter
-/// generated. One object serves one model, whose nodes must be passed in order.
+/// generated. A model in evaluation mode has a copy in place of each dropout, of which its file has at most an Identity
+/// node; calls that read the copy still name it. One object serves one model, whose nodes must be passed in order.
 class TrainingMode {
  public:
   /// A node of the model's graph, or of a function that it calls.
@@ -52,13 +53,16 @@ class TrainingMode {
 
   void read_call(const Place& place, const TracedCall& call);
   void read_dropout(const Place& place);
+  void read_copies(const Place& place, const TracedCall& call);
   void note_normalisations(const std::string& file, ImportNotes& notes) const;
-  void note_dropouts(ImportNotes& notes) const;
+  void note_dropouts(const std::string& file, ImportNotes& notes) const;
 
   Calls<Normalisation> normalisations_;
   Calls<Dropout> dropouts_;
   std::map<std::string, double> off_;  ///< ratios of disabled dropout nodes, by result
   size_t on_ = 0;                      ///< number of enabled dropout nodes
+  std::set<std::string> copies_;       ///< copies in the exported program that may have been dropouts
+  std::set<std::string> copied_to_;    ///< modules that read them
   std::set<std::string> made_up_;      ///< convolution weights that have, like their biases, generated names
 };
 
