@@ -72,7 +72,8 @@ Found Intervals::find(ValueId id, int64_t component) {
   const OpInfo& op = graph_.op(value.producer);
   const auto results = graph_.outputs(value.producer);
   const auto place = static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin());
-  return op.interval ? op.interval({graph_, value.producer, component, *this, place}) : std::nullopt;
+  const Found found = op.interval ? op.interval({graph_, value.producer, component, *this, place}) : std::nullopt;
+  return !found && value.type.dtype == DType::kBool ? IndexRange{0, 0, 1} : found;
 }
 
 bool IntervalCall::has(size_t operand) const {

@@ -82,6 +82,10 @@ Found argmax(const IntervalCall& call) {
   return IndexRange{0, 0, (*x)[static_cast<size_t>(axis < 0 ? axis + rank : axis)] - Dim(1)};
 }
 
+Found topk(const IntervalCall& call) { return call.result == 1 ? argmax(call) : std::nullopt; }
+
+Found one_hot(const IntervalCall&) { return IndexRange{0, 0, 1}; }
+
 Found identity(const IntervalCall& call) { return call.aligned(0); }
 
 Found cast(const IntervalCall& call) {
@@ -139,8 +143,10 @@ Found mul(const IntervalCall& call) {
   const Found a = call.aligned(0), b = call.aligned(1);
   if (!a || !b) return std::nullopt;
   if (const auto by = single(b)) return scaled(*a, *by);
-  const auto by = single(a);
-  return by ? Found(scaled(*b, *by)) : std::nullopt;
+  if (const auto by = single(a)) return scaled(*b, *by);
+  const auto is_natural = [](const Found& range) { return range->factor == Dim(0) && never_negative(range->low); };
+  if (!is_natural(a) || !is_natural(b)) return std::nullopt;
+  return IndexRange{0, a->low * b->low, a->high * b->high};
 }
 
 // Rounding towards zero equals rounding down for non-negative numbers.

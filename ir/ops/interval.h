@@ -12,6 +12,8 @@ using Found = std::optional<IndexRange>;
 Found range(const IntervalCall& call);     ///< of numbers and sizes; with samples, equally many per sample
 Found max_pool(const IntervalCall& call);  ///< of positions
 Found argmax(const IntervalCall& call);
+Found topk(const IntervalCall& call);  ///< of places
+Found one_hot(const IntervalCall& call);
 Found identity(const IntervalCall& call);
 Found cast(const IntervalCall& call);
 Found expand(const IntervalCall& call);
@@ -20,7 +22,7 @@ Found permute(const IntervalCall& call);
 Found concat(const IntervalCall& call);
 Found add(const IntervalCall& call);
 Found sub(const IntervalCall& call);
-Found mul(const IntervalCall& call);  ///< by one number or size
+Found mul(const IntervalCall& call);  ///< by one number or size, or of numbers that are not negative
 Found div(const IntervalCall& call);  ///< of integers, by one number or size that divides the factor
 Found mod(const IntervalCall& call);  ///< likewise
 Found maximum(const IntervalCall& call);

@@ -3,6 +3,7 @@
 
 #include "ir/ops/folding/fold.h"
 #include "ir/ops/gradients/gradients_dense.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/picks.h"
 
 namespace rannc::ir::ops {
@@ -405,7 +406,8 @@ std::vector<OpInfo> index_ops() {
        .attributes = {{.name = "depth", .kind = Kind::kInteger, .required = true}, {"axis", Kind::kInteger, Dim(-1)}},
        .infer = infer_one_hot,
        .lower = lower_one_hot,
-       .fold = fold::one_hot},
+       .fold = fold::one_hot,
+       .interval = interval::one_hot},
   };
 }
 

@@ -1,5 +1,6 @@
 // Sorting operators.
 #include "ir/ops/gradients/gradients_dense.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -65,6 +66,7 @@ std::vector<OpInfo> order_ops() {
        .infer = infer_topk,
        .work = sort_work,
        .lower = lower_topk,
+       .interval = interval::topk,
        .gradient = gradient::topk,
        .tape = TapeInfo{{kept_operand(0), kept_result(1)}}},
   };

@@ -211,6 +211,12 @@ std::vector<IntervalCase> arithmetic() {
          return m.op("mul", {m.unknown(), m.scalar(-2)});
        },
        "0", "-2*s + 2", "0"},
+      {"mul_of_naturals",
+       [](Maker& m) {
+         const ValueId hot = m.op("one_hot", {m.column()}, {{"depth", Dim(4)}});
+         return m.op("mul", {hot, m.op("cast", {m.op("gt", {hot, m.scalar(0)})}, to(DType::kI64))});
+       },
+       "0", "0", "1"},
       {"mul_of_two",
        [](Maker& m) {
          return m.op("mul", {m.samples(), m.samples()});
