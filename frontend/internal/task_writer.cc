@@ -8,6 +8,9 @@
 #include <map>
 #include <numeric>
 
+#include "frontend/internal/rows/classes.h"
+#include "frontend/internal/rows/hits.h"
+#include "frontend/internal/rows/picked_rows.h"
 #include "frontend/internal/sizes.h"
 #include "ir/graph/constant.h"
 #include "ir/op/fold.h"
@@ -164,7 +167,11 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
   RANNC_CHECK(operands.size() >= info.min_inputs() && operands.size() <= info.max_inputs())
       << maker_ << " -> " << info.name << ": " << operands.size() << " operands";
   const TaskId task = graph_.add_task(info, operands, std::move(attributes), names, where_);
-  if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
+  auto typed = ir::infer_types(graph_, task);
+  const bool picked = std::any_of(operands.begin(), operands.end(),
+                                  [&](ValueId each) { return each.valid() && is_picked(type(each)); });
+  if (!typed.ok() && (picked || is_slice_of_samples(graph_, task))) typed = infer_picked(graph_, task);
+  if (!typed.ok()) {
     failure_ = typed.diagnostic();
     find_unequal_symbols(info, operands);
     const std::vector<SymbolPair> pairs = symbols_of_equal_axes(graph_, operands);
@@ -172,8 +179,43 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
     if (!unequal_symbols_.certain) unequal_symbols_.pairs = pairs;
     return {};
   }
+  note_picked_count(graph_, task);
   const auto made = graph_.outputs(task);
   return {made.begin(), made.end()};
+}
+
+ValueId TaskWriter::picked_places(ValueId mask) {
+  const ir::Shape* const from = shape(mask);
+  if (!from || !good()) return {};
+  if (from->empty())
+    return fail(fmt::format("{}: '{}' is a single number; expected a mask", maker_, name(mask))), ValueId();
+  if (is_picked(type(mask))) {
+    fail(fmt::format("{}: the mask '{}' has rows that another mask picks, which is not supported", maker_, name(mask)));
+    return {};
+  }
+  return add_picked_places(graph_, mask, name_of("places"), where_);
+}
+
+std::optional<ValueId> TaskWriter::sorted_places(ValueId x) {
+  return good() && x.valid() ? add_sorted_places(graph_, x, name_of("places"), where_) : std::nullopt;
+}
+
+std::optional<std::vector<ValueId>> TaskWriter::rows_hit(ValueId places) {
+  const auto hits = good() ? hits_of(graph_, places) : std::nullopt;
+  if (!hits) return std::nullopt;
+  ir::ValueType type;
+  type.dtype = ir::DType::kI64;
+  type.shape = ir::Shape{1};
+  std::vector<ValueId> rows;
+  for (int64_t i = 0; i < hits->most; ++i) {
+    const std::array operands = {places};
+    const std::array names = {name_of(fmt::format("row.{}", i))};
+    const TaskId task =
+        graph_.add_task(graph_.foreign_op(kPickedRow), operands, {{"index", ir::Dim(i)}}, names, where_);
+    rows.push_back(graph_.outputs(task)[0]);
+    graph_.set_type(rows.back(), type);
+  }
+  return rows;
 }
 
 std::optional<std::vector<double>> TaskWriter::numbers(ValueId value) const {

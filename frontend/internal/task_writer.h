@@ -75,6 +75,14 @@ class TaskWriter {
   /// may have only one.
   ValueId draw(ValueId x, ir::RandomInput draw);
 
+  /// The places of the nonzero elements of a mask, i64[rank, count] (`frontend/internal/rows/picked_rows.h`).
+  ValueId picked_places(ValueId mask);
+  /// The places of all rows in ascending order of their classes, if `x` is the choice of classes of `topk`, flattened.
+  std::optional<ValueId> sorted_places(ValueId x);
+  /// The rows, as i64[1] each, that places list for a loop over all rows of a mask that are not zero. Nothing for other
+  /// places.
+  std::optional<std::vector<ValueId>> rows_hit(ValueId places);
+
   const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
   void fail(std::string message);
   void fail(Diagnostic found);

@@ -27,6 +27,8 @@ void top_k(Node& node) {
   const auto k = wanted_count(node);
   if (!from || !k) return;
   const int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(from->size()));
+  const bool sorts = from->size() == 1 && *k == from->front() && node.integer("largest", 1) == 0;
+  if (const auto places = sorts ? node.sorted_places(x) : std::nullopt) return node.pass(1, *places);
   node.results("topk", {x}, {{"k", *k}, {"axis", ir::Dim(axis)}, {"largest", node.integer("largest", 1) != 0}});
 }
 
@@ -53,10 +55,10 @@ Tensor indices_tensor(const std::vector<int64_t>& values, ir::Shape shape) {
   return tensor;
 }
 
-/// Positions of nonzero elements, one row per axis.
+/// Positions of nonzero elements, one row per axis. Unless they are known, they are the rows that a mask picks.
 void non_zero(Node& node) {
-  const auto known = known_elements(node);
-  if (!known) return;
+  const auto known = node.elements(node.in(0));
+  if (!known) return node.pass(0, node.picked_places(node.in(0)));
   const std::vector<int64_t> sizes = sizes_of(node, node.in(0));
   std::vector<std::vector<int64_t>> rows(sizes.size());
   for (size_t at = 0; at < known->size(); ++at) {

@@ -1,4 +1,6 @@
 /// Translates ONNX operators that rearrange elements or read sizes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -115,6 +117,22 @@ void concat(Node& node) {
   node.result("concat", operands, {{"axis", ir::Dim(axis)}});
 }
 
+/// Splits the list of experts that are hit into one part each. Returns false for any other value.
+bool split_rows_hit(Node& node, int64_t axis, const ir::Shape& sizes) {
+  const ir::Shape shape = *node.shape(node.in(0));
+  const auto is_one = [](const ir::Dim& size) { return size == ir::Dim(1); };
+  if (!std::all_of(sizes.begin(), sizes.end(), is_one) || ir::element_count(shape) != shape[axis]) return false;
+  const auto rows = node.rows_hit(node.in(0));
+  if (!rows) return false;
+  if (rows->size() != sizes.size()) {
+    node.fail(fmt::format("the exporter recorded {} of {} experts: export with inputs by which every expert is chosen",
+                          sizes.size(), rows->size()));
+  }
+  for (size_t i = 0; i < sizes.size() && node.good(); ++i)
+    node.result_at(i, node.emit("reshape", {(*rows)[i]}, {{"shape", ir::Shape(shape.size(), 1)}}));
+  return true;
+}
+
 /// Sizes are an attribute before opset 13, an operand since. Without them, parts are equal.
 void split(Node& node) {
   const ValueId x = node.in(0);
@@ -135,6 +153,7 @@ void split(Node& node) {
     sizes->back() = (*from)[axis] - part * ir::Dim(parts - 1);
   }
   if (sizes->size() != node.output_count()) return node.fail("Split needs one size for each output");
+  if (split_rows_hit(node, axis, *sizes)) return;
   node.results("split", {x}, {{"axis", ir::Dim(axis)}, {"sizes", *sizes}});
 }
 

@@ -37,6 +37,9 @@ class Call : public TaskWriter {
   Call another(std::string schema, std::vector<Argument> arguments) const {
     return {graph(), where(), std::move(schema), stem() + ".part", std::move(arguments), notes_};
   }
+  /// Makes LibTorch's dispatcher run the call. A translator that does so has emitted nothing.
+  void use_dispatcher() { for_dispatcher_ = true; }
+  bool is_for_dispatcher() const { return for_dispatcher_; }
   /// Changes the operator and keeps the arguments.
   void become(std::string schema);
 
@@ -107,6 +110,7 @@ class Call : public TaskWriter {
   std::string schema_, op_;
   std::vector<Argument> arguments_;
   std::vector<Item> results_;
+  bool for_dispatcher_ = false;
   ImportNotes& notes_;
 };
 

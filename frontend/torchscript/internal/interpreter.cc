@@ -128,8 +128,11 @@ Location Interpreter::at(const Frame& frame, const Node& node) const {
 
 Result<void> Interpreter::unpack(Frame& frame, const Node& node, const std::vector<Item>& elements) {
   if (elements.size() != node.outputs().size()) {
-    return error(at(frame, node),
-                 fmt::format("{} elements are unpacked into {} names", elements.size(), node.outputs().size()));
+    return error(
+        at(frame, node),
+        fmt::format("{} elements are unpacked into {} names: a trace holds for the number with which it was "
+                    "recorded; in a loop over the experts that are chosen, record it with inputs by which all are",
+                    elements.size(), node.outputs().size()));
   }
   for (size_t i = 0; i < elements.size(); ++i) frame.items[node.outputs()[i]] = elements[i];
   return {};

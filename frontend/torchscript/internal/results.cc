@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "frontend/internal/rows/all_rows.h"
 #include "frontend/torchscript/internal/call.h"
 #include "frontend/torchscript/internal/calls.h"
 #include "ir/graph/rewriter.h"
@@ -73,14 +74,29 @@ class Results {
     all_ = std::none_of(outputs.begin(), outputs.end(), is_named);
     for (const Output& output : outputs) RANNC_TRY(add(output));
     if (values_.empty()) return error(Location{file_}, "forward gives no tensor");
-    graph_.set_outputs(std::move(values_));
+    graph_.set_outputs(values_);
     graph_ = renamed(graph_, named_);
-    return {};
+    const auto found = compute_all_rows(graph_, notes_);
+    return found.ok() || all_ ? found : without_rest(found.diagnostic());
   }
 
  private:
   static bool contains(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  /// Computes rows that masks pick where only the required outputs need it.
+  Result<void> without_rest(const Diagnostic& why) {
+    std::vector<ValueId> required;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (contains(wanted_.required, names_[i])) {
+        required.push_back(graph_.outputs()[i]);
+      } else {
+        RANNC_TRY(leave_out(names_[i], why));
+      }
+    }
+    graph_.set_outputs(std::move(required));
+    return compute_all_rows(graph_, notes_);
   }
 
   Result<void> add(const Output& output) {
@@ -95,6 +111,7 @@ class Results {
     const bool is_free = call.good() && graph_.producer(last).valid() && named_.emplace(last, output.name).second;
     if (!is_free) call.result("identity", {last});
     if (call.failure()) return leave_out(output.name, wanted_.fault ? *wanted_.fault : *call.failure());
+    names_.push_back(output.name);
     values_.push_back(is_free ? last : (*call.results()[0].get<TensorRef>())->now());
     return {};
   }
@@ -113,6 +130,7 @@ class Results {
   bool all_ = true;  ///< whether all outputs are required
   std::map<ValueId, std::string> named_;
   std::vector<ValueId> values_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace

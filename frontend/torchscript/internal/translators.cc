@@ -15,10 +15,10 @@ using Table = std::unordered_map<std::string_view, void (*)(Call&)>;
 const Table& table() {
   static const Table kTable = [] {
     Table made;
-    for (const auto& family :
-         {number_translators(), elementwise_translators(), shape_translators(), create_translators(),
-          index_translators(), reduce_translators(), dense_translators(), attention_translators(),
-          normalize_translators(), loss_translators(), recurrent_translators(), decomposed_translators()}) {
+    for (const auto& family : {number_translators(), elementwise_translators(), shape_translators(),
+                               create_translators(), index_translators(), reduce_translators(), dense_translators(),
+                               attention_translators(), normalize_translators(), loss_translators(),
+                               recurrent_translators(), decomposed_translators(), row_translators()}) {
       for (const Translator& row : family)
         RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
     }
@@ -125,7 +125,7 @@ bool translate_as_it_is(Call& call) {
   const std::string& schema = call.schema();
   auto row = known.find(schema.starts_with("aten::") ? std::string_view(schema).substr(6) : std::string_view(schema));
   if (row == known.end()) row = known.find(call.op());
-  if (row != known.end()) return row->second(call), true;
+  if (row != known.end()) return row->second(call), !call.is_for_dispatcher();
   const auto backwards = derived().find(schema);
   if (backwards == derived().end()) return false;
   Backwards{call, *backwards->second, {}, {}}.run();

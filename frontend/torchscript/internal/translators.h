@@ -28,6 +28,7 @@ std::span<const Translator> normalize_translators();
 std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
+std::span<const Translator> row_translators();
 
 /// Whether an operator writes to its first argument by its name: `aten::add_.Tensor`.
 bool writes(std::string_view schema);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "frontend/torchscript/internal/indexed_axes.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -149,6 +150,7 @@ void isfinite(Call& call) {
 // --- choices
 
 void where(Call& call) {
+  if (!call.has("self")) return where_true(call);
   const ValueId condition = call.cast(call.tensor("condition"), DType::kBool);
   std::vector<ValueId> operands = promoted(call, {"self", "other"});
   operands.insert(operands.begin(), condition);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "frontend/recipes/bags.h"
+#include "frontend/torchscript/internal/indexed_axes.h"
 #include "frontend/torchscript/internal/translators.h"
 #include "ir/dim/dim_bounds.h"
 
@@ -149,18 +150,10 @@ void index(Call& call) {
   const Shape* const from = call.shape(x);
   if (!list || !from) return;
   const Shape whole = *from;
+  const auto axes = indexed_axes(call, *list);
+  if (!axes) return;
   std::vector<std::pair<size_t, ValueId>> given;
-  for (size_t axis = 0; axis < list->elements.size(); ++axis) {
-    const Item& each = list->elements[axis];
-    if (each.is_none()) continue;
-    const ValueId value = call.tensor(each, "indices");
-    if (!call.good()) return;
-    if (call.dtype(value) == DType::kBool)
-      return call.fail(
-          "indexing by a mask is not supported, because the size of the result depends on data: use torch.where, or "
-          "weights of 0 and 1");
-    given.emplace_back(axis, as_index(call, value));
-  }
+  for (const IndexedAxis& each : *axes) given.emplace_back(each.axis, as_index(call, each.places));
   if (given.empty()) return call.pass("self");
   const bool neighbours = given.back().first - given.front().first + 1 == given.size();
   if (given.size() == 1)
@@ -261,6 +254,10 @@ void sort(Call& call) {
   const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : -1, static_cast<int64_t>(shape->size()));
   if (!call.good()) return;
   const bool descending = call.has("descending") && call.flag("descending");
+  if (const auto places = descending ? std::nullopt : call.sorted_places(x)) {
+    if (call.op() != "argsort") call.give(Item(Undecided{"the sorted classes of rows"}));
+    return call.give(*places);
+  }
   const auto made = call.emit_all(
       "topk", {x}, {{"k", (*shape)[static_cast<size_t>(axis)]}, {"axis", Dim(axis)}, {"largest", descending}}, 2);
   if (!call.good()) return;

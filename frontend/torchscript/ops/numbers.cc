@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "frontend/internal/rows/picked_rows.h"
 #include "frontend/torchscript/internal/translators.h"
 #include "ir/dim/dim_bounds.h"
 
@@ -138,6 +139,7 @@ bool holds(Order order, double a, double b) {
 std::optional<bool> decided(Order order, const Dim& a, const Dim& b) {
   const Dim difference = a - b;
   if (difference.is_constant()) return holds(order, static_cast<double>(difference.constant()), 0);
+  if (is_picked(difference)) return std::nullopt;  // may be 0
   const auto [low, high] = ir::bounds_of(difference);
   const bool above = low && *low > 0, below = high && *high < 0;
   switch (order) {
@@ -284,7 +286,7 @@ void to_truth(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto number = plain(x)) return call.give(*number != 0);
   if (const auto* size = x.get<Dim>()) {
-    if (ir::sign(*size)) return call.give(*ir::sign(*size) != 0);
+    if (!is_picked(*size) && ir::sign(*size)) return call.give(*ir::sign(*size) != 0);
     return call.give(Undecided{fmt::format("whether {} is 0", size->str())});
   }
   if (x.get<TensorRef>() || x.is_of_data()) {

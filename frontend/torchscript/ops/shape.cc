@@ -267,6 +267,12 @@ void select(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const size_t axis = axis_of(call, *x, "dim");
+  if (call.good() && call.item("index").is_of_data()) {
+    const ValueId at = call.tensor("index");
+    const ValueId made = call.emit("gather", {x->value, at}, {{"axis", Dim(static_cast<int64_t>(axis))}});
+    if (call.good()) call.give(Item(Tensor::unsure(made, *call.item("self").get<TensorRef>())));
+    return;
+  }
   Dim index = call.size("index");
   if (!call.good()) return;
   if (index.is_constant() && index.constant() < 0) index = x->shape[axis] + index;
@@ -279,6 +285,13 @@ void unbind(Call& call) {
   const size_t axis = axis_of(call, *x, "dim");
   if (!call.good()) return;
   const Dim& size = x->shape[axis];
+  if (const auto hit = size.is_constant() || axis != 0 ? std::nullopt : call.rows_hit(x->value)) {
+    std::vector<Item> rows;
+    const Shape one(x->shape.begin() + 1, x->shape.end());
+    for (const ValueId each : *hit)
+      rows.emplace_back(std::make_shared<Tensor>(call.emit("reshape", {each}, {{"shape", one}})));
+    return call.give(list_of(std::move(rows)));
+  }
   if (!size.is_constant()) return call.fail(fmt::format("unbind of {} rows needs a known number of rows", size.str()));
   std::vector<Item> rows;
   for (int64_t i = 0; i < size.constant() && call.good(); ++i) rows.push_back(row(call, call.item("self"), axis, i));

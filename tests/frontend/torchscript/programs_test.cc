@@ -112,6 +112,43 @@ INSTANTIATE_TEST_SUITE_P(InPlace, Programs, testing::ValuesIn(kInPlace),
 INSTANTIATE_TEST_SUITE_P(Structure, Programs, testing::ValuesIn(kStructure),
                          [](const auto& info) { return info.param.name; });
 
+constexpr Program kPicked[] = {
+    {"Masked",
+     "def forward(self, x, y):\n  a = torch.zeros_like(x)\n  m = x[:, :, 0] > 0\n  a[m] = x[m] * 2 + y[m].relu()\n"
+     "  return a\n"},
+    {"MaskedByEachSample",
+     "def forward(self, x, y):\n  a = x + 1\n  m = x[:, 0, 0] > 0\n  a[m] = torch.softmax(y[m], -1)\n  return a\n"},
+    {"MaskOfElements", "def forward(self, x, y):\n  a = x + 1\n  m = x > 0\n  a[m] = x[m].log() / y[m]\n  return a\n"},
+    {"MaskAddedUp", "def forward(self, x, y):\n  m = x > 0\n  return torch.index_put(y, [m], x[m].sqrt(), True)\n"},
+    {"MaskFilled",
+     "def forward(self, x, y):\n  a = x + 1\n  a[x > 0] = 0.5\n  a[y[:, 0, 0] > 0] = torch.ones([4, 6], dtype=7)\n  "
+     "return a\n"},
+    {"IndexAdded",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)\n  a = torch.zeros_like(t)\n  i = torch.where(t[:, 0] > 0)[0]\n"
+     "  a.index_add_(0, i, t[i] * y.view(-1, 6)[i], alpha=2)\n  return a.view(-1, 4, 6)\n"},
+    {"IndexCopied",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)\n  i = torch.nonzero(t[:, 0] > 0).squeeze(1)\n"
+     "  return t.index_copy(0, i, t.index_select(0, i).tanh()).view(-1, 4, 6)\n"},
+    {"ChoicesOfExperts",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)\n  w, c = torch.topk(y.view(-1, 6), 2, -1)\n"
+     "  a = torch.zeros_like(t)\n  for e in range(6):\n    k, i = torch.where((c == e).t())\n"
+     "    a.index_add_(0, i, (t[i] + e) * w[i, k].unsqueeze(1))\n  return a.view(-1, 4, 6)\n"},
+    {"MaskedSelect",
+     "def forward(self, x, y):\n  m = x[:, :, :1] > 0\n"
+     "  return y.masked_scatter(m, torch.exp(torch.masked_select(x, m)))\n"},
+    {"MaskOfLaterAxes",
+     "def forward(self, x, y):\n  m = torch.arange(4) > 1\n  a = x + 1\n  a[:, m] = x[:, m] * 3\n  return a\n"},
+    {"SortedByExpert",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)\n  l = y.view(-1, 6)[:, :3]\n  w, c = torch.topk(l, 2, -1)\n"
+     "  n = torch.zeros_like(l).scatter(1, c, 1.0).long().sum(0)\n  i = c.flatten().sort(0)[1]\n"
+     "  b = i.div(2, rounding_mode='trunc')\n  p = t[b].split([int(n[0]), int(n[1]), int(n[2])], 0)\n"
+     "  o = torch.cat([p[0] * 2, p[1].tanh(), p[2] + 1], 0) * w.flatten()[i].unsqueeze(1)\n"
+     "  return torch.zeros_like(t).index_add(0, b, o).view(-1, 4, 6)\n"},
+    {"MaskIgnored", "def forward(self, x, y):\n  n = x[x > 0]\n  return x + y\n"},
+};
+INSTANTIATE_TEST_SUITE_P(Picked, Programs, testing::ValuesIn(kPicked),
+                         [](const auto& info) { return info.param.name; });
+
 // --- what is refused, and where
 
 struct Refused {
@@ -145,12 +182,22 @@ constexpr Refused kRefused[] = {
      "may share memory"},
     {"SizeThatFloatsRound", "def forward(self, x, y):\n  n = int(x.size(0) * 1.15)\n  return torch.ones([n])\n",
      "rounded value follows exactly from sizes"},
-    {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "size of the result depends on data"},
+    {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "is an output"},
+    {"MaskedMean", "def forward(self, x, y):\n  return x * x[x > 0].mean()\n", "computes over rows that a mask picks"},
+    {"MaskedCount", "def forward(self, x, y):\n  n = x[x[:, 0, 0] > 0].size(0)\n  return x * n\n",
+     "number of rows that a mask picks"},
+    {"MaskedIndexOfAnother", "def forward(self, x, y):\n  a = x + 1\n  a[x > 0] = y[y > 0]\n  return a\n",
+     "picked.rows"},
+    {"MaskedOrder", "def forward(self, x, y):\n  a = x + 1\n  m = x > 0\n  a[m] = x[m].flip(0)\n  return a\n",
+     "does not compute rows one"},
+    {"MaskWithinMask", "def forward(self, x, y):\n  r = x[x > 0]\n  a = x + 1\n  a[x > 0] = r[r > 1]\n  return a\n",
+     "another mask picks"},
     {"Raises", "def forward(self, x, y):\n  assert x.size(1) != 4, 'four'\n  return x\n", "raises an exception"},
     {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
     {"UnknownOperators",
-     "def forward(self, x, y):\n  return torch.nonzero(x) + torch.nonzero(y) + torch.bernoulli(x)\n",
-     "operators without a translation: aten::bernoulli (1), aten::nonzero (2)"},
+     "def forward(self, x, y):\n  return torch.unique_consecutive(x)[0] + torch.unique_consecutive(y)[0] + "
+     "torch.bernoulli(x)\n",
+     "operators without a translation: aten::bernoulli (1), aten::unique_consecutive (2)"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, Refusals, testing::ValuesIn(kRefused), [](const auto& info) { return info.param.name; });
 

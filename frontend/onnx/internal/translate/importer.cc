@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/internal/rows/all_rows.h"
 #include "frontend/onnx/internal/control/written_out.h"
 #include "frontend/onnx/internal/model/input_types.h"
 #include "frontend/onnx/internal/model/live_inputs.h"
@@ -65,6 +66,7 @@ class Importer {
     RANNC_TRY(import());
     if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     nodes_.finish(graph_);
+    RANNC_TRY(compute_all_rows(graph_, notes_));
     recognise_written_out(graph_);
     notes_.nodes = model_.node_count();
     return Imported{std::move(graph_), std::move(notes_)};
