@@ -30,25 +30,42 @@ Places places_of(const ir::Attributes& slice) {
   return {slice.integers("axes")[0], (*slice.list("starts"))[0], (*slice.list("ends"))[0]};
 }
 
-/// Likewise for a slice with steps to the end of the axis, by reshaping the axis to two.
+/// Likewise for every `steps`-th element of the range. The axis is split into groups of `steps` elements with one
+/// written element each. A last group that may be incomplete is written by itself.
 ValueId with_every(TaskWriter& writer, ValueId behind, ValueId part, const ir::Attributes& slice) {
   const Places places = places_of(slice);
+  const auto axis = static_cast<size_t>(places.axis);
   const int64_t step = slice.integers("steps")[0];
-  const ir::Shape whole = *writer.shape(behind);
-  const ir::Dim& size = whole[static_cast<size_t>(places.axis)];
-  const auto count = ir::exact_div(size, ir::Dim(step));
-  const bool is_whole = count && places.end == size && places.start.is_constant() && places.start.constant() >= 0 &&
-                        places.start.constant() < step;
-  if (!is_whole) return writer.fail(fmt::format(kNotProved, "a slice with steps")), ValueId();
-  ir::Shape apart = whole, one = whole;
-  apart[static_cast<size_t>(places.axis)] = one[static_cast<size_t>(places.axis)] = *count;
-  const auto inner = static_cast<std::ptrdiff_t>(places.axis) + 1;
+  const ir::Shape* const own = writer.shape(part);
+  if (!own || !places.start.is_constant() || places.start.constant() < 0 || step < 1)
+    return writer.fail(fmt::format(kNotProved, "a slice with steps")), ValueId();
+  ir::Shape one = *own, flat = *writer.shape(behind), apart = flat;
+  const ir::Dim count = one[axis], size = flat[axis];
+  if (count == ir::Dim(0)) return behind;
+  const int64_t lead = std::min(places.start.constant(), step - 1);  // elements of a group before the written one
+  const ir::Dim first = places.start.constant() - lead, past = first + count * ir::Dim(step);
+  const bool is_whole = ir::never_negative(size - past);
+  const ir::Dim groups = is_whole ? count : count - ir::Dim(1), end = first + groups * ir::Dim(step);
+  const auto range = [&](ValueId of, const ir::Dim& from, const ir::Dim& to) {
+    return writer.emit("slice", {of},
+                       {{"axes", ir::Shape{places.axis}}, {"starts", ir::Shape{from}}, {"ends", ir::Shape{to}}});
+  };
+  apart[axis] = one[axis] = groups;
+  flat[axis] = groups * ir::Dim(step);
+  const auto inner = static_cast<std::ptrdiff_t>(axis) + 1;
   apart.insert(apart.begin() + inner, ir::Dim(step));
   one.insert(one.begin() + inner, ir::Dim(1));
-  const ValueId made = with_places(writer, writer.emit("reshape", {behind}, {{"shape", apart}}),
-                                   writer.emit("reshape", {part}, {{"shape", one}}),
-                                   {places.axis + 1, places.start, places.start + ir::Dim(1)});
-  return writer.emit("reshape", {made}, {{"shape", whole}});
+  ValueId made = behind;
+  if (!(groups == ir::Dim(0))) {
+    const bool is_all = first == ir::Dim(0) && end == size;
+    const ValueId before = writer.emit("reshape", {is_all ? behind : range(behind, first, end)}, {{"shape", apart}});
+    const ValueId written = writer.emit("reshape", {is_whole ? part : range(part, 0, groups)}, {{"shape", one}});
+    const ValueId after = with_places(writer, before, written, {places.axis + 1, lead, lead + 1});
+    made = with_places(writer, made, writer.emit("reshape", {after}, {{"shape", flat}}), {places.axis, first, end});
+  }
+  if (is_whole) return made;
+  const ir::Dim last = end + ir::Dim(lead);
+  return with_places(writer, made, range(part, groups, count), {places.axis, last, last + ir::Dim(1)});
 }
 
 /// Returns the base tensor after its view is set to `part`.

@@ -70,6 +70,17 @@ constexpr Program kInPlace[] = {
     {"EveryOtherWritten",
      "def forward(self, x, y):\n  a = torch.zeros_like(x)\n  a[..., 0::2] = torch.sin(x[..., :3])\n  a[..., 1::2] = "
      "y[..., 3:]\n  return a * y\n"},
+    {"EveryThirdWritten",
+     "def forward(self, x, y):\n  a = x + 1\n  a[..., 1:33:3] = y[..., :2]\n  a[..., 2::3].mul_(3)\n  return a\n"},
+    {"EveryOtherOfARangeWritten",
+     "def forward(self, x, y):\n  a = x + 1\n  a[..., 1:4:2] = y[..., 4:]\n  a[..., 3:6:2].mul_(y[..., 1::4])\n  "
+     "return a\n"},
+    {"UnevenStepsWritten",
+     "def forward(self, x, y):\n  a = x + 1\n  a[..., 0:5:4] = y[..., :2]\n  a[..., ::4].mul_(2)\n  a[:, 3::2] = "
+     "0.5\n  a[:, 1:, 5::7].add_(y[:, 1:, :1])\n  return a\n"},
+    {"ViewOfEveryOtherWritten",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a[..., 1::2]\n  b[:, 1:3].add_(y[:, 1:3, :3])\n  a.mul_(2)\n  "
+     "return a, b\n"},
     {"MaskedFill", "def forward(self, x, y):\n  a = x + 1\n  a.masked_fill_(y > 0, 0.25)\n  return a\n"},
 };
 constexpr Program kStructure[] = {
