@@ -97,6 +97,22 @@ class SpoiledFiles(programs.ProgramTest):
                 archive.writestr(f"model/{record}", data)
         return path
 
+    def test_weights_of_the_meta_device(self):
+        config = "data/weights/model_weights_config.json"
+
+        def empty(records):
+            weights = json.loads(records[config])
+            for entry in weights["config"].values():
+                records[f"data/weights/{entry['path_name']}"] = b""
+                entry["path_name"] = "weight_0"
+            records[config] = json.dumps(weights).encode()
+
+        path = self.rewritten("meta", empty)
+        plan = [*LOSS, "--costs", "analytic", "--cluster", "local:2", "--stages", 2, "--mini-batch", 8]
+        done = self.succeed("rannc-compile", path, "--emit", "plan", *plan)
+        self.assertIn("as with --without-weights", done.stdout + done.stderr)
+        self.refuse(DIAGNOSTICS, ["can be planned but not compiled"], "rannc-compile", path, "-o", self.scratch / "meta.rannc", *plan)
+
     def test_as_it_was(self):
         self.succeed("rannc-compile", self.rewritten("same", lambda records: None), "--emit", "graph")
 

@@ -28,6 +28,7 @@ using Json = nlohmann::json;
 using Records = std::map<std::string, std::string>;
 
 constexpr const char* kProgram = "models/model.json";
+constexpr const char* kWeights = "data/weights/model_weights_config.json";
 
 Records records_of(const std::string& path) {
   caffe2::serialize::PyTorchStreamReader reader(path);
@@ -112,13 +113,39 @@ TEST_F(Exported, SaysItsInputsOutputsAndParameters) {
 }
 
 TEST_F(Exported, TrainsWhatRequiresGradients) {
-  constexpr const char* kWeights = "data/weights/model_weights_config.json";
   Records records = records_of(path());
   Json weights = Json::parse(records.at(kWeights));
   EXPECT_EQ(frontend::read_torch(path())->notes.stored.listed.at("steps.weight_ih_l0"), ir::ValueKind::kParameter);
   weights["config"]["steps.weight_ih_l0"]["tensor_meta"]["requires_grad"] = false;
   records[kWeights] = weights.dump();
   EXPECT_EQ(changed(records)->notes.stored.listed.at("steps.weight_ih_l0"), ir::ValueKind::kConstant);
+}
+
+TEST_F(Exported, WeightsOfTheMetaDeviceAreAbsent) {
+  Records records = records_of(path());
+  Json weights = Json::parse(records.at(kWeights));
+  for (auto& [name, each] : weights["config"].items()) {
+    records[std::string("data/weights/") + each["path_name"].get<std::string>()].clear();
+    each["path_name"] = "weight_0";
+    each["tensor_meta"]["device"]["type"] = "meta";
+  }
+  records[kWeights] = weights.dump();
+  const auto imported = changed(records);
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  const auto known = frontend::read_torch(path());
+  const auto& listed = imported->notes.stored.listed;
+  EXPECT_EQ(listed.size(), known->notes.stored.listed.size() + 1) << "equal places are no tie, and a tie is not known";
+  EXPECT_TRUE(listed.contains("out.weight"));
+  const ValueId table = imported->graph.find("table.weight");
+  ASSERT_TRUE(table.valid());
+  EXPECT_FALSE(imported->graph.value(table).data.in_file());
+  std::string remarks;
+  for (const auto& each : imported->notes.remarks) remarks += each.message;
+  expect_says(remarks, "--without-weights");
+  // An archive that lacks the numbers of a single parameter is damaged.
+  records = records_of(path());
+  records["data/weights/weight_0"].clear();
+  expect_says(changed(records).diagnostic().str(), "holds no numbers of it");
 }
 
 TEST_F(Exported, TellsTheAuthorsLineAndTheModule) {

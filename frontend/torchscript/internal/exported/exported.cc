@@ -53,6 +53,8 @@ class Program {
     ExportedArchive::Entry entry;
     std::string kind;       ///< parameter, buffer, tensor_constant
     bool persists = false;  ///< whether `state_dict` contains it
+    Place place = {};
+    bool is_trained() const { return kind == "parameter" && entry.requires_grad; }
   };
 
   Location where(std::string node = {}) const { return {file_.path(), 0, 0, std::move(node)}; }
@@ -71,8 +73,11 @@ class Program {
         const bool persists = kind == "parameter" || (kind == "buffer" && said.value("persistent", true));
         auto entry = persists ? archive_.weight(name) : archive_.constant(name);
         if (!entry.ok()) return entry.diagnostic();
-        names[entry->place()].push_back(name);
-        tensors.push_back({text_of(said.at("arg").at("name")), *std::move(entry), kind, persists});
+        // Tensors without data have no places that could be equal.
+        Place place = entry->place();
+        if (archive_.is_absent(*entry)) std::get<std::string>(place) = "absent " + name;
+        names[place].push_back(name);
+        tensors.push_back({text_of(said.at("arg").at("name")), *std::move(entry), kind, persists, std::move(place)});
       } else if (kind == "constant_input") {
         const auto [of, value] = alternative_of(said.at("value"));
         RANNC_ASSIGN(values[text_of(said.at("name"))], value_of(values, of, value));
@@ -80,26 +85,40 @@ class Program {
         return error(where(), fmt::format("an input is a {}, which is not supported", kind));
       }
     }
+    note_absence(tensors);
     std::map<Place, TensorRef> made;
     SharedMemory memory;
     for (const Bound& each : tensors) {
-      TensorRef& tensor = made[each.entry.place()];
+      TensorRef& tensor = made[each.place];
       if (!tensor) {
-        memory.add(each.entry.record, each.entry.offset, each.entry.sizes, each.entry.strides, each.entry.name,
-                   each.kind == "parameter" && each.entry.requires_grad);
-        RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.entry.place())));
+        memory.add(std::get<std::string>(each.place), each.entry.offset, each.entry.sizes, each.entry.strides,
+                   each.entry.name, each.is_trained());
+        RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.place)));
       }
       values[each.name] = tensor;
     }
     return memory.check(file_.path());
   }
 
+  // A program without data for any of its parameters was exported from the meta device.
+  void note_absence(const std::vector<Bound>& tensors) {
+    const auto is_parameter = [](const Bound& each) { return each.kind == "parameter"; };
+    const auto has_none = [&](const Bound& each) { return !is_parameter(each) || archive_.is_absent(each.entry); };
+    is_without_weights_ = std::any_of(tensors.begin(), tensors.end(), is_parameter) &&
+                          std::all_of(tensors.begin(), tensors.end(), has_none);
+    if (!is_without_weights_) return;
+    notes_.remarks.push_back(
+        {where(),
+         "the archive has no numbers of its weights, as of a model on the meta device: the model can be planned "
+         "but not trained, as with --without-weights, and tied weights count once for each name"});
+  }
+
   // The first of `names` is that of the entry.
   Result<TensorRef> add_tensor(const Bound& bound, const std::vector<std::string>& names) {
     const ExportedArchive::Entry& entry = bound.entry;
     const Location at = where(entry.name);
-    RANNC_ASSIGN(const at::Tensor tensor, archive_.tensor(entry));
-    if (!tensor.defined() && !options_.missing_weights)
+    RANNC_ASSIGN(at::Tensor tensor, archive_.tensor(entry));
+    if (!tensor.defined() && !options_.missing_weights && !is_without_weights_)
       return error(at, "the archive holds no numbers of it: it was exported without weights");
     ir::ValueType type;
     const auto dtype = ir::dtype_of_torch(static_cast<int>(entry.dtype));
@@ -288,6 +307,7 @@ class Program {
   const ImportOptions& options_;
   ir::Graph graph_;
   ImportNotes notes_;
+  bool is_without_weights_ = false;
   ExportedGraph run_;
 };
 

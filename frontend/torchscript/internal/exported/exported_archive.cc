@@ -164,12 +164,16 @@ Result<ExportedArchive::Entry> ExportedArchive::entry(const Json& config, const 
                meta.at("requires_grad").get<bool>()};
 }
 
+bool ExportedArchive::is_absent(const Entry& entry) const {
+  const bool is_empty = std::find(entry.sizes.begin(), entry.sizes.end(), 0) != entry.sizes.end();
+  return !is_empty && reader_->hasRecord(entry.record) && reader_->getRecordSize(entry.record) == 0;
+}
+
 Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
+  if (is_absent(entry)) return at::Tensor();
   constexpr uint64_t kPacked = 1032;  // largest compression ratio of deflate
   RANNC_ASSIGN(auto numbers, read(entry.record, kPacked, {file_->path(), 0, 0, entry.name}));
   const size_t size = numbers.second;
-  const bool is_empty = std::find(entry.sizes.begin(), entry.sizes.end(), 0) != entry.sizes.end();
-  if (size == 0 && !is_empty) return at::Tensor();
   const size_t needed = at::detail::computeStorageNbytes(entry.sizes, entry.strides, c10::elementSize(entry.dtype),
                                                          static_cast<size_t>(std::max<int64_t>(entry.offset, 0)));
   if (needed > size)

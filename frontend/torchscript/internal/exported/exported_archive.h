@@ -38,6 +38,8 @@ class ExportedArchive {
   Result<Entry> weight(const std::string& name) const { return entry(weights_, "weights", name); }
   /// Finds a non-persistent buffer or a tensor in the program's code.
   Result<Entry> constant(const std::string& name) const { return entry(constants_, "constants", name); }
+  /// Whether the archive has no data for a tensor, as for one of the meta device.
+  bool is_absent(const Entry& entry) const;
   /// Reads a tensor into memory. It is undefined if the archive has no data for it. Throws a `c10::Error` if the record
   /// does not match the entry.
   Result<at::Tensor> tensor(const Entry& entry) const;
