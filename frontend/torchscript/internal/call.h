@@ -42,6 +42,8 @@ class Call : public TaskWriter {
   bool is_for_dispatcher() const { return for_dispatcher_; }
   /// Changes the operator and keeps the arguments.
   void become(std::string schema);
+  /// Changes the arguments.
+  void become(std::vector<Argument> arguments) { arguments_ = std::move(arguments); }
 
   // --- arguments. A missing argument or one of another kind is an error.
   /// None if the schema has no such argument.

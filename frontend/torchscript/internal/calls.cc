@@ -41,7 +41,7 @@ bool is_writing(const std::string& schema) {
 using Tensors = std::set<TensorRef>;
 
 void collect(const Item& item, Tensors& into) {
-  if (const auto* const tensor = item.get<TensorRef>()) into.insert(*tensor);
+  if (const auto* const tensor = tensor_of(item)) into.insert(*tensor);
   if (const Sequence* const sequence = item.sequence()) {
     for (const Item& each : sequence->elements) collect(each, into);
   }
@@ -81,14 +81,15 @@ Item stopped(Call& call, const Item& item, const Tensors& given, bool writes) {
     for (const Item& each : sequence->elements) elements.push_back(stopped(call, each, given, writes));
     return sequence->is_tuple ? tuple_of(std::move(elements)) : list_of(std::move(elements));
   }
-  const auto* const tensor = item.get<TensorRef>();
+  const auto* const tensor = tensor_of(item);
   const bool is_given = tensor != nullptr && given.contains(*tensor);
   if (tensor == nullptr || (is_given && !writes) || !ir::is_float(call.dtype((*tensor)->now()))) return item;
   const ValueId made = (*tensor)->read(call);
   if (call.good() && has_no_gradient(call.graph(), call.notes(), made)) return item;
   const ValueId end = call.emit("stop_gradient", {made});
   if (is_given) return (*tensor)->write(call, end), item;
-  return (*tensor)->is_view() ? Tensor::unsure(end, *tensor) : std::make_shared<Tensor>(end);
+  TensorRef made_end = (*tensor)->is_view() ? Tensor::unsure(end, *tensor) : std::make_shared<Tensor>(end);
+  return item.get<Complex>() ? Item(Complex{std::move(made_end)}) : Item(std::move(made_end));
 }
 
 }  // namespace
@@ -125,8 +126,8 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     note_writes(schema, arguments);
     return lost(schema, names.size());
   }
-  const bool in_place = writes(schema) && !arguments.empty() && arguments[0].item.get<TensorRef>();
-  if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*arguments[0].item.get<TensorRef>())->now())) {
+  const bool in_place = writes(schema) && !arguments.empty() && tensor_of(arguments[0].item);
+  if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*tensor_of(arguments[0].item))->now())) {
     return error(where, fmt::format("{} writes without gradients into a tensor that has a gradient, which would be "
                                     "undefined; write into a copy",
                                     schema));

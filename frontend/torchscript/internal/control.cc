@@ -19,6 +19,8 @@ Call writer(const Site& site, Region& region, std::string_view what) {
 void collect(const Item& item, std::vector<Item>& into) {
   if (const Sequence* const list = item.sequence()) {
     for (const Item& each : list->elements) collect(each, into);
+  } else if (const auto* const complex = item.get<Complex>()) {
+    into.emplace_back(complex->parts);
   } else if (item.get<TensorRef>() || item.is_of_data()) {
     into.push_back(item);
   }
@@ -37,11 +39,13 @@ bool are_alike(const Item& a, const Item& b) {
                       are_alike);
   }
   const auto is_tensor = [](const Item& item) { return item.get<TensorRef>() || item.is_of_data(); };
+  if (a.get<Complex>() || b.get<Complex>()) return a.get<Complex>() && b.get<Complex>();
   return is_tensor(a) ? is_tensor(b) : is_same_plain(a, b);
 }
 
 /// Returns the item with its tensors replaced by those from `next` on.
 Item with(const Item& item, std::vector<Item>::const_iterator& next) {
+  if (item.get<Complex>()) return Complex{*(next++)->get<TensorRef>()};
   if (item.get<TensorRef>() || item.is_of_data()) {
     const Item made = *next++;
     return item.is_of_data() ? of_data(*made.get<TensorRef>(), describe(item)) : made;
@@ -119,6 +123,10 @@ ValueId truth(Call& call, const Item& condition) {
 }  // namespace
 
 Result<Item> taken(const Site& site, Region& inside, const Item& item) {
+  if (const auto* const complex = item.get<Complex>()) {
+    RANNC_ASSIGN(const Item parts, taken(site, inside, Item(complex->parts)));
+    return Item(Complex{*parts.get<TensorRef>()});
+  }
   if (item.get<TensorRef>() || item.is_of_data()) {
     Call call = writer(site, *inside.around, "branch");
     const ValueId outside = call.tensor(item, "value");

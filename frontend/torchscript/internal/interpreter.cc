@@ -264,7 +264,7 @@ Result<void> Interpreter::set_attribute(Frame& frame, const Node& node) {
                  fmt::format("the program sets '{}' of '{}' in a data-dependent branch or loop", name, of));
   }
   const bool is_module = state_.object(self).toObjectRef().type()->is_module();
-  const auto* const tensor = value.get<TensorRef>();
+  const auto* const tensor = tensor_of(value);
   if (is_module && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
     return error(at(frame, node), fmt::format("the program sets '{}' of '{}' to a tensor, which would be state between "
                                               "steps: training updates only the statistics of batch normalization",

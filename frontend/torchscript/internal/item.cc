@@ -27,6 +27,7 @@ struct Describe {
     return object.path.empty() ? "the model itself" : fmt::format("the object {}", object.path);
   }
   std::string operator()(const Device&) const { return "a device"; }
+  std::string operator()(const Complex&) const { return "a complex tensor"; }
   std::string operator()(const Undecided& undecided) const { return undecided.what; }
   std::string operator()(const Ratio& ratio) const {
     return fmt::format("the number ({}) / ({})", ratio.above.str(), ratio.below.str());
@@ -34,6 +35,11 @@ struct Describe {
 };
 
 }  // namespace
+
+const TensorRef* tensor_of(const Item& item) {
+  const auto* const complex = item.get<Complex>();
+  return complex ? &complex->parts : item.get<TensorRef>();
+}
 
 std::optional<Item> plain_item(const at::IValue& value) {
   if (value.isNone()) return Item();
@@ -63,7 +69,7 @@ bool is_same_plain(const Item& a, const Item& b) {
           return true;
         } else if constexpr (std::is_same_v<A, Object>) {
           return one.handle == other.handle;
-        } else if constexpr (std::is_same_v<A, Undecided>) {
+        } else if constexpr (std::is_same_v<A, Undecided> || std::is_same_v<A, Complex>) {
           return false;
         } else {
           return one == other;

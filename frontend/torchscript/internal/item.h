@@ -46,6 +46,12 @@ struct Object {
 /// A device that the program mentions. All devices are the one on which it will run.
 struct Device {};
 
+/// A complex tensor. `parts` is real, with the real and imaginary parts on an additional last axis of extent 2. A
+/// translator that does not mention complex numbers cannot read it.
+struct Complex {
+  TensorRef parts;
+};
+
 /// A value that is unknown before the model runs although the program uses it to branch or compute: a boolean that
 /// depends on sizes, or a number or boolean that depends on data.
 struct Undecided {
@@ -56,7 +62,7 @@ struct Undecided {
 /// One value of the program. Integers are expressions of sizes. Numbers are known or are quotients of sizes.
 struct Item {
   using Kind = std::variant<None, TensorRef, ir::Dim, double, bool, std::string, std::shared_ptr<Sequence>,
-                            std::shared_ptr<Dictionary>, Object, Device, Undecided, Ratio>;
+                            std::shared_ptr<Dictionary>, Object, Device, Complex, Undecided, Ratio>;
   Kind kind;
 
   Item() = default;
@@ -81,6 +87,8 @@ struct Item {
   }
 };
 
+/// The tensor that contains the numbers of a tensor or of a complex tensor, or null.
+const TensorRef* tensor_of(const Item& item);
 /// Converts a value without tensors and objects: None, a number, a boolean, a string, a device or a list of these.
 /// Returns nothing for any other value.
 std::optional<Item> plain_item(const at::IValue& value);

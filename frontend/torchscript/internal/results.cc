@@ -57,6 +57,8 @@ Result<void> collect(const Item& item, const std::string& name, const std::strin
       const auto* const text = key.get<std::string>();
       RANNC_TRY(collect(value, text ? *text : fmt::format("output_{}", into.size()), file, into));
     }
+  } else if (item.get<Complex>()) {
+    return error(Location{file}, "forward gives a complex tensor; expected real ones: return torch.view_as_real(x)");
   } else if (!item.is_none()) {
     return error(Location{file}, fmt::format("forward gives {}; expected tensors", describe(item)));
   }

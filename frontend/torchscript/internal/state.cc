@@ -98,25 +98,29 @@ Result<Item> State::item(const at::IValue& value, const Naming& how, const Locat
   return error(where, fmt::format("'{}' is {}, which is not supported", how.name, value.tagKind()));
 }
 
-Result<Item> State::tensor(const at::Tensor& tensor, const Naming& given, const Location& where) {
-  if (!tensor.defined()) return Item();
+Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, const Location& where) {
+  if (!given_tensor.defined()) return Item();
+  const bool is_complex = given_tensor.is_complex(), requires_grad = given_tensor.requires_grad();
+  RANNC_ASSIGN(const at::Tensor tensor,
+               real_numbers(given_tensor, given.name, given.is_parameter && requires_grad, where));
   RANNC_ASSIGN(ir::ValueType type, stored_type(tensor, given.name, where));
-  const Place place = place_of(tensor);
+  const auto as_item = [&](const TensorRef& made) { return is_complex ? Item(Complex{made}) : Item(made); };
+  const Place place = place_of(given_tensor);
   const auto named = named_.find(place);
   const Naming& how = named == named_.end() ? given : named->second;
   if (const auto known = tensors_.find(place); known != tensors_.end() && tensor.numel() > 0)
-    return Item(known->second);
-  const bool trained = how.is_parameter && tensor.requires_grad();
+    return as_item(known->second);
+  const bool trained = how.is_parameter && requires_grad;
   const auto others = aliases_.find(how.name);
   // Freezing turns all state of a module into literals in the code.
   const StoredTensor stored{how.name, others == aliases_.end() ? std::vector<std::string>() : others->second,
-                            has_no_parameters_ && how.is_literal ? Role::kUnknown
-                            : how.is_literal                     ? Role::kLiteral
-                            : trained                            ? Role::kParameter
-                                                                 : Role::kConstant};
+                            has_no_parameters_ && how.is_literal && !is_complex ? Role::kUnknown
+                            : how.is_literal || is_complex                      ? Role::kLiteral
+                            : trained                                           ? Role::kParameter
+                                                                                : Role::kConstant};
   TensorRef made = add_stored(graph_, notes_, stored, std::move(type), archive_.file().data(tensor));
   tensors_.emplace(place, made);
-  return Item(std::move(made));
+  return as_item(made);
 }
 
 }  // namespace rannc::frontend::torchscript

@@ -1,5 +1,6 @@
 #include "frontend/torchscript/internal/stored.h"
 
+#include <ATen/ops/view_as_real.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,6 +66,17 @@ Result<void> SharedMemory::check(const std::string& file) {
     }
   }
   return {};
+}
+
+Result<at::Tensor> real_numbers(const at::Tensor& tensor, const std::string& name, bool is_trained,
+                                const Location& where) {
+  if (!tensor.is_complex()) return tensor;
+  if (is_trained) {
+    return error(where, fmt::format("parameter '{}' is complex, which is not supported: store torch.view_as_real of it "
+                                    "and read it by torch.view_as_complex",
+                                    name));
+  }
+  return at::view_as_real(tensor.resolve_conj());
 }
 
 Result<ir::ValueType> stored_type(const at::Tensor& tensor, const std::string& name, const Location& where) {

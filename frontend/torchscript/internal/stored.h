@@ -50,6 +50,11 @@ class SharedMemory {
   std::map<std::string, std::vector<Extent>> extents_;  ///< by storage
 };
 
+/// Returns a tensor with real elements: the parts of complex ones are on an additional last axis of extent 2. An error
+/// if it is complex and trained, because a file of weights could not contain it.
+Result<at::Tensor> real_numbers(const at::Tensor& tensor, const std::string& name, bool is_trained,
+                                const Location& where);
+
 /// Returns the type of a tensor, or an error if its element type is unsupported or it is no plain tensor.
 Result<ir::ValueType> stored_type(const at::Tensor& tensor, const std::string& name, const Location& where);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "frontend/torchscript/internal/dispatched.h"
@@ -12,19 +13,41 @@ namespace {
 
 using Table = std::unordered_map<std::string_view, void (*)(Call&)>;
 
+Table table_of(std::initializer_list<std::span<const Translator>> families) {
+  Table made;
+  for (const auto& family : families) {
+    for (const Translator& row : family)
+      RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
+  }
+  return made;
+}
+
 const Table& table() {
-  static const Table kTable = [] {
-    Table made;
-    for (const auto& family : {number_translators(), elementwise_translators(), shape_translators(),
-                               create_translators(), index_translators(), reduce_translators(), dense_translators(),
-                               attention_translators(), normalize_translators(), loss_translators(),
-                               recurrent_translators(), decomposed_translators(), row_translators()}) {
-      for (const Translator& row : family)
-        RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
-    }
-    return made;
-  }();
+  static const Table kTable = table_of(
+      {number_translators(), elementwise_translators(), shape_translators(), create_translators(), index_translators(),
+       reduce_translators(), dense_translators(), attention_translators(), normalize_translators(), loss_translators(),
+       recurrent_translators(), decomposed_translators(), row_translators(), to_complex_translators()});
   return kTable;
+}
+
+const Table& complex_table() {
+  static const Table kTable = table_of({complex_translators()});
+  return kTable;
+}
+
+/// Whether the argument is a complex tensor or, for an operator on tensors, a list with one.
+bool is_complex(const Call::Argument& argument) {
+  const auto is = [](const Item& item) { return item.get<Complex>() != nullptr; };
+  const Sequence* const list = argument.name == "tensors" ? argument.item.sequence() : nullptr;
+  return is(argument.item) || (list && std::any_of(list->elements.begin(), list->elements.end(), is));
+}
+
+/// The row of an overload, or else of the operator.
+void (*row_of(const Table& table, const Call& call))(Call&) {
+  const std::string& schema = call.schema();
+  auto row = table.find(schema.starts_with("aten::") ? std::string_view(schema).substr(6) : std::string_view(schema));
+  if (row == table.end()) row = table.find(call.op());
+  return row == table.end() ? nullptr : row->second;
 }
 
 /// Core operators that are lowered to one call, by that call's schema. Gradient operators do not occur in programs.
@@ -121,12 +144,11 @@ struct Backwards {
 };
 
 bool translate_as_it_is(Call& call) {
-  const Table& known = table();
-  const std::string& schema = call.schema();
-  auto row = known.find(schema.starts_with("aten::") ? std::string_view(schema).substr(6) : std::string_view(schema));
-  if (row == known.end()) row = known.find(call.op());
-  if (row != known.end()) return row->second(call), !call.is_for_dispatcher();
-  const auto backwards = derived().find(schema);
+  const auto& given = call.arguments();
+  const bool complex = std::any_of(given.begin(), given.end(), is_complex);
+  if (const auto row = complex ? row_of(complex_table(), call) : nullptr) return row(call), true;
+  if (const auto row = row_of(table(), call)) return row(call), !call.is_for_dispatcher();
+  const auto backwards = derived().find(call.schema());
   if (backwards == derived().end()) return false;
   Backwards{call, *backwards->second, {}, {}}.run();
   return true;
@@ -145,13 +167,17 @@ bool translate(Call& call) {
   if (!writes(op)) return dispatch(call);
   std::string plain = call.schema();
   plain.erase(plain.find(op) + op.size() - 1, 1);
+  const Item given = call.item(0);
   call.become(std::move(plain));
   if (!translate_as_it_is(call) && !dispatch(call)) return false;
-  const auto* const self = call.item(0).get<TensorRef>();
+  const auto* const self = tensor_of(given);
   if (!call.good() || self == nullptr || call.results().empty()) return true;
   const TensorRef into = *self;
-  const auto* const made = call.results()[0].get<TensorRef>();
+  const auto* const made = tensor_of(call.results()[0]);
   if (made == nullptr || *made == into) return true;
+  if (!given.get<Complex>() != !call.results()[0].get<Complex>())
+    return call.fail(fmt::format("{} writes {} into {}", call.schema(), describe(call.results()[0]), describe(given))),
+           true;
   if (!into->state().empty()) {
     // Counters, such as the number of batches in a normalization, do not affect the numbers of a step.
     if (!ir::is_float(call.dtype(into->now())))
@@ -162,7 +188,7 @@ bool translate(Call& call) {
     return true;
   }
   into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));
-  call.results()[0] = into;
+  call.results()[0] = given;
   return true;
 }
 

@@ -29,6 +29,10 @@ std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 std::span<const Translator> row_translators();
+/// Translators of calls that have a complex argument. They take precedence.
+std::span<const Translator> complex_translators();
+/// Translators of calls with real arguments that may have complex results.
+std::span<const Translator> to_complex_translators();
 
 /// Whether an operator writes to its first argument by its name: `aten::add_.Tensor`.
 bool writes(std::string_view schema);

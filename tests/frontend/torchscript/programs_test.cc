@@ -118,6 +118,42 @@ constexpr Program kStructure[] = {
     {"NumbersOfTensors",
      "def forward(self, x, y):\n  n = int(torch.tensor(x.size(1)) * 2)\n  return x.repeat(1, n // 4, 1)\n"},
 };
+constexpr Program kComplex[] = {
+    {"Rotary",
+     "def forward(self, x, y):\n  a = torch.view_as_complex(x.reshape(-1, 4, 3, 2))\n  angle = torch.arange(3, "
+     "dtype=7) * 0.7\n  f = torch.polar(torch.ones_like(angle), angle) * 1.25\n  return torch.view_as_real(a * "
+     "f.view([1, 1, 3]).expand([-1, 4, -1])).flatten(2)\n"},
+    {"Arithmetic",
+     "def forward(self, x, y):\n  a = torch.complex(x, y)\n  b = a * a.conj() + a / (a + 2) - a * 0.5\n  c = 1.5 / a + "
+     "x * a - a / y + (x - a) + torch.sub(a, x, alpha=3)\n  c.mul_(a)\n  return torch.real(b), torch.imag(b), "
+     "torch.view_as_real(-c), torch.real(x)\n"},
+    {"SizeAndAngle",
+     "def forward(self, x, y):\n  a = torch.complex(x, y)\n  o = torch.zeros_like(x)\n  z = torch.complex(o, o)\n  "
+     "return a.abs(), torch.angle(a), z.abs(), torch.angle(z), torch.angle(torch.complex(x, o)), "
+     "torch.abs(torch.exp(a))\n"},
+    {"Moves",
+     "def forward(self, x, y):\n  a = torch.complex(x, y)\n  b = torch.cat([a.transpose(1, 2), a.permute([0, -1, "
+     "1])[:, :2]], 1)\n  c = torch.stack(a.unbind(1), -1).flip([-1]).roll(1, -1)\n  halves = a.chunk(2, -1)\n  n = "
+     "a.size(-1) * a.dim() + len(a.shape)\n  return torch.view_as_real(b.unsqueeze(-1)) * n, "
+     "torch.view_as_real(c.reshape(-1, 24)), torch.view_as_real(halves[0].select(1, -1) + halves[1][:, 0]), "
+     "torch.view_as_real(a.repeat([1, 2, 1]).mT.squeeze())\n"},
+    {"Written",
+     "def forward(self, x, y):\n  p = x * 2\n  a = torch.view_as_complex(p.view(-1, 4, 3, 2))\n  a[:, 1:3].mul_(3)\n  "
+     "a[:, 0] = a[:, 3]\n  torch.imag(a).add_(y[..., :3])\n  a[:, :, ::2].copy_(y[..., :2])\n  return p, "
+     "torch.view_as_real(a)\n"},
+    {"Products",
+     "def forward(self, x, y):\n  a = torch.complex(x, y)\n  return torch.view_as_real(a @ a.mT), torch.view_as_real(a "
+     "@ x.mT.to(15 - 5)), torch.view_as_real(a.sum(-1) + a.mean([1, 2], True)[:, 0]), torch.view_as_real(torch.where(x "
+     "> 0, a, a * 2))\n"},
+    {"Properties",
+     "def forward(self, x, y):\n  a = torch.complex(x, y)\n  if a.is_complex() and not x.is_complex() and a.dtype == "
+     "10:\n    x = x * (a[:, :, 0].numel() // a.size(0))\n  return x\n"},
+    {"InAList",
+     "def forward(self, x, y):\n  parts = [torch.complex(x, y)]\n  parts.append(parts[0] * 2)\n  return "
+     "torch.view_as_real(torch.cat(parts, 1))\n"},
+};
+INSTANTIATE_TEST_SUITE_P(Complex, Programs, testing::ValuesIn(kComplex),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(InPlace, Programs, testing::ValuesIn(kInPlace),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Structure, Programs, testing::ValuesIn(kStructure),
@@ -185,6 +221,9 @@ constexpr Refused kRefused[] = {
      "was written in the meantime"},
     {"WriteThroughDetach", "def forward(self, x, y):\n  a = x + 1\n  a.detach().add_(1)\n  return a\n",
      "may share memory"},
+    {"ComplexResult", "def forward(self, x, y):\n  return torch.complex(x, y)\n", "return torch.view_as_real(x)"},
+    {"ComplexOperandOfARealOperator", "def forward(self, x, y):\n  return torch.complex(x, y).cumsum(1).abs()\n",
+     "a complex tensor; expected a tensor"},
     {"WriteThroughViewOfTheDispatcher",
      "def forward(self, x, y):\n  a = x + 1\n  torch.diagonal(a, 0, 1, 2).mul_(0)\n  return a\n", "may share memory"},
     {"ReadOfWrittenPart",
@@ -380,6 +419,24 @@ TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
   const auto refused = frontend::read_torch(sums.path(), {.inputs = {"x=f32[batch,4]"}});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.diagnostic().str().find("writes into 'total'"), std::string::npos) << refused.diagnostic().str();
+}
+
+TEST(TorchScriptState, ComplexNumbersAreConstants) {
+  const auto prepare = [](bool trained) {
+    return [trained](torch::jit::Module& m) {
+      at::manual_seed(5);
+      const at::Tensor turns = at::randn({4, 6}, at::kComplexDouble);
+      trained ? m.register_parameter("turns", turns.requires_grad_(true), false) : m.register_buffer("turns", turns);
+    };
+  };
+  const char* const source =
+      "def forward(self, x, y):\n  return torch.view_as_real(self.turns[1:].conj() * x[:, :3])\n";
+  SavedModule kept(source, prepare(false));
+  EXPECT_EQ(difference(kept, inputs()), "");
+  const SavedModule trained(source, prepare(true));
+  const auto refused = frontend::read_torch(trained.path(), {.inputs = input_flags(inputs())});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.diagnostic().str().find("parameter 'turns' is complex"), std::string::npos);
 }
 
 TEST(TorchScriptState, BatchNormKeepsStatisticsInTraining) {

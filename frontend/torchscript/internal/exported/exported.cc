@@ -95,7 +95,7 @@ class Program {
                    each.entry.name, each.is_trained());
         RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.place)));
       }
-      values[each.name] = tensor;
+      values[each.name] = at::isComplexType(each.entry.dtype) ? Item(Complex{tensor}) : Item(tensor);
     }
     return memory.check(file_.path());
   }
@@ -120,17 +120,22 @@ class Program {
     RANNC_ASSIGN(at::Tensor tensor, archive_.tensor(entry));
     if (!tensor.defined() && !options_.missing_weights && !is_without_weights_)
       return error(at, "the archive holds no numbers of it: it was exported without weights");
+    const bool is_complex = at::isComplexType(entry.dtype);
+    if (is_complex && tensor.defined()) {
+      RANNC_ASSIGN(tensor, real_numbers(tensor, entry.name, bound.is_trained(), at));
+    }
     ir::ValueType type;
-    const auto dtype = ir::dtype_of_torch(static_cast<int>(entry.dtype));
+    const auto dtype = ir::dtype_of_torch(static_cast<int>(c10::toRealValueType(entry.dtype)));
     if (!dtype)
       return error(at, fmt::format("has elements of type {}, which is not supported", at::toString(entry.dtype)));
     type.dtype = *dtype;
     type.shape.emplace(entry.sizes.begin(), entry.sizes.end());
+    if (is_complex) type.shape->emplace_back(2);
     const StoredTensor stored{entry.name,
                               {names.begin() + 1, names.end()},
-                              bound.kind == "parameter" && entry.requires_grad ? Role::kParameter
-                              : bound.persists                                 ? Role::kConstant
-                                                                               : Role::kLiteral};
+                              bound.is_trained()              ? Role::kParameter
+                              : bound.persists && !is_complex ? Role::kConstant
+                                                              : Role::kLiteral};
     TensorRef made =
         add_stored(graph_, notes_, stored, std::move(type), tensor.defined() ? file_.data(tensor) : ir::TensorData());
     if (bound.kind == "buffer") made->set_state(entry.name);
