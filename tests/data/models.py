@@ -4,6 +4,7 @@ Weights are random, no two parameters are equal and no bias is zero, so that a m
 """
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 SAMPLES = 8
 
@@ -301,4 +302,60 @@ def small_exported():
         "outputs": ["logits", "parts_0", "parts_1"],
         "labels": {"y": torch.randint(20, (SAMPLES,), generator=generator), "a": torch.randn(SAMPLES, 6, generator=generator)},
         "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y"}, {"kind": "mse", "output": "parts_1", "labels": "a", "weight": 0.5}],
+    }
+
+
+class Regions(nn.Module):
+    """Loops of torch.export over known trips, complex numbers, and writes through slices with steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(17, 12)
+        self.step, self.again, self.out = nn.Linear(12, 12), nn.Linear(12, 12), nn.Linear(12, 9)
+        angles = torch.outer(torch.arange(6.0), 0.5 ** torch.arange(6.0))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+
+    def rotate(self, x):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        turned = pairs * self.turns.to(pairs.dtype) + pairs.conj() * 0.25
+        return torch.view_as_real(turned.transpose(1, 2).roll(1, 1).transpose(1, 2)).flatten(2) + turned.abs().repeat(1, 1, 2)
+
+    def scan(self, x):
+        def trip(state, row):
+            state = torch.tanh(self.step(state) + row)
+            return state, state * 2
+
+        if torch.compiler.is_exporting():
+            return scan(trip, torch.zeros_like(x[:, 0]), x, dim=1)
+        state, rows = torch.zeros_like(x[:, 0]), []
+        for i in range(x.shape[1]):
+            state, row = trip(state, x[:, i])
+            rows.append(row)
+        return state, torch.stack(rows)
+
+    def repeat(self, x):
+        if torch.compiler.is_exporting():
+            return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, torch.tanh(self.again(x))), (torch.tensor(0), x))[1]
+        for _ in range(3):
+            x = torch.tanh(self.again(x))
+        return x
+
+    def forward(self, tokens):
+        x = self.rotate(self.table(tokens))
+        mixed = x.clone()
+        mixed[..., 1:14:3] = x[..., :4] * 2
+        mixed[:, ::4, 2::5].mul_(x[:, ::4, 3::5])
+        state, rows = self.scan(mixed)
+        return self.out(self.repeat(state + rows.mean(0)))
+
+
+def small_regions():
+    module, generator = randomized(Regions(), 9)
+    return {
+        "what": "torch.export: scan and while_loop of known trips, complex numbers, writes through slices with steps",
+        "module": module,
+        "inputs": {"tokens": torch.randint(17, (SAMPLES, 6), generator=generator)},
+        "outputs": ["logits"],
+        "labels": {"y": torch.randint(9, (SAMPLES,), generator=generator)},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y"}],
     }

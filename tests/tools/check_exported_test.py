@@ -13,11 +13,11 @@ PROGRAM = "models/model.json"
 
 
 class Numbers(programs.ProgramTest):
-    def judge(self, *flags):
-        done = self.run_program("rannc-check", FOLDER, "--stages", "1,3", "--micro-batches", "1,3", "--summary=json", *flags)
+    def judge(self, *flags, folder=FOLDER):
+        done = self.run_program("rannc-check", folder, "--stages", "1,3", "--micro-batches", "1,3", "--summary=json", *flags)
         runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         self.assertEqual(done.returncode, 0, [run["failures"] for run in runs])
-        asked = json.loads((FOLDER / "card.json").read_text())
+        asked = json.loads((folder / "card.json").read_text())
         parameters = set(asked["gradients_by_state_dict"])
         self.assertEqual([run["compared_gradients"] for run in runs], [len(parameters)] * 4)
         return runs
@@ -28,6 +28,11 @@ class Numbers(programs.ProgramTest):
 
     def test_float32(self):
         self.judge("--dtype", "float32")
+
+    def test_regions(self):
+        for run in self.judge(folder=programs.DATA / "small_regions"):
+            self.assertLess(run["gradients"]["relative"], 1e-12)
+        self.judge("--dtype", "float32", folder=programs.DATA / "small_regions")
 
     def test_processes(self):
         self.judge("--transport", "gloo")

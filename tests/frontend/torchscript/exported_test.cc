@@ -340,7 +340,7 @@ TEST(ExportedSizes, AreRead) {
   expect_says(read(wide + ")"), "more than 16 terms");
 }
 
-// --- scale
+// --- programs
 
 /// Seconds of the processor.
 double took(const std::function<void()>& run) {
@@ -349,15 +349,33 @@ double took(const std::function<void()>& run) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
+Json tensor(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
+
+/// Type of [s0, 16] elements.
+Json type_of(int dtype) {
+  return {{"dtype", dtype},
+          {"sizes", {{{"as_expr", {{"expr_str", "Symbol('s0')"}}}}, {{"as_int", 16}}}},
+          {"strides", Json::array()},
+          {"storage_offset", {{"as_int", 0}}},
+          {"requires_grad", false},
+          {"device", {{"type", "cpu"}}},
+          {"layout", 7}};
+}
+
+/// A program of one input x, with these nodes.
+std::string program_of(const Json& nodes, const std::string& last) {
+  const Json graph = {{"inputs", Json::array({tensor("x")})},
+                      {"outputs", Json::array({tensor(last)})},
+                      {"nodes", nodes},
+                      {"tensor_values", {{"x", type_of(7)}}}};
+  const Json signature = {{"input_specs", Json::array({{{"user_input", {{"arg", tensor("x")}}}}})},
+                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor(last)}}}}})}};
+  return Json{{"schema_version", {{"major", 8}, {"minor", 17}}},
+              {"graph_module", {{"graph", graph}, {"signature", signature}, {"module_call_graph", Json::array()}}}}
+      .dump();
+}
+
 std::string chain(size_t length) {
-  const auto tensor = [](const std::string& name) { return Json{{"as_tensor", {{"name", name}}}}; };
-  const Json type = {{"dtype", 7},
-                     {"sizes", {{{"as_expr", {{"expr_str", "Symbol('s0')"}}}}, {{"as_int", 16}}}},
-                     {"strides", Json::array()},
-                     {"storage_offset", {{"as_int", 0}}},
-                     {"requires_grad", false},
-                     {"device", {{"type", "cpu"}}},
-                     {"layout", 7}};
   Json nodes = Json::array();
   std::string last = "x";
   for (size_t i = 0; i < length; ++i) {
@@ -370,27 +388,78 @@ std::string chain(size_t length) {
          {"metadata", {{"stack_trace", "File \"/home/me/model.py\", line 7, in forward\n    x = x.relu()"}}}});
     last = name;
   }
-  const Json graph = {{"inputs", Json::array({tensor("x")})},
-                      {"outputs", Json::array({tensor(last)})},
-                      {"nodes", nodes},
-                      {"tensor_values", {{"x", type}}}};
-  const Json signature = {{"input_specs", Json::array({{{"user_input", {{"arg", tensor("x")}}}}})},
-                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor(last)}}}}})}};
-  return Json{{"schema_version", {{"major", 8}, {"minor", 17}}},
-              {"graph_module", {{"graph", graph}, {"signature", signature}, {"module_call_graph", Json::array()}}}}
-      .dump();
+  return program_of(nodes, last);
+}
+
+Result<frontend::Imported> imported_program(const std::string& path, const std::string& program) {
+  const std::string config = R"({"config": {}})";
+  write_archive(path, {{"archive_format", "pt2"},
+                       {kProgram, program},
+                       {"data/weights/model_weights_config.json", config},
+                       {"data/constants/model_constants_config.json", config}});
+  return frontend::read_torch(path);
+}
+
+/// A node of an operator with positional tensors.
+Json node_of(const std::string& target, const std::vector<std::pair<std::string, Json>>& inputs,
+             const std::string& name) {
+  Json given = Json::array();
+  for (const auto& [argument, value] : inputs) given.push_back({{"name", argument}, {"arg", value}, {"kind", 1}});
+  return {{"target", target}, {"inputs", given}, {"outputs", Json::array({tensor(name)})}, {"name", name}};
+}
+
+/// In a region of autocast, the recorded types of results tell which operands were cast.
+TEST(ExportedAutocast, CastsAsRecorded) {
+  constexpr int kFloat = 7, kBFloat16 = 13;
+  const std::string aten = "torch.ops.aten.";
+  const Json square = {
+      {"inputs", Json::array({tensor("a")})},
+      {"outputs", Json::array({tensor("wide")})},
+      {"tensor_values",
+       {{"a", type_of(kFloat)},
+        {"turned", type_of(kFloat)},
+        {"product", type_of(kBFloat16)},
+        {"more", type_of(kBFloat16)},
+        {"wide", type_of(kFloat)}}},
+      {"nodes",
+       {node_of(aten + "numpy_T.default", {{"self", tensor("a")}}, "turned"),
+        node_of(aten + "matmul.default", {{"self", tensor("turned")}, {"other", tensor("a")}}, "product"),
+        node_of(aten + "relu.default", {{"self", tensor("product")}}, "more"),
+        node_of(aten + "exp.default", {{"self", tensor("more")}}, "wide")}}};
+  const auto read = [&](bool enabled) {
+    const Json region = node_of("torch.ops.higher_order.wrap_with_autocast",
+                                {{"", {{"as_string", "cpu"}}},
+                                 {"", {{"as_scalar_type", kBFloat16}}},
+                                 {"", {{"as_bool", enabled}}},
+                                 {"", {{"as_bool", false}}},
+                                 {"", {{"as_graph", {{"name", "square"}, {"graph", square}}}}},
+                                 {"", tensor("x")}},
+                                "made");
+    return imported_program(::testing::TempDir() + "autocast.pt2", program_of(Json::array({region}), "made"));
+  };
+  const auto types = [](const ir::Graph& graph) {
+    std::string found;
+    for (const TaskId task : graph.tasks()) {
+      found += std::string(graph.op(task).name.substr(5)) + ":" +
+               std::string(ir::str(graph.type(graph.outputs(task)[0]).dtype)) + " ";
+    }
+    return found;
+  };
+  const auto plain = read(false);
+  ASSERT_TRUE(plain.ok()) << plain.diagnostic().str();
+  EXPECT_EQ(types(plain->graph), "permute:f32 matmul:f32 relu:f32 exp:f32 ");
+  const auto cast = read(true);
+  ASSERT_TRUE(cast.ok()) << cast.diagnostic().str();
+  EXPECT_EQ(types(cast->graph), "permute:f32 cast:bf16 cast:bf16 matmul:bf16 relu:bf16 cast:f32 exp:f32 ");
 }
 
 /// Twice as many operators take about twice as long, reading the document among it.
 TEST(ExportedScale, IsLinear) {
-  const std::string path = ::testing::TempDir() + "chain.pt2", config = R"({"config": {}})";
+  const std::string path = ::testing::TempDir() + "chain.pt2";
   const auto import = [&](size_t length) {
-    write_archive(path, {{"archive_format", "pt2"},
-                         {kProgram, chain(length)},
-                         {"data/weights/model_weights_config.json", config},
-                         {"data/constants/model_constants_config.json", config}});
+    const std::string program = chain(length);
     const double seconds = took([&] {
-      const auto imported = frontend::read_torch(path);
+      const auto imported = imported_program(path, program);
       ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
       EXPECT_EQ(imported->graph.task_count(), length);
     });

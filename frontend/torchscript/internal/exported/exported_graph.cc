@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 
 #include "frontend/torchscript/internal/control.h"
@@ -17,6 +18,7 @@ namespace rannc::frontend::torchscript {
 namespace {
 
 constexpr int kDeepestGraph = 100;
+constexpr int64_t kMostUnrolled = 1 << 16;
 
 /// Maps Python's operators on sizes to ATen's operators on integers.
 const std::map<std::string_view, std::string_view>& operators_of_sizes() {
@@ -130,6 +132,18 @@ std::string stem_of(const Json& node) {
   return names.empty() || names[0].empty() ? "control" : names[0];
 }
 
+/// Calls `visit` on each tensor of floats among the items.
+void for_each_float(const ir::Graph& graph, Item& item, const std::function<void(Item&, ir::DType)>& visit) {
+  if (const auto* const tensor = item.get<TensorRef>()) {
+    const ir::DType dtype = graph.type((*tensor)->now()).dtype;
+    if (ir::is_float(dtype)) visit(item, dtype);
+  } else if (const Sequence* const list = item.sequence()) {
+    std::vector<Item> elements = list->elements;
+    for (Item& each : elements) for_each_float(graph, each, visit);
+    item = list_of(std::move(elements));
+  }
+}
+
 /// Returns the counterparts of items inside a body.
 Result<std::vector<Item>> all_taken(const Site& site, Region& inside, const std::vector<Item>& items) {
   std::vector<Item> seen;
@@ -144,6 +158,7 @@ Result<std::vector<Item>> all_taken(const Site& site, Region& inside, const std:
 
 Result<ExportedGraph::Items> ExportedGraph::run(Frame frame, Region& into, const Json& graph) {
   if (frame.depth > kDeepestGraph) return error({file_, 0, 0, {}}, "graphs are nested too deep");
+  frame.types = &graph.at("tensor_values");
   for (const Json& node : graph.at("nodes")) RANNC_TRY(run_node(frame, into, node));
   Items made;
   for (const Json& output : graph.at("outputs")) {
@@ -156,7 +171,7 @@ Result<ExportedGraph::Items> ExportedGraph::run(Frame frame, Region& into, const
 
 Result<ExportedGraph::Items> ExportedGraph::run_in_place(const Frame& around, Region& into, const Json& graph,
                                                          const Items& given) {
-  Frame frame{{}, around.depth + 1};
+  Frame frame{{}, around.depth + 1, around.autocast};
   const Json& inputs = graph.at("inputs");
   if (inputs.size() != given.size())
     return error(fmt::format("a graph of {} inputs is given {}", inputs.size(), given.size()));
@@ -214,6 +229,9 @@ Result<ExportedGraph::Items> ExportedGraph::call(const Frame& frame, Region& int
       return calls_.lose(schema, place, kWhy, names.size());
     }
     RANNC_ASSIGN(arguments, completed(*formal, std::move(arguments), schema));
+    const bool casts =
+        frame.autocast && !names.empty() && !formal->is_mutable() && schema.find("norm") == std::string::npos;
+    if (casts) RANNC_TRY(autocast(frame, into, place, names[0], arguments));
   }
   const Json metadata = node.value("metadata", Json::object());
   const auto stack = metadata.find("nn_module_stack");
@@ -254,13 +272,20 @@ Result<ExportedGraph::Items> ExportedGraph::called(const Frame& frame, Region& i
   }
   // Device, element type, enabled, whether casts are cached.
   constexpr size_t kAutocast = 4;
-  if (name == "wrap_with_autocast" && graphs == 1 && flag(2) && !*flag(2))
-    return run_in_place(frame, into, *of.graphs[0], from(of.items, kAutocast));
+  if (name == "wrap_with_autocast" && graphs == 1 && flag(2)) {
+    const Frame around{{}, frame.depth, *flag(2)};
+    return run_in_place(around, into, *of.graphs[0], from(of.items, kAutocast));
+  }
   if (name == "tag_activation_checkpoint" && graphs == 1) return run_in_place(frame, into, *of.graphs[0], of.items);
   if (name == "cond" && graphs == 2 && of.items.size() == 2 && of.items[1].sequence())
     return branch(frame, into, of, place, stem_of(node));
   if (name == "while_loop" && graphs == 2 && of.items.size() == 2 && of.items[0].sequence() && of.items[1].sequence())
     return loop(frame, into, of, place, stem_of(node));
+  const bool are_lists =
+      std::all_of(of.items.begin(), of.items.end(), [](const Item& each) { return each.sequence() != nullptr; });
+  if ((name == "scan" && graphs == 1 && of.items.size() == 3 && are_lists) ||
+      (name == "map_impl" && graphs == 1 && of.items.size() == 2 && are_lists))
+    return unrolled(frame, into, of, place, stem_of(node));
   return calls_.lose("higher_order::" + name, place, "it calls graphs in a way that is not supported",
                      node.at("outputs").size());
 }
@@ -282,13 +307,24 @@ Result<ExportedGraph::Items> ExportedGraph::branch(const Frame& frame, Region& i
 Result<ExportedGraph::Items> ExportedGraph::loop(const Frame& frame, Region& into, const Operands& of,
                                                  const Location& place, std::string stem) {
   const Site site{into, place, std::move(stem), notes_, options_.max_trips};
-  const Items &states = of.items[0].sequence()->elements, &read = of.items[1].sequence()->elements;
+  Items states = of.items[0].sequence()->elements;
+  const Items& read = of.items[1].sequence()->elements;
   const auto with_read = [&](Items own, const Items& more) {
     own.insert(own.end(), more.begin(), more.end());
     return own;
   };
-  RANNC_ASSIGN(const Items first, run_in_place(frame, into, *of.graphs[0], with_read(states, read)));
-  if (first.size() != 1) return error("the condition of a loop gives more than one value");
+  // Trips are unrolled while the condition is known.
+  Items first;
+  for (int64_t trip = 0;; ++trip) {
+    RANNC_ASSIGN(first, run_in_place(frame, into, *of.graphs[0], with_read(states, read)));
+    if (first.size() != 1) return error("the condition of a loop gives more than one value");
+    RANNC_ASSIGN(const Items truth, run_operator(into, place, "aten::Bool", {{"a", first[0]}}, site.stem));
+    const bool* const goes_on = truth.at(0).get<bool>();
+    if (goes_on == nullptr) break;
+    if (!*goes_on) return states;
+    if (trip == kMostUnrolled) return error(fmt::format("a loop makes more than {} trips", kMostUnrolled));
+    RANNC_ASSIGN(states, run_in_place(frame, into, *of.graphs[1], with_read(states, read)));
+  }
   const auto trip = [&](Region& inside, const Item&, const Items& own) -> Result<std::pair<Item, Items>> {
     RANNC_ASSIGN(const Items seen, all_taken(site, inside, read));
     RANNC_ASSIGN(Items next, run_in_place(frame, inside, *of.graphs[1], with_read(own, seen)));
@@ -296,6 +332,86 @@ Result<ExportedGraph::Items> ExportedGraph::loop(const Frame& frame, Region& int
     return std::pair(goes_on.at(0), std::move(next));
   };
   return add_loop(site, {.condition = first[0], .states = states}, trip);
+}
+
+/// Scans and maps over the rows of tensors. The number of rows must be a constant.
+Result<ExportedGraph::Items> ExportedGraph::unrolled(const Frame& frame, Region& into, const Operands& of,
+                                                     const Location& place, const std::string& stem) {
+  const bool is_scan = of.items.size() == 3;
+  Items states = is_scan ? of.items[0].sequence()->elements : Items{};
+  const Items& rows = of.items[is_scan ? 1 : 0].sequence()->elements;
+  const Items& read = of.items[is_scan ? 2 : 1].sequence()->elements;
+  if (rows.empty()) return error("a scan over no tensor");
+  RANNC_ASSIGN(const Items count,
+               run_operator(into, place, "aten::size.int", {{"self", rows[0]}, {"dim", Item(ir::Dim(0))}}, stem));
+  const auto* const size = count.at(0).get<ir::Dim>();
+  if (size == nullptr) return count;  // of an operator that could not be translated
+  if (!size->is_constant() || size->constant() < 1 || size->constant() > kMostUnrolled) {
+    return error(
+        fmt::format("a scan or map makes {} trips; expected a constant from 1 to {}: export the model with a "
+                    "fixed size of that axis",
+                    size->str(), kMostUnrolled));
+  }
+  std::vector<Items> made;
+  for (int64_t trip = 0; trip < size->constant(); ++trip) {
+    Items given = states;
+    for (const Item& each : rows) {
+      RANNC_ASSIGN(const Items row,
+                   run_operator(into, place, "aten::select.int",
+                                {{"self", each}, {"dim", Item(ir::Dim(0))}, {"index", Item(ir::Dim(trip))}}, stem));
+      given.push_back(row.at(0));
+    }
+    given.insert(given.end(), read.begin(), read.end());
+    RANNC_ASSIGN(Items results, run_in_place(frame, into, *of.graphs[0], given));
+    if (results.size() < states.size()) return error("the graph of a scan gives fewer values than it has states");
+    states.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(states.size()));
+    made.push_back(from(results, states.size()));
+  }
+  Items all = states;
+  for (size_t i = 0; i < made.front().size(); ++i) {
+    Items column;
+    for (const Items& each : made) column.push_back(each.at(i));
+    RANNC_ASSIGN(const Items stacked,
+                 run_operator(into, place, "aten::stack",
+                              {{"tensors", list_of(std::move(column))}, {"dim", Item(ir::Dim(0))}}, stem));
+    all.push_back(stacked.at(0));
+  }
+  return all;
+}
+
+Result<ExportedGraph::Items> ExportedGraph::run_operator(Region& into, const Location& place, const std::string& schema,
+                                                         std::vector<Call::Argument> arguments,
+                                                         const std::string& name) {
+  return calls_.run(into.graph, place, schema, std::move(arguments), {name}, {});
+}
+
+/// Casts operands as autocast does. The program records the type of each result: one narrower than an operand means
+/// that operands were cast to it, and one wider than all operands that all were. Normalizations keep wide weights.
+Result<void> ExportedGraph::autocast(const Frame& frame, Region& into, const Location& place, const std::string& result,
+                                     std::vector<Call::Argument>& arguments) {
+  const auto recorded = frame.types->find(result);
+  if (recorded == frame.types->end()) return {};
+  const auto scalar = scalar_type_of(integer_of(recorded->at("dtype")));
+  const auto dtype = scalar ? ir::dtype_of_torch(static_cast<int>(c10::toRealValueType(*scalar))) : std::nullopt;
+  if (!dtype || !ir::is_float(*dtype)) return {};
+  const uint32_t bytes = ir::byte_size(*dtype);
+  bool are_narrow = true, is_wide = false;
+  const auto each_float = [&](const std::function<void(Item&, ir::DType)>& visit) {
+    for (Call::Argument& each : arguments) for_each_float(into.graph, each.item, visit);
+  };
+  each_float([&](const Item&, ir::DType own) {
+    are_narrow = are_narrow && ir::byte_size(own) < bytes;
+    is_wide = is_wide || own == ir::DType::kF32;
+  });
+  if (!are_narrow && !(is_wide && bytes < ir::byte_size(ir::DType::kF32))) return {};
+  Result<void> done;
+  each_float([&](Item& item, ir::DType own) {
+    if (!done.ok() || own == *dtype || own == ir::DType::kF64) return;
+    auto cast = run_operator(into, place, "aten::to.dtype",
+                             {{"self", item}, {"dtype", Item(ir::Dim(ir::torch_number(*dtype)))}}, result + ".cast");
+    cast.ok() ? void(item = cast->at(0)) : void(done = cast.diagnostic());
+  });
+  return done;
 }
 
 }  // namespace rannc::frontend::torchscript

@@ -34,6 +34,8 @@ class ExportedGraph {
   struct Frame {
     Names names;
     int depth = 0;
+    bool autocast = false;        ///< whether it lies in a region of enabled autocast
+    const Json* types = nullptr;  ///< types of the graph's tensors by name
   };
   /// Operands of an operator that calls graphs.
   struct Operands {
@@ -43,6 +45,10 @@ class ExportedGraph {
 
   Result<Items> run(Frame frame, Region& into, const Json& graph);
   Result<Items> run_in_place(const Frame& around, Region& into, const Json& graph, const Items& given);
+  Result<Items> run_operator(Region& into, const Location& place, const std::string& schema,
+                             std::vector<Call::Argument> arguments, const std::string& name);
+  Result<void> autocast(const Frame& frame, Region& into, const Location& place, const std::string& result,
+                        std::vector<Call::Argument>& arguments);
   Result<void> run_node(Frame& frame, Region& into, const Json& node);
   Result<Items> call(const Frame& frame, Region& into, const Json& node, const Location& place);
   Result<Items> call_of_graphs(const Frame& frame, Region& into, const std::string& name, const Json& node,
@@ -51,6 +57,8 @@ class ExportedGraph {
                        const Location& place);
   Result<Items> branch(const Frame& frame, Region& into, const Operands& of, const Location& place, std::string stem);
   Result<Items> loop(const Frame& frame, Region& into, const Operands& of, const Location& place, std::string stem);
+  Result<Items> unrolled(const Frame& frame, Region& into, const Operands& of, const Location& place,
+                         const std::string& stem);
   Location place_of(const Json& node) const;
 
   const std::string& file_;
