@@ -160,6 +160,14 @@ class Runner {
                              static_cast<int>(type)));
   }
 
+  /// Makes a stack of rows that one matrix multiplies contiguous, also in the strides of axes of one element. Else
+  /// LibTorch would do so only if a gradient is required: evaluation and recompute would get other bits than the tape.
+  static void join_rows(const aten::Call& call, torch::jit::Stack& stack) {
+    if (call.schema != "aten::linear" && call.schema != "aten::matmul") return;
+    const at::Tensor rows = stack[0].toTensor();
+    if (rows.dim() > 2 && stack[1].toTensor().dim() <= 2) stack[0] = rows.contiguous().view(rows.sizes());
+  }
+
   Result<void> make(const aten::Call& call) {
     if (!call.blocks.empty()) return call.schema == aten::kIf ? branch(call) : loop(call);
     if (call.schema == ir::kForeignAssert) return assertion(call);
@@ -179,6 +187,7 @@ class Runner {
       const bool tensor = schema.arguments()[i].type()->kind() == c10::TypeKind::TensorType;
       stack.push_back(tensor && value.isNone() ? c10::IValue(at::Tensor()) : std::move(value));
     }
+    join_rows(call, stack);
     handle->callBoxed(stack);
     std::vector<at::Tensor> made;
     for (const c10::IValue& value : stack) {

@@ -361,12 +361,13 @@ class FlatBuilder {
     return {};
   }
 
+  /// A copy, because `aten::contiguous` leaves axes of one element, such as one sample, with strides of scattered rows.
   FlatArgument contiguous(TaskId task, const FlatArgument& operand) {
     const FlatArgument format = constant(c10::MemoryFormat::Contiguous);
     const uint32_t slot = new_slots(1);
     add({.kind = FlatInstruction::Kind::kCall,
          .task = task,
-         .handle = *handle_of("aten::contiguous"),
+         .handle = *handle_of("aten::clone"),
          .slot = slot,
          .results = 1},
         {operand, format});

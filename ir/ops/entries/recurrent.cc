@@ -99,11 +99,15 @@ class RecurrentLowering {
   explicit RecurrentLowering(const LowerCall& call) : call_(call), sizes_(sizes_of(call.inputs)) {}
 
   // `states` are ATen's arguments, a list of two for an LSTM. ATen always runs in training mode, because derivatives
-  // need the values that it keeps. Without a derivative they are freed immediately.
+  // need the values that it keeps. Without a derivative they are freed immediately. Of a sequence that is not
+  // contiguous, also in the stride of an axis of one element, it multiplies the steps one by one, or at once if a
+  // gradient is required: other bits.
   aten::Lowering by(const std::string& schema, aten::Argument states, uint32_t results) && {
     const bool biases = has(call_.inputs, kBias);
+    const aten::Made dense = calls_("aten::contiguous", {aten::Operand{kSequence}});
+    const aten::Made sequence = calls_("aten::reshape", {dense, *call_.inputs[kSequence]->shape});
     const aten::Made y = calls_(schema,
-                                {aten::Operand{kSequence}, std::move(states), weights(), biases, 1, 0.0, /*train=*/true,
+                                {sequence, std::move(states), weights(), biases, 1, 0.0, /*train=*/true,
                                  /*bidirectional=*/sizes_.directions == 2, /*batch_first=*/false},
                                 results);
     std::vector<aten::Value> made;
@@ -193,10 +197,12 @@ TapeUse lstm_tape(const TapeCall& call) {
 TapeUse gru_tape(const TapeCall& call) { return stepwise_tape(call, 6, false); }
 TapeUse rnn_tape(const TapeCall& call) { return stepwise_tape(call, 1, true); }
 
-// Without a workspace, the products of a layer with its weights exist for all steps at once.
+// Without a workspace, the products of a layer with its weights exist for all steps at once. Of a copy of x, a tape
+// counts the bytes.
 template <int64_t gates>
 Dim gates_of_all_steps(const MemoryCall& call) {
-  return Dim(gates) * call.result_bytes();
+  const Dim copied = taped_of(call.graph(), call.task()) ? Dim(0) : call.copies({kSequence});
+  return Dim(gates) * call.result_bytes() + copied;
 }
 
 Dim lstm_temporary(const MemoryCall& call) {
