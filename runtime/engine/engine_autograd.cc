@@ -93,7 +93,7 @@ class AutogradProgram final : public Program {
     return pass(at, [&]() -> Result<Values> {
       auto tape = std::make_unique<Tape>();
       for (size_t i = 0; i < inputs.size(); ++i) {
-        tape->inputs.push_back(in_format(to_tensor(inputs[i]), signature_.inputs[i]));
+        tape->inputs.push_back(as_operand(to_tensor(inputs[i]), signature_.inputs[i]));
       }
       Tensors outputs;
       if (at.training && !at.recomputed) {
@@ -134,7 +134,7 @@ class AutogradProgram final : public Program {
                   for (size_t i = 0; i < results.size(); ++i) {
                     if (!signature_.inputs[i].gradient) continue;
                     const at::Tensor& gradient = tape.inputs[i].grad();
-                    results[i] = to_value(gradient.defined() ? in_one_piece(gradient, signature_.inputs[i])
+                    results[i] = to_value(gradient.defined() ? in_format(gradient, signature_.inputs[i])
                                                              : at::zeros_like(tape.inputs[i].detach()));
                   }
                   saved.reset();
@@ -218,7 +218,7 @@ class AutogradProgram final : public Program {
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
       if (output_gradients[i] == nullptr || !tape.outputs[i].defined() || !tape.outputs[i].requires_grad()) continue;
       outputs.push_back(tape.outputs[i]);
-      seeds.push_back(in_format(to_tensor(output_gradients[i]), signature_.outputs[i]));
+      seeds.push_back(as_operand(to_tensor(output_gradients[i]), signature_.outputs[i]));
     }
     for (size_t i = 0; i < tape.inputs.size(); ++i) {
       if (signature_.inputs[i].gradient) sources.push_back(tape.inputs[i]);

@@ -364,7 +364,7 @@ class ExplicitProgram final : public Program {
     Tensors arguments;
     for (const ValueId value : programs_.inputs) {
       const auto port = static_cast<size_t>(index_in(places_.inputs, value));
-      arguments.push_back(in_format(to_tensor(inputs[port]), signature_.inputs[port]));
+      arguments.push_back(as_operand(to_tensor(inputs[port]), signature_.inputs[port]));
     }
     return arguments;
   }
@@ -386,7 +386,7 @@ class ExplicitProgram final : public Program {
         RANNC_ASSIGN(at::Tensor none, zeros(seed));
         arguments.push_back(std::move(none));
       } else {
-        arguments.push_back(in_format(to_tensor(output_gradients[port]), signature_.outputs[port]));
+        arguments.push_back(as_operand(to_tensor(output_gradients[port]), signature_.outputs[port]));
       }
     }
     output_gradients.clear();
@@ -423,7 +423,7 @@ class ExplicitProgram final : public Program {
       } else {
         RANNC_ASSIGN(gradient, zeros(places_.inputs[i]));
       }
-      values[i] = to_value(in_one_piece(gradient, port));
+      values[i] = to_value(in_format(gradient, port));
     }
     return values;
   }

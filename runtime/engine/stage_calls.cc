@@ -1,5 +1,7 @@
 #include "runtime/engine/internal/stage_calls.h"
 
+#include <c10/core/alignment.h>
+
 namespace rannc::runtime {
 
 Result<ir::Bindings> bindings_of(const Signature& signature, const At& at) {
@@ -17,11 +19,14 @@ at::Tensor without_buffer(at::Tensor output) {
 }
 
 at::Tensor in_format(const at::Tensor& tensor, const Port& port) {
-  return port.channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
+  if (port.channels_last) return tensor.contiguous(at::MemoryFormat::ChannelsLast);
+  return tensor.contiguous().view(tensor.sizes());  // axes of one element may have any stride
 }
 
-at::Tensor in_one_piece(const at::Tensor& tensor, const Port& port) {
-  return port.channels_last ? in_format(tensor, port) : tensor.contiguous();
+at::Tensor as_operand(const at::Tensor& tensor, const Port& port) {
+  at::Tensor made = in_format(tensor, port);
+  const bool aligned = reinterpret_cast<uintptr_t>(made.const_data_ptr()) % c10::gAlignment == 0;
+  return aligned ? made : made.clone();
 }
 
 }  // namespace rannc::runtime
