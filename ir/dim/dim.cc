@@ -17,8 +17,9 @@ namespace rannc::ir {
 
 namespace {
 
-constexpr size_t kMaxTerms =
-    4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
+// A product of more terms counts as overflow, and a quotient by a sum of more as none: no shape has them, but a hostile
+// file may.
+constexpr size_t kMaxTerms = 4096, kMaxQuotient = 64;
 
 // Saturates. Sizes beyond 2^63 are rejected when they are evaluated.
 int64_t saturating_mul(int64_t a, int64_t b) {
@@ -270,29 +271,62 @@ Dim operator*(const Dim& a, const Dim& b) {
   return DimBuilder::make(multiply(left, right));
 }
 
+namespace {
+
+// Divides a term by another one; nothing if a factor is missing or the numbers do not divide.
+std::optional<Term> divided(Term term, const Term& by) {
+  if (by.scale == -1) {  // INT64_MIN / -1 is no integer
+    term.scale = saturating_mul(term.scale, -1);
+  } else if (term.scale % by.scale != 0) {
+    return std::nullopt;
+  } else {
+    term.scale /= by.scale;
+  }
+  for (const Factor& factor : by.factors) {
+    const auto found = std::find_if(term.factors.begin(), term.factors.end(),
+                                    [&](const Factor& other) { return other.text == factor.text; });
+    if (found == term.factors.end()) return std::nullopt;
+    term.factors.erase(found);
+  }
+  term.key = key_of(term.factors);
+  return term;
+}
+
+// The order of polynomials: the product of more factors is larger, then the one whose first different factor has the
+// smaller text. A product with any factor keeps the order.
+bool precedes(const Term& a, const Term& b) {
+  if (a.factors.size() != b.factors.size()) return a.factors.size() < b.factors.size();
+  for (size_t i = 0; i < a.factors.size(); ++i) {
+    if (a.factors[i].text != b.factors[i].text) return a.factors[i].text > b.factors[i].text;
+  }
+  return false;
+}
+
+}  // namespace
+
+// Of a sum, by long division: the largest term of what is left gives the next term of the quotient.
 std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
   if (b == Dim(0)) return std::nullopt;
   if (a == b) return Dim(1);
   if (b == Dim(1)) return a;
   const std::vector<Term> divisor = DimBuilder::terms_of(b);
-  if (divisor.size() != 1) return std::nullopt;
-  std::vector<Term> quotient;
-  for (Term term : DimBuilder::terms_of(a)) {
-    if (divisor[0].scale == -1) {  // INT64_MIN / -1 is no integer
+  std::vector<Term> left = DimBuilder::terms_of(a), quotient;
+  for (size_t i = 0; divisor.size() == 1 && i < left.size(); ++i) {
+    auto next = divided(std::move(left[i]), divisor[0]);
+    if (!next) return std::nullopt;
+    quotient.push_back(*std::move(next));
+  }
+  if (divisor.size() == 1) return DimBuilder::make(std::move(quotient));
+  const Term& largest = *std::max_element(divisor.begin(), divisor.end(), precedes);
+  while (!left.empty()) {
+    const auto next = divided(*std::max_element(left.begin(), left.end(), precedes), largest);
+    if (!next || quotient.size() == kMaxQuotient) return std::nullopt;
+    quotient.push_back(*next);
+    for (Term& term : multiply(divisor, {*next})) {
       term.scale = saturating_mul(term.scale, -1);
-    } else if (term.scale % divisor[0].scale != 0) {
-      return std::nullopt;
-    } else {
-      term.scale /= divisor[0].scale;
+      left.push_back(std::move(term));
     }
-    for (const Factor& factor : divisor[0].factors) {
-      const auto found = std::find_if(term.factors.begin(), term.factors.end(),
-                                      [&](const Factor& other) { return other.text == factor.text; });
-      if (found == term.factors.end()) return std::nullopt;
-      term.factors.erase(found);
-    }
-    term.key = key_of(term.factors);
-    quotient.push_back(std::move(term));
+    left = DimBuilder::terms_of(DimBuilder::make(std::move(left)));
   }
   return DimBuilder::make(std::move(quotient));
 }
@@ -310,14 +344,30 @@ std::optional<int64_t> rest_beside_multiples(const Dim& a, const Dim& b) {
   }
   return std::abs(rest) < kMostRest ? std::optional(rest) : std::nullopt;
 }
+// The multiple of the number b that a contains in its constant term: -1 in floor((s - 1)/2) = floor((s + 1)/2) - 1.
+int64_t whole_part(const Dim& a, const Dim& b) {
+  if (a.is_constant() || !b.is_constant() || b.constant() < 2) return 0;
+  int64_t rest = 0;
+  for (const Term& term : DimBuilder::terms_of(a)) {
+    if (term.key.empty()) rest = term.scale;
+  }
+  return std::abs(rest) < kMostRest ? floor_quotient(rest, b.constant()) : 0;
+}
 }  // namespace
 
 Dim floor_div(const Dim& a, const Dim& b) {
   if (const auto exact = exact_div(a, b)) return *exact;
+  std::set<std::string> symbols;
+  b.collect_symbols(symbols);
+  for (const std::string& symbol : symbols) {  // sizes, hence positive
+    const auto dividend = exact_div(a, Dim::symbol(symbol)), divisor = exact_div(b, Dim::symbol(symbol));
+    if (dividend && divisor) return floor_div(*dividend, *divisor);
+  }
   if (const auto rest = rest_beside_multiples(a, b)) return *exact_div(a - Dim(*rest), b) + floor_div(Dim(*rest), b);
   if (a.is_constant() && b.is_constant()) {
     if (const auto value = apply(FactorKind::kFloor, a.value_, b.value_)) return *value;
   }
+  if (const int64_t whole = whole_part(a, b)) return floor_div(a - Dim(whole) * b, b) + Dim(whole);
   return DimBuilder::factor(FactorKind::kFloor, {}, a, b);
 }
 
@@ -327,6 +377,7 @@ Dim mod(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) {
     if (const auto value = apply(FactorKind::kMod, a.value_, b.value_)) return *value;
   }
+  if (const int64_t whole = whole_part(a, b)) return mod(a - Dim(whole) * b, b);
   return DimBuilder::factor(FactorKind::kMod, {}, a, b);
 }
 

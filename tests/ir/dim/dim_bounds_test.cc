@@ -96,6 +96,35 @@ TEST(DimBounds, ReducedEqualitiesDropCommonFactors) {
   EXPECT_EQ(reduced_equality(dim("s"), dim("min(40, s)")), reduced_equality(dim("min(40, s)"), dim("s")));
 }
 
+TEST(DimDivision, OfPolynomialsIsExactOrNothing) {
+  const char* const exact[][3] = {
+      {"16*n*((w - 1)//2) + 16*n", "n*((w - 1)//2) + n", "16"},
+      {"s*s - 1", "s + 1", "s - 1"},
+      {"a*a*a + b*b*b", "a + b", "a*a - a*b + b*b"},
+      {"2*s*t + 2*s + t + 1", "2*s + 1", "t + 1"},
+      {"4*batch*s + 4*s", "batch + 1", "4*s"},
+      {"a*b*c*(s//2) + b*c", "b*c", "a*(s//2) + 1"},
+      {"12*batch", "12", "batch"},
+      {"0", "s + 1", "0"},
+  };
+  for (const auto& [dividend, divisor, quotient] : exact) {
+    const auto found = exact_div(dim(dividend), dim(divisor));
+    ASSERT_TRUE(found.has_value()) << dividend << " / " << divisor;
+    EXPECT_EQ(found->str(), dim(quotient).str());
+    EXPECT_EQ(*found * dim(divisor), dim(dividend));
+  }
+  const char* const none[][2] = {{"s*s + 1", "s + 1"}, {"6*s", "4"}, {"s", "s*t"},
+                                 {"7", "2"},           {"s", "0"},   {"s + 1", "s"}};
+  for (const auto& [dividend, divisor] : none) EXPECT_FALSE(exact_div(dim(dividend), dim(divisor)).has_value());
+}
+
+TEST(DimDivision, RoundedDownHasOneForm) {
+  EXPECT_EQ(dim("(s - 1)//2 + 1"), dim("(s + 1)//2"));
+  EXPECT_EQ(dim("(s + 4)//2"), dim("s//2 + 2"));
+  EXPECT_EQ(dim("mod(s - 1, 4)"), dim("mod(s + 3, 4)"));
+  EXPECT_EQ(dim("(batch*s)//(16*batch)"), dim("s//16"));
+}
+
 // --- no bound is ever wrong
 
 Dim random_dim(std::mt19937_64& random, int depth) {
