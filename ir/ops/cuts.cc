@@ -8,15 +8,18 @@ namespace rannc::ir::ops {
 
 namespace {
 
-constexpr int64_t kFar = int64_t{1} << 40;  // longer than any axis; exporters write 2^63-1 for "to the end"
+constexpr int64_t kFar = int64_t{1} << 40;  // longer than any axis
+// Exporters write 2^63-1, 2^31-1 or 10^9 for "to the end". An axis of free extent is taken for shorter.
+constexpr int64_t kEnd = 1'000'000'000;
 
 // Clamps a bound, which counts from the end if negative, to low…high. Nothing if its sign is uncertain and must not be
 // assumed. Null `call`: the type rule has made the assumption before.
 std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
                                const Dim& high) {
   Dim at = bound;
-  if (bound.is_constant() && bound.constant() >= kFar) return high;
-  if (bound.is_constant() && bound.constant() <= -kFar) return low;
+  const int64_t far = extent.is_constant() ? kFar : kEnd;
+  if (bound.is_constant() && bound.constant() >= far) return high;
+  if (bound.is_constant() && bound.constant() <= -far) return low;
   const auto bounds = bounds_of(bound);
   const bool from_end = bounds.high && *bounds.high < 0;
   if (from_end) {

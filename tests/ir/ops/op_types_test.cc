@@ -300,6 +300,10 @@ TEST(ContentsRules, CutsOfSymbolicLength) {
   EXPECT_EQ(type_of({"slice", {f("batch,s")}, first}).shape, dims("batch,1"));
   const Attributes rest = {{"axes", dims("1")}, {"starts", dims("1")}, {"ends", dims("9223372036854775807")}};
   EXPECT_EQ(type_of({"slice", {f("batch,s")}, rest}).shape, dims("batch,s-1"));
+  const Attributes far = {
+      {"axes", dims("0,1")}, {"starts", dims("0,0")}, {"ends", dims("1000000000,1000000000")}};  // of tf2onnx
+  EXPECT_EQ(type_of({"slice", {f("batch,s")}, far}).shape, dims("batch,s"));
+  EXPECT_EQ(type_of({"slice", {f("batch,2000000000")}, far}).shape, dims("batch,1000000000"));
   const Attributes table = {{"axes", dims("0")}, {"starts", dims("0")}, {"ends", dims("s")}};
   const ValueType cut = type_of({"slice", {f("40,8")}, table});
   EXPECT_EQ(cut.shape, (Shape{min(Dim(40), Dim::symbol("s")), 8}));
