@@ -126,6 +126,7 @@ Result<TensorTypes> TensorTypes::of(const ModelParts& parts, const CutGraph& gra
       if (!is_known(value.type())) continue;
       ValueInfoProto& kept = types.types_.emplace(value.name(), value).first->second;
       each_dim(*kept.mutable_type(), [&](auto& dim) {
+        if (dim.has_dim_value() && dim.dim_value() < 0) dim.clear_dim_value();
         if (dim.has_dim_param() && !symbols.contains(dim.dim_param())) dim.clear_dim_param();
       });
     }

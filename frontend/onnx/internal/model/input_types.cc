@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <set>
 
@@ -17,6 +18,16 @@ using ONNX_NAMESPACE::ValueInfoProto;
 namespace {
 
 bool is_symbol(std::string_view text) { return !text.empty() && symbol_name(text) == text; }
+
+/// Whether an extent has neither a size nor a name: exporters write nothing, -1 or `?`.
+bool is_free(const TensorShapeProto::Dimension& dim) {
+  if (dim.has_dim_value()) return dim.dim_value() < 0;
+  const std::string& text = dim.dim_param();
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0; };
+  if (std::none_of(text.begin(), text.end(), is_word)) return true;
+  const auto parsed = ir::Dim::parse(text);
+  return parsed.ok() && parsed->is_constant() && parsed->constant() < 0;
+}
 
 class Reader {
  public:
@@ -68,20 +79,15 @@ class Reader {
     }
     type.shape.emplace();
     for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
-      const auto& dim = tensor.shape().dim(axis);
-      if (dim.has_dim_value() && dim.dim_value() < 0) {
-        return error(where,
-                     fmt::format("input '{}' has the extent {} on axis {}", input.name(), dim.dim_value(), axis));
-      }
-      type.shape->push_back(read_dim(dim, fmt::format("{}_d{}", input.name(), axis)));
+      type.shape->push_back(read_dim(tensor.shape().dim(axis), fmt::format("{}_d{}", input.name(), axis)));
     }
     return type;
   }
 
   /// Text is an expression only if other dimensions have the names in it. Otherwise `batch-size` is a name.
   ir::Dim read_dim(const TensorShapeProto::Dimension& dim, const std::string& otherwise) const {
+    if (is_free(dim)) return ir::Dim::symbol(symbol_name(otherwise));
     if (dim.has_dim_value()) return dim.dim_value();
-    if (dim.dim_param().empty()) return ir::Dim::symbol(symbol_name(otherwise));
     if (!is_symbol(dim.dim_param())) {
       const auto parsed = ir::Dim::parse(dim.dim_param());
       std::set<std::string> used;

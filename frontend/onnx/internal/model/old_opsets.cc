@@ -54,7 +54,7 @@ void close_sizes(ModelProto& model) {
   for (auto& input : *model.mutable_graph()->mutable_input()) {
     if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
     for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
-      if (dim.has_dim_value()) continue;
+      if (dim.has_dim_value() && dim.dim_value() >= 0) continue;
       const auto [number, fresh] = numbers.emplace(dim.dim_param(), next);
       if (fresh || dim.dim_param().empty()) ++next;
       dim.set_dim_value(dim.dim_param().empty() ? next - 1 : number->second);
