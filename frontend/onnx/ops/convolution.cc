@@ -10,10 +10,10 @@ namespace rannc::frontend {
 namespace {
 
 void conv(Node& node) {
-  const ValueId x = node.in(0), weight = node.in(1);
-  const auto window = read_window(node, x, kernel_of(node, weight));
+  const ValueId weight = node.in(1);
+  const auto window = read_free_window(node, node.in(0), kernel_of(node, weight));
   if (!window) return;
-  std::vector<ValueId> operands = {x, weight};
+  std::vector<ValueId> operands = {padded(node, node.in(0), *window, 0), weight};
   if (node.has(2)) operands.push_back(node.in(2));
   node.result("conv", operands,
               {{"strides", list(window->strides)},

@@ -186,12 +186,14 @@ void max_pool_with_places(Node& node, ValueId x, const Window& window) {
 
 void max_pool(Node& node) {
   const ValueId x = node.in(0);
-  const auto window = read_window(node, x, node.integers("kernel_shape"));
+  const bool pads_first = !node.wants(1) && ir::is_float(node.dtype(x));  // -infinity is no integer
+  const auto window = (pads_first ? read_free_window : read_window)(node, x, node.integers("kernel_shape"));
   if (!window) return;
   if (node.wants(1)) return max_pool_with_places(node, x, *window);
   ir::Attributes attributes = geometry(*window, ceils(node));
   attributes.set("dilations", list(window->dilations));
-  node.result("max_pool", {x}, std::move(attributes));
+  const ValueId given = padded(node, x, *window, -std::numeric_limits<double>::infinity());
+  node.result("max_pool", {given}, std::move(attributes));
 }
 
 /// Positions refer to the result tensor that the windows imply, without `output_shape`; sample and channel in them are
@@ -226,11 +228,12 @@ void max_unpool(Node& node) {
 // --- means
 
 void average_pool(Node& node) {
-  const ValueId x = node.in(0);
-  const auto window = read_window(node, x, node.integers("kernel_shape"));
+  const auto window = read_free_window(node, node.in(0), node.integers("kernel_shape"));
   if (!window) return;
-  const bool with_pads = node.integer("count_include_pad", 0) != 0;
-  if (!is_dilated(*window) && (with_pads || pads_itself(*window))) {
+  const ValueId x = padded(node, node.in(0), *window, 0);
+  if (!node.good()) return;
+  const bool with_pads = node.integer("count_include_pad", 0) != 0, counts_x = with_pads || x == node.in(0);
+  if (!is_dilated(*window) && counts_x && (with_pads || pads_itself(*window))) {
     ir::Attributes attributes = geometry(*window, ceils(node));
     attributes.set("count_include_pad", with_pads);
     return node.result("avg_pool", {x}, std::move(attributes));
@@ -242,9 +245,11 @@ void average_pool(Node& node) {
   ir::Shape counted = {ir::Dim(1), ir::Dim(1)};
   for (size_t i = 0; i < window->kernel.size(); ++i) {
     const int64_t pads = with_pads ? window->pads[i] + window->pads[i + window->kernel.size()] : 0;
-    counted.push_back(from[i + 2] + ir::Dim(pads));
+    const ir::Shape& unpadded = counts_x ? from : *node.shape(node.in(0));
+    counted.push_back(unpadded[i + 2] + ir::Dim(pads));
   }
-  const ValueId ones = node.emit("full", {}, {{"shape", counted}, {"value", 1.0}, {"dtype", node.dtype(x)}});
+  ValueId ones = node.emit("full", {}, {{"shape", counted}, {"value", 1.0}, {"dtype", node.dtype(x)}});
+  if (!counts_x && node.good()) ones = padded(node, ones, *window, 0);
   const ValueId shares =
       node.good() ? means_with_zeros(node, ones, with_pads ? without_pads(*window) : *window, windows) : ValueId();
   node.result("div", {sums, shares});
@@ -271,12 +276,14 @@ int64_t norm_of(Node& node) {
 
 void lp_pool(Node& node) {
   const ValueId x = node.in(0);
-  const auto window = read_window(node, x, node.integers("kernel_shape"));
+  const auto window = read_free_window(node, x, node.integers("kernel_shape"));
   const int64_t p = norm_of(node);
   if (!window || p == 0) return;
-  const ir::Shape windows = counts(*node.shape(x), *window, ceils(node));
+  const ValueId powers = padded(node, powered(node, x, p), *window, 0);
+  if (!node.good()) return;
+  const ir::Shape windows = counts(*node.shape(powers), *window, ceils(node));
   const int64_t taps = elements(node, *window);
-  const ValueId mean = means_with_zeros(node, powered(node, x, p), *window, windows);
+  const ValueId mean = means_with_zeros(node, powers, *window, windows);
   const ValueId sum = node.emit("mul", {mean, node.scalar(static_cast<double>(taps), node.dtype(x))});
   if (node.good()) rooted(node, sum, p);
 }

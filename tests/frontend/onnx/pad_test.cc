@@ -4,6 +4,7 @@
 
 #include "tests/frontend/support/imported_graph.h"
 #include "tests/frontend/support/numbers_of.h"
+#include "tests/frontend/support/onnx_run.h"
 
 namespace rannc::frontend {
 namespace {
@@ -75,6 +76,31 @@ TEST(Pad, HasFourModes) {
   EXPECT_THAT(padded("edge"), ElementsAre(1, 1, 2, 3, 3, 3));
   EXPECT_THAT(padded("reflect"), ElementsAre(2, 1, 2, 3, 2, 1));
   EXPECT_THAT(padded("wrap"), ElementsAre(3, 1, 2, 3, 1, 2));
+}
+
+/// The node over {1, 2, 3, 4, 5} on an axis of free extent, in windows of 2 and steps of 2.
+std::vector<double> in_windows(const std::string& op, const std::string& mode, const std::string& more = "") {
+  const bool conv = op == "Conv";
+  const std::string window = conv ? "" : ", kernel_shape = [2]";
+  const auto ran = test::run_onnx(
+      "agraph (float[batch, 1, seq] x) => (float[batch, 1, t] y) <float[1, 1, 2] w = {1, 1}>"
+      " { y = " +
+          op + " <auto_pad = \"SAME_" + mode + "\", strides = [2]" + window + more + "> (x" + (conv ? ", w" : "") +
+          ") }",
+      19, {{"x", {1, 2, 3, 4, 5}}});
+  EXPECT_TRUE(ran.ok()) << (ran.ok() ? "" : ran.diagnostic().str());
+  return ran.ok() ? ran->numbers[0] : std::vector<double>();
+}
+
+TEST(SamePads, FollowFromFreeSizes) {
+  EXPECT_THAT(in_windows("Conv", "UPPER"), ElementsAre(3, 7, 5));
+  EXPECT_THAT(in_windows("Conv", "LOWER"), ElementsAre(1, 5, 9));
+  EXPECT_THAT(in_windows("MaxPool", "UPPER"), ElementsAre(2, 4, 5));
+  EXPECT_THAT(in_windows("MaxPool", "LOWER"), ElementsAre(1, 3, 5));
+  EXPECT_THAT(in_windows("AveragePool", "UPPER"), ElementsAre(1.5, 3.5, 5));
+  EXPECT_THAT(in_windows("AveragePool", "LOWER"), ElementsAre(1, 2.5, 4.5));
+  EXPECT_THAT(in_windows("AveragePool", "UPPER", ", count_include_pad = 1"), ElementsAre(1.5, 3.5, 2.5));
+  EXPECT_THAT(in_windows("LpPool", "UPPER", ", p = 1"), ElementsAre(3, 7, 5));
 }
 
 TEST(Pad, CutsWhereAmountsAreNegative) {

@@ -2,26 +2,31 @@
 
 #include <algorithm>
 
+#include "ir/dim/dim_bounds.h"
+
 namespace rannc::frontend {
 
 namespace {
 
 /// Computes pads for output sizes of ceil(size / stride).
-bool same_pads(Node& node, const ir::Shape& from, bool upper, Window& window) {
+void set_same_pads(const ir::Shape& from, bool upper, Window& window) {
   const size_t n = window.kernel.size();
+  ir::Shape pads(2 * n);
   for (size_t i = 0; i < n; ++i) {
-    if (!from[i + 2].is_constant()) {
-      node.fail(node.op() + " with auto_pad needs spatial sizes that are plain integers");
-      return false;
-    }
-    const int64_t size = from[i + 2].constant(), stride = window.strides[i];
-    const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
-    const int64_t left = size == 0 ? stride : (size - 1) % stride + 1;  // where the last window starts
-    const int64_t total = std::max<int64_t>(0, reach - left);
-    window.pads[i] = upper ? total / 2 : total - total / 2;
-    window.pads[i + n] = total - window.pads[i];
+    const ir::Dim &size = from[i + 2], stride = window.strides[i];
+    const ir::Dim reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const ir::Dim windows = floor_div(size + stride - ir::Dim(1), stride);
+    const ir::Dim total = ir::larger((windows - ir::Dim(1)) * stride + reach - size, ir::Dim(0));
+    const ir::Dim half = floor_div(total, ir::Dim(2));
+    pads[i] = upper ? half : total - half;
+    pads[i + n] = total - pads[i];
   }
-  return true;
+  if (std::all_of(pads.begin(), pads.end(), [](const ir::Dim& pad) { return pad.is_constant(); })) {
+    std::transform(pads.begin(), pads.end(), window.pads.begin(), [](const ir::Dim& pad) { return pad.constant(); });
+    return;
+  }
+  window.pads.assign(2 * n, 0);
+  window.free_pads = std::move(pads);
 }
 
 }  // namespace
@@ -51,13 +56,31 @@ std::optional<Window> read_geometry(Node& node, size_t rank, std::vector<int64_t
   return window;
 }
 
-std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
+std::optional<Window> read_free_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return std::nullopt;
   auto window = read_geometry(node, from->size(), std::move(kernel));
   const std::string mode = node.text("auto_pad", "NOTSET");
-  if (!window || (mode != "SAME_UPPER" && mode != "SAME_LOWER")) return window;
-  return same_pads(node, *from, mode == "SAME_UPPER", *window) ? window : std::nullopt;
+  if (window && (mode == "SAME_UPPER" || mode == "SAME_LOWER")) set_same_pads(*from, mode == "SAME_UPPER", *window);
+  return window;
+}
+
+std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
+  auto window = read_free_window(node, x, std::move(kernel));
+  if (!window || window->free_pads.empty()) return window;
+  node.fail(node.op() + " with auto_pad needs spatial sizes that are plain integers");
+  return std::nullopt;
+}
+
+ValueId padded(Node& node, ValueId x, const Window& window, double value) {
+  const size_t n = window.kernel.size();
+  if (window.free_pads.empty()) return x;
+  ir::Shape pads(2 * (n + 2), ir::Dim(0));
+  for (size_t i = 0; i < n; ++i) {
+    pads[i + 2] = window.free_pads[i];
+    pads[i + 4 + n] = window.free_pads[i + n];
+  }
+  return node.emit("pad", {x}, {{"pads", pads}, {"value", value}});
 }
 
 std::vector<int64_t> kernel_of(Node& node, ValueId weight) {

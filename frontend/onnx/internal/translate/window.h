@@ -12,11 +12,18 @@ namespace rannc::frontend {
 struct Window {
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<int64_t> pads;  ///< all begins, followed by all ends
+  /// Pads that follow from free sizes; `padded` adds them before the windows. Empty, or all begins, then all ends.
+  ir::Shape free_pads = {};
 };
 
-/// Reads the attributes of a node whose first operand is `x` [N, C, spatial…]. Resolves `auto_pad` to `pads`, for which
-/// spatial sizes must be plain integers. If the attributes are inconsistent, the node fails and the result is empty.
+/// Reads the attributes of a node whose first operand is `x` [N, C, spatial…]. Resolves `auto_pad` to `pads`, or to
+/// `free_pads` unless they are plain integers. If the attributes are inconsistent, the node fails and the result is
+/// empty.
+std::optional<Window> read_free_window(Node& node, ValueId x, std::vector<int64_t> kernel);
+/// Likewise, but the node fails if there are `free_pads`.
 std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel);
+/// `x` with the `free_pads` of a window, filled with a value.
+ValueId padded(Node& node, ValueId x, const Window& window, double value);
 
 /// Likewise for an operand of that rank, without resolving an `auto_pad` that preserves sizes. Operators that scatter
 /// elements into windows define it differently.
