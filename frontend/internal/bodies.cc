@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/graph/assumptions.h"
 #include "ir/graph/rewriter.h"
 
 namespace rannc::frontend {
@@ -78,12 +79,12 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& ru
     (runs.repeated ? drawn_leaves_ : leaves_).push_back(leaf);
   }
   // Assumptions of the body's tasks become assumptions of the whole graph.
-  std::vector<ir::Assumption> all = region_.around->graph.assumptions();
+  std::vector<bool> changed;
   for (const ir::Assumption& each : graph_.assumptions()) {
-    const auto same = [&](const ir::Assumption& a) { return a.left == each.left && a.right == each.right; };
-    if (std::none_of(all.begin(), all.end(), same)) all.push_back(each);
+    const ir::Equality equality{each.left, each.right};
+    ir::Graph& around = region_.around->graph;
+    if (!ir::is_assumed(around, equality)) RANNC_TRY(ir::assume(around, equality, each.where, changed));
   }
-  region_.around->graph.set_assumptions(std::move(all));
   graph_.set_assumptions({});
   return {};
 }

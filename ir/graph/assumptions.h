@@ -10,8 +10,17 @@ namespace rannc::ir {
 
 /// Formats as `min(40, s) equals s`.
 std::string str(const Assumption& assumption);
-/// Whether the graph has the assumption, in either order of the sides.
+/// Whether the assumptions of the graph imply the equality.
 bool is_assumed(const Graph& graph, const Equality& equality);
+/// Adds an equality that the task at `where` needs and that `is_assumed` denies, and normalises the graph by it: of two
+/// equal sizes the simpler one replaces the other in all types and attributes, inside expressions too. `Graph` does the
+/// same to every type that it gets from now on. The values whose types changed are added to `changed`, by value. Fails
+/// if the equality cannot hold together with the earlier ones.
+Result<void> assume(Graph& graph, const Equality& equality, const Location& where, std::vector<bool>& changed);
+/// The type, with every size replaced by the simplest one that equals it by these assumptions.
+ValueType normalised(ValueType type, const std::vector<Assumption>& assumptions);
+/// The attributes, and the bodies in them, with such sizes.
+Attributes normalised(const Attributes& attributes, const std::vector<Assumption>& assumptions);
 /// The assumptions with a symbol replaced, without those that become certain.
 std::vector<Assumption> substituted(const std::vector<Assumption>& assumptions, std::string_view symbol, const Dim& by);
 /// Violations of rule G14.

@@ -1,5 +1,6 @@
 #include "ir/graph/graph.h"
 
+#include "ir/graph/assumptions.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
 
@@ -86,7 +87,7 @@ TaskId Graph::push_task(TaskRecord task, std::span<const ValueId> inputs) {
 ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data) {
   ValueRecord value{};
   value.kind = kind;
-  value.type = types_.number(std::move(type));
+  value.type = types_.number(assumptions_.empty() ? std::move(type) : normalised(std::move(type), assumptions_));
   value.data = kNone;
   if (data.present()) {
     value.data = static_cast<uint32_t>(data_.size());
@@ -180,7 +181,10 @@ ValueId Graph::add(const OpInfo& op, std::initializer_list<ValueId> inputs, Attr
   return outputs(add_task(op, operands, std::move(attributes), names, location))[0];
 }
 
-void Graph::set_type(ValueId value, ValueType type) { values_[value.index()].type = types_.number(std::move(type)); }
+void Graph::set_type(ValueId value, ValueType type) {
+  if (!assumptions_.empty()) type = normalised(std::move(type), assumptions_);
+  values_[value.index()].type = types_.number(std::move(type));
+}
 void Graph::set_kind(ValueId value, ValueKind kind) { values_[value.index()].kind = kind; }
 void Graph::set_data(ValueId value, TensorData data) {
   uint32_t& at = values_[value.index()].data;

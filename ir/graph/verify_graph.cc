@@ -6,7 +6,7 @@
 //   G5   a value is an activation if and only if a task produces it; only parameters, buffers and constants hold data
 //   G6   a parameter has a float type
 //   G7   the signature lists each input once; inputs, outputs and losses are values of the graph
-//   G8   types agree with the operator's type rule if both are known
+//   G8   types agree with the operator's type rule, normalised by the assumptions, if both are known
 //   G9   data has the size that the type requires, and a static shape
 //   G10  the batch axis lies in the shape and has the extent outer * batch * inner
 //   G11  symbols are names that text can spell
@@ -14,8 +14,8 @@
 //        are an input; class weights are present if and only if the denominator sums them
 //   G13  contents occur on integers and booleans of rank 0 or 1, one entry per element
 //   G14  an assumption is listed once, is neither certain nor impossible, and relates sizes of inputs other than the
-//        batch
-//   G15  a type rule relies only on equalities that are certain or assumed by the graph
+//        batch, or replaces a symbol
+//   G15  a type rule relies only on equalities that are certain or follow from the graph's assumptions
 //   G16  a graph with losses has no value that mixes the samples of a micro-batch
 //   G17  a random input is float, has a distribution and a drop probability in [0, 1), and is not an output
 //   G18  running statistics are buffers, updated by two otherwise unread results of one task; every task that trains
@@ -312,14 +312,15 @@ class GraphVerifier {
         op,       operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size()),
         &assumed_};
     assumed_.clear();
-    const auto inferred = types_of(call);
+    for (const Assumption& each : assuming_.assumptions()) assumed_.emplace_back(each.left, each.right);
+    auto inferred = types_of(call);
     if (!inferred.ok()) {
       add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message),
           "G8");
       return;
     }
     RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
-    for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], std::move((*inferred)[i]));
     for (const Equality& needed : assumed_) {
       if (is_assumed(assuming_, needed)) continue;
       add(graph_.location(id),
@@ -329,8 +330,9 @@ class GraphVerifier {
     }
   }
 
-  void compare(TaskId id, ValueId output, const ValueType& inferred) {
+  void compare(TaskId id, ValueId output, ValueType inferred) {
     const ValueType& stored = graph_.type(output);
+    if (!assuming_.assumptions().empty()) inferred = normalised(std::move(inferred), assuming_.assumptions());
     if (!stored.shape || !inferred.shape) return;
     const bool contents = !stored.contents || !inferred.contents || stored.contents == inferred.contents;
     if (stored.dtype == inferred.dtype && stored.shape == inferred.shape && stored.batch == inferred.batch && contents)

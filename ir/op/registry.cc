@@ -240,12 +240,59 @@ Result<void> fit_bodies(Graph& graph, TaskId task, std::vector<Equality>& assume
   return {};
 }
 
+// Result types with all sizes as the equalities make them: what a rule has taken for equal may look different to its
+// later steps, such as the batch layout of a reshape.
+Result<std::vector<ValueType>> types_once_assumed(const OpCall& call, std::vector<Equality>& assumed) {
+  std::vector<Assumption> all;
+  for (const Equality& each : assumed) all.push_back({each.first, each.second, {}});
+  std::vector<ValueType> operands;
+  for (const ValueType* type : call.inputs) operands.push_back(normalised(type ? *type : ValueType(), all));
+  std::vector<const ValueType*> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) inputs.push_back(call.has(i) ? &operands[i] : nullptr);
+  const Attributes attributes = normalised(call.attributes.given(), all);
+  return types_of({call.op, inputs, attributes, call.batch_symbol, call.output_count, &assumed});
+}
+
+// Adds what a rule assumed. Returns the values whose types that changed, by value; empty if nothing was new.
+Result<std::vector<bool>> assume_all(Graph& graph, TaskId task, std::span<const Equality> assumed) {
+  std::vector<bool> changed;
+  for (const Equality& needed : assumed) {
+    if (is_assumed(graph, needed)) continue;
+    RANNC_TRY(assume(graph, needed, graph.location(task), changed));
+  }
+  return changed;
+}
+
+// Applies the rules of all tasks that have results and read or made something that changed.
+Result<void> infer_changed(Graph& graph, std::vector<bool> changed) {
+  changed.resize(graph.value_count());
+  const auto has_changed = [&](ValueId value) { return value.valid() && changed[value.index()]; };
+  for (const TaskId task : graph.tasks()) {
+    const auto inputs = graph.inputs(task), outputs = graph.outputs(task);
+    const auto is_typed = [&](ValueId value) { return graph.type(value).shape.has_value(); };
+    if (!std::all_of(outputs.begin(), outputs.end(), is_typed)) continue;
+    if (std::none_of(inputs.begin(), inputs.end(), has_changed) &&
+        std::none_of(outputs.begin(), outputs.end(), has_changed)) {
+      continue;
+    }
+    std::vector<uint32_t> before;
+    for (const ValueId output : outputs) before.push_back(graph.type_number(output));
+    RANNC_TRY(infer_types(graph, task));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (graph.type_number(outputs[i]) != before[i]) changed[outputs[i].index()] = true;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> infer_types(Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   if (!op.known()) return {};
-  std::vector<Equality> assumed;
+  std::vector<Equality> assumed;  // rules see what the graph assumes and add to it
+  for (const Assumption& each : graph.assumptions()) assumed.emplace_back(each.left, each.right);
+  const size_t known_before = assumed.size();
   if (op.fit != nullptr) {
     const auto fit = fit_bodies(graph, task, assumed);
     if (!fit.ok()) return located(fit.diagnostic(), graph, task);
@@ -254,7 +301,7 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   Graph::RuleAnswers& answers = graph.answers_;
   ask(graph, task, answers.key);
   const auto known = answers.known.find(answers.key);
-  if (known != answers.known.end() && assumed.empty()) {
+  if (known != answers.known.end() && assumed.size() == known_before) {
     for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];
     return {};
   }
@@ -267,18 +314,19 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   }
   if (!fault.empty()) return located(error(fault), graph, task);
   auto types = types_of(call);
+  if (!types && assumed.size() > known_before) types = types_once_assumed(call, assumed);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
-  for (Equality& needed : assumed) {
-    if (is_assumed(graph, needed)) continue;
-    graph.assumptions_.push_back({std::move(needed.first), std::move(needed.second), graph.location(task)});
-  }
-  std::vector<uint32_t>& answer = answers.known[answers.key];
-  answer.clear();
+  auto changed = assume_all(graph, task, std::span(assumed).subspan(known_before));
+  if (!changed.ok()) return located(changed.diagnostic(), graph, task);
+  if (!changed->empty()) answers.known.clear();
+  std::vector<uint32_t> answer;
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.set_type(outputs[i], std::move((*types)[i]));
     answer.push_back(graph.type_number(outputs[i]));
   }
+  if (!changed->empty()) return infer_changed(graph, *std::move(changed));
+  answers.known[answers.key] = std::move(answer);
   return {};
 }
 

@@ -122,9 +122,14 @@ Result<Body> fitted(const Body& body, std::span<const ValueType* const> given, s
     type.batch.mix = Mix::kNone;
     graph.set_type(graph.inputs()[i], std::move(type));
   }
+  std::vector<Assumption> known;
+  for (const Equality& each : assumed != nullptr ? *assumed : std::vector<Equality>()) {
+    known.push_back({each.first, each.second, {}});
+  }
+  graph.set_assumptions(known);
   for (const TaskId task : graph.tasks()) RANNC_TRY(infer_types(graph, task));
-  for (const Assumption& each : graph.assumptions()) {
-    if (assumed != nullptr) assumed->emplace_back(each.left, each.right);
+  if (assumed != nullptr && graph.assumptions() != known) {
+    for (const Assumption& each : graph.assumptions()) assumed->emplace_back(each.left, each.right);
   }
   graph.set_assumptions({});
   return Body(std::move(graph));

@@ -11,7 +11,7 @@ namespace rannc::ir::ops {
 /// Fails if the inputs of the body do not match `given`. Null: the body must not read that input.
 Result<void> check_operands(const Body& body, std::span<const ValueType* const> given);
 /// The body with the given input types and all types inferred from them; the same body if its input types already
-/// match. Assumptions of its tasks go to `assumed`.
+/// match. Assumptions of its tasks are added to `assumed`, which holds those of the graph around it.
 Result<Body> fitted(const Body& body, std::span<const ValueType* const> given, std::vector<Equality>* assumed);
 
 /// Lowers all tasks of a body. The operands of the lowering are the body's inputs.

@@ -9,7 +9,7 @@ Result<void> require_integers(const OpCall& call, size_t operand);
 /// Shape of `data` at `indices` of an axis.
 Shape gathered(const Shape& data, const Shape& indices, size_t axis);
 /// Shape of `data` at tuples of indices. Fails if they do not fit.
-Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch_dims);
+Result<Shape> gathered_nd(const OpCall& call, const Shape& data, const Shape& indices, int64_t batch_dims);
 
 /// Sizes of `data` viewed as [groups, picked, rest] and of its tuples of indices viewed as [groups, rows].
 struct PickedParts {

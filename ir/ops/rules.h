@@ -85,9 +85,11 @@ Result<int64_t> checked_axis(int64_t axis, size_t rank);
 size_t counted_axis(const OpAttributes& attributes, size_t rank);
 /// `checked_axis` for a list. The result is sorted and has no duplicates.
 Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank);
-/// Whether a rule may assume that two sizes are equal: they certainly are, or they may be and the call records the
-/// assumption. Assumptions about the number of samples, which varies within a step, are not made.
+/// Whether a rule may assume that two sizes, or all sizes of two shapes, are equal: they certainly are, or they may be
+/// and the call records the assumption. Two symbols are not taken for equal, nor the number of samples, which varies
+/// within a step, for any other size.
 bool taken_for_equal(const OpCall& call, const Dim& a, const Dim& b);
+bool taken_for_equal(const OpCall& call, const Shape& a, const Shape& b);
 /// Whether a rule may assume that a size is not negative; as `taken_for_equal`.
 bool taken_for_not_negative(const OpCall& call, const Dim& size);
 /// Attribute `axes` of a reduction of that rank, sorted; all axes if absent.
@@ -99,9 +101,9 @@ ValueType sum_over_samples(const OpCall& call, DType dtype, Shape shape);
 Result<Types> gradient_type(const OpCall& call, size_t operand);
 /// Fails if a dimension of `shape` is not a valid size.
 Result<void> require_sizes(const OpCall& call, const Shape& shape);
-/// Shape of a broadcast operation. Dimensions agree if they are equal or one of them is 1. A symbol against a number or
-/// another symbol is an error. A computed size that may equal the other, such as `min(40, s)` against `s` from a table
-/// sliced to a length, becomes an assumption; the result has the simpler of the two.
+/// Shape of a broadcast operation. Dimensions agree if they are equal, may be taken for equal or one of them is 1. A
+/// size that is 1 only for some sizes of the inputs is not stretched. Of two sizes that are taken for equal, such as
+/// `min(40, s)` and `s` of a table sliced to a length, the result has the simpler one.
 Result<Shape> broadcast(const OpCall& call, const Shape& a, const Shape& b);
 /// The element type that the operands have in common. If they differ, the error names both.
 Result<DType> common_dtype(const OpCall& call, std::initializer_list<size_t> operands);

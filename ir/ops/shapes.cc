@@ -53,9 +53,15 @@ bool taken_for_equal(const OpCall& call, const Dim& a, const Dim& b) {
   Equality equality = reduced_equality(a, b);
   const bool of_samples =
       !call.batch_symbol.empty() && (equality.first.uses(call.batch_symbol) || equality.second.uses(call.batch_symbol));
-  if (call.assumed == nullptr || of_samples) return false;
+  const bool two_names = equality.first.is_symbol() && equality.second.is_symbol();
+  if (call.assumed == nullptr || of_samples || two_names) return false;
   call.assumed->push_back(std::move(equality));
   return true;
+}
+
+bool taken_for_equal(const OpCall& call, const Shape& a, const Shape& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Dim& x, const Dim& y) { return taken_for_equal(call, x, y); });
 }
 
 bool taken_for_not_negative(const OpCall& call, const Dim& size) {
@@ -121,7 +127,7 @@ Result<Shape> broadcast(const OpCall& call, const Shape& a, const Shape& b) {
     if (y == Dim(1) || x == y) continue;
     if (x == Dim(1)) {
       out[i + offset] = y;
-    } else if ((computed(x) || computed(y)) && taken_for_equal(call, x, y)) {
+    } else if (taken_for_equal(call, x, y)) {
       out[i + offset] = simpler(x, y);
     } else {
       return error("shapes " + str(a) + " and " + str(b) + " do not broadcast: " + x.str() + " against " + y.str());

@@ -54,6 +54,7 @@ Shape substituted(Shape shape, const Renaming& change) {
 }
 
 void rename(Graph& graph, const Renaming& change) {
+  graph.set_assumptions(ir::substituted(graph.assumptions(), change.symbol, change.by));
   for (const ValueId id : graph.values()) {
     if (graph.value(id).producer.valid()) continue;
     ValueType type = graph.type(id);
@@ -78,7 +79,6 @@ void rename(Graph& graph, const Renaming& change) {
     }
     if (!(attributes == graph.attributes(task))) graph.set_attributes(task, std::move(attributes));
   }
-  graph.set_assumptions(ir::substituted(graph.assumptions(), change.symbol, change.by));
 }
 
 bool fill_contents(Graph& graph) {
@@ -128,6 +128,7 @@ class DrawTypes {
 Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
   Outcome outcome{fill_contents(graph)};
   const DrawTypes draws(graph);
+  const std::vector<ir::Assumption> assumed = graph.assumptions();
   std::vector<uint32_t> before;  // numbers of the outputs' types
   for (uint32_t i = 0; i < graph.task_count();) {
     const TaskId task(i);
@@ -151,6 +152,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
     ++i;
   }
   RANNC_TRY(check_no_count(graph));
+  outcome.changed = outcome.changed || graph.assumptions() != assumed;  // which changes earlier types
   return outcome;
 }
 

@@ -77,7 +77,7 @@ Result<Types> infer(const OpCall& call) {
   RANNC_TRY(common_dtype(call, {kGy, kQ, kResult}));
   for (const size_t i : {0, 1}) {
     RANNC_ASSIGN(const Shape found, shape_of(call, kResult + i));
-    if (found == *results[i].shape) continue;
+    if (taken_for_equal(call, found, *results[i].shape)) continue;
     return error("operand " + std::to_string(kResult + i) + " has shape " + str(found) + " where " +
                  str(*results[i].shape) + " is needed");
   }

@@ -12,7 +12,7 @@ namespace {
 
 Result<void> require_shape(const OpCall& call, size_t operand, const Shape& expected) {
   RANNC_ASSIGN(const Shape found, shape_of(call, operand));
-  if (found == expected) return {};
+  if (taken_for_equal(call, found, expected)) return {};
   return error("operand " + std::to_string(operand) + " has shape " + str(found) + " where " + str(expected) +
                " is needed");
 }
@@ -305,7 +305,7 @@ Result<aten::Lowering> lower_gather_rows(const LowerCall& call) {
 Result<Types> infer_gather_nd_grad(const OpCall& call) {
   const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
-  RANNC_ASSIGN(const Shape expected, gathered_nd(sizes, indices, call.attributes.integer("batch_dims")));
+  RANNC_ASSIGN(const Shape expected, gathered_nd(call, sizes, indices, call.attributes.integer("batch_dims")));
   return infer_scattered(call, expected);
 }
 

@@ -26,7 +26,7 @@ Result<void> check_operands(const OpCall& call) {
     if (!call.has(i)) continue;
     RANNC_ASSIGN(const Shape found, shape_of(call, i));
     const Shape expected = i < 4 ? Shape{x[0], groups} : Shape{x[1]};
-    if (found == expected) continue;
+    if (taken_for_equal(call, found, expected)) continue;
     return error("operand " + std::to_string(i) + " has shape " + str(found) + " where " + str(expected) +
                  " is needed");
   }

@@ -59,7 +59,8 @@ Result<void> require_results(const OpCall& call, const Types& results) {
       if (!call.has(operand) && operand != kReverseWorkspace) continue;
       any = any || (operand >= kGradients && operand < kGradients + 3);
       RANNC_ASSIGN(const Shape found, shape_of(call, operand));
-      if (found == *results[i].shape && call.in(operand).dtype == results[i].dtype) continue;
+      const bool same_type = call.in(operand).dtype == results[i].dtype;
+      if (same_type && taken_for_equal(call, found, *results[i].shape)) continue;
       return error("operand " + std::to_string(operand) + " is " + std::string(str(call.in(operand).dtype)) +
                    str(found) + " where " + std::string(str(results[i].dtype)) + str(*results[i].shape) + " is needed");
     }

@@ -8,7 +8,7 @@ namespace rannc::ir::ops {
 /// Fails if the gradient does not have the shape of the result.
 inline Result<void> require_gradient_shape(const OpCall& call, const Shape& result) {
   RANNC_ASSIGN(const Shape found, shape_of(call, 0));
-  if (found == result) return {};
+  if (taken_for_equal(call, found, result)) return {};
   return error("a gradient of shape " + str(found) + " where the result has " + str(result));
 }
 

@@ -23,7 +23,7 @@ Result<Types> infer_nd(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_TRY(require_integers(call, 1));
-  RANNC_TRY(gathered_nd(shape, indices, 0));
+  RANNC_TRY(gathered_nd(call, shape, indices, 0));
   return gradient_type(call, 0);
 }
 

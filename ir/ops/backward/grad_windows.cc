@@ -37,7 +37,9 @@ Result<Types> operand_type(const OpCall& call, const Window* window, const Dim& 
   if (window != nullptr) {
     const bool ceil = call.attributes.declares("ceil") && call.attributes.flag("ceil");
     RANNC_ASSIGN(const Shape expected, windowed(*window, to, made, ceil));
-    if (expected != gy) return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
+    if (!taken_for_equal(call, expected, gy)) {
+      return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
+    }
   }
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
@@ -72,7 +74,8 @@ Result<Types> infer_conv_grad_weight(const OpCall& call) {
   const std::optional<Dim> in = groups < 1 ? std::nullopt : exact_div(x[1], Dim(groups));
   if (!in) return error(x[1].str() + " channels do not divide into " + std::to_string(groups) + " groups");
   RANNC_ASSIGN(const Shape expected, windowed(window, x, gy[1], false));
-  if (expected != gy) return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
+  if (!taken_for_equal(call, expected, gy))
+    return error("a gradient of shape " + str(gy) + " where the result is " + str(expected));
   RANNC_TRY(channels_can_be_last(call));
   if (!(call.in(0).batch == call.in(1).batch)) return error("x and the result's gradient differ in their samples");
   Shape to = {gy[1], *in};

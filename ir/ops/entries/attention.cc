@@ -36,7 +36,7 @@ Result<BatchLayout> attention_layout(const OpCall& call) {
 
 Result<void> fits(const OpCall& call, size_t operand, const Shape& expected) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
-  if (shape == expected) return {};
+  if (taken_for_equal(call, shape, expected)) return {};
   return error("operand " + std::to_string(operand) + " of attention has the shape " + str(shape) + "; q wants " +
                str(expected));
 }
@@ -49,7 +49,7 @@ Result<void> mask_fits(const OpCall& call, const Shape& scores) {
   bool stretches = mask.size() == kRank || mask.size() == 2;
   for (size_t i = 0; stretches && i < mask.size(); ++i) {
     const Dim& wanted = scores[kRank - mask.size() + i];
-    stretches = mask[i] == Dim(1) || mask[i] == wanted;
+    stretches = mask[i] == Dim(1) || taken_for_equal(call, mask[i], wanted);
   }
   if (stretches) return {};
   return error("a mask " + str(mask) + " does not stretch to the scores " + str(scores));
@@ -72,7 +72,7 @@ Result<Types> attention_types(const OpCall& call) {
   if (call.has(kMask)) RANNC_TRY(mask_fits(call, {q[0], q[kHeads], q[kPlaces], places}));
   if (call.attributes.flag("causal")) {
     if (call.has(kMask)) return error("causal attention has no other mask");
-    if (!(q[kPlaces] == places))
+    if (!taken_for_equal(call, q[kPlaces], places))
       return error("causal attention of " + q[kPlaces].str() + " queries and " + places.str() + " keys");
   }
   RANNC_ASSIGN(const BatchLayout by_heads, attention_layout(call));

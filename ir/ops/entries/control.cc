@@ -24,6 +24,11 @@ Result<void> check_condition(const OpCall& call, size_t operand) {
   return error("its condition differs from sample to sample");
 }
 
+bool same_shape(const OpCall& call, const ValueType& a, const ValueType& b) {
+  if (!a.shape || !b.shape) return a.shape == b.shape;
+  return taken_for_equal(call, *a.shape, *b.shape);
+}
+
 // --- if
 
 Result<Types> infer_if(const OpCall& call) {
@@ -40,7 +45,7 @@ Result<Types> infer_if(const OpCall& call) {
   for (uint32_t i = 0; i < call.output_count; ++i) {
     ValueType type = made_inside(then.graph(), then.graph().outputs()[i]);
     const ValueType other = made_inside(otherwise.graph(), otherwise.graph().outputs()[i]);
-    const bool same = type.dtype == other.dtype && type.shape == other.shape;
+    const bool same = type.dtype == other.dtype && same_shape(call, type, other);
     if (!same) {
       return error("its branches have different types for result " + std::to_string(i) + ": " +
                    std::string(str(type.dtype)) + (type.shape ? str(*type.shape) : "[*]") + " and " +
@@ -182,13 +187,13 @@ Result<Attributes> fit_loop(const OpCall& call) {
   return fit;
 }
 
-Result<Types> states_of(const Parts& parts, const Graph& body, size_t first_output) {
+Result<Types> states_of(const OpCall& call, const Parts& parts, const Graph& body, size_t first_output) {
   Types types;
   for (uint32_t i = 0; i < parts.states; ++i) {
     const ValueType before = made_inside(body, body.inputs()[kFirstValue + i]);
     ValueType after = made_inside(body, body.outputs()[first_output + i]);
     if (!before.shape) return error("the rank of state " + std::to_string(i) + " is unknown");
-    if (before.dtype != after.dtype || before.shape != after.shape ||
+    if (before.dtype != after.dtype || !same_shape(call, before, after) ||
         before.batch.has_batch() != after.batch.has_batch()) {
       return error("state %" + std::string(body.value(body.inputs()[kFirstValue + i]).name) + " is " +
                    std::string(str(before.dtype)) + str(*before.shape) + " before a trip and " +
@@ -223,7 +228,7 @@ Result<Types> infer_loop(const OpCall& call) {
                  std::to_string(call.output_count + conditions) + " are needed: those of the task" +
                  (conditions != 0 ? " after a condition" : ""));
   }
-  RANNC_ASSIGN(Types types, states_of(parts, graph, conditions));
+  RANNC_ASSIGN(Types types, states_of(call, parts, graph, conditions));
   for (uint32_t i = parts.states; i < call.output_count; ++i) {
     const ValueType row = made_inside(graph, graph.outputs()[conditions + i]);
     if (!trips || conditions != 0 || !row.shape) {

@@ -51,7 +51,7 @@ Result<Types> infer_conv(const OpCall& call) {
   RANNC_TRY(common_dtype(call, {0, 1, 2}));
   if (weight.size() < 3 || !constants(weight)) return error("weight " + str(weight) + " is not [out, in, spatial…]");
   const int64_t groups = call.attributes.integer("groups");
-  if (from.size() < 2 || !(from[1] == weight[1] * Dim(groups))) {
+  if (from.size() < 2 || !taken_for_equal(call, from[1], weight[1] * Dim(groups))) {
     return error("input " + str(from) + " does not fit weight " + str(weight) + " with " + std::to_string(groups) +
                  " groups");
   }

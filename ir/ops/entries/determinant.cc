@@ -11,7 +11,8 @@ using aten::Scalar;
 Result<void> require_matrices(const OpCall& call, size_t operand) {
   RANNC_ASSIGN(const Shape x, shape_of(call, operand));
   const auto rank = static_cast<int64_t>(x.size());
-  if (rank < 2 || !(x[rank - 1] == x[rank - 2])) return error("det needs square matrices, found " + str(x));
+  if (rank < 2 || !taken_for_equal(call, x[rank - 1], x[rank - 2]))
+    return error("det needs square matrices, found " + str(x));
   if (!is_float(call.in(operand).dtype)) return error("det of " + std::string(str(call.in(operand).dtype)));
   for (const int64_t axis : {rank - 1, rank - 2}) RANNC_TRY(keep_samples_apart(call, operand, axis));
   return {};

@@ -41,7 +41,7 @@ Result<Types> infer_group_norm(const OpCall& call) {
   for (size_t i = 1; i < call.inputs.size(); ++i) {
     if (!call.has(i)) continue;
     RANNC_ASSIGN(const Shape channels, shape_of(call, i));
-    if (channels == Shape{x[1]}) continue;
+    if (taken_for_equal(call, channels, {x[1]})) continue;
     return error("operand " + std::to_string(i) + " of shape " + str(channels) + " does not fit " + x[1].str() +
                  " channels");
   }

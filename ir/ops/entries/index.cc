@@ -111,7 +111,7 @@ Result<aten::Lowering> lower_gather(const LowerCall& call) {
 
 }  // namespace
 
-Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch_dims) {
+Result<Shape> gathered_nd(const OpCall& call, const Shape& data, const Shape& indices, int64_t batch_dims) {
   if (indices.empty() || !indices.back().is_constant()) {
     return error("indices " + str(indices) + " need a last axis of known extent");
   }
@@ -121,7 +121,7 @@ Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch
                  str(data));
   }
   for (int64_t i = 0; i < batch_dims; ++i) {
-    if (!(data[i] == indices[i]))
+    if (!taken_for_equal(call, data[i], indices[i]))
       return error("axis " + std::to_string(i) + " differs: " + str(data) + ", " + str(indices));
   }
   Shape to(indices.begin(), indices.end() - 1);
@@ -166,7 +166,7 @@ Result<Types> infer_gather_nd(const OpCall& call) {
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_TRY(require_integers(call, 1));
   const int64_t batch_dims = call.attributes.integer("batch_dims");
-  RANNC_ASSIGN(Shape to, gathered_nd(data, indices, batch_dims));
+  RANNC_ASSIGN(Shape to, gathered_nd(call, data, indices, batch_dims));
   const int64_t picked_end = batch_dims + indices.back().constant();
   BatchLayout layout = call.in(1).batch;
   RANNC_TRY(keep_samples_apart(call, 1, static_cast<int64_t>(indices.size()) - 1));

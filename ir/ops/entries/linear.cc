@@ -41,7 +41,7 @@ Result<Types> infer_matmul(const OpCall& call) {
   }
   if (vector_a) a.insert(a.begin(), Dim(1));
   if (vector_b) b.push_back(1);
-  if (!(a.back() == b[b.size() - 2])) {
+  if (!taken_for_equal(call, a.back(), b[b.size() - 2])) {
     return error("matmul of " + str(*call.in(0).shape) + " and " + str(*call.in(1).shape) + ": inner sizes " +
                  a.back().str() + " and " + b[b.size() - 2].str() + " differ");
   }
@@ -78,7 +78,7 @@ Result<Types> infer_linear(const OpCall& call) {
   const std::string layout = call.attributes.text("layout");
   if (shape.empty() || weight.size() != 2) return error("linear of " + str(shape) + " with weight " + str(weight));
   const Dim &out = weight[layout == "oi" ? 0 : 1], &in = weight[layout == "oi" ? 1 : 0];
-  if (!(shape.back() == in)) {
+  if (!taken_for_equal(call, shape.back(), in)) {
     return error("linear of " + str(shape) + " with weight " + str(weight) + " (" + layout +
                  "): " + shape.back().str() + " features against " + in.str());
   }

@@ -20,7 +20,8 @@ Result<void> check_class_weights(const OpCall& call, size_t operand, const Dim& 
   if (!call.has(operand)) return {};
   RANNC_ASSIGN(const Shape weights, shape_of(call, operand));
   RANNC_TRY(common_dtype(call, {0, operand}));
-  if (weights != Shape{classes}) return error("weights " + str(weights) + " do not fit " + classes.str() + " classes");
+  if (!taken_for_equal(call, weights, {classes}))
+    return error("weights " + str(weights) + " do not fit " + classes.str() + " classes");
   return require_no_samples(call, operand);
 }
 
@@ -34,7 +35,7 @@ Result<Types> infer_cross_entropy(const OpCall& call) {
   RANNC_TRY(keep_samples_apart(call, 0, axis));
   Shape expected = logits;
   expected.erase(expected.begin() + axis);
-  if (expected != labels) {
+  if (!taken_for_equal(call, expected, labels)) {
     return error("labels " + str(labels) + " do not fit logits " + str(logits) + " with classes on axis " +
                  std::to_string(axis));
   }
@@ -57,7 +58,9 @@ Result<Types> infer_pairs(const OpCall& call) {
   RANNC_ASSIGN(const Shape target, shape_of(call, 1));
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1}));
   if (!is_float(dtype)) return error("a prediction is " + std::string(str(dtype)) + ", not a float");
-  if (prediction != target) return error("prediction " + str(prediction) + " and target " + str(target) + " differ");
+  if (!taken_for_equal(call, prediction, target)) {
+    return error("prediction " + str(prediction) + " and target " + str(target) + " differ");
+  }
   const std::vector<size_t> both = {0, 1};
   RANNC_TRY(broadcast_layout(call, prediction.size(), both));
   return Types{sum_over_samples(call, dtype, {})};
@@ -71,7 +74,8 @@ Result<Types> infer_bce(const OpCall& call) {
   RANNC_TRY(require_no_samples(call, 2));
   const Shape& logits = *call.in(0).shape;
   RANNC_ASSIGN(const Shape stretched, broadcast(call, logits, weights));
-  if (stretched != logits) return error("weights " + str(weights) + " do not stretch to logits " + str(logits));
+  if (!taken_for_equal(call, stretched, logits))
+    return error("weights " + str(weights) + " do not stretch to logits " + str(logits));
   return types;
 }
 

@@ -43,7 +43,7 @@ Result<Types> infer_norm(const OpCall& call) {
   for (size_t i = 1; i < call.inputs.size(); ++i) {
     if (!call.has(i)) continue;
     RANNC_ASSIGN(const Shape scale, shape_of(call, i));
-    if (scale != normalised) {
+    if (!taken_for_equal(call, scale, normalised)) {
       return error("operand " + std::to_string(i) + " of shape " + str(scale) + " does not fit the normalised axes " +
                    str(normalised));
     }
@@ -93,7 +93,7 @@ Result<Types> infer_batch_norm(const OpCall& call) {
   RANNC_TRY(channels_can_be_last(call));
   for (size_t i = 1; i < 5; ++i) {
     RANNC_ASSIGN(const Shape channels, shape_of(call, i));
-    if (channels != Shape{shape[1]}) {
+    if (!taken_for_equal(call, channels, {shape[1]})) {
       return error("operand " + std::to_string(i) + " of shape " + str(channels) + " does not fit " + shape[1].str() +
                    " channels");
     }

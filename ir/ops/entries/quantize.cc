@@ -22,18 +22,19 @@ Result<void> require_steps(const OpCall& call) {
   if (!is_float(call.in(kScale).dtype)) {
     return error("the scale is " + std::string(str(call.in(kScale).dtype)) + "; it must be a float type");
   }
-  if (!(call.in(kZero).shape == call.in(kScale).shape)) {
+  RANNC_ASSIGN(const Shape zero, shape_of(call, kZero));
+  if (!taken_for_equal(call, zero, scale)) {
     return error("the zero point has not the scale's shape " + str(scale));
   }
   if (call.attributes.has("axis")) {
     RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), x.size()));
     RANNC_TRY(keep_samples_apart(call, kFrom, axis));
-    if (scale == Shape{x[static_cast<size_t>(axis)]}) return {};
+    if (taken_for_equal(call, scale, {x[static_cast<size_t>(axis)]})) return {};
     return error("scale " + str(scale) + " is not one number for each of axis " + std::to_string(axis) + " of " +
                  str(x));
   }
   RANNC_ASSIGN(const Shape both, broadcast(call, x, scale));
-  if (both == x) return {};
+  if (taken_for_equal(call, both, x)) return {};
   return error("scale " + str(scale) + " does not stretch to " + str(x));
 }
 

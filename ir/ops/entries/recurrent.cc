@@ -23,7 +23,7 @@ Result<void> ranks_fit(const OpCall& call, int64_t gates) {
   if (!(recurrence[0] == Dim(1)) && !(recurrence[0] == Dim(2)))
     return error("recurrence " + str(recurrence) + " is of " + recurrence[0].str() +
                  " directions; 1 or 2 are possible");
-  if (!(recurrence[1] == Dim(gates) * recurrence[2])) {
+  if (!taken_for_equal(call, recurrence[1], Dim(gates) * recurrence[2])) {
     return error("recurrence " + str(recurrence) + " has " + recurrence[1].str() + " rows; " + std::to_string(gates) +
                  " gates of " + recurrence[2].str() + " need " + (Dim(gates) * recurrence[2]).str());
   }
@@ -37,7 +37,7 @@ Result<void> weights_fit(const OpCall& call, const Sizes& sizes) {
   for (const size_t operand : {kWeight, kRecurrence, kBias, kRecurrentBias}) {
     if (!call.has(operand)) continue;
     RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
-    const bool fits = operand == kRecurrence || shape == (operand == kWeight ? weight : bias);
+    const bool fits = operand == kRecurrence || taken_for_equal(call, shape, operand == kWeight ? weight : bias);
     if (!fits) {
       return error("operand " + std::to_string(operand) + " of shape " + str(shape) + " does not fit: x is " +
                    str(*call.in(kSequence).shape) + " and the recurrence " + str(*call.in(kRecurrence).shape) +
@@ -54,9 +54,7 @@ Result<void> states_fit(const OpCall& call, const Sizes& sizes) {
   for (const size_t operand : {kHidden, kCell}) {
     if (!call.has(operand)) continue;
     RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
-    const bool fits =
-        shape.size() == 3 && shape[0] == state[0] && taken_for_equal(call, shape[1], state[1]) && shape[2] == state[2];
-    if (!fits)
+    if (!taken_for_equal(call, shape, state))
       return error("state " + str(shape) + " does not fit x " + str(*call.in(kSequence).shape) + ": it needs " +
                    str(state));
   }

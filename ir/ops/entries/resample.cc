@@ -125,10 +125,11 @@ bool same_samples(const BatchLayout& a, const BatchLayout& b) {
 Result<Shape> grid_sampled(const OpCall& call, const Shape& x, const Shape& grid) {
   const size_t rank = x.size() < 2 ? 0 : x.size() - 2;
   const std::string both = "x " + str(x) + " and grid " + str(grid);
-  if (rank < 2 || rank > 3 || grid.size() != x.size() || !(grid.back() == Dim(static_cast<int64_t>(rank)))) {
+  if (rank < 2 || rank > 3 || grid.size() != x.size() ||
+      !taken_for_equal(call, grid.back(), Dim(static_cast<int64_t>(rank)))) {
     return error(both + " are not [samples, channels, 2 or 3 axes] and [samples, as many axes, their number]");
   }
-  if (!(x[0] == grid[0])) return error(both + " differ in their samples");
+  if (!taken_for_equal(call, x[0], grid[0])) return error(both + " differ in their samples");
   if (rank != 2 && call.attributes.text("mode") == "cubic") return error("mode \"cubic\" over 3 axes");
   Shape to = {x[0], x[1]};
   to.insert(to.end(), grid.begin() + 1, grid.end() - 1);

@@ -31,9 +31,7 @@ Result<void> require_written(const OpCall& call) {
 // Fails if `updates` do not have the shape that the indices require.
 Result<void> require_updates(const OpCall& call, const Shape& expected) {
   RANNC_ASSIGN(const Shape found, shape_of(call, kUpdates));
-  bool fits = found.size() == expected.size();
-  for (size_t i = 0; fits && i < found.size(); ++i) fits = taken_for_equal(call, found[i], expected[i]);
-  if (fits) return {};
+  if (taken_for_equal(call, found, expected)) return {};
   return error("updates have shape " + str(found) + " where indices " + str(*call.in(kIndices).shape) + " into " +
                str(*call.in(kX).shape) + " need " + str(expected));
 }
@@ -94,7 +92,7 @@ Result<Types> infer_scatter_nd(const OpCall& call) {
   RANNC_ASSIGN(const Shape data, shape_of(call, kX));
   RANNC_ASSIGN(const Shape indices, shape_of(call, kIndices));
   RANNC_TRY(require_written(call));
-  RANNC_ASSIGN(const Shape expected, gathered_nd(data, indices, 0));
+  RANNC_ASSIGN(const Shape expected, gathered_nd(call, data, indices, 0));
   RANNC_TRY(require_updates(call, expected));
   RANNC_TRY(keep_samples_apart(call, kIndices, static_cast<int64_t>(indices.size()) - 1));
   const BatchLayout &source = call.in(kX).batch, &places = call.in(kIndices).batch;

@@ -32,10 +32,8 @@ Result<Shape> resolve(const OpCall& call, const Shape& from, Shape target) {
     if (exact || (!(rest == Dim(0)) && taken_for_equal(call, target[*hole] * rest, count))) return target;
     return error(text + ": " + count.str() + " elements do not divide by " + rest.str());
   }
-  const std::string left = count.str(), right = rest.str();
-  const bool computed = (left + right).find('(') != std::string::npos;
-  if (count == rest || (computed && taken_for_equal(call, count, rest))) return target;
-  return error(text + ": " + left + " elements against " + right);
+  if (taken_for_equal(call, count, rest)) return target;
+  return error(text + ": " + count.str() + " elements against " + rest.str());
 }
 
 Result<Types> infer_reshape(const OpCall& call) {
@@ -175,7 +173,7 @@ Result<Types> infer_squeeze(const OpCall& call) {
     if (!std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i))) {
       if (static_cast<int32_t>(i) == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(to.size());
       to.push_back(from[i]);
-    } else if (!(from[i] == Dim(1))) {
+    } else if (!taken_for_equal(call, from[i], Dim(1))) {
       return error("axis " + std::to_string(i) + " of " + str(from) + " has extent " + from[i].str() +
                    " and cannot be squeezed");
     }

@@ -38,7 +38,8 @@ Result<Types> infer_concat(const OpCall& call) {
     RANNC_TRY(common_dtype(call, {0, i}));
     if (!along) RANNC_TRY(keep_samples_apart(call, i, axis));
     bool fits = part.size() == shape.size();
-    for (size_t d = 0; fits && d < part.size(); ++d) fits = static_cast<int64_t>(d) == axis || part[d] == shape[d];
+    for (size_t d = 0; fits && d < part.size(); ++d)
+      fits = static_cast<int64_t>(d) == axis || taken_for_equal(call, part[d], shape[d]);
     if (!fits) {
       return error("operand " + std::to_string(i) + " of shape " + str(part) + " does not fit operand 0 of shape " +
                    str(*call.in(0).shape) + " along axis " + std::to_string(axis));

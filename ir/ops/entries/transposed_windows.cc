@@ -43,7 +43,7 @@ Result<Types> infer_conv_transpose(const OpCall& call) {
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1, 2}));
   if (weight.size() < 3 || !constants(weight)) return error("weight " + str(weight) + " is not [in, out, spatial…]");
   const int64_t groups = call.attributes.integer("groups");
-  if (from.size() != weight.size() || !(from[1] == weight[0])) {
+  if (from.size() != weight.size() || !taken_for_equal(call, from[1], weight[0])) {
     return error("input " + str(from) + " does not fit weight " + str(weight));
   }
   if (groups < 1 || weight[0].constant() % groups != 0) {
@@ -105,7 +105,7 @@ Result<Types> infer_max_unpool(const OpCall& call) {
   RANNC_TRY(require_integers(call, 1));
   RANNC_TRY(samples_lead(call, 0));
   const Shape& sizes = *call.attributes.list("sizes");
-  if (places != to || to.size() < 3 || to.size() != sizes.size() + 2) {
+  if (!taken_for_equal(call, places, to) || to.size() < 3 || to.size() != sizes.size() + 2) {
     return error("x " + str(to) + ", places " + str(places) + " and sizes " + str(sizes) + " do not fit");
   }
   if (!(call.in(0).batch == call.in(1).batch)) return error("x and places have their samples in different places");
