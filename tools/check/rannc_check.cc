@@ -87,8 +87,8 @@ struct Flags {
 /// A folder and the findings about its model.
 struct Case {
   tools::CheckFolder folder;
-  bool fixed_batch = false;                     ///< no symbol counts its samples
-  std::vector<std::string> warnings, not_done;  ///< as reported by rannc-compile
+  bool fixed_batch = false;                                 ///< no symbol counts its samples
+  std::vector<std::string> warnings, not_done, conditions;  ///< as reported by rannc-compile
 };
 
 std::optional<rannc::ir::RecomputedMicroBatches> recompute_of(const std::string& mode) {
@@ -220,6 +220,7 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
   options.mini_batch = folder.samples;
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
+  checked.conditions = tools::conditions(model.graph);
   checked.not_done = tools::not_done(model, tools::Detail::kBrief);
   checked.folder.parted = model.parted;
   checked.folder.stand_ins = model.folded.stand_ins;
@@ -509,6 +510,8 @@ Result<void> check(const Flags& flags) {
       fmt::print(stderr, "{}: not done: {}\n", cases[i].folder.model, line);
     for (const std::string& warning : cases[i].warnings)
       fmt::print(stderr, "{}: warning: {}\n", cases[i].folder.model, warning);
+    for (const std::string& note : cases[i].conditions)
+      fmt::print(stderr, "{}: note: {}\n", cases[i].folder.model, note);
   }
   tools::CheckPrinter printer(flags.summary == "json");
   for (const std::string& transport : flags.transports) {

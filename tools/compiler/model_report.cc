@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -168,6 +169,33 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   return lines;
 }
 
+/// The number of which the sizes of a symbol must be multiples, if all conditions on it speak of it alone and hold for
+/// exactly the multiples, by evaluation; 0 if there is no such number above 1.
+int64_t step_of(const ir::Graph& graph, const std::string& symbol) {
+  constexpr int64_t kMost = 2048;
+  std::vector<const ir::Assumption*> about;
+  for (const ir::Assumption& each : graph.assumptions()) {
+    std::set<std::string> symbols;
+    each.left.collect_symbols(symbols);
+    each.right.collect_symbols(symbols);
+    if (!symbols.contains(symbol)) continue;
+    if (symbols.size() > 1) return 0;
+    about.push_back(&each);
+  }
+  int64_t step = 0, found = 0;
+  for (int64_t size = 1; size <= kMost; ++size) {
+    const ir::Bindings sizes = {{symbol, size}};
+    const auto holds = [&](const ir::Assumption* each) {
+      const auto left = each->left.evaluate(sizes);
+      return left && left == each->right.evaluate(sizes);
+    };
+    if (!std::all_of(about.begin(), about.end(), holds)) continue;
+    step = std::gcd(step, size);
+    ++found;
+  }
+  return step > 1 && found == kMost / step ? step : 0;
+}
+
 std::string block(std::string_view head, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += fmt::format("{:<9}{}\n", text.empty() ? head : "", line);
@@ -178,10 +206,28 @@ std::string block(std::string_view head, const std::vector<std::string>& lines) 
 
 std::vector<std::string> not_done(const PreparedModel& model, Detail detail) { return limits(model, detail); }
 
+std::vector<std::string> conditions(const ir::Graph& graph) {
+  std::vector<std::string> notes;
+  std::set<std::string> symbols;
+  for (const ir::Assumption& each : graph.assumptions()) {
+    const std::string at = each.where.node.empty() ? "" : fmt::format(" (node '{}')", each.where.node);
+    notes.push_back(fmt::format("requires {} = {}{}", each.left.str(), each.right.str(), at));
+    each.left.collect_symbols(symbols);
+    each.right.collect_symbols(symbols);
+  }
+  for (const std::string& symbol : symbols) {
+    if (const int64_t step = step_of(graph, symbol)) {
+      notes.push_back(fmt::format("what is required of {} holds for multiples of {}", symbol, step));
+    }
+  }
+  return notes;
+}
+
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail) {
   std::string text = block("read", {read_line(model, file)}) + block("changed", changes(model, detail)) +
                      block("trains", normalisations(model)) + block("not done", limits(model, detail));
   for (const std::string& warning : model.warnings) text += fmt::format("{}: warning: {}\n", file, warning);
+  for (const std::string& note : conditions(model.graph)) text += fmt::format("{}: note: {}\n", file, note);
   return text;
 }
 
