@@ -44,12 +44,6 @@ bool drops(const TracedCall& call) {
   return is_one_of(call, kDropouts) && call.number(1).value_or(0) > 0 && is_true(call, 2);
 }
 
-/// Whether a traced value is a result of `clone`.
-bool is_copy(std::string_view value) {
-  const size_t end = value.find_last_not_of("0123456789");
-  return value == "clone" || (value.starts_with("clone_") && end + 1 == std::string_view("clone_").size());
-}
-
 bool is_in_training(const NodeProto& node) {
   return std::any_of(node.attribute().begin(), node.attribute().end(),
                      [](const auto& attribute) { return attribute.name() == "training_mode" && attribute.i() != 0; });
@@ -115,7 +109,7 @@ void TrainingMode::read_dropout(const Place& place) {
 void TrainingMode::read_copies(const Place& place, const TracedCall& call) {
   if (is_one_of(call, kReshapes)) return;
   for (const std::string_view value : call.values()) {
-    if (is_copy(value) && copies_.emplace(value).second) copied_to_.insert(module_path(place.node));
+    if (traced_op(value) == "clone" && copies_.emplace(value).second) copied_to_.insert(module_path(place.node));
   }
 }
 
