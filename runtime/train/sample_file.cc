@@ -85,7 +85,9 @@ class SamplePlaces {
     const ir::ValueType& type = graph_.type(id);
     const Location where{path_, 0, 0, name};
     SampleAxis axis;
-    if (whole_ && leads_with(type, *whole_)) axis = {0, 1, 1};
+    // Beside a bundle's one sample, a tensor as the model declares it may be a sample or what all of them share.
+    const bool as_declared = whole_ == ir::Dim(1) && !spec.shape.empty() && spec.shape[0] == 1;
+    if (whole_ && leads_with(type, *whole_) && !as_declared) axis = {0, 1, 1};
     if (type.batch.has_batch()) {
       const auto outer = type.batch.outer.evaluate(sizes_), inner = type.batch.inner.evaluate(sizes_);
       if (!outer || !inner)
