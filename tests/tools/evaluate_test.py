@@ -243,15 +243,22 @@ class UnusualOutputs(EvaluateTest):
         self.assertEqual(outputs["y"][1], [SAMPLES, 2])
         self.assertEqual(numbers(outputs["n"]), (-1, 2, -3, 4, -5, 6))
 
-    def test_a_loss_is_no_plain_output(self):
-        """Of two micro-batches it would be the sum over the first."""
+    def test_a_loss_as_a_plain_output_is_that_of_the_whole_file(self):
         nodes = [onnx.node("MatMul", ["x", "w"], ["h"], "m"), onnx.node("SoftmaxCrossEntropyLoss", ["h", "t"], ["loss"], "nll")]
         model = self.write(nodes, [onnx.value("x", onnx.FLOAT, ["batch", 3]), onnx.value("t", onnx.INT64, ["batch"])],
                            [onnx.value("loss", onnx.FLOAT, [])])
-        self.refuse(1, ["'nll'", "core.div of %loss.cross_entropy_sum, a sum over samples, would mix the samples of a micro-batch",
-                        "--loss 'in_graph(output=loss)'"],
-                    "rannc-compile", model)
+        bundle = self.scratch / "model.rannc"
+        done = self.succeed("rannc-compile", model, "-o", bundle, "--costs", "analytic")
+        self.assertIn("train it with --loss 'in_graph(output=loss)'", done.stderr)
         self.compile(model, "trained", "--loss", "in_graph(output=loss)")
+        for count in (1, 5):
+            rows = [(0.1 * i, 0.2, -0.05 * i) for i in range(count)]
+            data = self.scratch / f"{count}.safetensors"
+            programs.write_safetensors(data, {"x/x": ("F32", [count, 3], struct.pack(f"<{3 * count}f", *sum(rows, ()))),
+                                              "x/t": ("I64", [count], struct.pack(f"<{count}q", *([1] * count)))})
+            scores = [(a + 3 * b + 5 * c, -2 * a - 4 * b - 6 * c) for a, b, c in rows]
+            expected = sum(math.log(math.exp(no) + math.exp(yes)) - yes for no, yes in scores) / count
+            self.assertAlmostEqual(numbers(self.evaluate(bundle, data)[0]["loss"])[0], expected, delta=1e-6)
 
 
 class Errors(EvaluateTest):
