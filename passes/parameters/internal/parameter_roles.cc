@@ -53,6 +53,9 @@ class RoleFinder {
 
   /// Tasks stand in topological order, so a value's uses are all settled when it is reached from the back.
   std::vector<Roles> run() {
+    for (const ir::LossTerm& term : graph_.losses()) {  // a penalty may be all that reads a parameter
+      if (!varying_[term.numerator.index()]) vote(term.numerator, {Role::kLikely});
+    }
     for (uint32_t i = graph_.task_count(); i-- > 0;) {
       const TaskId task(i);
       const auto operands = graph_.inputs(task);

@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "passes/loss/join_loss.h"
 #include "passes/loss/open_loss.h"
+#include "passes/parameters/recover_parameters.h"
 #include "passes/simplify/infer_shapes.h"
 #include "tests/frontend/support/onnx_text.h"
 
@@ -199,6 +200,19 @@ TEST(OpenedLosses, AddendsWithoutSamplesAreTermsOfTheirOwn) {
     }
     EXPECT_EQ(found, weights);
   }
+}
+
+// A tensor that only a penalty reads is trained like any other; a number of the code is not.
+TEST(OpenedLosses, ParametersOfAPenaltyAreTrained) {
+  auto graph = opened(
+      "a = Abs (x)\n m = ReduceMean <keepdims = 0> (a)\n q = Mul (p, p)\n"
+      "s = ReduceSum <keepdims = 0> (q)\n z = Add (m, s)\n loss = Add (z, half)",
+      "", "float[3] p = {1, 2, 3}, float half = {0.5}");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  passes::PassContext context;
+  ASSERT_TRUE(passes::RecoverParameters().run(*graph, context).ok());
+  EXPECT_EQ(graph->kind(graph->find("p")), ir::ValueKind::kParameter);
+  EXPECT_EQ(graph->kind(graph->find("half")), ir::ValueKind::kConstant);
 }
 
 // Means beside the loss, for a log, are left out by name. Outputs of samples and of parameters stay.
