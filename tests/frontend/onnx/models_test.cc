@@ -151,7 +151,15 @@ TEST_P(Models, NothingThatIsMergedStaysSo) {
   const auto model = recover(GetParam());
   if (kRefused.contains(GetParam().filename().string())) return;  // ImportAndVerify says by which message
   ASSERT_TRUE(model.has_value());
-  for (const Note& warning : model->context.warnings) ADD_FAILURE() << warning.message;
+  static const std::map<std::string, std::string> kWarned = {
+      {"bert_fresh_legacy", "only row 0 of 'bert.embeddings.word_embeddings.weight' is all zeros"},
+      {"t5_dynamo_dyn", "parameters of the exported program are not in the file"}};
+  const auto warned = kWarned.find(GetParam().filename().string());
+  const size_t expected = warned == kWarned.end() ? 0 : 1;
+  EXPECT_EQ(model->context.warnings.size(), expected);
+  for (const Note& warning : model->context.warnings) {
+    EXPECT_TRUE(expected == 1 && warning.message.starts_with(warned->second)) << warning.message;
+  }
   const bool fresh = GetParam().filename().string().find("fresh") != std::string::npos;
   EXPECT_EQ(!model->context.parted.empty(), fresh);
 }

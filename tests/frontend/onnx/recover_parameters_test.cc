@@ -569,7 +569,7 @@ TEST(RecoverParameters, TiedTensorsHaveTheirShapesUnderAllNames) {
       "agraph (int64[batch, 2] x) => (float[batch, 2, 3] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[2, 3] val_1 = "
       "{1, 3, 5, 2, 4, 6}> {\n  h = Gather (w, x)\n  y = MatMul (h, val_1)\n}";
   const std::string list =
-      "p_shared: PARAMETER target='shared.weight'\np_w: PARAMETER target='w'\np_head: PARAMETER "
+      "p_shared: PARAMETER target='shared.w'\np_w: PARAMETER target='w'\np_head: PARAMETER "
       "target='top.head.weight'\n"
       "b_mask: BUFFER target='mask' persistent=True\nb_ids: BUFFER target='ids' persistent=False\n";
   const std::vector<std::string> calls = {"%h = aten.embedding.default](args = (%p_w, %x)",
@@ -582,7 +582,7 @@ TEST(RecoverParameters, TiedTensorsHaveTheirShapesUnderAllNames) {
   const std::vector<int64_t> rows = {3, 2};
   EXPECT_EQ(shapes["w"], rows);
   EXPECT_EQ(shapes["top.head.weight"], rows);
-  EXPECT_EQ(shapes["shared.weight"], rows);
+  EXPECT_EQ(shapes["shared.w"], rows);
   EXPECT_THAT(
       model.context.open,
       Contains(Field(&Note::message, AllOf(HasSubstr("1 buffers"), HasSubstr("(mask)"), HasSubstr("strict=False")))));

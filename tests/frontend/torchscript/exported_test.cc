@@ -246,6 +246,7 @@ TEST_F(Exported, BrokenNodesAreNamed) {
               "half + rest elements, but no axis determines its symbols");
 }
 
+// The program was recorded with 10 tokens: its other sizes fix the symbol.
 TEST_F(Exported, AnAffineAxisDeterminesItsSymbol) {
   Records records = records_of(path());
   Json program = Json::parse(records.at(kProgram));
@@ -254,7 +255,7 @@ TEST_F(Exported, AnAffineAxisDeterminesItsSymbol) {
   records[kProgram] = program.dump();
   const auto imported = changed(records);
   ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
-  EXPECT_EQ((*imported->graph.type(imported->graph.inputs()[0]).shape)[1].str(), "2*half");
+  EXPECT_EQ((*imported->graph.type(imported->graph.inputs()[0]).shape)[1].str(), "10");
 }
 
 TEST_F(Exported, MutantsEndInADiagnostic) {

@@ -11,6 +11,14 @@ ValueId Maker::numbers(std::vector<int64_t> shape, std::vector<int64_t> values) 
                       std::span<const int64_t>(values));
 }
 
+ValueId Maker::places_of(const char* name, ValueId operand, Attributes attributes) {
+  const std::vector<std::string> results = {"largest", "places"};
+  const TaskId task = graph.add_task(core(name), std::span(&operand, 1), std::move(attributes), results, {});
+  const auto inferred = infer_types(graph, task);
+  EXPECT_TRUE(inferred.ok()) << inferred.diagnostic().str();
+  return graph.outputs(task)[1];
+}
+
 ValueId Maker::op(const char* name, const std::vector<ValueId>& operands, Attributes attributes) {
   const std::vector<std::string> results = {"v" + std::to_string(graph.value_count())};
   const TaskId task = graph.add_task(core(name), operands, std::move(attributes), results, {});
@@ -26,13 +34,9 @@ ValueId Maker::pairs() {
 
 ValueId Maker::places(const std::vector<int64_t>& pads) {
   const ValueType type{.dtype = DType::kF32, .shape = Shape{batch, 2, 4, s}, .batch = {.axis = 0}};
-  const ValueId x[] = {graph.add_value(ValueKind::kInput, "x", type)};
-  graph.add_input(x[0]);
-  const std::vector<std::string> results = {"largest", "places"};
-  const Attributes attributes = {{"kernel", Shape{2, 2}}, {"pads", Shape(pads.begin(), pads.end())}};
-  const TaskId task = graph.add_task(core("max_pool"), x, attributes, results, {});
-  EXPECT_TRUE(infer_types(graph, task).ok());
-  return graph.outputs(task)[1];
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", type);
+  graph.add_input(x);
+  return places_of("max_pool", x, {{"kernel", Shape{2, 2}}, {"pads", Shape(pads.begin(), pads.end())}});
 }
 
 namespace {
@@ -61,6 +65,17 @@ std::vector<IntervalCase> leaves_and_views() {
          return m.op("argmax", {rows}, {{"axis", Dim(-1)}});
        },
        "0", "0", "2"},
+      {"topk",
+       [](Maker& m) {
+         const ValueId rows = m.op("expand", {m.numbers({1, 3}, {4, 9, 7})}, {{"shape", Shape{m.batch, 3}}});
+         return m.places_of("topk", rows, {{"k", Dim(2)}});
+       },
+       "0", "0", "2"},
+      {"one_hot",
+       [](Maker& m) {
+         return m.op("one_hot", {m.column()}, {{"depth", Dim(4)}});
+       },
+       "0", "0", "1"},
       {"argmax_of_symbols",
        [](Maker& m) {
          return m.op("argmax", {m.unknown()}, {{"axis", Dim(0)}});

@@ -22,6 +22,8 @@ struct Maker {
   ValueId scalar(int64_t value) { return numbers({}, {value}); }
   /// The result of a task, of inferred type.
   ValueId op(const char* name, const std::vector<ValueId>& operands, Attributes attributes = {});
+  /// The second result of a task with one operand.
+  ValueId places_of(const char* name, ValueId operand, Attributes attributes);
   ValueId range(const Dim& limit) { return op("range", {}, {{"limit", limit}}); }
   ValueId samples() { return range(batch); }
   ValueId column() { return op("unsqueeze", {samples()}, {{"axes", Shape{1}}}); }
