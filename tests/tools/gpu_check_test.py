@@ -73,7 +73,7 @@ class PreparedFolder(unittest.TestCase):
         self.assertLessEqual(sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file()), MOST_BYTES)
 
     def test_equality(self):
-        self.assertEqual(len(self.passes("equality", "--share", "1/8", "--jobs", 1)), 6)
+        self.assertEqual(len(self.passes("equality", "--share", "1/9", "--jobs", 1)), 6)
 
     def test_wrong_number(self):
         self.passes("equality", "--share", "6/8", "--jobs", 1)  # unpacks

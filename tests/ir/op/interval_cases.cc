@@ -70,7 +70,7 @@ std::vector<IntervalCase> leaves_and_views() {
          const ValueId rows = m.op("expand", {m.numbers({1, 3}, {4, 9, 7})}, {{"shape", Shape{m.batch, 3}}});
          return m.places_of("topk", rows, {{"k", Dim(2)}});
        },
-       "0", "0", "2"},
+       "0", "0", "2", -1, true},
       {"one_hot",
        [](Maker& m) {
          return m.op("one_hot", {m.column()}, {{"depth", Dim(4)}});
