@@ -91,6 +91,18 @@ TEST(AtenCalls, TheTextMeansTheSameOperators) {
   }
 }
 
+// The interpreter's results if gradients are required: LibTorch then multiplies scattered rows in one call, as
+// run_lowering always does.
+std::vector<at::Tensor> executed_for_training(const Prepared& made, const std::vector<at::Tensor>& inputs,
+                                              int64_t batch) {
+  std::vector<at::Tensor> trained, results;
+  for (const at::Tensor& input : inputs) {
+    trained.push_back(input.is_floating_point() ? input.detach().requires_grad_() : input);
+  }
+  for (const at::Tensor& result : testing::execute(made, trained, batch)) results.push_back(result.detach());
+  return results;
+}
+
 TEST(AtenCalls, RunByTheDispatcherAsByTheInterpreter) {
   at::manual_seed(4);
   for (const OpCase& c : testing::op_cases()) {
@@ -109,7 +121,8 @@ TEST(AtenCalls, RunByTheDispatcherAsByTheInterpreter) {
         EXPECT_EQ((*found)[i].sizes(), expected[i].sizes());
         if (testing::is_workspace(c, i, made.types[i])) continue;  // its gaps are not initialized
         const at::Tensor one = (*found)[i].is_sparse() ? (*found)[i].to_dense() : (*found)[i];  // a gradient as rows
-        EXPECT_TRUE(at::equal(one, expected[i]) || expected[i].isnan().any().item<bool>()) << made.source;
+        if (at::equal(one, expected[i]) || expected[i].isnan().any().item<bool>()) continue;
+        EXPECT_TRUE(at::equal(one, executed_for_training(made, inputs, batch)[i])) << made.source;
       }
     }
   }
