@@ -169,7 +169,8 @@ class Opener {
     const Location where = graph_.location(graph_.producer(value));
     const auto joined = graph_.inputs(found.task(kJoined));
     const std::vector<ValueId> parts(joined.begin(), joined.end());
-    if (graph_.op(graph_.producer(value)).name == ir::core("mean").name) {
+    static const ir::Pattern kMean = ir::op("mean");
+    if (ir::match(graph_, value, kMean)) {
       const ir::Shape& shape = *graph_.type(graph_.outputs(found.task(kJoined))[0]).shape;
       weight /= static_cast<double>(ir::element_count(shape).constant());
     }
