@@ -66,7 +66,7 @@ class Dim {
   std::shared_ptr<const Expr> expr_;  ///< null for a plain integer
 };
 
-/// The exact quotient if `b` divides `a` term by term (`12*batch / 12`), else nothing.
+/// The exact quotient of polynomials (`12*batch / 12`, `(s*s + s) / (s + 1)`); nothing if a remainder is left.
 std::optional<Dim> exact_div(const Dim& a, const Dim& b);
 
 using Shape = std::vector<Dim>;
