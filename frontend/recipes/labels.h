@@ -16,19 +16,22 @@ class ClassLabels {
       : writer_(writer), classes_(classes), ignored_(ignored), weights_(weights) {}
 
   ValueId classes() const { return classes_; }
-  /// The attribute `ignore_index` of core.cross_entropy_sum.
-  ir::Dim ignore_index() const { return ignored_.value_or(kNone); }
 
+  /// Returns the sum of the losses of all labels, of unnormalized log probabilities with classes on `axis`. `smoothing`
+  /// of a label belongs to all classes evenly.
+  ValueId cross_entropy(ValueId logits, int64_t axis, double smoothing = 0);
   /// Returns the divisor of a mean: the sum of the weights of the labels that count, or their number. The pass
   /// open-loss recognizes a sum divided by it as a mean.
   ValueId divisor(ir::DType dtype);
-  /// Returns -weight * log probability of each label, in the labels' shape; 0 for labels that do not count. `axis` is
-  /// the class axis of `log`.
-  ValueId loss_of_each(ValueId log, int64_t axis);
+  /// Returns -weight * log probability of each label, smoothed, in the labels' shape; 0 for labels that do not count.
+  /// `axis` is the class axis of `log`.
+  ValueId loss_of_each(ValueId log, int64_t axis, double smoothing = 0);
 
  private:
   static constexpr int64_t kNone = INT64_MIN;  ///< never a label
 
+  /// The attribute `ignore_index` of core.cross_entropy_sum.
+  ir::Dim ignore_index() const { return ignored_.value_or(kNone); }
   /// Returns whether each label counts, bool.
   ValueId counted();
   /// Returns the labels with ignored ones replaced by class 0.
@@ -44,5 +47,10 @@ class ClassLabels {
   std::optional<int64_t> ignored_;
   ValueId weights_, counted_;
 };
+
+/// Returns `x`, whose classes are on `axis`, times one number per class. `weights` may be invalid.
+ValueId weigh_classes(TaskWriter& writer, ValueId x, ValueId weights, int64_t axis);
+/// Returns losses of labels of which a share belongs to all classes evenly. `log`: log probabilities times weights.
+ValueId smooth(TaskWriter& writer, ValueId losses, ValueId log, int64_t axis, double smoothing);
 
 }  // namespace rannc::frontend

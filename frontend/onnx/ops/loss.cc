@@ -18,23 +18,10 @@ ClassLabels read_labels(Node& node) {
   return {node, wide ? given : node.emit("cast", {given}, {{"dtype", ir::DType::kI64}}), ignored, node.optional(2)};
 }
 
-/// Emits the sum of the cross entropy, or the mean, which is that sum over the weight of the labels that count.
-void reduced_cross_entropy(Node& node, ValueId logits, ClassLabels& labels, bool mean, double smoothing) {
-  ir::Attributes attributes = {{"axis", ir::Dim(1)}, {"ignore_index", labels.ignore_index()}};
-  if (smoothing > 0) attributes.set("label_smoothing", smoothing);
-  std::vector<ValueId> operands = {logits, labels.classes()};
-  if (node.has(2)) operands.push_back(node.in(2));
-  if (!mean) return node.result("cross_entropy_sum", operands, std::move(attributes));
-  const ValueId sum = node.emit("cross_entropy_sum", operands, std::move(attributes));
-  node.result("div", {sum, labels.divisor(node.dtype(logits))});
-}
-
-void reduced(Node& node, ValueId log, ClassLabels& labels, const std::string& reduction) {
-  const ValueId each = labels.loss_of_each(log, 1);
-  if (reduction == "none") return node.result("identity", {each});
-  if (reduction == "sum") return node.result("sum", {each}, {{"keepdim", false}});
-  const ValueId sum = node.emit("sum", {each}, {{"keepdim", false}});
-  node.result("div", {sum, labels.divisor(node.dtype(log))});
+/// The result is a sum, or a mean, which is that sum over the weight of the labels that count.
+void result_of_sum(Node& node, ValueId sum, ClassLabels& labels, const std::string& reduction, ir::DType dtype) {
+  if (reduction == "sum") return node.result_at(0, sum);
+  node.result("div", {sum, labels.divisor(dtype)});
 }
 
 std::optional<std::string> checked_reduction(Node& node) {
@@ -50,14 +37,13 @@ void softmax_cross_entropy(Node& node) {
   const auto reduction = checked_reduction(node);
   if (!reduction) return;
   const double smoothing = node.traced_label_smoothing();
-  if (smoothing > 0 && *reduction == "none") return node.fail("label smoothing with reduction `none` is not supported");
   ClassLabels labels = read_labels(node);
   ValueId log;
   if (node.wants(1) || *reduction == "none") log = node.emit("log_softmax", {logits}, {{"axis", ir::Dim(1)}});
   if (*reduction == "none") {
-    reduced(node, log, labels, *reduction);
+    node.result_at(0, labels.loss_of_each(log, 1, smoothing));
   } else {
-    reduced_cross_entropy(node, logits, labels, *reduction == "mean", smoothing);
+    result_of_sum(node, labels.cross_entropy(logits, 1, smoothing), labels, *reduction, node.dtype(logits));
   }
   if (node.wants(1)) node.result_at(1, log);
 }
@@ -70,9 +56,11 @@ void negative_log_likelihood(Node& node) {
   const auto reduction = checked_reduction(node);
   if (!reduction) return;
   ClassLabels labels = read_labels(node);
+  if (*reduction == "none") return node.result_at(0, labels.loss_of_each(log, 1));
   const auto logits = node.match(log, kLog);
-  if (!logits || *reduction == "none") return reduced(node, log, labels, *reduction);
-  reduced_cross_entropy(node, (*logits)[kLogits], labels, *reduction == "mean", 0);
+  const ValueId sum = logits ? labels.cross_entropy((*logits)[kLogits], 1)
+                             : node.emit("sum", {labels.loss_of_each(log, 1)}, {{"keepdim", false}});
+  result_of_sum(node, sum, labels, *reduction, node.dtype(log));
 }
 
 }  // namespace

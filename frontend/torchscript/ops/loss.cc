@@ -29,29 +29,46 @@ void reduced(Call& call, ValueId each) {
   call.result(how == Reduction::kMean ? "mean" : "sum", {each}, {{"keepdim", false}});
 }
 
-/// Emits the sum of -log softmax over axis 1, or over the only axis of vectors. The mean divides by the weight of the
-/// labels that count.
+/// The mean of losses of labels divides by the weight of the labels that count.
+void give_sum(Call& call, ValueId sum, ClassLabels& classes, Reduction how, DType dtype) {
+  if (!call.good()) return;
+  if (how == Reduction::kSum) return call.give(sum);
+  call.result("div", {sum, classes.divisor(dtype)});
+}
+
+double smoothing_of(Call& call) { return call.has("label_smoothing") ? call.number("label_smoothing") : 0; }
+
+/// -sum of target * log softmax over the classes. The mean divides by the number of these sums.
+void cross_entropy_of_probabilities(Call& call, ValueId logits, int64_t axis) {
+  const ValueId target = call.cast(call.tensor("target"), call.dtype(logits));
+  ValueId log = call.emit("log_softmax", {logits}, {{"axis", Dim(axis)}});
+  log = weigh_classes(call, log, call.optional_tensor("weight"), axis);
+  const ValueId sum = call.emit("sum", {call.emit("mul", {log, target})}, {{"axes", Shape{axis}}, {"keepdim", false}});
+  ValueId each = call.emit("neg", {sum});
+  if (const double smoothing = smoothing_of(call); smoothing != 0) each = smooth(call, each, log, axis, smoothing);
+  reduced(call, each);
+}
+
+/// Emits the sum of -log softmax over axis 1, or over the only axis of vectors.
 void cross_entropy(Call& call) {
   const ValueId logits = call.tensor("self");
   ValueId labels = call.tensor("target");
   const Reduction how = reduction(call);
   const int64_t rank = call.rank(logits);
   if (!call.good()) return;
-  if (ir::is_float(call.dtype(labels))) return call.fail("cross_entropy_loss of probabilities is not supported");
-  if (how == Reduction::kNone) return call.fail("cross_entropy_loss without reduction is not supported");
+  const int64_t axis = rank > 1 ? 1 : 0;
+  if (ir::is_float(call.dtype(labels))) return cross_entropy_of_probabilities(call, logits, axis);
   labels = call.cast(labels, DType::kI64);
-  const int64_t ignored = call.integer("ignore_index"), axis = rank > 1 ? 1 : 0;
-  ir::Attributes attributes = {{"axis", Dim(axis)}, {"ignore_index", Dim(ignored)}};
-  if (const double smoothing = call.has("label_smoothing") ? call.number("label_smoothing") : 0; smoothing != 0)
-    attributes.set("label_smoothing", smoothing);
-  std::vector<ValueId> operands = {logits, labels};
+  const int64_t ignored = call.integer("ignore_index");
+  const double smoothing = smoothing_of(call);
   const ValueId weights = call.optional_tensor("weight");
-  if (weights.valid()) operands.push_back(weights);
   if (!call.good()) return;
-  if (how == Reduction::kSum) return call.result("cross_entropy_sum", operands, std::move(attributes));
-  const ValueId sum = call.emit("cross_entropy_sum", operands, std::move(attributes));
   ClassLabels classes(call, labels, ignored, weights);
-  call.result("div", {sum, classes.divisor(call.dtype(logits))});
+  if (how == Reduction::kNone) {
+    const ValueId log = call.emit("log_softmax", {logits}, {{"axis", Dim(axis)}});
+    return call.give(classes.loss_of_each(log, axis, smoothing));
+  }
+  give_sum(call, classes.cross_entropy(logits, axis, smoothing), classes, how, call.dtype(logits));
 }
 
 /// Emits the negative log probability of each label.
@@ -59,25 +76,17 @@ void nll(Call& call) {
   const ValueId log = call.tensor("self");
   const ValueId labels = call.cast(call.tensor("target"), DType::kI64);
   const Reduction how = reduction(call);
-  const int64_t rank = call.rank(log);
+  const int64_t rank = call.rank(log), ignored = call.integer("ignore_index");
+  const ValueId weights = call.optional_tensor("weight");
   if (!call.good()) return;
-  if (call.has("weight")) return call.fail("nll_loss with weights is not supported");
   const int64_t axis = rank > 1 ? 1 : 0;
   constexpr ir::Capture kLogits{0};
+  ClassLabels classes(call, labels, ignored, weights);
+  if (how == Reduction::kNone) return call.give(classes.loss_of_each(log, axis));
   const auto behind = call.match(log, ir::op("log_softmax", ir::any(kLogits)).with("axis", Dim(axis)));
-  ClassLabels classes(call, labels, call.integer("ignore_index"), {});
-  ValueId sum;
-  if (behind && how != Reduction::kNone) {
-    sum = call.emit("cross_entropy_sum", {(*behind)[kLogits], labels},
-                    {{"axis", Dim(axis)}, {"ignore_index", classes.ignore_index()}});
-  } else {
-    const ValueId each = classes.loss_of_each(log, axis);
-    if (how == Reduction::kNone) return call.good() ? call.give(each) : void();
-    sum = call.emit("sum", {each}, {{"keepdim", false}});
-  }
-  if (!call.good()) return;
-  if (how == Reduction::kSum) return call.give(sum);
-  call.result("div", {sum, classes.divisor(call.dtype(log))});
+  const ValueId sum = behind ? classes.cross_entropy((*behind)[kLogits], axis)
+                             : call.emit("sum", {classes.loss_of_each(log, axis)}, {{"keepdim", false}});
+  give_sum(call, sum, classes, how, call.dtype(log));
 }
 
 void mse(Call& call) {
@@ -104,9 +113,10 @@ void huber(Call& call) {
 
 /// (1 - t) x + (1 + (w - 1) t) log(1 + e^-x)
 void bce_with_logits(Call& call) {
-  const ValueId x = call.tensor("self"), target = call.tensor("target");
+  const bool weighted = call.has("weight");
+  const auto given = weighted ? promoted(call, {"self", "target", "weight"}) : promoted(call, {"self", "target"});
   if (!call.good()) return;
-  if (call.has("weight")) return call.fail("binary_cross_entropy_with_logits with weights is not supported");
+  const ValueId x = given[0], target = given[1];
   const DType dtype = call.dtype(x);
   const ValueId one = call.scalar(1, dtype);
   ValueId far = call.emit("softplus", {call.emit("neg", {x})});
@@ -114,7 +124,8 @@ void bce_with_logits(Call& call) {
     const ValueId more = call.emit("mul", {call.emit("sub", {call.tensor("pos_weight"), one}), target});
     far = call.emit("mul", {call.emit("add", {more, one}), far});
   }
-  reduced(call, call.emit("add", {call.emit("mul", {call.emit("sub", {one, target}), x}), far}));
+  const ValueId each = call.emit("add", {call.emit("mul", {call.emit("sub", {one, target}), x}), far});
+  reduced(call, weighted ? call.emit("mul", {each, given[2]}) : each);
 }
 
 }  // namespace

@@ -430,12 +430,29 @@ constexpr Expression kCreated[] = {{"torch.arange(4, dtype=7) + x[:, :, 0]"},
                                    {"torch.eye(4, dtype=7) @ x"},
                                    {"torch.linspace(0.0, 1.0, 6, dtype=7) * x"},
                                    {"torch.tensor(x.size(1)) + z"}};
-constexpr Expression kLosses[] = {{"torch.mse_loss(x, y, reduction=0)"},
-                                  {"torch.l1_loss(x, y, reduction=0)"},
-                                  {"torch.smooth_l1_loss(x, y, reduction=0, beta=0.5)"},
-                                  {"torch.huber_loss(x, y, reduction=0, delta=0.5)"},
-                                  {"torch.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction=0)"},
-                                  {"torch.nll_loss_nd(torch.log_softmax(x.transpose(1, 2), 1), z, None, 0, 2)"}};
+constexpr Expression kLosses[] = {
+    {"torch.mse_loss(x, y, reduction=0)"},
+    {"torch.l1_loss(x, y, reduction=0)"},
+    {"torch.smooth_l1_loss(x, y, reduction=0, beta=0.5)"},
+    {"torch.huber_loss(x, y, reduction=0, delta=0.5)"},
+    {"torch.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction=0)"},
+    {"torch.binary_cross_entropy_with_logits(x, torch.sigmoid(y), z.unsqueeze(2), torch.exp(y), 0)"},
+    {"torch.nll_loss_nd(torch.log_softmax(x.transpose(1, 2), 1), z, None, 0, 2)"},
+    {"torch.nll_loss_nd(x.transpose(1, 2), z, torch.arange(6, dtype=7), 0, 2)"},
+    {"torch.cross_entropy_loss(x.transpose(1, 2), z, None, 0, 2)"},
+    {"torch.cross_entropy_loss(x.transpose(1, 2), z, torch.arange(6, dtype=7), 0, 2, 0.3)"},
+    {"torch.cross_entropy_loss(x, torch.softmax(y, 1), torch.arange(4, dtype=7), 0, -100, 0.3)"},
+    {"torch.cross_entropy_loss(x, torch.softmax(y, 1), None, 0)"},
+    {"torch.cross_entropy_loss(x[:, :, 0], torch.softmax(y[:, 0, :4], 1), None, 0)"}};
+constexpr Expression kLossesOfAll[] = {
+    {"torch.binary_cross_entropy_with_logits(x, torch.sigmoid(y), z.unsqueeze(2), torch.exp(y))"},
+    {"torch.nll_loss_nd(torch.log_softmax(x.transpose(1, 2), 1), z, torch.arange(6, dtype=7), 1, 2)"},
+    {"torch.nll_loss_nd(x.transpose(1, 2), z, torch.arange(6, dtype=7), 1, 2)"},
+    {"torch.cross_entropy_loss(x.transpose(1, 2), z, torch.arange(6, dtype=7), 1, 2, 0.3)"},
+    {"torch.cross_entropy_loss(x.transpose(1, 2), z, torch.arange(6, dtype=7), 2, 2, 0.3)"},
+    {"torch.cross_entropy_loss(x, torch.softmax(y, 1), torch.arange(4, dtype=7), 1, -100, 0.3)"},
+    {"torch.cross_entropy_loss(x, torch.softmax(y, 1), None, 2)"},
+    {"torch.cross_entropy_loss(x[0, 0], torch.softmax(y[0, 0], 0))"}};
 
 // What no core operator is runs by the dispatcher.
 constexpr Expression kDispatched[] = {
@@ -463,6 +480,7 @@ INSTANTIATE_TEST_SUITE_P(Reductions, WholeBatches, testing::ValuesIn(kReductions
 INSTANTIATE_TEST_SUITE_P(Dense, Expressions, testing::ValuesIn(kDense));
 INSTANTIATE_TEST_SUITE_P(Created, Expressions, testing::ValuesIn(kCreated));
 INSTANTIATE_TEST_SUITE_P(Losses, Expressions, testing::ValuesIn(kLosses));
+INSTANTIATE_TEST_SUITE_P(Losses, WholeBatches, testing::ValuesIn(kLossesOfAll));
 
 }  // namespace
 }  // namespace rannc::test
