@@ -115,7 +115,9 @@ std::optional<int64_t> apply(FactorKind kind, int64_t a, int64_t b) {
   }
 }
 
-Dim rebuild(FactorKind kind, const Dim& a, const Dim& b) {
+}  // namespace
+
+Dim DimBuilder::rebuild(FactorKind kind, const Dim& a, const Dim& b) {
   switch (kind) {
     case FactorKind::kFloor:
       return floor_div(a, b);
@@ -127,8 +129,6 @@ Dim rebuild(FactorKind kind, const Dim& a, const Dim& b) {
       return min(a, b);
   }
 }
-
-}  // namespace
 
 Dim DimBuilder::make(std::vector<Term> terms) {
   std::sort(terms.begin(), terms.end(), [](const Term& l, const Term& r) { return l.key < r.key; });
@@ -221,7 +221,8 @@ Dim Dim::substitute(std::string_view symbol, const Dim& by) const {
       if (factor.kind == FactorKind::kSymbol) {
         product = product * (factor.text == symbol ? by : Dim::symbol(factor.text));
       } else {
-        product = product * rebuild(factor.kind, factor.a.substitute(symbol, by), factor.b.substitute(symbol, by));
+        product = product *
+                  DimBuilder::rebuild(factor.kind, factor.a.substitute(symbol, by), factor.b.substitute(symbol, by));
       }
     }
     sum = sum + product;

@@ -39,7 +39,8 @@ bool is_simpler(const Term& a, const Term& b) {
 }
 
 bool has_function(const Dim& dim) {
-  for (const Term& term : DimBuilder::terms_of(dim)) {
+  if (dim.is_constant()) return false;
+  for (const Term& term : DimBuilder::symbolic_terms(dim)) {
     const auto is_function = [](const Factor& factor) { return factor.kind != FactorKind::kSymbol; };
     if (std::any_of(term.factors.begin(), term.factors.end(), is_function)) return true;
   }
@@ -50,8 +51,16 @@ bool is_defined_by(const Dim& side, const Dim& other) {
   return side.is_symbol() && !has_function(other) && !other.uses(side.symbol_name());
 }
 
+bool has_factors_of(const Term& product, const Term& term) {
+  return std::all_of(product.factors.begin(), product.factors.end(), [&](const Factor& factor) {
+    return std::any_of(term.factors.begin(), term.factors.end(),
+                       [&](const Factor& other) { return other.text == factor.text; });
+  });
+}
+
 // The factors of `term` beside those of `product`; nothing if some are missing.
 std::optional<Dim> beside(const Term& term, const Term& product) {
+  if (!has_factors_of(product, term)) return std::nullopt;
   Dim rest = 1;
   std::vector<Factor> missing = product.factors;
   for (const Factor& factor : term.factors) {
@@ -64,19 +73,6 @@ std::optional<Dim> beside(const Term& term, const Term& product) {
     }
   }
   return missing.empty() ? std::optional(rest) : std::nullopt;
-}
-
-Dim rebuilt(FactorKind kind, const Dim& a, const Dim& b) {
-  switch (kind) {
-    case FactorKind::kFloor:
-      return floor_div(a, b);
-    case FactorKind::kMod:
-      return mod(a, b);
-    case FactorKind::kMax:
-      return max(a, b);
-    default:
-      return min(a, b);
-  }
 }
 
 }  // namespace
@@ -104,12 +100,12 @@ std::vector<Simplifier::Replacement> Simplifier::replacements_of(const Equality&
 Dim Simplifier::inside(const Dim& dim) const {
   if (!has_function(dim)) return dim;
   Dim sum = 0;
-  for (const Term& term : DimBuilder::terms_of(dim)) {
+  for (const Term& term : DimBuilder::symbolic_terms(dim)) {
     Dim product = term.scale;
     for (const Factor& factor : term.factors) {
       const bool symbol = factor.kind == FactorKind::kSymbol;
-      product =
-          product * (symbol ? Dim::symbol(factor.text) : rebuilt(factor.kind, (*this)(factor.a), (*this)(factor.b)));
+      product = product * (symbol ? Dim::symbol(factor.text)
+                                  : DimBuilder::rebuild(factor.kind, (*this)(factor.a), (*this)(factor.b)));
     }
     sum = sum + product;
   }
@@ -119,8 +115,10 @@ Dim Simplifier::inside(const Dim& dim) const {
 Dim Simplifier::replaced(const Dim& dim) const {
   Dim now = dim;
   for (const Replacement& each : replacements_) {
-    const Term product = DimBuilder::terms_of(each.product)[0];
-    for (const Term& term : DimBuilder::terms_of(now)) {
+    if (now.is_constant()) break;
+    const Term& product = DimBuilder::symbolic_terms(each.product)[0];
+    const Dim before = now;
+    for (const Term& term : DimBuilder::symbolic_terms(before)) {
       const int64_t times = term.scale / product.scale;
       const auto others = times == 0 ? std::nullopt : beside(term, product);
       if (others) now = now + (each.by - each.product) * *others * Dim(times);

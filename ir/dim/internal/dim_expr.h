@@ -35,6 +35,10 @@ struct DimBuilder {
   static Dim make(std::vector<Term> terms);
   static Dim factor(FactorKind kind, std::string name, Dim a, Dim b);
   static std::vector<Term> terms_of(const Dim& dim);
+  /// The terms of an expression that is no constant, without a copy.
+  static const std::vector<Term>& symbolic_terms(const Dim& dim) { return dim.expr_->terms; }
+  /// Applies a function to two operands.
+  static Dim rebuild(FactorKind kind, const Dim& a, const Dim& b);
 };
 
 }  // namespace rannc::ir
