@@ -71,13 +71,18 @@ const std::vector<OpInfo>& table() {
   return kTable;
 }
 
-// Appends all inputs to a type rule except the batch symbol.
+// Sets `key` to all inputs to a type rule except the batch symbol.
 void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
   key.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(uint64_t{op} >> 32), graph.attributes_number(task),
-              static_cast<uint32_t>(graph.outputs(task).size())});
+              static_cast<uint32_t>(graph.outputs(task).size()), static_cast<uint32_t>(graph.inputs(task).size())});
   for (const ValueId input : graph.inputs(task)) {
     key.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
+  }
+  for (const Assumption& each : graph.assumptions()) {  // results are normalised by them
+    for (const size_t hash : {each.left.hash(), each.right.hash()}) {
+      key.insert(key.end(), {static_cast<uint32_t>(hash), static_cast<uint32_t>(uint64_t{hash} >> 32)});
+    }
   }
 }
 
@@ -319,7 +324,6 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
   auto changed = assume_all(graph, task, std::span(assumed).subspan(known_before));
   if (!changed.ok()) return located(changed.diagnostic(), graph, task);
-  if (!changed->empty()) answers.known.clear();
   std::vector<uint32_t> answer;
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.set_type(outputs[i], std::move((*types)[i]));

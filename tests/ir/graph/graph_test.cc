@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "ir/graph/assumptions.h"
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
 #include "ir/text/text.h"
@@ -106,6 +107,23 @@ TEST(Graph, TypesFollowTheirOperandsAndTheBatch) {
   graph.set_type(x, {DType::kF64, Shape{3}, {}, {}});
   ASSERT_TRUE(infer_types(graph, graph.producer(y)).ok());
   EXPECT_EQ(graph.type(y).dtype, DType::kF64);
+}
+
+// What was inferred before is not the answer after sizes were assumed to be equal.
+TEST(Graph, TypesFollowItsAssumptions) {
+  Graph graph;
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", {DType::kF32, Shape{Dim::symbol("s"), 3}, {}, {}});
+  graph.add_input(x);
+  const Attributes bounds = {{"axes", Shape{0}}, {"starts", Shape{0}}, {"ends", Shape{INT64_MAX}}, {"steps", Shape{2}}};
+  const ValueId made = graph.add(core("slice"), {x}, bounds, "every_second");
+  const TaskId task = graph.producer(made);
+  ASSERT_TRUE(infer_types(graph, task).ok());
+  const Dim half = graph.type(made).shape->front();
+  ASSERT_FALSE(half.is_constant());
+  std::vector<bool> changed;
+  ASSERT_TRUE(assume(graph, {half, Dim(4)}, {}, changed).ok());
+  ASSERT_TRUE(infer_types(graph, task).ok());
+  EXPECT_EQ(str(*graph.type(made).shape), "[4,3]");
 }
 
 TEST(Graph, UsesAreThoseOfTheOperands) {
