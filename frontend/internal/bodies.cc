@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/graph/assumptions.h"
+#include "frontend/internal/size_conditions.h"
 #include "ir/graph/rewriter.h"
 
 namespace rannc::frontend {
@@ -79,11 +79,8 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& ru
     (runs.repeated ? drawn_leaves_ : leaves_).push_back(leaf);
   }
   // Assumptions of the body's tasks become assumptions of the whole graph.
-  std::vector<bool> changed;
   for (const ir::Assumption& each : graph_.assumptions()) {
-    const ir::Equality equality{each.left, each.right};
-    ir::Graph& around = region_.around->graph;
-    if (!ir::is_assumed(around, equality)) RANNC_TRY(ir::assume(around, equality, each.where, changed));
+    RANNC_TRY(assume_sizes(region_.around->graph, {each.left, each.right}, each.where));
   }
   graph_.set_assumptions({});
   return {};

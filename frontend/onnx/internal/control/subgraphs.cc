@@ -162,39 +162,6 @@ Result<void> Translation::close(OpenBody& open, const std::vector<ValueId>& outp
   return open.close(last, runs, where, notes_);
 }
 
-// --- If
-
-Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset) {
-  const Place where = at(scope, node);
-  const GraphProto *const then = subgraph(node, "then_branch"), *const otherwise = subgraph(node, "else_branch");
-  if (then == nullptr || otherwise == nullptr) return error(where, "If needs a then_branch and an else_branch");
-  RANNC_ASSIGN(const ValueId condition, look_up(scope, node.input(0), where));
-  if (const auto holds = known(scope.region.graph, condition)) {
-    RANNC_ASSIGN(const Node::Wiring wiring, wire(scope, node));
-    const Run only{"", "", wiring.output_names};
-    RANNC_ASSIGN(Items made, run(scope, scope.region, node, *holds != 0 ? *then : *otherwise, {}, only));
-    if (made.size() < static_cast<size_t>(node.output_size())) return error(where, "its branch makes too few outputs");
-    return define_outputs(scope, node, std::move(made));
-  }
-  std::vector<ValueId> taken;
-  OpenBody first(scope.region), second(scope.region);
-  for (const auto& [graph, open, name] : {std::tuple(then, &first, "then/"), std::tuple(otherwise, &second, "else/")}) {
-    RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, {name, ""}));
-    RANNC_ASSIGN(const std::vector<ValueId> outputs, tensors(made, where));
-    RANNC_TRY(close(*open, outputs, Runs{}, where));
-    for (const ValueId value : open->taken()) {
-      if (std::find(taken.begin(), taken.end(), value) == taken.end()) taken.push_back(value);
-    }
-  }
-  RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
-  Node view(scope.region.graph, node, opset, where, std::move(wiring), source_);
-  std::vector<ValueId> operands = {view.emit("reshape", {condition}, {{"shape", ir::Shape{}}})};
-  operands.insert(operands.end(), taken.begin(), taken.end());
-  view.results("if", operands, {{"then", std::move(first).body(taken)}, {"else", std::move(second).body(taken)}});
-  if (view.failure()) return Diagnostic(*view.failure());
-  return define_outputs(scope, node, view.outputs());
-}
-
 // --- Loop, Scan
 
 Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opset) {
@@ -446,20 +413,14 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   const bool few = cycle.trips && cycle.trips->constant() <= most;  // `most` trips then, at most
   const bool certain = stays && few;
   if (stays && !few) return std::optional<Items>();
-  const uint64_t copy = certain ? 0 : Growth::bytes_of_copy(region.graph);
-  if (!certain && (undone_ >= kMostUndone || !growth_.allows(copy))) return std::optional<Items>();
-  const ir::Graph before = certain ? ir::Graph() : region.graph.clone();
-  const Region taken{region.graph, region.around, region.taken, region.of, region.counted};
-  const uint64_t grown = growth_.bytes();
-  growth_.set_back(grown + copy);
+  if (!certain && (undone_ >= kMostUndone || !growth_.allows(Growth::bytes_of_copy(region.graph)))) {
+    return std::optional<Items>();
+  }
+  std::optional<Attempt> attempt;
+  if (!certain) attempt = begin_attempt(region);
   const auto undone = [&] {
     RANNC_CHECK(!certain) << "trips whose number is known came to another end";
-    region.graph = before.clone();
-    forget_stored(region);
-    region.taken = taken.taken;
-    region.of = taken.of;
-    region.counted = taken.counted;
-    growth_.set_back(grown);
+    undo(*attempt, region);
     undone_ += scope.depth > 0 ? 1 : 0;
     return std::optional<Items>();
   };
@@ -497,7 +458,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   }
   const bool all = holds == 0 || (few && trip == cycle.trips->constant());
   if (!all) return undone();
-  growth_.set_back(growth_.bytes() - copy);
+  if (attempt) keep(*attempt);
   Items results = std::move(states);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t output = results.size();

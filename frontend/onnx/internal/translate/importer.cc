@@ -50,8 +50,9 @@ bool is_number_of_state(const TensorProto& tensor) {
 
 class Importer {
  public:
-  /// `needed` is null if everything is needed.
-  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const Needed* needed)
+  /// `needed` is null if everything is needed. `choices` lists branches.
+  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const Needed* needed,
+           BranchChoices choices)
       : model_(model),
         needed_(needed),
         head_(model.head()),
@@ -60,7 +61,7 @@ class Importer {
         external_(file.path, options.missing_weights),
         growth_(file.bytes),
         source_{file.path, &external_, &growth_},
-        nodes_(file.path, options, functions_, source_, external_, notes_, growth_) {}
+        nodes_(file.path, options, functions_, source_, external_, notes_, growth_, std::move(choices)) {}
 
   Result<Imported> run() {
     RANNC_TRY(import());
@@ -74,6 +75,7 @@ class Importer {
 
   /// Symbols that would have to be equal, if `run` failed for that reason.
   const UnequalSymbols& unequal_symbols() const { return nodes_.unequal_symbols(); }
+  const BranchChoices& branch_choices() const { return nodes_.branch_choices(); }
 
  private:
   Result<void> import() {
@@ -236,16 +238,17 @@ class Importer {
 namespace {
 
 /// Unites symbols that are certainly equal. For others, returns the error with all that need the user's word, found as
-/// if it were given.
-Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
-                               const Needed* needed) {
+/// if it were given. `choices` receives the branches that the import chose.
+Result<Imported> import_chosen(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                               const Needed* needed, BranchChoices& choices) {
   ImportOptions tried = options;
   std::optional<Diagnostic> refused;
   std::vector<SymbolPair> open;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, file, tried, needed);
+    Importer importer(model, file, tried, needed, {choices.other, {}});
     auto imported = importer.run();
+    choices = importer.branch_choices();
     const UnequalSymbols& unequal = importer.unequal_symbols();
     const auto before = tried.same_symbol;
     if (!imported.ok()) {
@@ -262,6 +265,20 @@ Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, c
     }
     return *std::move(refused);
   }
+}
+
+/// If the import fails after it chose branches, tries the other branch of each, the last first.
+Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                               const Needed* needed) {
+  constexpr size_t kMostTries = 8;
+  BranchChoices choices;
+  auto imported = import_chosen(model, file, options, needed, choices);
+  for (size_t i = 0; i < std::min(choices.taken.size(), kMostTries) && !imported.ok(); ++i) {
+    BranchChoices others{{choices.taken[choices.taken.size() - 1 - i]}, {}};
+    auto other = import_chosen(model, file, options, needed, others);
+    if (other.ok()) return other;
+  }
+  return imported;
 }
 
 /// Notes the omitted outputs, with the error of the whole model as reason.

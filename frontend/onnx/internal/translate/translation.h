@@ -1,6 +1,7 @@
 /// Translates nodes in order into tasks, with function calls and subgraphs.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "frontend/internal/growth.h"
+#include "frontend/internal/size_conditions.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/state/detached.h"
 #include "frontend/onnx/internal/state/program_state.h"
@@ -18,12 +20,18 @@
 
 namespace rannc::frontend {
 
+/// Branches taken on conditions of sizes that nothing decides.
+struct BranchChoices {
+  std::set<std::string> other;     ///< nodes that take the outcome that is not preferred
+  std::vector<std::string> taken;  ///< nodes that chose an outcome, in order
+};
+
 class Translation {
  public:
   using Source = Node::Source;
   /// All arguments must outlive the translation.
   Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
-              ExternalData& external, ImportNotes& notes, Growth& growth)
+              ExternalData& external, ImportNotes& notes, Growth& growth, BranchChoices choices)
       : file_(file),
         options_(options),
         functions_(functions),
@@ -31,6 +39,7 @@ class Translation {
         external_(external),
         notes_(notes),
         growth_(growth),
+        choices_(std::move(choices)),
         state_(notes),
         detached_(state_, notes) {}
 
@@ -53,6 +62,7 @@ class Translation {
     state_.finish(graph, detached_.merged());
   }
   const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
+  const BranchChoices& branch_choices() const { return choices_; }
 
  private:
   /// Meaning of a name: a tensor, a list, or nothing if a call omits an optional input.
@@ -101,11 +111,33 @@ class Translation {
   Result<void> call(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const ONNX_NAMESPACE::NodeProto& completed,
                     const ONNX_NAMESPACE::FunctionProto& function, const Opsets& opsets);
 
+  // --- attempts that may be undone (branches.cc)
+  /// A region before an attempt. The copy of its graph counts as growth until the attempt is kept or undone.
+  struct Attempt {
+    ir::Graph graph;
+    std::map<ValueId, ValueId> taken;
+    std::map<std::string, ValueId, std::less<>> of;
+    Counted counted;
+    uint64_t grown = 0, copy = 0;
+  };
+  Attempt begin_attempt(const Region& region);
+  void keep(const Attempt& attempt) { growth_.set_back(growth_.bytes() - attempt.copy); }
+  void undo(const Attempt& attempt, Region& region);
+
+  // --- If (branches.cc)
+  struct Branches;
+  Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  /// Translates one branch in place.
+  Result<void> take_branch(Scope& scope, const Branches& branches, bool holds);
+  /// Assumes the sizes of an outcome, the preferred one first, and takes its branch.
+  Result<void> assume_branch(Scope& scope, const Branches& branches, const std::array<Outcome, 2>& outcomes);
+  /// Adds one task with both branches as bodies.
+  Result<std::vector<ValueId>> branch_task(Scope& scope, const Branches& branches);
+
   // --- subgraphs (subgraphs.cc)
   struct Cycle;
   Result<void> add_control(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> close(OpenBody& open, const std::vector<ValueId>& outputs, const Runs& runs, const Location& where);
-  Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan_of_samples(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
@@ -135,6 +167,7 @@ class Translation {
   ExternalData& external_;
   ImportNotes& notes_;
   Growth& growth_;
+  BranchChoices choices_;
   UnequalSymbols unequal_symbols_;
   std::map<std::string, ValueId> stored_;       ///< stored tensors of subgraphs, by position in the file
   std::set<std::string, std::less<>> outputs_;  ///< names reserved for graph outputs
