@@ -261,8 +261,11 @@ bool TaskWriter::is_zero(ValueId value) const {
 void TaskWriter::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
   static const ir::Ops kBroadcasting = {"add", "sub", "mul", "div", "where", "logical_and", "logical_or",
                                         "eq",  "ne",  "lt",  "le",  "gt",    "ge",          "maximum"};
-  if (!kBroadcasting.contains(op)) return;
-  for (const ValueId other : operands.subspan(1)) {
+  static const ir::Ops kRecurrent = {"lstm", "gru", "rnn"};
+  const bool broadcasts = kBroadcasting.contains(op);
+  if (!broadcasts && !kRecurrent.contains(op)) return;
+  constexpr size_t kFirstState = 5;  // after x, weights and biases; x and states have the samples on axis 1
+  for (const ValueId other : operands.subspan(std::min(broadcasts ? 1 : kFirstState, operands.size()))) {
     const auto& a = type(operands[0]).shape;
     const auto& b = type(other).shape;
     if (!a || !b) continue;
@@ -270,6 +273,10 @@ void TaskWriter::find_unequal_symbols(const ir::OpInfo& op, std::span<const Valu
       const ir::Dim& x = (*a)[a->size() - back];
       const ir::Dim& y = (*b)[b->size() - back];
       if (!x.is_symbol() || !y.is_symbol() || x == y) continue;
+      if (graph_.inputs().empty()) {  // an open body captures its inputs
+        unequal_symbols_ = {{{x.symbol_name(), y.symbol_name()}}, true};
+        return;
+      }
       for (const ValueId input : graph_.inputs()) {
         for (const ir::Dim& dim : type(input).shape.value_or(ir::Shape{})) {
           if (!(dim == x) && !(dim == y)) continue;

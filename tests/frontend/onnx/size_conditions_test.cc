@@ -142,5 +142,20 @@ TEST(SizeConditions, OfABranchOfDataNameTheInputThatDecides) {
   EXPECT_THAT(imported(graph, {.input_values = {{"rate", 16000}}}).assumed, ElementsAre(kOne));
 }
 
+// Files of Paddle and of some converters do not name sizes. A layer cannot run with states of other samples.
+TEST(SizeConditions, OfStatesAreCertain) {
+  const std::string layer = "y, h = GRU <hidden_size = 2> (xt, w, r, , , st) }";
+  const std::string head =
+      "agraph (float[batch, 4, 3] x, float[m, 1, 2] s, float[1, 6, 3] w, float[1, 6, 2] r, bool c) => (float[k] y) {\n"
+      "xt = Transpose <perm = [1, 0, 2]> (x)\n st = Transpose <perm = [1, 0, 2]> (s)\n";
+  EXPECT_EQ(imported(head + layer).type, "[4,1,batch,2]");
+  EXPECT_EQ(
+      imported(head + "y = If (c) <then_branch = agraph () => (float[k] t) { t, h = GRU <hidden_size = 2> (xt, w, r, "
+                      ", , st) }, else_branch = bgraph () => (float[k] e) { o, i = GRU <hidden_size = 2> (xt, w, "
+                      "r, , , st)\n e = Neg (o) }> }")
+          .type,
+      "[4,1,batch,2]");
+}
+
 }  // namespace
 }  // namespace rannc::test
