@@ -62,10 +62,8 @@ void range(Node& node) {
   constexpr std::string_view kNames[] = {"start", "limit", "delta"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     const ValueId value = node.in(i);
-    if (const auto known = node.contents(value); known && known->size() == 1) {
-      attributes.set(kNames[i], known->front());
-    } else if (const auto number = node.number(value)) {
-      attributes.set(kNames[i], *number);
+    if (auto bound = node.bound(value)) {
+      attributes.set(kNames[i], *std::move(bound));
     } else {
       return node.fail("Range: '" + std::string(node.name(value)) + "', its " + std::string(kNames[i]) +
                        ", must follow from constants and sizes: the size of the result depends on it");

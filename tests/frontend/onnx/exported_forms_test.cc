@@ -152,6 +152,28 @@ TEST(ExportedForms, SizesAreSymbolsThroughFloatsToo) {
   EXPECT_THAT(length("f = Mul (r, r)"), HasSubstr("Range"));
 }
 
+// Detectors count the cells of a grid in floats.
+TEST(ExportedForms, RangesOfFloatsCountSizes) {
+  const auto run = [](const std::string& start, const std::string& delta, const std::string& limit) {
+    return run_onnx("agraph (float[batch, seq] x) => (float[n] y) <int64 one = {1}, float two = {2}, float start = {" +
+                        start + "}, float delta = {" + delta +
+                        "}> { sizes = Shape (x)\n length = Gather (sizes, one)\n r = Cast <to = 1> (length)\n" + limit +
+                        "\n y = Range (start, limit, delta) }",
+                    18, {{"x", spread(10)}});
+  };
+  const auto numbers = [&](const std::string& start, const std::string& delta, const std::string& limit) {
+    const auto made = run(start, delta, limit);
+    EXPECT_TRUE(made.ok()) << made.diagnostic().str();
+    return made.ok() ? made->numbers[0] : std::vector<double>();
+  };
+  EXPECT_THAT(numbers("0", "1", "limit = Identity (r)"), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(numbers("1", "2", "limit = Identity (r)"), ElementsAre(1, 3));
+  EXPECT_THAT(numbers("0", "1", "h = Div (r, two)\n limit = Ceil (h)"), ElementsAre(0, 1, 2));
+  const auto half = run("0", "1", "limit = Div (r, two)");  // 2.5 is no size
+  ASSERT_FALSE(half.ok());
+  EXPECT_THAT(half.diagnostic().message, HasSubstr("'limit', its limit, must follow"));
+}
+
 // Neighbours along an axis whose length is a symbol are those along one of five.
 TEST(ExportedForms, NeighboursOfAnAxisOfAnyLength) {
   for (const char* const place : {"asymmetric", "half_pixel", "tf_half_pixel_for_nn"}) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "frontend/internal/growth.h"
+#include "frontend/internal/sizes.h"
 #include "ir/graph/constant.h"
 
 namespace rannc::frontend {
@@ -75,6 +77,17 @@ double Node::traced_label_smoothing() {
 ValueId Node::in(size_t index) {
   if (!has(index)) fail(fmt::format("{} needs operand {}", op(), index));
   return optional(index);
+}
+
+std::optional<ir::Attribute> Node::bound(ValueId value) const {
+  if (const auto known = contents(value); known && known->size() == 1) return known->front();
+  if (const auto known = number(value)) {
+    constexpr double kMost = 0x1p53;
+    const bool is_whole = std::abs(*known) <= kMost && std::trunc(*known) == *known;
+    return is_whole ? ir::Attribute(ir::Dim(whole(*known))) : ir::Attribute(*known);
+  }
+  const auto sizes = sizes_through_floats(graph(), value);
+  return sizes && sizes->size() == 1 ? std::optional<ir::Attribute>(sizes->front()) : std::nullopt;
 }
 
 const List* Node::list(size_t index) const {

@@ -54,6 +54,9 @@ class Node : public TaskWriter {
   bool has(size_t index) const { return index < operands_.size() && operands_[index].valid(); }
   ValueId in(size_t index);              ///< fails if absent
   ValueId optional(size_t index) const;  ///< invalid if absent
+  /// A bound of a range, as an attribute: an integer, a size, or a fraction. A whole float counts as an integer, as a
+  /// size is one after a Cast to float too. Nothing if the value does not follow from sizes and constants.
+  std::optional<ir::Attribute> bound(ValueId value) const;
   /// An operand that is a list. Null if it is a tensor or absent.
   const List* list(size_t index) const;
 
