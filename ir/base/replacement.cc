@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,8 +16,39 @@ namespace rannc {
 
 namespace fs = std::filesystem;
 
-Replacement::Replacement(std::string path)
-    : path_(std::move(path)), temporary_(fmt::format("{}.partial-{}", path_, ::getpid())) {}
+namespace {
+
+constexpr int kMostLinks = 40;  // as Linux follows
+
+fs::path behind_links(fs::path path) {
+  std::error_code failed;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, failed)); ++i) {
+    path = path.parent_path() / fs::read_symlink(path, failed);
+  }
+  return path;
+}
+
+std::string temporary_of(const std::string& place) {
+  const std::string suffix = fmt::format(".partial-{}", ::getpid());
+  if (!is_stream(place)) return place + suffix;
+  static std::atomic<uint64_t> count{0};
+  std::error_code failed;
+  return fs::temp_directory_path(failed) / fmt::format("rannc-{}{}", count++, suffix);
+}
+
+}  // namespace
+
+bool is_stream(const std::string& path) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (fs::is_other(status)) return true;
+  const std::string name = fs::absolute(path, failed).lexically_normal();
+  const bool is_open_file = name == "/dev/stdout" || name == "/dev/stderr" || name.starts_with("/dev/fd/");
+  return is_open_file || (name.starts_with("/proc/") && fs::is_regular_file(status));
+}
+
+Replacement::Replacement(const std::string& path)
+    : path_(is_stream(path) ? path : behind_links(path).string()), temporary_(temporary_of(path_)) {}
 
 Replacement::~Replacement() {
   std::error_code ignored;
@@ -36,16 +68,34 @@ bool exchange(const std::string& a, const std::string& b) {
   return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
 
+Diagnostic unwritable(const std::string& path, const std::string& why) {
+  return error({path, 0, 0, {}}, "cannot be written: " + why);
+}
+
+Result<void> copy_to_stream(const std::string& from, const std::string& stream) {
+  std::error_code failed;
+  if (!fs::is_regular_file(from, failed)) return unwritable(stream, "it is no folder");
+  std::ifstream source(from, std::ios::binary);
+  std::ofstream to(stream, std::ios::binary | std::ios::app);
+  if (fs::file_size(from, failed) > 0) to << source.rdbuf();
+  if (!to.flush()) return unwritable(stream, std::strerror(errno));
+  return {};
+}
+
 }  // namespace
 
 Result<void> move_into_place(const std::string& temporary, const std::string& path) {
-  const auto failed = [&](const std::error_code& code) {
-    return error({path, 0, 0, {}}, "cannot be written: " + code.message());
-  };
+  const auto failed = [&](const std::error_code& code) { return unwritable(path, code.message()); };
   std::error_code code, ignored;
+  if (is_stream(path)) {
+    RANNC_TRY(copy_to_stream(temporary, path));
+    fs::remove(temporary, ignored);
+    return {};
+  }
   const std::string old = temporary + ".old";
   // A rename replaces a file, but not a non-empty folder.
   const bool folder = fs::is_directory(fs::symlink_status(path, ignored));
+  if (folder && !fs::is_directory(temporary, ignored)) return unwritable(path, "it is a folder");
   if (folder && exchange(temporary, path)) {
     fs::remove_all(temporary, ignored);
     return {};
@@ -66,7 +116,7 @@ Result<void> write_file(const std::string& path, std::string_view content) {
   {
     std::ofstream stream(file.temporary(), std::ios::binary | std::ios::trunc);
     stream.write(content.data(), static_cast<std::streamsize>(content.size()));
-    if (!stream.flush()) return error({path, 0, 0, {}}, fmt::format("cannot be written: {}", std::strerror(errno)));
+    if (!stream.flush()) return unwritable(path, std::strerror(errno));
   }
   return file.commit();
 }

@@ -8,19 +8,23 @@
 
 namespace rannc {
 
+/// Whether `path` is a device, a FIFO, a socket or an open file in `/dev/fd`. It is written to, never replaced.
+bool is_stream(const std::string& path);
+
 /// A file or folder that is written to a temporary name and moved into place by `commit`. The destructor removes it if
 /// it was not committed.
 class Replacement {
  public:
-  /// `path` is the final place. Creates nothing yet.
-  explicit Replacement(std::string path);
+  /// `path` is the final place, or a symbolic link to it, which stays. Creates nothing yet.
+  explicit Replacement(const std::string& path);
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
-  /// Where to write: a name beside `path` that is unique to this process.
+  /// Where to write: a name that is unique to this process, beside the final place or, for a stream, in the folder of
+  /// temporary files.
   const std::string& temporary() const { return temporary_; }
-  /// Moves it to `path` and replaces what is there.
+  /// Moves it to the final place and replaces what is there, or copies it to a stream.
   Result<void> commit();
 
  private:
@@ -28,8 +32,9 @@ class Replacement {
   bool done_ = false;
 };
 
-/// Moves a file or folder to `path` in one step and replaces what is there. Where the file system cannot exchange
-/// folders, an old folder is moved aside first, and back if the move fails. Both paths must lie on one file system.
+/// Moves a file or folder to `path` in one step. Only a file replaces a file, and a folder a folder. Where the file
+/// system cannot exchange folders, an old folder is moved aside first, and back if the move fails. Both paths must lie
+/// on one file system. A file is copied to a stream.
 Result<void> move_into_place(const std::string& temporary, const std::string& path);
 
 /// Writes `content` to the file `path`.

@@ -29,7 +29,8 @@ namespace fs = std::filesystem;
 using partition::StagePlan;
 
 Result<void> write_output(const std::string& path, const std::string& text, bool replace) {
-  if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; use --replace to overwrite it");
+  if (!replace && fs::exists(path) && !is_stream(path))
+    return error({path, 0, 0, {}}, "exists already; use --replace to overwrite it");
   return write_file(path, text);
 }
 

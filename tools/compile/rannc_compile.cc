@@ -221,7 +221,7 @@ Result<void> emit(const Flags& flags, const std::string& text) {
     fmt::print("{}", text);
     return {};
   }
-  if (!flags.replace && std::filesystem::exists(flags.output))
+  if (!flags.replace && std::filesystem::exists(flags.output) && !rannc::is_stream(flags.output))
     return rannc::error({flags.output, 0, 0, {}}, "exists already; use --replace to overwrite it");
   return rannc::write_file(flags.output, text);
 }

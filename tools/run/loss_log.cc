@@ -19,10 +19,12 @@ std::string line_of(uint64_t step, double loss) { return fmt::format("{} {:a}\n"
 
 Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
   LossLog log(path);
-  if (first_step > 0) RANNC_TRY(log.read(first_step));
-  std::string kept;
-  for (size_t i = 0; i < log.losses_.size(); ++i) kept += line_of(log.first_ + i, log.losses_[i]);
-  RANNC_TRY(write_file(path, kept));
+  if (!is_stream(path)) {
+    if (first_step > 0) RANNC_TRY(log.read(first_step));
+    std::string kept;
+    for (size_t i = 0; i < log.losses_.size(); ++i) kept += line_of(log.first_ + i, log.losses_[i]);
+    RANNC_TRY(write_file(path, kept));
+  }
   log.file_.open(path, std::ios::app);
   if (!log.file_) return error({path, 0, 0, {}}, std::string("cannot be written: ") + std::strerror(errno));
   return log;

@@ -54,7 +54,9 @@ std::vector<std::pair<std::string, double>> measurements(const StepFacts& facts)
 Result<StepLog> StepLog::open(const std::string& path, uint64_t done) {
   StepLog log(path);
   std::error_code failed;
-  if (done > 0 && std::filesystem::exists(path, failed)) {
+  if (is_stream(path)) {
+    // starts with this run
+  } else if (done > 0 && std::filesystem::exists(path, failed)) {
     RANNC_ASSIGN(const uint64_t kept, bytes_until(path, done));
     std::filesystem::resize_file(path, kept, failed);
     if (failed) return error({path, 0, 0, {}}, "cannot be truncated: " + failed.message());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
@@ -44,6 +45,60 @@ TEST_F(ReplacementTest, NothingIsLeftOfWhatWasNotCommitted) {
     EXPECT_EQ(entries(), 2U);
   }
   EXPECT_EQ(read(at("a")), "old");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, ALinkStaysAndItsTargetIsReplaced) {
+  fs::create_directory(at("elsewhere"));
+  fs::create_symlink("elsewhere/b", at("a"));
+  for (const char* content : {"first", "second"}) {  // the first: the target is not there
+    ASSERT_TRUE(write_file(at("a"), content).ok());
+    EXPECT_TRUE(fs::is_symlink(at("a")));
+    EXPECT_EQ(read(at("elsewhere/b")), content);
+  }
+  EXPECT_EQ(entries(), 2U);
+}
+
+TEST_F(ReplacementTest, ADeviceIsWrittenTo) {
+  EXPECT_TRUE(is_stream("/dev/null"));
+  ASSERT_TRUE(write_file("/dev/null", "text").ok());
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  const auto full = write_file("/dev/full", "text");
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.diagnostic().str(), "/dev/full: error: cannot be written: No space left on device");
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST_F(ReplacementTest, AFifoIsWrittenTo) {
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  std::string received;
+  std::thread reader([&] { received = read(at("fifo")); });
+  EXPECT_TRUE(write_file(at("fifo"), "text").ok());
+  reader.join();
+  EXPECT_EQ(received, "text");
+  EXPECT_TRUE(fs::is_fifo(at("fifo")));
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, AFolderIsNotReplacedByAFile) {
+  fs::create_directory(at("f"));
+  std::ofstream(at("f/kept")) << "kept";
+  const auto written = write_file(at("f"), "text");
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.diagnostic().message, "cannot be written: it is a folder");
+  EXPECT_EQ(read(at("f/kept")), "kept");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, AFileOrDeviceIsNotReplacedByAFolder) {
+  ASSERT_TRUE(write_file(at("a"), "kept").ok());
+  for (const std::string& path : {at("a"), std::string("/dev/null")}) {
+    Replacement folder(path);
+    fs::create_directory(folder.temporary());
+    EXPECT_FALSE(folder.commit().ok()) << path;
+  }
+  EXPECT_EQ(read(at("a")), "kept");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_EQ(entries(), 1U);
 }
 
