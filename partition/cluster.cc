@@ -1,6 +1,7 @@
 #include "partition/cluster.h"
 
 #include <algorithm>
+#include <set>
 
 namespace rannc::partition {
 namespace {
@@ -61,6 +62,12 @@ std::vector<std::string> Cluster::used_kinds() const {
     if (used[i]) names.push_back(kinds[i].name);
   }
   return names;
+}
+
+std::vector<ir::InstructionSet> Cluster::instruction_sets() const {
+  std::set<ir::InstructionSet> found;
+  for (const ClusterDevice& device : devices) found.insert(kinds[device.kind].instructions);
+  return {found.begin(), found.end()};
 }
 
 bool Cluster::uniform() const {

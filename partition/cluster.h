@@ -11,6 +11,7 @@
 #include "ir/base/device_type.h"
 #include "ir/base/diagnostic.h"
 #include "ir/base/ids.h"
+#include "ir/base/instruction_set.h"
 #include "ir/graph/type.h"
 
 namespace rannc::partition {
@@ -42,6 +43,8 @@ struct DeviceKind {
   double bytes_per_second = 0;  ///< device memory, > 0
   double launch_ns = 0;         ///< constant cost of starting one task, >= 0
   ir::DeviceType type = ir::DeviceType::kCpu;
+  ir::InstructionSet instructions =
+      ir::kDefaultInstructions;  ///< of a processor; the memory of convolutions depends on it
   bool operator==(const DeviceKind&) const = default;
 };
 
@@ -82,6 +85,8 @@ struct Cluster {
   const DeviceKind& kind_of(DeviceId device) const { return kinds[devices[device.index()].kind]; }
   /// Names of the kinds that devices have, in the order of `kinds`.
   std::vector<std::string> used_kinds() const;
+  /// Instruction sets of the devices, each once, ascending.
+  std::vector<ir::InstructionSet> instruction_sets() const;
   /// The link between two different devices.
   const Link& link(DeviceId a, DeviceId b) const;
   /// Returns the least bandwidth and the largest latency over all pairs of `group` (ids ascending, at least two

@@ -131,12 +131,19 @@ class Reader {
     return fail(*fields.get("device"), fmt::format("'device' is '{}', it must be cpu or cuda", name));
   }
 
+  Result<ir::InstructionSet> instructions(const toml::table& fields) {
+    RANNC_ASSIGN(const std::string name, text(fields, "instructions"));
+    if (const auto set = ir::instruction_set(name)) return *set;
+    return fail(*fields.get("instructions"),
+                fmt::format("'instructions' is '{}', it must be sse41, avx, avx2 or avx512", name));
+  }
+
   Result<void> read_kinds(const toml::table& root) {
     const toml::table* kinds = root["kind"].as_table();
     if (kinds == nullptr || kinds->empty()) return fail(root, "a cluster needs at least one [kind.NAME]");
     for (const auto& [key, node] : *kinds) {
       RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
-      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns", "device"}, "a kind"));
+      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions"}, "a kind"));
       DeviceKind kind;
       kind.name = key.str();
       RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", 1, 9e18));
@@ -148,6 +155,9 @@ class Reader {
       }
       if (fields->contains("device")) {
         RANNC_ASSIGN(kind.type, device(*fields));
+      }
+      if (fields->contains("instructions")) {
+        RANNC_ASSIGN(kind.instructions, instructions(*fields));
       }
       if (!cluster_.kinds.empty() && cluster_.kinds.front().type != kind.type) {
         return fail(*fields,
@@ -309,8 +319,11 @@ std::string print_cluster(const Cluster& cluster) {
     out +=
         fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n", quoted(kind.name),
                     kind.memory_bytes, rates_text(kind.flops_per_second), kind.bytes_per_second, kind.launch_ns);
-    // Digests of clusters without GPUs are older than this key.
+    // Digests of clusters without GPUs are older than this key, as those of processors with AVX-512 than the next.
     if (kind.type != DeviceKind().type) out += fmt::format("device = {}\n", quoted(std::string(ir::str(kind.type))));
+    if (kind.instructions != DeviceKind().instructions) {
+      out += fmt::format("instructions = {}\n", quoted(std::string(ir::str(kind.instructions))));
+    }
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,

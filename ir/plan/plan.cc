@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -15,6 +16,15 @@
 #include "ir/schedule/schedule_memory.h"
 
 namespace rannc::ir {
+
+std::vector<InstructionSet> instruction_sets(const PlanBody& plan, StageId stage) {
+  std::set<InstructionSet> found;
+  for (const DeviceId device : plan.stages[stage.index()].devices) {
+    if (device.index() < plan.devices.size()) found.insert(plan.devices[device.index()].instructions);
+  }
+  if (found.empty()) found.insert(kDefaultInstructions);
+  return {found.begin(), found.end()};
+}
 
 std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count) {
   count = std::min(count, mini_batch);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/base/device_type.h"
+#include "ir/base/instruction_set.h"
 #include "ir/graph/graph.h"
 #include "ir/plan/atoms.h"
 #include "ir/schedule/schedule.h"
@@ -53,6 +54,7 @@ struct PlanDevice {
   std::string kind;           ///< `cpu`, `v100` …
   uint64_t memory_bytes = 0;  ///< limit; 0: none
   DeviceType type = DeviceType::kCpu;
+  InstructionSet instructions = kDefaultInstructions;  ///< of a processor
   bool operator==(const PlanDevice&) const = default;
 };
 
@@ -146,6 +148,9 @@ struct Plan : PlanBody {
 inline DeviceType device_type(const PlanBody& plan) {
   return plan.devices.empty() ? DeviceType::kCpu : plan.devices.front().type;
 }
+
+/// Instruction sets of the stage's devices, each once, ascending.
+std::vector<InstructionSet> instruction_sets(const PlanBody& plan, StageId stage);
 
 /// The sizes that a plan assumes of a micro-batch: those of its symbols.
 Bindings bindings_of(const Plan& plan, uint32_t samples);

@@ -76,6 +76,7 @@ class PlanPrinter {
     const PlanDevice& device = plan_.devices[d];
     add("device d{} {} kind {} memory_bytes {}", d, quote(device.name), quote(device.kind), device.memory_bytes);
     if (device.type != DeviceType::kCpu) add(" type {}", str(device.type));
+    if (device.instructions != kDefaultInstructions) add(" instructions {}", str(device.instructions));
     add("\n");
   }
 

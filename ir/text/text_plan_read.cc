@@ -221,6 +221,15 @@ class PlanReader {
       if (!type) return line.fault(begin, "there is no type of devices `" + name + "`, only cpu and cuda");
       device.type = *type;
     }
+    if (line.accept_word("instructions")) {
+      const size_t begin = line.column();
+      RANNC_ASSIGN(const std::string name, line.word("an instruction set"));
+      const auto set = instruction_set(name);
+      if (!set) {
+        return line.fault(begin, "there is no instruction set `" + name + "`, only sse41, avx, avx2 and avx512");
+      }
+      device.instructions = *set;
+    }
     plan_.devices.push_back(std::move(device));
     return {};
   }

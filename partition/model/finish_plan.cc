@@ -27,7 +27,8 @@ void choose_devices(ir::Plan& plan, const StagePlan& stages, const Cluster& clus
   for (const DeviceId device : used) {
     renumbered.emplace(device, DeviceId::from(plan.devices.size()));
     const DeviceKind& kind = cluster.kind_of(device);
-    plan.devices.push_back({cluster.devices[device.index()].name, kind.name, kind.memory_bytes, kind.type});
+    plan.devices.push_back(
+        {cluster.devices[device.index()].name, kind.name, kind.memory_bytes, kind.type, kind.instructions});
     chosen.push_back(device);
   }
   for (size_t s = 0; s < stages.stages.size(); ++s) {

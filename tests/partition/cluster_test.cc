@@ -91,6 +91,19 @@ TEST(Cluster, RatesFollowTheElementType) {
   EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
 }
 
+TEST(Cluster, KindsHaveAnInstructionSet) {
+  const std::string text = print_cluster(with_kind("flops = 1").value());
+  EXPECT_EQ(with_kind("flops = 1")->kinds[0].instructions, ir::InstructionSet::kAvx512);
+  EXPECT_EQ(text.find("instructions"), std::string::npos) << "digests of older plans: " << text;
+  for (const ir::InstructionSet set : ir::kInstructionSets) {
+    const auto cluster = with_kind("flops = 1\ninstructions = '" + std::string(ir::str(set)) + "'");
+    ASSERT_TRUE(cluster.ok()) << cluster.diagnostic().str();
+    EXPECT_EQ(cluster->kinds[0].instructions, set);
+    EXPECT_EQ(cluster->instruction_sets(), std::vector{set});
+    EXPECT_EQ(parse_cluster(print_cluster(*cluster), "again").value(), *cluster);
+  }
+}
+
 TEST(Cluster, KindsHaveADeviceType) {
   EXPECT_EQ(with_kind("flops = 1")->kinds[0].type, ir::DeviceType::kCpu);
   const Cluster cluster = with_kind("flops = 1\ndevice = \"cuda\"").value();
@@ -247,6 +260,8 @@ TEST(Cluster, ErrorsAreLocated) {
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice='CUDA:0'\n", "'device' is 'CUDA:0'", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=''\n", "'device' is ''", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=1\n", "'device' must be a string", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ninstructions='AVX2'\n", "'instructions' is 'AVX2'", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ninstructions=512\n", "'instructions' must be a string", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n", "at least one [[node]]", 0},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[kind.b]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice='cuda'"
        "\n",

@@ -31,6 +31,20 @@ TEST(TextPlan, RandomPlansRoundTrip) {
   }
 }
 
+TEST(TextPlan, InstructionSetsRoundTrip) {
+  for (const InstructionSet set : kInstructionSets) {
+    SCOPED_TRACE(str(set));
+    Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+    plan.devices[0].instructions = set;
+    const std::string text = print(plan);
+    EXPECT_EQ(text.find(" instructions ") != std::string::npos, set != kDefaultInstructions);
+    const auto again = parse_plan(text, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_TRUE(equal(plan, *again));
+    EXPECT_EQ(again->devices[0].instructions, set);
+  }
+}
+
 TEST(TextPlan, OptimizersRoundTrip) {
   for (const PlanOptimizer& optimizer : {PlanOptimizer{"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}}) {
     SCOPED_TRACE(optimizer.name);
