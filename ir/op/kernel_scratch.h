@@ -4,12 +4,15 @@
 /// blocks and copied back, and weights and their gradients are packed. LibTorch's own kernels unfold images into
 /// columns. All of this memory comes from the tensor allocator and often exceeds what a task keeps.
 ///
-/// The kernel depends on sizes, element type and memory format, by the rules of LibTorch and of oneDNN for 512-bit
-/// vectors with one thread per worker. Shorter vectors have smaller blocks, hence less padding.
+/// The kernel depends on sizes, element type, memory format and the processor's instruction set, by the rules of
+/// LibTorch and of oneDNN with one thread per worker. Shorter vectors have smaller blocks, hence less padding. Where
+/// oneDNN has no kernel for an instruction set, it multiplies unfolded images.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "ir/base/instruction_set.h"
 #include "ir/graph/graph.h"
 
 namespace rannc::ir {
@@ -26,8 +29,10 @@ bool has_kernel_scratch(const OpInfo& op);
 /// it computes none.
 uint64_t convolution_gradient(const OpInfo& op);
 
-/// Scratch memory of one task, whose operator must have a rule. Bit k of `wanted`: operand k needs a gradient. `sizes`
-/// binds the symbols of the shapes; the result is 0 for shapes with unbound symbols.
-KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes);
+/// Scratch memory of one task, whose operator must have a rule: the largest among `sets`, of which there is at least
+/// one. Bit k of `wanted`: operand k needs a gradient. `sizes` binds the symbols of the shapes; the result is 0 for
+/// shapes with unbound symbols.
+KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes,
+                             std::span<const InstructionSet> sets);
 
 }  // namespace rannc::ir

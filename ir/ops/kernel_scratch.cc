@@ -33,21 +33,11 @@ std::optional<Sizes> sizes_of(const ValueType& type, const Bindings& sizes) {
   return found;
 }
 
-int64_t product(const Sizes& sizes, size_t from) {
-  int64_t all = 1;
-  for (size_t i = from; i < sizes.size(); ++i) all *= sizes[i];
-  return all;
-}
-
-bool any_above(const Sizes& numbers, int64_t most) {
-  return std::any_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number > most; });
-}
-
 /// LibTorch's rule for one thread: it runs single small images, and pointwise kernels of few images, itself.
 bool calls_one_dnn(const ConvSizes& conv, const Sizes& read, const ops::Window& window) {
   constexpr int64_t kManyImages = 16, kLargeImage = 20480;
-  const bool last_two_pointwise = conv.taps == 1;
-  if (last_two_pointwise && !conv.strided && !conv.dilated && conv.samples < kManyImages) return false;
+  const bool last_two_pointwise = conv.taps() == 1;
+  if (last_two_pointwise && !conv.strided() && !conv.dilated() && conv.samples < kManyImages) return false;
   int64_t leading = 1;
   for (size_t i = 0; i < std::min<size_t>(read.size(), 4); ++i) leading *= read[i];
   const size_t rank = window.rank();
@@ -69,24 +59,42 @@ std::optional<ConvSizes> conv_sizes(const Graph& graph, TaskId task, const Bindi
   conv.transposed = is_transposed(graph.op(task));
   conv.samples = (*read)[0];
   conv.groups = attributes.integer("groups");
-  conv.taps = product(*filter, 2);
   conv.element_bytes = static_cast<int64_t>(byte_size(type.dtype));
-  conv.strided = any_above(window->strides, 1);
-  conv.dilated = any_above(window->dilations, 1);
-  conv.wide = any_above(window->kernel, 3);
   conv.channels_last = graph.op(task).attribute(kChannelsLast) != nullptr && attributes.flag(kChannelsLast);
+  // Other pads are applied by a separate call.
+  const bool pads = conv.transposed || window->symmetric();
   Sizes padded = *read;
-  if (!conv.transposed && !window->symmetric()) {
-    for (size_t i = 0; i < window->rank(); ++i) padded[i + 2] += window->begin[i] + window->end[i];
-  }
+  for (size_t i = 0; !pads && i < window->rank(); ++i) padded[i + 2] += window->begin[i] + window->end[i];
   const Sizes &x = conv.transposed ? *made : padded, &y = conv.transposed ? *read : *made;
   conv.in = x[1];
   conv.out = y[1];
-  conv.in_places = product(x, 2);
-  conv.out_places = product(y, 2);
-  conv.uneven = x.back() % window->strides.back() != 0;
+  for (size_t i = 0; i < window->rank(); ++i) {
+    conv.axes.push_back(
+        {x[i + 2], y[i + 2], window->kernel[i], window->strides[i], window->dilations[i], pads ? window->begin[i] : 0});
+  }
   conv.one_dnn = type.dtype == DType::kF32 && calls_one_dnn(conv, padded, *window);
   return conv;
+}
+
+KernelScratch scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes, InstructionSet set) {
+  auto conv = conv_sizes(graph, task, sizes);
+  if (!conv || conv->groups < 1 || conv->samples < 1) return {};
+  const OpAttributes attributes(graph.op(task), graph.attributes(task));
+  const std::string algorithm = attributes.declares(kAlgorithm) ? attributes.text(kAlgorithm) : "any";
+  if (algorithm == "linear") return {};
+  if (algorithm == "onednn") conv->one_dnn = true;
+  conv->instructions = set;
+  const ConvPeaks peaks = ops::conv_peaks(*conv);
+  const bool turned = conv->transposed;
+  const int64_t operand = turned ? conv->y_bytes() : conv->x_bytes();
+  const int64_t result = turned ? conv->x_bytes() : conv->y_bytes();
+  const int64_t weight = conv->weight_bytes();
+  const bool wants_operand = (wanted & 1) != 0, wants_weight = (wanted & 2) != 0;
+  int64_t backward = wants_operand ? (turned ? peaks.output : peaks.input_gradient) : 0;
+  const int64_t given = wants_operand ? operand : 0;
+  if (wants_weight) backward = std::max(backward, given + peaks.weight_gradient);
+  return {std::max<int64_t>(0, (turned ? peaks.input_gradient : peaks.output) - result),
+          std::max<int64_t>(0, backward - given - (wants_weight ? weight : 0))};
 }
 
 }  // namespace
@@ -101,24 +109,15 @@ uint64_t convolution_gradient(const OpInfo& op) {
   return kOfImages.contains(op) ? 1 : kOfWeight.contains(op) ? 2 : 0;
 }
 
-KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes) {
-  auto conv = conv_sizes(graph, task, sizes);
-  if (!conv || conv->groups < 1 || conv->samples < 1) return {};
-  const OpAttributes attributes(graph.op(task), graph.attributes(task));
-  const std::string algorithm = attributes.declares(kAlgorithm) ? attributes.text(kAlgorithm) : "any";
-  if (algorithm == "linear") return {};
-  if (algorithm == "onednn") conv->one_dnn = true;
-  const ConvPeaks peaks = ops::conv_peaks(*conv);
-  const bool turned = conv->transposed;
-  const int64_t operand = turned ? conv->y_bytes() : conv->x_bytes();
-  const int64_t result = turned ? conv->x_bytes() : conv->y_bytes();
-  const int64_t weight = conv->weight_bytes();
-  const bool wants_operand = (wanted & 1) != 0, wants_weight = (wanted & 2) != 0;
-  int64_t backward = wants_operand ? (turned ? peaks.output : peaks.input_gradient) : 0;
-  const int64_t given = wants_operand ? operand : 0;
-  if (wants_weight) backward = std::max(backward, given + peaks.weight_gradient);
-  return {std::max<int64_t>(0, (turned ? peaks.input_gradient : peaks.output) - result),
-          std::max<int64_t>(0, backward - given - (wants_weight ? weight : 0))};
+KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes,
+                             std::span<const InstructionSet> sets) {
+  KernelScratch largest;
+  for (const InstructionSet set : sets) {
+    const KernelScratch found = scratch(graph, task, wanted, sizes, set);
+    largest.forward = std::max(largest.forward, found.forward);
+    largest.backward = std::max(largest.backward, found.backward);
+  }
+  return largest;
 }
 
 }  // namespace rannc::ir

@@ -52,7 +52,8 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
       table_(function_table(stage_)),
       views_(stage_.joint.graph),
       samples_(sample_inputs(plan, stage_.joint.graph)),
-      device_(device_type(plan)) {
+      device_(device_type(plan)),
+      instructions_(instruction_sets(plan, stage)) {
   const Graph& graph = stage_.joint.graph;
   const size_t count = graph.value_count();
   fixed_.assign(count, false);
@@ -293,9 +294,11 @@ class FunctionWalk {
     if (wanted != 0 && has_kernel_scratch(graph_.op(origin(task)))) {
       // A call for one gradient gets an empty tensor in the place of the other operand.
       const int64_t placeholder = wanted == 3 ? 0 : bytes(graph_.outputs(task)[0]);
-      return placeholder + packed(tasks) + kernel_scratch(graph_, origin(task), wanted, sizes_).backward;
+      return placeholder + packed(tasks) +
+             kernel_scratch(graph_, origin(task), wanted, sizes_, f_.instructions_).backward;
     }
-    if (has_kernel_scratch(op)) return packed(tasks) + kernel_scratch(graph_, task, 0, sizes_).forward;
+    if (has_kernel_scratch(op))
+      return packed(tasks) + kernel_scratch(graph_, task, 0, sizes_, f_.instructions_).forward;
     if (const auto vjp = vjp_of(graph_, task))
       return vjp->tape.valid() ? workspace(origin(task)) : repeated(origin(task));
     const auto taped = taped_of(graph_, task);

@@ -56,6 +56,7 @@ class FunctionFollower {
   const Views views_;
   const std::vector<ValueId> samples_;
   const DeviceType device_;
+  const std::vector<InstructionSet> instructions_;
   std::vector<bool> fixed_;         ///< by base: parameters, buffers, constants, results of P, samples
   std::vector<bool> saved_, kept_;  ///< by base
 };

@@ -520,7 +520,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   Lap lap;
   RANNC_ASSIGN(const ModelCosts costs,
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
-  RANNC_ASSIGN(const Tape tape, Tape::of(graph, options.assume));
+  RANNC_ASSIGN(const Tape tape, Tape::of(graph, options.assume, options.cluster.instruction_sets()));
   const ModelFacts facts{
       graph, atoms, costs, tape, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();

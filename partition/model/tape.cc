@@ -235,11 +235,13 @@ ir::KernelScratch Tape::scratch(uint32_t kind, uint64_t samples) const {
   const ScratchKind& of = scratches_[kind];
   ir::Bindings sizes = assume_;
   if (!graph_->batch_symbol().empty()) sizes[graph_->batch_symbol()] = static_cast<int64_t>(samples);
-  return ir::kernel_scratch(*graph_, of.task, of.wanted, sizes);
+  return ir::kernel_scratch(*graph_, of.task, of.wanted, sizes, instructions_);
 }
 
-Result<Tape> Tape::of(const ir::Graph& graph, const ir::Bindings& assume) {
+Result<Tape> Tape::of(const ir::Graph& graph, const ir::Bindings& assume,
+                      std::vector<ir::InstructionSet> instructions) {
   Tape tape;
+  tape.instructions_ = std::move(instructions);
   RANNC_TRY(TapeBuilder(graph, tape).run(assume));
   return tape;
 }

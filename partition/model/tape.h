@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/base/instruction_set.h"
 #include "ir/graph/graph.h"
 #include "ir/op/kernel_scratch.h"
 #include "partition/model/value_bytes.h"
@@ -15,9 +16,10 @@ namespace rannc::partition {
 /// and its results.
 class Tape {
  public:
-  /// `assume` binds symbols other than the batch. Fails if the size of a value is unknown; the diagnostic names the
-  /// value.
-  static Result<Tape> of(const ir::Graph& graph, const ir::Bindings& assume);
+  /// `assume` binds symbols other than the batch, and `instructions` are those of the devices. Fails if the size of a
+  /// value is unknown; the diagnostic names the value.
+  static Result<Tape> of(const ir::Graph& graph, const ir::Bindings& assume,
+                         std::vector<ir::InstructionSet> instructions = {ir::kDefaultInstructions});
 
   /// Operands and results whose memory the task keeps; empty if no gradient flows through the task.
   std::span<const ValueId> kept(TaskId task) const {
@@ -64,6 +66,7 @@ class Tape {
 
   const ir::Graph* graph_ = nullptr;
   ir::Bindings assume_;
+  std::vector<ir::InstructionSet> instructions_;
   std::vector<uint32_t> scratch_kind_;  // by task; empty where no task has one
   std::vector<ScratchKind> scratches_;
   std::vector<ByteLine> lines_;  // by type number

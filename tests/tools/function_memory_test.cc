@@ -73,7 +73,6 @@ TEST(FunctionMemory, OfConvolutions) {
   runtime::set_threads(1);
   const auto models = shared_models();
   if (!models) GTEST_SKIP() << "no folder of published models";
-  if (at::get_cpu_capability() != "AVX512") GTEST_SKIP() << "oneDNN's blocks are smaller here";
   for (const char* name : {"vgg_dynamo_dyn", "unet_folded_dynamo"})
     EXPECT_GT(follow(*models / name, Passes::kBackward), 20U);
 }

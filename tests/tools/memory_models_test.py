@@ -51,11 +51,12 @@ class MemoryModelsTest(memory_runs.MemoryRuns):
         self.expect_plans(model, *self.data("image", "mask", [SAMPLES, 1, SIDE, SIDE], 0))
 
 
-def exported(name):
-    """A test of that architecture of torchvision, as PyTorch exports it for training."""
+def exported(name, instructions=None):
+    """A test of that architecture of torchvision, as PyTorch exports it for training, with those vector instructions of the processor."""
     def test(self):
         if torch is None:
             self.skipTest("no PyTorch")
+        self.instructions = instructions
         torch.manual_seed(0)
         module = getattr(torchvision.models, name)(num_classes=CLASSES).train()
         path = self.scratch / f"{name}.onnx"
@@ -70,6 +71,8 @@ def exported(name):
 
 for architecture in ("resnet18", "mobilenet_v2", "resnext50_32x4d", "shufflenet_v2_x1_0", "densenet121"):
     setattr(MemoryModelsTest, f"test_export_of_{architecture}", exported(architecture))
+for architecture, limit in (("resnet18", "AVX2"), ("resnet18", "SSE41"), ("mobilenet_v2", "AVX")):
+    setattr(MemoryModelsTest, f"test_export_of_{architecture}_with_{limit.lower()}", exported(architecture, limit))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Runs that hold what a plan predicts of memory against what the tensors of its workers take."""
 import json
+import os
 import pathlib
 import re
 import tempfile
@@ -32,6 +33,13 @@ def assumed(card, batch):
 
 class MemoryRuns(programs.ProgramTest):
     """Tests of memory derive from it."""
+
+    instructions = None  # limit of oneDNN, which a process reads once; None: those of this machine
+
+    def run_program(self, name, *arguments, **options):
+        if self.instructions:
+            options["env"] = {**os.environ, "ONEDNN_MAX_CPU_ISA": self.instructions}
+        return super().run_program(name, *arguments, **options)
 
     def model(self, *flags):
         path = self.scratch / "model.onnx"

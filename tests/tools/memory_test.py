@@ -173,8 +173,6 @@ class MemoryTest(memory_runs.MemoryRuns):
         return model, ["--data", data]
 
     def expect_convolutions(self, devices, *flags, **options):
-        if not programs.has_avx512():
-            self.skipTest("oneDNN's blocks are smaller here")
         model, data = self.convolutions()
         self.expect(model, "mse(labels=y)", data, devices, "--mini-batch", 8, *flags, optimizer="sgd", **options)
 
@@ -186,6 +184,12 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_convolutions(3, "--stages", 3, "--micro-batches", 8, "--schedule", "1f1b")
         self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always")
         self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
+
+    def test_copies_for_less_vector_instructions(self):
+        """oneDNN has other kernels for processors without AVX2, whose gradients multiply unfolded images."""
+        for self.instructions in programs.part(["SSE41", "AVX2", "AVX"], 1):
+            self.expect_convolutions(1, "--micro-batches", 1)
+            self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "1f1b")
 
     @programs.whole
     def test_gradients_that_wait_for_a_peer(self):

@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import socket
 import struct
 import subprocess
@@ -38,12 +37,6 @@ def shared_models():
     shared = pathlib.Path(os.environ.get("RANNC_SHARED_DIR", SOURCE.parent / "shared"))
     models = shared / "data" / "models"
     return models if models.is_dir() else None
-
-
-def has_avx512():
-    """Whether LibTorch has kernels for it here, with oneDNN's widest blocks."""
-    found = re.search(r"^flags\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found is not None and {"avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"} <= set(found[1].split())
 
 
 def free_port():

@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <string>
 #include <thread>
+
+#include "tools/common/environment.h"
 
 namespace rannc::tools {
 
@@ -36,7 +39,37 @@ uint64_t available() {
   return machine_memory_bytes() / 2;
 }
 
+ir::InstructionSet processor_instructions() {
+#if defined(__x86_64__)
+  using enum ir::InstructionSet;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
+    return kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2")) return kAvx2;
+  return __builtin_cpu_supports("avx") ? kAvx : kSse41;
+#else
+  return ir::kDefaultInstructions;
+#endif
+}
+
 }  // namespace
+
+ir::InstructionSet limited_instructions(ir::InstructionSet best, std::string_view limit) {
+  std::string name(limit);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name.starts_with("avx2_")) name = "avx2";  // extensions for other element types
+  const auto most = ir::instruction_set(name);
+  return most ? std::min(best, *most) : best;
+}
+
+ir::InstructionSet machine_instructions() {
+  for (const char* const name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    const std::string limit = environment_variable(name);
+    if (!limit.empty()) return limited_instructions(processor_instructions(), limit);
+  }
+  return processor_instructions();
+}
 
 uint64_t machine_memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);

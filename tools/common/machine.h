@@ -1,7 +1,10 @@
-/// Reports the memory and cores of this machine.
+/// Reports the memory, cores and instructions of this machine.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "ir/base/instruction_set.h"
 
 namespace rannc::tools {
 
@@ -9,6 +12,13 @@ namespace rannc::tools {
 uint64_t machine_memory_bytes();
 /// Bytes of that memory that are currently free.
 uint64_t free_memory_bytes();
+
+/// The instruction set for which oneDNN chooses its kernels in this process: that of the processor, or the limit in
+/// `ONEDNN_MAX_CPU_ISA` if that is less. The default of device descriptions where the processor is not of type x86-64.
+ir::InstructionSet machine_instructions();
+/// The lesser of `best` and a limit as `ONEDNN_MAX_CPU_ISA` states it, such as `AVX2_VNNI`. An unknown one limits
+/// nothing, as in oneDNN.
+ir::InstructionSet limited_instructions(ir::InstructionSet best, std::string_view limit);
 
 /// Number of cores that this process may run on.
 uint32_t machine_cores();

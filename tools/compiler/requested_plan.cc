@@ -33,8 +33,9 @@ Result<partition::Cluster> requested_cluster(const compiler::PlanOptions& asked,
                                                   : partition::preset_cluster(asked.cluster));
   if (gpus && asked.memory_bytes) cluster.kinds.front().memory_bytes = *asked.memory_bytes;
   if (has_local_workers(asked.cluster)) {
-    // The limit is part of the plan. With --memory it is the same on every machine.
+    // Both are part of the plan. A cluster file states them for every machine.
     cluster.kinds.front().memory_bytes = asked.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
+    cluster.kinds.front().instructions = machine_instructions();
   }
   if (!asked.devices) return cluster;
   if (*asked.devices > cluster.size()) {

@@ -46,6 +46,7 @@ partition::Cluster measured_cluster(const partition::ProfileDatabase& database, 
                                     uint32_t workers) {
   partition::Cluster cluster = partition::preset_cluster("local:" + std::to_string(workers)).value();
   kind.memory_bytes = worker_memory_bytes(workers);
+  kind.instructions = machine_instructions();
   cluster.kinds.front() = std::move(kind);
   use_measured_links(database, cluster);
   return cluster;
