@@ -19,14 +19,10 @@ namespace {
 
 constexpr ir::Capture kClasses{0}, kChosen{1}, kOld{2}, kNew{3};
 constexpr int64_t kMostClasses = 1024;
+/// The inverse of sorted places, which is their only operand.
+constexpr std::string_view kUnsortedPlaces = "places before the sort";
 
-/// The indices that `topk` chose, which differ among each other in each row, and their number of classes.
-struct Choice {
-  ValueId indices;
-  int64_t classes;
-};
-
-std::optional<Choice> choice_of(const Graph& graph, ValueId value) {
+std::optional<ClassChoice> choice_of(const Graph& graph, ValueId value) {
   static const ir::Pattern kChoice = ir::through({"reshape", "unsqueeze", "squeeze", "cast", "identity"},
                                                  ir::op("topk", ir::any()).output(1).as(kChosen));
   const auto found = ir::match(graph, value, kChoice);
@@ -38,7 +34,7 @@ std::optional<Choice> choice_of(const Graph& graph, ValueId value) {
   const int64_t axis = topk.integer("axis", -1);
   if ((axis < 0 ? axis + rank : axis) != rank - 1 || !shape->back().is_constant()) return std::nullopt;
   if (shape->back().constant() < 2 || shape->back().constant() > kMostClasses) return std::nullopt;
-  return Choice{(*found)[kChosen], shape->back().constant()};
+  return ClassChoice{(*found)[kChosen], shape->back().constant()};
 }
 
 ValueId added(Graph& graph, std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes,
@@ -50,7 +46,7 @@ ValueId added(Graph& graph, std::string_view op, std::initializer_list<ValueId> 
 }
 
 /// The places of the rows of each class.
-std::vector<ValueId> class_places(Graph& graph, const Choice& choice, const Location& where) {
+std::vector<ValueId> class_places(Graph& graph, const ClassChoice& choice, const Location& where) {
   std::vector<ValueId> places;
   for (int64_t i = 0; i < choice.classes; ++i) {
     const DType dtype = graph.type(choice.indices).dtype;
@@ -61,7 +57,7 @@ std::vector<ValueId> class_places(Graph& graph, const Choice& choice, const Loca
   return places;
 }
 
-bool are_counted(const Graph& graph, const Choice& choice) {
+bool are_counted(const Graph& graph, const ClassChoice& choice) {
   return graph.any_use(choice.indices, [&](Graph::Use use) {
     return &graph.op(use.task) == &ir::core("eq") &&
            graph.any_use(graph.outputs(use.task)[0], [&](Graph::Use by) { return lists_places(graph, by.task); });
@@ -76,7 +72,7 @@ bool is_repeated(const Graph& graph, ValueId value, double number) {
 }
 
 /// The choice that a value encodes as zeros and ones along an axis, which is counted over all other axes.
-std::optional<Choice> encoded(const Graph& graph, AxisOf at) {
+std::optional<ClassChoice> encoded(const Graph& graph, AxisOf at) {
   static const ir::Pattern kScattered =
       ir::op("scatter_elements", ir::any(kOld), ir::any(kClasses), ir::any(kNew)).as(kChosen);
   for (int steps = 0; steps < kDeepestMask && graph.producer(at.value).valid(); ++steps) {
@@ -108,6 +104,49 @@ void note_class_counts(Graph& graph, TaskId task) {
   for (const ValueId each : class_places(graph, *choice, graph.location(task)))
     counted.contents->push_back(rows_of(graph, each));
   graph.set_type(sum, std::move(counted));
+}
+
+std::optional<ClassChoice> choice_of_rows(const Graph& graph, ValueId value) {
+  constexpr ir::Capture kInOrder{0}, kPlaces{1}, kSort{2};
+  static const ir::Pattern kSame = ir::through({"cast", "identity", "reshape"}, ir::any(kInOrder));
+  static const ir::Pattern kGathered = ir::op("gather", ir::any(kInOrder), ir::any(kPlaces));
+  static const ir::Pattern kSorted = ir::op("topk", ir::any(kInOrder)).output(0).as(kSort);
+  value = (*ir::match(graph, value, kSame))[kInOrder];
+  if (const auto gathered = ir::match(graph, value, kGathered); gathered && sorts_rows(graph, (*gathered)[kPlaces])) {
+    value = (*gathered)[kInOrder];
+  } else if (const auto sorted = ir::match(graph, value, kSorted)) {
+    const ValueId from = (*sorted)[kInOrder];
+    if (graph.type(from).shape->size() == 1 && graph.type(from).shape == graph.type(value).shape) value = from;
+  }
+  return choice_of(graph, value);
+}
+
+bool sorts_rows(const Graph& graph, ValueId value) {
+  const TaskId task = graph.producer(value);
+  return task.valid() && sorts_places(graph, task);
+}
+
+Dim unsorted_count(const Graph& graph, ValueId places) {
+  return ir::element_count(*graph.type(graph.inputs(graph.producer(places))[0]).shape);
+}
+
+ValueId add_unsorted_places(Graph& graph, ValueId places, const std::string& name, const Location& where) {
+  const std::array operands = {places};
+  const std::array names = {name};
+  const TaskId task = graph.add_task(graph.foreign_op(kUnsortedPlaces), operands, {}, names, where);
+  ir::ValueType type;
+  type.dtype = DType::kI64;
+  type.shape = {unsorted_count(graph, places)};
+  const ValueId made = graph.outputs(task)[0];
+  graph.set_type(made, std::move(type));
+  return made;
+}
+
+std::optional<ValueId> sorted_behind(const Graph& graph, ValueId value) {
+  static const ir::Pattern kSame = ir::through({"cast", "identity"}, ir::any(kClasses));
+  const TaskId task = graph.producer((*ir::match(graph, value, kSame))[kClasses]);
+  if (!task.valid() || graph.op(task).name != kUnsortedPlaces) return std::nullopt;
+  return graph.inputs(task)[0];
 }
 
 std::optional<ValueId> add_sorted_places(Graph& graph, ValueId classes, const std::string& name,

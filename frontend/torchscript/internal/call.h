@@ -107,6 +107,8 @@ class Call : public TaskWriter {
   void remark(std::string_view text) { ++notes_.counted_remarks[std::string(text)]; }
   ImportNotes& notes() { return notes_; }
   using TaskWriter::graph;
+  using TaskWriter::stem;
+  using TaskWriter::where;
 
  private:
   std::string schema_, op_;

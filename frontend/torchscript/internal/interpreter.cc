@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace rannc::frontend::torchscript {
@@ -40,6 +41,18 @@ std::vector<const jit::Value*> read_from_outside(const jit::Block& block) {
 
 bool is_no_grad(const at::IValue& object) {
   return object.toObjectRef().name().find("grad_mode.no_grad") != std::string::npos;
+}
+
+/// A tensor constant of rank 0 that is the second operand of arithmetic, as a number. LibTorch runs it so: a trace
+/// records numbers as such tensors of doubles, which must not make floats of integers doubles.
+std::optional<c10::IValue> number_of_trace(const jit::Node& node) {
+  static const std::map<c10::Symbol, size_t> kArithmetic = {
+      {c10::aten::add, 3}, {c10::aten::sub, 3}, {c10::aten::mul, 2}, {c10::aten::div, 2}};
+  const auto found = kArithmetic.find(node.kind());
+  if (found == kArithmetic.end() || node.inputs().size() != found->second) return std::nullopt;
+  const auto value = jit::toIValue(node.inputs()[1]);
+  if (!value || !value->isTensor() || !value->toTensor().defined() || value->toTensor().dim() != 0) return std::nullopt;
+  return c10::IValue(value->toTensor().item());
 }
 
 }  // namespace
@@ -401,7 +414,10 @@ Result<void> Interpreter::loop_of_data(Frame& frame, const Node& node, const Loo
 }
 
 Result<void> Interpreter::call_operator(Frame& frame, const Node& node) {
-  RANNC_ASSIGN(const std::vector<Item> operands, items(frame, node));
+  RANNC_ASSIGN(std::vector<Item> operands, items(frame, node));
+  if (const auto number = number_of_trace(node)) {
+    RANNC_ASSIGN(operands[1], state_.literal(*number, name(frame, *node.outputs()[0]), at(frame, node)));
+  }
   const c10::FunctionSchema* const schema = node.maybeSchema();
   std::string spelled = node.kind().toQualString();
   if (schema != nullptr && !schema->overload_name().empty()) spelled += "." + schema->overload_name();

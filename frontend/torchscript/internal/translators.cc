@@ -23,10 +23,11 @@ Table table_of(std::initializer_list<std::span<const Translator>> families) {
 }
 
 const Table& table() {
-  static const Table kTable = table_of(
-      {number_translators(), elementwise_translators(), shape_translators(), create_translators(), index_translators(),
-       reduce_translators(), dense_translators(), attention_translators(), normalize_translators(), loss_translators(),
-       recurrent_translators(), decomposed_translators(), row_translators(), to_complex_translators()});
+  static const Table kTable =
+      table_of({number_translators(), elementwise_translators(), shape_translators(), create_translators(),
+                index_translators(), reduce_translators(), dense_translators(), attention_translators(),
+                normalize_translators(), loss_translators(), recurrent_translators(), decomposed_translators(),
+                row_translators(), class_translators(), to_complex_translators()});
   return kTable;
 }
 
@@ -160,6 +161,8 @@ bool writes(std::string_view schema) {
   const std::string_view op = schema.substr(0, schema.find('.'));
   return op.ends_with("_") && !op.ends_with("__");
 }
+
+bool has_translator(const std::string& schema) { return table().contains(schema); }
 
 bool translate(Call& call) {
   if (translate_as_it_is(call)) return true;

@@ -29,6 +29,7 @@ std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 std::span<const Translator> row_translators();
+std::span<const Translator> class_translators();
 /// Translators of calls that have a complex argument. They take precedence.
 std::span<const Translator> complex_translators();
 /// Translators of calls with real arguments that may have complex results.
@@ -36,6 +37,9 @@ std::span<const Translator> to_complex_translators();
 
 /// Whether an operator writes to its first argument by its name: `aten::add_.Tensor`.
 bool writes(std::string_view schema);
+
+/// Whether an operator has a translator, so that LibTorch need not have it.
+bool has_translator(const std::string& schema);
 
 /// Translates a call by its table entry, or else by inverting the lowering of a core operator to that single call. An
 /// in-place operator (`add_`) is translated as the out-of-place one, whose result is written to its first argument.

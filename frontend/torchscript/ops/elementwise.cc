@@ -36,23 +36,32 @@ Item scaled_by_alpha(Call& call, const Item& other) {
   return call.good() ? Item(std::make_shared<Tensor>(call.emit("mul", both))) : Item();
 }
 
+/// Arithmetic on bools is logic.
+void arithmetic(Call& call, std::string_view op, const std::vector<ValueId>& operands) {
+  if (!call.good()) return;
+  const bool is_logic = call.dtype(operands[0]) == DType::kBool;
+  if (is_logic && (op == "add" || op == "maximum")) op = "logical_or";
+  if (is_logic && (op == "mul" || op == "minimum")) op = "logical_and";
+  call.result(op, operands);
+}
+
 template <bool reversed>
 void sum(Call& call, std::string_view op) {
   const Item other = scaled_by_alpha(call, reversed ? call.item("self") : call.item("other"));
   const std::array operands = {reversed ? call.item("other") : call.item("self"), other};
-  if (call.good()) call.result(op, promoted(call, operands));
+  if (call.good()) arithmetic(call, op, promoted(call, operands));
 }
 void add(Call& call) { sum<false>(call, "add"); }
 void sub(Call& call) { sum<false>(call, "sub"); }
 void rsub(Call& call) { sum<true>(call, "sub"); }
 
 /// Promotes both operands to one type, which is that of the result.
-void binary(Call& call) { call.result(call.op(), promoted(call, {"self", "other"})); }
+void binary(Call& call) { arithmetic(call, call.op(), promoted(call, {"self", "other"})); }
 
 /// Likewise, with a different name of the core operator.
 template <const char* op>
 void binary_as(Call& call) {
-  call.result(op, promoted(call, {"self", "other"}));
+  arithmetic(call, op, promoted(call, {"self", "other"}));
 }
 constexpr char kMod[] = "mod", kMaximum[] = "maximum", kMinimum[] = "minimum";
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "frontend/internal/rows/classes.h"
 #include "frontend/recipes/bags.h"
 #include "frontend/torchscript/internal/indexed_axes.h"
 #include "frontend/torchscript/internal/translators.h"
@@ -117,7 +118,9 @@ void embedding_bag(Call& call) {
 void index_select(Call& call) {
   const ValueId x = call.tensor("self");
   const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
-  if (call.good()) call.result("gather", {x, as_index(call, call.tensor("index"))}, {{"axis", Dim(axis)}});
+  const ValueId index = as_index(call, call.tensor("index"));
+  if (!call.good() || give_unsorted(call, x, axis, index)) return;
+  call.result("gather", {x, index}, {{"axis", Dim(axis)}});
 }
 
 /// As in ATen, reads only the positions that the index covers.
@@ -125,21 +128,6 @@ void gather(Call& call) {
   const ValueId x = call.tensor("self"), index = as_index(call, call.tensor("index"));
   const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
   if (call.good()) call.result("gather_elements", {x, index}, {{"axis", Dim(axis)}});
-}
-
-/// Whether an index is a range over a whole axis: x[:, arange(n)] is x.
-bool is_whole(Call& call, ValueId index, const Dim& size) {
-  constexpr ir::Capture kRange{0};
-  static const ir::Pattern kPlaces =
-      ir::through({"identity", "reshape", "unsqueeze", "expand"}, ir::op("range").as(kRange));
-  const auto found = call.match(index, kPlaces);
-  if (!found) return false;
-  const ir::Attributes& given = found->attributes(kRange);
-  const auto is = [&](std::string_view name, const Dim& wanted) {
-    const ir::Attribute* const value = given.find(name);
-    return value && *value == ir::Attribute(wanted);
-  };
-  return is("start", 0) && is("delta", 1) && is("limit", size);
 }
 
 /// Indexing with NumPy semantics: indices broadcast. Their axes replace the indexed axes if these are adjacent, else
@@ -156,8 +144,11 @@ void index(Call& call) {
   for (const IndexedAxis& each : *axes) given.emplace_back(each.axis, as_index(call, each.places));
   if (given.empty()) return call.pass("self");
   const bool neighbours = given.back().first - given.front().first + 1 == given.size();
-  if (given.size() == 1)
-    return call.result("gather", {x, given[0].second}, {{"axis", Dim(static_cast<int64_t>(given[0].first))}});
+  if (given.size() == 1) {
+    const auto axis = static_cast<int64_t>(given[0].first);
+    if (give_unsorted(call, x, axis, given[0].second)) return;
+    return call.result("gather", {x, given[0].second}, {{"axis", Dim(axis)}});
+  }
   // Broadcast shape of the indices.
   Shape common;
   for (const auto& [axis, value] : given) {
@@ -255,9 +246,11 @@ void sort(Call& call) {
   if (!call.good()) return;
   const bool descending = call.has("descending") && call.flag("descending");
   if (const auto places = descending ? std::nullopt : call.sorted_places(x)) {
-    if (call.op() != "argsort") call.give(Item(Undecided{"the sorted classes of rows"}));
+    if (call.op() != "argsort") call.give(call.emit("gather", {x, *places}, {{"axis", Dim(0)}}));
     return call.give(*places);
   }
+  if (call.op() == "argsort" && !descending && sorts_rows(call.graph(), x))
+    return call.give(add_unsorted_places(call.graph(), x, call.stem(), call.where()));
   const auto made = call.emit_all(
       "topk", {x}, {{"k", (*shape)[static_cast<size_t>(axis)]}, {"axis", Dim(axis)}, {"largest", descending}}, 2);
   if (!call.good()) return;
@@ -291,6 +284,20 @@ void scatter(Call& call) {
 constexpr char kNone[] = "none", kAdd[] = "add";
 
 }  // namespace
+
+bool is_whole(Call& call, ValueId index, const Dim& size) {
+  constexpr ir::Capture kRange{0};
+  static const ir::Pattern kPlaces =
+      ir::through({"identity", "reshape", "unsqueeze", "expand"}, ir::op("range").as(kRange));
+  const auto found = call.match(index, kPlaces);
+  if (!found) return false;
+  const ir::Attributes& given = found->attributes(kRange);
+  const auto is = [&](std::string_view name, const Dim& wanted) {
+    const ir::Attribute* const value = given.find(name);
+    return value && *value == ir::Attribute(wanted);
+  };
+  return is("start", 0) && is("delta", 1) && is("limit", size);
+}
 
 std::span<const Translator> index_translators() {
   static constexpr Translator kTable[] = {

@@ -21,8 +21,29 @@ ValueId or_number(Call& call, std::string_view name, double value, const Shape& 
   return call.emit("full", {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}});
 }
 
-void layer_norm(Call& call) {
+/// The input, widened if it has fewer bits than weights or statistics have, as in regions of autocast.
+ValueId wide_input(Call& call) {
   const ValueId x = call.tensor("input");
+  for (const std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
+    if (!call.good() || !call.is_tensor(name)) continue;
+    const ir::DType own = call.dtype(call.tensor(name));
+    if (own == ir::DType::kF32 && ir::byte_size(call.dtype(x)) < ir::byte_size(own)) return call.cast(x, own);
+  }
+  return x;
+}
+
+/// A result has the type of the input.
+template <void (*normalize)(Call&)>
+void narrowed(Call& call) {
+  const ir::DType dtype = call.dtype(call.tensor("input"));
+  normalize(call);
+  if (!call.good() || call.results().empty()) return;
+  const ValueId made = call.tensor(call.results()[0], "result");
+  if (call.dtype(made) != dtype) call.results()[0] = Item(std::make_shared<Tensor>(call.cast(made, dtype)));
+}
+
+void layer_norm(Call& call) {
+  const ValueId x = wide_input(call);
   const int64_t axis = call.rank(x) - static_cast<int64_t>(call.sizes("normalized_shape").size());
   std::vector<ValueId> operands = {x, call.optional_tensor("weight"), call.optional_tensor("bias")};
   while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
@@ -30,7 +51,7 @@ void layer_norm(Call& call) {
 }
 
 void rms_norm(Call& call) {
-  const ValueId x = call.tensor("input");
+  const ValueId x = wide_input(call);
   const int64_t axis = call.rank(x) - static_cast<int64_t>(call.sizes("normalized_shape").size());
   std::vector<ValueId> operands = {x};
   if (call.has("weight")) operands.push_back(call.tensor("weight"));
@@ -40,7 +61,7 @@ void rms_norm(Call& call) {
 }
 
 void group_norm(Call& call) {
-  std::vector<ValueId> operands = {call.tensor("input"), call.optional_tensor("weight"), call.optional_tensor("bias")};
+  std::vector<ValueId> operands = {wide_input(call), call.optional_tensor("weight"), call.optional_tensor("bias")};
   while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
   if (call.good())
     call.result("group_norm", operands,
@@ -50,7 +71,7 @@ void group_norm(Call& call) {
 
 /// Training uses batch statistics, which update the running ones. Without running statistics nothing reads the updates.
 void batch_norm(Call& call) {
-  const ValueId x = call.tensor("input");
+  const ValueId x = wide_input(call);
   const Shape* const shape = call.shape(x);
   if (!shape || shape->size() < 2) return call.fail("batch_norm needs at least 2 axes");
   const Shape channels = {(*shape)[1]};
@@ -73,7 +94,7 @@ void batch_norm(Call& call) {
 /// Normalizes each channel of each sample separately.
 void instance_norm(Call& call) {
   if (!call.flag("use_input_stats")) return batch_norm(call);
-  const ValueId x = call.tensor("input");
+  const ValueId x = wide_input(call);
   const Shape* const shape = call.shape(x);
   if (!shape || shape->size() < 3) return call.fail("instance_norm needs at least 3 axes");
   const Dim channels = (*shape)[1];
@@ -87,8 +108,9 @@ void instance_norm(Call& call) {
 
 std::span<const Translator> normalize_translators() {
   static constexpr Translator kTable[] = {
-      {"layer_norm", layer_norm}, {"rms_norm", rms_norm},           {"group_norm", group_norm},
-      {"batch_norm", batch_norm}, {"instance_norm", instance_norm},
+      {"layer_norm", narrowed<layer_norm>},       {"rms_norm", narrowed<rms_norm>},
+      {"group_norm", narrowed<group_norm>},       {"batch_norm", narrowed<batch_norm>},
+      {"instance_norm", narrowed<instance_norm>},
   };
   return kTable;
 }

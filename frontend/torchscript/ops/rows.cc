@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "frontend/internal/rows/classes.h"
 #include "frontend/internal/rows/picked_rows.h"
 #include "frontend/torchscript/internal/indexed_axes.h"
 #include "frontend/torchscript/internal/translators.h"
@@ -158,6 +159,8 @@ void index_put(Call& call) {
   ValueId value = call.cast(call.tensor("values"), call.dtype(x));
   const auto axes = indexed_axes(call, *list);
   if (!axes || !call.good()) return;
+  if (axes->size() == 1 && !call.flag("accumulate") && puts_back(call, axes->front().places, value))
+    return call.give(add_unsorted_places(call.graph(), axes->front().places, call.stem(), call.where()));
   const bool by_one_mask =
       axes->front().mask.valid() &&
       std::all_of(axes->begin(), axes->end(), [&](const IndexedAxis& each) { return each.mask == axes->front().mask; });

@@ -548,7 +548,7 @@ void channel_shuffle(Call& call) {
   std::vector<int64_t> order = same_order(static_cast<int64_t>(parts.size()));
   std::swap(order[1], order[2]);
   const ValueId apart = call.emit("reshape", {x->value}, {{"shape", parts}});
-  call.result("reshape", {call.emit("permute", {apart}, {{"dims", list(order)}})}, {{"shape", x->shape}});
+  call.result("reshape", {call.emit("permute", {apart}, {{"dims", frontend::list(order)}})}, {{"shape", x->shape}});
 }
 
 }  // namespace

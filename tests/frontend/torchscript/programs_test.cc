@@ -3,12 +3,16 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "frontend/torchscript/import.h"
 #include "ir/op/op.h"
@@ -159,6 +163,20 @@ INSTANTIATE_TEST_SUITE_P(InPlace, Programs, testing::ValuesIn(kInPlace),
 INSTANTIATE_TEST_SUITE_P(Structure, Programs, testing::ValuesIn(kStructure),
                          [](const auto& info) { return info.param.name; });
 
+TEST(TracedNumbers, AreNumbersInArithmetic) {
+  SavedModule module("def forward(self, x, y):\n  a = torch.arange(6) * 0.5 + 2.5\n  return (a - 1.5) / 4.0, x * y\n");
+  torch::jit::Graph& graph = *module.module().get_method("forward").graph();
+  const std::set<c10::Symbol> arithmetic = {c10::aten::mul, c10::aten::add, c10::aten::sub, c10::aten::div};
+  for (torch::jit::Node* node : graph.nodes()) {  // a trace records numbers as tensors
+    if (!arithmetic.contains(node->kind())) continue;
+    const torch::jit::WithInsertPoint here(node);
+    const at::Scalar number = torch::jit::toIValue(node->inputs()[1])->toScalar();
+    node->replaceInput(1, graph.insertConstant(at::scalar_tensor(number, at::kDouble)));
+  }
+  module.module().save(module.path());
+  EXPECT_EQ(difference(module, inputs()), "");
+}
+
 constexpr Program kPicked[] = {
     {"Masked",
      "def forward(self, x, y):\n  a = torch.zeros_like(x)\n  m = x[:, :, 0] > 0\n  a[m] = x[m] * 2 + y[m].relu()\n"
@@ -191,6 +209,23 @@ constexpr Program kPicked[] = {
      "  b = i.div(2, rounding_mode='trunc')\n  p = t[b].split([int(n[0]), int(n[1]), int(n[2])], 0)\n"
      "  o = torch.cat([p[0] * 2, p[1].tanh(), p[2] + 1], 0) * w.flatten()[i].unsqueeze(1)\n"
      "  return torch.zeros_like(t).index_add(0, b, o).view(-1, 4, 6)\n"},
+    {"SortedAndPutBack",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)\n  w, c = torch.topk(y.view(-1, 6)[:, :3], 2, -1)\n"
+     "  n = torch.bincount(c.flatten(), minlength=3)\n  i = c.flatten().argsort()\n  r = torch.empty_like(i)\n"
+     "  r[i] = torch.arange(i.size(0))\n  p = t[i // 2].split([int(n[0]), int(n[1]), int(n[2])], 0)\n"
+     "  o = torch.cat([p[0] * 2, p[1].tanh(), p[2] + 1], 0) * w.flatten()[i].unsqueeze(1)\n"
+     "  return o[r].view(-1, 4, 2, 6).sum(2)\n"},
+    {"GroupedProducts",
+     "def forward(self, x, y):\n  t = torch.round(x.view(-1, 6)[:, :4] * 4).float()\n"
+     "  w, c = torch.topk(y.view(-1, 6)[:, :3], 2, -1)\n  k, i = torch.sort(c.flatten())\n"
+     "  m = (torch.arange(96) % 7 - 3).view(3, 4, 8).float()\n"
+     "  e = torch.cumsum(torch.histc(k.float(), 3, 0, 2), 0, dtype=3)\n"
+     "  o = torch._grouped_mm(t[i // 2], m, e) + m[k, 0]\n"
+     "  return o.index_select(0, torch.argsort(i)).view(-1, 4, 2, 8).sum(2)\n"},
+    {"GroupedProductsOfOtherRows",
+     "def forward(self, x, y):\n  m = (torch.arange(96) % 7 - 3).view(3, 4, 8).float()\n"
+     "  t = (torch.arange(20) % 5).view(5, 4).float()\n"
+     "  return x.float() * torch._grouped_mm(t, m, torch.tensor([1, 1, 5], dtype=3)).sum()\n"},
     {"MaskIgnored", "def forward(self, x, y):\n  n = x[x > 0]\n  return x + y\n"},
 };
 INSTANTIATE_TEST_SUITE_P(Picked, Programs, testing::ValuesIn(kPicked),
@@ -212,6 +247,15 @@ TEST_P(Refusals, NameThePlace) {
 }
 
 constexpr Refused kRefused[] = {
+    {"GroupsOfOtherSizes",
+     "def forward(self, x, y):\n  t = x.view(-1, 6)[:, :4].float()\n"
+     "  i = torch.topk(y.view(-1, 6)[:, :3], 1, -1)[1].flatten().argsort()\n"
+     "  e = torch.tensor([1, 2, 3], dtype=3)\n  return torch._grouped_mm(t[i], torch.ones([3, 4, 8]).float(), e)\n",
+     "the ends of groups of sorted rows must be the running sums"},
+    {"InverseOfSortReturned",
+     "def forward(self, x, y):\n  i = torch.topk(y.view(-1, 6)[:, :3], 1, -1)[1].flatten().argsort()\n"
+     "  return i.argsort()\n",
+     "computes with the places of rows that a mask picks"},
     {"WriteThroughReshape", "def forward(self, x, y):\n  a = x + 1\n  a.reshape(-1, 24).add_(1)\n  return a\n",
      "may share memory"},
     {"WriteThroughExpand", "def forward(self, x, y):\n  a = x[:, :1] + 1\n  a.expand(-1, 4, 6).add_(1)\n  return a\n",

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "frontend/torchscript/internal/control.h"
+#include "frontend/torchscript/internal/translators.h"
 
 // GCC 12 sees an uninitialized variable in nlohmann's iterators.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -224,13 +225,15 @@ Result<ExportedGraph::Items> ExportedGraph::call(const Frame& frame, Region& int
   }
   if (!operators_of_sizes().contains(target)) {
     const c10::FunctionSchema* const formal = find_schema(schema);
-    if (formal == nullptr) {
+    if (formal == nullptr && !has_translator(schema)) {
       constexpr const char* kWhy = "LibTorch does not have it: --load-library FILE loads a library that brings it";
       return calls_.lose(schema, place, kWhy, names.size());
     }
-    RANNC_ASSIGN(arguments, completed(*formal, std::move(arguments), schema));
-    const bool casts =
-        frame.autocast && !names.empty() && !formal->is_mutable() && schema.find("norm") == std::string::npos;
+    if (formal != nullptr) {
+      RANNC_ASSIGN(arguments, completed(*formal, std::move(arguments), schema));
+    }
+    const bool casts = formal != nullptr && frame.autocast && !names.empty() && !formal->is_mutable() &&
+                       schema.find("norm") == std::string::npos;
     if (casts) RANNC_TRY(autocast(frame, into, place, names[0], arguments));
   }
   const Json metadata = node.value("metadata", Json::object());
