@@ -30,6 +30,8 @@ std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 std::span<const Translator> row_translators();
 std::span<const Translator> class_translators();
+/// Fourier transforms of real and complex numbers.
+std::span<const Translator> fourier_translators();
 /// Translators of calls that have a complex argument. They take precedence.
 std::span<const Translator> complex_translators();
 /// Translators of calls with real arguments that may have complex results.

@@ -23,6 +23,12 @@ std::vector<ValueId> with_optional(ValueId x, ValueId weight, ValueId bias) {
 }
 
 void linear(Call& call) {
+  const ValueId weight = call.tensor("weight");
+  const Shape* const shape = call.shape(weight);
+  if (shape && shape->size() == 1) {  // one output, whose axis is dropped
+    const ValueId made = call.emit("matmul", {call.tensor("input"), weight});
+    return call.has("bias") ? call.result("add", {made, call.tensor("bias")}) : call.give(made);
+  }
   call.result("linear", with_optional(call.tensor("input"), call.tensor("weight"), call.optional_tensor("bias")));
 }
 
@@ -253,7 +259,13 @@ void upsample(Call& call) {
     return call.fail(fmt::format("{} has {} sizes for {} axes", call.schema(), sizes.size(), axes));
   attributes.set("sizes", sizes);
   if (call.has("align_corners")) attributes.set("align_corners", call.flag("align_corners"));
-  call.result("upsample", {x}, std::move(attributes));
+  if (call.type(x).batch.axis != 1 || !call.type(x).batch.has_batch())
+    return call.result("upsample", {x}, std::move(attributes));
+  // The first two axes are treated alike. Samples must be on axis 0.
+  Shape turned{1, 0};
+  for (size_t i = 0; i < axes; ++i) turned.push_back(static_cast<int64_t>(i) + 2);
+  const ValueId apart = call.emit("upsample", {call.emit("permute", {x}, {{"dims", turned}})}, std::move(attributes));
+  call.result("permute", {apart}, {{"dims", turned}});
 }
 
 void grid_sampler(Call& call) {

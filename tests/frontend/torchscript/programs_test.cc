@@ -152,6 +152,13 @@ constexpr Program kComplex[] = {
     {"Properties",
      "def forward(self, x, y):\n  a = torch.complex(x, y)\n  if a.is_complex() and not x.is_complex() and a.dtype == "
      "10:\n    x = x * (a[:, :, 0].numel() // a.size(0))\n  return x\n"},
+    {"Fourier",
+     "def forward(self, x, y):\n  f = torch.fft_rfft(x, dim=-1)\n  return torch.fft_irfft(f * torch.fft_rfft(y), 6), "
+     "torch.view_as_real(torch.fft_fft(torch.complex(x, y), 9, 1, 'ortho')), torch.fft_irfft(f, 5, -1, 'forward')\n"},
+    {"FourierOfSeveralAxes",
+     "def forward(self, x, y):\n  a = torch.fft_ifftn(torch.complex(x, y), dim=[1, 2])\n"
+     "  b = torch.fft_rfft2(x)\n  return torch.real(a), torch.imag(a), torch.view_as_real(b), torch.fft_irfft2(b), "
+     "torch.real(torch.fft_fftn(x, dim=[1, 2]))\n"},
     {"InAList",
      "def forward(self, x, y):\n  parts = [torch.complex(x, y)]\n  parts.append(parts[0] * 2)\n  return "
      "torch.view_as_real(torch.cat(parts, 1))\n"},
