@@ -27,8 +27,7 @@ const Table& table() {
       table_of({number_translators(), elementwise_translators(), shape_translators(), create_translators(),
                 index_translators(), reduce_translators(), dense_translators(), attention_translators(),
                 normalize_translators(), loss_translators(), recurrent_translators(), decomposed_translators(),
-                row_translators(), class_translators(), fourier_translators(),
-                to_complex_translators()});
+                row_translators(), class_translators(), fourier_translators(), to_complex_translators()});
   return kTable;
 }
 
