@@ -17,6 +17,7 @@
 #include "passes/parameters/internal/dropped_biases.h"
 #include "passes/parameters/internal/exporter_made.h"
 #include "passes/parameters/internal/folded_tensors.h"
+#include "passes/parameters/internal/inverted_sources.h"
 #include "passes/parameters/internal/merged_tensors.h"
 #include "passes/parameters/internal/parameter_roles.h"
 #include "passes/parameters/internal/shared_by_modules.h"
@@ -393,7 +394,10 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
-  const Recomputed recomputed = recompute(graph, file, known_.made_of, stay_computed(kept), context.evaluator);
+  const std::set<std::string> stay = stay_computed(kept);
+  const bool computes = context.evaluator != nullptr;
+  const auto inverted = computes ? restore_sources(graph, file, known_.made_of, stay) : std::set<std::string>();
+  const Recomputed recomputed = recompute(graph, file, known_.made_of, stay, context.evaluator);
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
@@ -410,8 +414,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     }
   }
   const bool statistics = find_statistics(graph), named = name_state(graph, file);
-  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || !recomputed.made.empty() ||
-                    tied || statistics || named;
+  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || !inverted.empty() ||
+                    !recomputed.made.empty() || tied || statistics || named;
   report_weights_in_code(graph, roles, known_, context);
   report_stand_ins(graph, known_, context);
   report_computed(graph, known_, context);

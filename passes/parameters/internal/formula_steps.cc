@@ -1,6 +1,7 @@
 #include "passes/parameters/internal/formula_steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace rannc::passes {
@@ -9,8 +10,8 @@ namespace {
 
 constexpr KnownStep kSteps[] = {
     {Step::kUnary, "abs", "abs"},
-    {Step::kNegate, "neg", "neg"},
-    {Step::kUnary, "exp", "exp"},
+    {.step = Step::kNegate, .aten = "neg", .core = "neg", .inverse = [](double x) { return -x; }},
+    {.step = Step::kUnary, .aten = "exp", .core = "exp", .inverse = [](double x) { return std::log(x); }},
     {Step::kUnary, "log", "log"},
     {Step::kUnary, "sqrt", "sqrt"},
     {Step::kUnary, "rsqrt", "rsqrt"},
@@ -18,7 +19,10 @@ constexpr KnownStep kSteps[] = {
     {Step::kUnary, "sigmoid", "sigmoid"},
     {Step::kUnary, "tanh", "tanh"},
     {Step::kUnary, "relu", "relu"},
-    {Step::kUnary, "softplus", "softplus"},
+    {.step = Step::kUnary,
+     .aten = "softplus",
+     .core = "softplus",
+     .inverse = [](double x) { return x + std::log(-std::expm1(-x)); }},
     {Step::kUnary, "sin", "sin"},
     {Step::kUnary, "cos", "cos"},
     {Step::kUnary, "erf", "erf"},

@@ -33,6 +33,7 @@ struct KnownStep {
   std::string_view aten;       ///< its name without namespace and overload
   std::string_view core = {};  ///< the core operator, if it is one
   bool commutes = false;
+  double (*inverse)(double) = nullptr;  ///< of a function of one number
 };
 
 /// Returns null if unknown.

@@ -189,8 +189,8 @@ TEST_P(Models, ParametersAreKnownByTheNamesOfTheirModule) {
     const json names = entry["state_dict"].is_array() ? entry["state_dict"] : json::array({entry["state_dict"]});
     for (const std::string name : names) {
       SCOPED_TRACE(initializer + " is " + name + ", " + transform);
-      // Of this one the metadata of most nodes were removed.
-      if (transform.starts_with("rows") && GetParam().filename() == "bert48_dynamo_dyn") continue;
+      // The rows are not the parameter: it has another shape.
+      if (transform.starts_with("rows") && found.contains(initializer)) continue;
       ASSERT_TRUE(found.contains(name));
       const bool tied = !model->graph.find(initializer).valid();  // to one in another form
       if (transform == "transpose" && !tied) EXPECT_EQ(found.at(name), (Axes{{1, 0}}));

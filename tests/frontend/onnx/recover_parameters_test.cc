@@ -665,6 +665,129 @@ TEST(RecoverParameters, MergedChunksAreRefused) {
               AllOf(HasSubstr("'a.bias'"), HasSubstr("b.bias"), HasSubstr("--allow-merged")));
 }
 
+/// A model with traced calls that records what the exporter computed its tensors from.
+struct Folded {
+  std::string nodes, stored;
+  std::vector<std::string> calls, scopes;
+  std::string list;
+  std::map<std::string, std::string> made;  ///< the record as it stands in the file
+};
+
+frontend::Imported read_folded(const Folded& folded) {
+  const std::string text =
+      "agraph (float[batch, 2, 3] x) => (float[batch, a, b] y) <" + folded.stored + "> {\n" + folded.nodes + "}";
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::traced_model(text, 17, folded.calls, folded.list, folded.scopes)));
+  for (const auto& [name, from] : folded.made) {
+    auto* const value = model.mutable_graph()->add_value_info();
+    value->set_name(name);
+    auto* const record = value->add_metadata_props();
+    record->set_key("pkg.onnxscript.optimizer.folded_from");
+    record->set_value(from);
+  }
+  auto imported = frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx");
+  RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
+  return *std::move(imported);
+}
+
+std::vector<int64_t> shape_of(const ir::Graph& graph, const std::string& name) {
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
+    if (tensor.name == name) return tensor.shape;
+  }
+  return {};
+}
+
+const std::string kGammas = "p_a_gamma: PARAMETER target='a.gamma'\np_b_gamma: PARAMETER target='b.gamma'\n";
+
+/// Fresh ConvNeXts: `gamma.view(1, -1, 1)` of two blocks is one stored tensor.
+TEST(RecoverParameters, MergedViewsAreOfTheModulesThatReadThem) {
+  auto imported =
+      read_folded({"  a = Mul (x, view)\n  y = Mul (a, view)\n",
+                   "float[1, 2, 1] view = {0.5, 0.5}",
+                   {"%mul = aten.mul.Tensor](args = (%x, %view)", "%y = aten.mul.Tensor](args = (%mul, %view_1)"},
+                   {"a", "b"},
+                   kGammas,
+                   {{"view", "['a.gamma', 'val_1']"}}});
+  ASSERT_TRUE(strictly(imported).ok());
+  EXPECT_EQ(trained(imported.graph), 2U);
+  EXPECT_THAT(state_names(imported.graph), ElementsAre("a.gamma", "b.gamma"));
+  EXPECT_EQ(shape_of(imported.graph, "a.gamma"), std::vector<int64_t>{2});
+  EXPECT_EQ(shape_of(imported.graph, "b.gamma"), std::vector<int64_t>{2});
+}
+
+/// `1 + weight` of two normalizations, as in Gemma: their numbers are not those of the parameters.
+TEST(RecoverParameters, MergedResultsAreTrainedApart) {
+  const Folded sums = {"  a = Mul (x, add_1)\n  y = Mul (a, add_1)\n",
+                       "float[3] add_1 = {1, 1, 1}",
+                       {"%mul = aten.mul.Tensor](args = (%x, %add_1)", "%y = aten.mul.Tensor](args = (%mul, %add_2)"},
+                       {"a", "b"},
+                       kGammas,
+                       {{"add_1", "['a.gamma', 'val_1']"}}};
+  auto imported = read_folded(sums);
+  ASSERT_TRUE(strictly(imported).ok());
+  EXPECT_EQ(trained(imported.graph), 2U);
+  EXPECT_THAT(state_names(imported.graph), ElementsAre("add_1", "add_2"));
+  // Nothing shows what a module without a parameter of that name reads.
+  Folded elsewhere = sums;
+  elsewhere.scopes[1] = "c";
+  elsewhere.list = kGammas + "p_c_scale: PARAMETER target='c.scale'\n";
+  auto open = read_folded(elsewhere);
+  EXPECT_FALSE(strictly(open).ok());
+}
+
+/// `cat([cls.expand(…), distillation.expand(…)])` of equal tokens reads one value twice.
+TEST(RecoverParameters, AValueReadTwiceMayBeTwo) {
+  Folded tokens = {"  a = Mul (x, cls)\n  y = Concat <axis = 1> (a, a)\n",
+                   "float[1, 1, 3] cls = {0, 0, 0}",
+                   {"%mul = aten.mul.Tensor](args = (%x, %p_cls)", "%y = aten.cat.default](args = ([%mul, %mul_1], 1)"},
+                   {"", ""},
+                   "p_cls: PARAMETER target='cls'\np_dist: PARAMETER target='dist'\n",
+                   {}};
+  auto merged = read_folded(tokens);
+  const auto refused = strictly(merged);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(), AllOf(HasSubstr("'cls'"), HasSubstr("dist"), HasSubstr("--allow-merged")));
+  tokens.calls[1] = "%y = aten.cat.default](args = ([%mul, %mul], 1)";
+  auto one = read_folded(tokens);
+  EXPECT_TRUE(strictly(one).ok());
+}
+
+/// Rows behind a slice of the positions are not the whole table.
+TEST(RecoverParameters, APartOfATableDoesNotHaveItsName) {
+  for (const auto& [from, whole] : {std::pair{"['a.table', 'arange', 'unsqueeze', 'val_1']", true},
+                                    std::pair{"['a.table', 'ids', 'slice_1', 'val_1']", false},
+                                    std::pair{"['a.table', 'add', 'add_1', 'arange']", false}}) {
+    auto imported = read_folded({"  y = Add (x, embedding)\n",
+                                 "float[1, 2, 3] embedding = {1, 2, 3, 4, 5, 6}",
+                                 {"%y = aten.add.Tensor](args = (%x, %embedding)"},
+                                 {"a"},
+                                 "p_table: PARAMETER target='a.table'\nb_ids: BUFFER target='ids' persistent=False\n",
+                                 {{"embedding", from}}});
+    ASSERT_TRUE(strictly(imported).ok());
+    EXPECT_EQ(trained(imported.graph), 1U);
+    EXPECT_THAT(state_names(imported.graph), ElementsAre(whole ? "a.table" : "embedding"));
+  }
+}
+
+/// The exporter omits products with a parameter that is 1.
+TEST(RecoverParameters, AParameterOfAnOmittedProductIsAWarning) {
+  const std::string list = "p_b: PARAMETER target='b'\np_scale: PARAMETER target='scale'\n";
+  Folded model = {"  a = Add (x, b)\n  t = Tanh (a)\n  y = Neg (t)\n",
+                  "float[3] b = {1, 2, 3}",
+                  {"%add = aten.add.Tensor](args = (%x, %p_b)", "%tanh = aten.tanh.default](args = (%mul,)",
+                   "%y = aten.neg.default](args = (%tanh,)"},
+                  {},
+                  list,
+                  {}};
+  const auto warned = Contains(Field(&Note::message, AllOf(HasSubstr("'scale'"), HasSubstr("%mul "))));
+  EXPECT_THAT(read_folded(model).notes.warnings, warned);
+  model.list = "p_b: PARAMETER target='b'\n";
+  EXPECT_THAT(read_folded(model).notes.warnings, IsEmpty()) << "a number of the code";
+  model.list = list;
+  model.calls[1] = "%tanh = aten.tanh.default](args = (%add,)";
+  EXPECT_THAT(read_folded(model).notes.warnings, IsEmpty()) << "an unused parameter";
+}
+
 /// A model whose values have names that ONNX's text syntax cannot spell, as torch.onnx.export with dynamo=False gives
 /// them.
 Recovered recover_named(std::string_view text, const std::map<std::string, std::string>& names) {

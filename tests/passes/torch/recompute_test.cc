@@ -132,5 +132,39 @@ TEST(Recompute, PartsThatMayOverlapAreRefused) {
   }
 }
 
+/// `-exp(decay)`, which the file has in place of the parameter.
+TEST(Recompute, AParameterIsRestoredFromItsExponential) {
+  for (const bool known_steps : {true, false}) {
+    ir::Graph graph;
+    const ValueId made =
+        graph.add_value(ir::ValueKind::kConstant, "neg", matrix(ir::Dim(int64_t{1}), ir::Dim(int64_t{2})),
+                        ir::encode_numbers(ir::DType::kF32, std::vector<double>{-1, -14.25}));
+    const ValueId x =
+        graph.add_value(ir::ValueKind::kInput, "x", matrix(ir::Dim::symbol("batch"), ir::Dim(int64_t{2})));
+    graph.add_input(x);
+    graph.set_outputs({graph.add(ir::core("mul"), {x, made}, {}, "y")});
+    for (const TaskId task : graph.tasks()) ASSERT_TRUE(ir::infer_types(graph, task).ok());
+    StoredFacts known;
+    known.file.listed = {{"decay", ir::ValueKind::kParameter}};
+    known.file.readings = {{"neg", {{"/y", 1, "", {}}}}};
+    known.made_of = {{"neg", {"decay", known_steps ? "exp" : "sin"}}};
+    tools::TorchEvaluator evaluator;
+    PassContext context;
+    context.evaluator = &evaluator;
+    ASSERT_TRUE(RecoverParameters(known).run(graph, context).ok());
+    EXPECT_TRUE(ir::verify(graph).empty());
+    const ValueId decay = graph.find("decay");
+    EXPECT_EQ(decay.valid(), known_steps);
+    EXPECT_EQ(graph.producer(graph.find("neg")).valid(), known_steps);
+    EXPECT_EQ(context.warnings.empty(), known_steps) << "the tensor is trained in its place";
+    if (!known_steps) continue;
+    EXPECT_EQ(graph.kind(decay), ir::ValueKind::kParameter);
+    const auto numbers = ir::decode_numbers(graph.type(decay), graph.value(decay).data, 2);
+    ASSERT_TRUE(numbers.ok());
+    EXPECT_EQ((*numbers)[0], 0.0);
+    EXPECT_NEAR((*numbers)[1], 2.6567569, 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace rannc::passes

@@ -90,7 +90,8 @@ bool Detached::depends_on_trained(const ir::Graph& graph, ValueId value) const {
   return false;
 }
 
-void Detached::note(const ir::Graph& graph) {
+void Detached::note(const ir::Graph& graph, const ONNX_NAMESPACE::GraphProto& file) {
+  values_.read_outputs(file);
   for (const auto& [key, where] : missing_) {
     if (found_.contains(key)) continue;
     notes_.warnings.push_back(
@@ -100,7 +101,7 @@ void Detached::note(const ir::Graph& graph) {
                             key.second)});
   }
   std::vector<std::string> pairs;
-  for (const MergedValue& merge : merged()) {
+  for (const MergedValue& merge : values_.merged()) {
     const ValueId value = merge.lost.empty() ? ValueId() : graph.find(merge.value);
     if (value.valid() && graph.producer(value).valid() && depends_on_trained(graph, value))
       pairs.push_back(fmt::format("%{} with %{}", merge.lost, merge.kept));

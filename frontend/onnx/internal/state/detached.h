@@ -28,10 +28,10 @@ class Detached {
   Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call, const Place& where,
                     std::vector<ValueId>& operands);
   /// Warns about detached operands that were not found, and about merged values that carry gradients. Call it after the
-  /// last node.
-  void note(const ir::Graph& graph);
+  /// last node of `file`.
+  void note(const ir::Graph& graph, const ONNX_NAMESPACE::GraphProto& file);
 
-  const std::vector<MergedValue>& merged() const { return values_.merged(); }
+  const TracedValues& values() const { return values_; }
 
  private:
   Result<void> stop_operand(ir::Graph& graph, ValueId& operand, const Place& where);

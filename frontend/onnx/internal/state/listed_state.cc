@@ -30,6 +30,16 @@ void read_line(std::string_view line, ListedState& listed) {
   }
 }
 
+/// A line per output: `linear_1: USER_OUTPUT`.
+void read_outputs(std::string_view text, ListedState& listed) {
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    const size_t mark = line.find(": USER_OUTPUT");
+    if (mark != std::string_view::npos) listed.outputs.emplace_back(line.substr(0, mark));
+  }
+}
+
 }  // namespace
 
 ListedState listed_state(const ONNX_NAMESPACE::GraphProto& graph) {
@@ -37,7 +47,9 @@ ListedState listed_state(const ONNX_NAMESPACE::GraphProto& graph) {
   for (const auto& entry : graph.metadata_props()) {
     if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature") continue;
     std::string_view text = entry.value();
-    text = text.substr(0, text.find("# outputs"));
+    const size_t outputs = text.find("# outputs");
+    if (outputs != std::string_view::npos) read_outputs(text.substr(outputs), listed);
+    text = text.substr(0, outputs);
     while (!text.empty()) {
       const size_t end = text.find('\n');
       read_line(text.substr(0, end), listed);

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph/graph.h"
 #include "onnx/onnx_pb.h"
@@ -19,6 +20,7 @@ struct ListedState {
   /// Initializer names by their names in calls: `p_encoder_weight` is `encoder.weight`.
   std::map<std::string, std::string, std::less<>> targets;
   std::set<std::string, std::less<>> inputs;  ///< the other inputs of the program
+  std::vector<std::string> outputs;           ///< its results, by their names in calls
 };
 
 /// Returns the signature, empty if there is none.

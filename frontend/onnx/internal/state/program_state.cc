@@ -466,41 +466,6 @@ std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& gra
   return modules;
 }
 
-/// Names tables that are looked up by constant indices. The exporter stores only the resulting rows, under the name of
-/// the result, and no node reads the table. If only one table of the module or of a direct part matches, it is assumed
-/// to consist of these rows in order.
-void ProgramState::name_looked_up(const ir::Graph& graph) {
-  std::map<std::string, std::set<std::string>> found;  // results by table
-  std::map<std::string, std::string> table_of;
-  for (const auto& [name, readings] : notes_.stored.readings) {
-    const ValueId value = graph.find(name);
-    const bool result = name.starts_with("embedding") && value.valid() && !listed_.kinds.contains(name) &&
-                        readings.size() == 1 && readings[0].state.empty();
-    if (!result) continue;
-    for (const auto& [table, kind] : listed_.kinds) {
-      const std::string owner = module_of(table);
-      const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
-                        !held_.contains(table);
-      if (!open || (owner != readings[0].module && (owner.empty() || module_of(owner) != readings[0].module))) continue;
-      found[table].insert(name);
-      const auto [at, fresh] = table_of.emplace(name, table);
-      if (!fresh) at->second.clear();
-    }
-  }
-  for (const auto& [name, table] : table_of) {
-    if (table.empty() || found[table].size() != 1) continue;
-    const ValueId value = graph.find(name);
-    if (!is_static(graph, value)) continue;
-    ir::StateTensor tensor = ir::state_of(graph, table, value, ir::whole(graph, value).axes);
-    while (tensor.shape.size() > 2 && tensor.shape[0] == 1) tensor.shape.erase(tensor.shape.begin());
-    held_.try_emplace(table, std::move(tensor));
-    notes_.stored.readings[name][0].state = {table};
-    notes_.open.push_back({{},
-                           "parameter '" + table + "' of the exported program is assumed to consist of the rows in '" +
-                               name + "', in order: it may have more"});
-  }
-}
-
 /// Names listed parameters that no node reads. Such a parameter is another name of a tied tensor, or it is unused and
 /// its values do not matter. It is assumed tied if only one tensor matches: one that already has several names, or one
 /// of a direct part of its module, the last if there are several: a head computes its result there.
@@ -525,14 +490,17 @@ void ProgramState::name_unread(const ir::Graph& graph) {
   }
 }
 
-void ProgramState::finish(ir::Graph& graph, const std::vector<MergedValue>& merged) {
+void ProgramState::finish(ir::Graph& graph, const std::vector<MergedValue>& merged,
+                          const std::set<std::string>& omitted) {
   name_by_place(graph);
   add_aliases(graph);
   name_unclear(graph);
   note_merged(graph, merged);
   name_merged(graph);
   name_looked_up(graph);
+  name_reshaped(graph);
   name_unread(graph);
+  note_omitted(graph, omitted);
   for (auto& [name, readings] : notes_.stored.readings) {
     for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
   }

@@ -55,8 +55,11 @@ class ProgramState {
                                   const TracedCall& call) const;
   /// Whether a name in calls is that of a listed tensor or of an input of the program.
   bool is_input(std::string_view name) const { return listed_.targets.contains(name) || listed_.inputs.contains(name); }
-  /// Adds to the graph the state tensors that differ from the stored tensor of their name.
-  void finish(ir::Graph& graph, const std::vector<MergedValue>& merged);
+  /// Outputs of the program, by their names in calls.
+  const std::vector<std::string>& outputs() const { return listed_.outputs; }
+  /// Adds to the graph the state tensors that differ from the stored tensor of their name. `omitted`: results of
+  /// products with 1 or sums with 0 that the file lacks.
+  void finish(ir::Graph& graph, const std::vector<MergedValue>& merged, const std::set<std::string>& omitted);
 
  private:
   /// The state tensor that an operand is identified with.
@@ -110,10 +113,16 @@ class ProgramState {
   std::set<std::string> unread(const ir::Graph& graph) const;
   std::set<std::string> modules_behind(const ir::Graph& graph, const Unclear& unclear) const;
   void name_unclear(const ir::Graph& graph);
+  bool separate(const ir::Graph& graph, const MergedValue& merged);
   void note_merged(const ir::Graph& graph, const std::vector<MergedValue>& merged);
   void name_merged(const ir::Graph& graph);
+  std::set<std::string> steps_of(const std::string& name) const;
+  bool may_be_all_rows(const std::string& name) const;
   void name_looked_up(const ir::Graph& graph);
+  bool is_reshaped_vector(const ir::Graph& graph, const std::string& name) const;
+  void name_reshaped(const ir::Graph& graph);
   void name_unread(const ir::Graph& graph);
+  void note_omitted(const ir::Graph& graph, const std::set<std::string>& omitted);
   std::optional<ir::StateTensor> tensor_of(const ir::Graph& graph, const std::string& name) const;
   bool name_also(const ir::Graph& graph, const std::string& name, const std::string& other);
   void hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived);

@@ -28,6 +28,10 @@ class TracedValues {
   };
   Unnamed read(const ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call,
                const std::vector<ValueId>& operands, const std::string& module);
+  /// Relates the graph's outputs to those of the program. Call it after the last node.
+  void read_outputs(const ONNX_NAMESPACE::GraphProto& graph);
+  /// Results of products with 1 or sums with 0, which the file may lack: calls name them where it has the operand.
+  const std::set<std::string>& omitted() const { return omitted_; }
   /// Whether a call that was read before made a value.
   bool makes(std::string_view traced) const { return results_.contains(traced); }
   /// Values of the file that were read as two values of the program, of the same operator, and intermediate values of
@@ -39,6 +43,7 @@ class TracedValues {
     size_t call = 0;  ///< hash of the text
     std::string result;
   };
+  std::vector<bool> named_operands(const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call) const;
   void find_merged(const ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call,
                    const std::vector<ValueId>& operands, const Unnamed& unnamed, const std::string& module);
 
@@ -48,6 +53,7 @@ class TracedValues {
   std::set<std::string, std::less<>> results_;     ///< of calls
   std::map<std::string, std::map<std::string, std::string>> names_;  ///< of values of the file, by operator
   std::vector<MergedValue> merged_;
+  std::set<std::string> omitted_;
 };
 
 }  // namespace rannc::frontend

@@ -1,4 +1,7 @@
 // Decides which parameters nodes read that name none.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -108,12 +111,47 @@ void ProgramState::name_unclear(const ir::Graph& graph) {
   for (const auto& [name, stored] : found) name_also(graph, name, stored);
 }
 
+/// Separates a computed tensor that the exporter merged with another one, such as `gamma.view(1, -1, 1, 1)` of two
+/// blocks: each is computed from the parameter of that name in the module that reads it. Returns false if the readers
+/// do not show it.
+bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
+  const auto made = notes_.folded.find(merged.value);
+  const auto readings = notes_.stored.readings.find(merged.value);
+  if (merged.lost.empty() || made == notes_.folded.end() || readings == notes_.stored.readings.end()) return false;
+  std::vector<std::string> from = made->second;
+  const auto is_parameter = [&](const std::string& name) {
+    const auto found = listed_.kinds.find(name);
+    return found != listed_.kinds.end() && found->second == ir::ValueKind::kParameter;
+  };
+  const auto source = std::find_if(from.begin(), from.end(), is_parameter);
+  if (source == from.end() || std::count_if(from.begin(), from.end(), is_parameter) != 1) return false;
+  const std::string word = last_word(*source), own = module_of(*source);
+  const std::string other = merged.module.empty() ? word : merged.module + "." + word;
+  const auto is_own = [&](const ir::Reading& reading) { return reading.module == own; };
+  if (other == *source || !is_parameter(other) || told_.contains(other) ||
+      std::none_of(readings->second.begin(), readings->second.end(), is_own))
+    return false;
+  for (const auto& [name, sources] : notes_.folded) {  // computed twice
+    if (name != merged.lost && std::find(sources.begin(), sources.end(), other) != sources.end()) return false;
+  }
+  const bool vector = is_reshaped_vector(graph, merged.value);
+  for (ir::Reading& reading : readings->second) {
+    if (reading.state.empty()) reading.state = {vector ? *source : merged.value};
+    if (reading.module == merged.module) reading.state = {vector ? other : merged.lost};
+  }
+  if (vector) hold(graph, graph.find(merged.value), {other, Claim::Form::kFlat}, true);
+  *source = other;
+  notes_.folded.emplace(merged.lost, std::move(from));
+  return true;
+}
+
 /// Records in `StoredNotes::unclear` the unread parameters that may be in merged values. Such a parameter is of the
 /// reader's module or of a part of it, and the value depends on a stored tensor that it may have been merged with.
 void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedValue>& merged) {
-  const std::set<std::string> open = unread(graph);
-  if (open.empty()) return;
   for (const MergedValue& each : merged) {
+    const std::set<std::string> open = unread(graph);
+    if (open.empty()) return;
+    if (separate(graph, each)) continue;
     std::set<std::string> near;
     for (const std::string& name : open) {
       const std::string module = module_of(name);
@@ -138,11 +176,31 @@ void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedV
       if (!parameter) continue;
       const bool one_number = is_uniform(found), computed = listed == listed_.kinds.end();
       for (const std::string& other : near) {
-        const bool equal = one_number && (computed || last_word(other) == last_word(name));
+        const bool alike = last_word(other) == last_word(name) || module_of(other) == module_of(name);
+        const bool equal = one_number && (computed || alike);
         if (equal || without_numbers(other) == without_numbers(name)) notes_.stored.unclear[name].insert(other);
       }
     }
   }
+}
+
+/// Warns about listed parameters that no node reads if results of products or sums are missing, too: they may have been
+/// products with a parameter of 1 or sums with one of 0, which the exporter omits. A `weight` beside a `bias` is that
+/// of an unused layer.
+void ProgramState::note_omitted(const ir::Graph& graph, const std::set<std::string>& omitted) {
+  std::set<std::string> open = unread(graph);
+  std::erase_if(open, [&](const std::string& name) {
+    const std::string word = last_word(name), module = module_of(name), prefix = module.empty() ? "" : module + ".";
+    return (word == "weight" && listed_.kinds.contains(prefix + "bias")) ||
+           (word == "bias" && listed_.kinds.contains(prefix + "weight"));
+  });
+  if (open.empty() || omitted.empty()) return;
+  notes_.warnings.push_back(
+      {{},
+       fmt::format("no node of the file reads the parameters '{}', which are not trained: the exporter omits products "
+                   "with a number that is 1 and sums with one that is 0, as %{} of the exported program may be; "
+                   "torch.onnx.export(optimize=False) keeps them",
+                   fmt::join(open, "', '"), fmt::join(omitted, ", %"))});
 }
 
 /// What is merged is trained as one, under all names.

@@ -66,7 +66,7 @@ class Importer {
   Result<Imported> run() {
     RANNC_TRY(import());
     if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
-    nodes_.finish(graph_);
+    nodes_.finish(graph_, head_.graph());
     RANNC_TRY(compute_all_rows(graph_, notes_));
     recognise_written_out(graph_);
     notes_.nodes = model_.node_count();

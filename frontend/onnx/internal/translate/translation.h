@@ -55,11 +55,11 @@ class Translation {
     for (const auto& output : graph.output()) outputs_.insert(output.name());
   }
   /// Records facts that follow from all nodes together. Call it after the last node.
-  void finish(ir::Graph& graph) {
+  void finish(ir::Graph& graph, const ONNX_NAMESPACE::GraphProto& file) {
     unweighted_.note(graph, notes_);
     training_mode_.note(file_, notes_);
-    detached_.note(graph);
-    state_.finish(graph, detached_.merged());
+    detached_.note(graph, file);
+    state_.finish(graph, detached_.values().merged(), detached_.values().omitted());
   }
   const UnequalSymbols& unequal_symbols() const { return unequal_symbols_; }
   const BranchChoices& branch_choices() const { return choices_; }
