@@ -224,7 +224,7 @@ class FreshModels(programs.ProgramTest):
         case, model = self.exported(fresh_families.resnet, "dynamo")
         done = self.succeed(*self.compile_arguments(model, model.with_suffix(".rannc"), (1, 1), "float32"))
         folded = sum(isinstance(module, torch.nn.BatchNorm2d) for module in case["module"].modules())
-        self.assertRegex(done.stderr, f"{folded} normalisations .*folded")
+        self.assertRegex(done.stderr, f"{folded} normalizations .*folded")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class Apart {
     // The file's own name stays with whom it belongs to, else with the first.
     const Names own{std::string(graph_.value(value).name)};
     const bool unnamed = groups.contains(Names{});
-    const Names& keeps = unnamed ? groups.begin()->first : groups.contains(own) ? own : uses.front().group;
+    const Names& keeps = groups.contains(own) ? own : unnamed ? groups.begin()->first : uses.front().group;
     if (keeps.size() == 1 && keeps != own && !is_made_up(own[0]) && !tensor_in(value, keeps[0]))
       kept_.emplace_back(value, keeps[0]);
     readings_[own[0]] = readings[keeps];
@@ -250,7 +250,7 @@ class Apart {
       const bool whole = !tensor || (tensor->parts.size() == 1 && ir::is_whole(graph_, tensor->parts[0]));
       if (whole) return group[0];
     }
-    return fmt::format("{}:{}", graph_.value(value).name, group[0]);
+    return fmt::format("{}:{}", graph_.value(value).name, group.empty() ? "unnamed" : group[0]);
   }
 
   void rewrite() {

@@ -752,6 +752,51 @@ TEST(RecoverParameters, AValueReadTwiceMayBeTwo) {
   EXPECT_TRUE(strictly(one).ok());
 }
 
+/// The ones and zeros of normalizations without weights, and of groups, may have been merged with fresh parameters.
+TEST(RecoverParameters, NumbersOfNormalizationsAreNoParameters) {
+  const std::string norm = "%y = aten.instance_norm.default](args = (%t, %p_w, %p_b, None, None, True)";
+  for (const std::string call : {"%t = aten.instance_norm.default](args = (%x, None, None, None, None, True)",
+                                 "%t = aten.group_norm.default](args = (%x, 3, %p_g_weight, %p_g_bias)"}) {
+    const Folded model = {"  t = InstanceNormalization (x, w, b)\n  y = InstanceNormalization (t, w, b)\n",
+                          "float[2] w = {1, 1}, float[2] b = {0, 0}",
+                          {call, norm},
+                          {"n", "m"},
+                          "p_w: PARAMETER target='w'\np_b: PARAMETER target='b'\n"
+                          "p_g_weight: PARAMETER target='g.weight'\np_g_bias: PARAMETER target='g.bias'\n",
+                          {}};
+    auto imported = read_folded(model);
+    ASSERT_TRUE(strictly(imported).ok());
+    EXPECT_EQ(trained(imported.graph), 2U) << call;
+    const ValueId y = imported.graph.outputs()[0];
+    const auto read = imported.graph.inputs(imported.graph.producer(y));
+    EXPECT_NE(std::find(read.begin(), read.end(), imported.graph.find("w")), read.end()) << call;
+    EXPECT_THAT(state_names(imported.graph), ElementsAre("b", "w"));
+  }
+}
+
+/// Two normalizations of one value that begin equal, as in Falcon, each before a folded factor.
+TEST(RecoverParameters, MergedNormalizationsAreRefused) {
+  const std::string stored =
+      "float[3] w = {1, 1, 1}, float[3] b = {0, 0, 0}, float[3, 3] permute = {1, 2, 3, 4, 5, 6, 7, 8, 9}, "
+      "float[3, 3] permute_1 = {1, 2, 3, 4, 5, 6, 7, 8, 8}";
+  const std::string list = "p_w: PARAMETER target='w'\np_b: PARAMETER target='b'\n";
+  for (const std::string second : {"%layer_norm_1", "%layer_norm"}) {
+    const auto imported = read_folded(
+        {"  n = LayerNormalization (x, w, b)\n  p = MatMul (n, permute)\n  q = MatMul (n, permute_1)\n  y = Add (p, "
+         "q)\n",
+         stored,
+         {"%layer_norm = aten.layer_norm.default](args = (%x, [3], %p_w, %p_b, 1e-05)",
+          "%p = aten.matmul.default](args = (%layer_norm, %permute)",
+          "%q = aten.matmul.default](args = (" + second + ", %permute_1)", "%y = aten.add.Tensor](args = (%p, %q)"},
+         {},
+         list,
+         {}});
+    const bool merged = second.ends_with("_1");
+    EXPECT_EQ(imported.notes.warnings.size(), merged ? 1U : 0U);
+    if (merged) EXPECT_THAT(imported.notes.warnings[0].message, HasSubstr("%layer_norm_1 with %layer_norm"));
+  }
+}
+
 /// Rows behind a slice of the positions are not the whole table.
 TEST(RecoverParameters, APartOfATableDoesNotHaveItsName) {
   for (const auto& [from, whole] : {std::pair{"['a.table', 'arange', 'unsqueeze', 'val_1']", true},

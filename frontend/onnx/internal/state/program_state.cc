@@ -1,5 +1,7 @@
 #include "frontend/onnx/internal/state/program_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -7,6 +9,7 @@
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "frontend/onnx/internal/state/recurrent_state.h"
 #include "frontend/onnx/internal/state/state_paths.h"
+#include "frontend/onnx/internal/state/unweighted.h"
 #include "frontend/onnx/internal/translate/node.h"
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
@@ -320,6 +323,15 @@ void ProgramState::note_in_body(const std::string& name, const std::optional<Cla
   if (claim->name != name) notes_.stored.unclear[name].insert(claim->name);
 }
 
+/// Whether a normalization reads numbers of its translation, which may have been merged with a parameter: it has no
+/// weights, or is a group normalization that is written out, with factors of 1 for the groups.
+bool ProgramState::reads_numbers(const ir::Graph& graph, ValueId value, size_t operand, const Reader& reader) const {
+  if (!reader.call || operand == 0) return false;
+  const bool grouped = reader.node.op_type() == "InstanceNormalization" &&
+                       (reader.call->is("aten.group_norm") || reader.call->is("aten.native_group_norm"));
+  return grouped || is_unweighted(graph, stored(graph, value), operand, *reader.call);
+}
+
 void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
   const std::string& op = reader.node.op_type();
   if (op == "Identity") return store(reader.node.output(0));
@@ -338,6 +350,9 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     ir::Reading& reading = readings.emplace_back(ir::Reading{reader.label, static_cast<uint32_t>(i), module, {}});
     if (reader.in_body) {
       note_in_body(name, told[i], reading);
+    } else if (listed_.kinds.contains(name) && reads_numbers(graph, value, i, reader)) {
+      reading.state = {fmt::format("{}.{}", reader.label, i)};
+      notes_.stored.literals.insert(reading.state[0]);
     } else if (told[i]) {
       note_claim(graph, value, *told[i], reading);
     } else if (reads_view(name, told, reader)) {
@@ -466,13 +481,22 @@ std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& gra
   return modules;
 }
 
+/// Whether no node reads the weight or the bias of a layer.
+bool ProgramState::is_of_unused_layer(const std::string& name, const std::set<std::string>& unread) const {
+  const std::string word = last_word(name);
+  if (word != "weight" && word != "bias") return false;
+  return unread.contains(joined(module_of(name), word == "weight" ? "bias" : "weight"));
+}
+
 /// Names listed parameters that no node reads. Such a parameter is another name of a tied tensor, or it is unused and
 /// its values do not matter. It is assumed tied if only one tensor matches: one that already has several names, or one
 /// of a direct part of its module, the last if there are several: a head computes its result there.
 void ProgramState::name_unread(const ir::Graph& graph) {
   const std::set<std::string> unknown = modules_reading_unknown(graph);
-  for (const std::string& name : unread(graph)) {
+  const std::set<std::string> open = unread(graph);
+  for (const std::string& name : open) {
     if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
+    if (is_of_unused_layer(name, open)) continue;
     std::set<std::string> tied;
     std::map<size_t, std::string> parts;  // in the order of readers
     for (const auto& [other, place] : told_) {

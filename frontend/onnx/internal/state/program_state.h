@@ -96,6 +96,7 @@ class ProgramState {
   const std::string* target(const TracedCall& call, size_t argument) const;
   std::vector<std::optional<Claim>> claims(const ir::Graph& graph, std::span<const ValueId> operands,
                                            const Reader& reader) const;
+  bool reads_numbers(const ir::Graph& graph, ValueId value, size_t operand, const Reader& reader) const;
   bool reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told, const Reader& reader) const;
   std::optional<Claim> claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
                                       const Reader& reader) const;
@@ -121,6 +122,8 @@ class ProgramState {
   void name_looked_up(const ir::Graph& graph);
   bool is_reshaped_vector(const ir::Graph& graph, const std::string& name) const;
   void name_reshaped(const ir::Graph& graph);
+  bool is_of_unused_layer(const std::string& name, const std::set<std::string>& unread) const;
+  void note_merged_norm(const ir::Graph& graph, const MergedValue& merged, const std::set<std::string>& open);
   void name_unread(const ir::Graph& graph);
   void note_omitted(const ir::Graph& graph, const std::set<std::string>& omitted);
   std::optional<ir::StateTensor> tensor_of(const ir::Graph& graph, const std::string& name) const;

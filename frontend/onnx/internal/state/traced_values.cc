@@ -73,7 +73,8 @@ void TracedValues::find_merged(const ir::Graph& graph, const NodeProto& node, co
                                const std::string& module) {
   std::vector<std::string> lost;
   for (const std::string_view name : call.values()) {
-    if (!makes(name) && !state_.is_input(name)) lost.emplace_back(name);
+    const bool stored = std::find(node.input().begin(), node.input().end(), name) != node.input().end();
+    if (!stored && !makes(name) && !state_.is_input(name)) lost.emplace_back(name);
   }
   for (const size_t i : unnamed.varying) {
     const std::string& value = node.input(static_cast<int>(i));

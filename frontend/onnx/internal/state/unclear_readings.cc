@@ -145,6 +145,26 @@ bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
   return true;
 }
 
+/// Records unread parameters of a module beside the one that computed a merged value, as of two normalizations of the
+/// same value.
+void ProgramState::note_merged_norm(const ir::Graph& graph, const MergedValue& merged,
+                                    const std::set<std::string>& open) {
+  const ValueId value = graph.find(merged.value);
+  if (merged.lost.empty() || !value.valid() || !graph.producer(value).valid()) return;
+  const std::string node(graph.location(graph.producer(value)).node);
+  for (auto& [stored, readings] : notes_.stored.readings) {
+    if (!listed_.kinds.contains(stored)) continue;
+    for (const ir::Reading& reading : readings) {
+      if (reading.node != node || reading.state.size() != 1) continue;
+      const std::string& own = reading.state[0];
+      for (const std::string& other : open) {
+        const bool beside = module_of(module_of(other)) == module_of(module_of(own)) && !module_of(other).empty();
+        if (beside && last_word(other) == last_word(own)) notes_.stored.unclear[stored].insert(other);
+      }
+    }
+  }
+}
+
 /// Records in `StoredNotes::unclear` the unread parameters that may be in merged values. Such a parameter is of the
 /// reader's module or of a part of it, and the value depends on a stored tensor that it may have been merged with.
 void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedValue>& merged) {
@@ -152,6 +172,7 @@ void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedV
     const std::set<std::string> open = unread(graph);
     if (open.empty()) return;
     if (separate(graph, each)) continue;
+    note_merged_norm(graph, each, open);
     std::set<std::string> near;
     for (const std::string& name : open) {
       const std::string module = module_of(name);
@@ -185,15 +206,11 @@ void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedV
 }
 
 /// Warns about listed parameters that no node reads if results of products or sums are missing, too: they may have been
-/// products with a parameter of 1 or sums with one of 0, which the exporter omits. A `weight` beside a `bias` is that
-/// of an unused layer.
+/// products with a parameter of 1 or sums with one of 0, which the exporter omits. Unused layers do not count.
 void ProgramState::note_omitted(const ir::Graph& graph, const std::set<std::string>& omitted) {
-  std::set<std::string> open = unread(graph);
-  std::erase_if(open, [&](const std::string& name) {
-    const std::string word = last_word(name), module = module_of(name), prefix = module.empty() ? "" : module + ".";
-    return (word == "weight" && listed_.kinds.contains(prefix + "bias")) ||
-           (word == "bias" && listed_.kinds.contains(prefix + "weight"));
-  });
+  const std::set<std::string> all = unread(graph);
+  std::set<std::string> open = all;
+  std::erase_if(open, [&](const std::string& name) { return is_of_unused_layer(name, all); });
   if (open.empty() || omitted.empty()) return;
   notes_.warnings.push_back(
       {{},

@@ -32,11 +32,16 @@ bool is_everywhere(const ir::Graph& graph, ValueId value, double number) {
 
 }  // namespace
 
+bool is_unweighted(const ir::Graph& graph, ValueId operand, size_t place, const TracedCall& call) {
+  const auto* const weights =
+      std::find_if(std::begin(kWeights), std::end(kWeights), [&](const Weights& each) { return call.is(each.call); });
+  if (weights == std::end(kWeights) || place >= kFirstStatistics) return false;
+  return (is_none(call, weights->scale) && is_everywhere(graph, operand, 1)) ||
+         (is_none(call, weights->bias) && is_everywhere(graph, operand, 0));
+}
+
 void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
                       const std::optional<TracedCall>& call) {
-  const auto* const weights = std::find_if(std::begin(kWeights), std::end(kWeights),
-                                           [&](const Weights& each) { return call && call->is(each.call); });
-  const bool normalises = weights != std::end(kWeights);
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId operand = operands[i];
     if (!operand.valid() || !ir::is_float(graph.type(operand).dtype)) continue;
@@ -44,10 +49,7 @@ void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
     if (reads_.size() <= operand.index()) reads_.resize(operand.index() + 1);
     Reads& reads = reads_[operand.index()];
     ++reads.all;
-    if (!normalises || i >= kFirstStatistics) continue;
-    const bool none = (is_none(*call, weights->scale) && is_everywhere(graph, operand, 1)) ||
-                      (is_none(*call, weights->bias) && is_everywhere(graph, operand, 0));
-    reads.unweighted += none;
+    reads.unweighted += call && is_unweighted(graph, operand, i, *call);
   }
 }
 

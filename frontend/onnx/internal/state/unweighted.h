@@ -12,9 +12,12 @@
 
 namespace rannc::frontend {
 
-/// ONNX's normalizations require a scale, and InstanceNormalization a bias. If a module has none, torch.onnx.export
-/// with dynamo=True creates initializers of ones and zeros, which look like untrained weights. The call in a node's
-/// metadata has `None` for them.
+/// Whether an operand is such numbers. ONNX's normalizations require a scale, and InstanceNormalization a bias. If a
+/// module has none, torch.onnx.export with dynamo=True creates initializers of ones and zeros, which look like
+/// untrained weights. The call in a node's metadata has `None` for them.
+bool is_unweighted(const ir::Graph& graph, ValueId operand, size_t place, const TracedCall& call);
+
+/// Such operands of all nodes of a model.
 class Unweighted {
  public:
   /// Reads the operands of one node and the call that it was created from.
