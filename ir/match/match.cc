@@ -8,7 +8,7 @@
 
 namespace rannc::ir {
 
-using Kind = Pattern::Node::Kind;
+using NodeKind = Pattern::Node::Kind;
 
 Ops::Ops(std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) ops_.push_back(&core(name));
@@ -54,7 +54,7 @@ Pattern Pattern::where(Condition holds) const {
 namespace {
 
 Pattern::Node copy_of_op(const Pattern& pattern) {
-  RANNC_CHECK(pattern.node().kind == Kind::kOp) << "only a task has operands, outputs and attributes";
+  RANNC_CHECK(pattern.node().kind == NodeKind::kOp) << "only a task has operands, outputs and attributes";
   return pattern.node();
 }
 
@@ -83,11 +83,11 @@ Pattern Pattern::output(uint32_t index) const {
   return Pattern(std::move(node));
 }
 
-Pattern op(Ops ops) { return Pattern({.kind = Kind::kOp, .ops = std::move(ops), .any_operands = true}); }
+Pattern op(Ops ops) { return Pattern({.kind = NodeKind::kOp, .ops = std::move(ops), .any_operands = true}); }
 
 Pattern op_of(Ops ops, std::vector<Pattern> operands) {
   RANNC_CHECK(operands.size() <= kMostOperandPatterns) << operands.size() << " operands";
-  return Pattern({.kind = Kind::kOp, .parts = std::move(operands), .ops = std::move(ops)});
+  return Pattern({.kind = NodeKind::kOp, .parts = std::move(operands), .ops = std::move(ops)});
 }
 
 Pattern commutative(const Pattern& binary) {
@@ -97,23 +97,25 @@ Pattern commutative(const Pattern& binary) {
   return Pattern(std::move(node));
 }
 
-Pattern any(Capture place) { return kept({.kind = Kind::kAny}, place); }
+Pattern any(Capture place) { return kept({.kind = NodeKind::kAny}, place); }
 
-Pattern constant(Capture place) { return kept({.kind = Kind::kScalar}, place); }
+Pattern constant(Capture place) { return kept({.kind = NodeKind::kScalar}, place); }
 
-Pattern constant(double number) { return Pattern({.kind = Kind::kScalar, .number = number}); }
+Pattern constant(double number) { return Pattern({.kind = NodeKind::kScalar, .number = number}); }
 
-Pattern of_kind(ValueKind kind, Capture place) { return kept({.kind = Kind::kOfKind, .value_kind = kind}, place); }
+Pattern of_kind(ValueKind kind, Capture place) { return kept({.kind = NodeKind::kOfKind, .value_kind = kind}, place); }
 
 Pattern input(Capture place) { return of_kind(ValueKind::kInput, place); }
 
-Pattern same(Capture place) { return Pattern({.kind = Kind::kSame, .same = place}); }
+Pattern same(Capture place) { return Pattern({.kind = NodeKind::kSame, .same = place}); }
 
-Pattern absent() { return Pattern({.kind = Kind::kAbsent}); }
+Pattern absent() { return Pattern({.kind = NodeKind::kAbsent}); }
 
 Pattern maybe(const Pattern& pattern) { return either({absent(), pattern}); }
 
-Pattern either(std::vector<Pattern> patterns) { return Pattern({.kind = Kind::kEither, .parts = std::move(patterns)}); }
+Pattern either(std::vector<Pattern> patterns) {
+  return Pattern({.kind = NodeKind::kEither, .parts = std::move(patterns)});
+}
 
 Pattern one_use(const Pattern& pattern) {
   Pattern::Node node = pattern.node();
@@ -122,11 +124,11 @@ Pattern one_use(const Pattern& pattern) {
 }
 
 Pattern through(Ops ops, const Pattern& pattern) {
-  return Pattern({.kind = Kind::kThrough, .parts = {pattern}, .ops = std::move(ops)});
+  return Pattern({.kind = NodeKind::kThrough, .parts = {pattern}, .ops = std::move(ops)});
 }
 
 Pattern through_exact(Ops ops, const Pattern& pattern) {
-  return Pattern({.kind = Kind::kThrough, .parts = {pattern}, .ops = std::move(ops), .exact = true});
+  return Pattern({.kind = NodeKind::kThrough, .parts = {pattern}, .ops = std::move(ops), .exact = true});
 }
 
 std::optional<Match> match(const Graph& graph, ValueId value, const Pattern& pattern) {

@@ -50,11 +50,6 @@ size_t rank_of(const ir::Graph& graph, ValueId value) {
   return shape ? shape->size() : 0;
 }
 
-bool is_single(const ir::Graph& graph, ValueId value) {
-  const auto& shape = graph.type(value).shape;
-  return shape && ir::element_count(*shape) == ir::Dim(1);
-}
-
 /// Whether exactly one extent differs from 1.
 bool is_vector(const ir::Graph& graph, ValueId value) {
   const auto& shape = graph.type(value).shape;

@@ -17,6 +17,12 @@
 
 namespace rannc::frontend {
 
+/// Whether a value has one element.
+inline bool is_single(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && ir::element_count(*shape) == ir::Dim(1);
+}
+
 /// A value of the file that the program reads as two values of the same operator. They are equal now, but need not stay
 /// equal: one may be detached, or their parameters may have had equal values when the exporter merged them.
 struct MergedValue {

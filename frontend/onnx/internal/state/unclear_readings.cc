@@ -21,11 +21,6 @@ bool is_uniform(const ir::Graph::Value& stored) {
   return bytes.ok() && !bytes->empty() && std::equal(bytes->begin() + size, bytes->end(), bytes->begin());
 }
 
-bool is_single(const ir::Graph& graph, ValueId value) {
-  const auto& shape = graph.type(value).shape;
-  return shape && ir::element_count(*shape) == ir::Dim(1);
-}
-
 /// `layers..weight` of `layers.1.weight`: copied layers begin equal.
 std::string without_numbers(std::string name) {
   std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });
