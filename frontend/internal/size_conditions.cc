@@ -132,4 +132,16 @@ Result<void> assume_sizes(ir::Graph& graph, const ir::Equality& equality, const 
   return {};
 }
 
+Result<void> assume_not_one(ir::Graph& graph, const Dim& size, const Location& where) {
+  std::set<std::string> symbols, of_inputs;
+  size.collect_symbols(symbols);
+  for (const ValueId input : graph.inputs()) {
+    for (const Dim& dim : graph.type(input).shape.value_or(ir::Shape{})) dim.collect_symbols(of_inputs);
+  }
+  const bool counts_rows = !graph.inputs().empty() &&  // an open body captures its inputs
+                           !std::includes(of_inputs.begin(), of_inputs.end(), symbols.begin(), symbols.end());
+  if (counts_rows || symbols.contains(graph.batch_symbol()) || never_negative(size - Dim(2))) return {};
+  return assume_sizes(graph, {smaller(size, Dim(2)), Dim(2)}, where);
+}
+
 }  // namespace rannc::frontend

@@ -28,4 +28,7 @@ std::optional<std::set<std::string>> symbols_of_condition(const ir::Graph& graph
 /// Adds an assumption that the task at `where` needs, if it is new, and infers what it changes.
 Result<void> assume_sizes(ir::Graph& graph, const ir::Equality& equality, const Location& where);
 
+/// Assumes that a size of the model's inputs is not 1, for the task at `where`. A number of samples may be.
+Result<void> assume_not_one(ir::Graph& graph, const ir::Dim& size, const Location& where);
+
 }  // namespace rannc::frontend

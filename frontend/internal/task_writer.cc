@@ -11,6 +11,7 @@
 #include "frontend/internal/rows/classes.h"
 #include "frontend/internal/rows/hits.h"
 #include "frontend/internal/rows/picked_rows.h"
+#include "frontend/internal/size_conditions.h"
 #include "frontend/internal/sizes.h"
 #include "ir/graph/constant.h"
 #include "ir/op/fold.h"
@@ -182,6 +183,13 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
   note_picked_count(graph_, task);
   const auto made = graph_.outputs(task);
   return {made.begin(), made.end()};
+}
+
+bool TaskWriter::is_squeezed(const ir::Dim& size) {
+  if (size.is_constant()) return size == ir::Dim(1);
+  const auto assumed = assume_not_one(graph_, size, where_);
+  if (!assumed.ok()) fail(assumed.diagnostic());
+  return false;
 }
 
 ValueId TaskWriter::picked_places(ValueId mask) {

@@ -75,6 +75,9 @@ class TaskWriter {
   /// may have only one.
   ValueId draw(ValueId x, ir::RandomInput draw);
 
+  /// Whether an operator that removes axes of one element removes one of that size. A free size is assumed to be more
+  /// than 1. The samples stay, also a single one.
+  bool is_squeezed(const ir::Dim& size);
   /// The places of the nonzero elements of a mask, i64[rank, count] (`frontend/internal/rows/picked_rows.h`).
   ValueId picked_places(ValueId mask);
   /// The places of all rows in ascending order of their classes, if `x` is the choice of classes of `topk`, flattened.

@@ -216,7 +216,7 @@ void squeeze(Node& node) {
     for (const int64_t axis : *axes) normal.push_back(node.axis(axis, static_cast<int64_t>(from->size())));
   } else {
     for (size_t i = 0; i < from->size(); ++i) {
-      if ((*from)[i] == ir::Dim(1)) normal.push_back(static_cast<int64_t>(i));
+      if (node.is_squeezed((*from)[i])) normal.push_back(static_cast<int64_t>(i));
     }
   }
   std::sort(normal.begin(), normal.end());

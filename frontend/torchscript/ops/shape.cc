@@ -173,7 +173,7 @@ void squeeze(Call& call) {
   for (int64_t& each : asked) {
     if (x->rank() == 0) break;
     each = call.axis(each, x->rank());
-    if (call.good() && x->shape[static_cast<size_t>(each)] == Dim(1)) axes.emplace_back(each);
+    if (call.good() && call.is_squeezed(x->shape[static_cast<size_t>(each)])) axes.emplace_back(each);
   }
   if (!call.good()) return;
   if (axes.empty()) return call.result_view("self", "identity", {});

@@ -56,6 +56,15 @@ TEST(SizeConditions, OfAnOptionalSqueezeAreAssumed) {
   EXPECT_THAT(imported(squeezed("c = Equal (length, one)")).assumed, ElementsAre(kOne));
 }
 
+TEST(SizeConditions, OfASqueezeWithoutAxesAreAssumed) {
+  const Imported free = imported("agraph (float[batch, 1, seq] x) => (float[n] y) { y = Squeeze (x) }");
+  EXPECT_EQ(free.type, "[batch,seq]");
+  EXPECT_THAT(free.assumed, ElementsAre("2 equals min(2, seq)"));
+  const Imported fixed = imported("agraph (float[batch, 1, 3] x) => (float[n] y) { y = Squeeze (x) }");
+  EXPECT_EQ(fixed.type, "[batch,3]");
+  EXPECT_THAT(fixed.assumed, IsEmpty());
+}
+
 TEST(SizeConditions, AreCheckedForTheSizesOfABatch) {
   const auto graph = import_graph(squeezed("c = Equal (length, one)"), 18);
   ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();

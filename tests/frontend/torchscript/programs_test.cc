@@ -15,6 +15,7 @@
 #include <set>
 
 #include "frontend/torchscript/import.h"
+#include "ir/graph/assumptions.h"
 #include "ir/op/op.h"
 #include "tests/frontend/torchscript/program.h"
 
@@ -453,6 +454,15 @@ TEST(TorchScriptState, APartOfAParameterIsNoBuffer) {
   EXPECT_TRUE(shares([](const at::Tensor& w) { return w.t(); }, true));
   EXPECT_FALSE(shares([](const at::Tensor& w) { return w.t(); }, false));
   EXPECT_FALSE(shares([](const at::Tensor& w) { return w.t().clone(); }, true));
+}
+
+TEST(SqueezedSizes, AreAssumedToBeMoreThanOne) {
+  const SavedModule module("def forward(self, x):\n  return x.squeeze(2).squeeze()\n");
+  const auto free = read(module, {"x=f32[batch,1,s]"});
+  EXPECT_EQ(ir::str(*free.graph.type(free.graph.outputs()[0]).shape), "[batch,s]");
+  ASSERT_EQ(free.graph.assumptions().size(), 1u);
+  EXPECT_EQ(ir::str(free.graph.assumptions()[0]), "2 equals min(2, s)");
+  EXPECT_TRUE(read(module, {"x=f32[batch,4,1]"}).graph.assumptions().empty());
 }
 
 TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
