@@ -134,6 +134,26 @@ TEST(Detached, AParameterMayBeDetached) {
   EXPECT_THAT(model.notes.warnings, IsEmpty());
 }
 
+/// `linear(x, w.detach())` of three axes, whose weight the exporter stores transposed, as another layer reads it.
+TEST(Detached, ATensorFoldedFromAParameterMayBeDetached) {
+  ONNX_NAMESPACE::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(test::traced_model(
+      "agraph (float[batch, 3, 2] x) => (float[batch, 3, 2] y) <float[2, 2] val_0 = {1, 2, 3, 4}> {\n"
+      "  a = MatMul (x, val_0)\n  y = MatMul (a, val_0)\n}",
+      kOpset, {"%a = aten.linear.default](args = (%x, %p_w)", "%y = aten.linear.default](args = (%a, %detach)"},
+      "p_w: PARAMETER target='w'\n")));
+  auto* const value = model.mutable_graph()->add_value_info();
+  value->set_name("val_0");
+  auto* const record = value->add_metadata_props();
+  record->set_key("pkg.onnxscript.optimizer.folded_from");
+  record->set_value("['w']");
+  const auto imported = read_onnx_bytes(model.SerializeAsString(), "test.onnx");
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  const ir::Graph& graph = imported->graph;
+  ASSERT_THAT(made_by(graph, "stop_gradient"), ElementsAre("val_0.detached"));
+  EXPECT_EQ(graph.inputs(graph.producer(graph.find("a")))[1], graph.find("val_0"));
+}
+
 TEST(Detached, AnOperandThatIsNotFoundIsAWarning) {
   const auto model =
       read_traced("  c = Add (a, b)\n  y = Mul (c, a)\n",

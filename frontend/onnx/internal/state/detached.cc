@@ -20,6 +20,14 @@ bool is_parameter(const std::string& name, const ImportNotes& notes) {
   return listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kParameter;
 }
 
+/// Whether a stored tensor is a parameter, or was computed from one.
+bool may_be_trained(const std::string& name, const ImportNotes& notes) {
+  const auto made = notes.folded.find(name);
+  return is_parameter(name, notes) ||
+         (made != notes.folded.end() && std::any_of(made->second.begin(), made->second.end(),
+                                                    [&](const auto& each) { return is_parameter(each, notes); }));
+}
+
 /// Returns operand `place` if it may be the detached one, or else the only operand that may.
 std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) {
   if (std::find(candidates.begin(), candidates.end(), place) != candidates.end()) return place;
@@ -52,7 +60,7 @@ Result<void> Detached::stop(ir::Graph& graph, const NodeProto& node, const Trace
   }
   std::vector<size_t> candidates = unnamed.varying, constants;
   for (const size_t i : unnamed.constant)
-    (is_parameter(node.input(static_cast<int>(i)), notes_) ? candidates : constants).push_back(i);
+    (may_be_trained(node.input(static_cast<int>(i)), notes_) ? candidates : constants).push_back(i);
   for (size_t place = 0; place < named.size(); ++place) {
     if (traced_op(named[place]) != "detach" || values_.makes(named[place])) continue;
     const std::pair key(std::hash<std::string_view>()(call.text), std::string(named[place]));
