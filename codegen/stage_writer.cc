@@ -17,7 +17,8 @@ Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const
                                                    std::vector<std::byte>& buffer) {
   const ir::TensorData& data = graph.value(weight.value).data;
   if (!data.present())
-    return error({.node = weight.name}, "has no data: a model without weights can be planned but not compiled");
+    return error({.node = weight.name},
+                 "has no data: a model without weights can be planned (--emit=plan) but not compiled");
   runtime::SafetensorsTensor tensor{.name = weight.name, .spec = {.dtype = weight.type.dtype}};
   if (!weight.type.shape) return error({.node = weight.name}, "has no known shape");
   for (const ir::Dim& dim : *weight.type.shape) {

@@ -15,17 +15,20 @@ Result<std::vector<std::string>> shards_of(const std::string& path,
   std::error_code failed;
   if (!fs::exists(path, failed)) return error({path, 0, 0, {}}, "no such file or folder");
   if (!fs::is_directory(path, failed)) return std::vector{path};
-  std::vector<std::string> found;
+  std::vector<std::string> found, others;
   fs::directory_iterator entry(path, failed);
   for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
     const fs::path& file = entry->path();
     const bool wanted = std::find(extensions.begin(), extensions.end(), file.extension()) != extensions.end();
-    if (!wanted || file.filename().string().starts_with(".")) continue;
-    if (std::error_code ignored; fs::is_regular_file(file, ignored)) found.push_back(file.string());
+    if (file.filename().string().starts_with(".")) continue;
+    if (std::error_code ignored; fs::is_regular_file(file, ignored)) (wanted ? found : others).push_back(file.string());
   }
   if (failed) return error({path, 0, 0, {}}, "cannot be listed: " + failed.message());
-  if (found.empty())
-    return error({path, 0, 0, {}}, fmt::format("the folder contains no {} file", fmt::join(extensions, " or ")));
+  if (found.empty()) {
+    std::string but;
+    if (!others.empty()) but = ", but " + fs::path(*std::min_element(others.begin(), others.end())).filename().string();
+    return error({path, 0, 0, {}}, fmt::format("the folder contains no {} file{}", fmt::join(extensions, " or "), but));
+  }
   std::sort(found.begin(), found.end());
   for (const std::string& file : found) {
     if (fs::path(file).extension() == fs::path(found[0]).extension()) continue;

@@ -116,7 +116,7 @@ class SpoiledFiles(programs.ProgramTest):
         plan = [*LOSS, "--costs", "analytic", "--cluster", "local:2", "--stages", 2, "--mini-batch", 8]
         done = self.succeed("rannc-compile", path, "--emit", "plan", *plan)
         self.assertIn("as with --without-weights", done.stdout + done.stderr)
-        self.refuse(DIAGNOSTICS, ["can be planned but not compiled"], "rannc-compile", path, "-o", self.scratch / "meta.rannc", *plan)
+        self.refuse(DIAGNOSTICS, ["can be planned (--emit=plan) but not compiled"], "rannc-compile", path, "-o", self.scratch / "meta.rannc", *plan)
 
     def test_as_it_was(self):
         self.succeed("rannc-compile", self.rewritten("same", lambda records: None), "--emit", "graph")

@@ -362,10 +362,14 @@ class Refusals(RunDataTest):
         ids.write_bytes(npy("<i8", array.array("q", range(100)).tobytes(), "100,"))
         parquet, jsonl = self.scratch / "data.parquet", self.scratch / "data.jsonl"
         parquet.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+        (self.scratch / "shards").mkdir()
+        for name in "ba":
+            (self.scratch / "shards" / f"{name}.parquet").write_bytes(parquet.read_bytes())
         jsonl.write_text('{"text": "To be, or not to be"}\n')
         for parts, flags in [
                 (["absent.bin", "no such file or folder"], ["--tokens", "absent.bin"]),
-                (["empty", "contains no .bin or .npy or .safetensors file"], ["--tokens", self.scratch / "empty"]),
+                (["empty", "contains no .bin or .npy or .safetensors file\n"], ["--tokens", self.scratch / "empty"]),
+                (["shards", "contains no .bin or .npy or .safetensors file, but a.parquet"], ["--tokens", self.scratch / "shards"]),
                 (["odd.bin", "3 bytes", "uint16"], ["--tokens", odd]),
                 (["one mini-batch needs 4"], ["--tokens", self.write("few.bin", 32, 4)]),
                 (["wide.bin", "looks like a file of int32 or uint32 tokens", "specify the type: --token-type"], ["--tokens", wide]),
