@@ -8,6 +8,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
+#include "ir/base/printable.h"
 #include "ir/text/text.h"
 
 namespace rannc::frontend {
@@ -31,6 +32,32 @@ Result<Imported> read_text(const std::filesystem::path& path) {
   text << file.rdbuf();
   RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text.str(), path.string()));
   return Imported{std::move(graph), {}};
+}
+
+/// Names of the file's own stand in what is said about it.
+void make_printable(ImportNotes& notes) {
+  for (auto* const list : {&notes.remarks, &notes.open, &notes.warnings}) {
+    for (Note& note : *list) note.message = printable_lines(note.message);
+  }
+  for (auto* const counted : {&notes.counted_remarks, &notes.counted_warnings}) {
+    std::map<std::string, size_t> shown;
+    for (const auto& [text, count] : *counted) shown[printable_lines(text)] += count;
+    *counted = std::move(shown);
+  }
+}
+
+Result<Imported> read_any(const std::filesystem::path& path, const ImportOptions& options, ModelFormat format) {
+  if (format == ModelFormat::kText) return read_text(path);
+  if (!is_torch(format)) return read_onnx(path, options);
+  auto imported = read_torch(path, options);
+  if (imported.ok() || imported.diagnostic().where.file == path.string()) return imported;
+  // The place is an option, or a line of the Python program that wrote the file.
+  Diagnostic failure = imported.diagnostic();
+  if (failure.where.file.empty()) {
+    failure.where.file = path.string();
+    return failure;
+  }
+  return std::move(failure).note("in this file", Location{path.string()});
 }
 
 /// Returns what the options contain that files of this format do not take; empty: nothing.
@@ -62,17 +89,9 @@ Result<Imported> read_model(const std::filesystem::path& path, const ImportOptio
   const ModelFormat format = model_format(path);
   if (const std::string_view fault = misplaced(options, format); !fault.empty())
     return error(Location{path.string()}, std::string(fault));
-  if (format == ModelFormat::kText) return read_text(path);
-  if (!is_torch(format)) return read_onnx(path, options);
-  auto imported = read_torch(path, options);
-  if (imported.ok() || imported.diagnostic().where.file == path.string()) return imported;
-  // The place is an option, or a line of the Python program that wrote the file.
-  Diagnostic failure = imported.diagnostic();
-  if (failure.where.file.empty()) {
-    failure.where.file = path.string();
-    return failure;
-  }
-  return std::move(failure).note("in this file", Location{path.string()});
+  auto imported = read_any(path, options, format);
+  if (imported.ok()) make_printable(imported->notes);
+  return imported;
 }
 
 }  // namespace rannc::frontend

@@ -1,24 +1,26 @@
 #include "ir/base/diagnostic.h"
 
+#include "ir/base/printable.h"
+
 namespace rannc {
 
 std::string Location::str() const {
-  std::string text = file;
+  std::string text = printable(file);
   if (line != 0) {
     text += ":" + std::to_string(line);
     if (column != 0) text += ":" + std::to_string(column);
   }
-  if (!node.empty()) text += (text.empty() ? "'" : ": '") + node + "'";
+  if (!node.empty()) text += (text.empty() ? "'" : ": '") + printable(node) + "'";
   return text;
 }
 
 std::string Diagnostic::str() const {
   const std::string place = where.str();
-  std::string text = (place.empty() ? "" : place + ": ") + "error: " + message;
+  std::string text = (place.empty() ? "" : place + ": ") + "error: " + printable_lines(message);
   if (!rule.empty()) text += " [" + rule + "]";
   for (const Note& note : notes) {
     const std::string at = note.where.str();
-    text += "\n" + (at.empty() ? std::string("  ") : at + ": ") + "note: " + note.message;
+    text += "\n" + (at.empty() ? std::string("  ") : at + ": ") + "note: " + printable_lines(note.message);
   }
   return text;
 }

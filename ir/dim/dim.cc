@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "ir/base/printable.h"
 #include "ir/dim/dim_parser.h"
 #include "ir/dim/internal/dim_expr.h"
 
@@ -167,7 +168,7 @@ std::vector<Term> DimBuilder::terms_of(const Dim& dim) {
 }
 
 Dim Dim::symbol(std::string_view name) {
-  return DimBuilder::factor(FactorKind::kSymbol, std::string(name), Dim(0), Dim(0));
+  return DimBuilder::factor(FactorKind::kSymbol, printable(name), Dim(0), Dim(0));
 }
 
 int64_t Dim::constant() const {

@@ -1,5 +1,6 @@
 #include "ir/graph/graph.h"
 
+#include "ir/base/printable.h"
 #include "ir/graph/assumptions.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
@@ -31,6 +32,10 @@ void Graph::set_batch_symbol(std::string name) {
 
 namespace {
 uint32_t hash_of_name(std::string_view name) { return mixed(std::hash<std::string_view>()(name)); }
+
+std::string_view keep_printable(Texts& texts, std::string_view text) {
+  return is_printable(text) ? texts.keep(text) : texts.keep(printable(text));
+}
 }  // namespace
 
 ValueId Graph::find(std::string_view name, uint32_t hash) const {
@@ -38,7 +43,10 @@ ValueId Graph::find(std::string_view name, uint32_t hash) const {
   return found == HashIndex::kNone ? ValueId() : ValueId(found);
 }
 
-ValueId Graph::find(std::string_view name) const { return find(name, hash_of_name(name)); }
+ValueId Graph::find(std::string_view name) const {
+  if (!is_printable(name)) return find(printable(name));
+  return find(name, hash_of_name(name));
+}
 
 // Names the next value, with a suffix if the name is taken. `texts_` owns `wanted`.
 void Graph::name_value(ValueRecord& value, std::string_view wanted, uint32_t hash) {
@@ -93,7 +101,8 @@ ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, 
     value.data = static_cast<uint32_t>(data_.size());
     data_.push_back(std::move(data));
   }
-  const std::string_view wanted = name.empty() ? texts_.keep("v" + std::to_string(values_.size())) : texts_.keep(name);
+  const std::string_view wanted =
+      name.empty() ? texts_.keep("v" + std::to_string(values_.size())) : keep_printable(texts_, name);
   name_value(value, wanted, hash_of_name(wanted));
   return push_value(value);
 }
@@ -118,8 +127,8 @@ TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attrib
   record.attributes = attributes_.number(std::move(attributes));
   // Consecutive tasks usually come from one file.
   const bool same_file = !tasks_.empty() && tasks_.back().file == location.file;
-  record.file = same_file ? tasks_.back().file : texts_.keep(location.file);
-  record.node = texts_.keep(location.node);
+  record.file = same_file ? tasks_.back().file : keep_printable(texts_, location.file);
+  record.node = keep_printable(texts_, location.node);
   record.line = location.line;
   record.column = location.column;
   const TaskId id = push_task(record, inputs);

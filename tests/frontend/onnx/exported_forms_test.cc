@@ -254,7 +254,7 @@ TEST(ExportedForms, NamesOfAnySortAndMetadataOfAnySize) {
   trace->set_value("File \"model.py\", line 3, in forward\n    return x * self.w\n" + std::string(1 << 16, '%'));
   const auto found = imported(model);
   ASSERT_TRUE(found.ok()) << found.diagnostic().str();
-  EXPECT_EQ(found->location(TaskId(0)).node, "/encoder/layer.0/Mul \"quoted\"\n");
+  EXPECT_EQ(found->location(TaskId(0)).node, "/encoder/layer.0/Mul \"quoted\"\\x0a");
   EXPECT_EQ(found->location(TaskId(1)).node, "Relu /out/Relu_output_0:0");
   for (const char* const name : {"input.1", "onnx::Mul_7", "h", "/out/Relu_output_0:0"})
     EXPECT_TRUE(found->find(name).valid()) << name;
