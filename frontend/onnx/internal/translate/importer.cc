@@ -65,7 +65,6 @@ class Importer {
 
   Result<Imported> run() {
     RANNC_TRY(import());
-    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     nodes_.finish(graph_, head_.graph());
     RANNC_TRY(compute_all_rows(graph_, notes_));
     recognise_written_out(graph_);
@@ -104,6 +103,7 @@ class Importer {
     scope.values.reserve(model_.node_count() + model_.initializer_count());
     graph_.set_name(head_.graph().name());
     nodes_.begin(head_.graph());
+    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
     RANNC_TRY(add_inputs(scope));
     const bool traced = is_traced(head_);
     RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) {
