@@ -17,7 +17,9 @@
 #include "ir/base/replacement.h"
 #include "runtime/bundle/safetensors.h"
 #include "runtime/bundle/state_dict.h"
+#include "runtime/internal/digest.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/internal/manifest.h"
 #include "runtime/train/internal/slice_name.h"
 
 namespace rannc::runtime {
@@ -25,65 +27,13 @@ namespace rannc::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 2;        // whole tensors
-constexpr int kSlicedVersion = 3;  // optimizer states may be stored in slices
-constexpr const char* kManifest = "manifest.json";
-constexpr int kRemovals = 100;  // attempts
+constexpr int kRemovals = 100;               // attempts
+constexpr const char* kDigests = "digests";  // metadata of a file: an object with a digest per tensor
 
 std::string part_name(uint32_t device) { return fmt::format("device{}.safetensors", device); }
 fs::path partial(const std::string& folder) { return partial_checkpoint(folder); }
 
 Diagnostic file_error(const fs::path& path, const std::string& what) { return error({path.string(), 0, 0, {}}, what); }
-
-Result<nlohmann::json> read_manifest(const std::string& folder) {
-  const fs::path path = fs::path(folder) / kManifest;
-  std::ifstream file(path);
-  if (!file) return file_error(path, "cannot be opened: the checkpoint does not exist or is incomplete");
-  nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
-  if (!manifest.is_object()) return file_error(path, "is not a JSON object");
-  if (const int version = manifest.value("version", 0); version != kVersion && version != kSlicedVersion) {
-    return file_error(
-        path, fmt::format("has format version {}, this program reads {} and {}", version, kVersion, kSlicedVersion));
-  }
-  return manifest;
-}
-
-nlohmann::json to_json(const TrainingSettings& settings) {
-  const OptimizerOptions& optimizer = settings.optimizer;
-  return {{"optimizer", std::string(str(optimizer.kind))},
-          {"learning_rate", optimizer.learning_rate},
-          {"momentum", optimizer.momentum},
-          {"weight_decay", optimizer.weight_decay},
-          {"beta1", optimizer.beta1},
-          {"beta2", optimizer.beta2},
-          {"epsilon", optimizer.epsilon},
-          {"warmup_steps", optimizer.warmup_steps},
-          {"decay_steps", optimizer.decay_steps},
-          {"decay_to", optimizer.decay_to},
-          {"clip_norm", settings.clip_norm},
-          {"seed", settings.seed},
-          {"kept_checkpoints", settings.kept_checkpoints}};
-}
-
-// Exceptions of the JSON reader pass through.
-Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
-  TrainingSettings settings;
-  OptimizerOptions& optimizer = settings.optimizer;
-  RANNC_ASSIGN(optimizer.kind, parse_optimizer(entry.at("optimizer").get<std::string>()));
-  optimizer.learning_rate = entry.at("learning_rate");
-  optimizer.momentum = entry.at("momentum");
-  optimizer.weight_decay = entry.at("weight_decay");
-  optimizer.beta1 = entry.at("beta1");
-  optimizer.beta2 = entry.at("beta2");
-  optimizer.epsilon = entry.at("epsilon");
-  optimizer.warmup_steps = entry.at("warmup_steps");
-  optimizer.decay_steps = entry.at("decay_steps");
-  optimizer.decay_to = entry.at("decay_to");
-  settings.clip_norm = entry.at("clip_norm");
-  settings.seed = entry.at("seed");
-  settings.kept_checkpoints = entry.value("kept_checkpoints", uint64_t{0});  // absent in older checkpoints
-  return settings;
-}
 
 using StoredEntry = std::pair<size_t, const SafetensorsFile::Entry*>;  // file
 
@@ -92,9 +42,12 @@ struct StoredSlice {
   StoredEntry stored;
 };
 
+using Digests = std::map<std::string, std::string, std::less<>>;  // by tensor
+
 // The opened files of a checkpoint with an index of all their tensors.
 struct Parts {
   std::vector<SafetensorsFile> files;
+  std::vector<Digests> digests;      // of each file; empty if the checkpoint has an older format
   std::vector<std::string> missing;  // listed, but not in the folder
   std::map<std::string, StoredEntry, std::less<>> index;
   std::map<std::string, std::vector<StoredSlice>, std::less<>> slices;  // by key of the whole tensor
@@ -116,23 +69,36 @@ Result<void> add_to_index(Parts& parts, size_t file, const SafetensorsFile::Entr
   return {};
 }
 
-Result<Parts> open_parts(const std::string& folder) {
-  RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
-  Parts parts;
-  if (!manifest.contains("files") || !manifest["files"].is_array()) {
-    return file_error(fs::path(folder) / kManifest, "lists no files");
+// A digest for each tensor of the file.
+Result<Digests> digests_in(const SafetensorsFile& file) {
+  const auto found = file.metadata().find(kDigests);
+  if (found == file.metadata().end()) return file_error(file.path(), "is damaged: it has no digests");
+  const auto object = nlohmann::json::parse(found->second, nullptr, false);
+  Digests digests;
+  for (const auto& entry : file.entries()) {
+    const auto digest = object.is_object() ? object.find(entry.name) : object.end();
+    if (!object.is_object() || digest == object.end() || !digest->is_string())
+      return file_error(file.path(), fmt::format("is damaged: it has no digest of tensor '{}'", entry.name));
+    digests.emplace(entry.name, digest->get<std::string>());
   }
-  for (const auto& name : manifest["files"]) {
-    if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
-      return file_error(fs::path(folder) / kManifest, "lists a file outside of the folder");
-    }
-    const fs::path path = fs::path(folder) / name.get<std::string>();
+  return digests;
+}
+
+Result<Parts> open_parts(const std::string& folder) {
+  RANNC_ASSIGN(const Manifest manifest, read_manifest(folder));
+  Parts parts;
+  for (const std::string& name : manifest.files) {
+    const fs::path path = fs::path(folder) / name;
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
-      parts.missing.push_back(name.get<std::string>());
+      parts.missing.push_back(name);
       continue;
     }
     RANNC_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path.string()));
+    if (manifest.has_digests) {
+      RANNC_ASSIGN(Digests digests, digests_in(file));
+      parts.digests.push_back(std::move(digests));
+    }
     parts.files.push_back(std::move(file));
   }
   for (size_t i = 0; i < parts.files.size(); ++i) {
@@ -142,6 +108,16 @@ Result<Parts> open_parts(const std::string& folder) {
     }
   }
   return parts;
+}
+
+// The bytes of a tensor, compared with their digest.
+Result<std::vector<std::byte>> intact_bytes(const Parts& parts, const StoredEntry& stored) {
+  const auto& [number, entry] = stored;
+  const SafetensorsFile& file = parts.files[number];
+  RANNC_ASSIGN(std::vector<std::byte> bytes, file.data(*entry).read());
+  if (!parts.digests.empty() && parts.digests[number].at(entry->name) != digest_of(bytes))
+    return file_error(file.path(), fmt::format("is damaged: tensor '{}' differs from its digest", entry->name));
+  return bytes;
 }
 
 // What to do about parts that are not in the folder.
@@ -201,7 +177,7 @@ Result<void> read_pieces(const Parts& parts, const std::vector<Piece>& pieces, c
   const auto size = static_cast<int64_t>(ir::byte_size(value->spec().dtype));
   const at::Tensor flat = to_tensor(value).detach().view(-1);
   for (const auto& [stored, from, to, count] : pieces) {
-    RANNC_ASSIGN(const std::vector<std::byte> bytes, parts.files[stored.first].data(*stored.second).read());
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, intact_bytes(parts, stored));
     overwrite(flat.narrow(0, to, count),
               std::span(bytes).subspan(static_cast<size_t>(from * size), static_cast<size_t>(count * size)));
   }
@@ -220,34 +196,23 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
   std::vector<SafetensorsTensor> list;
   std::vector<at::Tensor> kept;
   kept.reserve(tensors.size());
+  nlohmann::json digests = nlohmann::json::object();
   for (const auto& [key, value] : tensors) {
     kept.push_back(on_host(value));
     const at::Tensor& tensor = kept.back();
-    list.push_back({key, value->spec(), [&tensor]() -> Result<std::span<const std::byte>> {
-                      return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
-                    }});
+    const std::span bytes(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
+    digests[key] = digest_of(bytes);
+    list.push_back({key, value->spec(), [bytes]() -> Result<std::span<const std::byte>> { return bytes; }});
   }
-  return write_safetensors((partial(folder) / part_name(device)).string(), std::move(list), {}, before_flush);
+  return write_safetensors((partial(folder) / part_name(device)).string(), std::move(list),
+                           {{kDigests, digests.dump()}}, before_flush);
 }
 
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state) {
-  nlohmann::json manifest{
-      {"version", state.sliced ? kSlicedVersion : kVersion},
-      {"step", state.step},
-      {"updates", state.updates},
-      {"loss_scale", {{"scale", state.loss_scale.scale}, {"finite_steps", state.loss_scale.finite_steps}}},
-      {"model", state.model_digest},
-      {"settings", to_json(state.settings)},
-      {"data", state.data_state},
-      {"files", nlohmann::json::array()}};
-  for (const uint32_t device : devices) manifest["files"].push_back(part_name(device));
-  const fs::path path = partial(folder) / kManifest;
-  {
-    std::ofstream file(path, std::ios::trunc);
-    file << manifest.dump(1) << '\n';
-    if (!file.flush()) return file_error(path, std::string("cannot be written: ") + std::strerror(errno));
-  }
+  Manifest manifest{.state = state};
+  for (const uint32_t device : devices) manifest.files.push_back(part_name(device));
+  RANNC_TRY(write_manifest(partial(folder).string(), manifest));
   return move_into_place(partial(folder).string(), folder);
 }
 
@@ -259,21 +224,8 @@ void discard_checkpoint(const std::string& folder) {
 }
 
 Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
-  RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
-  try {
-    RANNC_ASSIGN(const TrainingSettings settings, settings_from(manifest.at("settings")));
-    CheckpointState state{.step = manifest.at("step"),
-                          .settings = settings,
-                          .model_digest = manifest.at("model"),
-                          .data_state = manifest.at("data")};
-    state.updates = manifest.value("updates", state.step);  // older files have neither
-    if (const auto scale = manifest.find("loss_scale"); scale != manifest.end()) {
-      state.loss_scale = {.scale = scale->at("scale"), .finite_steps = scale->at("finite_steps")};
-    }
-    return state;
-  } catch (const nlohmann::json::exception& failure) {
-    return file_error(fs::path(folder) / kManifest, failure.what());
-  }
+  RANNC_ASSIGN(Manifest manifest, read_manifest(folder));
+  return std::move(manifest.state);
 }
 
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan) {
@@ -285,6 +237,7 @@ Result<void> check_model(const CheckpointState& state, const std::string& folder
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder) {
   RANNC_ASSIGN(const Parts parts, open_parts(folder));
   if (!parts.missing.empty()) return file_error(folder, "checkpoint is incomplete" + about_missing(parts));
+  for (const auto& [name, stored] : parts.index) RANNC_TRY(intact_bytes(parts, stored));
   std::map<std::string, ir::StoredTensor> tensors;
   for (const SafetensorsFile& file : parts.files) tensors.merge(tensors_by_name(file));
   return tensors;
@@ -303,10 +256,7 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
   return {};
 }
 
-namespace {
-
-/// Returns n of the name `step-<n>`.
-std::optional<uint64_t> step_of(std::string_view name) {
+std::optional<uint64_t> step_of_checkpoint(std::string_view name) {
   constexpr std::string_view kPrefix = "step-";
   uint64_t step = 0;
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -314,6 +264,8 @@ std::optional<uint64_t> step_of(std::string_view name) {
   const auto [stop, status] = std::from_chars(name.data() + kPrefix.size(), end, step);
   return status == std::errc() && stop == end ? std::optional(step) : std::nullopt;
 }
+
+namespace {
 
 /// The checkpoints in a folder by step.
 struct Listing {
@@ -324,13 +276,13 @@ struct Listing {
 Listing checkpoints_in(const fs::path& parent) {
   const std::string suffix = partial_checkpoint("");
   Listing found;
-  std::error_code failed, ignored;
+  std::error_code failed;
   for (fs::directory_iterator it(parent, failed), end; !failed && it != end; it.increment(failed)) {
     std::string name = it->path().filename().string();
     const bool partial = name.ends_with(suffix);
     if (partial) name.resize(name.size() - suffix.size());
-    const std::optional<uint64_t> step = step_of(name);
-    if (!step || (!partial && !fs::exists(it->path() / kManifest, ignored))) continue;
+    const std::optional<uint64_t> step = step_of_checkpoint(name);
+    if (!step || (!partial && !has_manifest(it->path().string()))) continue;
     (partial ? found.partial : found.complete).emplace(*step, it->path().parent_path() / name);
   }
   return found;
@@ -354,7 +306,7 @@ std::string latest_checkpoint(const std::string& parent) {
 
 Result<void> remove_older_checkpoints(const std::string& folder, uint64_t kept) {
   const fs::path newest = fs::absolute(folder), parent = newest.parent_path();
-  const std::optional<uint64_t> step = step_of(newest.filename().string());
+  const std::optional<uint64_t> step = step_of_checkpoint(newest.filename().string());
   if (kept == 0 || !step) return {};
   Listing older = checkpoints_in(parent);
   older.complete.erase(older.complete.lower_bound(*step), older.complete.end());
@@ -362,7 +314,7 @@ Result<void> remove_older_checkpoints(const std::string& folder, uint64_t kept) 
   for (const auto& [unused, path] : older.partial) discard_checkpoint(path.string());
   if (older.complete.size() < kept) return {};
   // Its tensors are on disk already.
-  for (const fs::path& path : {newest / kManifest, newest, parent}) RANNC_TRY(flush(path));
+  for (const fs::path& path : {fs::path(manifest_path(newest.string())), newest, parent}) RANNC_TRY(flush(path));
   auto excess = older.complete.size() - (kept - 1);
   for (auto old = older.complete.begin(); excess > 0; ++old, --excess) {
     std::error_code failed;

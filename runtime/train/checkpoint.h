@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,14 +64,17 @@ void discard_checkpoint(const std::string& folder);
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
 /// Returns an error if the checkpoint belongs to a different model than the plan.
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
-/// Returns all tensors of a checkpoint by key, slices under their own. Their bytes stay on disk. The folder must have
-/// the parts of all devices.
+/// Returns all tensors of a checkpoint by key, slices under their own. Their bytes are compared with their digests, and
+/// stay on disk. The folder must have the parts of all devices.
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
 /// Copies the checkpoint's tensors into `into`, matched by key. A tensor or slice is assembled from the checkpoint's
 /// slices if it is not stored as it is. Keys, types, shapes and the cover of slices are checked before anything is
-/// written. Parts that have none of these tensors may be absent.
+/// written, and the bytes of each tensor that is read are compared with their digest: after an error about that, the
+/// tensors have no defined content. Parts that have none of these tensors may be absent.
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into);
 
+/// Returns n of the name `step-<n>` of a checkpoint.
+std::optional<uint64_t> step_of_checkpoint(std::string_view name);
 /// Returns the complete checkpoint `<parent>/step-<n>` with the largest n, or an empty string if there is none.
 std::string latest_checkpoint(const std::string& parent);
 

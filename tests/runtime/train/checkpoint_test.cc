@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -156,11 +157,104 @@ TEST_F(Slices, HaveAVersionOfTheirOwn) {
     std::ifstream file(folder + "/manifest.json");
     return nlohmann::json::parse(file).at("version").get<int>();
   };
-  EXPECT_EQ(version(write_slices()), 3);
-  EXPECT_EQ(version(write_slices(false)), 2);
+  EXPECT_EQ(version(write_slices()), 5);
+  EXPECT_EQ(version(write_slices(false)), 4);
   EXPECT_TRUE(is_optimizer_key("optimizer/a/w"));
   EXPECT_TRUE(is_optimizer_key(slice_key("optimizer/a/w", 0, 5)));
   EXPECT_FALSE(is_optimizer_key(slice_key("parameter/w", 0, 5)));
+}
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void overwrite_file(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+class Damage : public Checkpoints {
+ protected:
+  Damage() {
+    state_.settings.optimizer.learning_rate = 0.25;
+    EXPECT_TRUE(write_checkpoint_part(folder_, 0, {{"parameter/w", numbers(0, 9)}}).ok());
+    EXPECT_TRUE(write_checkpoint_part(folder_, 1, {{"optimizer/a/w", numbers(9, 18)}}).ok());
+    EXPECT_TRUE(finish_checkpoint(folder_, {0, 1}, state_).ok());
+  }
+  /// What is said about the checkpoint; empty if it has its content.
+  std::string judged() const {
+    const auto state = read_checkpoint_state(folder_);
+    if (!state.ok()) return state.diagnostic().str();
+    const Value w = to_value(at::zeros({9}, at::kDouble)), a = to_value(at::zeros({9}, at::kDouble));
+    const auto read = read_checkpoint(folder_, {{"parameter/w", w}, {"optimizer/a/w", a}});
+    const auto listed = checkpoint_tensors(folder_);
+    EXPECT_EQ(read.ok(), listed.ok());
+    if (!read.ok()) return read.diagnostic().str();
+    const bool same = state->step == state_.step && state->updates == state_.updates &&
+                      state->settings == state_.settings && state->model_digest == state_.model_digest &&
+                      state->data_state == state_.data_state && state->loss_scale.scale == state_.loss_scale.scale &&
+                      at::equal(to_tensor(w), to_tensor(numbers(0, 9))) &&
+                      at::equal(to_tensor(a), to_tensor(numbers(9, 18)));
+    return same ? "" : "silently another checkpoint";
+  }
+  std::string folder_ = path("step-7").string();
+  CheckpointState state_{.step = 7, .updates = 6, .model_digest = "model", .data_state = "17 4"};
+};
+
+TEST_F(Damage, OfAnyByteIsFound) {
+  ASSERT_EQ(judged(), "");
+  for (const char* const name : {"manifest.json", "device0.safetensors", "device1.safetensors"}) {
+    const fs::path file = fs::path(folder_) / name;
+    const std::string bytes = bytes_of(file);
+    size_t harmless = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      std::string damaged = bytes;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << i % 8));
+      overwrite_file(file, damaged);
+      const std::string said = judged();
+      harmless += said.empty() ? 1 : 0;
+      if (!said.empty()) ASSERT_NE(said.find(folder_), std::string::npos) << name << ", byte " << i << ": " << said;
+    }
+    overwrite_file(file, bytes);
+    EXPECT_LT(harmless, bytes.size() / 2) << "white space of " << name;
+  }
+}
+
+TEST_F(Damage, OfATensorNamesIt) {
+  const fs::path file = fs::path(folder_) / "device1.safetensors";
+  std::string bytes = bytes_of(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  overwrite_file(file, bytes);
+  EXPECT_EQ(judged(), file.string() + ": error: is damaged: tensor 'optimizer/a/w' differs from its digest");
+}
+
+TEST_F(Damage, OfManifestsOfOlderFormatsNamesTheField) {
+  const std::string file = folder_ + "/manifest.json";
+  const nlohmann::json written = nlohmann::json::parse(bytes_of(file));
+  const auto said = [&](const char* pointer, const nlohmann::json& value) {
+    nlohmann::json older = written;
+    older["version"] = 2;
+    older.erase("digest");
+    older[nlohmann::json::json_pointer(pointer)] = value;
+    overwrite_file(file, older.dump());
+    const std::string found = judged(), start = file + ": error: ";
+    return found.starts_with(start) ? found.substr(start.size()) : found;
+  };
+  EXPECT_EQ(said("/version", 2), "");
+  EXPECT_EQ(said("/version", nullptr), "field 'version' is null, expected a whole number that is not negative");
+  EXPECT_EQ(said("/version", 6), "has format version 6, this program reads 2 to 5");
+  EXPECT_EQ(said("/step", -1), "field 'step' is -1, expected a whole number that is not negative");
+  EXPECT_EQ(said("/step", 7.5), "field 'step' is 7.5, expected a whole number that is not negative");
+  EXPECT_EQ(said("/step", 0), "is of step 0 with 6 updates, in a folder of step 7");
+  EXPECT_EQ(said("/updates", 8), "is of step 7 with 8 updates, in a folder of step 7");
+  EXPECT_EQ(said("/settings", 3), "field 'settings' is 3, expected an object");
+  EXPECT_EQ(said("/settings/optimizer", "x").find("field 'optimizer': "), 0U);
+  EXPECT_EQ(said("/settings/learning_rate", "x"), "field 'learning_rate' is \"x\", expected a number");
+  EXPECT_EQ(said("/loss_scale/scale", 0), "has a loss scale of 0, expected 1 to 1.152921504606847e+18");
+  EXPECT_EQ(said("/files", "x"), "field 'files' is \"x\", expected a list");
+  EXPECT_EQ(said("/files/0", "../x"), "field 'files' is \"../x\", expected names of files in this folder");
+  EXPECT_EQ(said("/data", 3), "field 'data' is 3, expected a string");
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_NE(judged().find("not a regular file"), std::string::npos) << judged();
 }
 
 }  // namespace
