@@ -11,6 +11,7 @@ import time
 import unittest
 
 import programs
+import small_onnx as onnx
 
 PROGRAMS = ["rannc-zoo", "rannc-compile", "rannc-run", "rannc-check", "rannc-opt"]
 DIAGNOSTICS, USAGE = 1, 2
@@ -101,6 +102,21 @@ class Models(BadInputTest):
         text = self.scratch / "graph.rir"
         text.write_text(done.stdout)
         self.succeed("rannc-opt", text)
+
+    def test_names_do_not_act_on_a_terminal(self):
+        """A name can neither clear the screen nor forge a line, in a report or in an error."""
+        evil = "n\x1b[2J\nwrote m.rannc\r\u202e"
+        tensors = [onnx.tensor(evil + "w", [2, 2], [1, 2, 3, 4]), onnx.tensor(evil + "unread", [2], [0, 0])]
+        ends = [onnx.value("x", onnx.FLOAT, ["batch", evil])], [onnx.value("y", onnx.FLOAT, ["batch", 2])]
+        for op, code in (("Gemm", 0), (evil, DIAGNOSTICS)):
+            model = onnx.write(self.scratch / "m.onnx", [onnx.node(op, ["x", evil + "w"], ["y"], evil)], tensors, *ends)
+            for flags in (["--emit=graph"], ["--loss", "mse(output=y)", "--costs", "analytic", "--explain", "--emit=plan"]):
+                done = self.run_program("rannc-compile", model, *flags)
+                said = done.stdout + done.stderr
+                self.assertEqual(done.returncode, code, said)
+                self.assertIn("\\x1b", said)
+                self.assertEqual([character for character in said if character != "\n" and not character.isprintable()], [], repr(said))
+                self.assertNotIn("wrote m.rannc", said.splitlines())
 
     def test_loss_that_the_model_has_not(self):
         for loss, part in [("cross_entropy(output=absent,labels=y)", "absent"), ("nonsense(output=logits)", "nonsense")]:
@@ -301,6 +317,12 @@ class Bundles(BadInputTest):
         data = files[0].read_bytes()
         files[0].write_bytes(data[:len(data) // 2])
         self.refuse(DIAGNOSTICS, [files[0].name], *arguments, "--steps", 5, "--resume")
+        files[0].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        self.refuse(DIAGNOSTICS, [files[0].name, "is damaged: tensor '"], *arguments, "--steps", 5, "--resume")
+        files[0].write_bytes(data)
+        manifest = checkpoint / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 1'))
+        self.refuse(DIAGNOSTICS, [manifest.name, "is damaged"], *arguments, "--steps", 5, "--resume")
 
 
 class Folders(BadInputTest):
