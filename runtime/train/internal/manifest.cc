@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -46,9 +45,8 @@ json to_json(const TrainingSettings& settings) {
 /// Reads the fields of an object. The first fault is kept; later fields then have their defaults.
 class Fields {
  public:
-  Fields(const json& object, std::string name, std::string& fault)
-      : object_(object), name_(std::move(name)), fault_(fault) {
-    if (!object.is_object()) fail(name_, object, "an object");
+  Fields(const json& object, std::string_view name, std::string& fault) : object_(object), fault_(fault) {
+    if (!object.is_object()) fail(name, object, "an object");
   }
 
   void read(const char* key, uint64_t& into) {
@@ -76,8 +74,7 @@ class Fields {
     return {found ? *found : kNone, key, fault_};
   }
   const json* find(const char* key) {
-    const auto found = object_.is_object() ? object_.find(key) : object_.end();
-    if (object_.is_object() && found != object_.end()) return &*found;
+    if (const auto found = object_.find(key); found != object_.end()) return &*found;
     if (fault_.empty()) fault_ = fmt::format("has no field '{}'", key);
     return nullptr;
   }
@@ -89,7 +86,6 @@ class Fields {
 
  private:
   const json& object_;
-  std::string name_;
   std::string& fault_;
 };
 
