@@ -1,7 +1,11 @@
 // What an invalid or unsupported model is told: the node, what was found, what was allowed.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "onnx/onnx_pb.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {
@@ -318,6 +322,49 @@ TEST(Rejection, AxesOfScalars) {
 TEST(Rejection, TensorsWhoseDataDoesNotFit) {
   expect_message(import_graph("agraph (float[4] x) => (float[4] y) <float[5] w = {1, 2}> { y = Add (x, w) }", 17), "w",
                  "tensor 'w' has 8 bytes of data, its type and shape need 20");
+}
+
+TEST(Rejection, TensorsWithDataInSeveralFields) {
+  using Change = std::function<void(ONNX_NAMESPACE::TensorProto&)>;
+  const auto read = [](const Change& change, size_t count) -> Result<Imported> {
+    const std::string graph = fmt::format("agraph (float[{0}] x) => (float[{0}] y) {{ y = Add (x, w) }}", count);
+    ONNX_NAMESPACE::ModelProto model;
+    EXPECT_TRUE(model.ParseFromString(test::onnx_bytes(test::onnx_model(graph, 17))));
+    auto& tensor = *model.mutable_graph()->add_initializer();
+    tensor.set_name("w");
+    tensor.set_data_type(ONNX_NAMESPACE::TensorProto::FLOAT);
+    tensor.add_dims(static_cast<int64_t>(count));
+    tensor.set_raw_data(std::string(count * sizeof(float), '\0'));
+    change(tensor);
+    return frontend::read_onnx_bytes(model.SerializeAsString(), "model.onnx", {});
+  };
+  for (const size_t count : {4, 400}) {  // the latter stays in the file
+    EXPECT_TRUE(read([](auto&) {}, count).ok());
+    const auto floats = read([](auto& tensor) { tensor.add_float_data(1); }, count);
+    ASSERT_FALSE(floats.ok());
+    EXPECT_THAT(floats.diagnostic().str(),
+                HasSubstr("tensor 'w' has its data in several fields, which may differ: raw_data, float_data"));
+    const auto others = read([](auto& tensor) { tensor.add_int64_data(1); }, count);
+    ASSERT_FALSE(others.ok());
+    EXPECT_THAT(others.diagnostic().message, HasSubstr("raw_data, int64_data"));
+  }
+}
+
+TEST(Rejection, OutputsThatAreDeclaredAsOtherTypes) {
+  expect_message(import_graph("agraph (float[N, 4] x) => (double[N, 4] y) { y = Relu (x) }", 17), "y",
+                 "output 'y' is declared with elements f64, but the nodes compute f32");
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 5] y) { y = Relu (x) }", 17), "y",
+                 "output 'y' is declared with extent 5 on axis 1, but the nodes compute [N,4]");
+  for (const char* fits : {"float[N, 4]", "float[4, N]", "float[M, K]", "float[3, 4]", "float[N, 0]"}) {
+    EXPECT_TRUE(import_graph(fmt::format("agraph (float[N, 4] x) => ({} y) {{ y = Relu (x) }}", fits), 17).ok())
+        << fits;
+  }
+  const auto rank = frontend::read_onnx_bytes(
+      test::onnx_bytes(test::onnx_model("agraph (float[N, 4] x) => (float[N] y) { y = Relu (x) }", 17)), "model.onnx",
+      {});
+  ASSERT_TRUE(rank.ok()) << "published files have it";
+  ASSERT_EQ(rank->notes.warnings.size(), 1U);
+  EXPECT_EQ(rank->notes.warnings[0].message, "output 'y' is declared with 1 axes, but the nodes compute [N,4]");
 }
 
 TEST(Rejection, UnsupportedElementTypes) {

@@ -110,4 +110,32 @@ Result<InputTypes> read_input_types(const std::vector<const ValueInfoProto*>& in
   return Reader(inputs, options, file).read();
 }
 
+Result<std::optional<Note>> check_output_type(const ValueInfoProto& output, const ir::ValueType& inferred,
+                                              const std::string& file) {
+  const std::optional<Note> fits;
+  if (!output.type().has_tensor_type() || !inferred.shape) return fits;
+  const auto& declared = output.type().tensor_type();
+  const Location where{file, 0, 0, output.name()};
+  const auto dtype = element_type(declared.elem_type());
+  if (dtype && *dtype != inferred.dtype) {
+    return error(where, fmt::format("output '{}' is declared with elements {}, but the nodes compute {}", output.name(),
+                                    ir::str(*dtype), ir::str(inferred.dtype)));
+  }
+  if (!declared.has_shape()) return fits;
+  const auto rank = static_cast<size_t>(declared.shape().dim_size());
+  if (rank != inferred.shape->size()) {
+    return std::optional(Note{where, fmt::format("output '{}' is declared with {} axes, but the nodes compute {}",
+                                                 output.name(), rank, ir::str(*inferred.shape))});
+  }
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const auto& dim = declared.shape().dim(static_cast<int>(axis));
+    const ir::Dim& own = (*inferred.shape)[axis];
+    const bool is_number = dim.has_dim_value() && dim.dim_value() > 0 && own.is_constant();  // 0: not known
+    if (!is_number || own.constant() == dim.dim_value()) continue;
+    return error(where, fmt::format("output '{}' is declared with extent {} on axis {}, but the nodes compute {}",
+                                    output.name(), dim.dim_value(), axis, ir::str(*inferred.shape)));
+  }
+  return fits;
+}
+
 }  // namespace rannc::frontend

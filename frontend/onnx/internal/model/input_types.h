@@ -1,6 +1,7 @@
-/// Reads the types of graph inputs, which define the symbols.
+/// Reads the types of graph inputs, which define the symbols, and checks those of graph outputs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,5 +24,11 @@ struct InputTypes {
 /// requested batch symbol that no input has.
 Result<InputTypes> read_input_types(const std::vector<const ONNX_NAMESPACE::ValueInfoProto*>& inputs,
                                     const ImportOptions& options, const std::string& file);
+
+/// Compares what a file declares about an output with the inferred type. Errors: another element type, or another
+/// extent where both are numbers. Returns a note on another rank, which exporters declare by mistake. What is not
+/// declared or not inferred fits.
+Result<std::optional<Note>> check_output_type(const ONNX_NAMESPACE::ValueInfoProto& output,
+                                              const ir::ValueType& inferred, const std::string& file);
 
 }  // namespace rannc::frontend

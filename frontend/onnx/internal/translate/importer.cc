@@ -203,6 +203,8 @@ class Importer {
       if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
       RANNC_ASSIGN(const ValueId named, named_as(value, output.name()));
+      RANNC_ASSIGN(std::optional<Note> doubt, check_output_type(output, graph_.type(named), file_));
+      if (doubt) notes_.warnings.push_back(*std::move(doubt));
       graph_.add_output(named);
     }
     if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");

@@ -1,9 +1,12 @@
 #include "frontend/onnx/internal/translate/tensor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 #include <limits>
+#include <string_view>
+#include <vector>
 
 #include "frontend/onnx/internal/file/data_ranges.h"
 #include "ir/graph/constant.h"
@@ -87,8 +90,29 @@ Result<uint64_t> read_shape(const TensorProto& proto, ir::ValueType& type, const
   return empty ? 0 : static_cast<uint64_t>(bytes);
 }
 
+/// Names of the places where a tensor has its data: one, or none for an empty tensor.
+std::vector<std::string_view> data_fields(const TensorProto& proto) {
+  std::vector<std::string_view> found;
+  const auto add = [&](std::string_view name, bool present) {
+    if (present) found.push_back(name);
+  };
+  add("external_data", proto.data_location() == TensorProto::EXTERNAL);
+  add("raw_data", !proto.raw_data().empty() || byte_range(proto.doc_string()));
+  add("float_data", proto.float_data_size() > 0);
+  add("double_data", proto.double_data_size() > 0);
+  add("int32_data", proto.int32_data_size() > 0);
+  add("int64_data", proto.int64_data_size() > 0);
+  add("uint64_data", proto.uint64_data_size() > 0);
+  add("string_data", proto.string_data_size() > 0);
+  return found;
+}
+
 Result<ir::TensorData> read_data(const TensorProto& proto, ir::DType dtype, uint64_t bytes, const std::string& model,
                                  ExternalData& external, const Location& where) {
+  if (const auto fields = data_fields(proto); fields.size() > 1) {
+    return error(where, fmt::format("tensor '{}' has its data in several fields, which may differ: {}", proto.name(),
+                                    fmt::join(fields, ", ")));
+  }
   if (proto.data_location() == TensorProto::EXTERNAL) return external.locate(proto, bytes, where);
   const auto misfit = [&](uint64_t found) {
     return error(
