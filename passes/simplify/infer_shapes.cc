@@ -5,6 +5,7 @@
 #include "ir/graph/assumptions.h"
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "ir/op/valid_indices.h"
 #include "passes/batch/sample_rules.h"
 
 namespace rannc::passes {
@@ -152,6 +153,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
     ++i;
   }
   RANNC_TRY(check_no_count(graph));
+  RANNC_TRY(ir::check_constant_indices(graph));
   outcome.changed = outcome.changed || graph.assumptions() != assumed;  // which changes earlier types
   return outcome;
 }

@@ -11,8 +11,8 @@ namespace rannc::passes {
 ///
 /// Before: inputs, parameters, buffers and constants have types. After: every activation of a known operator has a
 /// type. Runs early, because every later pass reads types. Linear in the graph, with one more run for each symbol
-/// replaced. Never adds or removes tasks. It is an error at the task if an operand does not fit, if the operation would
-/// mix samples, or if it selects samples by anything but their own index.
+/// replaced. Never adds or removes tasks. It is an error at the task if an operand does not fit, if a constant
+/// index is out of range, if the operation would mix samples, or if it selects samples by anything but their own index.
 class InferShapes : public Pass {
  public:
   std::string_view name() const override { return "infer-shapes"; }

@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
 #include "ir/op/fold.h"
+#include "ir/op/valid_indices.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -25,33 +26,10 @@ bool keeps_order(const ir::OpInfo& op) {
   return kOps.contains(op);
 }
 
-/// Valid indices of a task.
-struct Range {
-  int64_t low = 0, high = 0;  ///< both included
-  std::optional<int64_t> ignored;
-  bool classes = false;
-  bool holds(int64_t number) const { return (number >= low && number <= high) || number == ignored; }
-};
-
-std::optional<int64_t> extent(const ir::Graph& graph, ValueId value, int64_t axis, const ir::Bindings& bindings) {
-  const auto& shape = graph.type(value).shape;
-  if (!shape) return std::nullopt;
-  const auto rank = static_cast<int64_t>(shape->size());
-  const int64_t at = axis < 0 ? axis + rank : axis;
-  if (at < 0 || at >= rank) return std::nullopt;
-  return (*shape)[static_cast<size_t>(at)].evaluate(bindings);
-}
-
-/// Returns the range of a task's indices; nullopt if it has no indices or accepts any.
-std::optional<Range> range_of(const ir::Graph& graph, TaskId task, const ir::Bindings& bindings) {
-  static const ir::Ops kLosses = {"cross_entropy_sum"}, kLooksUp = {"gather", "gather_elements"};
-  const ir::OpInfo& op = graph.op(task);
-  if (!kLosses.contains(op) && !kLooksUp.contains(op)) return std::nullopt;
-  const ir::OpAttributes attributes(op, graph.attributes(task));
-  const auto count = extent(graph, graph.inputs(task)[0], attributes.integer("axis"), bindings);
-  if (!count || *count < 1) return std::nullopt;
-  if (kLooksUp.contains(op)) return Range{-*count, *count - 1, std::nullopt, false};
-  return Range{0, *count - 1, attributes.integer("ignore_index"), true};
+/// Returns the range of a task's indices; nullopt if it has none, or another for each component.
+std::optional<ir::ValidIndices> range_of(const ir::Graph& graph, TaskId task, const ir::Bindings& bindings) {
+  const auto ranges = ir::valid_indices(graph, task, bindings);
+  return ranges.size() == 1 ? std::optional(ranges[0]) : std::nullopt;
 }
 
 /// Integer values of a step that are computed from inputs and constants.
@@ -186,7 +164,7 @@ class Numbers {
 };
 
 /// Returns the position of the first invalid index, if any.
-std::optional<size_t> first_outside(std::span<const int64_t> numbers, const Range& range) {
+std::optional<size_t> first_outside(std::span<const int64_t> numbers, const ir::ValidIndices& range) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (!range.holds(numbers[i])) return i;
   }
@@ -210,7 +188,7 @@ class Search {
   }
 
  private:
-  std::optional<IndexFault> judge(ValueId indices, const Range& range) {
+  std::optional<IndexFault> judge(ValueId indices, const ir::ValidIndices& range) {
     if (const at::Tensor tensor = numbers_.input(indices); tensor.defined()) return judge_input(indices, tensor, range);
     std::vector<ValueId> inputs;
     const bool kept = graph_.producer(indices).valid() && numbers_.inputs_of(indices, inputs);
@@ -233,7 +211,7 @@ class Search {
     return fault(inputs[0], value, sample_of(graph_.type(indices), shape, *at), range, !same);
   }
 
-  std::optional<IndexFault> judge_input(ValueId input, const at::Tensor& tensor, const Range& range) {
+  std::optional<IndexFault> judge_input(ValueId input, const at::Tensor& tensor, const ir::ValidIndices& range) {
     if (tensor.numel() == 0) return std::nullopt;
     const at::Tensor wide = tensor.to(at::kLong).contiguous();
     const auto [low, high] = at::aminmax(wide);
@@ -259,7 +237,7 @@ class Search {
     return samples < 1 ? std::nullopt : std::optional(rest % extent / *inner % samples);
   }
 
-  IndexFault fault(ValueId input, int64_t value, std::optional<int64_t> sample, const Range& range,
+  IndexFault fault(ValueId input, int64_t value, std::optional<int64_t> sample, const ir::ValidIndices& range,
                    bool derived) const {
     std::string text = derived ? fmt::format("gives the index {}", value) : fmt::format("holds {}", value);
     if (sample && !samples_.empty()) sample = static_cast<int64_t>(samples_.at(static_cast<size_t>(*sample)));

@@ -51,6 +51,49 @@ class InferShapesTest : public ::testing::Test {
   PassContext context_;
 };
 
+struct IndexedBy {
+  const char* op;
+  std::vector<int64_t> shape, right, wrong;  ///< of the constant indices into f32[3,4], and their elements
+  ir::Attributes attributes;
+  bool updates = false;
+};
+
+TEST(ConstantIndicesTest, AreInRange) {
+  const std::vector<IndexedBy> cases = {
+      {"gather", {2}, {-3, 2}, {0, 3}, {{"axis", Dim(0)}}},
+      {"gather", {2}, {-4, 3}, {0, -5}, {{"axis", Dim(1)}}},
+      {"gather_elements", {1, 2}, {0, 3}, {4, 0}, {{"axis", Dim(1)}}},
+      {"gather_nd", {1, 2}, {2, 3}, {3, 2}, {}},
+      {"gather_nd", {2, 1}, {2, 0}, {0, 3}, {}},
+      {"scatter_elements", {1, 2}, {0, 3}, {4, 0}, {{"axis", Dim(1)}}, true},
+      {"scatter_nd", {1, 2}, {-3, -4}, {-4, 0}, {}, true},
+  };
+  for (const IndexedBy& each : cases) {
+    for (const bool right : {true, false}) {
+      Graph graph;
+      const ValueId x = graph.add_value(ValueKind::kInput, "x", typed(ir::DType::kF32, {3, 4}));
+      graph.add_input(x);
+      const auto& elements = right ? each.right : each.wrong;
+      const ValueId indices =
+          ir::add_constant(graph, "i", ir::DType::kI64, each.shape, std::span<const int64_t>(elements));
+      std::vector<ValueId> operands = {x, indices};
+      if (each.updates) {
+        Shape updates(each.shape.begin(), each.shape.end());
+        if (each.op == std::string("scatter_nd")) updates.pop_back();
+        operands.push_back(graph.add_value(ValueKind::kInput, "u", typed(ir::DType::kF32, updates)));
+        graph.add_input(operands.back());
+      }
+      const std::string name = "y";
+      graph.add_output(graph.outputs(graph.add_task(core(each.op), operands, each.attributes, {&name, 1}))[0]);
+      PassContext context;
+      const auto outcome = InferShapes().run(graph, context);
+      ASSERT_EQ(outcome.ok(), right) << each.op << (right ? ": " + outcome.diagnostic().str() : "");
+      if (right) continue;
+      EXPECT_THAT(outcome.diagnostic().message, HasSubstr("of the constant indices %i is ")) << each.op;
+    }
+  }
+}
+
 TEST_F(InferShapesTest, FillsTypesAndSaysWhetherAnythingChanged) {
   const ValueId x = input("x", ir::DType::kF32, {kBatch, 4});
   const ValueId shape = integers("shape", {3}, {0, 2, 2});
