@@ -6,11 +6,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
+
+#include "ir/base/process_mark.h"
 
 namespace rannc {
 
@@ -28,9 +32,61 @@ fs::path behind_links(fs::path path) {
   return path;
 }
 
+constexpr std::string_view kPartial = ".partial-", kOld = ".old";
+// Nobody writes for so long without a change.
+constexpr std::chrono::hours kLongestSilence{24};
+
+fs::file_time_type last_change(const fs::path& path) {
+  std::error_code failed;
+  fs::file_time_type last = fs::last_write_time(path, failed);
+  if (!fs::is_directory(fs::symlink_status(path, failed))) return last;
+  for (fs::recursive_directory_iterator it(path, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code gone;
+    const auto time = fs::last_write_time(it->path(), gone);
+    if (!gone) last = std::max(last, time);
+  }
+  return last;
+}
+
+bool is_abandoned(const fs::path& partial, std::string_view mark) {
+  switch (state_of(mark)) {
+    case ProcessState::kRuns:
+      return false;
+    case ProcessState::kGone:
+      return true;
+    case ProcessState::kUnknown:
+      return fs::file_time_type::clock::now() - last_change(partial) > kLongestSilence;
+  }
+  return false;
+}
+
+/// Removes what killed processes left beside `place`. A folder that one of them had moved aside returns.
+void remove_abandoned(const fs::path& place) {
+  const std::string prefix = place.filename().string() + std::string(kPartial);
+  const fs::path folder = place.has_parent_path() ? place.parent_path() : ".";
+  std::vector<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    std::string_view mark = std::string_view(name).substr(prefix.size());
+    if (mark.ends_with(kOld)) mark.remove_suffix(kOld.size());
+    if (is_abandoned(it->path(), mark)) found.push_back(it->path());
+  }
+  for (const fs::path& each : found) {
+    std::error_code ignored;
+    if (each.string().ends_with(kOld) && !fs::exists(fs::symlink_status(place, ignored)))
+      fs::rename(each, place, ignored);
+    fs::remove_all(each, ignored);
+  }
+}
+
 std::string temporary_of(const std::string& place) {
-  const std::string suffix = fmt::format(".partial-{}", ::getpid());
-  if (!is_stream(place)) return place + suffix;
+  const std::string suffix = fmt::format("{}{}", kPartial, process_mark(::getpid()));
+  if (!is_stream(place)) {
+    remove_abandoned(place);
+    return place + suffix;
+  }
   static std::atomic<uint64_t> count{0};
   std::error_code failed;
   return fs::temp_directory_path(failed) / fmt::format("rannc-{}{}", count++, suffix);
@@ -92,7 +148,7 @@ Result<void> move_into_place(const std::string& temporary, const std::string& pa
     fs::remove(temporary, ignored);
     return {};
   }
-  const std::string old = temporary + ".old";
+  const std::string old = temporary + std::string(kOld);
   // A rename replaces a file, but not a non-empty folder.
   const bool folder = fs::is_directory(fs::symlink_status(path, ignored));
   if (folder && !fs::is_directory(temporary, ignored)) return unwritable(path, "it is a folder");

@@ -15,7 +15,8 @@ bool is_stream(const std::string& path);
 /// it was not committed.
 class Replacement {
  public:
-  /// `path` is the final place, or a symbolic link to it, which stays. Creates nothing yet.
+  /// `path` is the final place, or a symbolic link to it, which stays. Creates nothing yet. Removes what killed
+  /// processes left of earlier replacements of this path.
   explicit Replacement(const std::string& path);
   ~Replacement();
   Replacement(const Replacement&) = delete;

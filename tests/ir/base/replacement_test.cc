@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 namespace rannc {
@@ -111,6 +114,66 @@ TEST_F(ReplacementTest, AFolderTakesTheOldOnesPlace) {
   }
   EXPECT_TRUE(fs::exists(at("f/second")));
   EXPECT_FALSE(fs::exists(at("f/first")));
+  EXPECT_EQ(entries(), 1U);
+}
+
+// Returns after the child has ended, as killed processes do: without destructors.
+void in_killed_process(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST_F(ReplacementTest, TheNextOneRemovesWhatKilledProcessesLeft) {
+  for (int i = 0; i < 2; ++i) {
+    in_killed_process([&] {
+      const Replacement folder(at("f"));
+      fs::create_directory(folder.temporary());
+      std::ofstream(folder.temporary() + "/x") << "half";
+      _exit(0);
+    });
+    in_killed_process([&] {
+      const Replacement file(at("a"));
+      std::ofstream(file.temporary()) << "half";
+      _exit(0);
+    });
+    EXPECT_EQ(entries(), 2U + (i == 0 ? 0U : 2U)) << "a partial file and folder, and what was committed";
+    ASSERT_TRUE(write_file(at("a"), "whole").ok());
+    Replacement folder(at("f"));
+    fs::create_directory(folder.temporary());
+    ASSERT_TRUE(folder.commit().ok());
+    EXPECT_EQ(entries(), 2U);
+  }
+}
+
+TEST_F(ReplacementTest, WhatLivingProcessesAndOtherHostsWriteStays) {
+  const Replacement file(at("a"));
+  std::ofstream(file.temporary()) << "half";
+  const std::string foreign = at("a.partial-0badcafe-1-1"), named = at("a.partial-of-mine");
+  std::ofstream{foreign};
+  std::ofstream{named};
+  const Replacement again(at("a"));
+  EXPECT_TRUE(fs::exists(file.temporary()));
+  EXPECT_TRUE(fs::exists(foreign));
+  fs::last_write_time(foreign, fs::file_time_type::clock::now() - std::chrono::hours(30));
+  const Replacement later(at("a"));
+  EXPECT_FALSE(fs::exists(foreign)) << "nobody writes for so long without a change";
+  EXPECT_TRUE(fs::exists(named));
+}
+
+TEST_F(ReplacementTest, AFolderThatWasMovedAsideReturns) {
+  fs::create_directory(at("f"));
+  std::ofstream(at("f/kept")) << "kept";
+  in_killed_process([&] {
+    fs::rename(at("f"), Replacement(at("f")).temporary() + ".old");
+    _exit(0);
+  });
+  EXPECT_FALSE(fs::exists(at("f")));
+  const Replacement next(at("f"));
+  EXPECT_EQ(read(at("f/kept")), "kept");
   EXPECT_EQ(entries(), 1U);
 }
 
