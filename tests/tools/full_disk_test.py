@@ -2,7 +2,6 @@
 import contextlib
 import pathlib
 import resource
-import signal
 import subprocess
 import tempfile
 
@@ -10,6 +9,7 @@ import programs
 
 STEPS, EVERY = 8, 2
 PAGE = 4096
+LOCK = PAGE  # of the file that names the run
 TEXT = programs.SOURCE / "tests" / "requirements.md"
 FULL = "No space left on device"
 
@@ -90,7 +90,7 @@ class FullDisk(programs.ProgramTest):
         """The last checkpoint is complete before they are written."""
         kept, trace = self.checkpoint_bytes + occupied(self.whole / "losses.txt"), occupied(self.whole / "trace.json")
         for file, space in (("trace.json", PAGE), ("report.html", trace + PAGE)):
-            with self.subTest(file=file), self.mounted(kept + space) as folder:
+            with self.subTest(file=file), self.mounted(kept + LOCK + space) as folder:
                 self.refuse(1, [f"{folder}/{file}", FULL], *self.arguments(folder))
                 self.assertEqual([path.name for path in folder.glob(f"{file}*")], [])
                 self.enlarge()
@@ -122,7 +122,7 @@ class FullDisk(programs.ProgramTest):
         bundle, mlp = self.scratch / "mlp.rannc", programs.DATA / "small_mlp"
         self.succeed("rannc-compile", mlp / "model.onnx", "-o", bundle, "--cluster", "local:2", "--stages", 2, "--mini-batch", 8,
                      "--costs", "analytic")
-        with self.mounted(PAGE):
+        with self.mounted(PAGE + LOCK):
             (self.disk / "ballast").write_bytes(bytes(PAGE))
             for transport, file in (("local", "outputs"), ("gloo", ".outputs-1")):
                 with self.subTest(transport=transport):
@@ -133,7 +133,6 @@ class FullDisk(programs.ProgramTest):
     def test_a_limit_on_the_size_of_files(self):
         """The same where no file system can be mounted."""
         def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE, PAGE))
 
         folder = self.scratch / "run"

@@ -1,11 +1,14 @@
 // rannc-compile: plans models and published profiles for a cluster.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "codegen/native_source.h"
+#include "ir/base/output_lock.h"
+#include "ir/base/process_mark.h"
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
@@ -349,6 +352,12 @@ void summarize(const Flags& flags, const compiler::Plan::State& plan, const std:
 
 Result<void> compile(const CLI::App& app, Flags& flags) {
   if (flags.stage_onnx) RANNC_TRY(tools::check_onnx(flags.compile.model));
+  const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
+  rannc::OutputLock lock;
+  if (flags.emit == "bundle") {
+    const std::string run = rannc::process_mark(getpid());
+    RANNC_ASSIGN(lock, rannc::OutputLock::take_beside(output, {"rannc-compile", run}));
+  }
   Watcher watcher;
   RANNC_ASSIGN(const compiler::Model model, read_model(app, flags, watcher));
   const tools::PreparedModel& prepared = model.state().prepared;
@@ -368,7 +377,6 @@ Result<void> compile(const CLI::App& app, Flags& flags) {
   if (!flags.compared.empty()) {
     RANNC_ASSIGN(comparison, tools::asynchronous_text(planned.plan, plan.state().options.cluster));
   }
-  const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   RANNC_TRY(flags.emit == "bundle" ? write(flags, plan, programs, output, watcher) : emit_plan(flags, plan));
   summarize(flags, plan.state(), comparison, watcher);
   if (flags.emit != "bundle" || flags.summary == "json") return {};

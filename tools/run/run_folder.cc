@@ -28,6 +28,26 @@ Diagnostic file_error(const fs::path& path, const std::string& what) { return er
 
 }  // namespace
 
+Result<FolderLock> FolderLock::take(const fs::path& folder, FolderPart part, std::string_view run) {
+  FolderLock taken;
+  std::error_code failed, ignored;
+  fs::path missing = fs::absolute(folder, failed).lexically_normal();
+  if (!missing.has_filename()) missing = missing.parent_path();  // it ended in a slash
+  for (; !fs::exists(missing, ignored) && missing.has_relative_path(); missing = missing.parent_path())
+    taken.created_.insert(taken.created_.begin(), missing);
+  fs::create_directories(folder, failed);
+  if (failed) return file_error(folder, "cannot be created: " + failed.message());
+  const fs::path file = folder / (part == FolderPart::kRun ? "run.lock" : "evaluation.lock");
+  RANNC_ASSIGN(taken.lock_, OutputLock::take(file.string(), folder.string(), {"rannc-run", run}));
+  return taken;
+}
+
+FolderLock::~FolderLock() {
+  lock_ = OutputLock();
+  std::error_code kept;
+  for (; !created_.empty() && fs::remove(created_.back(), kept); created_.pop_back()) continue;
+}
+
 fs::path checkpoints_of(const fs::path& folder) { return folder / "checkpoints"; }
 
 Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {

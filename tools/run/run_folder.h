@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/output_lock.h"
 
 namespace rannc::tools {
 
@@ -21,6 +23,24 @@ enum class RunFolderUse {
 
 /// The folder `checkpoints` of a run's folder.
 std::filesystem::path checkpoints_of(const std::filesystem::path& folder);
+
+/// What is locked: a folder may have an evaluation beside a run.
+enum class FolderPart { kRun, kEvaluation };
+
+/// Keeps other runs from a folder. Creates the folder, and removes it in the end if it is still empty.
+class FolderLock {
+ public:
+  /// `run` is the same for all workers of the run. The error names the other run.
+  static Result<FolderLock> take(const std::filesystem::path& folder, FolderPart part, std::string_view run);
+  FolderLock() = default;
+  FolderLock(FolderLock&&) = default;
+  FolderLock& operator=(FolderLock&&) = default;
+  ~FolderLock();
+
+ private:
+  std::vector<std::filesystem::path> created_;  // from the outermost
+  OutputLock lock_;
+};
 
 /// Checks that the folder of a new run contains no other run, and that the folder of a resumed run has a finished
 /// checkpoint. Errors suggest a solution. Changes nothing. Every worker may call it before the first step, since none

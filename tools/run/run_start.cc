@@ -1,10 +1,12 @@
 #include "tools/run/run_start.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "ir/base/process_mark.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/train/checkpoint.h"
 #include "tools/measure/step_profile.h"
@@ -19,6 +21,13 @@ namespace {
 runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
   if (!worker || (worker->rank == 0 && !flags.weights.to.empty())) return {};
   return {.device = DeviceId(worker->rank)};
+}
+
+/// The same for all workers of a run, and for no other run at the same time.
+std::string name_of_run(const std::optional<WorkerEnvironment>& worker) {
+  if (!worker) return process_mark(getpid());
+  if (worker->report_pipe >= 0) return process_mark(getppid());  // the launcher
+  return fmt::format("{}:{}", worker->master_address, worker->master_port);
 }
 
 }  // namespace
@@ -70,6 +79,10 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     return error("--export-weights: nothing is trained, and the weights of --weights are in a file already");
   const fs::path folder = flags.output_folder();
   const bool runs = flags.source.sources() > 0;
+  if (runs) {
+    const FolderPart part = start.evaluates ? FolderPart::kEvaluation : FolderPart::kRun;
+    RANNC_ASSIGN(start.lock, FolderLock::take(folder, part, name_of_run(worker)));
+  }
   if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {

@@ -9,6 +9,7 @@
 #include "runtime/bundle/bundle.h"
 #include "tools/common/worker_environment.h"
 #include "tools/run/run_flags.h"
+#include "tools/run/run_folder.h"
 #include "tools/run/run_settings.h"
 
 namespace rannc::tools {
@@ -22,6 +23,7 @@ struct RunStart {
   uint32_t devices = 0;
   std::chrono::seconds timeout{0};  ///< `--timeout`
   std::shared_ptr<const runtime::Bundle> bundle;
+  FolderLock lock;  ///< unless nothing is run
 };
 
 constexpr std::chrono::seconds kLeastTimeout{60};
