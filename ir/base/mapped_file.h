@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "ir/base/diagnostic.h"
 
 namespace rannc {
 
-/// Maps a regular file until destruction. The file must not be truncated meanwhile. Movable, not copyable.
+/// Maps a regular file until destruction. Where a file was truncated meanwhile, reading its bytes ends the process by
+/// SIGBUS: call `check` before. Movable, not copyable.
 class MappedFile {
  public:
   /// Errors: no such file, not a regular file, an empty file, more than `max_bytes` bytes.
@@ -20,10 +22,20 @@ class MappedFile {
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile();
   std::string_view bytes() const { return bytes_; }
+  /// An error if the file has become shorter. One that was removed or replaced still has its bytes.
+  Result<void> check() const;
+
+  struct Place;
 
  private:
-  explicit MappedFile(std::string_view bytes) : bytes_(bytes) {}
+  MappedFile(std::string path, std::string_view bytes);
+  std::string path_;
   std::string_view bytes_;
+  Place* place_;  // for `mapped_file_at`
+  uint64_t device_ = 0, inode_ = 0;
 };
+
+/// Path of the file that is mapped at an address; null if there is none. For handlers of signals.
+const char* mapped_file_at(const void* address);
 
 }  // namespace rannc

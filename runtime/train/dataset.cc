@@ -104,7 +104,8 @@ Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
 }
 
 Result<Batch> read_batch(const std::string& path) {
-  RANNC_ASSIGN(Batch batch, map_batch(path));
+  RANNC_ASSIGN(const MappedBatch mapped, map_batch(path));
+  Batch batch = mapped.tensors;
   for (auto& [name, value] : batch) value = to_value(to_tensor(value).clone());
   return batch;
 }

@@ -19,17 +19,17 @@ at::Tensor mapped_tensor(const std::shared_ptr<const MappedFile>& file, const Te
   return bytes.clone().view(to_scalar_type(spec.dtype)).reshape(spec.shape);
 }
 
-Result<Batch> map_batch(const std::string& path) {
+Result<MappedBatch> map_batch(const std::string& path) {
   RANNC_ASSIGN(const SafetensorsFile header, SafetensorsFile::open(path));
   RANNC_ASSIGN(MappedFile opened, MappedFile::open(path));
   const auto file = std::make_shared<const MappedFile>(std::move(opened));
-  Batch batch;
+  MappedBatch batch{.files = {file}};
   for (const SafetensorsFile::Entry& entry : header.entries()) {
     if (entry.offset + entry.spec.bytes() > file->bytes().size())
       return error({path, 0, 0, entry.name}, "the file was truncated while it was opened");
     const bool is_input = entry.name.starts_with("x/");
-    batch.emplace(is_input ? entry.name.substr(2) : entry.name,
-                  to_value(mapped_tensor(file, entry.spec, entry.offset)));
+    batch.tensors.emplace(is_input ? entry.name.substr(2) : entry.name,
+                          to_value(mapped_tensor(file, entry.spec, entry.offset)));
   }
   return batch;
 }

@@ -68,12 +68,14 @@ std::optional<uint64_t> bytes_of(const TensorSpec& spec) {
   return total;
 }
 
-Result<at::Tensor> map_npy(const std::string& path) {
+Result<void> map_npy(const std::string& path, const std::string& name, MappedBatch& batch) {
   RANNC_ASSIGN(MappedFile opened, MappedFile::open(path));
   const auto file = std::make_shared<const MappedFile>(std::move(opened));
   const Location where{path, 0, 0, {}};
   RANNC_ASSIGN(const NpyHeader header, read_npy_header(file->bytes(), where));
-  return mapped_tensor(file, header.spec, header.offset);
+  batch.tensors.emplace(name, to_value(mapped_tensor(file, header.spec, header.offset)));
+  batch.files.push_back(file);
+  return {};
 }
 
 }  // namespace
@@ -110,8 +112,8 @@ bool is_npy_folder(const std::string& path) {
   return fs::is_directory(fs::path(path) / "x", ignored) || fs::is_directory(fs::path(path) / "labels", ignored);
 }
 
-Result<Batch> map_npy_folder(const std::string& path) {
-  Batch batch;
+Result<MappedBatch> map_npy_folder(const std::string& path) {
+  MappedBatch batch;
   for (const char* kind : {"x", "labels"}) {
     std::error_code failed;
     if (!fs::is_directory(fs::path(path) / kind, failed)) continue;
@@ -119,10 +121,9 @@ Result<Batch> map_npy_folder(const std::string& path) {
     for (; !failed && entry != fs::recursive_directory_iterator(); entry.increment(failed)) {
       const fs::path& file = entry->path();
       if (file.extension() != ".npy" || !entry->is_regular_file()) continue;
-      RANNC_ASSIGN(at::Tensor tensor, map_npy(file.string()));
       fs::path name = fs::relative(file, path).replace_extension();
       if (kind[0] == 'x') name = name.lexically_relative("x");
-      batch.emplace(name.generic_string(), to_value(std::move(tensor)));
+      RANNC_TRY(map_npy(file.string(), name.generic_string(), batch));
     }
     if (failed) return error({path, 0, 0, {}}, "cannot be listed: " + failed.message());
   }

@@ -229,12 +229,13 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
 }
 
 Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const ir::Graph& graph, SampleUse use) {
-  RANNC_ASSIGN(const Batch all, is_npy_folder(path) ? map_npy_folder(path) : map_batch(path));
+  RANNC_ASSIGN(const MappedBatch mapped, is_npy_folder(path) ? map_npy_folder(path) : map_batch(path));
+  const Batch& all = mapped.tensors;
   SamplePlaces places(graph, path, fixed_ ? std::optional(mini_batch_) : std::nullopt);
   std::map<std::string, TensorSpec> specs;
   for (const auto& [name, value] : all) specs.emplace(name, as_in_model(graph, name, value->spec()));
   places.bind(specs);
-  Shard shard{.path = path};
+  Shard shard{.path = path, .files = mapped.files};
   for (const auto& [name, value] : all) {
     const ValueId id = input_of(graph, name);
     if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
@@ -324,6 +325,10 @@ std::vector<SampleFile::Run> SampleFile::runs(std::span<const uint64_t> numbers)
 
 Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const {
   const std::vector<Run> parts = runs(numbers);
+  for (const Run& part : parts) {
+    if (&part != &parts.front() && part.shard == std::prev(&part)->shard) continue;
+    for (const auto& file : part.shard->files) RANNC_TRY(file->check());
+  }
   Batch batch;
   for (const auto& [name, input] : shards_.front().inputs) {
     if (!inputs.empty() && !inputs.contains(name)) continue;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "ir/base/mapped_file.h"
 #include "runtime/train/samples.h"
 
 namespace rannc::runtime {
@@ -17,8 +19,8 @@ Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::strin
 
 /// Reader of samples for training, evaluation and checks. A .safetensors file has a tensor `x/<input>` per input of
 /// the model and, if there are labels, `labels/<name>`. Each file of a folder has some of the samples. Files are
-/// memory-mapped and must not change while they are read. Instead, a folder may have a .npy file per tensor:
-/// `x/<input>.npy`, `labels/<name>.npy`.
+/// memory-mapped and must not change while they are read; one that has become shorter is an error. Instead, a folder
+/// may have a .npy file per tensor: `x/<input>.npy`, `labels/<name>.npy`.
 class SampleFile final : public Samples {
  public:
   /// Samples are split along the axis that the type of each input specifies. An input without samples is part of every
@@ -55,6 +57,7 @@ class SampleFile final : public Samples {
   struct Shard {
     std::string path;
     std::map<std::string, Input> inputs;
+    std::vector<std::shared_ptr<const MappedFile>> files;
     uint64_t first = 0, samples = 0;
   };
   /// Consecutive samples of one shard.

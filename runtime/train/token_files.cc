@@ -108,6 +108,7 @@ Result<void> TokenFiles::read_sample(uint64_t number, std::span<int64_t> tokens)
                                       [](uint64_t wanted, const File& file) { return wanted < file.first; });
   const File& file = *std::prev(after);
   const TokenArray& array = file.array;
+  RANNC_TRY(array.file.check());
   const uint64_t begin = (number - file.first) * inputs_.length;
   decode(array.type, array.file.bytes().data() + array.offset + begin * ir::byte_size(array.type), tokens);
   const auto valid = [this](int64_t token) {

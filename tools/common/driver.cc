@@ -3,25 +3,45 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <sstream>
+
+#include "tools/common/standard_streams.h"
+#include "tools/common/truncated_files.h"
 
 namespace rannc::tools {
 
+namespace {
+
+/// Includes standard output in the result.
+int code_of(Result<void> result) {
+  const Result<void> printed = check_standard_output();
+  if (result.ok() && !printed.ok()) result = printed.diagnostic();
+  if (result.ok()) return kOk;
+  fmt::print(stderr, "{}\n", result.diagnostic().str());
+  return kDiagnostics;
+}
+
+}  // namespace
+
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body) {
+  open_standard_streams();
+  report_truncated_files();
   app.set_version_flag("--version", app.get_name() + " " RANNC_VERSION);
   app.get_formatter()->column_width(34);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& failure) {
-    if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(failure);
+    if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      std::ostringstream text;
+      app.exit(failure, text);
+      fmt::print("{}", text.str());
+      return code_of({});
+    }
     fmt::print(stderr, "{}: error: {}\nTry '{} --help'.\n", app.get_name(), failure.what(), app.get_name());
     return kUsage;
   }
   try {
-    const Result<void> result = body();
-    if (result.ok()) return std::fflush(stdout) == 0 ? kOk : kDiagnostics;
-    std::fflush(stdout);
-    fmt::print(stderr, "{}\n", result.diagnostic().str());
-    return kDiagnostics;
+    return code_of(body());
   } catch (const Exit& exit) {
     return exit.code;
   } catch (const Error& failure) {

@@ -19,7 +19,8 @@ enum ExitCode : int {
 
 /// Adds `--version` to `app`, parses the command line and runs `body`. Prints help to standard output, a diagnostic or
 /// a usage error to standard error. Returns the exit code. Exceptions that leave `body` are defects of rannc: the code
-/// is 70 and the user is requested to report them.
+/// is 70 and the user is requested to report them. If standard output could not be written, the code is 1 (see
+/// `standard_streams.h`).
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body);
 
 /// Returns the arguments joined by spaces and quoted for a shell.

@@ -34,7 +34,7 @@ Result<std::string> read_text(const std::string& path) {
 
 Result<void> write_text(const std::string& path, const std::string& text) {
   if (path == "-") {
-    std::cout << text << std::flush;
+    fmt::print("{}", text);
     return {};
   }
   return write_file(path, text);
@@ -51,16 +51,16 @@ Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_vi
   RANNC_ASSIGN(const passes::PassManager manager, passes::make_passes(options.passes));
   passes::PassContext context;
   const auto show = [](std::string_view pass, const std::string& text) {
-    std::cerr << "// after " << pass << "\n" << text;
+    fmt::print(stderr, "// after {}\n{}", pass, text);
   };
   const passes::RunReport report = manager.run(graph, context, options.manager, show);
   for (const std::vector<Note>* const remarks : {&context.remarks, &context.open}) {
     for (const Note& remark : *remarks) {
       const std::string where = remark.where.str();
-      std::cerr << (where.empty() ? "" : where + ": ") << "remark: " << remark.message << "\n";
+      fmt::print(stderr, "{}{}remark: {}\n", where, where.empty() ? "" : ": ", remark.message);
     }
   }
-  if (options.show_times) std::cerr << report.time_table();
+  if (options.show_times) fmt::print(stderr, "{}", report.time_table());
   if (!report.ok()) return report_failure(options, report, source);
   std::string text = ir::print(graph);
   if (context.atoms) text += ir::print(*context.atoms, graph);

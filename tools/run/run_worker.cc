@@ -8,6 +8,8 @@
 
 #include "tools/common/driver.h"
 #include "tools/common/report_pipe.h"
+#include "tools/common/standard_streams.h"
+#include "tools/common/truncated_files.h"
 
 namespace rannc::tools {
 
@@ -31,8 +33,10 @@ std::string worker_report(const Diagnostic& why, uint32_t rank) {
 }
 
 void run_as_worker(const WorkerEnvironment& worker, const std::function<Result<void>()>& body) {
+  if (worker.report_pipe >= 0) report_truncated_files(worker.report_pipe, fmt::format("worker {}: ", worker.rank));
   try {
-    const Result<void> result = body();
+    Result<void> result = body();
+    if (result.ok()) result = check_standard_output();
     if (result.ok()) return;
     std::fflush(stdout);
     say(worker, result.diagnostic());

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/train/batch.h"
+#include "runtime/train/internal/mapped_batch.h"
 
 namespace rannc::runtime {
 
@@ -22,9 +22,8 @@ Result<NpyHeader> read_npy_header(std::string_view bytes, const Location& where)
 /// Whether the folder has a folder `x` or `labels`.
 bool is_npy_folder(const std::string& path);
 
-/// Returns the tensors `x/<input>.npy` as `<input>`, and `labels/<name>.npy` as `labels/<name>`. They are read from
-/// disk when they are first used, keep their files mapped, and must not be modified. Errors are those of
+/// Returns the tensors `x/<input>.npy` as `<input>`, and `labels/<name>.npy` as `labels/<name>`. Errors are those of
 /// `read_npy_header`.
-Result<Batch> map_npy_folder(const std::string& path);
+Result<MappedBatch> map_npy_folder(const std::string& path);
 
 }  // namespace rannc::runtime
