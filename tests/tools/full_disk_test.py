@@ -97,8 +97,9 @@ class FullDisk(programs.ProgramTest):
                 self.goes_on(folder)
 
     def test_logs(self):
-        steps = 2 * PAGE // len("100 0x1.6p+2\n")  # more lines than fit
-        with self.mounted(2 * PAGE) as folder:
+        size = 2 * PAGE + LOCK
+        steps = size // len("100 0x1.6p+2\n")  # more lines than fit
+        with self.mounted(size) as folder:
             for flag, name in {"--log": "run.jsonl", "--loss-log": "losses.log"}.items():
                 with self.subTest(flag=flag):
                     file = self.disk / name
