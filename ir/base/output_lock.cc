@@ -98,7 +98,7 @@ Result<OutputLock> OutputLock::take(const std::string& file, const std::string& 
   const auto deadline = Clock::now() + kPatience;
   std::string other = "its name is not known";
   do {
-    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
     if (descriptor < 0) return unwritable(output, file, errno);
     OutputLock lock(file, descriptor);
     const Attempt attempt = try_once(descriptor, file, owner, other);

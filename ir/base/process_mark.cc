@@ -1,7 +1,9 @@
 #include "ir/base/process_mark.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -29,31 +31,36 @@ const std::string& system_mark() {
   return kMark;
 }
 
-/// The start time in a line of /proc/<process>/stat (`man 5 proc`).
-std::string_view start_in(std::string_view line) {
+/// Start time of a process by /proc/<process>/stat (`man 5 proc`); empty if it cannot be read.
+std::string start_of(pid_t process) {
   constexpr int kFieldsBefore = 19;  // after the name in parentheses
+  const std::string line = content_of(fmt::format("/proc/{}/stat", process));
   size_t at = line.rfind(')');
-  for (int i = 0; i <= kFieldsBefore && at != std::string_view::npos; ++i) at = line.find(' ', at + 1);
-  return at == std::string_view::npos ? "" : line.substr(at + 1, line.find(' ', at + 1) - at - 1);
+  for (int i = 0; i <= kFieldsBefore && at != std::string::npos; ++i) at = line.find(' ', at + 1);
+  return at == std::string::npos ? "" : line.substr(at + 1, line.find(' ', at + 1) - at - 1);
 }
 
 }  // namespace
 
 std::string process_mark(pid_t process) {
-  const std::string line = content_of(fmt::format("/proc/{}/stat", process));
-  const std::string_view start = start_in(line);
-  return start.empty() ? "" : fmt::format("{}-{}-{}", system_mark(), process, start);
+  const std::string start = start_of(process);
+  return fmt::format("{}-{}-{}", system_mark(), process, start.empty() ? "0" : start);
 }
 
 ProcessState state_of(std::string_view mark) {
-  const std::string& system = system_mark();
-  if (!mark.starts_with(system) || mark.size() <= system.size() || mark[system.size()] != '-')
-    return ProcessState::kUnknown;
-  const std::string_view number = mark.substr(system.size() + 1);
+  const std::string prefix = system_mark() + "-";
+  if (!mark.starts_with(prefix)) return ProcessState::kUnknown;
+  const char* const end = mark.data() + mark.size();
   pid_t process = 0;
-  const auto read = std::from_chars(number.data(), number.data() + number.size(), process);
-  if (read.ec != std::errc() || process <= 0) return ProcessState::kUnknown;
-  return process_mark(process) == mark ? ProcessState::kRuns : ProcessState::kGone;
+  uint64_t start = 0;
+  const auto [dash, bad] = std::from_chars(mark.data() + prefix.size(), end, process);
+  if (bad != std::errc() || process <= 0 || dash == end || *dash != '-') return ProcessState::kUnknown;
+  const auto [rest, worse] = std::from_chars(dash + 1, end, start);
+  if (worse != std::errc() || rest != end) return ProcessState::kUnknown;
+  const std::string own = start_of(process);
+  if (!own.empty()) return own == std::string_view(dash + 1, end) ? ProcessState::kRuns : ProcessState::kGone;
+  const bool exists = kill(process, 0) == 0 || errno == EPERM;  // but /proc does not show it
+  return exists ? ProcessState::kUnknown : ProcessState::kGone;
 }
 
 }  // namespace rannc

@@ -8,14 +8,14 @@
 
 namespace rannc {
 
-/// Returns `<system>-<process>-<start>` for a process that this one can see: a hash of the running kernel and the
-/// process namespace, the number, and the start time in ticks after the boot of the kernel. Empty if there is none.
+/// Returns `<system>-<process>-<start>` for a process: a hash of the running kernel and the process namespace, the
+/// number, and the start time in ticks after the boot of the kernel.
 std::string process_mark(pid_t process);
 
 enum class ProcessState {
   kRuns,
   kGone,
-  kUnknown,  ///< it belongs to another host, boot or container, or this is no mark
+  kUnknown,  ///< it belongs to another host, boot or container, is hidden, or this is no mark
 };
 
 /// Whether the process with this mark still runs.
