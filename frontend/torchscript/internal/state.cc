@@ -118,7 +118,8 @@ Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, 
                             : how.is_literal || is_complex                      ? Role::kLiteral
                             : trained                                           ? Role::kParameter
                                                                                 : Role::kConstant};
-  TensorRef made = add_stored(graph_, notes_, stored, std::move(type), archive_.file().data(tensor));
+  RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor));
+  TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
   tensors_.emplace(place, made);
   return as_item(made);
 }

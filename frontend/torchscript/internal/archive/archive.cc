@@ -25,12 +25,18 @@ std::string advice(const std::string& refusal) {
 
 }  // namespace
 
+Diagnostic Archive::fail(const std::string& refusal) const {
+  return error(Location{path()}, fmt::format("cannot be read as TorchScript: {}", advice(refusal)));
+}
+
 Result<Archive> Archive::load(ArchiveFile file) {
   Archive archive(std::move(file));
   try {
     archive.module_ = torch::jit::load(archive.file_.reader(), at::kCPU);
+  } catch (const c10::Error& failure) {
+    return archive.fail(failure.what_without_backtrace());
   } catch (const std::exception& failure) {
-    return error(Location{archive.path()}, fmt::format("cannot be read as TorchScript: {}", advice(failure.what())));
+    return archive.fail(failure.what());
   }
   return archive;
 }

@@ -20,6 +20,7 @@ class Archive {
 
  private:
   explicit Archive(ArchiveFile file) : file_(std::move(file)) {}
+  Diagnostic fail(const std::string& refusal) const;
 
   ArchiveFile file_;
   torch::jit::Module module_;

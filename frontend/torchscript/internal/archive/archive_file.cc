@@ -55,6 +55,12 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
     return found->second;
   }
 
+  /// Counts bytes of tensors that are copied to memory. Returns their sum.
+  uint64_t count(uint64_t copied) const {
+    const std::lock_guard lock(mutex_);
+    return copied_ = copied > UINT64_MAX - copied_ ? UINT64_MAX : copied_ + copied;
+  }
+
  private:
   size_t read_all(uint64_t offset, void* to, size_t length) const {
     size_t got = 0;
@@ -70,6 +76,7 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
   uint64_t bytes_;
   mutable std::mutex mutex_;
   mutable std::map<const void*, Range> read_;
+  mutable uint64_t copied_ = 0;
 };
 
 Result<ArchiveFile> ArchiveFile::open(const std::filesystem::path& path, uint64_t max_bytes) {
@@ -91,6 +98,7 @@ Result<ArchiveFile> ArchiveFile::open(const std::filesystem::path& path, uint64_
     return error(where,
                  "is no archive of PyTorch: export the model with torch.jit.save(torch.jit.trace(model, inputs), path) "
                  "or torch.export.save(torch.export.export(model, inputs), path)");
+  RANNC_ASSIGN(made.directory_, read_zip_directory(*made.reader_, made.path_));
   return made;
 }
 
@@ -98,7 +106,7 @@ uint64_t ArchiveFile::bytes() const { return reader_->size(); }
 
 std::shared_ptr<caffe2::serialize::ReadAdapterInterface> ArchiveFile::reader() const { return reader_; }
 
-ir::TensorData ArchiveFile::data(const at::Tensor& tensor) const {
+Result<ir::TensorData> ArchiveFile::data(const at::Tensor& tensor) const {
   const at::Storage& storage = tensor.storage();
   if (tensor.is_contiguous() && tensor.nbytes() > kInMemory) {
     if (const auto source = reader_->source(storage.data(), storage.nbytes())) {
@@ -106,10 +114,16 @@ ir::TensorData ArchiveFile::data(const at::Tensor& tensor) const {
       return ir::TensorData::in_file(path_, source->offset + first, tensor.nbytes());
     }
   }
+  if (const uint64_t all = reader_->count(tensor.nbytes()); all > most_unpacked(bytes())) {
+    return error(Location{path_},
+                 fmt::format("tensors that are not stored as they are read take more than {} bytes, the "
+                             "limit for a file of {}",
+                             most_unpacked(bytes()), bytes()));
+  }
   const at::Tensor whole = tensor.detach().contiguous();
-  std::vector<std::byte> bytes(whole.nbytes());
-  if (!bytes.empty()) std::memcpy(bytes.data(), whole.const_data_ptr(), bytes.size());
-  return ir::TensorData::in_memory(std::move(bytes));
+  std::vector<std::byte> copy(whole.nbytes());
+  if (!copy.empty()) std::memcpy(copy.data(), whole.const_data_ptr(), copy.size());
+  return ir::TensorData::in_memory(std::move(copy));
 }
 
 }  // namespace rannc::frontend::torchscript

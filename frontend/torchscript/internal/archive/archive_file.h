@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "frontend/torchscript/internal/archive/zip_directory.h"
 #include "ir/base/diagnostic.h"
 #include "ir/graph/type.h"
 
@@ -18,19 +19,23 @@ class RecordingReader;
 
 class ArchiveFile {
  public:
-  /// Errors: the file cannot be read, is too large, or is no PyTorch archive.
+  /// Errors: the file cannot be read, is too large, is no PyTorch archive, or has a directory that
+  /// `read_zip_directory` rejects.
   static Result<ArchiveFile> open(const std::filesystem::path& path, uint64_t max_bytes);
 
   const std::string& path() const { return path_; }
   uint64_t bytes() const;
   std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader() const;
+  const ZipDirectory& directory() const { return directory_; }
   /// The bytes of a tensor in row-major order: a range of the file if its storage is an unmodified copy of that range,
-  /// or else bytes in memory.
-  ir::TensorData data(const at::Tensor& tensor) const;
+  /// or else bytes in memory. An error if those in memory are more than the archive may unpack to, as of small tensors
+  /// that are expanded.
+  Result<ir::TensorData> data(const at::Tensor& tensor) const;
 
  private:
   std::string path_;
   std::shared_ptr<RecordingReader> reader_;
+  ZipDirectory directory_;
 };
 
 }  // namespace rannc::frontend::torchscript

@@ -9,6 +9,7 @@
 
 #include "frontend/internal/batch.h"
 #include "frontend/torchscript/internal/archive/archive.h"
+#include "frontend/torchscript/internal/archive/check_archive.h"
 #include "frontend/torchscript/internal/exported/signature.h"
 #include "frontend/torchscript/internal/interpreter.h"
 #include "frontend/torchscript/internal/results.h"
@@ -177,16 +178,27 @@ class Importer {
   Interpreter interpreter_;
 };
 
-}  // namespace
-
-Result<Imported> read_script(ArchiveFile file, const ImportOptions& options) {
+Result<Imported> load_and_import(ArchiveFile file, const ImportOptions& options) {
   RANNC_ASSIGN(const Archive archive, Archive::load(std::move(file)));
   try {
     return Importer(archive, options).run();
   } catch (const c10::Error& failure) {
     return error(Location{archive.path()},
                  fmt::format("cannot be read as TorchScript: {}", failure.what_without_backtrace()));
+  } catch (const std::exception& failure) {
+    return error(Location{archive.path()}, fmt::format("cannot be read as TorchScript: {}", failure.what()));
   }
+}
+
+}  // namespace
+
+Result<Imported> read_script(ArchiveFile file, const ImportOptions& options) {
+  RANNC_ASSIGN(const uint64_t stack_bytes, check_archive(file));
+  const Location where{file.path()};
+  std::optional<Result<Imported>> imported;
+  const auto ran = run_on_stack(stack_bytes, [&] { imported = load_and_import(std::move(file), options); });
+  if (!ran.ok()) return error(where, ran.diagnostic().message);
+  return *std::move(imported);
 }
 
 }  // namespace rannc::frontend::torchscript

@@ -136,8 +136,11 @@ class Program {
                               bound.is_trained()              ? Role::kParameter
                               : bound.persists && !is_complex ? Role::kConstant
                                                               : Role::kLiteral};
-    TensorRef made =
-        add_stored(graph_, notes_, stored, std::move(type), tensor.defined() ? file_.data(tensor) : ir::TensorData());
+    ir::TensorData data;
+    if (tensor.defined()) {
+      RANNC_ASSIGN(data, file_.data(tensor));
+    }
+    TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
     if (bound.kind == "buffer") made->set_state(entry.name);
     return made;
   }

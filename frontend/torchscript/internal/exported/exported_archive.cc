@@ -88,22 +88,19 @@ std::optional<at::ScalarType> scalar_type_of(int64_t number) {
   return kTypes[static_cast<size_t>(number - 1)];
 }
 
-Result<std::pair<at::DataPtr, size_t>> ExportedArchive::read(const std::string& record, uint64_t factor,
-                                                             const Location& where) const {
+Result<std::pair<at::DataPtr, size_t>> ExportedArchive::read(const std::string& record, const Location& where) const {
   if (!reader_->hasRecord(record)) return error(where, fmt::format("the archive lacks the record {}", record));
-  constexpr uint64_t kAlways = uint64_t{64} << 20;
-  const uint64_t size = reader_->getRecordSize(record);
-  if (size > kAlways + factor * file_->bytes())
-    return error(where,
-                 fmt::format("the record {} declares {} bytes, but the file has {}", record, size, file_->bytes()));
   auto [bytes, got] = reader_->getRecord(record);
   return std::pair(std::move(bytes), got);
 }
 
 Result<Json> ExportedArchive::json(const std::string& record) const {
   const Location where{file_->path(), 0, 0, record};
-  constexpr uint64_t kPacked = 64;  // compression ratio above that of any program text
-  RANNC_ASSIGN(const auto text, read(record, kPacked, where));
+  RANNC_ASSIGN(const auto text, read(record, where));
+  if (text.second > most_parsed(file_->bytes())) {
+    return error(where, fmt::format("has {} bytes of JSON; the limit for a file of {} bytes is {}", text.second,
+                                    file_->bytes(), most_parsed(file_->bytes())));
+  }
   Json made = parse_json({static_cast<const char*>(text.first.get()), text.second});
   if (!made.is_object()) return error(where, "is no JSON object, or one that is nested too deep");
   return made;
@@ -171,8 +168,7 @@ bool ExportedArchive::is_absent(const Entry& entry) const {
 
 Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
   if (is_absent(entry)) return at::Tensor();
-  constexpr uint64_t kPacked = 1032;  // largest compression ratio of deflate
-  RANNC_ASSIGN(auto numbers, read(entry.record, kPacked, {file_->path(), 0, 0, entry.name}));
+  RANNC_ASSIGN(auto numbers, read(entry.record, {file_->path(), 0, 0, entry.name}));
   const size_t size = numbers.second;
   const size_t needed = at::detail::computeStorageNbytes(entry.sizes, entry.strides, c10::elementSize(entry.dtype),
                                                          static_cast<size_t>(std::max<int64_t>(entry.offset, 0)));

@@ -50,8 +50,8 @@ class ExportedArchive {
   ExportedArchive(const ArchiveFile& file, std::shared_ptr<Reader> reader) : file_(&file), reader_(std::move(reader)) {}
   Result<Entry> entry(const Json& config, const std::string& folder, const std::string& name) const;
   Result<Json> json(const std::string& record) const;
-  /// The bytes of a record. An error if it declares more than `factor` times the bytes of the file.
-  Result<std::pair<at::DataPtr, size_t>> read(const std::string& record, uint64_t factor, const Location& where) const;
+  /// The bytes of a record. An error if there is none.
+  Result<std::pair<at::DataPtr, size_t>> read(const std::string& record, const Location& where) const;
 
   const ArchiveFile* file_;
   std::shared_ptr<Reader> reader_;
