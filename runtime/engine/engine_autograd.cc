@@ -12,6 +12,7 @@
 #include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/stage_code.h"
 #include "runtime/engine/internal/torch_weights.h"
+#include "runtime/internal/reason.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -239,6 +240,15 @@ class AutogradProgram final : public Program {
   StageStatistics statistics_;
 };
 
+/// LibTorch does not name the file in its errors.
+Result<torch::jit::Module> load_module(const std::string& path, const LoadOptions& options) {
+  try {
+    return torch::jit::load(path, std::nullopt, /*load_debug_files=*/options.origins == Origins::kKept);
+  } catch (const std::exception& failure) {
+    return error({.file = path}, fmt::format("cannot be read as TorchScript: {}", reason_of(failure)));
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, const LoadOptions& options,
@@ -249,8 +259,7 @@ Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, Sta
   }
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
-    torch::jit::Module module =
-        torch::jit::load(path, std::nullopt, /*load_debug_files=*/options.origins == Origins::kKept);
+    RANNC_ASSIGN(torch::jit::Module module, load_module(path, options));
     auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module), path, device);
     RANNC_TRY(program->load(bundle.weights[stage.index()]));
     return std::unique_ptr<Program>(std::move(program));

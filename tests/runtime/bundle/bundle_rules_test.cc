@@ -348,7 +348,10 @@ TEST_F(Bundles, B9StateHasWhatNoStageTakes) {
 TEST_F(Bundles, ProgramsThatAreNoArchivesAreErrors) {
   write(at("stage0.pt"), "not an archive");
   resign();
-  EXPECT_FALSE(load_autograd_program(open_bundle(path_).value(), StageId(0)).ok());
+  const auto loaded = load_autograd_program(open_bundle(path_).value(), StageId(0));
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.diagnostic().where.file, at("stage0.pt"));
+  EXPECT_THAT(loaded.diagnostic().message, HasSubstr("cannot be read as TorchScript: "));
 }
 
 }  // namespace
