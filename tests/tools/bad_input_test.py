@@ -286,9 +286,9 @@ class Bundles(BadInputTest):
                 self.refuse(DIAGNOSTICS, [name], "rannc-run", self.scratch / name, "--text", MLP, "--transport", transport)
 
     def test_numbers_out_of_range(self):
-        for flags, found in ((["--learning-rate", 0], "expected a positive number, found 0"), (["--timeout", -1], "expected a positive number, found -1"),
-                             (["--learning-rate", "inf"], "expected a positive number, found inf"), (["--learning-rate", "x"], "found x"),
-                             (["--weight-decay", -0.5], "expected 0 or a positive number, found -0.5")):
+        for flags, found in ((["--learning-rate", 0], "expected a positive number, found '0'"), (["--timeout", -1], "expected a whole number from 1 to 1000000, found '-1'"),
+                             (["--learning-rate", "inf"], "expected a positive number, found 'inf'"), (["--learning-rate", "x"], "found 'x'"),
+                             (["--weight-decay", -0.5], "expected 0 or a positive number, found '-0.5'")):
             self.refuse(USAGE, [flags[0], found], "rannc-run", self.scratch / "none.rannc", *flags)
 
     def test_profiles_of_nothing(self):
@@ -346,6 +346,7 @@ class Folders(BadInputTest):
                 ('{"loss": [{"output": "logits"}]}', "'loss[0]'", "'kind' is missing"), ('{"loss": 7}', "'loss'", "expected a list, found number"),
                 (term % '"weight": "1"', "'loss[0].weight'", "expected a number, found string"),
                 (term % '"ignore_index": 0.5', "'loss[0].ignore_index'", "expected an integer"),
+                (term % '"ignore_index": 18446744073709551615', "'loss[0].ignore_index'", "expected an integer below 2^63"),
                 (term % '"class_weights": [1, "x"]', "'loss[0].class_weights[1]'", "expected a number, found string"),
                 ('{"loss_weights": {"loss": null}}', "'loss_weights.loss'", "expected a number, found null"),
                 ('{"tied": {"w": 3}}', "'tied.w'", "expected a list, found number"),
@@ -365,6 +366,17 @@ class MakeCheckFolder(unittest.TestCase):
         self.assertEqual(done.returncode, DIAGNOSTICS)
         self.assertIn("onnx", done.stderr)
         self.assertIn("pip install torch onnx", done.stderr)
+
+
+class Scripts(unittest.TestCase):
+    def test_numbers_have_ranges(self):
+        for script, flag, values in (("gpu-check", "--jobs", ["-1", "", "1e3"]), ("gpu-check", "--limit", ["nan", "1e400"]),
+                                     ("train-gpt", "--steps", ["-1", "5x"])):
+            for value in values:
+                part = ["--part", "equality"] if script == "gpu-check" else []
+                done = subprocess.run([programs.SOURCE / "tools" / script, *part, f"{flag}={value}"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, USAGE, f"{script} {flag}={value}: {done.stderr}")
+                self.assertIn(flag, done.stderr)
 
 
 class KilledWorkers(BadInputTest):

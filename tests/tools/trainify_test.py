@@ -138,14 +138,15 @@ class BatchNorm(Runs):
         self.assertNotIn("use fixed statistics", said)
         for flags, parts in ((["--train-batch-norm=bm"], ["--train-batch-norm=bm: matches none of the model's 1", "similar names: 'bn'"]),
                              (["--batch-norm-momentum", 0.5], ["--batch-norm-momentum requires --train-batch-norm"]),
-                             (["--train-batch-norm", "--batch-norm-momentum", 2], ["above 0 and at most 1"]),
                              (["--train-dropout"], ["--train-dropout: the file has no dropout"]),
                              (["--dropout", "fc=1"], ["--dropout fc=1", "above 0 and below 1"]),
-                             (["--dropout", "fc=much"], ["--dropout fc=much: expected a number"]),
-                             (["--dropout", "fc"], ["--dropout fc: expected NAME=VALUE"]),
                              (["--dropout", "gc=0.5"], ["--dropout gc=0.5: matches no module", "'fc'"])):
             with self.subTest(flags=flags):
                 self.refuse(1, parts, *compile_it, *flags)
+        for flags, found in ((["--train-batch-norm", "--batch-norm-momentum", 2], "expected a number above 0 to 1, found '2'"),
+                             (["--dropout", "fc=much"], "expected PATTERN=RATIO with a number above 0 to 1, found 'fc=much'"),
+                             (["--dropout", "fc"], "found 'fc'")):
+            self.refuse(2, [flags[-2], found], *compile_it, *flags)
 
 
 class Dropout(Runs):

@@ -65,6 +65,7 @@ Result<double> CardField::number() const {
 }
 
 Result<int64_t> CardField::integer() const {
+  if (value_->is_number_unsigned() && value_->get<uint64_t>() > INT64_MAX) return expected("an integer below 2^63");
   if (value_->is_number_integer()) return value_->get<int64_t>();
   const double number = value_->is_number() ? value_->get<double>() : NAN;
   constexpr double kExact = 9007199254740992;  // 2^53

@@ -528,21 +528,23 @@ Result<void> check(const Flags& flags) {
   return printer.end();
 }
 
+constexpr uint64_t kMostStages = 64;  // and devices of each
+
 std::optional<Cut> parse_cut(const std::string& text) {
   Cut cut;
-  std::istringstream parts(text);
+  std::istringstream parts(text + ',');
   for (std::string part; std::getline(parts, part, ',');) {
-    uint32_t count = 0;
-    const auto [end, failed] = std::from_chars(part.data(), part.data() + part.size(), count);
-    if (failed != std::errc() || end != part.data() + part.size() || count < 1 || count > 64) return std::nullopt;
-    cut.push_back(count);
+    const auto count = rannc::parse_number(part, rannc::WholeRange{1, kMostStages});
+    if (!count) return std::nullopt;
+    cut.push_back(static_cast<uint32_t>(*count));
   }
   return cut.empty() ? std::nullopt : std::optional(cut);
 }
 
 std::string wrong_cut(const std::string& text) {
-  return parse_cut(text) ? ""
-                         : "'" + text + "' is not the number of devices of every stage, each from 1 to 64, as in 2,1";
+  return parse_cut(text)
+             ? ""
+             : "expected the number of devices of every stage, each from 1 to 64, as in 2,1; found '" + text + "'";
 }
 
 std::vector<Cut> cuts_of(const std::vector<uint32_t>& stages, const std::vector<std::string>& replicas) {
@@ -573,7 +575,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   auto* const by_stages =
       app.add_option("--stages", stages, "numbers of stages to check, with one device per stage (default: 2)")
           ->delimiter(',')
-          ->check(CLI::Range(1U, 64U));
+          ->transform(tools::whole_number(1, kMostStages));
   app.add_option("--replicas", replicas,
                  "number of devices of each stage, such as 2,1; may be repeated for several cuts")
       ->allow_extra_args(false)
@@ -582,7 +584,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--micro-batches", flags.micro_batches,
                  "numbers of micro-batches (default: 4, or 1 if the model's batch size is static)")
       ->delimiter(',')
-      ->check(tools::positive_number());
+      ->transform(tools::whole_number(1, 1U << 24));
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
   app.add_option("--recompute", flags.recompute, "never, always, except-last")
       ->delimiter(',')
@@ -611,10 +613,10 @@ int rannc::tools::check_main(int argc, char** argv) {
       "in float64, restore the exact values of constants that the file rounds to float32, and compare with the "
       "original module instead of the unmodified file");
   app.add_option("--least-share", flags.least_share, "fail if a stage has less than this share of the work")
-      ->check(CLI::Range(0.0, 1.0));
+      ->transform(tools::in_range(NumberRange{0, 1}));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
   tools::add_library_flag(app, flags.libraries);
-  app.add_option("--workers", flags.workers)->group("");
+  app.add_option("--workers", flags.workers)->transform(tools::whole_number(1, 1024))->group("");
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     runtime::set_threads(1);
     RANNC_TRY(tools::load_libraries(flags.libraries));

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 
+#include "ir/base/number_range.h"
 #include "runtime/device/devices.h"
 #include "tools/common/launcher.h"
 
@@ -17,12 +17,8 @@ constexpr std::string_view kCpu = "cpu", kCuda = "cuda", kOneCuda = "cuda:", kLi
 
 std::string fault_of(const std::string& device) {
   if (device.empty() || device == kCpu || device == kCuda || device.ends_with(kLibrary)) return {};
-  uint32_t index = 0;
-  const char* const end = device.data() + device.size();
-  if (device.starts_with(kOneCuda)) {
-    const auto [at, failure] = std::from_chars(device.data() + kOneCuda.size(), end, index);
-    if (failure == std::errc() && at == end) return {};
-  }
+  const std::string_view index = device;
+  if (index.starts_with(kOneCuda) && parse_number(index.substr(kOneCuda.size()), WholeRange{0, UINT32_MAX})) return {};
   return "expected cpu, cuda, cuda:N or the file of a plug-in, found " + device;
 }
 

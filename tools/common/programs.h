@@ -9,6 +9,7 @@ namespace rannc::tools {
 int check_main(int argc, char** argv);
 int compile_main(int argc, char** argv);
 int opt_main(int argc, char** argv);
+int profile_main(int argc, char** argv);
 /// A worker's settings (threads, retention of freed memory) persist in the process. Workers execute this program.
 int run_main(int argc, char** argv);
 /// `run_main` whose workers are forks (`Fleet::main`).

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -14,6 +13,23 @@
 #include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
+
+namespace {
+
+constexpr WholeRange kSizes{.least = 1};  // of dimensions
+
+/// Rows of a table, of which PyTorch counts negative ones from the end.
+struct RowNumbers {
+  static std::string str() { return "a whole number"; }
+};
+std::optional<int64_t> parse_number(std::string_view text, const RowNumbers& /*any*/) {
+  const bool negative = text.starts_with('-');
+  const auto row = rannc::parse_number(text.substr(negative ? 1 : 0), WholeRange{});
+  if (!row) return std::nullopt;
+  return negative ? -static_cast<int64_t>(*row) : static_cast<int64_t>(*row);
+}
+
+}  // namespace
 
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out, bool* loops) {
   app.add_option("--skip-pass", left_out, fmt::format("skip a pass: {}", fmt::join(passes::optional_passes(), ", ")))
@@ -47,10 +63,12 @@ void add_training_flags(CLI::App& app, TrainingFlags& flags) {
                "[=PATTERN]: train all batch normalization nodes, or those whose module, node or value matches, also "
                "decomposed ones (*: any characters, ?: one)");
   app.add_option("--batch-norm-momentum", flags.batch_norm_momentum,
-                 "weight of new statistics, as in PyTorch (default: that of the node, or 0.1)");
+                 "weight of new statistics, as in PyTorch (default: that of the node, or 0.1)")
+      ->transform(in_range(NumberRange{.least = 0, .most = 1, .above = true}));
   app.add_option("--dropout", flags.dropout,
                  "PATTERN=RATIO: add dropout behind the outermost modules that match, else nodes, else values")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(named_number("PATTERN=RATIO", NumberRange{.least = 0, .most = 1, .above = true}));
   app.add_flag("--train-dropout", flags.lost_dropout,
                "restore dropout that the file disables or omits, with the ratios of the file");
 }
@@ -75,7 +93,7 @@ void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--batch-size-in-file", flags.samples_in_file,
                  "static batch size of the file, if its inputs do not show it; an error if the model cannot be made "
                  "batch-polymorphic")
-      ->check(positive_number());
+      ->transform(whole_number(1, uint64_t{1} << 32));
   app.add_option("--same-symbol", flags.same_symbol, "A=B: dimensions A and B of the file are equal; repeatable")
       ->allow_extra_args(false);
   app.add_option("--size", flags.sizes,
@@ -84,7 +102,7 @@ void add_symbol_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false);
   app.add_option("--max-trips", flags.max_trips,
                  "bound on the trips of loops whose trip count depends on data; more trips are a runtime error")
-      ->check(positive_number());
+      ->transform(whole_number(1));
 }
 
 void add_stored_flags(CLI::App& app, CompileFlags& flags) {
@@ -106,7 +124,8 @@ void add_stored_flags(CLI::App& app, CompileFlags& flags) {
 void add_gradient_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option("--padding-index", flags.padding,
                  "TABLE=ROW: an embedding row without gradient, if the file's metadata do not specify it")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(named_number("TABLE=ROW", RowNumbers{}));
   app.add_option("--stop-gradient", flags.stopped,
                  "VALUE: no gradient flows through this value, because it was detached")
       ->allow_extra_args(false);
@@ -115,13 +134,31 @@ void add_gradient_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false);
 }
 
+namespace {
+
+std::string number_of_input(const std::string& text) { return text == "true" ? "1" : text == "false" ? "0" : text; }
+
+CLI::Validator input_value_check() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const size_t at = text.rfind('=');
+        const bool pair = at != std::string::npos && at > 0;
+        if (pair && parse_number(number_of_input(text.substr(at + 1)), NumberRange{})) return std::string();
+        return fmt::format("expected NAME=VALUE with true, false or a number, found '{}'", text);
+      },
+      "NAME=VALUE");
+}
+
+}  // namespace
+
 void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
   app.add_option(
          "--input-value", values,
          "NAME=VALUE: fix a one-element input of an ONNX file, or a number or boolean that a TorchScript module "
          "takes, to true, false or a number, such as use_cache_branch=false; removes dead branches and the "
          "inputs that only they read")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(input_value_check());
 }
 
 void add_model_flags(CLI::App& app, CompileFlags& flags) {
@@ -131,12 +168,15 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
       "--loss", flags.loss,
       "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "
       "options, such as cross_entropy(output=logits,labels=y); terms joined by + (default: none, for inference)");
-  app.add_option(
+  auto* graph = app.add_option(
       "--loss-graph", flags.loss_graph,
       "file of a loss (ONNX, .pt2 or .rir); inputs with names of model outputs read these, others are labels; "
       "outputs are added to the loss");
-  app.add_option("--loss-input", flags.loss_inputs, "INPUT=OUTPUT: connect an input of --loss-graph to a model output");
-  app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=WEIGHT: weight of an output of --loss-graph");
+  app.add_option("--loss-input", flags.loss_inputs, "INPUT=OUTPUT: connect an input of --loss-graph to a model output")
+      ->needs(graph);
+  app.add_option("--loss-weight", flags.loss_weights, "OUTPUT=WEIGHT: weight of an output of --loss-graph")
+      ->check(named_number("OUTPUT=WEIGHT", NumberRange{}))
+      ->needs(graph);
   app.add_option("--dtype", flags.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option(
@@ -147,7 +187,8 @@ void add_model_flags(CLI::App& app, CompileFlags& flags) {
   add_symbol_flags(app, flags);
   add_input_value_flag(app, flags.input_values);
   app.add_option("--assume", flags.assume,
-                 "SYMBOL=N: value of a dimension other than the batch, for planning; the model accepts others");
+                 "SYMBOL=N: value of a dimension other than the batch, for planning; the model accepts others")
+      ->check(named_number("SYMBOL=N", kSizes));
   add_stored_flags(app, flags);
   add_gradient_flags(app, flags);
   auto* weights = app.add_option(
@@ -187,10 +228,14 @@ void add_model_plan_flags(CLI::App& app, CompileFlags& flags) {
          "--costs; default: LibTorch chooses")
       ->check(CLI::IsMember({"measured", "default"}))
       ->capture_default_str();
-  app.add_option("--blocks", flags.blocks, "number of blocks")->check(positive_number())->capture_default_str();
+  app.add_option("--blocks", flags.blocks, "number of blocks")
+      ->transform(whole_number(1, 1U << 24))
+      ->capture_default_str();
   app.add_option("--block-partitioner", flags.block_partitioner, "rannc, multilevel, order-dp, metis …")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "seed of random operators")->capture_default_str();
+  app.add_option("--seed", flags.seed, "seed of random operators")
+      ->transform(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
 }
 
 namespace {
@@ -212,9 +257,7 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 }
 
 Result<double> number_of(const std::string& given, const std::string& text, const std::string& flag) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+  if (const auto value = parse_number(text, NumberRange{})) return *value;
   return error(fmt::format("{} {}: expected a number", flag, given));
 }
 
@@ -229,10 +272,11 @@ Result<std::map<std::string, double>> numbers(const std::vector<std::string>& te
 
 Result<std::map<std::string, int64_t>> padding_rows(const CompileFlags& flags) {
   std::map<std::string, int64_t> rows;
-  RANNC_ASSIGN(const auto padding, numbers(flags.padding, "--padding-index"));
-  for (const auto& [table, row] : padding) {
-    if (std::floor(row) != row) return error(fmt::format("--padding-index {}={}: expected an integer", table, row));
-    rows[table] = static_cast<int64_t>(row);
+  RANNC_ASSIGN(const auto padding, pairs(flags.padding, "--padding-index"));
+  for (const auto& [table, text] : padding) {
+    const auto row = parse_number(text, RowNumbers{});
+    if (!row) return error(fmt::format("--padding-index {}={}: expected an integer", table, text));
+    rows[table] = *row;
   }
   return rows;
 }
@@ -300,8 +344,7 @@ Result<void> add_inputs(const CompileFlags& flags, compiler::ReadOptions& option
   options.max_trips = flags.max_trips;
   RANNC_ASSIGN(const auto given, pairs(flags.input_values, "--input-value"));
   for (const auto& [name, text] : given) {
-    const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;
-    RANNC_ASSIGN(options.input_values[name], number_of(name + "=" + text, number, "--input-value"));
+    RANNC_ASSIGN(options.input_values[name], number_of(name + "=" + text, number_of_input(text), "--input-value"));
   }
   RANNC_ASSIGN(const ir::Bindings assumed, assumptions(flags));
   options.assumed_sizes = {assumed.begin(), assumed.end()};
@@ -339,12 +382,9 @@ Result<ir::Bindings> assumptions(const CompileFlags& flags) {
   ir::Bindings sizes;
   RANNC_ASSIGN(const auto given, pairs(flags.assume, "--assume"));
   for (const auto& [symbol, text] : given) {
-    int64_t value = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status != std::errc() || end != text.data() + text.size() || value < 1) {
-      return error(fmt::format("--assume {}={}: expected a positive integer", symbol, text));
-    }
-    sizes[symbol] = value;
+    const auto size = parse_number(text, kSizes);
+    if (!size) return error(fmt::format("--assume {}={}: expected a positive integer", symbol, text));
+    sizes[symbol] = static_cast<int64_t>(*size);
   }
   return sizes;
 }

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <span>
 
 #include "partition/stages/registry.h"
@@ -17,16 +16,15 @@ namespace rannc::tools {
 
 namespace {
 
+constexpr WholeRange kStageNumbers{0, UINT32_MAX};
+
 Result<compiler::Pin> parse_pin(const std::string& text) {
-  compiler::Pin pin;
   const Diagnostic wrong = error(fmt::format("--pin {}: expected TASK=STAGE, with stages counted from 0", text));
   const size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0) return wrong;
-  const char* const last = text.data() + text.size();
-  const auto [end, failed] = std::from_chars(text.data() + at + 1, last, pin.stage);
-  if (failed != std::errc() || end != last) return wrong;
-  pin.task = text.substr(0, at);
-  return pin;
+  const auto stage = parse_number(std::string_view(text).substr(at + 1), kStageNumbers);
+  if (!stage) return wrong;
+  return compiler::Pin{.task = text.substr(0, at), .stage = static_cast<uint32_t>(*stage)};
 }
 
 Result<compiler::Together> parse_together(const std::string& text) {
@@ -55,11 +53,11 @@ std::vector<std::string> values(std::span<const char* const> names) { return {na
 
 void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   constexpr uint32_t kMost = 1U << 24;
-  const CLI::Range positive(uint64_t{1}, uint64_t{kMost});
+  const CLI::Validator positive = whole_number(1, kMost);
   app.option_defaults()->group("Cluster");
   app.add_option("--cluster", flags.cluster, "preset (--list cluster), such as local:2, or cluster file (TOML)")
       ->capture_default_str();
-  app.add_option("--devices", flags.devices, "use only the first N devices of the cluster")->check(positive);
+  app.add_option("--devices", flags.devices, "use only the first N devices of the cluster")->transform(positive);
   app.add_option("--memory", flags.memory_bytes, "memory limit of every device, such as 16GiB")
       ->transform(parsed_by(&parse_bytes, "SIZE"));
 
@@ -69,7 +67,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->check(CLI::IsMember(values(kOptimizerNames)))
       ->capture_default_str();
   app.add_option("--momentum", flags.momentum, "momentum of sgd, which adds one copy of the parameters")
-      ->check(CLI::Range(0.0, 0.999999))
+      ->transform(in_range(NumberRange{0, 0.999999}))
       ->capture_default_str();
   app.add_option("--shard-optimizer", flags.shard_optimizer,
                  "whether the replicas of a stage divide its optimizer state: auto (where no plan fits the memory "
@@ -79,24 +77,25 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--mini-batch", flags.mini_batch,
                  fmt::format("samples per step (default: {}, or the static batch size of the file if it is above 1)",
                              kMiniBatch))
-      ->check(positive);
+      ->transform(positive);
   app.add_option("--micro-batches", flags.micro_batches, "allowed numbers of micro-batches, such as 4,8")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(positive);
+      ->transform(positive);
 
   app.option_defaults()->group("Demands on the plan");
-  app.add_option("--stages", flags.stages, "number of stages")->check(positive);
-  app.add_option("--max-stages", flags.max_stages, "largest number of stages")->check(positive);
+  app.add_option("--stages", flags.stages, "number of stages")->transform(positive);
+  app.add_option("--max-stages", flags.max_stages, "largest number of stages")->transform(positive);
   app.add_option("--stages-per-device", flags.stages_per_device,
                  "stages on each device: 2 for the schedules zb-v, v-half and v-min, 2 or more for interleaved")
-      ->check(positive);
+      ->transform(positive);
   app.add_option("--replicas", flags.replicas, "devices of each stage, such as 2,1,1")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(positive);
+      ->transform(positive);
   app.add_option("--pin", flags.pins, "TASK=STAGE: put a task, or all tasks that match a pattern, into a stage")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(named_number("TASK=STAGE", kStageNumbers));
   app.add_option("--together", flags.together, "TASK,TASK: no cut between the two tasks")->allow_extra_args(false);
   app.add_option("--recompute", flags.recompute,
                  "recompute of forward passes: auto (what memory requires), never, always, except-last (all "
@@ -107,7 +106,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
                  fmt::format("largest recompute time of a stage, in percent of its forward and backward time, for "
                              "--recompute selective (default: {:.0f})",
                              kRecomputeBudget))
-      ->check(CLI::Range(0.0, 100.0));
+      ->transform(in_range(NumberRange{0, 100}));
   app.add_option("--schedule", flags.schedules,
                  "allowed schedules (--list schedule), such as gpipe,1f1b; table: a hand-written schedule")
       ->delimiter(',')
@@ -118,14 +117,14 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
                  "(default: by the latency behind the stage)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(positive);
+      ->transform(positive);
   app.add_option("--period", flags.period_ns,
                  "time between micro-batches, such as 40ms, for --schedule 1f1b-star, k-periodic and periodic "
                  "(default: the time of the busiest device)")
       ->transform(parsed_by(&parse_duration, "TIME"));
   app.add_option("--periods", flags.periods,
                  "micro-batches per pattern, K, for --schedule k-periodic (default: one less than 1f1b-star holds)")
-      ->check(positive);
+      ->transform(positive);
   app.add_option("--step-limit", flags.step_limit_ns, "longest allowed step, such as 120ms")
       ->transform(parsed_by(&parse_duration, "TIME"));
 
@@ -137,7 +136,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->check(CLI::IsMember(values(kObjectiveNames)))
       ->capture_default_str();
   app.add_option("--search-budget", flags.search_budget, "largest number of simulated actions of planner auto")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+      ->transform(whole_number(1, uint64_t{1} << 40));
   app.add_option("--time-limit", flags.time_limit_ns,
                  "wall-clock limit of the search, such as 2s; plans then vary between runs")
       ->transform(parsed_by(&parse_duration, "TIME"));

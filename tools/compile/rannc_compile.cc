@@ -21,6 +21,7 @@
 #include "tools/common/how_to_train.h"
 #include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
+#include "tools/common/number_checks.h"
 #include "tools/common/programs.h"
 #include "tools/common/status_line.h"
 #include "tools/common/stop.h"
@@ -428,7 +429,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
                  "compile the stages of this bundle of form native again if they are stale");
   app.add_option("--profile-batch", flags.profile_batch,
                  "number of samples at which a profile was measured (default: pbs-N in its name)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+      ->transform(tools::whole_number(1, 1U << 24));
   app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
   tools::add_form_flags(app, flags.form);
   tools::add_list_flag(app);

@@ -11,6 +11,9 @@
 #include "tools/common/driver.h"
 #include "tools/common/hardware.h"
 #include "tools/common/libraries.h"
+#include "tools/common/number_checks.h"
+#include "tools/common/programs.h"
+#include "tools/common/units.h"
 #include "tools/compile/compile_flags.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/foreign_calls.h"
@@ -182,7 +185,7 @@ Result<void> profile(const Flags& flags, const tools::Hardware& hardware) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int rannc::tools::profile_main(int argc, char** argv) {
   CLI::App app(
       "Measures models on a device of this machine, and its links and collectives, into a profile database for "
       "rannc-compile --costs.",
@@ -193,29 +196,30 @@ int main(int argc, char** argv) {
   app.add_option("--database", flags.database, "profile database to create or to extend")->required();
   auto* sizes = app.add_option("--sizes", flags.sizes, "micro-batch sizes to measure, in samples")
                     ->delimiter(',')
-                    ->check(CLI::Range(1U, 1U << 24));
+                    ->transform(tools::whole_number(1, 1U << 24));
   app.add_option("--mini-batch", flags.compile.mini_batch,
                  "measure the sizes that rannc-compile needs for this mini-batch")
-      ->check(CLI::Range(1U, 1U << 24))
+      ->transform(tools::whole_number(1, 1U << 24))
       ->excludes(sizes)
       ->capture_default_str();
   app.add_option("--repeat", flags.repeat, "minimum number of timed runs")
-      ->check(CLI::Range(1U, 1000U))
+      ->transform(tools::whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "threads per operator")
-      ->check(CLI::Range(1U, 1024U))
+      ->transform(tools::whole_number(1, 1024))
       ->capture_default_str();
   app.add_option("--memory", flags.memory_bytes,
                  "skip runs that need more memory, such as 2GB (default: half of the free memory)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(tools::parsed_by(&tools::parse_bytes, "SIZE"));
   app.add_option("--blocks", flags.blocks, "number of distinct blocks of a model to measure as one program each")
+      ->transform(tools::whole_number(0, 1U << 24))
       ->capture_default_str();
   app.add_flag("--links", flags.exchanges.messages, "measure messages between two workers of this machine");
   app.add_flag("--collectives", flags.exchanges.collectives,
                "measure all-reduces and all-gathers between workers of this machine");
   app.add_option("--cluster", flags.cluster, "write a cluster file of this machine with the measured rates and links");
   app.add_option("--workers", flags.workers, "number of devices in that cluster")
-      ->check(CLI::Range(1U, 1U << 16))
+      ->transform(tools::whole_number(1, 1U << 16))
       ->capture_default_str();
   tools::add_measured_device_flag(app, flags.device);
   tools::add_library_flag(app, flags.libraries);

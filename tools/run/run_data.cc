@@ -100,14 +100,15 @@ void add_data_flags(CLI::App& app, DataFlags& flags) {
       ->needs(tokens);
   app.add_option("--sequence", flags.sequence,
                  "tokens per sample of --tokens or --text, for a model that leaves it open (default: as planned)")
-      ->check(positive_number())
+      ->transform(whole_number(1, uint64_t{1} << 32))
       ->excludes(data);
   app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
   app.add_option(
       "--validate", flags.validate,
       "samples to evaluate during training: of the form of --data or --tokens, or with --text a file of text");
   app.add_option("--validate-every", flags.validate_every,
-                 "steps between validations; 0: only after the last step (default: 0)");
+                 "steps between validations; 0: only after the last step (default: 0)")
+      ->transform(whole_number());
   app.add_option("--metric", flags.metrics,
                  "output of the model whose mean over the samples of --validate is reported; repeatable")
       ->allow_extra_args(false);

@@ -17,11 +17,15 @@ namespace rannc::tools {
 
 namespace {
 
+constexpr uint64_t kMostSeconds = 1'000'000;  // what waits counts milliseconds in 31 bits
+
 void add_worker_flags(CLI::App& app, WorkerFlags& flags) {
   auto* rank = app.add_option("--rank", flags.rank,
                               "number of this worker, which runs that device of the plan (default: from torchrun, "
-                              "mpirun, mpiexec or srun)");
-  auto* world = app.add_option("--world", flags.world, "number of workers: that of the plan's devices");
+                              "mpirun, mpiexec or srun)")
+                   ->transform(whole_number(0, UINT32_MAX));
+  auto* world = app.add_option("--world", flags.world, "number of workers: that of the plan's devices")
+                    ->transform(whole_number(1, UINT32_MAX));
   app.add_option("--master", flags.master,
                  "HOST:PORT on which worker 0 listens (default: MASTER_ADDR and MASTER_PORT)");
   rank->needs(world);
@@ -29,15 +33,15 @@ void add_worker_flags(CLI::App& app, WorkerFlags& flags) {
 }
 
 CLI::Validator loss_scale_check() {
-  return CLI::Validator(
+  const CLI::Validator check(
       [](const std::string& text) {
-        double scale = 0;
+        const auto scale = parse_number(text, NumberRange{runtime::LossScale::kLeast, runtime::LossScale::kMost});
         int exponent = 0;
-        const bool valid = CLI::detail::lexical_cast(text, scale) && scale >= runtime::LossScale::kLeast &&
-                           scale <= runtime::LossScale::kMost && std::frexp(scale, &exponent) == 0.5;
-        return valid ? std::string() : fmt::format("expected a power of two from 1 to 2^60, found {}", text);
+        const bool valid = scale && std::frexp(*scale, &exponent) == 0.5;
+        return valid ? std::string() : fmt::format("expected a power of two from 1 to 2^60, found '{}'", text);
       },
       "POWER OF TWO");
+  return check.name(kRangeCheck);
 }
 
 Result<uint64_t> parse_bytes_or_zero(std::string_view text) {
@@ -73,9 +77,10 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                  "folder for checkpoints, trace and report (default: the bundle's name with .run)");
   add_data_flags(app, flags.source);
   auto* steps = app.add_option("--steps", flags.steps, "total number of steps, including those before a resume")
+                    ->transform(whole_number())
                     ->capture_default_str();
   app.add_option("--epochs", flags.epochs, "total number of passes over the samples, instead of --steps")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->transform(whole_number(1, uint64_t{1} << 32))
       ->excludes(steps);
   app.add_option("--transport", flags.transport,
                  fmt::format("{} (default: {} if torchrun, mpirun or srun has started several processes, else {})",
@@ -91,12 +96,15 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
       ->capture_default_str();
   app.add_flag("--deterministic", flags.deterministic,
                "on GPUs, use only kernels whose results have the same bits in every run");
-  app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--threads", flags.threads, "threads per worker")
+      ->transform(whole_number(1, 1024))
+      ->capture_default_str();
   add_setting_flags(app, flags.settings);
   app.add_option("--loss-scale", flags.loss_scale, "initial loss scale of a bundle of --precision fp16: a power of two")
       ->check(loss_scale_check())
       ->capture_default_str();
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
+      ->transform(whole_number())
       ->capture_default_str();
   auto* resume = app.add_flag("--resume", flags.resume,
                               "continue from the latest checkpoint in the output folder, with the settings of its run "
@@ -108,6 +116,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   auto* restarts = app.add_option("--max-restarts", flags.max_restarts,
                                   "how often to start all workers again, from the latest checkpoint, after one was "
                                   "killed or crashed; for workers that rannc-run starts")
+                       ->transform(whole_number(0, UINT32_MAX))
                        ->capture_default_str();
   app.add_flag("--profile", flags.profile,
                "report where the time of a step goes, by kind of work and by task of the model; also written to "
@@ -121,7 +130,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--timeout", flags.timeout_seconds,
                  "seconds to wait for another worker, and to work without progress (default: 60, or ten predicted "
                  "steps if that is longer)")
-      ->check(positive_number());
+      ->transform(whole_number(1, kMostSeconds));
   app.add_option("--bucket", flags.bucket_bytes,
                  "size of gradients that replicas sum in one call, such as 8MiB, but at most that of the largest "
                  "gradient; 0: one gradient at a time (default: 4MiB)")

@@ -13,6 +13,7 @@
 #include "frontend/zoo/unet.h"
 #include "frontend/zoo/vgg.h"
 #include "tools/common/driver.h"
+#include "tools/common/number_checks.h"
 #include "tools/common/programs.h"
 
 namespace {
@@ -27,7 +28,8 @@ struct CommonOptions {
 
 void add_common(CLI::App& command, CommonOptions& options) {
   command.add_option("-o,--output", options.output, "ONNX file to write")->required();
-  command.add_option("--seed", options.seed, "seed of the initial weights");
+  command.add_option("--seed", options.seed, "seed of the initial weights")
+      ->transform(rannc::tools::whole_number(0, UINT64_MAX));
   command.add_flag("--without-weights", options.without_weights,
                    "declare the weights without writing them, to plan models that are too large to store");
 }
@@ -62,8 +64,8 @@ void add_model(CLI::App& app, CommonOptions& common, Job& job, const std::string
   });
 }
 
-void size(CLI::App& command, const std::string& flag, int64_t& value, const std::string& what) {
-  command.add_option(flag, value, what)->capture_default_str();
+void size(CLI::App& command, const std::string& flag, int64_t& value, const std::string& what, uint64_t least = 1) {
+  command.add_option(flag, value, what)->transform(rannc::tools::whole_number(least, 1U << 24))->capture_default_str();
 }
 
 void gpt_flags(CLI::App& command, zoo::GptConfig& config) {
@@ -78,11 +80,13 @@ void gpt_flags(CLI::App& command, zoo::GptConfig& config) {
 void bert_flags(CLI::App& command, zoo::BertConfig& config) {
   size(command, "--layers", config.layers, "number of layers");
   size(command, "--width", config.width, "hidden size");
-  size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width");
+  size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width", 0);
   size(command, "--sequence", config.sequence, "tokens per sample");
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
   command.add_flag("--unfused", config.unfused, "write normalization, GELU and softmax as primitive operators");
-  command.add_option("--dropout", config.dropout, "dropout ratio in training")->capture_default_str();
+  command.add_option("--dropout", config.dropout, "dropout ratio in training")
+      ->transform(rannc::tools::in_range(rannc::NumberRange{0, 1}))
+      ->capture_default_str();
 }
 
 void resnet_flags(CLI::App& command, zoo::ResNetConfig& config) {
