@@ -1,16 +1,13 @@
 // Names, digests and manifest of a bundle.
 #include "runtime/bundle/bundle.h"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -36,21 +33,6 @@ std::optional<BundleForm> parse_bundle_form(std::string_view text) {
     if (str(form) == text) return form;
   }
   return std::nullopt;
-}
-
-Result<std::string> file_digest(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return error({.file = path}, std::string("cannot read: ") + std::strerror(errno));
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
-  XXH3_128bits_reset(state.get());
-  std::vector<char> buffer(1 << 20);
-  while (in) {
-    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    XXH3_128bits_update(state.get(), buffer.data(), static_cast<size_t>(in.gcount()));
-  }
-  if (in.bad()) return error({.file = path}, std::string("cannot read: ") + std::strerror(errno));
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 std::vector<std::string> stage_files(StageId stage, BundleForm form) {

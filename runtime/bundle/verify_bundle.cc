@@ -19,6 +19,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -28,11 +29,14 @@
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/internal/bundle_files.h"
 #include "runtime/bundle/internal/compilation_json.h"
+#include "runtime/internal/json_fields.h"
 
 namespace rannc::runtime {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr uint64_t kMostStages = 1'000'000;
 
 class BundleVerifier {
  public:
@@ -78,57 +82,66 @@ class BundleVerifier {
   }
 
   bool check_manifest() {
-    std::ifstream in(at(kManifestFile), std::ios::binary);
-    manifest_ = Json::parse(in, nullptr, /*allow_exceptions=*/false);
     const std::string file = at(kManifestFile);
-    if (!manifest_.is_object() || manifest_.value("format", Json()) != "rannc.bundle") {
+    const Result<Json> read = read_json_file(file);
+    std::string fault;
+    if (!read.ok()) {
+      found_.push_back(read.diagnostic());
+      found_.back().rule = "B2";
+    } else if (read->value("format", Json()) != "rannc.bundle") {
       fail(file, "not the manifest of a bundle: expected a JSON object with format `rannc.bundle`", "B2");
-    } else if (manifest_.value("version", Json()) != kBundleVersion) {
+    } else if (read->value("version", Json()) != kBundleVersion) {
       fail(file,
-           fmt::format("bundle version {}; this build reads version {}", excerpt(manifest_["version"]), kBundleVersion),
+           fmt::format("bundle version {}; this build reads version {}", excerpt(read->value("version", Json())),
+                       kBundleVersion),
            "B2");
-    } else if (!manifest_.value("stages", Json()).is_number_unsigned() ||
-               !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
-      fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
     } else {
-      check_form(file);
-      check_compilation(file);
-      check_libraries(file);
+      read_fields(*read, fault);
+      if (!fault.empty()) fail(file, fault, "B2");
+      if (found_.empty() && bundle_.form == BundleForm::kNative) check_compilation(file, *read);
     }
     return found_.empty();
   }
 
-  // Bundles of older versions have none.
-  void check_form(const std::string& file) {
-    if (!manifest_.contains("form")) return;
-    const Json& given = manifest_["form"];
-    const auto form = given.is_string() ? parse_bundle_form(given.get<std::string>()) : std::nullopt;
-    if (!form) return fail(file, fmt::format("form {}; this build reads torchscript and native", excerpt(given)), "B2");
-    bundle_.form = *form;
+  // Bundles of older versions have neither form nor libraries.
+  void read_fields(const Json& manifest, std::string& fault) {
+    JsonFields fields(manifest, "", fault);
+    fields.read("stages", stages_, WholeRange{1, kMostStages});
+    std::string form(str(bundle_.form));
+    fields.read_if_present("form", form);
+    if (const auto known = parse_bundle_form(form)) {
+      bundle_.form = *known;
+    } else {
+      fields.fail("form", form, "torchscript or native");
+    }
+    JsonFields files = fields.object("files");
+    const Json listed_files = manifest.value("files", Json());
+    for (const auto& [name, entry] : listed_files.items()) {
+      JsonFields of_file(entry, files.place(name), fault);
+      BundleFile& listed = listed_[name];
+      listed.name = name;
+      of_file.read("bytes", listed.bytes, WholeRange{0, INT64_MAX});
+      of_file.read("digest", listed.digest);
+    }
+    if (!manifest.contains("libraries")) return;
+    for (JsonFields& library : fields.objects("libraries")) {
+      Library& needed = bundle_.libraries.emplace_back();
+      library.read("path", needed.path);
+      library.read("digest", needed.digest);
+    }
   }
 
-  void check_compilation(const std::string& file) {
-    if (bundle_.form != BundleForm::kNative) return;
-    Result<Compilation> compiled = parse_compilation(manifest_);
+  void check_compilation(const std::string& file, const Json& manifest) {
+    Result<Compilation> compiled = parse_compilation(manifest);
     if (!compiled.ok()) return fail_compiled(error({.file = file}, compiled.diagnostic().message, "B2"));
     bundle_.compiled = *std::move(compiled);
-  }
-
-  // Bundles of older versions have none.
-  void check_libraries(const std::string& file) {
-    for (const Json& each : manifest_.value("libraries", Json::array())) {
-      const bool fits =
-          each.is_object() && each.value("path", Json()).is_string() && each.value("digest", Json()).is_string();
-      if (!fits) return fail(file, "`libraries` must be a list of objects with texts `path` and `digest`", "B2");
-      bundle_.libraries.push_back({each["path"].get<std::string>(), each["digest"].get<std::string>()});
-    }
   }
 
   static std::string excerpt(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
   }
 
-  bool lists(const std::string& name) const { return manifest_["files"].contains(name); }
+  bool lists(const std::string& name) const { return listed_.contains(name); }
 
   /// Returns the files that the bundle must have for a stage. What the first stage has, all have, except model files.
   std::vector<std::string> files_of(StageId stage) const {
@@ -144,20 +157,21 @@ class BundleVerifier {
   }
 
   bool check_listing() {
-    const auto stages = manifest_["stages"].get<size_t>();
+    if (stages_ > listed_.size()) {  // before names are made for them
+      fail(at(kManifestFile), fmt::format("has {} stages, but lists {} files", stages_, listed_.size()), "B3");
+      return false;
+    }
     std::set<std::string> expected = {kPlanFile};
     if (lists(kStateFile)) expected.emplace(kStateFile);
-    for (size_t stage = 0; stage < stages; ++stage) {
+    for (size_t stage = 0; stage < stages_; ++stage) {
       for (std::string& name : files_of(StageId::from(stage))) expected.insert(std::move(name));
     }
-    for (const auto& [name, entry] : manifest_["files"].items()) {
+    for (const auto& [name, unused] : listed_) {
       if (!expected.contains(name))
         fail(at(kManifestFile), "lists a file that does not belong to a bundle", "B3", name);
     }
     for (const std::string& name : expected) {
-      const Json entry = manifest_["files"].value(name, Json());
-      if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("digest"))
-        fail(at(kManifestFile), "lacks `bytes` or `digest` of this file", "B3", name);
+      if (!lists(name)) fail(at(kManifestFile), "lacks `bytes` or `digest` of this file", "B3", name);
     }
     if (found_.empty()) check_file(kPlanFile, {});
     return found_.empty();
@@ -181,18 +195,15 @@ class BundleVerifier {
     std::error_code failed;
     if (!std::filesystem::is_regular_file(at(name), failed))
       return fail_file(name, user.empty() ? "file is missing" : "file is missing: " + user, "B1");
-    const Json& entry = manifest_["files"][name];
+    const BundleFile& listed = listed_.at(name);
     const uint64_t bytes = std::filesystem::file_size(at(name), failed);
-    if (entry["bytes"] != bytes) {
-      return fail_file(name, fmt::format("has {} bytes; the manifest says {}", bytes, excerpt(entry["bytes"])), "B3");
-    }
+    if (listed.bytes != bytes)
+      return fail_file(name, fmt::format("has {} bytes; the manifest says {}", bytes, listed.bytes), "B3");
     const Result<std::string> digest = file_digest(at(name));
     if (!digest.ok()) return found_.push_back(digest.diagnostic());
-    if (entry["digest"] != *digest) {
-      return fail_file(name, fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])),
-                       "B3");
-    }
-    bundle_.files.push_back({name, bytes, *digest});
+    if (listed.digest != *digest)
+      return fail_file(name, fmt::format("has digest {}; the manifest says {}", *digest, listed.digest), "B3");
+    bundle_.files.push_back(listed);
   }
 
   bool check_plan() {
@@ -205,10 +216,8 @@ class BundleVerifier {
       found_.push_back(std::move(problem));
       return false;
     }
-    if (plan->stages.size() != manifest_["stages"].get<size_t>()) {
-      fail(at(kPlanFile),
-           fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
-    }
+    if (plan->stages.size() != stages_)
+      fail(at(kPlanFile), fmt::format("has {} stages; the manifest says {}", plan->stages.size(), stages_), "B4");
     bundle_.path = path_;
     bundle_.hosted = hosted_;
     bundle_.plan = *std::move(plan);
@@ -293,7 +302,8 @@ class BundleVerifier {
   const std::string& path_;
   const HostedStages& hosted_;
   std::vector<Diagnostic>* const stale_;
-  Json manifest_;
+  uint64_t stages_ = 0;
+  std::map<std::string, BundleFile> listed_;  // of the manifest, by name
   Bundle bundle_;
   std::vector<Diagnostic> found_;
 };

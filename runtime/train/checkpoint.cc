@@ -16,7 +16,6 @@
 
 #include "ir/base/replacement.h"
 #include "runtime/bundle/safetensors.h"
-#include "runtime/bundle/state_dict.h"
 #include "runtime/internal/digest.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/internal/manifest.h"
@@ -110,14 +109,15 @@ Result<Parts> open_parts(const std::string& folder) {
   return parts;
 }
 
-// The bytes of a tensor, compared with their digest.
-Result<std::vector<std::byte>> intact_bytes(const Parts& parts, const StoredEntry& stored) {
+CheckpointEntry entry_of(const Parts& parts, const StoredEntry& stored) {
   const auto& [number, entry] = stored;
-  const SafetensorsFile& file = parts.files[number];
-  RANNC_ASSIGN(std::vector<std::byte> bytes, file.data(*entry).read());
-  if (!parts.digests.empty() && parts.digests[number].at(entry->name) != digest_of(bytes))
-    return file_error(file.path(), fmt::format("is damaged: tensor '{}' differs from its digest", entry->name));
-  return bytes;
+  ir::ValueType type;
+  type.dtype = entry->spec.dtype;
+  type.shape = ir::Shape(entry->spec.shape.begin(), entry->spec.shape.end());
+  return {.key = entry->name,
+          .type = std::move(type),
+          .data = parts.files[number].data(*entry),
+          .digest = parts.digests.empty() ? std::string() : parts.digests[number].at(entry->name)};
 }
 
 // What to do about parts that are not in the folder.
@@ -177,7 +177,7 @@ Result<void> read_pieces(const Parts& parts, const std::vector<Piece>& pieces, c
   const auto size = static_cast<int64_t>(ir::byte_size(value->spec().dtype));
   const at::Tensor flat = to_tensor(value).detach().view(-1);
   for (const auto& [stored, from, to, count] : pieces) {
-    RANNC_ASSIGN(const std::vector<std::byte> bytes, intact_bytes(parts, stored));
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, entry_of(parts, stored).read());
     overwrite(flat.narrow(0, to, count),
               std::span(bytes).subspan(static_cast<size_t>(from * size), static_cast<size_t>(count * size)));
   }
@@ -234,12 +234,17 @@ Result<void> check_model(const CheckpointState& state, const std::string& folder
                                         state.model_digest, plan.model_digest));
 }
 
-Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder) {
+Result<std::vector<std::byte>> CheckpointEntry::read() const {
+  RANNC_ASSIGN(std::vector<std::byte> bytes, data.read());
+  if (digest.empty() || digest == digest_of(bytes)) return bytes;
+  return file_error(data.path(), fmt::format("is damaged: tensor '{}' differs from its digest", key));
+}
+
+Result<std::map<std::string, CheckpointEntry>> checkpoint_tensors(const std::string& folder) {
   RANNC_ASSIGN(const Parts parts, open_parts(folder));
   if (!parts.missing.empty()) return file_error(folder, "checkpoint is incomplete" + about_missing(parts));
-  for (const auto& [name, stored] : parts.index) RANNC_TRY(intact_bytes(parts, stored));
-  std::map<std::string, ir::StoredTensor> tensors;
-  for (const SafetensorsFile& file : parts.files) tensors.merge(tensors_by_name(file));
+  std::map<std::string, CheckpointEntry> tensors;
+  for (const auto& [key, stored] : parts.index) tensors.emplace(key, entry_of(parts, stored));
   return tensors;
 }
 
@@ -271,6 +276,7 @@ namespace {
 struct Listing {
   std::map<uint64_t, fs::path> complete;
   std::map<uint64_t, fs::path> partial;  // without the suffix
+  std::map<uint64_t, fs::path> damaged;  // with the name of a complete one
 };
 
 Listing checkpoints_in(const fs::path& parent) {
@@ -282,8 +288,12 @@ Listing checkpoints_in(const fs::path& parent) {
     const bool partial = name.ends_with(suffix);
     if (partial) name.resize(name.size() - suffix.size());
     const std::optional<uint64_t> step = step_of_checkpoint(name);
-    if (!step || (!partial && !has_manifest(it->path().string()))) continue;
-    (partial ? found.partial : found.complete).emplace(*step, it->path().parent_path() / name);
+    if (!step) continue;
+    const bool damaged = !partial && !has_manifest(it->path().string());
+    (partial   ? found.partial
+     : damaged ? found.damaged
+               : found.complete)
+        .emplace(*step, it->path().parent_path() / name);
   }
   return found;
 }
@@ -302,6 +312,16 @@ Result<void> flush(const fs::path& path) {
 std::string latest_checkpoint(const std::string& parent) {
   const Listing found = checkpoints_in(parent);
   return found.complete.empty() ? std::string() : found.complete.rbegin()->second.string();
+}
+
+std::vector<Diagnostic> newer_damaged_checkpoints(const std::string& parent) {
+  const Listing found = checkpoints_in(parent);
+  std::vector<Diagnostic> newer;
+  for (const auto& [step, path] : found.damaged) {
+    if (found.complete.empty() || step > found.complete.rbegin()->first)
+      newer.push_back(file_error(manifest_path(path.string()), "is missing: the checkpoint is damaged"));
+  }
+  return newer;
 }
 
 Result<void> remove_older_checkpoints(const std::string& folder, uint64_t kept) {

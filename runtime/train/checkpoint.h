@@ -64,9 +64,18 @@ void discard_checkpoint(const std::string& folder);
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
 /// Returns an error if the checkpoint belongs to a different model than the plan.
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
-/// Returns all tensors of a checkpoint by key, slices under their own. Their bytes are compared with their digests, and
-/// stay on disk. The folder must have the parts of all devices.
-Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
+/// A tensor of a checkpoint, whose bytes stay on disk.
+struct CheckpointEntry {
+  std::string key;
+  ir::ValueType type;
+  ir::TensorData data;
+  std::string digest;  ///< of the bytes; older formats have none
+
+  /// The bytes. If they differ from the digest, an error names the file and the tensor.
+  Result<std::vector<std::byte>> read() const;
+};
+/// Returns all tensors of a checkpoint by key, slices under their own. The folder must have the parts of all devices.
+Result<std::map<std::string, CheckpointEntry>> checkpoint_tensors(const std::string& folder);
 /// Copies the checkpoint's tensors into `into`, matched by key. A tensor or slice is assembled from the checkpoint's
 /// slices if it is not stored as it is. Keys, types, shapes and the cover of slices are checked before anything is
 /// written, and the bytes of each tensor that is read are compared with their digest: after an error about that, the
@@ -77,6 +86,9 @@ Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors&
 std::optional<uint64_t> step_of_checkpoint(std::string_view name);
 /// Returns the complete checkpoint `<parent>/step-<n>` with the largest n, or an empty string if there is none.
 std::string latest_checkpoint(const std::string& parent);
+/// Returns what is wrong with the checkpoints `<parent>/step-<n>` that `latest_checkpoint` passes over although they
+/// are newer than the one it returns: they lack a manifest, without which no checkpoint gets its name.
+std::vector<Diagnostic> newer_damaged_checkpoints(const std::string& parent);
 
 /// Removes checkpoints that are older than `folder`, a complete checkpoint `<parent>/step-<n>`, so that at most the
 /// `kept` newest are left, including `folder` itself. 0 keeps all. Does nothing for other names. Before anything is

@@ -9,8 +9,8 @@ namespace rannc::runtime {
 namespace {
 
 /// Returns the checkpoint data of all parameters and buffers of stages; empty without a checkpoint.
-Result<std::map<ValueId, ir::TensorData>> trained(const Bundle& bundle, const std::string& checkpoint) {
-  std::map<ValueId, ir::TensorData> found;
+Result<std::map<ValueId, CheckpointEntry>> trained(const Bundle& bundle, const std::string& checkpoint) {
+  std::map<ValueId, CheckpointEntry> found;
   if (checkpoint.empty()) return found;
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(checkpoint));
   RANNC_TRY(check_model(state, checkpoint, bundle.plan));
@@ -27,7 +27,7 @@ Result<std::map<ValueId, ir::TensorData>> trained(const Bundle& bundle, const st
                                  ir::str(type.dtype), ir::str(*type.shape), ir::str(weight.type.dtype),
                                  weight.type.shape ? ir::str(*weight.type.shape) : "[?]"));
       }
-      found[weight.value] = entry->second.data;
+      found.emplace(weight.value, entry->second);
     }
     return {};
   };

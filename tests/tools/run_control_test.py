@@ -219,6 +219,33 @@ class Settings(RunControl):
         self.assertIn("resumed before step 4", curve.labels)
         self.assertIn("3 steps in", report.sections[""].text)
 
+    def test_a_damaged_checkpoint_is_named(self):
+        """The latest that is whole continues, and all damaged ones together are an error: never a fresh start, and no loss is dropped."""
+        bundle, folder = self.bundle(), self.scratch / "run" / "checkpoints"
+        self.train(bundle, "run", "--checkpoint-every", 2, steps=5)
+        before = losses(self.scratch / "run" / "losses.txt")
+        newest = folder / "step-5" / "manifest.json"
+        newest.unlink()
+        done = self.train(bundle, "run", "--resume", steps=6)
+        self.assertEqual(done.stderr.count(f"warning: {newest}: is missing: the checkpoint is damaged; continuing from {folder / 'step-4'}\n"), 1,
+                         done.stderr)
+        self.assertEqual(losses(self.scratch / "run" / "losses.txt")[:5], before)
+        for manifest in folder.glob("*/manifest.json"):
+            manifest.unlink()
+        self.refuse(DIAGNOSTICS, ["no finished checkpoint found", f"{folder / 'step-6' / 'manifest.json'}: note: is missing"],
+                    *self.arguments(bundle, "run", 7, "--resume"))
+        self.refuse(DIAGNOSTICS, ["contains a run already"], *self.arguments(bundle, "run", 7))
+
+    def test_pipes_in_a_folder_are_not_waited_for(self):
+        bundle, folder = self.bundle(), self.scratch / "run"
+        self.train(bundle, "run", steps=2)
+        for name in ("flags.json", "checkpoints/step-2/manifest.json", "checkpoints/step-2/device0.safetensors"):
+            kept = (folder / name).rename(self.scratch / "kept")
+            os.mkfifo(folder / name)
+            self.refuse(DIAGNOSTICS, [str(folder / name)], *self.arguments(bundle, "run", 3, "--resume"), timeout=30)
+            kept.rename(folder / name)
+        self.train(bundle, "run", "--resume", steps=3)
+
     def test_the_newest_checkpoints_are_kept(self):
         bundle = self.bundle()
         folder = self.scratch / "run" / "checkpoints"

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ir/base/mapped_file.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::tools {
@@ -102,9 +102,11 @@ ExplicitFlags kept(const ExplicitFlags& flags) {
 }
 
 Result<std::optional<ExplicitFlags>> read_flags(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) return std::optional<ExplicitFlags>();
-  const nlohmann::json entry = nlohmann::json::parse(file, nullptr, false);
+  constexpr uint64_t kMostBytes = 1 << 20;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::optional<ExplicitFlags>();
+  RANNC_ASSIGN(const MappedFile file, MappedFile::open(path, kMostBytes));
+  const nlohmann::json entry = nlohmann::json::parse(file.bytes(), nullptr, false);
   try {
     return std::optional(entry.at("flags").get<ExplicitFlags>());
   } catch (const nlohmann::json::exception&) {

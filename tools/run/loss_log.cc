@@ -7,6 +7,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "ir/base/number_range.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::tools {
@@ -20,9 +21,10 @@ std::string line_of(uint64_t step, double loss) { return fmt::format("{} {:a}\n"
 Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
   LossLog log(path);
   if (!is_stream(path)) {
-    if (first_step > 0) RANNC_TRY(log.read(first_step));
     std::string kept;
-    for (size_t i = 0; i < log.losses_.size(); ++i) kept += line_of(log.first_ + i, log.losses_[i]);
+    if (first_step > 0) {
+      RANNC_ASSIGN(kept, log.read(first_step));
+    }
     RANNC_TRY(write_file(path, kept));
   }
   log.file_.open(path, std::ios::app);
@@ -30,24 +32,27 @@ Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
   return log;
 }
 
-// A last line without a newline was left by a killed run.
-Result<void> LossLog::read(uint64_t before) {
+// Returns the lines of earlier steps. A last line without a newline was left by a killed run.
+Result<std::string> LossLog::read(uint64_t before) {
+  std::string kept;
   std::ifstream file(path_);
   std::string line;
   for (uint32_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
-    uint64_t step = 0;
-    std::string loss;
+    std::string first, loss;
     char* end = nullptr;
     std::istringstream words(line);
-    const bool read = words >> step >> loss && words.eof();
+    const bool read = words >> first >> loss && words.eof();
+    const auto step = parse_number(first, WholeRange{});
     const double value = read ? std::strtod(loss.c_str(), &end) : 0;
-    if (!read || *end != '\0') {
+    if (!read || !step || *end != '\0') {
       return error({path_, number, 0, {}}, fmt::format("expected a step and its loss, found '{}'", line));
     }
-    if (step < before) keep(step, value);
+    if (*step >= before) continue;
+    keep(*step, value);
+    kept += line + '\n';
   }
   if (!losses_.empty() && first_ + losses_.size() != before) losses_.clear();  // not consecutive with the next step
-  return {};
+  return kept;
 }
 
 void LossLog::keep(uint64_t step, double loss) {

@@ -14,8 +14,8 @@ namespace rannc::tools {
 /// leaves the losses of its finished steps.
 class LossLog {
  public:
-  /// Opens the log to continue with step `first_step`. Keeps the lines of earlier steps and removes those of later
-  /// ones. 0 starts a new file.
+  /// Opens the log to continue with step `first_step`. Keeps the lines of earlier steps, also where a step
+  /// is missing, and removes those of later ones. 0 starts a new file.
   static Result<LossLog> open(const std::string& path, uint64_t first_step);
 
   /// Appends the next step. Steps must be consecutive.
@@ -27,7 +27,7 @@ class LossLog {
 
  private:
   explicit LossLog(std::string path) : path_(std::move(path)) {}
-  Result<void> read(uint64_t before);
+  Result<std::string> read(uint64_t before);
   void keep(uint64_t step, double loss);
 
   std::string path_;

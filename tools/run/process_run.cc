@@ -86,6 +86,7 @@ class Run {
     }
     RANNC_ASSIGN(hardware_, open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
+    if (leads()) warn_of_damaged(start_);
     if (leads() && !hardware_.note.empty()) fmt::print(stderr, "note: {}\n", hardware_.note);
     if (start_.evaluates) {
       RANNC_TRY(open());

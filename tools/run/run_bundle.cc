@@ -49,6 +49,7 @@ Result<void> export_alone(const RunFlags& flags) {
   if (!flags.source.validate.empty() || !flags.log.empty())
     return error("--validate and --log: give --data, --tokens or --text; without them nothing is run");
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
+  warn_of_damaged(start);
   return give_weights(*start.bundle, start.checkpoint, flags.weights);
 }
 

@@ -17,6 +17,8 @@ constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"}
 fs::path trace_of_run(const fs::path& folder) {
   const std::string checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
   if (!checkpoint.empty()) return checkpoint;
+  for (const Diagnostic& damaged : runtime::newer_damaged_checkpoints(checkpoints_of(folder).string()))
+    return damaged.where.file;
   std::error_code ignored;
   for (const char* name : kReports) {
     if (fs::exists(folder / name, ignored)) return folder / name;
@@ -53,7 +55,10 @@ fs::path checkpoints_of(const fs::path& folder) { return folder / "checkpoints";
 Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {
   if (use == RunFolderUse::kResume) {
     if (!runtime::latest_checkpoint(checkpoints_of(folder).string()).empty()) return {};
-    return file_error(checkpoints_of(folder), "--resume: no finished checkpoint found");
+    Diagnostic none = file_error(checkpoints_of(folder), "--resume: no finished checkpoint found");
+    for (const Diagnostic& damaged : runtime::newer_damaged_checkpoints(checkpoints_of(folder).string()))
+      none.notes.push_back({damaged.where, damaged.message});
+    return none;
   }
   const fs::path found = trace_of_run(folder);
   if (found.empty() || use == RunFolderUse::kReplace) return {};

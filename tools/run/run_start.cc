@@ -38,6 +38,11 @@ std::chrono::seconds default_timeout(const ir::Plan& plan) {
   return std::clamp(std::chrono::seconds(plan.step_ns / kNsPerTenth), kLeastTimeout, kMost);
 }
 
+void warn_of_damaged(const RunStart& start) {
+  for (const Diagnostic& fault : start.damaged)
+    fmt::print(stderr, "warning: {}: {}; continuing from {}\n", fault.where.str(), fault.message, start.checkpoint);
+}
+
 Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
   RunStart start;
   RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle, needed_files(flags, worker)));
@@ -86,7 +91,9 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {
-    start.checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
+    const std::string checkpoints = checkpoints_of(folder).string();
+    start.checkpoint = runtime::latest_checkpoint(checkpoints);
+    start.damaged = runtime::newer_damaged_checkpoints(checkpoints);
     RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
     start.step = state->step;
   }

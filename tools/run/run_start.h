@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "tools/common/worker_environment.h"
@@ -16,7 +17,8 @@ namespace rannc::tools {
 
 /// Facts that are determined before training.
 struct RunStart {
-  std::string checkpoint;  ///< empty: the bundle's weights
+  std::string checkpoint;           ///< empty: the bundle's weights
+  std::vector<Diagnostic> damaged;  ///< newer checkpoints that are passed over
   uint64_t step = 0;
   SettingsFound found;
   bool evaluates = false;
@@ -32,6 +34,9 @@ constexpr std::chrono::seconds kLeastTimeout{60};
 /// is longer, but at most a day. An action is part of a step, so one that takes longer than predicted is not taken for
 /// a hang.
 std::chrono::seconds default_timeout(const ir::Plan& plan);
+
+/// Prints which newer checkpoints are passed over, and why.
+void warn_of_damaged(const RunStart& start);
 
 /// Checks the command line, the bundle and the folder before any worker waits for another. A worker needs the files of
 /// its device's stages; worker 0 needs all if it exports weights.

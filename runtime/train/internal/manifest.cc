@@ -11,6 +11,7 @@
 
 #include "ir/base/mapped_file.h"
 #include "runtime/internal/digest.h"
+#include "runtime/internal/json_fields.h"
 
 namespace rannc::runtime {
 
@@ -42,79 +43,33 @@ json to_json(const TrainingSettings& settings) {
           {"kept_checkpoints", settings.kept_checkpoints}};
 }
 
-/// Reads the fields of an object. The first fault is kept; later fields then have their defaults.
-class Fields {
- public:
-  Fields(const json& object, std::string_view name, std::string& fault) : object_(object), fault_(fault) {
-    if (!object.is_object()) fail(name, object, "an object");
-  }
-
-  void read(const char* key, uint64_t& into) {
-    const json* const found = find(key);
-    if (found && !found->is_number_unsigned()) return fail(key, *found, "a whole number that is not negative");
-    if (found) into = found->get<uint64_t>();
-  }
-  void read(const char* key, double& into) {
-    const json* const found = find(key);
-    if (found && !found->is_number()) return fail(key, *found, "a number");
-    if (found) into = found->get<double>();
-  }
-  void read(const char* key, std::string& into) {
-    const json* const found = find(key);
-    if (found && !found->is_string()) return fail(key, *found, "a string");
-    if (found) into = found->get<std::string>();
-  }
-  template <typename T>
-  void read_if_present(const char* key, T& into) {
-    if (object_.contains(key)) read(key, into);
-  }
-  Fields object(const char* key) {
-    static const json kNone = json::object();
-    const json* const found = find(key);
-    return {found ? *found : kNone, key, fault_};
-  }
-  const json* find(const char* key) {
-    if (const auto found = object_.find(key); found != object_.end()) return &*found;
-    if (fault_.empty()) fault_ = fmt::format("has no field '{}'", key);
-    return nullptr;
-  }
-  void fail(std::string_view key, const json& found, std::string_view expected) {
-    constexpr size_t kShown = 40;
-    if (fault_.empty())
-      fault_ = fmt::format("field '{}' is {}, expected {}", key, found.dump().substr(0, kShown), expected);
-  }
-
- private:
-  const json& object_;
-  std::string& fault_;
-};
-
-void read_settings(Fields fields, TrainingSettings& settings, std::string& fault) {
+void read_settings(JsonFields fields, TrainingSettings& settings, std::string& fault) {
   OptimizerOptions& optimizer = settings.optimizer;
   std::string kind;
   fields.read("optimizer", kind);
   if (!fault.empty()) return;
   const auto known = parse_optimizer(kind);
   if (!known.ok()) {
-    fault = "field 'optimizer': " + known.diagnostic().message;
+    fault = fmt::format("field '{}': {}", fields.place("optimizer"), known.diagnostic().message);
     return;
   }
   optimizer.kind = *known;
-  fields.read("learning_rate", optimizer.learning_rate);
-  fields.read("momentum", optimizer.momentum);
-  fields.read("weight_decay", optimizer.weight_decay);
-  fields.read("beta1", optimizer.beta1);
-  fields.read("beta2", optimizer.beta2);
-  fields.read("epsilon", optimizer.epsilon);
+  constexpr NumberRange kNotNegative{.least = 0}, kDecay{.least = 0, .most = 1};
+  fields.read("learning_rate", optimizer.learning_rate, kNotNegative);
+  fields.read("momentum", optimizer.momentum, kDecay);
+  fields.read("weight_decay", optimizer.weight_decay, kNotNegative);
+  fields.read("beta1", optimizer.beta1, kDecay);
+  fields.read("beta2", optimizer.beta2, kDecay);
+  fields.read("epsilon", optimizer.epsilon, kNotNegative);
   fields.read("warmup_steps", optimizer.warmup_steps);
   fields.read("decay_steps", optimizer.decay_steps);
-  fields.read("decay_to", optimizer.decay_to);
-  fields.read("clip_norm", settings.clip_norm);
-  fields.read("seed", settings.seed);
+  fields.read("decay_to", optimizer.decay_to, kNotNegative);
+  fields.read("clip_norm", settings.clip_norm, kNotNegative);
+  fields.read("seed", settings.seed, WholeRange{0, UINT64_MAX});
   fields.read_if_present("kept_checkpoints", settings.kept_checkpoints);
 }
 
-void read_files(Fields& fields, std::vector<std::string>& files) {
+void read_files(JsonFields& fields, std::vector<std::string>& files) {
   const json* const listed = fields.find("files");
   if (listed == nullptr) return;
   if (!listed->is_array()) return fields.fail("files", *listed, "a list");
@@ -141,7 +96,7 @@ bool has_manifest(const std::string& folder) {
   return fs::exists(manifest_path(folder), ignored);
 }
 
-Result<void> write_manifest(const std::string& folder, const Manifest& manifest) {
+std::string print_manifest(const Manifest& manifest) {
   const CheckpointState& state = manifest.state;
   json written{{"version", state.sliced ? kDigestedSliced : kDigested},
                {"step", state.step},
@@ -152,23 +107,30 @@ Result<void> write_manifest(const std::string& folder, const Manifest& manifest)
                {"data", state.data_state},
                {"files", manifest.files}};
   written[kDigest] = digest_of(written.dump());
+  return written.dump(1) + '\n';
+}
+
+Result<void> write_manifest(const std::string& folder, const Manifest& manifest) {
   const std::string path = manifest_path(folder);
   std::ofstream file(path, std::ios::trunc);
-  file << written.dump(1) << '\n';
+  file << print_manifest(manifest);
   if (!file.flush()) return file_error(path, std::string("cannot be written: ") + std::strerror(errno));
   return {};
 }
 
 Result<Manifest> read_manifest(const std::string& folder) {
-  constexpr uint64_t kMostBytes = 64 << 20;
   const std::string path = manifest_path(folder);
-  const auto bytes = MappedFile::open(path, kMostBytes);
-  if (!bytes.ok())
-    return file_error(path, bytes.diagnostic().message + ": the checkpoint does not exist or is incomplete");
-  json object = json::parse(bytes->bytes(), nullptr, false);
-  if (!object.is_object()) return file_error(path, "is not a JSON object");
+  if (!has_manifest(folder)) return file_error(path, "is missing: the checkpoint does not exist or is incomplete");
+  constexpr uint64_t kMostBytes = 64 << 20;
+  RANNC_ASSIGN(const MappedFile file, MappedFile::open(path, kMostBytes));
+  return parse_manifest(file.bytes(), folder);
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& folder) {
+  const std::string path = manifest_path(folder);
+  RANNC_ASSIGN(const json object, parse_json_object(text, path));
   std::string fault;
-  Fields fields(object, "manifest", fault);
+  JsonFields fields(object, "", fault);
   uint64_t version = 0;
   fields.read("version", version);
   if (fault.empty() && (version < kWhole || version > kDigestedSliced))
@@ -193,8 +155,8 @@ Result<Manifest> read_manifest(const std::string& folder) {
   fields.read("data", state.data_state);
   read_settings(fields.object("settings"), state.settings, fault);
   if (object.contains("loss_scale")) {
-    Fields scale = fields.object("loss_scale");
-    scale.read("scale", state.loss_scale.scale);
+    JsonFields scale = fields.object("loss_scale");
+    scale.read("scale", state.loss_scale.scale, NumberRange{LossScale::kLeast, LossScale::kMost});
     scale.read("finite_steps", state.loss_scale.finite_steps);
   }
   read_files(fields, read.files);
@@ -203,9 +165,6 @@ Result<Manifest> read_manifest(const std::string& folder) {
   if (state.step != step || state.updates > state.step)
     return file_error(
         path, fmt::format("is of step {} with {} updates, in a folder of step {}", state.step, state.updates, step));
-  if (const double scale = state.loss_scale.scale; !(scale >= LossScale::kLeast && scale <= LossScale::kMost))
-    return file_error(
-        path, fmt::format("has a loss scale of {}, expected {} to {}", scale, LossScale::kLeast, LossScale::kMost));
   return read;
 }
 

@@ -1,6 +1,7 @@
 // Bundles on disk: written and opened, and each rule B broken on purpose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -200,6 +201,56 @@ TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
   }
 }
 
+TEST_F(Bundles, B2NumbersHaveRanges) {
+  const auto good = manifest();
+  size_t numbers = 0;
+  const auto fields = good.flatten();
+  for (const auto& [path, value] : fields.items()) {
+    if (!value.is_number()) continue;
+    const nlohmann::json::json_pointer number(path);
+    ++numbers;
+    for (const char* const wrong :
+         {"-1", "9223372036854775808", "18446744073709551615", "1e400", "null", "\"x\"", "[]", "{}"}) {
+      SCOPED_TRACE(path + " " + wrong);
+      auto damaged = good;
+      damaged[number] = "WRONG";
+      std::string text = damaged.dump();
+      text.replace(text.find("\"WRONG\""), 7, wrong);
+      write(at(kManifestFile), text);
+      breaks("B2", "manifest.json: error: ");
+      breaks("B2", path == "/version" ? "version" : "field '");
+      breaks("B2", number.back());
+    }
+  }
+  EXPECT_EQ(numbers, 7U) << "version, stages and the sizes of five files";
+}
+
+// Names for a million stages would be made otherwise.
+TEST_F(Bundles, B3StagesHaveFiles) {
+  auto json = manifest();
+  json["stages"] = 1'000'000;
+  set_manifest(json);
+  breaks("B3", "has 1000000 stages, but lists 5 files");
+}
+
+TEST_F(Bundles, B1FilesAreNeitherPipesNorDevices) {
+  for (const char* const name : {"manifest.json", "plan.rir", "stage0.pt", "stage0.safetensors"}) {
+    const std::string content = read(at(name));
+    fs::remove(at(name));
+    ASSERT_EQ(::mkfifo(at(name).c_str(), 0600), 0);
+    breaks("B1", std::string(name) + ": error: file is missing");
+    fs::remove(at(name));
+    fs::create_symlink("/dev/zero", at(name));
+    breaks("B1", std::string(name) + ": error: file is missing");
+    fs::remove(at(name));
+    write(at(name), content);
+  }
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(file_digest(pipe).diagnostic().str(), HasSubstr("/pipe: error: cannot read: not a regular file"));
+}
+
 TEST_F(Bundles, B2LibrariesHavePathAndDigest) {
   auto json = manifest();
   EXPECT_TRUE(open_bundle(path_)->libraries.empty());
@@ -210,7 +261,8 @@ TEST_F(Bundles, B2LibrariesHavePathAndDigest) {
   for (const char* wrong : {"3", "[3]", "[{\"path\": \"/a.so\"}]", "[{\"path\": 1, \"digest\": \"00\"}]"}) {
     json["libraries"] = nlohmann::json::parse(wrong);
     set_manifest(json);
-    breaks("B2", "`libraries` must be a list of objects");
+    breaks("B2", "manifest.json: error: ");
+    breaks("B2", "libraries");
   }
 }
 

@@ -67,19 +67,19 @@ TEST_F(NativeBundleRules, B2FormNativeStatesHowItWasCompiled) {
     auto json = good;
     json["compiled"].erase(field);
     set_manifest(json);
-    breaks("B2", "manifest.json: error: `compiled." + field + "` must be ");
+    breaks("B2", "manifest.json: error: has no field 'compiled." + field + "'");
     breaks("B2", advice_);
     json["compiled"][field] = {{"another", "type"}};
     set_manifest(json);
-    breaks("B2", "`compiled." + field + "` must be ");
+    breaks("B2", "manifest.json: error: field 'compiled." + field + "' is {\"another\":\"type\"}, expected a ");
   }
   auto json = good;
   json["compiled"]["instruction_sets"][1]["flags"] = "-mavx2";
   set_manifest(json);
-  breaks("B2", "`compiled.instruction_sets` must be a list of objects with a text `name` and a list of texts `flags`");
+  breaks("B2", "field 'compiled.instruction_sets[1].flags' is \"-mavx2\", expected a list of strings");
   json.erase("compiled");
   set_manifest(json);
-  breaks("B2", "`compiled` must be an object");
+  breaks("B2", "has no field 'compiled'");
 }
 
 TEST_F(NativeBundleRules, B3StaleCompiledFilesNameTheRebuild) {

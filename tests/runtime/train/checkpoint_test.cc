@@ -86,6 +86,23 @@ TEST_F(Checkpoints, AnInterruptedRemovalLeavesNoneThatCounts) {
   EXPECT_THAT(names(), UnorderedElementsAre("step-6", "step-8.partial")) << "step 8 is being written";
 }
 
+// A checkpoint gets its name after its manifest is written, so one without a manifest was damaged.
+TEST_F(Checkpoints, NewerOnesWithoutAManifestAreReported) {
+  write_all({"step-2", "step-4", "step-6", "step-8"});
+  const auto reported = [&] {
+    std::vector<std::string> found;
+    for (const Diagnostic& damaged : newer_damaged_checkpoints(path("").string())) found.push_back(damaged.str());
+    return found;
+  };
+  EXPECT_THAT(reported(), ::testing::IsEmpty());
+  for (const char* const damaged : {"step-2", "step-6", "step-8"}) fs::remove(path(damaged) / "manifest.json");
+  EXPECT_EQ(latest_checkpoint(path("").string()), path("step-4").string());
+  EXPECT_THAT(
+      reported(),
+      ::testing::ElementsAre(path("step-6/manifest.json").string() + ": error: is missing: the checkpoint is damaged",
+                             path("step-8/manifest.json").string() + ": error: is missing: the checkpoint is damaged"));
+}
+
 Value numbers(int64_t first, int64_t last) { return to_value(at::arange(first, last, at::kDouble)); }
 
 class Slices : public Checkpoints {
@@ -179,14 +196,18 @@ class Damage : public Checkpoints {
     EXPECT_TRUE(write_checkpoint_part(folder_, 1, {{"optimizer/a/w", numbers(9, 18)}}).ok());
     EXPECT_TRUE(finish_checkpoint(folder_, {0, 1}, state_).ok());
   }
+  bool export_reads() const {
+    const auto listed = checkpoint_tensors(folder_);
+    return listed.ok() &&
+           std::all_of(listed->begin(), listed->end(), [](const auto& entry) { return entry.second.read().ok(); });
+  }
   /// What is said about the checkpoint; empty if it has its content.
   std::string judged() const {
     const auto state = read_checkpoint_state(folder_);
     if (!state.ok()) return state.diagnostic().str();
     const Value w = to_value(at::zeros({9}, at::kDouble)), a = to_value(at::zeros({9}, at::kDouble));
     const auto read = read_checkpoint(folder_, {{"parameter/w", w}, {"optimizer/a/w", a}});
-    const auto listed = checkpoint_tensors(folder_);
-    EXPECT_EQ(read.ok(), listed.ok());
+    EXPECT_EQ(read.ok(), export_reads());
     if (!read.ok()) return read.diagnostic().str();
     const bool same = state->step == state_.step && state->updates == state_.updates &&
                       state->settings == state_.settings && state->model_digest == state_.model_digest &&
@@ -239,22 +260,72 @@ TEST_F(Damage, OfManifestsOfOlderFormatsNamesTheField) {
     return found.starts_with(start) ? found.substr(start.size()) : found;
   };
   EXPECT_EQ(said("/version", 2), "");
-  EXPECT_EQ(said("/version", nullptr), "field 'version' is null, expected a whole number that is not negative");
+  EXPECT_EQ(said("/version", nullptr), "field 'version' is null, expected a whole number from 0 to 9007199254740992");
   EXPECT_EQ(said("/version", 6), "has format version 6, this program reads 2 to 5");
-  EXPECT_EQ(said("/step", -1), "field 'step' is -1, expected a whole number that is not negative");
-  EXPECT_EQ(said("/step", 7.5), "field 'step' is 7.5, expected a whole number that is not negative");
+  EXPECT_EQ(said("/step", -1), "field 'step' is -1, expected a whole number from 0 to 9007199254740992");
+  EXPECT_EQ(said("/step", 7.5), "field 'step' is 7.5, expected a whole number from 0 to 9007199254740992");
   EXPECT_EQ(said("/step", 0), "is of step 0 with 6 updates, in a folder of step 7");
   EXPECT_EQ(said("/updates", 8), "is of step 7 with 8 updates, in a folder of step 7");
   EXPECT_EQ(said("/settings", 3), "field 'settings' is 3, expected an object");
-  EXPECT_EQ(said("/settings/optimizer", "x").find("field 'optimizer': "), 0U);
-  EXPECT_EQ(said("/settings/learning_rate", "x"), "field 'learning_rate' is \"x\", expected a number");
-  EXPECT_EQ(said("/loss_scale/scale", 0), "has a loss scale of 0, expected 1 to 1.152921504606847e+18");
+  EXPECT_EQ(said("/settings/optimizer", "x").find("field 'settings.optimizer': "), 0U);
+  EXPECT_EQ(said("/settings/learning_rate", "x"),
+            "field 'settings.learning_rate' is \"x\", expected 0 or a positive number");
+  EXPECT_EQ(said("/loss_scale/scale", 0),
+            "field 'loss_scale.scale' is 0, expected a number from 1 to 1.152921504606847e+18");
   EXPECT_EQ(said("/files", "x"), "field 'files' is \"x\", expected a list");
   EXPECT_EQ(said("/files/0", "../x"), "field 'files' is \"../x\", expected names of files in this folder");
   EXPECT_EQ(said("/data", 3), "field 'data' is 3, expected a string");
   fs::remove(file);
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
   EXPECT_NE(judged().find("not a regular file"), std::string::npos) << judged();
+  fs::remove(file);
+  overwrite_file(file, written.dump());
+  fs::remove(fs::path(folder_) / "device1.safetensors");
+  ASSERT_EQ(mkfifo((folder_ + "/device1.safetensors").c_str(), 0600), 0);
+  EXPECT_NE(judged().find("device1.safetensors: error: no such file"), std::string::npos) << judged();
+}
+
+// Each number of the manifest, by its path.
+std::vector<nlohmann::json::json_pointer> numbers_in(const nlohmann::json& manifest) {
+  std::vector<nlohmann::json::json_pointer> found;
+  const nlohmann::json fields = manifest.flatten();
+  for (const auto& [path, value] : fields.items()) {
+    if (value.is_number()) found.emplace_back(path);
+  }
+  return found;
+}
+
+TEST_F(Damage, OfAnyNumberOfAManifestNamesTheField) {
+  const std::string file = folder_ + "/manifest.json";
+  nlohmann::json older = nlohmann::json::parse(bytes_of(file));
+  older["version"] = 2;
+  older.erase("digest");
+  const auto numbers = numbers_in(older);
+  EXPECT_EQ(numbers.size(), 17U) << "numbers of a manifest";
+  for (const auto& number : numbers) {
+    std::string name = number.to_string().substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    for (const char* const wrong :
+         {"-1", "9223372036854775808", "18446744073709551615", "1e400", "null", "\"x\"", "[]", "{}"}) {
+      SCOPED_TRACE(name + " " + wrong);
+      // A seed is any 64 bits, and a setting may be large.
+      const bool any = name == "settings.seed" || name == "settings.learning_rate" || name == "settings.weight_decay" ||
+                       name == "settings.epsilon" || name == "settings.decay_to" || name == "settings.clip_norm";
+      if (any && (wrong[0] == '9' || wrong[0] == '1') && std::string(wrong) != "1e400") continue;
+      nlohmann::json damaged = older;
+      damaged[number] = "WRONG";
+      std::string text = damaged.dump();
+      text.replace(text.find("\"WRONG\""), 7, wrong);
+      overwrite_file(file, text);
+      const auto read = read_checkpoint_state(folder_);
+      ASSERT_FALSE(read.ok());
+      const std::string said = read.diagnostic().str();
+      EXPECT_NE(said.find(file), std::string::npos) << said;
+      const bool parsed = std::string(wrong) != "1e400";
+      const std::string last = number.back();  // an unreadable number is in no object
+      EXPECT_NE(said.find(parsed ? "field '" + name + "' is " : "field '" + last + "'"), std::string::npos) << said;
+    }
+  }
 }
 
 }  // namespace

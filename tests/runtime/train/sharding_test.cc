@@ -121,7 +121,7 @@ std::map<std::string, std::vector<std::byte>> contents(const std::string& checkp
   std::map<std::string, std::vector<std::byte>> found;
   std::map<std::string, std::vector<Slice>> slices;
   for (const auto& [key, stored] : checkpoint_tensors(checkpoint).value()) {
-    std::vector<std::byte> bytes = stored.data.read().value();
+    std::vector<std::byte> bytes = stored.read().value();
     if (!key.starts_with("slice/")) {
       found[key] = std::move(bytes);
       continue;
@@ -275,8 +275,8 @@ TEST_F(Sharding, ClippedStepsAreThoseOfWholeState) {
     const auto found = checkpoint_tensors(path("shares")).value(), expected = checkpoint_tensors(path("whole")).value();
     for (const auto& [key, stored] : expected) {
       if (!key.starts_with("parameter/")) continue;
-      const auto numbers = [](const ir::StoredTensor& tensor) {
-        const std::vector<std::byte> bytes = tensor.data.read().value();
+      const auto numbers = [](const CheckpointEntry& tensor) {
+        const std::vector<std::byte> bytes = tensor.read().value();
         const auto* const first = reinterpret_cast<const double*>(bytes.data());
         return at::tensor(std::vector<double>(first, first + bytes.size() / sizeof(double)), at::kDouble);
       };

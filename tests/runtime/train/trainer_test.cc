@@ -222,7 +222,7 @@ class OneProcessor {
 
 std::map<std::string, std::vector<std::byte>> bytes_of(const std::string& checkpoint) {
   std::map<std::string, std::vector<std::byte>> found;
-  for (const auto& [key, stored] : checkpoint_tensors(checkpoint).value()) found[key] = stored.data.read().value();
+  for (const auto& [key, stored] : checkpoint_tensors(checkpoint).value()) found[key] = stored.read().value();
   return found;
 }
 

@@ -49,14 +49,17 @@ TEST_F(LossLogTest, StepsThatNobodyWroteDownAreNotMadeUp) {
   LossLog gap = LossLog::open(path, 5).value();
   EXPECT_EQ(gap.first(), 4U);
   EXPECT_EQ(gap.losses(), std::vector<double>{2});
+  EXPECT_EQ(text(), "0 0x1p+0\n1 0x1p+0\n4 0x1p+1\n") << "lines of earlier steps stay";
   LossLog later = LossLog::open(path, 9).value();
   EXPECT_TRUE(later.losses().empty());
   ASSERT_TRUE(later.add(9, 3).ok());
   EXPECT_EQ(later.first(), 9U);
+  EXPECT_EQ(text(), "0 0x1p+0\n1 0x1p+0\n4 0x1p+1\n9 0x1.8p+1\n");
 }
 
 TEST_F(LossLogTest, AFileOfSomethingElseIsLeftAlone) {
-  for (const char* other : {"hello\n", "1 2 3\n", "1\n", "x 0x1p+0\n", "0 0x1p+0!\n"}) {
+  for (const char* other :
+       {"hello\n", "1 2 3\n", "1\n", "x 0x1p+0\n", "0 0x1p+0!\n", "-1 0x1p+0\n", "18446744073709551616 0x1p+0\n"}) {
     SCOPED_TRACE(other);
     write(other);
     const auto refused = LossLog::open(path, 2);
