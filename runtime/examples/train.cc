@@ -38,6 +38,7 @@ std::unique_ptr<runtime::Trainer> open(const std::string& bundle, const runtime:
   meeting.port = static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT")));
   meeting.rank = static_cast<uint32_t>(std::atoi(std::getenv("RANK")));
   meeting.workers = static_cast<uint32_t>(std::atoi(workers));
+  if (const char* const secret = std::getenv("RANNC_SECRET")) meeting.secret = secret;  // needed on several hosts
   return runtime::Trainer::open_worker(bundle, options, runtime::join_gloo(meeting).value()).value();
 }
 

@@ -81,8 +81,18 @@ OwnedFile connect_to_address(const std::string& address) {
   return made;
 }
 
-OwnedFile accept_from(const OwnedFile& listener, const GoesOn& goes_on) {
-  if (!await_input(listener, goes_on)) return {};
+std::vector<size_t> await_any(const std::vector<OwnedFile>& sockets) {
+  std::vector<pollfd> waiting;
+  for (const OwnedFile& socket : sockets) waiting.push_back({socket.get(), POLLIN, 0});
+  poll(waiting.data(), waiting.size(), static_cast<int>(RunningClock::kTick.count()));
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    if (waiting[i].revents != 0) ready.push_back(i);
+  }
+  return ready;
+}
+
+OwnedFile accept_from(const OwnedFile& listener) {
   return OwnedFile(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
 }
 

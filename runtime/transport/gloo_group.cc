@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <typeinfo>
 
 #include "runtime/transport/internal/no_broken_pipes.h"
 
@@ -74,7 +76,11 @@ Result<uint16_t> exchange_port(const Rendezvous& where, uint16_t own) {
       return own;
     }
     const Bytes text = store.get(key);
-    return static_cast<uint16_t>(std::stoul(std::string(text.begin(), text.end())));
+    const std::string digits(text.begin(), text.end());
+    uint16_t port = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (status == std::errc() && end == digits.data() + digits.size()) return port;
+    return error(fmt::format("torchrun's store has '{}' as the port of worker 0", digits));
   } catch (const std::exception& failed) {
     return error("worker 0 did not publish its port in torchrun's store: " + plain(failed));
   }
@@ -85,7 +91,9 @@ Result<uint16_t> exchange_port(const Rendezvous& where, uint16_t own) {
 GlooGroup make_gloo_group(StoreClient& client, const Rendezvous& where) {
   const NoBrokenPipes guard;  // Gloo's threads inherit it
   auto options = c10d::ProcessGroupGloo::Options::create(where.timeout);
-  const std::string& address = where.interface_address.empty() ? client.local_address() : where.interface_address;
+  const std::string address = where.interface_address.empty()
+                                  ? client.local_address()
+                                  : need(resolve(where.interface_address, 0, where.timeout)).front().host();
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<GroupStore>(client, where.timeout),
                                                      static_cast<int>(where.rank), static_cast<int>(where.workers),
@@ -104,11 +112,13 @@ Result<uint16_t> port_by_torch_store(const Rendezvous& where, uint16_t own) {
 }
 
 std::string plain(const std::exception& failure) {
-  std::string text = failure.what();
-  text.erase(std::min(text.find('\n'), text.size()));
+  std::string_view text = failure.what();
   // Gloo's messages begin with "[file:line] ".
-  if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos) text.erase(0, end + 2);
-  return text;
+  if (const size_t end = text.find("] "); text.starts_with('[') && end < text.find('\n')) text.remove_prefix(end + 2);
+  const size_t begin = text.find_first_not_of(" \n");
+  if (begin == std::string_view::npos) return fmt::format("an exception without a message: {}", typeid(failure).name());
+  text.remove_prefix(begin);
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 }  // namespace rannc::runtime

@@ -20,7 +20,9 @@ namespace rannc::runtime {
 
 /// Identity and connection settings of one worker.
 struct Rendezvous {
-  std::string host = "127.0.0.1";  ///< host on which worker 0 serves the store
+  /// Host on which worker 0 serves the store: a name or address of its machine. It listens on the addresses of this
+  /// host that belong to the machine, and on no others.
+  std::string host = "127.0.0.1";
   uint16_t port = 0;
   uint32_t rank = 0;  ///< this worker is device `rank`
   uint32_t workers = 1;
@@ -39,6 +41,12 @@ struct Rendezvous {
   std::optional<std::vector<std::pair<DeviceId, DeviceId>>> pairs;
   /// Receives what this worker does. Null: nobody watches whether it hangs.
   std::shared_ptr<Progress> progress = {};
+  /// A text that only the workers of the run have. Worker 0 and each other worker prove to each other that they have
+  /// it. If it is empty, any process that reaches the port may join, so `host` must be a loopback address: all users of
+  /// the machine are then trusted.
+  std::string secret = {};
+  /// Permits other hosts without a secret. Everyone who reaches the port is then trusted.
+  bool insecure = false;
 };
 
 /// Returns the ordered pairs of a plan's messages.

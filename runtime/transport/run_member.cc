@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/plan/plan.h"
+#include "runtime/internal/reason.h"
 
 namespace rannc::runtime {
 
@@ -14,9 +15,20 @@ namespace {
 constexpr std::chrono::seconds kPatienceAtEnd{10}, kPatienceAfterFailure{1};  // of worker 0, for the others to leave
 constexpr std::chrono::milliseconds kJoinPeriod{10};
 
-Result<int> listening_socket(const Rendezvous& where) {
-  if (where.listening_socket >= 0) return where.listening_socket;
-  return listen_on(where.torch_store ? 0 : where.port);
+Result<std::vector<OwnedFile>> listening_sockets(const Rendezvous& where) {
+  std::vector<OwnedFile> sockets;
+  if (where.listening_socket >= 0) {
+    sockets.emplace_back(where.listening_socket);
+  } else {
+    RANNC_ASSIGN(sockets, listen_on(where.host, where.torch_store ? 0 : where.port, where.timeout));
+  }
+  for (const OwnedFile& socket : sockets) RANNC_TRY(check_reach(where, address_of(socket.get())));
+  return sockets;
+}
+
+std::string nothing_heard(const RunState& state) {
+  const std::string text = "nothing was heard from worker " + state.missing;
+  return state.refused.empty() ? text : text + "; " + state.refused;
 }
 
 /// Waits until all workers have joined.
@@ -26,7 +38,7 @@ Result<void> await_all(StoreClient& client, const Rendezvous& where) {
     if (!state.failure.empty()) return error(state.failure);
     if (state.present == where.workers) return {};
     if (clock.now() > where.timeout) {
-      RANNC_ASSIGN(const std::string first, client.fail("nothing was heard from worker " + state.missing));
+      RANNC_ASSIGN(const std::string first, client.fail(nothing_heard(state)));
       return error(first);
     }
   }
@@ -68,14 +80,14 @@ Result<std::unique_ptr<RunMember>> RunMember::join(const Rendezvous& where) {
   std::unique_ptr<StoreServer> server;
   uint16_t port = where.port;
   if (where.rank == 0) {
-    RANNC_ASSIGN(const int socket, listening_socket(where));
-    port = port_of(socket);
-    server = std::make_unique<StoreServer>(socket, where.workers, where.timeout);
+    RANNC_ASSIGN(std::vector<OwnedFile> sockets, listening_sockets(where));
+    port = address_of(sockets.front().get()).port();
+    server = std::make_unique<StoreServer>(std::move(sockets), where);
   }
   if (where.torch_store) {
     RANNC_ASSIGN(port, port_by_torch_store(where, port));
   }
-  RANNC_ASSIGN(auto client, StoreClient::join(where.host, port, where.rank, where.workers, where.timeout));
+  RANNC_ASSIGN(auto client, StoreClient::join(where, port));
   if (const Result<void> all = await_all(*client, where); !all.ok()) {
     client->leave();
     if (server) server->await_others(where.rank, kPatienceAfterFailure);
@@ -89,7 +101,7 @@ Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const Conne
   auto joined = try_to_join(where, connect);
   if (joined.ok()) return joined;
   return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,
-                           where.host, where.port, where.timeout.count(), joined.diagnostic().message));
+                           where.host, where.port, where.timeout.count(), without_severity(joined.diagnostic())));
 }
 
 std::string message_text(const MessageKey& key) { return fmt::format("{} of step {}", describe(key), key.step); }

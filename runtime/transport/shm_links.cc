@@ -3,7 +3,6 @@
 #include "runtime/transport/internal/shm_links.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "runtime/transport/internal/file_messages.h"
+#include "runtime/transport/secret.h"
 
 namespace rannc::runtime {
 
@@ -21,6 +21,7 @@ constexpr size_t kMessageRing = 1 << 20, kSumRing = 256 << 10;
 constexpr size_t kUnusedRing = 4 << 10;  // for messages of pairs that exchange none
 constexpr std::chrono::milliseconds kStoreRetry{2};
 constexpr size_t kSecretBytes = 16;
+constexpr size_t kQuiet = 16;  // connections that have said nothing, beside one per worker
 
 struct FirstPage {
   char secret[2 * kSecretBytes];
@@ -65,14 +66,6 @@ class FileLayout {
   std::vector<size_t> offsets_;                         // by worker, then the end
 };
 
-Result<std::string> random_secret() {
-  unsigned char bytes[kSecretBytes];
-  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return error("the system has no random numbers");
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 using Ranks = std::set<uint32_t>;
 
 std::string text_of(const Ranks& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
@@ -94,15 +87,15 @@ class ShmHandshake {
 
   Result<ShmLinks> run() {
     RANNC_TRY(make_memory());
-    RANNC_ASSIGN(const std::string address, random_secret());
-    RANNC_ASSIGN(const OwnedFile listener, listen_at("rannc-" + address));
+    RANNC_ASSIGN(const std::string address, random_hex(kSecretBytes));
+    RANNC_ASSIGN(OwnedFile listener, listen_at("rannc-" + address));
     RANNC_TRY(publish("address", address + secret_));
     for (uint32_t rank = 0; rank < where_.workers; ++rank) {
       RANNC_ASSIGN(std::string found, read("address", rank));
       addresses_.push_back(std::move(found));
     }
     RANNC_TRY(connect_to_higher());
-    RANNC_TRY(answer_lower(listener));
+    RANNC_TRY(answer_lower(std::move(listener)));
     RANNC_TRY(hear_higher());
     RANNC_TRY(agree());
     return std::move(links_);
@@ -113,7 +106,7 @@ class ShmHandshake {
   std::string secret_of(uint32_t rank) const { return addresses_[rank].substr(2 * kSecretBytes); }
 
   Result<void> make_memory() {
-    RANNC_ASSIGN(secret_, random_secret());
+    RANNC_ASSIGN(secret_, random_hex(kSecretBytes));
     RANNC_ASSIGN(links_.own_, SharedMemory::create(own_layout_.file_bytes()));
     auto* const page = reinterpret_cast<FirstPage*>(links_.own_.data());
     std::memcpy(page->secret, secret_.data(), sizeof(page->secret));
@@ -135,25 +128,39 @@ class ShmHandshake {
     return publish("reached", text_of(reached));
   }
 
-  Result<void> answer_lower(const OwnedFile& listener) {
+  /// Connections of other programs that say nothing keep no worker waiting.
+  Result<void> answer_lower(OwnedFile listener) {
     Ranks expected;
     for (uint32_t rank = 0; rank < where_.rank; ++rank) {
       RANNC_ASSIGN(const std::string reached, read("reached", rank));
       if (ranks_of(reached).contains(where_.rank)) expected.insert(rank);
     }
+    std::vector<OwnedFile> sockets;  // the listener, then the connections that have said nothing
+    sockets.push_back(std::move(listener));
     for (RunningClock clock; !expected.empty();) {
-      const GoesOn goes_on = [&] { return clock.now() < where_.timeout && !failure_(); };
-      const OwnedFile socket = accept_from(listener, goes_on);
-      if (!goes_on()) return gave_up(*expected.begin());
-      if (!socket.valid()) return error("cannot accept a connection at a local socket: too many files are open");
-      const auto [text, file] = receive_with_file(socket, kHelloBytes, goes_on);
-      const auto rank = std::find_if(expected.begin(), expected.end(),
-                                     [&, &said = text](uint32_t each) { return said == hello_of(each, secret_); });
-      if (rank == expected.end() || !file.valid()) continue;  // another program
-      if (map(*rank, file.get())) send_with_file(socket, hello(*rank), links_.own_.file());
-      expected.erase(rank);
+      const std::vector<size_t> ready = await_any(sockets);
+      if (clock.now() >= where_.timeout || failure_()) return gave_up(*expected.begin());
+      for (auto index = ready.rbegin(); index != ready.rend() && *index > 0; ++index) {
+        answer_one(sockets[*index], expected);
+        sockets.erase(sockets.begin() + static_cast<std::ptrdiff_t>(*index));
+      }
+      if (!ready.empty() && ready.front() == 0) sockets.push_back(accept_from(sockets.front()));
+      if (sockets.back().valid() && sockets.size() <= kQuiet + where_.workers) continue;
+      if (!sockets.back().valid()) sockets.pop_back();
+      if (sockets.size() == 1) return error("cannot accept a connection at a local socket: too many files are open");
+      sockets.erase(sockets.begin() + 1);  // the oldest
     }
     return {};
+  }
+
+  void answer_one(const OwnedFile& socket, Ranks& expected) {
+    const auto [text, file] = receive_with_file(socket, kHelloBytes, [] { return false; });
+    const auto rank = std::find_if(expected.begin(), expected.end(), [&, &said = text](uint32_t each) {
+      return equal_secrets(said, hello_of(each, secret_));
+    });
+    if (rank == expected.end() || !file.valid()) return;  // another program
+    if (map(*rank, file.get())) send_with_file(socket, hello(*rank), links_.own_.file());
+    expected.erase(rank);
   }
 
   Result<void> hear_higher() {
@@ -162,7 +169,7 @@ class ShmHandshake {
       const GoesOn goes_on = [&] { return clock.now() < where_.timeout && !failure_(); };
       const auto [text, file] = receive_with_file(socket, kHelloBytes, goes_on);
       if (!goes_on()) return gave_up(rank);
-      if (file.valid() && text == hello_of(rank, secret_)) map(rank, file.get());
+      if (file.valid() && equal_secrets(text, hello_of(rank, secret_))) map(rank, file.get());
     }
     return {};
   }
@@ -190,8 +197,8 @@ class ShmHandshake {
     if (!first.ok()) return false;
     auto* const page = reinterpret_cast<FirstPage*>(first->data());
     const FileLayout layout(where_, rank);
-    const bool expected = std::string_view(page->secret, sizeof(page->secret)) == secret_of(rank) &&
-                          page->rank == rank && page->bytes == layout.file_bytes();
+    const bool expected = equal_secrets({page->secret, sizeof(page->secret)}, secret_of(rank)) && page->rank == rank &&
+                          page->bytes == layout.file_bytes();
     auto slot = SharedMemory::map(file, layout.slot_offset(where_.rank), layout.slot_bytes(where_.rank));
     if (!expected || !slot.ok()) return false;
     std::byte* const own_slot = links_.own_.data() + own_layout_.slot_offset(rank);

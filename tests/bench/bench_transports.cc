@@ -63,6 +63,7 @@ std::vector<Player> join_both(const tools::WorkerEnvironment& worker) {
   runtime::Rendezvous where{
       .host = worker.master_address, .port = worker.master_port, .rank = worker.rank, .workers = 2};
   where.listening_socket = worker.listening_socket;
+  where.secret = tools::take_secret().value();
   std::vector<Player> players;
   players.emplace_back(runtime::find_transport("shm")->join(where, runtime::cpu()).value());
   if (worker.rank == 0) {

@@ -49,7 +49,8 @@ class TwoHosts(workers_test.WorkersTest):
             command = ["ip", "netns", "exec", self.hosts[host], programs.program("rannc-run"), bundle, "-o", self.scratch / f"host-{host}",
                        "--data", workers_test.MLP / "batch.safetensors", "--steps", steps, "--timeout", timeout, "--rank", rank, "--world",
                        WORKERS, "--master", f"10.203.7.1:{port}"] + (["--loss-log", self.log] if rank == 0 else [])
-            running.append(subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            running.append(subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                            env={**os.environ, "RANNC_SECRET": "a secret of both hosts"}))
             self.addCleanup(running[-1].communicate)
             self.addCleanup(running[-1].kill)
         return running

@@ -407,7 +407,8 @@ Result<void> run_worker(const Flags& flags, const tools::Hardware& hardware, std
                                          .port = worker.master_port,
                                          .rank = worker.rank,
                                          .workers = worker.workers,
-                                         .listening_socket = worker.listening_socket},
+                                         .listening_socket = worker.listening_socket,
+                                         .secret = worker.secret},
                                         hardware.at(worker.local_rank)));
   json all = json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -498,8 +499,9 @@ Result<void> check(const Flags& flags) {
     RANNC_ASSIGN(cases.emplace_back().folder, tools::read_check_folder(path, flags.model));
   }
   if (!flags.workers.empty()) {
-    RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
+    RANNC_ASSIGN(auto worker, tools::read_worker_environment());
     if (!worker) return rannc::error("--workers is only for processes that rannc-check starts itself");
+    RANNC_ASSIGN(worker->secret, tools::take_secret());
     tools::run_as_worker(*worker, [&] { return run_worker(flags, hardware, cases, *worker); });
     return {};
   }

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "runtime/execute/running_clock.h"
+#include "runtime/transport/secret.h"
 #include "tools/common/end_process.h"
 #include "tools/common/report_pipe.h"
 #include "tools/common/run_signals.h"
@@ -33,10 +34,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr uint32_t kUnwatchedLimits = 10;  // number of time-outs until the first sign of life, and after the last
+constexpr size_t kSecretBytes = 32;
 
 using Environment = std::map<std::string, std::string>;
 
-Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& meeting, int report_pipe) {
+Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& meeting, const std::string& secret,
+                             int report_pipe) {
   const std::string workers = std::to_string(fleet.workers);
   Environment variables = {{"RANK", std::to_string(rank)},
                            {"LOCAL_RANK", std::to_string(rank)},
@@ -46,6 +49,7 @@ Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& 
                            {"MASTER_PORT", std::to_string(meeting.port())},
                            {"OMP_NUM_THREADS", std::to_string(fleet.threads)},
                            {"OMP_WAIT_POLICY", "passive"},
+                           {kSecretVariable, secret},
                            {kReportPipeVariable, std::to_string(report_pipe)}};
   if (rank == 0) variables.emplace(kListeningSocketVariable, std::to_string(meeting.socket()));
   return variables;
@@ -289,11 +293,12 @@ Result<std::pair<int, int>> make_report_pipe() {
 Result<void> start_all(const Program& program, const Fleet& fleet, bool resumes, Crew& crew) {
   if (fleet.main != nullptr) RANNC_CHECK(numbers_in("/proc/self/task").size() == 1) << "a fork has one thread";
   RANNC_ASSIGN(Listener meeting, Listener::open());
+  RANNC_ASSIGN(const std::string secret, runtime::random_hex(kSecretBytes));
   for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
     RANNC_ASSIGN(const auto report, make_report_pipe());
     std::vector<int> inherited{report.second};
     if (rank == 0) inherited.push_back(meeting.socket());
-    Environment variables = worker_variables(rank, fleet, meeting, report.second);
+    Environment variables = worker_variables(rank, fleet, meeting, secret, report.second);
     if (resumes) variables.emplace(kResumesVariable, "1");
     const pid_t child = start(program, variables, inherited, fleet);
     const int reason = errno;

@@ -37,7 +37,8 @@ struct Fleet {
 };
 
 /// Runs `program arguments…` `fleet.workers` times with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-/// MASTER_PORT as torchrun sets them, OMP_NUM_THREADS and OMP_WAIT_POLICY=passive. Each worker inherits a pipe for the
+/// MASTER_PORT as torchrun sets them, OMP_NUM_THREADS and OMP_WAIT_POLICY=passive. All get the same random secret of
+/// this start in RANNC_SECRET (`take_secret`). Each worker inherits a pipe for the
 /// reason of its failure (`report_failure`). Worker 0 also inherits a socket that listens on MASTER_PORT. See
 /// `worker_environment.h` for the variables that name them. Workers share this process's standard streams.
 ///

@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint32_t kFirstPort = 10000, kPorts = 20000;  // below the ephemeral ports
 
+constexpr size_t kShortestSecret = 16;
+
 constexpr const char* kMpiexec = "mpiexec";
 
 struct Launcher {
@@ -122,6 +124,7 @@ Result<void> find_meeting_place(const Launcher& launcher, const WorkerFlags& fla
 Result<WorkerEnvironment> read(const Launcher& launcher, const WorkerFlags& flags) {
   WorkerEnvironment worker;
   worker.launcher = launcher.name;
+  worker.insecure = flags.insecure;
   RANNC_ASSIGN(const uint64_t workers, integer_variable(launcher.workers, UINT16_MAX));
   worker.workers = static_cast<uint32_t>(workers);
   if (workers == 0) return error({{}, 0, 0, launcher.workers}, "environment variable is 0, expected at least 1 worker");
@@ -148,6 +151,7 @@ Result<WorkerEnvironment> read_flags(const WorkerFlags& flags) {
   if (!flags.rank || !flags.world) return error("--rank and --world: give both");
   WorkerEnvironment worker;
   worker.by_flags = true;
+  worker.insecure = flags.insecure;
   worker.workers = *flags.world;
   worker.rank = worker.local_rank = *flags.rank;
   if (worker.workers == 0 || worker.workers > UINT16_MAX)
@@ -170,6 +174,17 @@ bool has_started_this(const Launcher& launcher) {
 }
 
 }  // namespace
+
+Result<std::string> take_secret() {
+  char* const text = std::getenv(kSecretVariable);
+  if (text == nullptr) return std::string();
+  std::string secret = text;
+  std::fill_n(text, secret.size(), '\0');
+  unsetenv(kSecretVariable);
+  if (secret.size() >= kShortestSecret) return secret;
+  return error({{}, 0, 0, kSecretVariable}, fmt::format("environment variable has {} characters, expected at least {}",
+                                                        secret.size(), kShortestSecret));
+}
 
 Result<std::optional<WorkerEnvironment>> read_worker_environment(const WorkerFlags& flags) {
   if (!variable(kReportPipeVariable).empty()) {

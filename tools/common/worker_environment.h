@@ -13,6 +13,8 @@ namespace rannc::tools {
 constexpr const char* kListeningSocketVariable = "RANNC_LISTENING_SOCKET";
 constexpr const char* kReportPipeVariable = "RANNC_REPORT_PIPE";
 constexpr const char* kResumesVariable = "RANNC_RESUMES";
+/// Variable with the secret of a run's workers: set by `launch_workers`, or by hand.
+constexpr const char* kSecretVariable = "RANNC_SECRET";
 
 /// How a process becomes a worker, for messages.
 inline constexpr const char* kHowToStart =
@@ -22,6 +24,7 @@ inline constexpr const char* kHowToStart =
 struct WorkerFlags {
   std::optional<uint32_t> rank, world;  ///< both or none
   std::string master;                   ///< HOST:PORT on which worker 0 listens; empty: from the environment
+  bool insecure = false;                ///< without a secret, also on addresses that other machines reach
 };
 
 struct WorkerEnvironment {
@@ -31,6 +34,8 @@ struct WorkerEnvironment {
   bool by_flags = false;    ///< whether flags name rank and number of workers, without a launcher
   std::string master_address;
   uint16_t master_port = 0;
+  bool insecure = false;     ///< `WorkerFlags::insecure`
+  std::string secret;        ///< of `take_secret`, which the caller sets
   bool torch_store = false;  ///< whether torchrun serves LibTorch's store on `master_port`
   std::string torch_round;   ///< number of torchrun's restart
   /// Set for workers that `launch_workers` started, else -1. Worker 0's socket listens on `master_port`.
@@ -48,5 +53,10 @@ struct WorkerEnvironment {
 /// mpirun and srun, and of several machines under srun, meet on worker 0's machine, at a port derived from the job's
 /// name. A missing or malformed flag or variable is an error that names it.
 Result<std::optional<WorkerEnvironment>> read_worker_environment(const WorkerFlags& flags = {});
+
+/// Returns the secret of this process's run from RANNC_SECRET, or an empty text if there is none. Removes it from the
+/// environment, and overwrites it there, so that neither child processes nor listings of processes have it. A short one
+/// is an error. Must not run while other threads use the environment.
+Result<std::string> take_secret();
 
 }  // namespace rannc::tools

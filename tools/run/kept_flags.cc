@@ -68,6 +68,7 @@ const std::map<std::string_view, FlagScope>& scopes() {
       {"--rank", kInvocation},
       {"--world", kInvocation},
       {"--master", kInvocation},
+      {"--insecure", kInvocation},
       {"--no-cuda-graphs", kInvocation},
       {"--timeout", kInvocation},
       {"--bucket", kInvocation},

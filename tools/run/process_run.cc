@@ -179,7 +179,9 @@ class Run {
                                                     .torch_round = worker_->torch_round,
                                                     .timeout = options.timeout,
                                                     .pairs = runtime::message_pairs(start_.bundle->plan),
-                                                    .progress = hang_watch_->progress()},
+                                                    .progress = hang_watch_->progress(),
+                                                    .secret = worker_->secret,
+                                                    .insecure = worker_->insecure},
                                                    hardware_.at(worker_->local_rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {

@@ -59,7 +59,10 @@ Result<void> run_bundle(const RunFlags& command_line, const RunProgram& program)
   RunFlags flags = command_line;
   const bool exports_alone = flags.source.sources() == 0 && !flags.weights.to.empty();
   if (!exports_alone && flags.source.sources() != 1) return error("give one of --data, --tokens and --text");
-  RANNC_ASSIGN(const auto worker, read_worker_environment(flags.worker));
+  RANNC_ASSIGN(auto worker, read_worker_environment(flags.worker));
+  if (worker) {
+    RANNC_ASSIGN(worker->secret, take_secret());
+  }
   if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
   if (worker && worker->resumes) flags.resume = true, flags.replace = false;
   KeptFlags kept;

@@ -28,6 +28,8 @@ void add_worker_flags(CLI::App& app, WorkerFlags& flags) {
                     ->transform(whole_number(1, UINT32_MAX));
   app.add_option("--master", flags.master,
                  "HOST:PORT on which worker 0 listens (default: MASTER_ADDR and MASTER_PORT)");
+  app.add_flag("--insecure", flags.insecure,
+               "let worker 0 listen on an address that other machines reach although RANNC_SECRET is not set");
   rank->needs(world);
   world->needs(rank);
 }

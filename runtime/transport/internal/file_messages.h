@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ir/base/diagnostic.h"
 
@@ -35,8 +36,10 @@ using GoesOn = std::function<bool()>;
 Result<OwnedFile> listen_at(const std::string& address);
 /// Connects without waiting; invalid if nobody listens there.
 OwnedFile connect_to_address(const std::string& address);
-/// Invalid if the wait was given up.
-OwnedFile accept_from(const OwnedFile& listener, const GoesOn& goes_on);
+/// Waits for at most 50 ms. Returns the ascending indices of the sockets that have a connection or a message.
+std::vector<size_t> await_any(const std::vector<OwnedFile>& sockets);
+/// Invalid if descriptors are short.
+OwnedFile accept_from(const OwnedFile& listener);
 
 /// Sends `text` and `file`. Returns false if the connection is lost.
 bool send_with_file(const OwnedFile& socket, const std::string& text, int file);

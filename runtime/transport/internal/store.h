@@ -10,22 +10,22 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ir/base/diagnostic.h"
 #include "runtime/execute/running_clock.h"
+#include "runtime/transport/internal/addresses.h"
+#include "runtime/transport/internal/file_messages.h"
+#include "runtime/transport/rendezvous.h"
 
 namespace rannc::runtime {
 
-/// Opens a socket that listens on `port` of all interfaces of this machine. Port 0 selects a free one.
-Result<int> listen_on(uint16_t port);
-uint16_t port_of(int listening_socket);
-
-/// Serves the store from its own thread. The run fails if a worker disconnects without leaving or is silent for
-/// `patience`. The first reason is kept.
+/// Serves the store from its own thread to connections that prove `Rendezvous::secret`. The run fails if a worker
+/// disconnects without leaving or is silent for `Rendezvous::timeout`. The first reason is kept. Other connections have
+/// 5 s to prove the secret. Beyond 16, and one per worker that has not joined, the oldest are closed.
 class StoreServer {
  public:
-  /// Takes ownership of `listening_socket`.
-  StoreServer(int listening_socket, uint32_t workers, std::chrono::milliseconds patience);
+  StoreServer(std::vector<OwnedFile> listening, const Rendezvous& where);
   ~StoreServer();
   /// Waits until all other workers have left or disconnected, at most for `limit`.
   void await_others(uint32_t own_rank, std::chrono::milliseconds limit);
@@ -47,6 +47,7 @@ struct RunState {
   std::string failure;   ///< why the run fails; empty if it does not
   uint64_t present = 0;  ///< workers that have joined
   std::string missing;   ///< workers that have not, as text for messages
+  std::string refused;   ///< a process that was refused as a worker, as text for messages; empty if none was
   uint64_t silent_rank = 0;
   std::chrono::milliseconds silence{0};  ///< silence of `silent_rank`, the most silent worker
   BusyWorker busy;                       ///< the other worker whose work has made no progress for the longest time
@@ -56,10 +57,9 @@ struct RunState {
 /// answer within it, the connection is lost and every later call fails immediately.
 class StoreClient {
  public:
-  /// Connects, retrying while nobody listens, and registers this worker.
-  static Result<std::unique_ptr<StoreClient>> join(const std::string& host, uint16_t port, uint32_t rank,
-                                                   uint32_t workers, std::chrono::milliseconds timeout);
-  ~StoreClient();
+  /// Connects to `port` of `where.host`, retrying while nobody listens, and registers this worker. Worker and server
+  /// prove to each other that they have the same secret, without revealing it.
+  static Result<std::unique_ptr<StoreClient>> join(const Rendezvous& where, uint16_t port);
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
 
@@ -79,17 +79,22 @@ class StoreClient {
   const std::string& local_address() const { return local_address_; }
 
  private:
-  StoreClient(int socket, std::chrono::milliseconds timeout);
+  StoreClient(OwnedFile socket, std::chrono::milliseconds timeout);
+  Result<void> prove(const Rendezvous& where);
   /// Sends a request and returns the answer's frame without its length.
   Result<std::string> ask(std::string frame);
   Result<void> transfer(const std::string& frame, std::string& answer);
   Result<void> await(short events, RunningClock& clock);
 
-  int socket_;
+  const OwnedFile socket_;
   std::atomic<std::chrono::milliseconds::rep> limit_ms_;
   std::string local_address_;
   std::mutex mutex_;  // held for one request and its answer
   std::optional<Diagnostic> lost_;
+  bool closed_ = false;  // by the server
 };
+
+/// An address that other machines reach is an error, unless `where` has a secret or is insecure.
+Result<void> check_reach(const Rendezvous& where, const Address& address);
 
 }  // namespace rannc::runtime

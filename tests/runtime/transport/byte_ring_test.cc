@@ -113,7 +113,7 @@ TEST(ByteRing, WrapsAroundBetweenProcesses) {
     return 0;
   });
   const SharedMemory memory = memory_of(ByteRing::memory_bytes(kCapacity));
-  EXPECT_TRUE(send_with_file(accept_from(*listener, always), "ring", memory.file()));
+  EXPECT_TRUE(send_with_file(accept_from(*listener), "ring", memory.file()));
   EXPECT_EQ(read_stream(ByteRing(memory.data(), kCapacity), kEnd), kEnd);
   EXPECT_EQ(status_of(child), 0);
 }

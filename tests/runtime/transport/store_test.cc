@@ -1,41 +1,20 @@
 // The store of a run: a table that all see, and who of the workers is there.
 #include "runtime/transport/internal/store.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <functional>
+#include "tests/runtime/transport/store_meeting.h"
 
 namespace rannc::runtime {
 namespace {
 
+using rannc::testing::Meeting;
+using rannc::testing::raw_connection;
 using std::chrono::milliseconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 constexpr milliseconds kLong{60000}, kShort{200};
-
-/// A server and workers that have joined it.
-struct Meeting {
-  explicit Meeting(uint32_t workers, milliseconds patience = kLong) : workers(workers) {
-    const Result<int> socket = listen_on(0);
-    EXPECT_TRUE(socket.ok());
-    port = port_of(*socket);
-    server = std::make_unique<StoreServer>(*socket, workers, patience);
-  }
-  Result<std::unique_ptr<StoreClient>> try_join(uint32_t rank, uint32_t of) const {
-    return StoreClient::join("127.0.0.1", port, rank, of, kLong);
-  }
-  std::unique_ptr<StoreClient> join(uint32_t rank) const {
-    auto client = try_join(rank, workers);
-    EXPECT_TRUE(client.ok()) << client.diagnostic().str();
-    return client.ok() ? *std::move(client) : nullptr;
-  }
-  uint32_t workers;
-  uint16_t port = 0;
-  std::unique_ptr<StoreServer> server;
-};
 
 /// What `client` hears in the end.
 std::string heard_failure(StoreClient& client) {
@@ -45,16 +24,6 @@ std::string heard_failure(StoreClient& client) {
     if (!state->failure.empty()) return state->failure;
     std::this_thread::sleep_for(milliseconds(5));
   }
-}
-
-int raw_connection(uint16_t port) {
-  const int made = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(made, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  return made;
 }
 
 TEST(Store, WhatOneSetsAllGet) {
@@ -133,12 +102,10 @@ TEST(Store, ASilentWorkerFailsTheRun) {
 
 // As when worker 0 is stopped: the connection stands, and nobody serves it.
 TEST(Store, AServerThatDoesNotAnswerIsLostAfterTheLimit) {
-  const Result<int> socket = listen_on(0);
-  ASSERT_TRUE(socket.ok());
-  const auto client = StoreClient::join("127.0.0.1", port_of(*socket), 1, 2, kShort);
+  const OwnedFile socket = rannc::testing::listening_socket();
+  const auto client = StoreClient::join({.rank = 1, .workers = 2, .timeout = kShort}, address_of(socket.get()).port());
   ASSERT_FALSE(client.ok());
   EXPECT_THAT(client.diagnostic().message, HasSubstr("worker 0 has not answered for "));
-  close(*socket);
 }
 
 TEST(Store, WhoWaitsForAServerCanBeHurried) {
@@ -153,11 +120,8 @@ TEST(Store, WhoWaitsForAServerCanBeHurried) {
 }
 
 TEST(Store, NobodyListens) {
-  const Result<int> socket = listen_on(0);
-  ASSERT_TRUE(socket.ok());
-  const uint16_t port = port_of(*socket);
-  close(*socket);
-  const auto client = StoreClient::join("127.0.0.1", port, 1, 2, kShort);
+  const uint16_t port = address_of(rannc::testing::listening_socket().get()).port();
+  const auto client = StoreClient::join({.rank = 1, .workers = 2, .timeout = kShort}, port);
   ASSERT_FALSE(client.ok());
   EXPECT_THAT(client.diagnostic().message, HasSubstr("Connection refused"));
 }
@@ -180,9 +144,10 @@ TEST(Store, AnotherProgramDoesNoHarm) {
   const auto first = meeting.join(0);
   for (const std::string& words : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100, '\xff'),
                                    std::string("\x08\0\0\0\1", 5), std::string("\x08\0\0\0\1\0\0\0\0\0\0\0", 12)}) {
-    const int stranger = raw_connection(meeting.port);
-    EXPECT_EQ(send(stranger, words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
-    close(stranger);
+    {
+      const OwnedFile stranger = raw_connection(meeting.port);
+      EXPECT_EQ(send(stranger.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+    }
     const Result<RunState> state = first->beat();
     ASSERT_TRUE(state.ok());
     EXPECT_EQ(state->failure, "");

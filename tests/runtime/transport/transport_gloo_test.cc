@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
+#include "runtime/transport/internal/gloo_group.h"
 #include "runtime/transport/internal/no_broken_pipes.h"
 #include "runtime/transport/internal/send_queue.h"
 #include "tests/runtime/transport/joined_ends.h"
@@ -167,6 +168,24 @@ TEST(TransportGloo, WorkersMeetByTorchrunsStore) {
     where.torch_round = round;
     EXPECT_EQ(join_both(where), "") << round;
   }
+}
+
+TEST(TransportGloo, EveryExceptionHasAReason) {
+  const auto reason = [](const char* what) { return plain(std::runtime_error(what)); };
+  EXPECT_EQ(reason("[pair.cc:1] the connection is lost\nframe 1"), "the connection is lost");
+  EXPECT_EQ(reason("[pair.cc:1] \nthe connection is lost"), "the connection is lost");
+  EXPECT_EQ(reason("\nthe connection is lost"), "the connection is lost");
+  EXPECT_THAT(reason(""), ::testing::HasSubstr("an exception without a message"));
+  EXPECT_THAT(reason("[pair.cc:1] \n"), ::testing::HasSubstr("an exception without a message"));
+}
+
+TEST(TransportGloo, AnInterfaceWithoutAnAddressIsNamed) {
+  Rendezvous where;
+  where.interface_address = "no-such-host.invalid";
+  where.timeout = std::chrono::seconds(1);
+  const auto end = join_gloo(where);
+  ASSERT_FALSE(end.ok());
+  EXPECT_THAT(end.diagnostic().str(), ::testing::HasSubstr("'no-such-host.invalid': "));
 }
 
 TEST(TransportGloo, AWorkerThatNeverComesIsNamed) {

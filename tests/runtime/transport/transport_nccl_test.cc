@@ -286,7 +286,7 @@ TEST_F(TransportNccl, APeerThatEndsWhileJoiningIsNamed) {
   common.workers = 2;
   joined_ = rannc::testing::join_each(common, [&](const Rendezvous& where) -> Result<std::unique_ptr<Transport>> {
     if (where.rank == 0) return join_nccl(where, *hardware_[0]);
-    const auto client = StoreClient::join(where.host, where.port, 1, 2, where.timeout);
+    const auto client = StoreClient::join(where, where.port);
     while (client.ok() && (*client)->get("nccl/0-1").value() == std::nullopt) continue;
     return error("gone");
   });

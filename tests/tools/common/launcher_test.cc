@@ -61,6 +61,21 @@ TEST(Launcher, WorkerZeroAloneInheritsTheListeningSocket) {
   EXPECT_TRUE(done.ok()) << done.diagnostic().str();
 }
 
+TEST(Launcher, WorkersOfAStartShareARandomSecret) {
+  const Scratch scratch;
+  const auto secret = [&](const char* start) {
+    const std::string path = scratch.path() + "/" + start;
+    EXPECT_TRUE(launch("echo $RANNC_SECRET >> " + path).ok());
+    std::ifstream file(path);
+    std::string first, second;
+    std::getline(file, first), std::getline(file, second);
+    EXPECT_EQ(first, second);
+    EXPECT_EQ(first.size(), 64U);
+    return first;
+  };
+  EXPECT_NE(secret("first"), secret("second"));
+}
+
 TEST(Launcher, TheFirstFailureIsNamed) {
   const Result<int> failed = launch("test $RANK != 1 || exit 7", {.workers = 3});
   ASSERT_FALSE(failed.ok());

@@ -187,6 +187,22 @@ TEST(WorkerEnvironment, WrongFlagsAreNamed) {
     EXPECT_THAT(error_in({}, {.rank = 0, .world = 2, .master = master}), HasSubstr("expected HOST:PORT")) << master;
 }
 
+TEST(WorkerEnvironment, ASecretIsTakenOnce) {
+  EXPECT_EQ(take_secret().value(), "");
+  setenv(kSecretVariable, "sixteen letters.", 1);
+  const char* const kept = std::getenv(kSecretVariable);
+  EXPECT_EQ(take_secret().value(), "sixteen letters.");
+  EXPECT_EQ(std::string(kept, 16), std::string(16, '\0')) << "as ps shows it";
+  EXPECT_EQ(take_secret().value(), "");
+  setenv(kSecretVariable, "15 letters, no.", 1);
+  const auto refused = take_secret();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("'RANNC_SECRET': error: environment variable has 15 characters"));
+  EXPECT_TRUE(worker_in(kTorchrun, {.insecure = true}).insecure);
+  EXPECT_TRUE(worker_in({}, {.rank = 0, .world = 1, .insecure = true}).insecure);
+  EXPECT_FALSE(worker_in(kTorchrun).insecure);
+}
+
 TEST(WorkerEnvironment, ABatchShellIsNoWorker) {
   EXPECT_FALSE(is_worker_in(kBatchShell));
   EXPECT_FALSE(is_worker_in(with(kBatchShell, {{"SLURM_STEP_NUM_TASKS", "1"}})));
