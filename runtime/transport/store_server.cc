@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -113,12 +114,14 @@ class StoreServer::Impl {
         const int on = 1;
         setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         service_.admit(std::move(socket), from.host(), now_);
-      } else if (!is_shortage(errno)) {
-        return;
-      } else if (!service_.close_oldest_stranger()) {
-        accept_at_ = now_ + kAcceptPause;
-        return;
+        continue;
       }
+      const int reason = errno;
+      if (!is_shortage(reason)) return;
+      if (service_.close_oldest_stranger()) continue;
+      service_.note_shortage(std::strerror(reason));
+      accept_at_ = now_ + kAcceptPause;
+      return;
     }
   }
 

@@ -52,6 +52,8 @@ class StoreService {
   void judge(std::chrono::milliseconds now);
   /// Closes the oldest stranger, so that its descriptor is free. Returns false if there is none.
   bool close_oldest_stranger();
+  /// Reports to workers that wait for others why these cannot connect.
+  void note_shortage(const std::string& reason) { refused_ = "worker 0 cannot accept connections: " + reason; }
   /// Waits until all other workers have left or disconnected, at most for `limit`.
   void await_others(uint32_t own_rank, std::chrono::milliseconds limit);
 

@@ -345,5 +345,17 @@ TEST_F(Descriptors, NoneIsFreeForAWhile) {
   EXPECT_EQ(refusal_in(join_by_hand(worker, 0, 1, kSecret)), "");
 }
 
+TEST_F(Descriptors, ALackOfThemIsReportedToThoseWhoWait) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0);
+  allow(1);
+  const OwnedFile last = raw_connection(meeting.port);
+  std::string refused;
+  while (refused.empty()) refused = first->beat()->refused;
+  EXPECT_EQ(refused, "worker 0 cannot accept connections: Too many open files");
+  restore();
+  meeting.join(1);
+}
+
 }  // namespace
 }  // namespace rannc::runtime
