@@ -1,12 +1,12 @@
 # Targets for libraries that ship no CMake package: rannc_deps::metis, rannc_deps::sodium, rannc_deps::xxhash. Read by the
 # build and by the installed package.
-function(rannc_plain_library name header)  # then names of the library, of which the first that is found counts
+function(rannc_plain_library name header library)
   if(TARGET rannc_deps::${name})
     return()
   endif()
   string(TOUPPER ${name} upper)
   find_path(RANNC_${upper}_INCLUDE ${header} REQUIRED)
-  find_library(RANNC_${upper}_LIBRARY NAMES ${ARGN} REQUIRED)
+  find_library(RANNC_${upper}_LIBRARY ${library} REQUIRED)
   mark_as_advanced(RANNC_${upper}_INCLUDE RANNC_${upper}_LIBRARY)
   add_library(rannc_deps::${name} INTERFACE IMPORTED)
   set_target_properties(rannc_deps::${name} PROPERTIES
@@ -15,6 +15,5 @@ function(rannc_plain_library name header)  # then names of the library, of which
 endfunction()
 
 rannc_plain_library(metis metis.h metis)
-# Static, so that hosts of a bundle's programs need none: two of its objects are linked.
-rannc_plain_library(sodium sodium.h libsodium.a sodium)
+rannc_plain_library(sodium sodium.h sodium)
 rannc_plain_library(xxhash xxhash.h xxhash)
