@@ -1,4 +1,4 @@
-#include "tests/fuzz/frames.h"
+#include "tests/runtime/transport/fuzz/frames.h"
 
 #include <algorithm>
 #include <charconv>

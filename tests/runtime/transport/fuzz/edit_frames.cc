@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "runtime/transport/internal/store_wire.h"
-#include "tests/fuzz/frames.h"
 #include "tests/fuzz/target.h"
+#include "tests/runtime/transport/fuzz/frames.h"
 
 namespace rannc::fuzz {
 

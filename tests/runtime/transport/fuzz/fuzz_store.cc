@@ -8,8 +8,8 @@
 
 #include "ir/base/diagnostic.h"
 #include "runtime/transport/internal/store_service.h"
-#include "tests/fuzz/frames.h"
 #include "tests/fuzz/target.h"
+#include "tests/runtime/transport/fuzz/frames.h"
 
 namespace {
 
