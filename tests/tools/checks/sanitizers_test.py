@@ -45,10 +45,12 @@ class Sanitizers(unittest.TestCase):
 
     def test_mutated_models(self):
         """Each ends in a diagnostic or in a graph that verifies, within its memory; fuzz_onnx ends the process otherwise."""
-        programs = self.build("asan-ubsan", ["fuzz_onnx", "fuzz_external_data", "fuzz_graph"])
+        programs = self.build("asan-ubsan", ["fuzz_onnx", "fuzz_external_data", "fuzz_graph", "fuzz_store"])
         made, own = programs / "frontend/fuzz/seeds", SOURCE / "tests/frontend/fuzz/seeds"
         models = [*made.glob("onnx/*.onnx"), *own.glob("*.onnx"), *SOURCE.glob("tests/data/*/model.onnx")]
-        for target, seeds in {"fuzz_onnx": models, "fuzz_external_data": own.glob("*.external"), "fuzz_graph": made.glob("graph/*.rir")}.items():
+        frames = SOURCE / "tests/runtime/transport/fuzz/seeds"
+        for target, seeds in {"fuzz_onnx": models, "fuzz_external_data": own.glob("*.external"), "fuzz_graph": made.glob("graph/*.rir"),
+                              "fuzz_store": frames.glob("*.frames")}.items():
             with self.subTest(program=target):
                 done = subprocess.run([programs / target, str(MUTATIONS), *sorted(seeds)], capture_output=True, text=True, cwd=programs)
                 self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-8000:])
