@@ -87,7 +87,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::join(const Rendezvous& where, 
     if (proved.ok()) return client;
     if (!client->closed_) return proved.diagnostic();
     if (clock.now() >= where.timeout)
-      return error("the process that listens there closes the connection: it has ended, or is not worker 0 of this run");
+      return error(
+          "the process that listens there closes the connection: it has ended, or is not worker 0 of this run");
   }
 }
 

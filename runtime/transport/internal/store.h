@@ -47,7 +47,7 @@ struct RunState {
   std::string failure;   ///< why the run fails; empty if it does not
   uint64_t present = 0;  ///< workers that have joined
   std::string missing;   ///< workers that have not, as text for messages
-  std::string refused;   ///< a process that was refused as a worker, as text for messages; empty if none was
+  std::string refused;   ///< why the last process that tried to join could not, as text for messages; or empty
   uint64_t silent_rank = 0;
   std::chrono::milliseconds silence{0};  ///< silence of `silent_rank`, the most silent worker
   BusyWorker busy;                       ///< the other worker whose work has made no progress for the longest time
