@@ -319,6 +319,16 @@ TEST_F(Exported, DocumentsOfAnotherShapeEndInADiagnostic) {
   EXPECT_GT(refused, kMutants / 4);
 }
 
+TEST_F(Exported, SmallTensorsAreNotExpanded) {
+  Records records = records_of(path());
+  Json weights = Json::parse(records.at(kWeights));
+  Json& meta = weights["config"]["table.weight"]["tensor_meta"];
+  meta["sizes"] = {{{"as_int", int64_t{1} << 31}}};
+  meta["strides"] = {{{"as_int", 0}}};
+  records[kWeights] = weights.dump();
+  expect_says(changed(records).diagnostic().str(), "tensors that are not stored as they are read take more than");
+}
+
 // --- sizes
 
 TEST(ExportedSizes, AreRead) {

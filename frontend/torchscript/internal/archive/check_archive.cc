@@ -125,6 +125,8 @@ Result<uint64_t> check_archive(const ArchiveFile& file) {
     return ArchiveChecker(file).run();
   } catch (const c10::Error& failure) {
     return error(Location{file.path()}, fmt::format("cannot be read: {}", failure.what_without_backtrace()));
+  } catch (const std::exception& failure) {
+    return error(Location{file.path()}, fmt::format("cannot be read: {}", failure.what()));
   }
 }
 
