@@ -194,6 +194,18 @@ TEST_F(Strangers, PicklesAreWellFormed) {
         << wrong;
 }
 
+/// LibTorch reads places of the author's code in `what()` of its exceptions, where another exception ends the process.
+TEST_F(Strangers, PlacesOfTheAuthorsCodeAreWellFormed) {
+  const std::string source = text("text") + "NK\x01\x87";
+  const auto with = [&](const std::string& range) {
+    return said({{kCode, code("    return torch.nothing(x)\n")},
+                 {"code/__torch__.py.debug_pkl", std::string("\x80\x02K") + '\0' + range + "\x86\x85."}});
+  };
+  EXPECT_THAT(with(source + "K\x01K\x02\x87"), HasSubstr("cannot be read as TorchScript"));
+  EXPECT_THAT(with(source + "NN\x87"), HasSubstr("a place of the author's code has another form"));
+  EXPECT_THAT(with("N"), HasSubstr("a place of the author's code has another form"));
+}
+
 TEST_F(Strangers, TensorsLieInTheirRecords) {
   const auto with = [&](const std::string& made, size_t bytes = 16) {
     return said({{kCode, code("    return torch.add(x, self.a)\n", "  a : Tensor\n")},

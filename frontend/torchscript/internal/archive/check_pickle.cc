@@ -86,8 +86,33 @@ class PickleChecker {
     for (const PickleId place : has_table ? object(root.parts[2]).parts : root.parts) {
       const Pickled& parts = object(place);
       if (parts.kind != PickleKind::kTuple || parts.parts.size() < 2 || parts.parts.size() > 3) return bad_place();
+      if (!is(parts, 0, PickleKind::kInteger) || !is_range(object(parts.parts[1]), has_table, lines.size()))
+        return bad_place();
     }
     return check_sources(lines);
+  }
+
+  bool is(const Pickled& tuple, size_t part, PickleKind kind) const {
+    return part < tuple.parts.size() && object(tuple.parts[part]).kind == kind;
+  }
+  /// A source, and where the place begins and ends in it. LibTorch reads them while it writes its messages, where an
+  /// exception would end the process.
+  bool is_range(const Pickled& range, bool has_table, size_t lines) const {
+    if (range.kind != PickleKind::kTuple || range.parts.size() != 3 || !is(range, 0, PickleKind::kTuple) ||
+        !is(range, 1, PickleKind::kInteger) || !is(range, 2, PickleKind::kInteger))
+      return false;
+    const Pickled& source = object(range.parts[0]);
+    if (source.parts.size() != 3 || !is(source, 2, PickleKind::kInteger)) return false;
+    if (!has_table)
+      return is(source, 0, PickleKind::kText) &&
+             (is(source, 1, PickleKind::kText) || is(source, 1, PickleKind::kOther));
+    const int64_t name = object(source.parts[1]).number;
+    if (!is(source, 0, PickleKind::kObject)) return false;
+    const Pickled& list = object(source.parts[0]);
+    const Pickled& arguments = object(list.parts[0]);
+    return list.text.ends_with("\nbuild_intlist") && arguments.parts.size() == 1 &&
+           is(arguments, 0, PickleKind::kList) && is(source, 1, PickleKind::kInteger) && name >= 0 &&
+           static_cast<uint64_t>(name) < lines;
   }
 
   Result<void> check_sources(const std::vector<PickleId>& lines) const {

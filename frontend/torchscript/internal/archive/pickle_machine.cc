@@ -279,7 +279,7 @@ class PickleMachine {
     const std::string_view name = function.text.substr(module.size() + 1);
     if (module == "torch._utils") return tensor(object(taken[1]));
     if (name == "restore_type_tag") RANNC_TRY(check_type(object(taken[1])));
-    push({PickleKind::kObject, 0, {}, {taken[1]}});
+    push({PickleKind::kObject, 0, function.text, {taken[1]}});
     return {};
   }
 

@@ -19,7 +19,7 @@ enum class PickleKind : uint8_t {
   kStorageType,  ///< number: bytes of an element
   kStorage,      ///< number: elements
   kTensor,
-  kObject,    ///< result of a call
+  kObject,    ///< result of a call; text: of what
   kFunction,  ///< text: its name
 };
 
