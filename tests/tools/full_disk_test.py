@@ -97,7 +97,7 @@ class FullDisk(programs.ProgramTest):
                 self.goes_on(folder)
 
     def test_logs(self):
-        size = 2 * PAGE + LOCK
+        size = 3 * PAGE + LOCK  # flags.json, also as each worker writes it, and losses
         steps = size // len("100 0x1.6p+2\n")  # more lines than fit
         with self.mounted(size) as folder:
             for flag, name in {"--log": "run.jsonl", "--loss-log": "losses.log"}.items():

@@ -72,8 +72,9 @@ class Strangers : public ::testing::Test {
   }
   std::string read() const {
     const auto imported = frontend::read_torch(path_, {.inputs = {"x=f32[batch,4]"}});
-    if (!imported.ok()) EXPECT_THAT(imported.diagnostic().where.file, path_);
-    return imported.ok() ? std::string() : imported.diagnostic().str();
+    if (imported.ok()) return {};
+    EXPECT_THAT(imported.diagnostic().where.file, path_);
+    return imported.diagnostic().str();
   }
   std::string said_of(const std::string& body) const { return said({{kCode, code(body)}}); }
   std::string bytes() const {
@@ -164,6 +165,11 @@ TEST_F(Strangers, RunNothingWhileTheyAreLoaded) {
               HasSubstr("defines __setstate__, which LibTorch would run"));
   EXPECT_FALSE(std::filesystem::exists(target));
   EXPECT_THAT(said_of("    s = torch.ljust(\"a\", 1000000000)\n    print(s)\n    return x\n"), HasSubstr("uses ljust"));
+  for (const char* use : {"torch . \\\n center", "\"a\".zfill", "(self).center", "myself.center"})
+    EXPECT_THAT(said_of(fmt::format("    f = {}\n    return x\n", use)), HasSubstr("which LibTorch may run")) << use;
+  EXPECT_THAT(said_of("    s = self.center(3)\n    return x\n"), HasSubstr("uses center"));
+  EXPECT_EQ(said_of("    center = torch.relu(x)\n    return center\n"), "") << "a name like any other";
+  EXPECT_THAT(said_of("    return self.center\n"), testing::Not(HasSubstr("uses center"))) << "an attribute";
 }
 
 TEST_F(Strangers, PicklesAreNotDeep) {

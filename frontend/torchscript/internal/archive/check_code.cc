@@ -119,6 +119,19 @@ class CodeScanner {
     return token(/*is_operand=*/true);
   }
 
+  /// Whether the word from `begin` to the current place names a variable, or is read from `self` without a call.
+  bool is_name(size_t begin) const {
+    constexpr std::string_view kBetween = " \t\r\n\\", kOwner = "self";
+    const size_t dot = begin == 0 ? code_.npos : code_.find_last_not_of(kBetween, begin - 1);
+    if (dot == code_.npos || code_[dot] != '.') return true;
+    const size_t owner = dot == 0 ? code_.npos : code_.find_last_not_of(kBetween, dot - 1);
+    const size_t next = code_.find_first_not_of(kBetween, at_);
+    const bool of_self = owner != code_.npos && owner >= kOwner.size() &&
+                         code_.substr(owner + 1 - kOwner.size(), kOwner.size()) == kOwner &&
+                         !is_letter(code_[owner - kOwner.size()]) && !is_digit(code_[owner - kOwner.size()]);
+    return of_self && (next == code_.npos || code_[next] != '(');
+  }
+
   Result<void> word() {
     const size_t begin = at_;
     while (at_ < code_.size() && (is_letter(code_[at_]) || is_digit(code_[at_]))) ++at_;
@@ -126,7 +139,8 @@ class CodeScanner {
     if (word == "__setstate__")
       return fail("defines __setstate__, which LibTorch would run while it loads the file: remove it from the module");
     static constexpr std::string_view kFillers[] = {"ljust", "rjust", "center", "zfill", "expandtabs"};
-    if (std::find(std::begin(kFillers), std::end(kFillers), word) != std::end(kFillers))
+    const bool fills = std::find(std::begin(kFillers), std::end(kFillers), word) != std::end(kFillers);
+    if (fills && !is_name(begin))
       return fail(fmt::format("uses {}, which LibTorch may run while it loads the file, for texts of any size", word));
     if (starts_ && (word == "def" || word == "class")) end_function();
     starts_ = false;
