@@ -8,21 +8,17 @@
 
 namespace rannc {
 
-/// A lock that all processes of one run share, and that ends with the last of them, however it ends. It holds between
-/// all hosts that share the file, if their file system has `flock`; without it, nothing is locked. The last process
-/// removes the file unless it is killed. Movable, not copyable.
+/// A lock that ends with its process, however that ends. It holds between all hosts that share the file, if their file
+/// system has `flock`; without it, nothing is locked. The process removes the file unless it is killed. Movable, not
+/// copyable.
 class OutputLock {
  public:
-  /// Who takes it.
-  struct Owner {
-    std::string_view program;
-    std::string_view run;  ///< the same for all processes of one run, on all hosts
-  };
-  /// Takes the lock `file`, whose folder must exist. The error, located at `output`, names the process that has it.
-  static Result<OutputLock> take(const std::string& file, const std::string& output, const Owner& owner);
+  /// Takes the lock `file`, whose folder must exist, for a process of `program`. The error, located at `output`, names
+  /// the process that has it.
+  static Result<OutputLock> take(const std::string& file, const std::string& output, std::string_view program);
   /// Takes `<output>.lock` beside a file or folder that need not exist, or beside the target of a symbolic link. What
   /// is written to as a stream needs no lock.
-  static Result<OutputLock> take_beside(const std::string& output, const Owner& owner);
+  static Result<OutputLock> take_beside(const std::string& output, std::string_view program);
   OutputLock() = default;
   OutputLock(OutputLock&& other) noexcept;
   OutputLock& operator=(OutputLock&& other) noexcept;

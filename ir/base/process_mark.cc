@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -42,9 +43,9 @@ std::string start_of(pid_t process) {
 
 }  // namespace
 
-std::string process_mark(pid_t process) {
-  const std::string start = start_of(process);
-  return fmt::format("{}-{}-{}", system_mark(), process, start.empty() ? "0" : start);
+std::string process_mark() {
+  const std::string start = start_of(getpid());
+  return fmt::format("{}-{}-{}", system_mark(), getpid(), start.empty() ? "0" : start);
 }
 
 ProcessState state_of(std::string_view mark) {

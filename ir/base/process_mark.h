@@ -1,16 +1,14 @@
 /// Names of processes that no other process has, on any host.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <string_view>
 
 namespace rannc {
 
-/// Returns `<system>-<process>-<start>` for a process: a hash of the running kernel and the process namespace, the
+/// Returns `<system>-<process>-<start>` for this process: a hash of the running kernel and the process namespace, the
 /// number, and the start time in ticks after the boot of the kernel.
-std::string process_mark(pid_t process);
+std::string process_mark();
 
 enum class ProcessState {
   kRuns,

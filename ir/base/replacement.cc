@@ -82,7 +82,7 @@ void remove_abandoned(const fs::path& place) {
 }
 
 std::string temporary_of(const std::string& place) {
-  const std::string suffix = fmt::format("{}{}", kPartial, process_mark(getpid()));
+  const std::string suffix = fmt::format("{}{}", kPartial, process_mark());
   if (!is_stream(place)) {
     remove_abandoned(place);
     return place + suffix;

@@ -78,9 +78,9 @@ class Locks(Surroundings):
         first.send_signal(signal.SIGTERM)
         first.wait()
         with open(self.folder / "evaluation.lock", "w") as held:
-            held.write("other\nsomething else\n")
+            held.write("something else\n")
             held.flush()
-            fcntl.flock(held, fcntl.LOCK_SH)
+            fcntl.flock(held, fcntl.LOCK_EX)
             self.refuse(DIAGNOSTICS, [f"{self.folder}: error: another run writes to it: something else ("],
                         *self.arguments("--evaluate", steps=1))
 
@@ -89,9 +89,9 @@ class Locks(Surroundings):
         link.symlink_to(self.bundle)
         before = self.bundle.stat().st_mtime_ns
         with open(f"{self.bundle}.lock", "w") as held:
-            held.write("other\n\x1b[2Jsomething else\n")
+            held.write("\x1b[2Jsomething else\n")
             held.flush()
-            fcntl.flock(held, fcntl.LOCK_SH)
+            fcntl.flock(held, fcntl.LOCK_EX)
             for command in (["rannc-compile", MLP / "model.onnx", "-o", self.bundle, "--replace"],
                             ["rannc-compile", MLP / "model.onnx", "-o", link, "--replace"], ["rannc-compile", "--rebuild", self.bundle]):
                 self.refuse(DIAGNOSTICS, ["error: another run writes to it: \\x1b[2Jsomething else ("], *command)

@@ -618,7 +618,7 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->transform(tools::in_range(NumberRange{0, 1}));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
   tools::add_library_flag(app, flags.libraries);
-  app.add_option("--workers", flags.workers)->transform(tools::whole_number(1, 1024))->group("");
+  app.add_option("--workers", flags.workers)->group("");
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     runtime::set_threads(1);
     RANNC_TRY(tools::load_libraries(flags.libraries));

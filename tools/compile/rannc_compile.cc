@@ -1,6 +1,5 @@
 // rannc-compile: plans models and published profiles for a cluster.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +7,6 @@
 
 #include "codegen/native_source.h"
 #include "ir/base/output_lock.h"
-#include "ir/base/process_mark.h"
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
@@ -356,8 +354,7 @@ Result<void> compile(const CLI::App& app, Flags& flags) {
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   rannc::OutputLock lock;
   if (flags.emit == "bundle") {
-    const std::string run = rannc::process_mark(getpid());
-    RANNC_ASSIGN(lock, rannc::OutputLock::take_beside(output, {"rannc-compile", run}));
+    RANNC_ASSIGN(lock, rannc::OutputLock::take_beside(output, "rannc-compile"));
   }
   Watcher watcher;
   RANNC_ASSIGN(const compiler::Model model, read_model(app, flags, watcher));

@@ -1,14 +1,12 @@
 #include "tools/compile/rebuild_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "codegen/bundle_rebuild.h"
 #include "ir/base/output_lock.h"
-#include "ir/base/process_mark.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/engine/compiled_stage_facts.h"
 #include "tools/common/launcher.h"
@@ -39,8 +37,7 @@ void check_rebuild_flags(const CLI::App& app) {
 }
 
 Result<void> rebuild(const std::string& bundle, const std::string& cxx, const std::vector<std::string>& libraries) {
-  const std::string run = process_mark(getpid());
-  RANNC_ASSIGN(const OutputLock lock, OutputLock::take_beside(bundle, {"rannc-compile", run}));
+  RANNC_ASSIGN(const OutputLock lock, OutputLock::take_beside(bundle, "rannc-compile"));
   RANNC_ASSIGN(const FoundCompiler found, find_compiler(cxx));
   RANNC_ASSIGN(codegen::NativeCompiler compiler, codegen::NativeCompiler::open(found.path, found.cache));
   StatusLine status;

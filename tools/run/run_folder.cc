@@ -30,7 +30,7 @@ Diagnostic file_error(const fs::path& path, const std::string& what) { return er
 
 }  // namespace
 
-Result<FolderLock> FolderLock::take(const fs::path& folder, FolderPart part, std::string_view run) {
+Result<FolderLock> FolderLock::take(const fs::path& folder, FolderPart part) {
   FolderLock taken;
   std::error_code failed, ignored;
   fs::path missing = fs::absolute(folder, failed).lexically_normal();
@@ -40,7 +40,7 @@ Result<FolderLock> FolderLock::take(const fs::path& folder, FolderPart part, std
   fs::create_directories(folder, failed);
   if (failed) return file_error(folder, "cannot be created: " + failed.message());
   const fs::path file = folder / (part == FolderPart::kRun ? "run.lock" : "evaluation.lock");
-  RANNC_ASSIGN(taken.lock_, OutputLock::take(file.string(), folder.string(), {"rannc-run", run}));
+  RANNC_ASSIGN(taken.lock_, OutputLock::take(file.string(), folder.string(), "rannc-run"));
   return taken;
 }
 

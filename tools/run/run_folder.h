@@ -30,8 +30,8 @@ enum class FolderPart { kRun, kEvaluation };
 /// Keeps other runs from a folder. Creates the folder, and removes it in the end if it is still empty.
 class FolderLock {
  public:
-  /// `run` is the same for all workers of the run. The error names the other run.
-  static Result<FolderLock> take(const std::filesystem::path& folder, FolderPart part, std::string_view run);
+  /// The error names the other run.
+  static Result<FolderLock> take(const std::filesystem::path& folder, FolderPart part);
   FolderLock() = default;
   FolderLock(FolderLock&&) = default;
   FolderLock& operator=(FolderLock&&) = default;

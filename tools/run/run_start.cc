@@ -1,12 +1,10 @@
 #include "tools/run/run_start.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "ir/base/process_mark.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/train/checkpoint.h"
 #include "tools/measure/step_profile.h"
@@ -23,11 +21,9 @@ runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<Wo
   return {.device = DeviceId(worker->rank)};
 }
 
-/// The same for all workers of a run, and for no other run at the same time.
-std::string name_of_run(const std::optional<WorkerEnvironment>& worker) {
-  if (!worker) return process_mark(getpid());
-  if (worker->report_pipe >= 0) return process_mark(getppid());  // the launcher
-  return fmt::format("{}:{}", worker->master_address, worker->master_port);
+/// Whether this process takes the lock for all workers.
+bool leads(const std::optional<WorkerEnvironment>& worker) {
+  return !worker || (worker->rank == 0 && worker->report_pipe < 0);
 }
 
 }  // namespace
@@ -84,9 +80,9 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     return error("--export-weights: nothing is trained, and the weights of --weights are in a file already");
   const fs::path folder = flags.output_folder();
   const bool runs = flags.source.sources() > 0;
-  if (runs) {
+  if (runs && leads(worker)) {
     const FolderPart part = start.evaluates ? FolderPart::kEvaluation : FolderPart::kRun;
-    RANNC_ASSIGN(start.lock, FolderLock::take(folder, part, name_of_run(worker)));
+    RANNC_ASSIGN(start.lock, FolderLock::take(folder, part));
   }
   if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
   std::optional<runtime::CheckpointState> state;

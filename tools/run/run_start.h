@@ -25,7 +25,7 @@ struct RunStart {
   uint32_t devices = 0;
   std::chrono::seconds timeout{0};  ///< `--timeout`
   std::shared_ptr<const runtime::Bundle> bundle;
-  FolderLock lock;  ///< unless nothing is run
+  FolderLock lock;  ///< of the process that leads the run: the launcher, or worker 0 of another launcher
 };
 
 constexpr std::chrono::seconds kLeastTimeout{60};

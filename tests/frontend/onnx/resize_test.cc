@@ -140,7 +140,8 @@ TEST(Resize, BeyondTheKernelGoesAxisByAxis) {
       model("float[batch, 3, 4, 5] x", "float[1] s = {2}", "y = Resize <axes = [-3], mode = \"linear\"> (x, , s)"), 18);
   EXPECT_THAT(channels.ops(), ElementsAre("cast", "permute", "matmul", "permute", "identity"));
   EXPECT_EQ(channels.output(), "f32[batch,6,4,5] samples 0");
-  const Graph integers(model("int32[batch, 3, h] x", "float[3] s = {1, 1, 3}", "y = Upsample (x, s)"), 9);
+  const Graph integers(
+      "agraph (int32[batch, 3, h] x) => (int32[batch, 3, o] y) <float[3] s = {1, 1, 3}> { y = Upsample (x, s) }", 9);
   EXPECT_THAT(integers.ops(), ElementsAre("unsqueeze", "expand", "reshape", "identity"));
   EXPECT_EQ(integers.output(), "i32[batch,3,3*h] samples 0");
 }

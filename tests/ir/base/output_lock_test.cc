@@ -2,7 +2,6 @@
 #include "ir/base/output_lock.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,76 +25,69 @@ class OutputLockTest : public testing::Test {
   OutputLockTest() : root_(testing::TempDir() + "lock-XXXXXX") { EXPECT_NE(mkdtemp(root_.data()), nullptr); }
   ~OutputLockTest() override { fs::remove_all(root_); }
   std::string file() const { return root_ + "/run.lock"; }
-  Result<OutputLock> take(const std::string& run) const { return OutputLock::take(file(), root_, {"rannc-run", run}); }
+  Result<OutputLock> take() const { return OutputLock::take(file(), root_, "rannc-run"); }
   std::string root_;
 };
 
 TEST_F(OutputLockTest, AnotherRunIsRefusedByTheNameOfTheFirst) {
   {
-    const auto first = take("a");
+    const auto first = take();
     ASSERT_TRUE(first.ok());
-    const auto second = take("b");
+    const auto second = take();
     ASSERT_FALSE(second.ok());
     const std::string text = second.diagnostic().str();
     EXPECT_TRUE(text.starts_with(root_ + ": error: another run writes to it: rannc-run of user ")) << text;
     EXPECT_NE(text.find(fmt::format("process {} on host ", getpid())), std::string::npos) << text;
-    EXPECT_NE(text.find(" UTC (0 s ago); wait for its end"), std::string::npos) << text;
+    EXPECT_NE(text.find(" s ago); wait for its end"), std::string::npos) << text;
   }
   EXPECT_TRUE(fs::is_empty(root_)) << "the last owner removes it";
-  EXPECT_TRUE(take("b").ok());
-}
-
-TEST_F(OutputLockTest, ProcessesOfOneRunShareIt) {
-  std::optional<OutputLock> first = *take("a");
-  {
-    const auto second = take("a");
-    ASSERT_TRUE(second.ok());
-    first.reset();
-    EXPECT_FALSE(take("b").ok()) << "one still has it";
-  }
-  EXPECT_TRUE(take("b").ok());
+  EXPECT_TRUE(take().ok());
 }
 
 TEST_F(OutputLockTest, ItEndsWithItsProcess) {
   const pid_t child = fork();
   if (child == 0) {
-    const auto lock = take("killed");
+    const auto lock = take();
     _exit(lock.ok() ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
   EXPECT_TRUE(fs::exists(file())) << "nobody removed it";
-  EXPECT_TRUE(take("next").ok());
+  EXPECT_TRUE(take().ok());
 }
 
-TEST_F(OutputLockTest, OfManyAtOnceOneRunHasIt) {
-  constexpr int kRuns = 4, kProcesses = 3, kRounds = 4;
-  for (int round = 0; round < kRounds; ++round) {
+TEST_F(OutputLockTest, OfManyAtOnceOneHasIt) {
+  constexpr size_t kThreads = 12;
+  for (int round = 0; round < 20; ++round) {
     std::vector<Result<OutputLock>> taken;
-    for (int i = 0; i < kRuns * kProcesses; ++i) taken.emplace_back(OutputLock());
+    for (size_t i = 0; i < kThreads; ++i) taken.emplace_back(OutputLock());
     {
       std::vector<std::jthread> threads;
-      for (int i = 0; i < kRuns * kProcesses; ++i) {
-        threads.emplace_back([&, i] { taken[static_cast<size_t>(i)] = take(std::to_string(i % kRuns)); });
-      }
+      for (auto& each : taken) threads.emplace_back([&] { each = take(); });
     }
-    std::vector<int> owners(kRuns, 0);
-    for (size_t i = 0; i < taken.size(); ++i) owners[i % kRuns] += taken[i].ok() ? 1 : 0;
-    EXPECT_EQ(std::count(owners.begin(), owners.end(), kProcesses), 1) << fmt::format("{}", fmt::join(owners, " "));
-    EXPECT_EQ(std::count(owners.begin(), owners.end(), 0), kRuns - 1) << fmt::format("{}", fmt::join(owners, " "));
+    EXPECT_EQ(std::count_if(taken.begin(), taken.end(), [](const auto& each) { return each.ok(); }), 1);
   }
+}
+
+TEST_F(OutputLockTest, ALinkIsNotFollowed) {
+  std::ofstream(root_ + "/precious") << "kept";
+  fs::create_symlink("precious", file());
+  EXPECT_FALSE(take().ok());
+  std::string content;
+  EXPECT_TRUE(std::getline(std::ifstream(root_ + "/precious"), content));
+  EXPECT_EQ(content, "kept");
 }
 
 TEST_F(OutputLockTest, AFileOfAStrangerIsNoTrouble) {
   std::ofstream(file()) << std::string(10000, '\x1b');
-  EXPECT_TRUE(take("a").ok());
+  EXPECT_TRUE(take().ok());
   fs::create_directory(file());
-  EXPECT_FALSE(take("a").ok());
+  EXPECT_FALSE(take().ok());
 }
 
 TEST(ProcessMarkTest, TellsProcessesApart) {
-  const std::string own = process_mark(getpid());
+  const std::string own = process_mark();
   EXPECT_FALSE(own.empty());
   EXPECT_EQ(state_of(own), ProcessState::kRuns);
   const std::string later = own.substr(0, own.rfind('-') + 1) + "1";
