@@ -240,7 +240,7 @@ TEST_F(Strangers, ArchivesDoNotExpand) {
 
 TEST_F(Strangers, VersionsAreNumbers) {
   for (const std::string& version : {std::string(30, '9'), std::string("none"), std::string()})
-    EXPECT_THAT(said({{".data/version", version}}), HasSubstr("cannot be read: ")) << version;
+    EXPECT_THAT(said({{".data/version", version}}), HasSubstr("cannot be read as ")) << version;
 }
 
 TEST_F(Strangers, EntriesAreApart) {
