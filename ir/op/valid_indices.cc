@@ -34,7 +34,7 @@ std::optional<std::vector<int64_t>> constant_elements(const Graph& graph, ValueI
 }  // namespace
 
 std::vector<ValidIndices> valid_indices(const Graph& graph, TaskId task, const Bindings& sizes) {
-  static const Ops kLabels = {"cross_entropy_sum"}, kTuples = {"gather_nd", "scatter_nd"};
+  static const Ops kLabels = {"cross_entropy_sum"}, kTuples = {"gather_nd", "scatter_nd"}, kPicks = {"gather_nd"};
   static const Ops kOneAxis = {"gather", "gather_elements", "scatter_elements"};
   const OpInfo& op = graph.op(task);
   if (!kLabels.contains(op) && !kOneAxis.contains(op) && !kTuples.contains(op)) return {};
@@ -45,7 +45,7 @@ std::vector<ValidIndices> valid_indices(const Graph& graph, TaskId task, const B
     const auto components = extent(graph, indices, -1, sizes);
     if (!components) return {};
     count = *components;
-    axis = op.name == "core.gather_nd" ? attributes.integer("batch_dims") : 0;
+    axis = kPicks.contains(op) ? attributes.integer("batch_dims") : 0;
   } else {
     axis = attributes.integer("axis");
   }

@@ -124,9 +124,11 @@ Result<uint64_t> check_archive(const ArchiveFile& file) {
   try {
     return ArchiveChecker(file).run();
   } catch (const c10::Error& failure) {
-    return error(Location{file.path()}, fmt::format("cannot be read as TorchScript or torch.export: {}", failure.what_without_backtrace()));
+    return error(Location{file.path()},
+                 fmt::format("cannot be read as TorchScript or torch.export: {}", failure.what_without_backtrace()));
   } catch (const std::exception& failure) {
-    return error(Location{file.path()}, fmt::format("cannot be read as TorchScript or torch.export: {}", failure.what()));
+    return error(Location{file.path()},
+                 fmt::format("cannot be read as TorchScript or torch.export: {}", failure.what()));
   }
 }
 
