@@ -41,7 +41,7 @@ std::string content_for(std::string_view program) {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-/// Whether this open file is the one at the path: the last owner of a lock removes it.
+/// Whether this open file is the one at the path: the owner of a lock removes it.
 bool is_at(int descriptor, const std::string& path) {
   struct stat open {
   }, there{};
@@ -83,10 +83,9 @@ Result<OutputLock> OutputLock::take(const std::string& file, const std::string& 
       if (!write_content(lock.descriptor_, content_for(program))) return unwritable(output, file, errno);
       return lock;
     }
-    const bool is_taken = errno == EWOULDBLOCK;
-    if (is_taken) other = read_content(lock.descriptor_);
-    ::close(std::exchange(lock.descriptor_, -1));
-    if (!is_taken) return OutputLock();
+    if (errno != EWOULDBLOCK) return OutputLock();  // no `flock` here: the file goes with `lock`
+    other = read_content(lock.descriptor_);
+    ::close(std::exchange(lock.descriptor_, -1));  // the file belongs to the other
     if (other.empty()) std::this_thread::sleep_for(kPoll);
   }
   if (other.empty()) other = "its name is not known";
