@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -12,6 +11,8 @@
 #include <cstring>
 #include <mutex>
 #include <utility>
+
+#include "ir/base/owned_file.h"
 
 namespace rannc {
 
@@ -25,14 +26,6 @@ struct MappedFile::Place {
 };
 
 namespace {
-
-/// Closes the descriptor when the scope ends.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
 
 std::atomic<MappedFile::Place*> g_places{nullptr};
 MappedFile::Place* g_free = nullptr;
@@ -64,15 +57,15 @@ void unlist(MappedFile::Place* place) {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path, uint64_t max_bytes) {
   const Location where{path.string()};
   // O_NONBLOCK: opening a pipe must not block before it is rejected.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) return error(where, fmt::format("cannot open: {}", std::strerror(errno)));
+  const OwnedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return error(where, fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status {};
-  if (::fstat(file.value, &status) != 0) return error(where, fmt::format("cannot stat: {}", std::strerror(errno)));
+  if (::fstat(file.get(), &status) != 0) return error(where, fmt::format("cannot stat: {}", std::strerror(errno)));
   if (!S_ISREG(status.st_mode)) return error(where, "not a regular file");
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size == 0) return error(where, "the file is empty");
   if (size > max_bytes) return error(where, fmt::format("the file has {} bytes, at most {} are read", size, max_bytes));
-  void* const start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
+  void* const start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (start == MAP_FAILED) return error(where, fmt::format("cannot map: {}", std::strerror(errno)));
   MappedFile mapped(path.string(), std::string_view(static_cast<const char*>(start), size));
   mapped.device_ = status.st_dev;

@@ -77,15 +77,15 @@ Result<OutputLock> OutputLock::take(const std::string& file, const std::string& 
   std::string other;
   while (other.empty() && Clock::now() < deadline) {
     OutputLock lock(file, ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666));
-    if (lock.descriptor_ < 0) return unwritable(output, file, errno);
-    if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) {
-      if (!is_at(lock.descriptor_, file)) continue;  // its owner has just removed it
-      if (!write_content(lock.descriptor_, content_for(program))) return unwritable(output, file, errno);
+    if (!lock.file_.valid()) return unwritable(output, file, errno);
+    if (::flock(lock.file_.get(), LOCK_EX | LOCK_NB) == 0) {
+      if (!is_at(lock.file_.get(), file)) continue;  // its owner has just removed it
+      if (!write_content(lock.file_.get(), content_for(program))) return unwritable(output, file, errno);
       return lock;
     }
     if (errno != EWOULDBLOCK) return OutputLock();  // no `flock` here: the file goes with `lock`
-    other = read_content(lock.descriptor_);
-    ::close(std::exchange(lock.descriptor_, -1));  // the file belongs to the other
+    other = read_content(lock.file_.get());
+    lock.file_ = {};  // the lock belongs to the other
     if (other.empty()) std::this_thread::sleep_for(kPoll);
   }
   if (other.empty()) other = "its name is not known";
@@ -100,19 +100,14 @@ Result<OutputLock> OutputLock::take_beside(const std::string& output, std::strin
   return take((failed ? output : place.string()) + ".lock", output, program);
 }
 
-OutputLock::OutputLock(OutputLock&& other) noexcept
-    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 OutputLock& OutputLock::operator=(OutputLock&& other) noexcept {
+  std::swap(path_, other.path_);
   std::swap(file_, other.file_);
-  std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 OutputLock::~OutputLock() {
-  if (descriptor_ < 0) return;
-  if (is_at(descriptor_, file_)) ::unlink(file_.c_str());
-  ::close(descriptor_);
+  if (file_.valid() && is_at(file_.get(), path_)) ::unlink(path_.c_str());
 }
 
 }  // namespace rannc

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/owned_file.h"
 
 namespace rannc {
 
@@ -20,15 +21,15 @@ class OutputLock {
   /// is written to as a stream needs no lock.
   static Result<OutputLock> take_beside(const std::string& output, std::string_view program);
   OutputLock() = default;
-  OutputLock(OutputLock&& other) noexcept;
+  OutputLock(OutputLock&& other) noexcept = default;
   OutputLock& operator=(OutputLock&& other) noexcept;
   ~OutputLock();
 
  private:
-  OutputLock(std::string file, int descriptor) : file_(std::move(file)), descriptor_(descriptor) {}
+  OutputLock(std::string path, int file) : path_(std::move(path)), file_(file) {}
 
-  std::string file_;
-  int descriptor_ = -1;  // -1: nothing is locked
+  std::string path_;
+  OwnedFile file_;  // invalid: nothing is locked
 };
 
 }  // namespace rannc

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/base/owned_file.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::runtime {
@@ -236,16 +237,13 @@ namespace {
 class FlushedFile {
  public:
   explicit FlushedFile(const std::string& path) : path_(path), replacement_(path) {}
-  ~FlushedFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
   Result<void> open() {
-    descriptor_ = ::open(replacement_.temporary().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return descriptor_ >= 0 ? Result<void>() : failed("create");
+    file_ = OwnedFile(::open(replacement_.temporary().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    return file_.valid() ? Result<void>() : failed("create");
   }
   Result<void> write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+      const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return failed("write");
       bytes = bytes.subspan(static_cast<size_t>(count));
@@ -253,7 +251,7 @@ class FlushedFile {
     return {};
   }
   Result<void> commit() {
-    if (::fsync(descriptor_) != 0) return failed("flush");
+    if (::fsync(file_.get()) != 0) return failed("flush");
     return replacement_.commit();
   }
 
@@ -263,7 +261,7 @@ class FlushedFile {
   }
   std::string path_;
   Replacement replacement_;
-  int descriptor_ = -1;
+  OwnedFile file_;
 };
 
 // The header is JSON, in which one name is reserved.

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -60,10 +59,6 @@ class MessageWithFile {
 };
 
 }  // namespace
-
-OwnedFile::~OwnedFile() {
-  if (file_ >= 0) close(file_);
-}
 
 Result<OwnedFile> listen_at(const std::string& address) {
   OwnedFile made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

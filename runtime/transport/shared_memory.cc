@@ -31,16 +31,15 @@ Result<std::span<std::byte>> map_range(int file, size_t offset, size_t bytes) {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(size_t bytes) {
-  const int file = memfd_create("rannc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) return cannot_reserve(bytes);
-  SharedMemory memory({}, file);  // closes the file on errors
+  OwnedFile file(memfd_create("rannc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return cannot_reserve(bytes);
   int reserved = 0;
   do {
-    reserved = fallocate(file, 0, 0, static_cast<off_t>(bytes));
+    reserved = fallocate(file.get(), 0, 0, static_cast<off_t>(bytes));
   } while (reserved != 0 && errno == EINTR);
-  if (reserved != 0 || fcntl(file, F_ADD_SEALS, kSeals) != 0) return cannot_reserve(bytes);
-  RANNC_ASSIGN(memory.bytes_, map_range(file, 0, bytes));
-  return memory;
+  if (reserved != 0 || fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return cannot_reserve(bytes);
+  RANNC_ASSIGN(const std::span<std::byte> range, map_range(file.get(), 0, bytes));
+  return SharedMemory(range, std::move(file));
 }
 
 Result<SharedMemory> SharedMemory::map(int file, size_t offset, size_t bytes) {
@@ -51,18 +50,17 @@ Result<SharedMemory> SharedMemory::map(int file, size_t offset, size_t bytes) {
     return error(fmt::format("shared memory has {} bytes, at least {} were expected", about.st_size, offset + bytes));
   }
   RANNC_ASSIGN(const std::span<std::byte> range, map_range(file, offset, bytes));
-  return SharedMemory(range, -1);
+  return SharedMemory(range, OwnedFile());
 }
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   std::swap(bytes_, other.bytes_);
-  std::swap(file_, other.file_);
+  file_ = std::move(other.file_);
   return *this;
 }
 
 SharedMemory::~SharedMemory() {
   if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
-  if (file_ >= 0) close(file_);
 }
 
 size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }

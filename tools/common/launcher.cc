@@ -310,34 +310,27 @@ Result<void> start_all(const Program& program, const Fleet& fleet, bool resumes,
     crew.add(child, rank, report.first);
   }
   // From here on only worker 0 holds the socket, so connections to a dead worker 0 are refused.
-  close(meeting.release());
+  meeting.close();
   return {};
 }
 
 }  // namespace
 
 Result<Listener> Listener::open() {
-  Listener listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0);
+  Listener listener;
+  listener.socket_ = OwnedFile(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  if (listener.socket_ < 0 || bind(listener.socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      listen(listener.socket_, SOMAXCONN) != 0 ||
-      getsockname(listener.socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+  if (!listener.socket_.valid() || bind(listener.socket(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener.socket(), SOMAXCONN) != 0 ||
+      getsockname(listener.socket(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
   }
   listener.port_ = ntohs(address.sin_port);
   return listener;
 }
-
-Listener::Listener(Listener&& other) noexcept : socket_(other.release()), port_(other.port_) {}
-
-Listener::~Listener() {
-  if (socket_ >= 0) close(socket_);
-}
-
-int Listener::release() { return std::exchange(socket_, -1); }
 
 Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet) {
   const RunSignals signals({.announces = fleet.ends_in_order});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/owned_file.h"
 
 namespace rannc::tools {
 
@@ -64,18 +65,14 @@ Result<int> launch_workers(const std::string& program, const std::vector<std::st
 class Listener {
  public:
   static Result<Listener> open();
-  Listener(Listener&& other) noexcept;
-  Listener& operator=(Listener&&) = delete;
-  ~Listener();
   uint16_t port() const { return port_; }
-  int socket() const { return socket_; }
-  /// Returns the socket and transfers its ownership to the caller.
-  int release();
+  int socket() const { return socket_.get(); }
+  /// Closes the socket in this process.
+  void close() { socket_ = {}; }
 
  private:
-  Listener(int socket, uint16_t port) : socket_(socket), port_(port) {}
-  int socket_;  // -1: released
-  uint16_t port_;
+  OwnedFile socket_;
+  uint16_t port_ = 0;
 };
 
 /// Path of the running executable.

@@ -8,26 +8,9 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/owned_file.h"
 
 namespace rannc::runtime {
-
-/// A descriptor that is closed at its end.
-class OwnedFile {
- public:
-  OwnedFile() = default;
-  explicit OwnedFile(int file) : file_(file) {}
-  OwnedFile(OwnedFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  OwnedFile& operator=(OwnedFile&& other) noexcept {
-    std::swap(file_, other.file_);
-    return *this;
-  }
-  ~OwnedFile();
-  int get() const { return file_; }
-  bool valid() const { return file_ >= 0; }
-
- private:
-  int file_ = -1;
-};
 
 /// Returns false to give up a wait. Called every 50 ms.
 using GoesOn = std::function<bool()>;

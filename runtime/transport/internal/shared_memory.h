@@ -5,6 +5,7 @@
 #include <span>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/owned_file.h"
 
 namespace rannc::runtime {
 
@@ -26,13 +27,13 @@ class SharedMemory {
   std::byte* data() const { return bytes_.data(); }
   size_t size() const { return bytes_.size(); }
   /// The descriptor of a created file; -1 for a mapped one.
-  int file() const { return file_; }
+  int file() const { return file_.get(); }
 
  private:
-  SharedMemory(std::span<std::byte> bytes, int file) : bytes_(bytes), file_(file) {}
+  SharedMemory(std::span<std::byte> bytes, OwnedFile file) : bytes_(bytes), file_(std::move(file)) {}
 
   std::span<std::byte> bytes_;
-  int file_ = -1;
+  OwnedFile file_;
 };
 
 /// Size to which offsets into a file are aligned.

@@ -12,16 +12,16 @@
 
 namespace rannc::testing {
 
-inline runtime::OwnedFile listening_socket() {
+inline OwnedFile listening_socket() {
   auto sockets = runtime::listen_on("127.0.0.1", 0, std::chrono::seconds(1));
   EXPECT_TRUE(sockets.ok());
   return std::move(sockets->front());
 }
 
 /// A connection that says nothing by itself.
-inline runtime::OwnedFile raw_connection(uint16_t port) {
+inline OwnedFile raw_connection(uint16_t port) {
   const runtime::Address address = runtime::resolve("127.0.0.1", port, std::chrono::seconds(1)).value().front();
-  runtime::OwnedFile made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  OwnedFile made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(connect(made.get(), address.get(), address.size), 0);
   return made;
 }
@@ -31,7 +31,7 @@ struct Meeting {
   explicit Meeting(uint32_t workers, std::chrono::milliseconds patience = std::chrono::minutes(1),
                    std::string secret = {})
       : common{.workers = workers, .timeout = patience, .secret = std::move(secret)} {
-    std::vector<runtime::OwnedFile> sockets;
+    std::vector<OwnedFile> sockets;
     sockets.push_back(listening_socket());
     port = runtime::address_of(sockets.front().get()).port();
     server = std::make_unique<runtime::StoreServer>(std::move(sockets), common);

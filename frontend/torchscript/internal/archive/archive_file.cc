@@ -11,6 +11,8 @@
 #include <mutex>
 #include <vector>
 
+#include "ir/base/owned_file.h"
+
 namespace rannc::frontend::torchscript {
 
 namespace {
@@ -28,9 +30,6 @@ struct Range {
 class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
  public:
   RecordingReader(int file, uint64_t bytes) : file_(file), bytes_(bytes) {}
-  RecordingReader(const RecordingReader&) = delete;
-  RecordingReader& operator=(const RecordingReader&) = delete;
-  ~RecordingReader() override { close(file_); }
 
   size_t size() const override { return bytes_; }
   size_t read(uint64_t offset, void* to, size_t length, const char* /*what*/) const override {
@@ -65,14 +64,15 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
   size_t read_all(uint64_t offset, void* to, size_t length) const {
     size_t got = 0;
     while (got < length) {
-      const ssize_t more = pread(file_, static_cast<char*>(to) + got, length - got, static_cast<off_t>(offset + got));
+      const ssize_t more =
+          pread(file_.get(), static_cast<char*>(to) + got, length - got, static_cast<off_t>(offset + got));
       if (more <= 0) break;
       got += static_cast<size_t>(more);
     }
     return got;
   }
 
-  int file_;
+  OwnedFile file_;
   uint64_t bytes_;
   mutable std::mutex mutex_;
   mutable std::map<const void*, Range> read_;
