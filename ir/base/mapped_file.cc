@@ -67,14 +67,11 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, uint64_t 
   if (size > max_bytes) return error(where, fmt::format("the file has {} bytes, at most {} are read", size, max_bytes));
   void* const start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (start == MAP_FAILED) return error(where, fmt::format("cannot map: {}", std::strerror(errno)));
-  MappedFile mapped(path.string(), std::string_view(static_cast<const char*>(start), size));
-  mapped.device_ = status.st_dev;
-  mapped.inode_ = status.st_ino;
-  return mapped;
+  return MappedFile(path.string(), {static_cast<const char*>(start), size}, status.st_dev, status.st_ino);
 }
 
-MappedFile::MappedFile(std::string path, std::string_view bytes)
-    : path_(std::move(path)), bytes_(bytes), place_(list(bytes_, path_)) {}
+MappedFile::MappedFile(std::string path, std::string_view bytes, uint64_t device, uint64_t inode)
+    : path_(std::move(path)), bytes_(bytes), place_(list(bytes_, path_)), device_(device), inode_(inode) {}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),

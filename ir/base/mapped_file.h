@@ -28,11 +28,11 @@ class MappedFile {
   struct Place;
 
  private:
-  MappedFile(std::string path, std::string_view bytes);
+  MappedFile(std::string path, std::string_view bytes, uint64_t device, uint64_t inode);
   std::string path_;
   std::string_view bytes_;
   Place* place_;  // for `mapped_file_at`
-  uint64_t device_ = 0, inode_ = 0;
+  uint64_t device_, inode_;
 };
 
 /// Path of the file that is mapped at an address; null if there is none. For handlers of signals.

@@ -4,33 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
-#include <vector>
+
+#include "ir/base/repeated_keys.h"
 
 namespace rannc::partition {
 namespace {
 
 using Json = nlohmann::json;
-
-/// Receives every member while the document is parsed.
-class DuplicateWatch {
- public:
-  void see(Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) members_.emplace_back();
-    if (event == Json::parse_event_t::object_end) members_.pop_back();
-    if (event != Json::parse_event_t::key) return;
-    path_.resize(members_.size() - 1);
-    path_.push_back(parsed.get<std::string>());
-    if (!members_.back().insert(path_.back()).second && first_.empty())
-      first_ = fmt::format("{}", fmt::join(path_, "/"));
-  }
-  const std::string& first() const { return first_; }
-
- private:
-  std::vector<std::set<std::string>> members_;  // by depth
-  std::vector<std::string> path_;
-  std::string first_;
-};
 
 Location place(std::string_view text, size_t byte, const std::string& file) {
   const std::string_view before = text.substr(0, std::min(byte > 0 ? byte - 1 : 0, text.size()));
@@ -45,13 +25,15 @@ Location place(std::string_view text, size_t byte, const std::string& file) {
 }  // namespace
 
 Result<Json> parse_strict_json(std::string_view text, const std::string& file) {
-  DuplicateWatch watch;
+  RepeatedKeys keys;
   try {
-    Json root = Json::parse(text, [&watch](int, Json::parse_event_t event, Json& parsed) {
-      watch.see(event, parsed);
+    Json root = Json::parse(text, [&keys](int, Json::parse_event_t event, Json& parsed) {
+      keys.see(event, parsed);
       return true;
     });
-    if (!watch.first().empty()) return error({file, 0, 0, watch.first()}, "occurs twice");
+    if (!keys.first().empty()) {
+      return error({file, 0, 0, fmt::format("{}", fmt::join(keys.first(), "/"))}, "occurs twice");
+    }
     return root;
   } catch (const Json::parse_error& failure) {
     const char* what = failure.byte >= text.size() ? "the file ends in the middle of a document" : "not JSON";

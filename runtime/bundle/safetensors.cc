@@ -14,9 +14,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "ir/base/owned_file.h"
+#include "ir/base/repeated_keys.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::runtime {
@@ -139,18 +139,13 @@ class EntryReader {
 };
 
 Result<Json> parse_header(const std::string& path, const std::string& text) {
-  std::optional<std::string> repeated;
-  std::vector<std::set<std::string>> keys;
+  RepeatedKeys keys;
   const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second && !repeated) {
-      repeated = parsed.get<std::string>();
-    }
-    return keys.size() <= 4;  // deeper nesting is dropped and reported as missing later
+    keys.see(event, parsed);
+    return keys.depth() <= 4;  // deeper nesting is dropped and reported as missing later
   };
   Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (repeated) return at(path, *repeated, "name occurs twice in the header");
+  if (!keys.first().empty()) return at(path, keys.first().back(), "name occurs twice in the header");
   if (!header.is_object()) return at(path, {}, "header is not a JSON object");
   return header;
 }

@@ -1,10 +1,9 @@
 #include "runtime/internal/json_fields.h"
 
 #include <algorithm>
-#include <optional>
-#include <set>
 
 #include "ir/base/mapped_file.h"
+#include "ir/base/repeated_keys.h"
 
 namespace rannc::runtime {
 
@@ -31,26 +30,19 @@ Result<Json> read_json_file(const std::string& path) {
 
 Result<Json> parse_json_object(std::string_view text, const std::string& path) {
   constexpr int kMostDepth = 16;
-  std::optional<std::string> repeated;
-  std::vector<std::set<std::string>> keys;
-  std::string last;  // field
+  RepeatedKeys keys;
   bool deep = false;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      last = parsed.get<std::string>();
-      if (!keys.back().insert(last).second && !repeated) repeated = last;
-    }
+    keys.see(event, parsed);
     deep = deep || depth > kMostDepth;
     return depth <= kMostDepth;
   };
   Json object = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (repeated) return error({.file = path}, fmt::format("has field '{}' twice", *repeated));
+  if (!keys.first().empty()) return error({.file = path}, fmt::format("has field '{}' twice", keys.first().back()));
   if (deep) return error({.file = path}, fmt::format("is nested deeper than {} levels", kMostDepth));
-  if (object.is_discarded() && !last.empty())
+  if (object.is_discarded() && !keys.last().empty())
     return error({.file = path},
-                 fmt::format("is not JSON, or has a number out of range, at or behind field '{}'", last));
+                 fmt::format("is not JSON, or has a number out of range, at or behind field '{}'", keys.last().back()));
   if (!object.is_object()) return error({.file = path}, "is not a JSON object");
   return object;
 }
