@@ -15,13 +15,14 @@
 #include <set>
 #include <sstream>
 
+#include "ir/base/number_range.h"
 #include "partition/cluster.h"
 
 namespace rannc::partition {
 namespace {
 
-constexpr int64_t kMaxDevices = 1 << 20;
-constexpr double kLeastFlops = 1, kMostFlops = 1e24;
+constexpr size_t kMaxDevices = 1 << 20;
+constexpr NumberRange kBytes{1, 9e18}, kFlops{1, 1e24}, kBandwidth{1, 1e18}, kLatency{0, 1e12};
 
 constexpr std::pair<std::string_view, double FlopRates::*> kRates[] = {{"f32", &FlopRates::f32},
                                                                        {"tf32", &FlopRates::tf32},
@@ -81,16 +82,13 @@ class Reader {
     return fail(*node, fmt::format("'{}' must be a string", key));
   }
 
-  /// Reads a finite number in [low, high].
-  Result<double> number(const toml::table& table, std::string_view key, double low, double high) {
+  Result<double> number(const toml::table& table, std::string_view key, const NumberRange& range) {
     const toml::node* node = table.get(key);
     if (node == nullptr) return fail(table, fmt::format("'{}' is missing", key));
     const auto value = node->is_number() ? node->value<double>() : std::nullopt;
     if (!value) return fail(*node, fmt::format("'{}' must be a number", key));
-    if (!(*value >= low && *value <= high)) {
-      return fail(*node, fmt::format("'{}' is {}, it must be from {} to {}", key, *value, low, high));
-    }
-    return *value;
+    if (range.contains(*value)) return *value;
+    return fail(*node, fmt::format("'{}' is {}, expected {}", key, *value, range.str()));
   }
 
   Result<Link> link(const toml::node& node, std::string_view what) {
@@ -101,9 +99,9 @@ class Reader {
 
   Result<Link> link_fields(const toml::table& fields) {
     Link result;
-    RANNC_ASSIGN(result.bytes_per_second, number(fields, "bandwidth", 1, 1e18));
+    RANNC_ASSIGN(result.bytes_per_second, number(fields, "bandwidth", kBandwidth));
     if (fields.contains("latency_ns")) {
-      RANNC_ASSIGN(result.latency_ns, number(fields, "latency_ns", 0, 1e12));
+      RANNC_ASSIGN(result.latency_ns, number(fields, "latency_ns", kLatency));
     }
     return result;
   }
@@ -112,15 +110,15 @@ class Reader {
   Result<FlopRates> flops(const toml::table& fields) {
     const toml::table* rates = fields["flops"].as_table();
     if (rates == nullptr) {
-      RANNC_ASSIGN(const double rate, number(fields, "flops", kLeastFlops, kMostFlops));
+      RANNC_ASSIGN(const double rate, number(fields, "flops", kFlops));
       return FlopRates(rate);
     }
     RANNC_TRY(only(*rates, {"f32", "tf32", "bf16", "f16", "f64"}, "flops"));
-    RANNC_ASSIGN(const double f32, number(*rates, "f32", kLeastFlops, kMostFlops));
+    RANNC_ASSIGN(const double f32, number(*rates, "f32", kFlops));
     FlopRates result(f32);
     for (const auto& [name, rate] : kRates) {
       if (!rates->contains(name)) continue;
-      RANNC_ASSIGN(result.*rate, number(*rates, name, kLeastFlops, kMostFlops));
+      RANNC_ASSIGN(result.*rate, number(*rates, name, kFlops));
     }
     return result;
   }
@@ -146,12 +144,12 @@ class Reader {
       RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions"}, "a kind"));
       DeviceKind kind;
       kind.name = key.str();
-      RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", 1, 9e18));
+      RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", kBytes));
       kind.memory_bytes = static_cast<uint64_t>(memory);
       RANNC_ASSIGN(kind.flops_per_second, flops(*fields));
-      RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", 1, 1e18));
+      RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", kBandwidth));
       if (fields->contains("launch_ns")) {
-        RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", 0, 1e12));
+        RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", kLatency));
       }
       if (fields->contains("device")) {
         RANNC_ASSIGN(kind.type, device(*fields));
@@ -178,7 +176,7 @@ class Reader {
 
   Result<uint32_t> count(const toml::table& table) {
     if (!table.contains("count")) return 1u;
-    RANNC_ASSIGN(const double value, number(table, "count", 1, kMaxDevices));
+    RANNC_ASSIGN(const double value, number(table, "count", {1, kMaxDevices}));
     if (value != std::floor(value)) return fail(*table.get("count"), "'count' must be a whole number");
     return static_cast<uint32_t>(value);
   }
@@ -196,7 +194,7 @@ class Reader {
     if (kinds.size() > 1 && inside.bytes_per_second <= 0) {
       return fail(*fields, "a node of several devices needs 'inside' with bandwidth and latency_ns");
     }
-    if (cluster_.devices.size() + kinds.size() * repeats > static_cast<size_t>(kMaxDevices)) {
+    if (cluster_.devices.size() + kinds.size() * repeats > kMaxDevices) {
       return fail(*fields, fmt::format("more than {} devices", kMaxDevices));
     }
     std::string base = "node";
@@ -222,7 +220,7 @@ class Reader {
       RANNC_ASSIGN(const std::string name, text(*group, "kind"));
       RANNC_ASSIGN(const uint32_t kind, kind_named(*group, name));
       RANNC_ASSIGN(const uint32_t repeats, count(*group));
-      if (kinds.size() + repeats > static_cast<size_t>(kMaxDevices)) {
+      if (kinds.size() + repeats > kMaxDevices) {
         return fail(*group, fmt::format("more than {} devices", kMaxDevices));
       }
       kinds.insert(kinds.end(), repeats, kind);
@@ -244,12 +242,12 @@ class Reader {
     const toml::array* pair = fields[key].as_array();
     if (pair == nullptr || pair->size() != 2)
       return fail(fields, fmt::format("'{}' must contain two ids, such as [0, 1]", key));
+    const WholeRange ids{0, limit - 1};
     uint32_t found[2];
     for (size_t i = 0; i < 2; ++i) {
       const auto value = (*pair)[i].value_exact<int64_t>();
-      if (!value || *value < 0 || static_cast<uint64_t>(*value) >= limit) {
-        return fail((*pair)[i], fmt::format("'{}' must contain ids from 0 to {}", key, limit - 1));
-      }
+      if (!value || *value < 0 || !ids.contains(static_cast<uint64_t>(*value)))
+        return fail((*pair)[i], fmt::format("'{}' must contain ids, expected {}", key, ids.str()));
       found[i] = static_cast<uint32_t>(*value);
     }
     if (found[0] == found[1]) return fail(*pair, fmt::format("'{}' contains the same id twice", key));

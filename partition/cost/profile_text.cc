@@ -1,10 +1,9 @@
 // Reads and prints profile databases.
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
 #include <limits>
 
+#include "ir/base/number_range.h"
 #include "partition/cost/profile_database.h"
 #include "partition/cost/strict_json.h"
 
@@ -13,22 +12,23 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kMost = 1e18;  // ns or bytes: 31 years, an exabyte
+// ns or bytes: 31 years, an exabyte
+constexpr NumberRange kCost{0, 1e18}, kSaving{-1e18, 1e18};
 
 struct Field {
   const char* name;
   double TaskCost::*member;
-  bool may_be_negative;
+  NumberRange range = kCost;
 };
 constexpr Field kFields[] = {
-    {"forward_ns", &TaskCost::forward_ns, false},
-    {"input_gradient_ns", &TaskCost::input_gradient_ns, false},
-    {"weight_gradient_ns", &TaskCost::weight_gradient_ns, false},
-    {"together_ns", &TaskCost::together_ns, false},
-    {"recompute_ns", &TaskCost::recompute_ns, false},
-    {"saved_bytes", &TaskCost::saved_bytes, false},
-    {"pending_bytes", &TaskCost::pending_bytes, true},
-    {"temporary_bytes", &TaskCost::temporary_bytes, false},
+    {"forward_ns", &TaskCost::forward_ns},
+    {"input_gradient_ns", &TaskCost::input_gradient_ns},
+    {"weight_gradient_ns", &TaskCost::weight_gradient_ns},
+    {"together_ns", &TaskCost::together_ns},
+    {"recompute_ns", &TaskCost::recompute_ns},
+    {"saved_bytes", &TaskCost::saved_bytes},
+    {"pending_bytes", &TaskCost::pending_bytes, kSaving},
+    {"temporary_bytes", &TaskCost::temporary_bytes},
 };
 
 /// A path in the document, such as `tasks/cpu/core.relu f32[B]/8`.
@@ -38,26 +38,19 @@ struct Place {
   Diagnostic error(std::string message) const { return rannc::error({file, 0, 0, path}, std::move(message)); }
 };
 
-Result<double> read_number(const Json& json, const Place& place, bool may_be_negative = false) {
+Result<double> read_number(const Json& json, const Place& place, const NumberRange& range = kCost) {
   if (!json.is_number()) return place.error("must be a number");
   const double number = json.get<double>();
-  const double least = may_be_negative ? -kMost : 0;
-  if (!(number >= least && number <= kMost)) {
-    return place.error(fmt::format("is {}, it must be from {:g} to {:g}", number, least, kMost));
-  }
-  return number;
+  if (range.contains(number)) return number;
+  return place.error(fmt::format("is {}, expected {}", number, range.str()));
 }
 
 /// Parses a member's name that is a count, in decimal without leading zeros.
 template <class Count>
 Result<Count> read_count(const std::string& text, const Place& place, uint64_t least, const char* what) {
-  uint64_t count = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool decimal = failure == std::errc() && end == text.data() + text.size() && text[0] != '0';
-  if (!decimal || count < least || count > std::numeric_limits<uint32_t>::max()) {
-    return place.error(fmt::format("'{}' is not a number of {}", text, what));
-  }
-  return static_cast<Count>(count);
+  const auto count = parse_number(text, WholeRange{least, std::numeric_limits<uint32_t>::max()});
+  if (count && text[0] != '0') return static_cast<Count>(*count);
+  return place.error(fmt::format("'{}' is not a number of {}", text, what));
 }
 
 Result<TaskCost> read_cost(const Json& json, const Place& place) {
@@ -69,7 +62,7 @@ Result<TaskCost> read_cost(const Json& json, const Place& place) {
       if (name == known.name) field = &known;
     }
     if (field == nullptr) return place.error(fmt::format("unknown quantity '{}'", name));
-    RANNC_ASSIGN(cost.*field->member, read_number(value, place / name, field->may_be_negative));
+    RANNC_ASSIGN(cost.*field->member, read_number(value, place / name, field->range));
   }
   return cost;
 }
@@ -139,9 +132,9 @@ Result<void> check_head(const Json& root, const std::string& file) {
   if (!root.is_object() || !root.contains("rannc_profile")) return place.error("not a profile database of rannc");
   const Json& version = root["rannc_profile"];
   if (!version.is_number_integer()) return (place / "rannc_profile").error("the version must be an integer");
-  if (version.get<int64_t>() != ProfileDatabase::kVersion) {
+  if (version != ProfileDatabase::kVersion) {
     return (place / "rannc_profile")
-        .error(fmt::format("format version {} is not supported, this program reads version {}", version.get<int64_t>(),
+        .error(fmt::format("format version {} is not supported, this program reads version {}", version.dump(),
                            ProfileDatabase::kVersion));
   }
   for (const auto& [name, value] : root.items()) {
