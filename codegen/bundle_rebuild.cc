@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "codegen/internal/compile_stages.h"
@@ -18,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string bytes_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {(std::istreambuf_iterator<char>(in)), {}};
+  const Result<std::string> bytes = read_file(path);
+  return bytes.ok() ? *bytes : std::string();
 }
 
 /// Compares a bundle with what this build would write.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
 #include "ir/base/printable.h"
+#include "ir/base/replacement.h"
 #include "ir/text/text.h"
 
 namespace rannc::frontend {
@@ -26,11 +26,8 @@ bool is_archive(const std::filesystem::path& path) {
 }
 
 Result<Imported> read_text(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) return error(Location{path.string()}, "cannot be opened");
-  std::ostringstream text;
-  text << file.rdbuf();
-  RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text.str(), path.string()));
+  RANNC_ASSIGN(const std::string text, read_file(path.string()));
+  RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text, path.string()));
   return Imported{std::move(graph), {}};
 }
 

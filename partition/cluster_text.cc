@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 
 #include "ir/base/number_range.h"
+#include "ir/base/replacement.h"
 #include "partition/cluster.h"
 
 namespace rannc::partition {
@@ -304,11 +304,8 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
 }
 
 Result<Cluster> read_cluster(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return error(Location{path, 0, 0, {}}, "cannot read the cluster file");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return parse_cluster(text.str(), path);
+  RANNC_ASSIGN(const std::string text, read_file(path));
+  return parse_cluster(text, path);
 }
 
 std::string print_cluster(const Cluster& cluster) {

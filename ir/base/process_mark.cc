@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
+
+#include "ir/base/replacement.h"
 
 namespace rannc {
 
@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const Result<std::string> content = read_file(path);
+  return content.ok() ? *content : std::string();
 }
 
 const std::string& system_mark() {

@@ -7,8 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <utility>
+
+#include "ir/base/replacement.h"
 
 extern char** environ;
 
@@ -31,10 +32,8 @@ Result<Ended> run_program(const std::vector<std::string>& command, const std::st
   while (waitpid(process, &status, 0) < 0) {
     if (errno != EINTR) return error({.file = command[0]}, std::string("cannot be awaited: ") + std::strerror(errno));
   }
-  std::ifstream in(output, std::ios::binary);
-  Ended ended{WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), {}};
-  ended.output.assign(std::istreambuf_iterator<char>(in), {});
-  return ended;
+  RANNC_ASSIGN(std::string printed, read_file(output));
+  return Ended{WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), std::move(printed)};
 }
 
 }  // namespace rannc

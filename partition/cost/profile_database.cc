@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <set>
-#include <sstream>
 
 #include "ir/base/replacement.h"
 #include "partition/text_digest.h"
@@ -105,10 +103,8 @@ class Measured final : public CostModel {
 }  // namespace
 
 Result<ProfileDatabase> ProfileDatabase::read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) return error({path, 0, 0, {}}, "cannot read the profile database");
-  return parse(text.str(), path);
+  RANNC_ASSIGN(const std::string text, read_file(path));
+  return parse(text, path);
 }
 
 Result<void> ProfileDatabase::write(const std::string& path) const { return write_file(path, print()); }

@@ -18,12 +18,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "ir/base/replacement.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "runtime/bundle/bundle.h"
@@ -207,9 +207,8 @@ class BundleVerifier {
   }
 
   bool check_plan() {
-    std::ifstream in(at(kPlanFile), std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    Result<ir::Plan> plan = ir::parse_plan(text, at(kPlanFile));
+    const Result<std::string> text = read_file(at(kPlanFile));
+    Result<ir::Plan> plan = text.ok() ? ir::parse_plan(*text, at(kPlanFile)) : text.diagnostic();
     if (!plan.ok()) {
       Diagnostic problem = plan.diagnostic();
       if (problem.rule.empty()) problem.rule = "B4";

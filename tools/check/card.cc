@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
+
+#include "ir/base/replacement.h"
 
 namespace rannc::tools {
 
@@ -74,11 +74,7 @@ Result<int64_t> CardField::integer() const {
 }
 
 Result<CardField> read_card_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return error({path, 0, 0, {}}, "cannot be opened");
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  const std::string text = bytes.str();
+  RANNC_ASSIGN(const std::string text, read_file(path));
   try {
     const auto root = std::make_shared<const CardField::Json>(CardField::Json::parse(text));
     if (!root->is_object()) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -27,9 +26,7 @@ struct Options {
 
 Result<std::string> read_text(const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return error({path, 0, 0, {}}, "cannot be opened");
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return read_file(path);
 }
 
 Result<void> write_text(const std::string& path, const std::string& text) {

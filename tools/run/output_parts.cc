@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "ir/base/replacement.h"
 
 namespace rannc::tools {
@@ -18,22 +15,24 @@ fs::path part_file(const fs::path& folder, uint32_t rank) {
 }
 
 /// Reads and removes a file.
-std::string take_file(const fs::path& path) {
-  std::ostringstream bytes;
-  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+Result<std::string> take_file(const std::string& path) {
+  auto bytes = read_file(path);
   std::error_code ignored;
   fs::remove(path, ignored);
-  return std::move(bytes).str();
+  return bytes;
 }
 
 }  // namespace
 
 Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, const fs::path& folder, uint32_t rank) {
-  const fs::path own = part_file(folder, rank);
-  Result<void> written;
-  if (rank > 0) written = outputs.write_part(own.string());
-  RANNC_TRY(trainer.first_failure(written));
-  return trainer.gather(rank > 0 ? take_file(own) : "", [&](uint32_t worker, const std::string& part) -> Result<void> {
+  const std::string file = part_file(folder, rank).string();
+  Result<std::string> own = std::string();
+  if (rank > 0) {
+    const Result<void> written = outputs.write_part(file);
+    own = written.ok() ? take_file(file) : written.diagnostic();
+  }
+  RANNC_TRY(trainer.first_failure(own.ok() ? Result<void>() : own.diagnostic()));
+  return trainer.gather(*own, [&](uint32_t worker, const std::string& part) -> Result<void> {
     if (worker == 0) return {};
     const fs::path copy = part_file(folder, worker);
     RANNC_TRY(write_file(copy.string(), part));

@@ -7,21 +7,14 @@
 #include <fstream>
 #include <functional>
 #include <random>
-#include <sstream>
 
 #include "frontend/torchscript/import.h"
+#include "ir/base/replacement.h"
 #include "tests/frontend/torchscript/program.h"
 #include "tests/support/tier.h"
 
 namespace rannc::test {
 namespace {
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
 
 class Mutants {
  public:
@@ -30,7 +23,7 @@ class Mutants {
                 [](torch::jit::Module& m) {
                   m.register_parameter("w", at::randn({16, 16}).requires_grad_(true), false);
                 }),
-        bytes_(bytes_of(module_.path())),
+        bytes_(read_file(module_.path()).value()),
         path_(::testing::TempDir() + "mutant.pt") {}
 
   /// Whether the archive of those bytes is read; its diagnostic names the file where not.

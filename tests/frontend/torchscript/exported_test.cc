@@ -9,10 +9,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "frontend/torchscript/import.h"
 #include "frontend/torchscript/internal/exported/exported_sizes.h"
+#include "ir/base/replacement.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/support/tier.h"
@@ -47,13 +47,6 @@ void write_archive(const std::string& path, const Records& records, bool packed 
     if (!name.starts_with(".data")) writer.writeRecord(name, bytes.data(), bytes.size(), packed);
   }
   writer.writeEndOfFile();
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
 }
 
 /// A file of PyTorch itself, and copies of it that are changed.
@@ -261,7 +254,7 @@ TEST_F(Exported, AnAffineAxisDeterminesItsSymbol) {
 }
 
 TEST_F(Exported, MutantsEndInADiagnostic) {
-  const std::string bytes = read_file(path());
+  const std::string bytes = read_file(path()).value();
   std::mt19937 random(7);
   size_t refused = 0;
   constexpr size_t kMutants = 300;
@@ -278,7 +271,7 @@ TEST_F(Exported, MutantsEndInADiagnostic) {
 }
 
 TEST_F(Exported, ThatAreCutOffEndInADiagnostic) {
-  const std::string bytes = read_file(path());
+  const std::string bytes = read_file(path()).value();
   for (size_t length = 0; length < bytes.size(); length += 997) {
     std::ofstream(changed_path(), std::ios::binary) << bytes.substr(0, length);
     EXPECT_FALSE(frontend::read_torch(changed_path()).ok());

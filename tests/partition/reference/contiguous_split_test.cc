@@ -6,12 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <random>
-#include <sstream>
 #include <stop_token>
 
+#include "ir/base/replacement.h"
 #include "partition/blocks/orders.h"
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/placement_json.h"
@@ -276,13 +275,6 @@ std::optional<fs::path> data_folder() {
   return shared / "data";
 }
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 TEST(Published, PlacementOptimaAreFoundAndProven) {
   const auto data = data_folder();
   if (!data) GTEST_SKIP() << "no folder ../shared/data/placement";
@@ -294,7 +286,7 @@ TEST(Published, PlacementOptimaAreFoundAndProven) {
       {"operator/bert_l-6_training", 3, 79.5008574},  {"operator/resnet50_inference", 6, 128.0735111},
       {"operator/resnet50_training", 6, 263.0352886}, {"layer/inceptionv3_inference", 6, 52.2016}};
   for (const auto& [file, devices, optimum] : optima) {
-    const auto input = read_placement(read_file(*data / "placement" / (std::string(file) + ".json")), file);
+    const auto input = read_placement(read_file(*data / "placement" / (std::string(file) + ".json")).value(), file);
     ASSERT_TRUE(input.ok()) << input.diagnostic().str();
     EXPECT_EQ(input->devices, devices);
     SplitOptions options;
@@ -317,7 +309,7 @@ TEST(Published, ProfilesReachTheKnownLoadsWithASmallGap) {
       {"gnmt", 4, 26.6243, 1e-4},         {"gnmt", 8, 20.0177, 1e-4},         {"gnmt", 16, 20.0177, 1e-4},
       {"inception_v3", 4, 204.501, 1e-3}, {"nasnetamobile", 4, 156.907, 1.57}};
   for (const auto& [file, devices, load, tolerance] : known) {
-    const auto profile = read_pipedream(read_file(*data / "pipedream" / (std::string(file) + ".txt")), file);
+    const auto profile = read_pipedream(read_file(*data / "pipedream" / (std::string(file) + ".txt")).value(), file);
     ASSERT_TRUE(profile.ok()) << profile.diagnostic().str();
     SplitOptions options;
     options.devices = devices;

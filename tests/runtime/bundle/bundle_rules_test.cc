@@ -10,6 +10,7 @@
 
 #include "codegen/bundle_writer.h"
 #include "codegen/stage_writer.h"
+#include "ir/base/replacement.h"
 #include "ir/graph/constant.h"
 #include "ir/state/state.h"
 #include "runtime/engine/engine_autograd.h"
@@ -23,10 +24,7 @@ namespace fs = std::filesystem;
 using testing::build_plan;
 using ::testing::HasSubstr;
 
-std::string read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {(std::istreambuf_iterator<char>(in)), {}};
-}
+std::string read(const std::string& path) { return read_file(path).value(); }
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 class Bundles : public ::testing::Test {

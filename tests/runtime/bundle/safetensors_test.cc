@@ -10,6 +10,8 @@
 #include <fstream>
 #include <random>
 
+#include "ir/base/replacement.h"
+
 namespace rannc::runtime {
 namespace {
 
@@ -80,8 +82,7 @@ TEST_F(Safetensors, EqualInputGivesEqualBytesInAnyOrder) {
   const auto a = counting(8), b = counting(4);
   const auto bytes_of = [&](std::vector<SafetensorsTensor> tensors) {
     EXPECT_TRUE(write_safetensors(path(), std::move(tensors)).ok());
-    std::ifstream in(path(), std::ios::binary);
-    return std::string((std::istreambuf_iterator<char>(in)), {});
+    return read_file(path()).value();
   };
   const auto first = tensor("a", {ir::DType::kI64, {1}}, a), second = tensor("b", {ir::DType::kI32, {1}}, b);
   EXPECT_EQ(bytes_of({first, second}), bytes_of({second, first}));
@@ -151,8 +152,7 @@ TEST_F(Safetensors, MutatedFilesNeverDoHarm) {
   ASSERT_TRUE(write_safetensors(path("good"),
                                 {tensor("a", {ir::DType::kF32, {2, 3}}, a), tensor("b", {ir::DType::kI64, {2}}, b)})
                   .ok());
-  std::ifstream in(path("good"), std::ios::binary);
-  const std::string good((std::istreambuf_iterator<char>(in)), {});
+  const std::string good = read_file(path("good")).value();
   const uint64_t seed = 20240131;
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);

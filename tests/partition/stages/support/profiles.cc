@@ -1,19 +1,17 @@
 #include "tests/partition/stages/support/profiles.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
+
+#include "ir/base/replacement.h"
 
 namespace rannc::partition::testing {
 namespace {
 
 std::optional<PipedreamProfile> profile_in(const std::string& path) {
-  std::ifstream stream(path);
-  if (!stream) return std::nullopt;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return read_pipedream(text.str(), path).value();
+  const auto text = read_file(path);
+  if (!text.ok()) return std::nullopt;
+  return read_pipedream(*text, path).value();
 }
 
 }  // namespace
