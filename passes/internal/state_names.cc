@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <set>
@@ -43,10 +42,6 @@ std::string module_of(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
-bool fits_pattern(std::string_view name, const std::string& pattern) {
-  return fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
-}
-
 bool fits_any(const std::set<std::string>& names, const std::string& patterns) {
   for (size_t begin = 0; begin <= patterns.size();) {
     const size_t end = std::min(patterns.find(',', begin), patterns.size());
@@ -74,18 +69,9 @@ std::vector<std::string> StateNames::of(ValueId value) const {
   return names;
 }
 
-bool StateNames::match(const std::string& pattern, ValueId value) const {
-  const auto names = of(value);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return fits_pattern(name, pattern); });
-}
-
 bool StateNames::match_any(const std::string& patterns, ValueId value) const {
-  for (size_t begin = 0; begin <= patterns.size();) {
-    const size_t end = std::min(patterns.find(',', begin), patterns.size());
-    if (match(patterns.substr(begin, end - begin), value)) return true;
-    begin = end + 1;
-  }
-  return false;
+  const auto names = of(value);
+  return fits_any({names.begin(), names.end()}, patterns);
 }
 
 }  // namespace rannc::passes

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/base/name_pattern.h"
 #include "ir/graph/graph.h"
 #include "ir/state/stored_notes.h"
 
@@ -26,8 +27,6 @@ std::string quoted_name(const ir::Graph& graph, ValueId value);
 std::string first_names(const std::vector<std::string>& names, size_t most);
 /// Returns the module of a path: `encoder.layer.0` of `encoder.layer.0.weight`; empty for the model itself.
 std::string module_of(const std::string& path);
-/// Returns whether a name matches a pattern, in which `*` and `?` are wildcards that also match dots.
-bool fits_pattern(std::string_view name, const std::string& pattern);
 /// Returns whether one of the names matches one of the comma-separated patterns.
 bool fits_any(const std::set<std::string>& names, const std::string& patterns);
 
@@ -38,9 +37,7 @@ class StateNames {
   explicit StateNames(const ir::Graph& graph);
   /// Returns the names of one value, its own first.
   std::vector<std::string> of(ValueId value) const;
-  /// Returns whether any of them matches `pattern` (`fits_pattern`).
-  bool match(const std::string& pattern, ValueId value) const;
-  /// The same for several patterns, separated by commas.
+  /// Returns whether any of them matches one of the comma-separated patterns.
   bool match_any(const std::string& patterns, ValueId value) const;
 
  private:

@@ -6,33 +6,13 @@
 #include <map>
 #include <set>
 
+#include "ir/base/name_pattern.h"
 #include "partition/stages/registry.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
 
 namespace {
-
-/// Whether `text` matches `pattern`, in which * matches any text and ? one character.
-bool matches(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 /// Returns the atoms with the exact name, else those that match the pattern. Ascending, distinct.
 Result<std::vector<uint32_t>> atoms_named(const std::string& wanted, const std::string& source,
@@ -43,7 +23,7 @@ Result<std::vector<uint32_t>> atoms_named(const std::string& wanted, const std::
   }
   if (found.empty() && wanted.find_first_of("*?") != std::string::npos) {
     for (const AtomName& name : names) {
-      if (matches(wanted, name.name)) found.insert(name.atom);
+      if (fits_pattern(name.name, wanted)) found.insert(name.atom);
     }
   }
   if (!found.empty()) return std::vector<uint32_t>(found.begin(), found.end());

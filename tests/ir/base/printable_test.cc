@@ -1,4 +1,4 @@
-// Texts of files from strangers cannot act on a terminal.
+// Texts of files from strangers act neither on a terminal nor in patterns.
 #include "ir/base/printable.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ir/base/diagnostic.h"
+#include "ir/base/name_pattern.h"
 #include "ir/graph/graph.h"
 
 namespace rannc {
@@ -52,6 +53,19 @@ TEST(Printable, NamesOfGraphsAre) {
   EXPECT_EQ(graph.value(value).name, "a\\x1b");
   EXPECT_EQ(graph.find("a\x1b"), value);
   EXPECT_EQ(ir::Dim::symbol("s\n").str(), "s\\x0a");
+}
+
+TEST(NamePattern, HasTwoWildcards) {
+  for (const char* const pattern :
+       {"layer[0].w", "*", "layer*", "*w", "l*[?].w", "layer???.w", "*a*[*.*w*", "**layer[0].w**"})
+    EXPECT_TRUE(fits_pattern("layer[0].w", pattern)) << pattern;
+  for (const char* const pattern :
+       {"", "layer[0-9].w", "layer", "layer[0]", "?", "*x", "layer[??].w", "layer\\[0].w", "w*"})
+    EXPECT_FALSE(fits_pattern("layer[0].w", pattern)) << pattern;
+  EXPECT_TRUE(fits_pattern("", ""));
+  EXPECT_TRUE(fits_pattern("", "*"));
+  EXPECT_FALSE(fits_pattern("", "?"));
+  EXPECT_TRUE(fits_pattern("a\\[", "a\\["));
 }
 
 }  // namespace
