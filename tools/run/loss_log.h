@@ -2,16 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "ir/base/diagnostic.h"
+#include "tools/run/step_lines.h"
 
 namespace rannc::tools {
 
-/// A file with a line per step: its number and its loss as a hexadecimal float. Each line is flushed, so a killed run
-/// leaves the losses of its finished steps.
+/// A file with a line per step: its number and its loss as a hexadecimal float (`StepLines`).
 class LossLog {
  public:
   /// Opens the log to continue with step `first_step`. Keeps the lines of earlier steps, also where a step
@@ -26,12 +24,9 @@ class LossLog {
   uint64_t first() const { return first_; }
 
  private:
-  explicit LossLog(std::string path) : path_(std::move(path)) {}
-  Result<std::string> read(uint64_t before);
   void keep(uint64_t step, double loss);
 
-  std::string path_;
-  std::ofstream file_;
+  StepLines lines_;
   std::vector<double> losses_;
   uint64_t first_ = 0;
 };

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/train/validation.h"
+#include "tools/run/step_lines.h"
 
 namespace rannc::tools {
 
@@ -28,7 +28,7 @@ struct StepFacts {
 /// Returns the measurements of a step, without metrics of the user, by the names of the log's fields.
 std::vector<std::pair<std::string, double>> measurements(const StepFacts& facts);
 
-/// A file with a JSON object per line and step. Each line is flushed, so that a killed run loses at most the last one.
+/// A file with a JSON object per line and step (`StepLines`).
 class StepLog {
  public:
   /// Opens the log to continue after `done` steps. Keeps the lines of these steps and removes those of later ones. 0
@@ -37,10 +37,7 @@ class StepLog {
   Result<void> add(const StepFacts& facts);
 
  private:
-  explicit StepLog(std::string path) : path_(std::move(path)) {}
-
-  std::string path_;
-  std::ofstream file_;
+  StepLines lines_;
 };
 
 }  // namespace rannc::tools

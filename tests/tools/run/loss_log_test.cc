@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "tools/common/scratch.h"
 
 namespace rannc::tools {
@@ -13,11 +13,7 @@ namespace {
 
 class LossLogTest : public ::testing::Test {
  protected:
-  std::string text() const {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
+  std::string text() const { return read_file(path).value(); }
   void write(const std::string& text) const { std::ofstream(path) << text; }
 
   const Scratch scratch;
@@ -58,8 +54,8 @@ TEST_F(LossLogTest, StepsThatNobodyWroteDownAreNotMadeUp) {
 }
 
 TEST_F(LossLogTest, AFileOfSomethingElseIsLeftAlone) {
-  for (const char* other :
-       {"hello\n", "1 2 3\n", "1\n", "x 0x1p+0\n", "0 0x1p+0!\n", "-1 0x1p+0\n", "18446744073709551616 0x1p+0\n"}) {
+  for (const char* other : {"hello\n", "hello", "1 2 3\n", "1\n", "x 0x1p+0\n", "0 0x1p+0!\n", "-1 0x1p+0\n",
+                            "18446744073709551616 0x1p+0\n"}) {
     SCOPED_TRACE(other);
     write(other);
     const auto refused = LossLog::open(path, 2);
