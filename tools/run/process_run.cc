@@ -91,7 +91,7 @@ class Run {
     if (start_.evaluates) {
       RANNC_TRY(open());
       RANNC_TRY(evaluate());
-      return leads() ? give_weights(*start_.bundle, start_.checkpoint, flags_.weights) : Result<void>();
+      return leads() ? give_weights(*start_.bundle, start_.checkpoints.latest, flags_.weights) : Result<void>();
     }
     const RunSignals signals({.announces = leads() && !launched, .second_ends = !launched});
     RANNC_TRY(open());
@@ -190,10 +190,10 @@ class Run {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = flags_.output_folder();
-    if (start_.checkpoint.empty()) {
+    if (start_.checkpoints.latest.empty()) {
       RANNC_TRY(take_weights(*trainer_, flags_.weights, leads()));
     } else {
-      RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
+      RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoints.latest, runtime::Trainer::Settings::kOfOptions));
     }
     // Workers whose hosts do not share the folder have found their checkpoints separately.
     return trainer_->check_shared({{"--resume from step", fmt::format("{}", trainer_->steps_done())},
@@ -268,7 +268,8 @@ class Run {
   void say_what_begins() const {
     fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
     if (validation_) fmt::print("{}\n", validation_->describe());
-    fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
+    fmt::print("{}{}\n",
+               start_.checkpoints.latest.empty() ? "" : fmt::format("resuming after step {} with ", start_.step),
                describe(start_.found.settings));
     if (!kept_.used.empty()) fmt::print("flags of the run: {}\n", fmt::join(kept_.used, ", "));
     for (const std::vector<std::string>* changes : {&start_.found.changed, &kept_.changed}) {

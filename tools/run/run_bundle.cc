@@ -50,7 +50,7 @@ Result<void> export_alone(const RunFlags& flags) {
     return error("--validate and --log: give --data, --tokens or --text; without them nothing is run");
   RANNC_ASSIGN(const RunStart start, prepare_run(flags, std::nullopt));
   warn_of_damaged(start);
-  return give_weights(*start.bundle, start.checkpoint, flags.weights);
+  return give_weights(*start.bundle, start.checkpoints.latest, flags.weights);
 }
 
 }  // namespace

@@ -13,12 +13,15 @@ namespace {
 constexpr int kRemovals = 100;  // attempts
 constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"};
 
+RunCheckpoints find_checkpoints(const fs::path& folder) {
+  const std::string parent = checkpoints_of(folder).string();
+  return {runtime::latest_checkpoint(parent), runtime::newer_damaged_checkpoints(parent)};
+}
+
 /// Returns a file of a previous run in the folder, or an empty path.
-fs::path trace_of_run(const fs::path& folder) {
-  const std::string checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
-  if (!checkpoint.empty()) return checkpoint;
-  for (const Diagnostic& damaged : runtime::newer_damaged_checkpoints(checkpoints_of(folder).string()))
-    return damaged.where.file;
+fs::path trace_of_run(const fs::path& folder, const RunCheckpoints& checkpoints) {
+  if (!checkpoints.latest.empty()) return checkpoints.latest;
+  if (!checkpoints.damaged.empty()) return checkpoints.damaged.front().where.file;
   std::error_code ignored;
   for (const char* name : kReports) {
     if (fs::exists(folder / name, ignored)) return folder / name;
@@ -52,16 +55,16 @@ FolderLock::~FolderLock() {
 
 fs::path checkpoints_of(const fs::path& folder) { return folder / "checkpoints"; }
 
-Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {
+Result<RunCheckpoints> check_run_folder(const fs::path& folder, RunFolderUse use) {
+  RunCheckpoints checkpoints = find_checkpoints(folder);
   if (use == RunFolderUse::kResume) {
-    if (!runtime::latest_checkpoint(checkpoints_of(folder).string()).empty()) return {};
+    if (!checkpoints.latest.empty()) return checkpoints;
     Diagnostic none = file_error(checkpoints_of(folder), "--resume: no finished checkpoint found");
-    for (const Diagnostic& damaged : runtime::newer_damaged_checkpoints(checkpoints_of(folder).string()))
-      none.notes.push_back({damaged.where, damaged.message});
+    for (const Diagnostic& damaged : checkpoints.damaged) none.notes.push_back({damaged.where, damaged.message});
     return none;
   }
-  const fs::path found = trace_of_run(folder);
-  if (found.empty() || use == RunFolderUse::kReplace) return {};
+  const fs::path found = trace_of_run(folder, checkpoints);
+  if (found.empty() || use == RunFolderUse::kReplace) return checkpoints;
   return file_error(
              folder,
              "contains a run already: use --resume to continue it, --replace to remove it, or -o for another folder")
@@ -78,7 +81,7 @@ Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
         if (!failed) fs::remove(folder / name, failed);
       }
     }
-    if (failed && !trace_of_run(folder).empty())
+    if (failed && !trace_of_run(folder, find_checkpoints(folder)).empty())
       return file_error(folder, "the previous run cannot be removed: " + failed.message());
   }
   fs::create_directories(checkpoints_of(folder), failed);

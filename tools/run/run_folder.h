@@ -42,10 +42,16 @@ class FolderLock {
   OutputLock lock_;
 };
 
+/// The checkpoints of a run.
+struct RunCheckpoints {
+  std::string latest;               ///< the newest complete one; empty if there is none
+  std::vector<Diagnostic> damaged;  ///< newer ones
+};
+
 /// Checks that the folder of a new run contains no other run, and that the folder of a resumed run has a finished
-/// checkpoint. Errors suggest a solution. Changes nothing. Every worker may call it before the first step, since none
-/// has written anything by then.
-Result<void> check_run_folder(const std::filesystem::path& folder, RunFolderUse use);
+/// checkpoint. Returns the checkpoints found. Errors suggest a solution. Changes nothing. Every worker may call it
+/// before the first step, since none has written anything by then.
+Result<RunCheckpoints> check_run_folder(const std::filesystem::path& folder, RunFolderUse use);
 
 /// Creates the folder. `kReplace` removes checkpoints, trace and report of a previous run. Every worker calls it before
 /// its first step, because hosts need not share the folder.

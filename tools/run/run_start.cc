@@ -35,8 +35,9 @@ std::chrono::seconds default_timeout(const ir::Plan& plan) {
 }
 
 void warn_of_damaged(const RunStart& start) {
-  for (const Diagnostic& fault : start.damaged)
-    fmt::print(stderr, "warning: {}: {}; continuing from {}\n", fault.where.str(), fault.message, start.checkpoint);
+  for (const Diagnostic& fault : start.checkpoints.damaged)
+    fmt::print(stderr, "warning: {}: {}; continuing from {}\n", fault.where.str(), fault.message,
+               start.checkpoints.latest);
 }
 
 Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
@@ -84,13 +85,14 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     const FolderPart part = start.evaluates ? FolderPart::kEvaluation : FolderPart::kRun;
     RANNC_ASSIGN(start.lock, FolderLock::take(folder, part));
   }
-  if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(check_run_folder(folder, flags.folder_use()));
+  RunCheckpoints found;
+  if (flags.resume || (runs && !start.evaluates)) {
+    RANNC_ASSIGN(found, check_run_folder(folder, flags.folder_use()));
+  }
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {
-    const std::string checkpoints = checkpoints_of(folder).string();
-    start.checkpoint = runtime::latest_checkpoint(checkpoints);
-    start.damaged = runtime::newer_damaged_checkpoints(checkpoints);
-    RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
+    start.checkpoints = std::move(found);
+    RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoints.latest));
     start.step = state->step;
   }
   RANNC_ASSIGN(start.found, find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));

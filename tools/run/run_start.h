@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "tools/common/worker_environment.h"
@@ -17,8 +16,7 @@ namespace rannc::tools {
 
 /// Facts that are determined before training.
 struct RunStart {
-  std::string checkpoint;           ///< empty: the bundle's weights
-  std::vector<Diagnostic> damaged;  ///< newer checkpoints that are passed over
+  RunCheckpoints checkpoints;  ///< of a resumed run; none: the bundle's weights
   uint64_t step = 0;
   SettingsFound found;
   bool evaluates = false;
