@@ -139,7 +139,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (options.baked) add(std::make_unique<Rebatch>(*options.baked));
   if (!options.lost.empty()) add(std::make_unique<LoseGradients>(options.lost));
   if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
-  add(std::make_unique<InferShapes>());
+  add(std::make_unique<InferShapes>(ConstantIndices::kUnchecked));
   add(std::make_unique<RecoverParameters>(options.stored));
   if (options.training.any() || !options.losses.empty()) {
     add(std::make_unique<Trainify>(options.training, options.trained_file));

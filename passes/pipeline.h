@@ -41,7 +41,7 @@ struct PipelineOptions {
 ///   set-precision       before constants are folded, so that folding uses the target's precision
 ///   load-weights        before any pass reads numbers of constants
 ///   fold-constants      removes shape arithmetic, so that sizes cross no cut
-///   infer-shapes        infers types that folding made known
+///   infer-shapes        infers types that folding made known, and checks constant indices
 ///   attach-loss         on final types
 ///   widen-losses        after set-precision and attach-loss
 ///   cse                 before fusions, which expect one value where a file may compute it twice

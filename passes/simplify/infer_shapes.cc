@@ -153,7 +153,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
     ++i;
   }
   RANNC_TRY(check_no_count(graph));
-  RANNC_TRY(ir::check_constant_indices(graph));
+  if (indices_ == ConstantIndices::kChecked) RANNC_TRY(ir::check_constant_indices(graph));
   outcome.changed = outcome.changed || graph.assumptions() != assumed;  // which changes earlier types
   return outcome;
 }

@@ -5,6 +5,9 @@
 
 namespace rannc::passes {
 
+/// Whether constant indices must be in range. Some become constant, or get a range, when constants are folded.
+enum class ConstantIndices { kUnchecked, kChecked };
+
 /// Runs every task's type rule in order: element type, symbolic shape, batch layout, contents of integer values.
 /// Integer constants get their contents first. If two different symbols meet in one axis, they are one size under two
 /// names: the first replaces the second everywhere (the batch symbol wins), with a remark.
@@ -15,8 +18,12 @@ namespace rannc::passes {
 /// index is out of range, if the operation would mix samples, or if it selects samples by anything but their own index.
 class InferShapes : public Pass {
  public:
+  explicit InferShapes(ConstantIndices indices = ConstantIndices::kChecked) : indices_(indices) {}
   std::string_view name() const override { return "infer-shapes"; }
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
+
+ private:
+  ConstantIndices indices_;
 };
 
 }  // namespace rannc::passes

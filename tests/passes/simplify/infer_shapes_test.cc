@@ -5,6 +5,7 @@
 
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "passes/pipeline.h"
 
 namespace rannc::passes {
 namespace {
@@ -86,10 +87,15 @@ TEST(ConstantIndicesTest, AreInRange) {
       const std::string name = "y";
       graph.add_output(graph.outputs(graph.add_task(core(each.op), operands, each.attributes, {&name, 1}))[0]);
       PassContext context;
+      EXPECT_TRUE(InferShapes(ConstantIndices::kUnchecked).run(graph, context).ok()) << each.op;
+      Graph whole = graph.clone();
       const auto outcome = InferShapes().run(graph, context);
       ASSERT_EQ(outcome.ok(), right) << each.op << (right ? ": " + outcome.diagnostic().str() : "");
       if (right) continue;
       EXPECT_THAT(outcome.diagnostic().message, HasSubstr("of the constant indices %i is ")) << each.op;
+      const RunReport report = standard_pipeline({}).run(whole, context);
+      ASSERT_FALSE(report.ok()) << each.op;
+      EXPECT_EQ(report.failure->message, outcome.diagnostic().message);
     }
   }
 }
