@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace rannc::frontend::torchscript {
@@ -63,13 +65,18 @@ class CodeScanner {
       return count_empty();
     }
     empty_ = 0;
+    const std::string_view name = std::exchange(name_, {});  // the token before, if it is one
+    const bool is_attribute = std::exchange(last_, c) == '.';
     if (c == '"' || c == '\'') return text(c);
-    if (is_letter(c)) return word();
+    if (is_letter(c)) return word(is_attribute);
     if (is_digit(c)) {
       while (at_ < code_.size() && is_digit(code_[at_])) ++at_;
       return token(/*is_operand=*/true);
     }
     ++at_;
+    // `a = b = …` or `a : type = …`
+    if (levels_.size() == 1 && (c == '=' || (c == ':' && levels_.back().tokens == 1))) assigned_.insert(name);
+    if (c == '(') RANNC_TRY(check_call(name));
     if (c == '(' || c == '[' || c == '{') return open(c);
     if (c == ')' || c == ']' || c == '}') return close();
     if (c == ',') {
@@ -119,29 +126,23 @@ class CodeScanner {
     return token(/*is_operand=*/true);
   }
 
-  /// Whether the word from `begin` to the current place names a variable, or is read from `self` without a call.
-  bool is_name(size_t begin) const {
-    constexpr std::string_view kBetween = " \t\r\n\\", kOwner = "self";
-    const size_t dot = begin == 0 ? code_.npos : code_.find_last_not_of(kBetween, begin - 1);
-    if (dot == code_.npos || code_[dot] != '.') return true;
-    const size_t owner = dot == 0 ? code_.npos : code_.find_last_not_of(kBetween, dot - 1);
-    const size_t next = code_.find_first_not_of(kBetween, at_);
-    const bool of_self = owner != code_.npos && owner >= kOwner.size() &&
-                         code_.substr(owner + 1 - kOwner.size(), kOwner.size()) == kOwner &&
-                         !is_letter(code_[owner - kOwner.size()]) && !is_digit(code_[owner - kOwner.size()]);
-    return of_self && (next == code_.npos || code_[next] != '(');
+  /// A call of a function that fills texts, or of one that has no name or that of a variable and so may be such.
+  Result<void> check_call(std::string_view name) const {
+    static constexpr std::string_view kFillers[] = {"ljust", "rjust", "center", "zfill", "expandtabs"};
+    if (!after_operand_) return {};
+    if (name.empty() || (!is_attribute_ && assigned_.contains(name)))
+      return fail("calls a function by another name than its own, which LibTorch may run while it loads the file");
+    if (!is_attribute_ || std::find(std::begin(kFillers), std::end(kFillers), name) == std::end(kFillers)) return {};
+    return fail(fmt::format("uses {}, which LibTorch may run while it loads the file, for texts of any size", name));
   }
 
-  Result<void> word() {
+  Result<void> word(bool is_attribute) {
     const size_t begin = at_;
     while (at_ < code_.size() && (is_letter(code_[at_]) || is_digit(code_[at_]))) ++at_;
     const std::string_view word = code_.substr(begin, at_ - begin);
+    name_ = word, is_attribute_ = is_attribute;
     if (word == "__setstate__")
       return fail("defines __setstate__, which LibTorch would run while it loads the file: remove it from the module");
-    static constexpr std::string_view kFillers[] = {"ljust", "rjust", "center", "zfill", "expandtabs"};
-    const bool fills = std::find(std::begin(kFillers), std::end(kFillers), word) != std::end(kFillers);
-    if (fills && !is_name(begin))
-      return fail(fmt::format("uses {}, which LibTorch may run while it loads the file, for texts of any size", word));
     if (starts_ && (word == "def" || word == "class")) end_function();
     starts_ = false;
     if (word == "elif") ++elifs_;
@@ -205,6 +206,7 @@ class CodeScanner {
   void end_function() {
     stack_bytes_ += kFunctionBytes + kLevelBytes * (deepest_ + elifs_ + exits_);
     deepest_ = elifs_ = exits_ = 0;
+    assigned_.clear();
   }
 
   std::string_view code_;
@@ -214,6 +216,10 @@ class CodeScanner {
   std::vector<CodeLevel> levels_{CodeLevel()};
   std::vector<size_t> indents_;
   bool starts_ = false, after_operand_ = false;
+  std::string_view name_;  ///< the last token, if it is a word
+  bool is_attribute_ = false;
+  char last_ = 0;                                 ///< first of the last token
+  std::set<std::string_view> assigned_;           ///< variables of the function
   uint32_t deepest_ = 0, elifs_ = 0, exits_ = 0;  ///< of the function
   uint64_t stack_bytes_ = 0;
 };
