@@ -55,6 +55,14 @@ class CheckSmall(ProductTest):
         self.judge_divided(self.folders, ["local"], dtype="float32")
 
 
+class LibraryLosses(programs.ProgramTest):
+    def test_every_gradient(self):
+        for dtype in ("float64", "float32"):
+            done, runs = programs.check([programs.DATA / "small_library_losses"], stages=[1, 2], micro_batches=[1, 3], dtype=dtype)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual([run["compared_gradients"] for run in runs], [22] * 4)
+
+
 class LossGraphs(programs.ProgramTest):
     """A loss in a file of its own gives the numbers of the same loss on the command line."""
 

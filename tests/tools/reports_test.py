@@ -55,7 +55,7 @@ REPORTS = {
     "loss_over_whole_batch_moe": {**WHOLE, "undivided": ["node_mul_22", *STAYS]},
     "loss_term_without_samples_pt2": DIVIDED,
     "loss_term_without_samples_zero": DIVIDED,
-    "loss_triplet_pt2": {**WHOLE, "undivided": ["made by aten.triplet_margin_loss", *STAYS]},
+    "loss_triplet_pt2": DIVIDED,
     "mask3_pt2": DIVIDED,
     "mean_for_the_log_pt2": {**DIVIDED, "says": ["output 'size' is left out"]},
     "mean_of_stacked_losses_pt2": DIVIDED,

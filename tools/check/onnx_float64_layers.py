@@ -134,7 +134,7 @@ def recurrent(attributes, x, weight, recurrence, bias=None, lengths=None, hidden
 
 @operator("NegativeLogLikelihoodLoss")
 def negative_log_likelihood(attributes, x, labels, weight=None):
-    return F.nll_loss(x, labels.long(), weight, reduction=attributes.get("reduction", "mean"),
+    return F.nll_loss(x, labels.long(), None if weight is None else weight.detach(), reduction=attributes.get("reduction", "mean"),
                       ignore_index=attributes.get("ignore_index", -100))
 
 

@@ -23,11 +23,11 @@ Table table_of(std::initializer_list<std::span<const Translator>> families) {
 }
 
 const Table& table() {
-  static const Table kTable =
-      table_of({number_translators(), elementwise_translators(), shape_translators(), create_translators(),
-                index_translators(), reduce_translators(), dense_translators(), attention_translators(),
-                normalize_translators(), loss_translators(), recurrent_translators(), decomposed_translators(),
-                row_translators(), class_translators(), fourier_translators(), to_complex_translators()});
+  static const Table kTable = table_of(
+      {number_translators(), elementwise_translators(), shape_translators(), create_translators(), index_translators(),
+       reduce_translators(), dense_translators(), attention_translators(), normalize_translators(), loss_translators(),
+       margin_loss_translators(), recurrent_translators(), decomposed_translators(), row_translators(),
+       class_translators(), fourier_translators(), to_complex_translators()});
   return kTable;
 }
 

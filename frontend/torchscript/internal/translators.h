@@ -26,6 +26,7 @@ std::span<const Translator> dense_translators();
 std::span<const Translator> attention_translators();
 std::span<const Translator> normalize_translators();
 std::span<const Translator> loss_translators();
+std::span<const Translator> margin_loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 std::span<const Translator> row_translators();

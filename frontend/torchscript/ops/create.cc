@@ -176,6 +176,7 @@ std::span<const Translator> create_translators() {
       {"ones", made<kOnes>},
       {"full", made<kFull>},
       {"empty", made<kZeros>},
+      {"empty_permuted", made<kZeros>},
       {"zeros_like", made<kZerosLike>},
       {"ones_like", made<kOnesLike>},
       {"full_like", made<kFullLike>},

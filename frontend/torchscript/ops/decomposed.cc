@@ -27,6 +27,7 @@ void functional_batch_norm(Call& call) { as(call, "batch_norm", 4); }
 void native_dropout(Call& call) { as(call, "dropout", 1); }
 void attention_for_cpu(Call& call) { as(call, "scaled_dot_product_attention", 1); }
 void nll_loss_forward(Call& call) { as(call, "nll_loss", 1); }
+void multilabel_margin_forward(Call& call) { as(call, "multilabel_margin_loss", 1); }
 void adaptive_pool(Call& call) { as(call, call.op().substr(1), 0); }
 void to_copy(Call& call) { as(call, "to.dtype_layout", 0); }
 void unsafe_index(Call& call) { as(call, "index", 0); }
@@ -63,6 +64,7 @@ std::span<const Translator> decomposed_translators() {
       {"_scaled_dot_product_flash_attention_for_cpu", attention_for_cpu},
       {"nll_loss_forward", nll_loss_forward},
       {"nll_loss2d_forward", nll_loss_forward},
+      {"multilabel_margin_loss_forward", multilabel_margin_forward},
       {"_adaptive_avg_pool2d", adaptive_pool},
       {"_adaptive_avg_pool3d", adaptive_pool},
       {"_to_copy", to_copy},

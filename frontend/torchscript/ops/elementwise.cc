@@ -270,6 +270,17 @@ void log1p(Call& call) {
   const ValueId x = as_floats(call);
   if (call.good()) call.result("log", {call.emit("add", {x, number_like(call, 1, x)})});
 }
+/// x log(y), which is 0 where x is 0, even if y has no finite logarithm.
+void xlogy(Call& call) {
+  const std::vector<ValueId> both = promoted(call, {"self", "other"});
+  if (!call.good()) return;
+  if (!ir::is_float(call.dtype(both[0]))) return call.use_dispatcher();
+  const ValueId zero = number_like(call, 0, both[0]);
+  const ValueId odd = call.emit("logical_or", {call.emit("le", {both[1], zero}), call.emit("isinf", {both[1]})});
+  const ValueId none = call.emit("logical_and", {call.emit("eq", {both[0], zero}), odd});
+  const ValueId some = call.emit("where", {none, number_like(call, 1, both[1]), both[1]});
+  call.result("mul", {both[0], call.emit("log", {some})});
+}
 void expm1(Call& call) {
   const ValueId x = as_floats(call);
   if (!call.good()) return;
@@ -471,6 +482,7 @@ std::span<const Translator> elementwise_translators() {
       {"fill", fill},
       {"zero", fill},
       {"log1p", log1p},
+      {"xlogy", xlogy},
       {"expm1", expm1},
       {"log2", log2},
       {"log10", log10},

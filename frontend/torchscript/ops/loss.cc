@@ -1,9 +1,13 @@
 /// Translates losses that the program computes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "frontend/recipes/labels.h"
+#include "frontend/torchscript/internal/dispatched.h"
+#include "frontend/torchscript/internal/loss_parts.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -13,21 +17,6 @@ namespace {
 using ir::Dim;
 using ir::DType;
 using ir::Shape;
-
-enum class Reduction { kNone, kMean, kSum };
-
-Reduction reduction(Call& call) {
-  const int64_t given = call.has("reduction") ? call.integer("reduction") : 1;
-  if (given < 0 || given > 2) call.fail(fmt::format("{}: reduction {} is unknown", call.schema(), given));
-  return static_cast<Reduction>(given);
-}
-
-void reduced(Call& call, ValueId each) {
-  const Reduction how = reduction(call);
-  if (!call.good()) return;
-  if (how == Reduction::kNone) return call.give(each);
-  call.result(how == Reduction::kMean ? "mean" : "sum", {each}, {{"keepdim", false}});
-}
 
 /// The mean of losses of labels divides by the weight of the labels that count.
 void give_sum(Call& call, ValueId sum, ClassLabels& classes, Reduction how, DType dtype) {
@@ -121,14 +110,134 @@ void bce_with_logits(Call& call) {
   const ValueId one = call.scalar(1, dtype);
   ValueId far = call.emit("softplus", {call.emit("neg", {x})});
   if (call.has("pos_weight")) {
-    const ValueId more = call.emit("mul", {call.emit("sub", {call.tensor("pos_weight"), one}), target});
+    const ValueId positive = call.cast(call.tensor("pos_weight"), dtype);
+    const ValueId more = call.emit("mul", {call.emit("sub", {positive, one}), target});
     far = call.emit("mul", {call.emit("add", {more, one}), far});
   }
   const ValueId each = call.emit("add", {call.emit("mul", {call.emit("sub", {one, target}), x}), far});
   reduced(call, weighted ? call.emit("mul", {each, given[2]}) : each);
 }
 
+/// -(t log x + (1 - t) log(1 - x)), with logarithms of at least -100. ATen's gradient of x is that of no such formula
+/// where x is almost 0 or 1, so that it is a factor here.
+void bce(Call& call) {
+  constexpr double kLeastLog = -100, kLeastSlope = 1e-12;
+  const bool weighted = call.has("weight");
+  const auto given = weighted ? promoted(call, {"self", "target", "weight"}) : promoted(call, {"self", "target"});
+  if (!call.good()) return;
+  const ValueId x = given[0], target = given[1], one = call.scalar(1, call.dtype(x));
+  const ValueId fixed = call.emit("stop_gradient", {x}), rest = call.emit("sub", {one, fixed});
+  const auto log = [&](ValueId of) { return call.emit("clamp", {call.emit("log", {of})}, {{"min", kLeastLog}}); };
+  const ValueId far = call.emit("mul", {call.emit("sub", {target, one}), log(rest)});
+  const ValueId value = call.emit("sub", {far, call.emit("mul", {target, log(fixed)})});
+  const ValueId slope = call.emit("clamp", {call.emit("mul", {rest, fixed})}, {{"min", kLeastSlope}});
+  const ValueId gradient = call.emit("stop_gradient", {call.emit("div", {call.emit("sub", {fixed, target}), slope})});
+  const ValueId zero = call.emit("sub", {x, fixed});
+  const ValueId each = call.emit("add", {value, call.emit("mul", {gradient, zero})});
+  reduced(call, weighted ? call.emit("mul", {each, given[2]}) : each);
+}
+
+/// t (log t - x), which is 0 where t is 0. With `log_target`, e^t (t - x).
+void kl_div(Call& call) {
+  const auto given = promoted(call, {"self", "target"});
+  const bool is_log = call.has("log_target") && call.flag("log_target");
+  if (!call.good()) return;
+  const ValueId x = given[0], target = given[1];
+  if (is_log) return reduced(call, call.emit("mul", {call.emit("exp", {target}), call.emit("sub", {target, x})}));
+  const ValueId none = call.emit("eq", {target, call.scalar(0, call.dtype(x))});
+  const ValueId log = call.emit("log", {call.emit("where", {none, call.scalar(1, call.dtype(x)), target})});
+  reduced(call, call.emit("sub", {call.emit("mul", {target, log}), call.emit("mul", {target, x})}));
+}
+
+/// t log t - t + log(2 pi t) / 2, Stirling's log(t!), which is 0 up to 1. ATen converts integers for a logarithm.
+ValueId log_factorial(Call& call, ValueId count) {
+  if (call.good() && !ir::is_float(call.dtype(count))) count = call.cast(count, DType::kF32);
+  if (!call.good()) return {};
+  const auto number = [&](double value) { return call.scalar(value, call.dtype(count)); };
+  const ValueId small = call.emit("le", {count, number(1)});
+  const ValueId some = call.emit("where", {small, number(1), count});
+  const ValueId power = call.emit("sub", {call.emit("mul", {some, call.emit("log", {some})}), some});
+  const ValueId root =
+      call.emit("mul", {call.emit("log", {call.emit("mul", {some, number(2 * std::numbers::pi)})}), number(0.5)});
+  return call.emit("where", {small, number(0), call.emit("add", {power, root})});
+}
+
+/// e^x - t x, or x - t log(x + eps) of a rate, with the constant log(t!) if the loss is full.
+void poisson_nll(Call& call) {
+  const auto given = promoted(call, {"input", "target"});
+  const bool is_log = call.flag("log_input"), full = call.flag("full");
+  const double epsilon = call.number("eps");
+  if (!call.good()) return;
+  const ValueId x = given[0], target = given[1];
+  const auto log = [&] { return call.emit("log", {call.emit("add", {x, call.scalar(epsilon, call.dtype(x))})}); };
+  const ValueId rate = is_log ? call.emit("exp", {x}) : x;
+  const ValueId each = call.emit("sub", {rate, call.emit("mul", {target, is_log ? x : log()})});
+  if (!full || !call.good()) return reduced(call, each);
+  const ValueId constant = call.cast(log_factorial(call, call.tensor("target")), call.dtype(x));
+  reduced(call, call.emit("add", {each, constant}));
+}
+
+/// The argument, which may be a list of one length for each sequence, as a tensor.
+ValueId lengths(Call& call, std::string_view name, const Dim& sequences) {
+  if (!call.item(name).sequence()) return call.tensor(name);
+  const Shape given = call.sizes(name);
+  if (Dim(static_cast<int64_t>(given.size())) != sequences)
+    call.fail(
+        fmt::format("{}: {} lists the lengths of {} sequences, but log_probs has {}; state lengths as a tensor, or "
+                    "inputs of {} samples",
+                    call.schema(), name, given.size(), sequences.str(), given.size()));
+  if (!call.good()) return {};
+  const auto full = [&](const Dim& count, const Dim& value) {
+    return call.emit("full", {}, {{"shape", Shape{count}}, {"value", value}, {"dtype", DType::kI64}});
+  };
+  const bool alike = std::all_of(given.begin(), given.end(), [&](const Dim& each) { return each == given.front(); });
+  if (alike && !given.empty()) return full(sequences, given.front());
+  std::vector<ValueId> parts;
+  for (const Dim& each : given) parts.push_back(full(1, each));
+  return call.emit("concat", parts, {{"axis", Dim(0)}});
+}
+
+/// LibTorch computes the loss of each sequence. The mean is that of losses per label of the target.
+void ctc(Call& call) {
+  const ValueId log = call.tensor("log_probs"), targets = call.tensor("targets");
+  const Reduction how = reduction(call);
+  const Shape* const shape = call.shape(log);
+  // A single sequence has no axis of samples. Targets in a row belong to samples by their lengths.
+  if (!shape || shape->size() != 3 || call.rank(targets) != 2) return call.use_dispatcher();
+  const Dim sequences = (*shape)[1];
+  const ValueId counts = lengths(call, "target_lengths", sequences);
+  const ValueId places = lengths(call, "input_lengths", sequences);
+  if (!call.good()) return;
+  std::vector<Call::Argument> arguments = call.arguments();
+  for (Call::Argument& each : arguments) {
+    if (each.name == "target_lengths") each.item = Item(std::make_shared<Tensor>(counts));
+    if (each.name == "input_lengths") each.item = Item(std::make_shared<Tensor>(places));
+    if (each.name == "reduction") each.item = Item(Dim(static_cast<int64_t>(Reduction::kNone)));
+  }
+  Call each = call.another("aten::ctc_loss.Tensor", std::move(arguments));
+  if (!dispatch(each)) return call.fail(*each.failure());
+  ValueId losses = each.tensor(each.results()[0], "loss");
+  if (how == Reduction::kMean) {
+    const ValueId divisors = call.emit("clamp", {call.cast(counts, call.dtype(losses))}, {{"min", 1.0}});
+    losses = call.emit("div", {losses, divisors});
+  }
+  reduced(call, losses);
+}
+
 }  // namespace
+
+Reduction reduction(Call& call) {
+  const int64_t given = call.has("reduction") ? call.integer("reduction") : 1;
+  if (given < 0 || given > 2) call.fail(fmt::format("{}: reduction {} is unknown", call.schema(), given));
+  return static_cast<Reduction>(given);
+}
+
+void reduced(Call& call, ValueId each) {
+  const Reduction how = reduction(call);
+  if (!call.good()) return;
+  if (how == Reduction::kNone) return call.give(each);
+  call.result(how == Reduction::kMean ? "mean" : "sum", {each}, {{"keepdim", false}});
+}
 
 std::span<const Translator> loss_translators() {
   static constexpr Translator kTable[] = {
@@ -141,6 +250,10 @@ std::span<const Translator> loss_translators() {
       {"huber_loss", huber<false>},
       {"smooth_l1_loss", huber<true>},
       {"binary_cross_entropy_with_logits", bce_with_logits},
+      {"binary_cross_entropy", bce},
+      {"kl_div", kl_div},
+      {"poisson_nll_loss", poisson_nll},
+      {"ctc_loss", ctc},
   };
   return kTable;
 }

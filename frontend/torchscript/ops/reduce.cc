@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/torchscript/internal/loss_parts.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -140,24 +141,13 @@ void var_mean(Call& call) {
   call.give(found.mean);
 }
 
-/// The p-th root of the sum of p-th powers. For infinite p, the largest absolute value.
 void norm(Call& call) {
   const ValueId x = call.tensor("self");
   const std::string_view name = call.has("ord") ? "ord" : "p";
   const double p = call.has(name) ? call.number(name) : 2;
   if (!call.good()) return;
-  const ir::Attributes how = over(call, x);
-  const ValueId size = call.emit("abs", {x});
-  const DType dtype = call.dtype(x);
-  if (std::isinf(p)) return call.result(p > 0 ? "amax" : "amin", {size}, how);
-  if (p == 1) return call.result("sum", {size}, how);
-  if (p == 0) return call.fail("a norm of order 0 is not supported");
-  const ValueId powers = p == 2 ? call.emit("mul", {x, x}) : call.emit("pow", {size, call.scalar(p, dtype)});
-  const ValueId sum = call.emit("sum", {powers}, how), none = call.emit("eq", {sum, call.scalar(0, dtype)});
-  // The gradient is zero if all elements are zero, where the root is not differentiable.
-  const ValueId some = call.emit("where", {none, call.scalar(1, dtype), sum});
-  const ValueId root = p == 2 ? call.emit("sqrt", {some}) : call.emit("pow", {some, call.scalar(1 / p, dtype)});
-  call.result("where", {none, call.scalar(0, dtype), root});
+  const ValueId size = p_norm(call, x, p, over(call, x));
+  if (call.good()) call.give(size);
 }
 
 /// Shifted by the largest element against overflow.
@@ -181,7 +171,23 @@ void softmax(Call& call) {
   const bool logarithm = call.op().find("log") != std::string::npos;
   if (call.good()) call.result(logarithm ? "log_softmax" : "softmax", {x}, {{"axis", Dim(axis)}});
 }
+
 }  // namespace
+
+ValueId p_norm(Call& call, ValueId x, double p, const ir::Attributes& how) {
+  if (!call.good()) return {};
+  const ValueId size = call.emit("abs", {x});
+  const DType dtype = call.dtype(x);
+  if (std::isinf(p)) return call.emit(p > 0 ? "amax" : "amin", {size}, how);
+  if (p == 1) return call.emit("sum", {size}, how);
+  if (p == 0) call.fail("a norm of order 0 is not supported");
+  const ValueId powers = p == 2 ? call.emit("mul", {x, x}) : call.emit("pow", {size, call.scalar(p, dtype)});
+  const ValueId sum = call.emit("sum", {powers}, how), none = call.emit("eq", {sum, call.scalar(0, dtype)});
+  // The root of 0 is not differentiable.
+  const ValueId some = call.emit("where", {none, call.scalar(1, dtype), sum});
+  const ValueId root = p == 2 ? call.emit("sqrt", {some}) : call.emit("pow", {some, call.scalar(1 / p, dtype)});
+  return call.emit("where", {none, call.scalar(0, dtype), root});
+}
 
 std::span<const Translator> reduce_translators() {
   static constexpr Translator kTable[] = {

@@ -198,24 +198,33 @@ void expand_as(Call& call) {
   const Shape* const other = call.shape(call.tensor("other"));
   if (x && other) expand_to(call, *x, *other);
 }
+/// Returns the shape to which both broadcast.
+Shape stretched(const Shape& a, const Shape& b) {
+  Shape wide = b.size() > a.size() ? b : a;
+  const Shape& narrow = b.size() > a.size() ? a : b;
+  for (size_t back = 1; back <= narrow.size(); ++back) {
+    Dim& size = wide[wide.size() - back];
+    if (size == Dim(1)) size = narrow[narrow.size() - back];
+  }
+  return wide;
+}
 void broadcast_tensors(Call& call) {
   std::vector<ValueId> given = call.tensors("tensors");
   Shape to;
   for (const ValueId each : given) {
     const Shape* const shape = call.shape(each);
     if (!shape) return;
-    Shape wide = shape->size() > to.size() ? *shape : to;
-    const Shape& narrow = shape->size() > to.size() ? to : *shape;
-    for (size_t back = 1; back <= narrow.size(); ++back) {
-      Dim& size = wide[wide.size() - back];
-      if (size == Dim(1)) size = narrow[narrow.size() - back];
-    }
-    to = wide;
+    to = stretched(to, *shape);
   }
   std::vector<Item> made;
   for (const ValueId each : given)
     made.emplace_back(std::make_shared<Tensor>(call.emit("expand", {each}, {{"shape", to}})));
   call.give(list_of(std::move(made)));
+}
+void infer_size(Call& call) {
+  const Shape to = stretched(call.sizes("a"), call.sizes("b"));
+  std::vector<Item> sizes(to.begin(), to.end());
+  if (call.good()) call.give(list_of(std::move(sizes)));
 }
 
 // --- parts
@@ -577,6 +586,7 @@ std::span<const Translator> shape_translators() {
       {"expand_as", expand_as},
       {"broadcast_to", expand},
       {"broadcast_tensors", broadcast_tensors},
+      {"_infer_size", infer_size},
       {"slice", slice},
       {"narrow", narrow},
       {"select", select},
