@@ -22,6 +22,8 @@ class OwnedFile {
   }
   int get() const { return file_; }
   bool valid() const { return file_ >= 0; }
+  /// Passes the ownership to the caller.
+  int release() { return std::exchange(file_, -1); }
 
  private:
   int file_ = -1;

@@ -67,6 +67,8 @@ class Listener {
   static Result<Listener> open();
   uint16_t port() const { return port_; }
   int socket() const { return socket_.get(); }
+  /// Passes the ownership of the socket to the caller.
+  int release() { return socket_.release(); }
   /// Closes the socket in this process.
   void close() { socket_ = {}; }
 
