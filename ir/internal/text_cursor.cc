@@ -62,7 +62,15 @@ size_t TextCursor::column() {
   return at_;
 }
 
-std::string_view TextCursor::without_comment() const { return line_.substr(0, line_.find("//")); }
+std::string_view TextCursor::without_comment() const {
+  bool quoted = false;
+  for (size_t i = 0; i < line_.size(); ++i) {
+    if (line_[i] == '"') quoted = !quoted;
+    if (quoted && line_[i] == '\\') ++i;
+    if (!quoted && line_.substr(i, 2) == "//") return line_.substr(0, i);
+  }
+  return line_;
+}
 
 Location TextCursor::here() {
   skip_blanks();
