@@ -34,7 +34,7 @@ class JointRun {
   /// joint graph.
   static Result<JointRun> load(const ir::Joint& joint, runtime::GraphValues leaves);
 
-  /// Runs one step. `seeds`: weight / denominator per loss term.
+  /// Runs one step. `seeds`: weight * factor / divisor per loss term.
   Result<Step> step(std::span<const MicroBatch> micro_batches, const std::vector<double>& seeds);
 
   /// Number of runs so far, by task.

@@ -138,7 +138,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<DropUnread>());
   if (options.baked) add(std::make_unique<Rebatch>(*options.baked));
   if (!options.lost.empty()) add(std::make_unique<LoseGradients>(options.lost));
-  if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
+  if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses, options.stored.file, options.judge_loss));
   add(std::make_unique<InferShapes>(ConstantIndices::kUnchecked));
   add(std::make_unique<RecoverParameters>(options.stored));
   if (options.training.any() || !options.losses.empty()) {

@@ -8,6 +8,7 @@
 #include "ir/graph/type.h"
 #include "passes/batch/rebatch.h"
 #include "passes/loss/loss_spec.h"
+#include "passes/loss/open_loss.h"
 #include "passes/manager.h"
 #include "passes/parameters/load_weights.h"
 #include "passes/parameters/recover_parameters.h"
@@ -26,6 +27,7 @@ struct PipelineOptions {
   TrainingRequest training;         ///< training behaviour that an export for inference lost and the user wants back
   ir::TrainingNotes trained_file;   ///< notes of the file on that behaviour
   std::optional<BakedBatch> baked;  ///< makes a static batch size symbolic; nullopt: it stays
+  OpenLoss::Judge judge_loss;       ///< of losses in the model; empty: none
   bool sync_batch_norm = false;     ///< batch normalization uses the samples of all replicas
   std::set<std::string> left_out;   ///< passes to skip; each is one of `optional_passes`
 };

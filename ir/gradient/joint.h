@@ -23,8 +23,8 @@ std::string_view str(Phase phase);
 ///
 /// The first tasks are copies of the graph's tasks in order, some with additional auxiliary results. Copied values keep
 /// their names. Gradient tasks follow. A seed is an input: of a model, the gradient of the loss with respect to a
-/// term's numerator, weight / denominator; of a stage, the gradient of an output that other stages or a loss return. A
-/// parameter's gradient has one part per task that reads the parameter. Parts are sums over the samples of a
+/// term's numerator, weight * factor / divisor; of a stage, the gradient of an output that other stages or a loss
+/// return. A parameter's gradient has one part per task that reads the parameter. Parts are sums over the samples of a
 /// micro-batch unless `core.total` has completed them.
 struct Joint {
   struct ParameterGradient {

@@ -256,8 +256,8 @@ const OpInfo& Graph::foreign_op(std::string_view name) {
 bool equal(const Graph& a, const Graph& b) {
   if (a.task_count() != b.task_count() || a.value_count() != b.value_count() || a.name() != b.name() ||
       a.batch_symbol() != b.batch_symbol() || a.inputs() != b.inputs() || a.outputs() != b.outputs() ||
-      a.losses() != b.losses() || a.statistics() != b.statistics() || a.state() != b.state() ||
-      a.assumptions() != b.assumptions()) {
+      a.losses() != b.losses() || a.totals() != b.totals() || a.statistics() != b.statistics() ||
+      a.state() != b.state() || a.assumptions() != b.assumptions()) {
     return false;
   }
   for (const TaskId id : a.tasks()) {

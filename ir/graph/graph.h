@@ -41,39 +41,43 @@ struct RandomInput {
   bool operator==(const RandomInput&) const = default;
 };
 
-/// Excluded elements of a tensor: the first `front` and the last `back` along `axis`.
-struct Trim {
-  int64_t axis = 0, front = 0, back = 0;
-  bool operator==(const Trim&) const = default;
+/// Values of the coefficients of a loss term.
+struct TermScale {
+  double factor = 1, divisor = 1;
 };
 
-/// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / divisor. The divisor is
-/// counted from the labels of the whole mini-batch before the step. If it is 0 the term is 0.
+/// One term of the training loss: weight * factor * (sum of `numerator` over the samples) / divisor. Factor and divisor
+/// are coefficients (`Totals`). If the divisor is 0 the term is 0.
 struct LossTerm {
-  enum class Denominator : uint8_t {
-    kOne,           ///< 1: the loss is the sum itself
-    kElements,      ///< number of elements of `labels`
-    kNotIgnored,    ///< number of elements of `labels` that differ from `ignore_index`
-    kSamples,       ///< number of samples
-    kClassWeights,  ///< sum of `class_weights` at the elements of `labels` that differ from `ignore_index`
-    kSum,           ///< sum of the elements of `labels`
-  };
   ValueId numerator;  ///< scalar (rank 0) activation of one micro-batch
   double weight = 1;
-  Denominator denominator = Denominator::kOne;
-  ValueId labels;  ///< graph input; invalid if the denominator does not count labels
-  int64_t ignore_index = -100;
-  std::vector<double> class_weights = {};  ///< by class, finite; of `kClassWeights` only
-  /// Elements of `labels` that are not counted. Each axis occurs at most once and is not the batch axis.
-  std::vector<Trim> trims = {};
-  double added = 0;          ///< added to the count; 0 for `kOne`
-  double least = -HUGE_VAL;  ///< lower bound of the divisor
+  std::optional<uint32_t> factor = {}, divisor = {};  ///< results of `Totals::coefficients`; absent: 1
   bool operator==(const LossTerm&) const = default;
-  /// The divisor for a count of elements, samples or weights.
-  double divisor(double counted) const { return std::max(counted + added, least); }
-  /// The contribution of a numerator `of` to the loss for that count; 0 if the divisor is 0.
-  double loss(double of, double counted) const { return divisor(counted) == 0 ? 0 : weight * of / divisor(counted); }
-  bool counts_labels() const { return denominator != Denominator::kOne && denominator != Denominator::kSamples; }
+  /// The contribution of a numerator `of` to the loss.
+  double loss(double of, const TermScale& scale) const {
+    return scale.divisor == 0 ? 0 : weight * scale.factor * of / scale.divisor;
+  }
+};
+
+/// Numbers of a whole mini-batch, which no stage computes. They do not depend on how the mini-batch is divided.
+struct Totals {
+  /// An input that has no samples and holds a coefficient. It is not among the graph's inputs.
+  struct Given {
+    ValueId input;
+    uint32_t coefficient = 0;
+    bool operator==(const Given&) const = default;
+  };
+  /// What the samples of a micro-batch add to each count. A body reads inputs of the graph by name and stored values of
+  /// its own, and has one result, i64 or f64, with the samples on axis 0. Without a batch symbol it has none.
+  std::vector<Body> counts = {};
+  /// Reads the counts, summed over the samples. Known before the step.
+  std::optional<Body> coefficients = {};
+  std::vector<Given> given = {};
+  /// Reads `sums`, then the counts. Known after the step. The names of its results are those of the metrics.
+  std::optional<Body> metrics = {};
+  /// Outputs of the graph without samples. The sums over micro-batches and replicas are what metrics read.
+  std::vector<ValueId> sums = {};
+  bool operator==(const Totals&) const = default;
 };
 
 /// Running statistics. Once per step two leaves become (1 - momentum) * old + momentum * new, where new is the mean or
@@ -158,6 +162,7 @@ class Graph {
   void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
   void add_loss(LossTerm term) { losses_.push_back(std::move(term)); }
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
+  void set_totals(Totals totals) { totals_ = std::move(totals); }
   void add_statistics(const Statistics& statistics) { statistics_.push_back(statistics); }
   void set_statistics(std::vector<Statistics> statistics) { statistics_ = std::move(statistics); }
   void add_state(StateTensor tensor) { state_.push_back(std::move(tensor)); }
@@ -198,6 +203,7 @@ class Graph {
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<LossTerm>& losses() const { return losses_; }
+  const Totals& totals() const { return totals_; }
   const std::vector<Statistics>& statistics() const { return statistics_; }
   const std::vector<StateTensor>& state() const { return state_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
@@ -293,6 +299,7 @@ class Graph {
   std::vector<uint32_t> first_use_, last_use_;  // per value
   std::vector<ValueId> inputs_, outputs_;
   std::vector<LossTerm> losses_;
+  Totals totals_;
   std::vector<Statistics> statistics_;
   std::vector<StateTensor> state_;
   std::vector<Assumption> assumptions_;
@@ -308,7 +315,7 @@ class Graph {
 };
 
 /// Whether two graphs have the same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses,
-/// statistics, state and assumptions, id by id.
+/// totals, statistics, state and assumptions, id by id.
 bool equal(const Graph& a, const Graph& b);
 
 }  // namespace rannc::ir

@@ -26,13 +26,13 @@ inline std::vector<bool> results_of(const Graph& graph) {
   return results;
 }
 
-/// Calls `f(ValueId)` for every value that a graph keeps even if no task reads it: results, inputs, labels, running
-/// statistics, and stored values that hold part of the state. The id is invalid for a loss without labels.
+/// Calls `f(ValueId)` for every value that a graph keeps even if no task reads it: results, inputs, running statistics,
+/// and stored values that hold part of the state.
 template <class F>
 void for_each_kept(const Graph& graph, F&& f) {
   for_each_result(graph, f);
   for (const ValueId input : graph.inputs()) f(input);
-  for (const LossTerm& term : graph.losses()) f(term.labels);
+  for (const Totals::Given& given : graph.totals().given) f(given.input);
   for (const Statistics& each : graph.statistics()) {
     f(each.running_mean);
     f(each.running_variance);

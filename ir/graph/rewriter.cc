@@ -48,9 +48,12 @@ Graph Rewriter::finish() && {
   for (const ValueId output : from_.outputs()) to_.add_output(map(output));
   for (LossTerm term : from_.losses()) {
     term.numerator = map(term.numerator);
-    term.labels = map(term.labels);
     to_.add_loss(term);
   }
+  Totals totals = from_.totals();
+  for (Totals::Given& given : totals.given) given.input = map(given.input);
+  for (ValueId& sum : totals.sums) sum = map(sum);
+  to_.set_totals(std::move(totals));
   for (const Statistics& each : from_.statistics()) {
     to_.add_statistics({map(each.mean), map(each.variance), map(each.running_mean), map(each.running_variance)});
   }

@@ -25,8 +25,8 @@ class Rewriter {
   TaskId copy(TaskId old);
   /// Copies a task with these operands, which are values of the new graph.
   TaskId copy(TaskId old, std::span<const ValueId> operands);
-  /// Copies inputs, outputs, losses, statistics, names, and those state tensors all of whose parts are mapped. Returns
-  /// the new graph.
+  /// Copies inputs, outputs, losses, totals, statistics, names, and those state tensors all of whose parts are mapped.
+  /// Returns the new graph.
   Graph finish() &&;
 
  private:

@@ -10,8 +10,7 @@
 //   G9   data has the size that the type requires, and a static shape
 //   G10  the batch axis lies in the shape and has the extent outer * batch * inner
 //   G11  symbols are names that text can spell
-//   G12  the numerator of a loss is a float scalar; labels are present if and only if the denominator counts them, and
-//        are an input; class weights are present if and only if the denominator sums them
+//   G12  the numerator of a loss is a float scalar; its factor and divisor are coefficients
 //   G13  contents occur on integers and booleans of rank 0 or 1, one entry per element
 //   G14  an assumption is listed once, is neither certain nor impossible, and relates sizes of inputs other than the
 //        batch, or replaces a symbol
@@ -24,6 +23,8 @@
 //        losses, running statistics or state
 //   G20  a state tensor has a unique name; its parts are boxes of stored values of one type and fill its shape row by
 //        row
+//   G21  totals: counts read inputs of the graph and give numbers per sample; coefficients read the counts, metrics the
+//        counts and sums that are outputs; an input that a coefficient is given to has its type
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,6 +68,7 @@ class GraphVerifier {
     for (const TaskId id : graph_.tasks()) task(id);
     signature();
     for (const LossTerm& term : graph_.losses()) loss(term);
+    totals();
     for (Diagnostic& fault : faults_of_statistics(graph_, buffers_)) found_.push_back(std::move(fault));
     for (Diagnostic& fault : faults_of_state(graph_)) found_.push_back(std::move(fault));
     symbols();
@@ -378,7 +380,11 @@ class GraphVerifier {
       }
     }
     for (const ValueId id : graph_.values()) {
-      if (graph_.value(id).kind == ValueKind::kInput && listed[id.index()] == 0) {
+      const bool counted = std::any_of(graph_.totals().given.begin(), graph_.totals().given.end(),
+                                       [&](const Totals::Given& given) { return given.input == id; });
+      if (counted && listed[id.index()] != 0) {
+        add({}, fmt::format("input %{} holds a coefficient, but is among the inputs", name(id)), "G7");
+      } else if (!counted && graph_.value(id).kind == ValueKind::kInput && listed[id.index()] == 0) {
         add({}, fmt::format("%{} is of kind input, but not among the inputs", name(id)), "G7");
       }
     }
@@ -392,10 +398,7 @@ class GraphVerifier {
   }
 
   void loss(const LossTerm& term) {
-    const bool counts = term.counts_labels();
-    if (!exists(term.numerator) || (term.labels.valid() && !exists(term.labels))) {
-      return add({}, "a loss names a value that is not of the graph", "G7");
-    }
+    if (!exists(term.numerator)) return add({}, "a loss names a value that is not of the graph", "G7");
     const ValueType& type = graph_.type(term.numerator);
     const Location at = where(term.numerator);
     const bool scalar = !type.shape || (type.shape->empty() && is_float(type.dtype));
@@ -405,58 +408,113 @@ class GraphVerifier {
                       str(type.dtype), type.shape ? str(*type.shape) : "[*]"),
           "G12");
     }
-    if (counts != term.labels.valid()) {
-      add(at,
-          fmt::format("loss %{} {}", name(term.numerator),
-                      counts ? "counts labels, but names none" : "names labels, but does not count them"),
-          "G12");
-    } else if (counts && graph_.value(term.labels).kind != ValueKind::kInput) {
-      add(at, fmt::format("labels %{} of loss %{} are no input", name(term.labels), name(term.numerator)), "G12");
-    }
     if (!std::isfinite(term.weight)) {
       add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
     }
-    class_weights(term, at);
-    trims(term, at);
-    const bool bounded = term.added != 0 || term.least != -HUGE_VAL;
-    if (!std::isfinite(term.added) || std::isnan(term.least) || term.least == HUGE_VAL) {
-      add(at,
-          fmt::format("the denominator of loss %{} has {} added and is at least {}", name(term.numerator), term.added,
-                      term.least),
-          "G12");
-    } else if (bounded && term.denominator == LossTerm::Denominator::kOne) {
-      add(at, fmt::format("loss %{} has a bound of its denominator, but no denominator", name(term.numerator)), "G12");
-    }
-  }
-
-  void trims(const LossTerm& term, const Location& at) {
-    if (term.trims.empty()) return;
-    if (!term.labels.valid()) {
-      return add(at, fmt::format("loss %{} trims labels, but names none", name(term.numerator)), "G12");
-    }
-    const ValueType& labels = graph_.type(term.labels);
-    std::set<int64_t> axes;
-    for (const Trim& trim : term.trims) {
-      const bool outside = trim.axis < 0 || (labels.shape && trim.axis >= static_cast<int64_t>(labels.shape->size()));
-      const bool samples = labels.batch.has_batch() && trim.axis == labels.batch.axis;
-      if (outside || samples || !axes.insert(trim.axis).second || trim.front < 0 || trim.back < 0) {
+    for (const auto& coefficient : {term.factor, term.divisor}) {
+      if (!coefficient) continue;
+      const std::string of = fmt::format("loss %{}", name(term.numerator));
+      if (const ValueType* made = coefficient_type(*coefficient, of); made && !is_scalar(*made, DType::kF64)) {
         add(at,
-            fmt::format("loss %{} trims its labels by {} and {} along axis {}; it must be an axis once, not that of "
-                        "samples, and no less than nothing",
-                        name(term.numerator), trim.front, trim.back, trim.axis),
+            fmt::format("{} is multiplied or divided by a coefficient of type {}; it must be an f64 scalar", of,
+                        words(*made)),
             "G12");
       }
     }
   }
 
-  void class_weights(const LossTerm& term, const Location& at) {
-    if ((term.denominator == LossTerm::Denominator::kClassWeights) == term.class_weights.empty()) {
-      add(at, fmt::format("loss %{} has {} class weights", name(term.numerator), term.class_weights.size()), "G12");
+  // --- totals
+
+  static std::string words(const ValueType& type) {
+    return fmt::format("{}{}", str(type.dtype), type.shape ? str(*type.shape) : "[*]");
+  }
+  static bool is_scalar(const ValueType& type, DType dtype) {
+    return type.dtype == dtype && type.shape && type.shape->empty();
+  }
+
+  /// Null, with a diagnostic, if there is no such coefficient.
+  const ValueType* coefficient_type(uint32_t number, const std::string& reader) {
+    const auto& body = graph_.totals().coefficients;
+    if (body && number < body->graph().outputs().size()) return &body->graph().type(body->graph().outputs()[number]);
+    add({}, fmt::format("{} reads coefficient {}, which does not exist", reader, number), "G12");
+    return nullptr;
+  }
+
+  void totals() {
+    const Totals& totals = graph_.totals();
+    std::vector<ValueType> counts;
+    for (size_t i = 0; i < totals.counts.size(); ++i) {
+      if (const auto made = count(totals.counts[i].graph(), fmt::format("count {}", i))) counts.push_back(*made);
     }
-    for (const double weight : term.class_weights) {
-      if (!std::isfinite(weight)) {
-        add(at, fmt::format("a class weight of loss %{} is {}", name(term.numerator), weight), "G12");
+    if (totals.coefficients) after_counts(totals.coefficients->graph(), "coefficients", counts, {});
+    for (const Totals::Given& given : totals.given) {
+      if (!exists(given.input) || graph_.kind(given.input) != ValueKind::kInput) {
+        add({}, "a coefficient is given to what is no input", "G21");
+        continue;
       }
+      const std::string reader = fmt::format("input %{}", name(given.input));
+      const ValueType *made = coefficient_type(given.coefficient, reader), &type = graph_.type(given.input);
+      if (made &&
+          (type.shape != made->shape || type.batch.has_batch() || is_float(type.dtype) != is_float(made->dtype)))
+        add({}, fmt::format("{} of type {} holds a coefficient of type {}", reader, words(type), words(*made)), "G21");
+    }
+    for (const ValueId sum : totals.sums) {
+      const auto& outputs = graph_.outputs();
+      if (!exists(sum) || std::find(outputs.begin(), outputs.end(), sum) == outputs.end())
+        add({}, "metrics read a sum that is no output", "G21");
+    }
+    if (totals.metrics) after_counts(totals.metrics->graph(), "metrics", counts, totals.sums);
+  }
+
+  void nested(const Graph& inside, const std::string& what, const Graph* around) {
+    if (!inside.losses().empty() || !inside.statistics().empty() || !inside.state().empty() ||
+        inside.totals() != Totals{}) {
+      add({}, what + " have losses, totals, running statistics or state", "G21");
+    }
+    for (Diagnostic& found : GraphVerifier(inside, around).verify()) {
+      found.message = what + ": " + found.message;
+      found_.push_back(std::move(found));
+    }
+  }
+
+  /// Returns the type of a count over all samples.
+  std::optional<ValueType> count(const Graph& body, const std::string& what) {
+    nested(body, what, &assuming_);
+    const auto fault = [&](const std::string& found) { add({}, what + found, "G21"); };
+    if (body.batch_symbol() != graph_.batch_symbol()) fault(" has another batch symbol than the graph");
+    for (const ValueId input : body.inputs()) {
+      const ValueId outside = graph_.find(body.value(input).name);
+      const bool listed = std::find(graph_.inputs().begin(), graph_.inputs().end(), outside) != graph_.inputs().end();
+      if (!listed) fault(fmt::format(" reads %{}, which is no input of the graph", body.value(input).name));
+    }
+    if (body.outputs().size() != 1) {
+      fault(fmt::format(" has {} results; expected one", body.outputs().size()));
+      return std::nullopt;
+    }
+    ValueType made = body.type(body.outputs()[0]);
+    if (made.dtype != DType::kI64 && made.dtype != DType::kF64) fault(" is " + words(made) + "; expected i64 or f64");
+    if (batch_ && (made.batch.axis != 0 || !made.shape || made.shape->front() != *batch_)) {
+      fault(" has no samples on axis 0");
+      return std::nullopt;
+    }
+    if (batch_) made.shape->erase(made.shape->begin());
+    return made;
+  }
+
+  void after_counts(const Graph& body, const std::string& what, const std::vector<ValueType>& counts,
+                    const std::vector<ValueId>& sums) {
+    nested(body, what, nullptr);
+    const auto& inputs = body.inputs();
+    if (inputs.size() != counts.size() + sums.size()) {
+      return add({},
+                 fmt::format("{} read {} numbers; there are {} counts and {} sums", what, inputs.size(), counts.size(),
+                             sums.size()),
+                 "G21");
+    }
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const ValueType& read = body.type(inputs[sums.size() + i]);
+      if (read.dtype == counts[i].dtype && read.shape == counts[i].shape) continue;
+      add({}, fmt::format("{} read count {} as {}", what, i, words(read)), "G21");
     }
   }
 

@@ -38,6 +38,10 @@ class GraphReader {
   Result<void> read_batch(TextCursor& line);
   Result<void> read_assumption(TextCursor& line);
   Result<void> read_list(TextCursor& line, bool inputs);
+  Result<std::vector<ValueId>> read_values(TextCursor& line);
+  Result<bool> read_totals(TextCursor& line);
+  Result<uint32_t> read_coefficient(TextCursor& line);
+  Result<Body> read_body(TextCursor& line);
   Result<std::string> fresh_name(TextCursor& line);
   Result<TensorData> read_data(TextCursor& line);
   Result<RandomInput> read_draw(TextCursor& line);

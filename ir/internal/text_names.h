@@ -8,11 +8,6 @@
 
 namespace rannc::ir {
 
-/// In the order of `LossTerm::Denominator`.
-inline constexpr std::array<std::string_view, 6> kDenominators = {"one",     "elements",      "not_ignored",
-                                                                  "samples", "class_weights", "sum"};
-std::string_view denominator_word(LossTerm::Denominator denominator);
-
 /// Kinds in the order of `ValueKind`.
 inline constexpr std::array kValueKinds = {ValueKind::kInput,    ValueKind::kParameter,   ValueKind::kBuffer,
                                            ValueKind::kConstant, ValueKind::kRandomInput, ValueKind::kActivation};

@@ -38,6 +38,7 @@ class GraphPrinter {
     while (next_task_ < graph_.task_count()) task(TaskId(next_task_++));
     list("inputs", graph_.inputs());
     list("outputs", graph_.outputs());
+    totals();
     for (const LossTerm& term : graph_.losses()) loss(term);
     for (const Statistics& each : graph_.statistics()) statistics(each);
     for (const StateTensor& tensor : graph_.state()) state(tensor);
@@ -126,10 +127,14 @@ class GraphPrinter {
   void list(std::string_view word, const std::vector<ValueId>& ids) {
     if (ids.empty()) return;
     to_ += word;
-    const char* before = " [";
+    values(ids);
+  }
+
+  void values(const std::vector<ValueId>& ids) {
+    to_ += " [";
+    const char* before = "";
     for (const ValueId id : ids) {
-      to_ += before;
-      before = ", ";
+      to_ += std::exchange(before, ", ");
       name(id);
     }
     to_ += "]\n";
@@ -138,24 +143,39 @@ class GraphPrinter {
   void loss(const LossTerm& term) {
     to_ += "loss ";
     name(term.numerator);
-    to_ += " weight " + hexadecimal(term.weight) + " per ";
-    to_ += denominator_word(term.denominator);
-    if (term.labels.valid()) {
-      to_ += ' ';
-      name(term.labels);
-    }
-    if (term.denominator == LossTerm::Denominator::kClassWeights) {
-      to_ += ' ';
-      append_numbers(to_, term.class_weights);
-    }
-    fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
-    for (const Trim& trim : term.trims) {
-      fmt::format_to(std::back_inserter(to_), " trim {} {} {}", trim.axis, trim.front, trim.back);
-    }
-    if (term.added != 0) to_ += " added " + hexadecimal(term.added);
-    if (term.least != -HUGE_VAL) to_ += " least " + hexadecimal(term.least);
+    to_ += " weight " + hexadecimal(term.weight);
+    if (term.factor) fmt::format_to(std::back_inserter(to_), " factor {}", *term.factor);
+    if (term.divisor) fmt::format_to(std::back_inserter(to_), " divisor {}", *term.divisor);
     fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
     end_line(to_, comment_);
+  }
+
+  // A statement about a body, which stands before it.
+  void of_body(std::string_view word, const Body& given) {
+    const uint32_t number = bodies_;
+    body(given);
+    fmt::format_to(std::back_inserter(to_), "{} @b{}", word, number);
+  }
+
+  void totals() {
+    const Totals& totals = graph_.totals();
+    for (const Body& count : totals.counts) {
+      of_body("count", count);
+      to_ += '\n';
+    }
+    if (totals.coefficients) {
+      of_body("coefficients", *totals.coefficients);
+      to_ += '\n';
+    }
+    for (const Totals::Given& given : totals.given) {
+      to_ += "given ";
+      name(given.input);
+      fmt::format_to(std::back_inserter(to_), " = {}\n", given.coefficient);
+    }
+    if (totals.metrics) {
+      of_body("metrics", *totals.metrics);
+      values(totals.sums);
+    }
   }
 
   void statistics(const Statistics& each) {
@@ -199,9 +219,5 @@ class GraphPrinter {
 }  // namespace
 
 void append_graph(std::string& to, const Graph& graph) { GraphPrinter(to, graph).print(); }
-
-std::string_view denominator_word(LossTerm::Denominator denominator) {
-  return kDenominators[static_cast<size_t>(denominator)];
-}
 
 }  // namespace rannc::ir

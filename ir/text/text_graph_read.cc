@@ -86,7 +86,8 @@ Result<bool> GraphReader::read(TextCursor& line) {
   } else if (line.accept_word("body")) {
     done = open_body(line);
   } else {
-    return false;
+    RANNC_ASSIGN(const bool known, read_totals(line));
+    if (!known) return false;
   }
   RANNC_TRY(std::move(done));
   RANNC_TRY(line.expect_end());
@@ -288,17 +289,26 @@ Result<void> GraphReader::read_list(TextCursor& line, bool inputs) {
   bool& seen = inputs ? has_inputs_ : has_outputs_;
   if (seen) return line.fault(0, "a second list of the same kind");
   seen = true;
-  RANNC_TRY(line.expect("["));
-  if (line.accept("]")) return {};
-  do {
-    RANNC_ASSIGN(const ValueId value, read_value(line));
+  RANNC_ASSIGN(const std::vector<ValueId> values, read_values(line));
+  for (const ValueId value : values) {
     if (inputs) {
       graph_.add_input(value);
     } else {
       graph_.add_output(value);
     }
+  }
+  return {};
+}
+
+Result<std::vector<ValueId>> GraphReader::read_values(TextCursor& line) {
+  std::vector<ValueId> values;
+  RANNC_TRY(line.expect("["));
+  if (line.accept("]")) return values;
+  do {
+    RANNC_ASSIGN(values.emplace_back(), read_value(line));
   } while (line.accept(","));
-  return line.expect("]");
+  RANNC_TRY(line.expect("]"));
+  return values;
 }
 
 Result<void> GraphReader::read_loss(TextCursor& line) {
@@ -306,34 +316,46 @@ Result<void> GraphReader::read_loss(TextCursor& line) {
   RANNC_ASSIGN(term.numerator, read_value(line));
   RANNC_TRY(line.expect("weight"));
   RANNC_ASSIGN(term.weight, line.number("a weight"));
-  RANNC_TRY(line.expect("per"));
-  const auto word = std::find(kDenominators.begin(), kDenominators.end(), line.peek_word());
-  if (word == kDenominators.end())
-    return line.expected("a denominator (one elements not_ignored samples class_weights sum)");
-  line.accept_word(*word);
-  term.denominator = static_cast<LossTerm::Denominator>(word - kDenominators.begin());
-  if (!line.accept_word("ignore")) {
-    RANNC_ASSIGN(term.labels, read_value(line));
-    if (term.denominator == LossTerm::Denominator::kClassWeights) {
-      RANNC_ASSIGN(term.class_weights, line.numbers());
-    }
-    RANNC_TRY(line.expect("ignore"));
-  }
-  RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
-  while (line.accept_word("trim")) {
-    Trim& trim = term.trims.emplace_back();
-    RANNC_ASSIGN(trim.axis, line.integer("an axis of the labels"));
-    RANNC_ASSIGN(trim.front, line.integer("a number of elements"));
-    RANNC_ASSIGN(trim.back, line.integer("a number of elements"));
-  }
-  if (line.accept_word("added")) {
-    RANNC_ASSIGN(term.added, line.number("what is added to the denominator"));
-  }
-  if (line.accept_word("least")) {
-    RANNC_ASSIGN(term.least, line.number("the least denominator"));
+  for (const auto& [word, place] : {std::pair{"factor", &term.factor}, std::pair{"divisor", &term.divisor}}) {
+    if (!line.accept_word(word)) continue;
+    RANNC_ASSIGN(*place, read_coefficient(line));
   }
   graph_.add_loss(std::move(term));
   return {};
+}
+
+Result<uint32_t> GraphReader::read_coefficient(TextCursor& line) {
+  RANNC_ASSIGN(const uint64_t number, line.unsigned_integer("a coefficient", UINT32_MAX));
+  return static_cast<uint32_t>(number);
+}
+
+Result<Body> GraphReader::read_body(TextCursor& line) {
+  RANNC_ASSIGN(const uint32_t number, line.index("@b", bodies_.size(), "a body that stands before"));
+  return bodies_[number];
+}
+
+// Returns false if the statement is not about totals.
+Result<bool> GraphReader::read_totals(TextCursor& line) {
+  Totals totals = graph_.totals();
+  if (line.accept_word("count")) {
+    RANNC_ASSIGN(Body body, read_body(line));
+    totals.counts.push_back(std::move(body));
+  } else if (line.accept_word("coefficients")) {
+    RANNC_ASSIGN(totals.coefficients, read_body(line));
+  } else if (line.accept_word("given")) {
+    Totals::Given given;
+    RANNC_ASSIGN(given.input, read_value(line));
+    RANNC_TRY(line.expect("="));
+    RANNC_ASSIGN(given.coefficient, read_coefficient(line));
+    totals.given.push_back(given);
+  } else if (line.accept_word("metrics")) {
+    RANNC_ASSIGN(totals.metrics, read_body(line));
+    RANNC_ASSIGN(totals.sums, read_values(line));
+  } else {
+    return false;
+  }
+  graph_.set_totals(std::move(totals));
+  return true;
 }
 
 Result<void> GraphReader::read_statistics(TextCursor& line) {

@@ -35,7 +35,10 @@ namespace {
 
 // Outputs of micro-batches are concatenated along their batch axis.
 Result<void> check_given(const Graph& graph, TaskId task, ValueId sum) {
-  if (std::find(graph.outputs().begin(), graph.outputs().end(), sum) == graph.outputs().end()) return {};
+  const auto is_in = [sum](const std::vector<ValueId>& values) {
+    return std::find(values.begin(), values.end(), sum) != values.end();
+  };
+  if (!is_in(graph.outputs()) || is_in(graph.totals().sums)) return {};
   return error(graph.location(task), std::string(graph.op(task).name) + " makes %" +
                                          std::string(graph.value(sum).name) +
                                          " a sum over the samples of a micro-batch, which can be a loss, but not an "

@@ -6,6 +6,8 @@
 
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "ir/plan/fixed_samples.h"
+#include "passes/loss/internal/totals_builder.h"
 
 namespace rannc::passes {
 
@@ -231,32 +233,71 @@ class TermBuilder {
   int64_t axis_;
 };
 
-// Sets the denominator and the labels that it counts. Constant factors go to the weight of the term.
-Result<void> set_denominator(Graph& graph, const LossSpec& spec, ValueId output, ValueId labels, int64_t axis,
-                             LossTerm& term) {
-  using Denominator = LossTerm::Denominator;
-  if (spec.kind == LossSpec::Kind::kSmoothL1 && spec.delta > 0) term.weight /= spec.delta;
-  if (!spec.count.empty()) {
-    term.denominator = Denominator::kSum;
-    RANNC_ASSIGN(term.labels, count_input(graph, spec, output));
-    return {};
+/// The divisor of one term.
+class DivisorBuilder {
+ public:
+  DivisorBuilder(Graph& graph, const LossSpec& spec, ValueId output) : graph_(graph), spec_(spec), output_(output) {}
+
+  /// Returns the coefficient of a sum for these labels, or for this count if the term names one. Constant factors go to
+  /// its weight.
+  Result<Coefficient> coefficient(ValueId labels, ValueId count, int64_t axis) {
+    Coefficient by{spec_.weight};
+    if (spec_.kind == LossSpec::Kind::kSmoothL1 && spec_.delta > 0) by.weight /= spec_.delta;
+    if (count.valid()) {
+      RANNC_ASSIGN(by.divisors.emplace_back(), add("sum", {count}));
+    } else if (spec_.reduction == LossSpec::Reduction::kSamples) {
+      by.divisors.push_back(size(samples()));
+    } else if (spec_.reduction == LossSpec::Reduction::kMean && spec_.kind == LossSpec::Kind::kCrossEntropy) {
+      RANNC_ASSIGN(by.divisors.emplace_back(), counted(labels));
+    } else if (spec_.reduction == LossSpec::Reduction::kMean) {
+      by.divisors.push_back(size(ir::element_count(*graph_.type(labels).shape)));
+      // A label is as many elements as there are classes.
+      const bool soft = spec_.kind == LossSpec::Kind::kSoftCrossEntropy;
+      if (soft) by.weight *= static_cast<double>((*graph_.type(output_).shape)[static_cast<size_t>(axis)].constant());
+    }
+    return by;
   }
-  if (spec.reduction == LossSpec::Reduction::kSum) return {};
-  if (spec.reduction == LossSpec::Reduction::kSamples) {
-    term.denominator = Denominator::kSamples;
-    return {};
+
+ private:
+  ir::Dim samples() const {
+    const std::string symbol = ir::samples_symbol(graph_);
+    return symbol.empty() ? ir::Dim(ir::fixed_samples(graph_).value_or(1)) : ir::Dim::symbol(symbol);
   }
-  term.labels = labels;
-  term.denominator = Denominator::kElements;
-  if (spec.kind == LossSpec::Kind::kCrossEntropy) {
-    term.denominator = spec.class_weights.empty() ? Denominator::kNotIgnored : Denominator::kClassWeights;
-    term.class_weights = spec.class_weights;
-  } else if (spec.kind == LossSpec::Kind::kSoftCrossEntropy) {
-    // A label is as many elements as there are classes.
-    term.weight *= static_cast<double>((*graph.type(output).shape)[static_cast<size_t>(axis)].constant());
+
+  // The number of labels that are not ignored, or the sum of the weights of their classes.
+  Result<ValueId> counted(ValueId labels) {
+    RANNC_ASSIGN(labels, add("cast", {labels}, {{"dtype", ir::DType::kI64}}));  // the ignored label may not fit others
+    RANNC_ASSIGN(const ValueId counts, add("ne", {labels, integer(spec_.ignore_index)}));
+    if (spec_.class_weights.empty()) {
+      RANNC_ASSIGN(const ValueId ones, add("cast", {counts}, {{"dtype", ir::DType::kI64}}));
+      return add("sum", {ones});
+    }
+    const std::vector<int64_t> shape = {static_cast<int64_t>(spec_.class_weights.size())};
+    const ValueId weights = ir::add_constant(graph_, name(), ir::DType::kF64, shape, std::span(spec_.class_weights));
+    RANNC_ASSIGN(const ValueId classes, add("where", {counts, labels, integer(0)}));
+    RANNC_ASSIGN(const ValueId picked, add("gather", {weights, classes}, {{"axis", ir::Dim(0)}}));
+    const std::vector<double> zero = {0};
+    const ValueId none = ir::add_constant(graph_, name(), ir::DType::kF64, {}, std::span<const double>(zero));
+    RANNC_ASSIGN(const ValueId kept, add("where", {counts, picked, none}));
+    return add("sum", {kept});
   }
-  return {};
-}
+
+  ValueId integer(int64_t number) {
+    const std::vector<int64_t> numbers = {number};
+    return ir::add_constant(graph_, name(), ir::DType::kI64, {}, std::span<const int64_t>(numbers));
+  }
+  ValueId size(const ir::Dim& dim) { return add_size(graph_, dim, name(), {}); }
+  Result<ValueId> add(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    const ValueId made = graph_.add(ir::core(op), operands, std::move(attributes), name());
+    RANNC_TRY(ir::infer_types(graph_, graph_.producer(made)));
+    return made;
+  }
+  std::string name() const { return "loss/" + std::string(graph_.value(output_).name) + ".count"; }
+
+  Graph& graph_;
+  const LossSpec& spec_;
+  ValueId output_;
+};
 
 Result<void> attach(Graph& graph, const LossSpec& spec) {
   RANNC_ASSIGN(const ValueId output, find_output(graph, spec));
@@ -272,20 +313,47 @@ Result<void> attach(Graph& graph, const LossSpec& spec) {
     if (classes) type = std::move(of_classes);
   }
   RANNC_ASSIGN(const ValueId labels, labels_input(graph, spec, output, type));
-  LossTerm made{{}, spec.weight, LossTerm::Denominator::kOne, {}, spec.ignore_index};
-  RANNC_ASSIGN(made.numerator, TermBuilder(graph, spec, output, axis).sum(labels));
-  RANNC_TRY(set_denominator(graph, spec, output, labels, axis, made));
-  graph.add_loss(std::move(made));
+  RANNC_ASSIGN(const ValueId numerator, TermBuilder(graph, spec, output, axis).sum(labels));
+  ValueId count;
+  if (!spec.count.empty()) {
+    RANNC_ASSIGN(count, count_input(graph, spec, output));
+  }
+  graph.add_loss({numerator});
+  // No task of the model counts: bodies get copies of what is added here.
+  Graph counting = graph.clone();
+  RANNC_ASSIGN(const Coefficient by, DivisorBuilder(counting, spec, output).coefficient(labels, count, axis));
+  const ir::StoredNotes none;
+  Origins origins(counting, none);
+  LinearForms forms(counting, origins);
+  TotalsBuilder totals(counting, origins, forms);
+  std::vector<LossTerm> losses = graph.losses();
+  RANNC_ASSIGN(losses.back(), totals.term(numerator, by));
+  std::move(totals).finish();
+  graph.set_losses(std::move(losses));
+  graph.set_totals(counting.totals());
   return {};
+}
+
+// A loss that is divided by a number of samples that is only assumed.
+std::optional<Note> assumed_samples(const Graph& graph, const LossSpec& spec) {
+  if (spec.kind == LossSpec::Kind::kInGraph || !spec.count.empty() || spec.reduction != LossSpec::Reduction::kSamples ||
+      !ir::samples_symbol(graph).empty()) {
+    return std::nullopt;
+  }
+  return Note{{},
+              fmt::format("reduction=samples divides the loss by {}: the file has no batch symbol, so axis 0 of the "
+                          "first input is assumed to count samples; reduction=sum does not divide",
+                          ir::fixed_samples(graph).value_or(1))};
 }
 
 }  // namespace
 
-Result<Outcome> AttachLoss::run(Graph& graph, PassContext&) const {
+Result<Outcome> AttachLoss::run(Graph& graph, PassContext& context) const {
   Outcome outcome;
   for (const LossSpec& term : terms_) {
     if (term.kind == LossSpec::Kind::kInGraph) continue;
     RANNC_TRY(attach(graph, term));
+    if (auto assumed = assumed_samples(graph, term)) context.warnings.push_back(*std::move(assumed));
     outcome.changed = true;
   }
   return outcome;

@@ -9,14 +9,14 @@
 namespace rannc::passes {
 
 /// Adds for each term an input `labels/<name>` of the right symbolic shape, tasks that sum the term over the samples of
-/// a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted from the labels of the whole
-/// mini-batch. The loss and its gradient therefore do not depend on how the mini-batch is split; averaging the means of
-/// uneven micro-batches would.
+/// a micro-batch, and an `ir::LossTerm`. The sum is divided by a count of the labels of the whole mini-batch
+/// (`ir::Totals`). The loss and its gradient therefore do not depend on how the mini-batch is split; averaging the
+/// means of uneven micro-batches would.
 ///
-/// Before: types are inferred. After: the graph has losses; its outputs are unchanged. Runs after fold-constants and
-/// before remove-dead. Costs a constant number of tasks per term and their type inference. Never touches existing
-/// losses, nor terms of kind in_graph, which open-loss handles before types are inferred. It is an error if an output
-/// does not exist, has no samples in a model with a batch, or is not float.
+/// Before: types are inferred. After: the graph has losses and totals; its outputs are unchanged. Runs after
+/// fold-constants and before remove-dead. Costs a constant number of tasks per term and their type inference. Never
+/// touches existing losses, nor terms of kind in_graph, which open-loss handles before types are inferred. It is an
+/// error if an output does not exist, has no samples in a model with a batch, or is not float.
 class AttachLoss : public Pass {
  public:
   explicit AttachLoss(std::vector<LossSpec> terms) : terms_(std::move(terms)) {}

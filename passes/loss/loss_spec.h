@@ -36,7 +36,7 @@ struct LossSpec {
   double weight = 1;
   Reduction reduction = Reduction::kMean;
   std::string
-      count;  ///< input whose sum of elements is the denominator, for any reduction; looked up like labels; empty: none
+      count;  ///< input whose sum of elements is the divisor, for any reduction; looked up like labels; empty: none
   std::vector<double> class_weights;  ///< by class, for the two softmax cross entropies; empty: 1
   double label_smoothing = 0;         ///< for the same: the share of a label that is spread evenly over all classes
   std::vector<double> pos_weight;     ///< of a target's 1 in kBceWithLogits: one, or one per element of the last axis

@@ -3,222 +3,87 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "ir/graph/rewriter.h"
-#include "ir/match/match.h"
 #include "ir/op/op.h"
 #include "passes/loss/attach_loss.h"
-#include "passes/loss/internal/partial_sums.h"
+#include "passes/loss/internal/loss_region.h"
+#include "passes/loss/internal/totals_builder.h"
 
 namespace rannc::passes {
 
 namespace {
 
 using ir::Graph;
-using ir::LossTerm;
-
-constexpr ir::Capture kTerm{0}, kOther{1}, kNumber{2};
-constexpr ir::Capture kSum{3}, kLossLabels{4}, kIgnored{5};
-constexpr ir::Capture kDifference{6}, kPrediction{7}, kTarget{8}, kJoined{9};
-
-// Labels may be cast where their values are compared, never where they are counted.
-bool counts_what_is_summed(const ir::Match& found) {
-  const int64_t ignored = found.attributes(kSum).integer("ignore_index", -100);
-  return found.number(kIgnored) == static_cast<double>(ignored);
-}
-
-// cross_entropy_sum(logits, labels) / sum(cast(labels != ignored)).
-ir::Pattern mean_of_cross_entropies() {
-  using namespace ir;
-  const Pattern labels = through({"identity", "cast"}, input(kTarget)).as(kLossLabels);
-  const Pattern counted = through("cast", op("ne", same(kLossLabels), constant(kIgnored)));
-  return op("div", op("cross_entropy_sum", any(), labels).as(kSum), op("sum", counted).without("axes"))
-      .where(counts_what_is_summed);
-}
-
-// Whether a mean of squares runs over all axes: no list of them, or as many as the target has.
-bool folds_all(const ir::Match& found) {
-  const ir::Attributes& mean = found.graph().attributes(found.tasks()[0]);
-  if (!mean.has("axes")) return true;
-  for (const ValueId side : found.graph().inputs(found.task(kDifference))) {
-    const auto& shape = found.graph().type(side).shape;
-    if (shape) return mean.integers("axes").size() == shape->size();
-  }
-  return false;
-}
-
-// mean((a - b)²) with an input on one side; a square does not tell a - b from b - a.
-ir::Pattern mean_of_squares() {
-  using namespace ir;
-  const Pattern difference = commutative(op("sub", any(kPrediction), input(kTarget))).as(kDifference);
-  const Pattern square = either({op("mul", difference, same(kDifference)), op("pow", difference, constant(2.0))});
-  return op("mean", square).where(folds_all);
-}
-
-// Whether a sum or mean runs over all elements of joined values, none of which have samples.
-bool folds_joined(const ir::Match& found) {
-  const ir::Graph& graph = found.graph();
-  const ir::Attributes& fold = graph.attributes(found.tasks()[0]);
-  const ir::ValueType& joined = graph.type(graph.outputs(found.task(kJoined))[0]);
-  return joined.shape && !joined.batch.has_batch() && ir::element_count(*joined.shape).is_constant() &&
-         (!fold.has("axes") || fold.integers("axes").size() == joined.shape->size());
-}
-
-/// Returns whether each value depends on an input or a random input.
-std::vector<bool> from_inputs(const Graph& graph) {
-  std::vector<bool> fed(graph.value_count());
-  for (const ValueId value : graph.values()) {
-    const ir::ValueKind kind = graph.kind(value);
-    fed[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kRandomInput;
-  }
-  for (const TaskId task : graph.tasks()) {
-    for (const ValueId output : graph.outputs(task)) {
-      for (const ValueId operand : graph.inputs(task)) {
-        if (operand.valid() && fed[operand.index()]) fed[output.index()] = true;
-      }
-    }
-  }
-  return fed;
-}
 
 class Opener {
  public:
-  explicit Opener(Graph& graph) : graph_(graph), from_inputs_(from_inputs(graph)) {}
+  Opener(Graph& graph, const ir::StoredNotes& notes)
+      : graph_(graph), origins_(graph, notes), forms_(graph, origins_), totals_(graph, origins_, forms_) {}
 
-  // Adds the terms of `weight * value`.
-  Result<void> open(ValueId value, double weight) {
-    if (++steps_ > kMaxSteps) return closed(value);
-    for (const Rule& rule : rules()) {
-      if (const auto found = ir::match(graph_, value, rule.pattern)) return (this->*rule.open)(*found, value, weight);
+  Result<void> open(ValueId loss, double weight) {
+    const ir::ValueType& type = graph_.type(loss);
+    if (type.shape && (!is_single(graph_, loss) || has_samples(graph_, loss) || !ir::is_float(type.dtype))) {
+      return error(where(loss), fmt::format("the loss %{} is {}{}; it must be a float number", graph_.value(loss).name,
+                                            str(type.dtype), str(*type.shape)));
     }
-    auto found = partial_sum(graph_, value);
-    if (!found) return closed(value);
-    found->weight *= weight;
-    return term(*std::move(found));
+    RANNC_ASSIGN(const Form form, forms_.of_loss(loss));
+    if (form.empty()) return error(where(loss), fmt::format("the loss %{} is always 0", graph_.value(loss).name));
+    for (Part part : form) {
+      part.by.weight *= weight;
+      RANNC_ASSIGN(part, numerator(std::move(part), loss));
+      RANNC_ASSIGN(ir::LossTerm term, totals_.term(part.value, part.by));
+      graph_.add_loss(std::move(term));
+    }
+    return {};
+  }
+
+  std::set<std::string> border(const std::vector<ValueId>& losses) { return region_border(graph_, origins_, losses); }
+  Result<void> measure(ValueId output) { return totals_.measure(output); }
+
+  Result<void> finish() && {
+    for (const auto& [input, count] : forms_.given()) RANNC_TRY(totals_.give(input, count));
+    std::move(totals_).finish();
+    return {};
   }
 
  private:
-  struct Rule {
-    ir::Pattern pattern;
-    Result<void> (Opener::*open)(const ir::Match&, ValueId value, double weight);
-  };
-
-  // In the order of trial.
-  static const std::vector<Rule>& rules() {
-    using namespace ir;
-    static const std::vector<Rule> kRules = {
-        {op({"identity", "reshape", "squeeze", "unsqueeze"}, any(kTerm), maybe(any())), &Opener::open_same},
-        {op("neg", any(kTerm)), &Opener::open_negated},
-        {op("add", any(kTerm), any(kOther)), &Opener::open_sum},
-        {op("sub", any(kTerm), any(kOther)), &Opener::open_difference},
-        {op({"cross_entropy_sum", "mse_sum"}), &Opener::add_sum},
-        {mean_of_squares(), &Opener::add_mean_of_squares},
-        {commutative(op("mul", constant(kNumber), any(kTerm))), &Opener::open_multiple},
-        {op("div", any(kTerm), constant(kNumber)), &Opener::open_part},
-        {mean_of_cross_entropies(), &Opener::add_mean_of_cross_entropies},
-        {op({"sum", "mean"}, op("concat").as(kJoined)).where(folds_joined), &Opener::open_joined},
-    };
-    return kRules;
+  Location where(ValueId value) const {
+    return graph_.producer(value).valid() ? graph_.location(graph_.producer(value)) : Location{};
   }
 
-  Result<void> open_same(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], weight); }
-  Result<void> open_negated(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], -weight); }
-  Result<void> open_sum(const ir::Match& found, ValueId value, double weight) {
-    if (has_number(found)) return add_whole(value, weight);
-    return open_addends(found, weight, weight);
-  }
-  Result<void> open_difference(const ir::Match& found, ValueId value, double weight) {
-    if (has_number(found)) return add_whole(value, weight);
-    return open_addends(found, weight, -weight);
-  }
-  // A zero, from which exporters begin a sum, is no term.
-  Result<void> open_addends(const ir::Match& found, double weight, double other_weight) {
-    const bool first = !is_zero(found[kTerm]);
-    if (first) RANNC_TRY(open(found[kTerm], weight));
-    return first && is_zero(found[kOther]) ? Result<void>() : open(found[kOther], other_weight);
-  }
-  bool is_zero(ValueId value) const {
-    static const ir::Pattern kZero = ir::through({"identity", "cast", "reshape", "squeeze"}, ir::constant(0.0));
-    return ir::match(graph_, value, kZero).has_value();
-  }
-  // If no symbol counts samples, a side that depends on no input is no term of its own: 1 - dice.
-  bool has_number(const ir::Match& found) const {
-    return graph_.batch_symbol().empty() && !(is_term(found[kTerm]) && is_term(found[kOther]));
-  }
-  bool is_term(ValueId value) const {
-    const bool added = value.index() >= from_inputs_.size();  // by this class, for a sum of what depends on inputs
-    return added || (graph_.producer(value).valid() && from_inputs_[value.index()]);
-  }
-  // A mini-batch that is never split needs no sums.
-  Result<void> add_whole(ValueId value, double weight) {
-    auto whole = partial_sum(graph_, value);
-    if (!whole) return closed(value);
-    whole->weight *= weight;
-    return term(*std::move(whole));
-  }
-  Result<void> open_multiple(const ir::Match& found, ValueId, double weight) {
-    return open(found[kTerm], weight * found.number(kNumber));
-  }
-  Result<void> open_part(const ir::Match& found, ValueId, double weight) {
-    return open(found[kTerm], weight / found.number(kNumber));
-  }
-  // A sum or mean of stacked scalars has a term for each.
-  Result<void> open_joined(const ir::Match& found, ValueId value, double weight) {
-    if (graph_.batch_symbol().empty()) return add_whole(value, weight);
-    const Location where = graph_.location(graph_.producer(value));
-    const auto joined = graph_.inputs(found.task(kJoined));
-    const std::vector<ValueId> parts(joined.begin(), joined.end());
-    static const ir::Pattern kMean = ir::op("mean");
-    if (ir::match(graph_, value, kMean)) {
-      const ir::Shape& shape = *graph_.type(graph_.outputs(found.task(kJoined))[0]).shape;
-      weight /= static_cast<double>(ir::element_count(shape).constant());
+  // A part of which the value is a sum over samples, and a scalar. What has no samples counts once: it is summed over
+  // the samples and divided by their number.
+  Result<Part> numerator(Part part, ValueId loss) {
+    const std::string name(graph_.value(loss).name);
+    if (!part.value.valid()) {
+      part.value = add_number(graph_, graph_.type(loss).dtype, 1);
+    } else if (graph_.producer(part.value).valid()) {
+      part.value = scalar_sum(graph_, part.value);
     }
-    for (const ValueId part : parts) {
-      if (ir::element_count(*graph_.type(part).shape) == ir::Dim(1)) {
-        RANNC_TRY(open(part, weight));
-        continue;
-      }
-      const std::string name = std::string(graph_.value(part).name) + ".sum";
-      const ValueId sum = graph_.add(ir::core("sum"), {part}, {}, name, where);
-      RANNC_TRY(ir::infer_types(graph_, graph_.producer(sum)));
-      RANNC_TRY(open(sum, weight));
+    if (graph_.type(part.value).batch.is_partial()) return part;
+    if (graph_.batch_symbol().empty()) {
+      if (graph_.producer(part.value).valid()) return part;
+      part.value = graph_.add(ir::core("identity"), {part.value}, {}, name + ".once", where(loss));
+      RANNC_TRY(ir::infer_types(graph_, graph_.producer(part.value)));
+      return part;
     }
-    return {};
-  }
-  Result<void> add_sum(const ir::Match&, ValueId value, double weight) {
-    return term({value, weight, LossTerm::Denominator::kOne, {}});
-  }
-  Result<void> add_mean_of_cross_entropies(const ir::Match& found, ValueId, double weight) {
-    const int64_t ignored = found.attributes(kSum).integer("ignore_index", -100);
-    return term({found[kSum], weight, LossTerm::Denominator::kNotIgnored, found[kTarget], ignored});
-  }
-  Result<void> add_mean_of_squares(const ir::Match& found, ValueId value, double weight) {
-    const ValueId sum =
-        graph_.add(ir::core("mse_sum"), {found[kPrediction], found[kTarget]}, {},
-                   std::string(graph_.value(value).name) + ".sum", graph_.location(graph_.producer(value)));
-    return term({sum, weight, LossTerm::Denominator::kElements, found[kTarget]});
+    const ir::Dim samples = ir::Dim::symbol(graph_.batch_symbol());
+    const ValueId each = graph_.add(ir::core("expand"), {scalar_sum(graph_, part.value)},
+                                    {{"shape", ir::Shape{samples}}}, name + ".each", where(loss));
+    RANNC_TRY(ir::infer_types(graph_, graph_.producer(each)));
+    part.value = scalar_sum(graph_, each);
+    part.by.divisors.push_back(add_size(graph_, samples, name, where(loss)));
+    return part;
   }
 
-  Result<void> term(LossTerm made) {
-    graph_.add_loss(std::move(made));
-    return {};
-  }
-
-  Diagnostic closed(ValueId value) const {
-    const Graph::Value& found = graph_.value(value);
-    if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
-    return error(
-        graph_.location(found.producer),
-        fmt::format("the loss needs %{}, made by {}, which cannot be rewritten as sums over samples; the model "
-                    "may output predictions instead, with the loss specified by name",
-                    found.name, graph_.op(found.producer).name));
-  }
-
-  static constexpr int kMaxSteps = 20'000;  // a sum of itself, again and again, has exponentially many terms
   Graph& graph_;
-  const std::vector<bool> from_inputs_;
-  int steps_ = 0;
+  Origins origins_;
+  LinearForms forms_;
+  TotalsBuilder totals_;
 };
 
 // The graph without some of its outputs and what only they needed.
@@ -245,27 +110,59 @@ std::vector<ValueId> undetermined(const Graph& graph) {
   return found;
 }
 
+// Types that a graph written as text lacks. What has no type is refused by name.
+void infer_missing_types(Graph& graph) {
+  for (const TaskId task : graph.tasks()) {
+    const auto outputs = graph.outputs(task);
+    const auto lacks = [&](ValueId output) { return !graph.type(output).shape; };
+    if (std::any_of(outputs.begin(), outputs.end(), lacks)) (void)ir::infer_types(graph, task).ok();
+  }
+}
+
 }  // namespace
 
 Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
-  std::vector<ValueId> opened;
+  std::vector<ValueId> asked;
   for (const LossSpec& term : terms_) {
-    if (term.kind != LossSpec::Kind::kInGraph) continue;
-    RANNC_ASSIGN(const ValueId output, find_output(graph, term));
-    RANNC_TRY(Opener(graph).open(output, term.weight));
-    opened.push_back(output);
+    const auto found = find_output(graph, term);
+    if (!found.ok() && term.kind != LossSpec::Kind::kInGraph) return Outcome{};  // attach-loss reports it
+    RANNC_ASSIGN(asked.emplace_back(), found);
   }
-  if (opened.empty()) return Outcome{};
+  infer_missing_types(graph);
+  Opener opener(graph, notes_);
+  std::vector<ValueId> dropped;
+  std::vector<double> weights;
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    if (terms_[i].kind != LossSpec::Kind::kInGraph) continue;
+    dropped.push_back(asked[i]);
+    weights.push_back(terms_[i].weight);
+  }
+  // A mini-batch that is never divided has the loss of the file.
+  const bool judges = judge_ && !weights.empty() && !graph.batch_symbol().empty();
+  const std::set<std::string> border = judges ? opener.border(dropped) : std::set<std::string>();
+  const std::optional<Graph> before = judges ? std::optional(loss_region(graph, border, dropped)) : std::nullopt;
+  for (size_t i = 0; i < weights.size(); ++i) RANNC_TRY(opener.open(dropped[i], weights[i]));
   for (const ValueId output : undetermined(graph)) {
-    if (std::find(opened.begin(), opened.end(), output) != opened.end()) continue;
-    opened.push_back(output);
-    context.open.push_back(
-        {graph.location(graph.producer(output)),
-         fmt::format(
-             "output '{}' is left out: it combines the samples of a mini-batch, of which a micro-batch has a part",
-             graph.value(output).name)});
+    if (std::find(asked.begin(), asked.end(), output) != asked.end()) continue;
+    // A result of samples that combines others is what infer-shapes refuses.
+    if (weights.empty() && has_samples(graph, output)) continue;
+    dropped.push_back(output);
+    if (const auto measured = opener.measure(output); !measured.ok()) {
+      context.open.push_back(
+          {measured.diagnostic().where,
+           fmt::format("output '{}' is left out: it combines the samples of a mini-batch, of which a "
+                       "micro-batch has a part, and {}",
+                       graph.value(output).name, measured.diagnostic().message)});
+    }
   }
-  graph = without_outputs(graph, opened);
+  if (dropped.empty()) return Outcome{};
+  RANNC_TRY(std::move(opener).finish());
+  if (judges) {
+    std::vector<ValueId> numerators;
+    for (const ir::LossTerm& term : graph.losses()) numerators.push_back(term.numerator);
+    RANNC_TRY(judge_(*before, weights, loss_region(graph, border, numerators), context));
+  }
+  graph = without_outputs(graph, dropped);
   return Outcome{true};
 }
 

@@ -40,6 +40,15 @@ Result<bool> convert(ir::Graph& graph, ir::DType target) {
     if (differ) graph.set_attributes(task, std::move(attributes));
     changed = changed || differ;
   }
+  if (target != ir::DType::kF64) return changed;
+  ir::Totals totals = graph.totals();
+  for (ir::Body& count : totals.counts) {
+    ir::Graph inside = count.graph().clone();
+    RANNC_ASSIGN(const bool differ, convert(inside, target));
+    if (differ) count = ir::Body(std::move(inside));
+    changed = changed || differ;
+  }
+  graph.set_totals(std::move(totals));
   return changed;
 }
 

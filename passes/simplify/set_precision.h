@@ -10,8 +10,9 @@ namespace rannc::passes {
 /// do not change: they are doubles already.
 ///
 /// Before: any mixture of float types. After: `target` only. Runs before fold-constants, so that constants are computed
-/// in the target's precision. Reads the bytes of every stored value whose type changes. Never touches integers,
-/// booleans, or a model that is in `target` already.
+/// in the target's precision. What samples add to counts is computed in the file's types, unless `target` is f64. Reads
+/// the bytes of every stored value whose type changes. Never touches integers, booleans, or a model that is in `target`
+/// already.
 class SetPrecision : public Pass {
  public:
   explicit SetPrecision(ir::DType target) : target_(target) {}

@@ -321,12 +321,12 @@ class Executor::Impl {
       const LossPort& loss = pipeline_.losses[term];
       if (loss.stage == at.stage) outcome_.numerators[term].push_back(part(loss.output));
     }
-    if (!input_->keep_outputs) return;
-    for (ValueId value : pipeline_.graph_outputs) {
+    for (ValueId value : input_->keep_outputs ? pipeline_.graph_outputs : pipeline_.sums) {
       const int output = pipeline_.stages[at.stage.index()].output_of(value);
       if (output < 0) continue;
       OutputPart kept = part(static_cast<uint32_t>(output));
-      if (input_->reduce_output) kept.part = input_->reduce_output(value, kept.part);
+      const bool whole = std::find(pipeline_.sums.begin(), pipeline_.sums.end(), value) != pipeline_.sums.end();
+      if (input_->reduce_output && !whole) kept.part = input_->reduce_output(value, kept.part);
       if (kept.part != nullptr) outcome_.outputs.push_back(std::move(kept));
     }
   }

@@ -54,13 +54,13 @@ struct StepInput {
   uint64_t step = 0;
   uint64_t seed = 0;
   bool training = true;        ///< false: run only the schedule's forward actions
-  bool keep_outputs = false;   ///< return graph outputs in addition to loss numerators
+  bool keep_outputs = false;   ///< return graph outputs in addition to loss numerators and the sums of metrics
   ReduceOutput reduce_output;  ///< of kept outputs; empty: they are kept as they are
   /// Add to the gradients and statistics of the last call, which are already summed over their holders.
   bool carry = false;
   uint64_t samples_before = 0;  ///< samples of the step before this mini-batch; offsets random inputs
   ir::Bindings symbols;         ///< all symbols but the batch symbol
-  Values loss_seeds;            ///< per loss term: the scalar weight / denominator; unused if not training
+  Values loss_seeds;            ///< per loss term: the scalar weight * factor / divisor; unused if not training
   Feed* feed = nullptr;
   /// The optimizer, called at action S or U of each stage on this device, after its running statistics are committed.
   /// If empty, gradients and running statistics are left unchanged, and gradients of sharded stages are summed on all

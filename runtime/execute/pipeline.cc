@@ -58,6 +58,7 @@ Pipeline make_pipeline(const ir::Plan& plan) {
   add_shared(plan, pipeline);
   add_losses(plan, pipeline);
   pipeline.graph_outputs = plan.graph.outputs();
+  pipeline.sums = plan.graph.totals().sums;
   return pipeline;
 }
 

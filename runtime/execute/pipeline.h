@@ -32,6 +32,7 @@ struct Pipeline {
   std::vector<std::vector<uint32_t>> shared;
   std::vector<LossPort> losses;        ///< per loss term of the graph
   std::vector<ValueId> graph_outputs;  ///< in the graph's order
+  std::vector<ValueId> sums;           ///< those of them that metrics read; kept in training too
 };
 
 /// Returns the pipeline of a verified plan with a lowered schedule.

@@ -173,8 +173,8 @@ std::vector<bool> read_in_training(const ir::Graph& graph) {
       if (input.valid() && graph.kind(input) == ir::ValueKind::kInput) read[input.index()] = true;
     }
   }
-  for (const ir::LossTerm& term : graph.losses()) {
-    if (term.labels.valid()) read[term.labels.index()] = true;
+  for (const ir::Body& count : graph.totals().counts) {
+    for (const ValueId input : count.graph().inputs()) read[graph.find(count.graph().value(input).name).index()] = true;
   }
   return read;
 }
@@ -216,46 +216,6 @@ Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
     if (tensor.is_floating_point()) found->second = to_value(tensor.to(to_scalar_type(plan.graph.type(id).dtype)));
   }
   return converted;
-}
-
-namespace {
-
-Result<double> sum_of_class_weights(const ir::LossTerm& term, const std::string& name, const at::Tensor& classes) {
-  if (classes.numel() == 0) return 0.0;
-  const auto count = static_cast<int64_t>(term.class_weights.size());
-  for (const int64_t end : {classes.min().item<int64_t>(), classes.max().item<int64_t>()}) {
-    if (end >= 0 && end < count) continue;
-    return error(
-        fmt::format("batch: labels '{}' contain class {}, but there are weights for {} classes", name, end, count));
-  }
-  const at::Tensor weights = at::tensor(term.class_weights, at::kDouble);
-  return weights.index_select(0, classes.to(weights.device())).sum().item<double>();
-}
-
-at::Tensor trimmed(at::Tensor labels, const std::vector<ir::Trim>& trims) {
-  for (const ir::Trim& trim : trims) {
-    const int64_t extent = labels.size(trim.axis), first = std::min(trim.front, extent);
-    labels = labels.narrow(trim.axis, first, std::max<int64_t>(0, extent - first - trim.back));
-  }
-  return labels;
-}
-
-}  // namespace
-
-Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples) {
-  using Denominator = ir::LossTerm::Denominator;
-  if (term.denominator == Denominator::kOne) return 1.0;
-  if (term.denominator == Denominator::kSamples) return static_cast<double>(samples);
-  const std::string name(plan.graph.value(term.labels).name);
-  const auto found = batch.find(name);
-  if (found == batch.end()) return error(fmt::format("batch: labels '{}' are missing", name));
-  const at::Tensor labels = trimmed(to_tensor(found->second), term.trims);
-  if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
-  if (term.denominator == Denominator::kSum) return labels.to(at::kDouble).sum().item<double>();
-  // Compares 64-bit numbers, because the ignore index may not fit 32-bit labels.
-  const at::Tensor classes = labels.to(at::kLong).reshape({-1}), counted = classes.ne(term.ignore_index);
-  if (term.denominator == Denominator::kNotIgnored) return static_cast<double>(counted.sum().item<int64_t>());
-  return sum_of_class_weights(term, name, classes.masked_select(counted));
 }
 
 Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {

@@ -37,7 +37,7 @@ struct EvaluationBatch {
 /// Returns per value whether an output of the graph depends on it.
 std::vector<bool> read_by_outputs(const ir::Graph& graph);
 
-/// Returns per value whether it is an input that a task reads or that determines the denominator of a loss.
+/// Returns per value whether it is an input that a task or a count reads.
 std::vector<bool> read_in_training(const ir::Graph& graph);
 
 /// As `bind_batch`, but binds the batch symbol to the number of samples in the batch, at most the plan's mini-batch
@@ -48,10 +48,6 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
 
 /// Converts float inputs to the model's float types, so that fp32 samples can feed an fp64 model.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
-
-/// Returns the denominator of a loss term over a whole mini-batch of `samples` (`LossTerm::divisor`); 0 if all labels
-/// are ignored. Errors: the labels are missing, or class weights are summed and a label's class has no weight.
-Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 
 /// Feeds the samples of a batch. Keeps references to it and to `part`.
 class BatchFeed : public Feed {

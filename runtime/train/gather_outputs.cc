@@ -7,7 +7,9 @@ namespace rannc::runtime {
 
 void gather_outputs(const ir::Plan& plan, const std::vector<StepOutcome>& outcomes, const ir::Bindings& symbols,
                     StepResult& result) {
+  const std::vector<ValueId>& sums = plan.graph.totals().sums;
   for (const ValueId value : plan.graph.outputs()) {
+    if (std::find(sums.begin(), sums.end(), value) != sums.end()) continue;
     std::vector<const OutputPart*> parts;
     for (const StepOutcome& outcome : outcomes) {
       for (const OutputPart& part : outcome.outputs) {

@@ -1,6 +1,7 @@
 #include "runtime/train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,16 @@ namespace {
 
 enum class Mode { kTrain, kAccumulate, kEvaluate };
 
+// Numbers for a message.
+std::string words_of(const Tensors& counts) {
+  std::vector<std::string> words;
+  for (const at::Tensor& count : counts) {
+    words.push_back(count.numel() == 1 ? fmt::format("{:g}", count.to(at::kDouble).item<double>())
+                                       : fmt::format("{} numbers", count.numel()));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 }  // namespace
 
 class Trainer::Impl {
@@ -46,7 +57,7 @@ class Trainer::Impl {
     return hardware_.emplace_back(options_.hardware[device % options_.hardware.size()]->with_own_streams()).get();
   }
   Result<void> add_device(std::shared_ptr<Transport> transport);
-  void finish_devices();
+  Result<void> finish_devices();
   Result<void> reschedule(ir::Plan plan);
 
   /// Runs a mini-batch. Any failure of a worker, even over its batch, ends the run, because the others wait for it.
@@ -112,9 +123,14 @@ class Trainer::Impl {
   /// `part`: the samples that the batch has; null: all of the mini-batch.
   Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce, const NeededSamples* part);
   Result<EvaluationBatch> bind(Mode mode, const Batch& batch, const NeededSamples* part) const;
+  Result<void> report_sums(const StepSums& sums, StepResult& result) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
   Result<void> make_smaller(uint32_t samples);
-  StepInput prepare(Mode mode, const std::vector<double>& denominators, const EvaluationBatch& bound) const;
+  StepInput prepare(Mode mode, const std::vector<ir::TermScale>& scales, const EvaluationBatch& bound) const;
+  std::set<std::string> read_by_count(size_t count) const;
+  /// Returns factor and divisor per loss term, and adds the inputs that hold coefficients to the batch. Only those that
+  /// stages of this process read are meaningful.
+  Result<std::vector<ir::TermScale>> use_counts(const Tensors& counts, EvaluationBatch& bound) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, Mode mode, uint32_t samples);
   /// Whether updates wait for the norm of all gradients.
   bool updates_after_norm() const { return options_.clip_norm > 0 || scales_loss_; }
@@ -138,6 +154,8 @@ class Trainer::Impl {
   std::vector<std::unique_ptr<Device>> hardware_;  // before the devices, which use it
   DeviceSet devices_;
   std::unique_ptr<CheckpointSave> saving_;  // a checkpoint that is being written; may be null
+  std::optional<TotalsRun> totals_;
+  CountPlaces count_places_;
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
   NeededSamples needed_samples_;
@@ -225,26 +243,29 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   return {};
 }
 
-void Trainer::Impl::finish_devices() {
+Result<void> Trainer::Impl::finish_devices() {
+  RANNC_ASSIGN(totals_, TotalsRun::load(plan().graph));
+  count_places_ = count_places(plan(), pipeline_);
   std::set<std::string> needed;
   for (size_t s = 0; s < pipeline_.stages.size(); ++s) {
     if (!devices_.has_stage(StageId::from(s))) continue;
     for (const Port& port : pipeline_.stages[s].inputs) {
       if (port.from_graph) needed.insert(port.name);
     }
-    for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
-      const ValueId labels = plan().graph.losses()[t].labels;
-      if (labels.valid() && pipeline_.losses[t].stage == StageId::from(s)) {
-        needed.insert(std::string(plan().graph.value(labels).name));
-      }
+    for (size_t count = 0; count < count_places_.owners.size(); ++count) {
+      if (count_places_.owners[count] == StageId::from(s)) needed.merge(read_by_count(count));
     }
+  }
+  for (const ir::Totals::Given& given : plan().graph.totals().given) {
+    needed.erase(std::string(plan().graph.value(given.input).name));
   }
   needed_.assign(needed.begin(), needed.end());
   needed_samples_ = find_needed_samples(plan(), pipeline_, devices_, needed);
   owned_ = owned_parameters(plan(), devices_);
+  return {};
 }
 
-StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominators,
+StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& scales,
                                  const EvaluationBatch& bound) const {
   StepInput input;
   input.step = step_;
@@ -261,9 +282,51 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
     const ir::LossTerm& term = plan().graph.losses()[t];
     const auto dtype = to_scalar_type(plan().graph.type(term.numerator).dtype);
     input.loss_seeds.push_back(
-        to_value(at::scalar_tensor(term.loss(1, denominators[t]) * loss_scale(), at::TensorOptions().dtype(dtype))));
+        to_value(at::scalar_tensor(term.loss(1, scales[t]) * loss_scale(), at::TensorOptions().dtype(dtype))));
   }
   return input;
+}
+
+std::set<std::string> Trainer::Impl::read_by_count(size_t count) const {
+  const std::vector<std::string> names = totals_->inputs(count);
+  return {names.begin(), names.end()};
+}
+
+Result<std::vector<ir::TermScale>> Trainer::Impl::use_counts(const Tensors& counts, EvaluationBatch& bound) const {
+  const ir::Graph& graph = plan().graph;
+  RANNC_ASSIGN(const Tensors coefficients, totals_->coefficients(counts));
+  std::vector<ir::TermScale> scales;
+  for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
+    const ir::LossTerm& term = graph.losses()[t];
+    const ir::TermScale& scale = scales.emplace_back(totals_->scale(term, coefficients));
+    if (!devices_.has_stage(pipeline_.losses[t].stage) || !bound.labelled) continue;
+    if (std::isfinite(scale.factor) && std::isfinite(scale.divisor)) continue;
+    return error(
+        graph.location(graph.producer(term.numerator)),
+        fmt::format("step {}: loss term %{} is multiplied by {} and divided by {}, computed from the counts {}", step_,
+                    graph.value(term.numerator).name, scale.factor, scale.divisor, words_of(counts)));
+  }
+  for (const ir::Totals::Given& given : graph.totals().given) {
+    const auto dtype = to_scalar_type(graph.type(given.input).dtype);
+    bound.batch[std::string(graph.value(given.input).name)] = to_value(coefficients[given.coefficient].to(dtype));
+  }
+  return scales;
+}
+
+Result<void> Trainer::Impl::report_sums(const StepSums& sums, StepResult& result) const {
+  const ir::Graph& graph = plan().graph;
+  result.sums.numerators = sums.numerators;
+  if (sums.numerators.empty()) return {};
+  RANNC_ASSIGN(const Tensors coefficients, totals_->coefficients(sums.counts));
+  for (size_t t = 0; t < sums.numerators.size(); ++t) {
+    const ir::LossTerm& term = graph.losses()[t];
+    result.loss += term.loss(sums.numerators[t], totals_->scale(term, coefficients));
+  }
+  for (const at::Tensor& count : sums.counts) result.sums.counts.push_back(to_value(count));
+  for (const at::Tensor& sum : sums.sums) result.sums.sums.push_back(to_value(sum));
+  RANNC_ASSIGN(const auto metrics, totals_->metrics(sums.sums, sums.counts));
+  for (const auto& [name, metric] : metrics) result.metrics.emplace(name, to_value(metric));
+  return {};
 }
 
 Result<void> Trainer::Impl::make_smaller(uint32_t samples) {
@@ -329,14 +392,18 @@ Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const
 
 Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce,
                                           const NeededSamples* part) {
-  RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch, part));
+  RANNC_ASSIGN(EvaluationBatch bound, bind(mode, batch, part));
   BatchFeed feed(bound.batch, bound.symbols, part);
-  RANNC_ASSIGN(const std::vector<double> denominators,
-               mode == Mode::kEvaluate
-                   ? runtime::denominators(plan(), pipeline_, devices_, bound)
-                   : runtime::sum_denominators(plan(), pipeline_, devices_, feed,
-                                               part == nullptr ? Labels::kAll : Labels::kOwn, step_));
-  StepInput input = prepare(mode, denominators, bound);
+  const CountedSamples counted{.feed = feed,
+                               .symbols = bound.symbols,
+                               .samples = bound.samples,
+                               .whose = part == nullptr ? Labels::kAll : Labels::kOwn,
+                               .labelled = bound.labelled,
+                               .by_replica = mode != Mode::kEvaluate};
+  RANNC_ASSIGN(const Tensors counts,
+               count_samples(plan(), pipeline_, devices_, count_places_, *totals_, counted, step_));
+  RANNC_ASSIGN(const std::vector<ir::TermScale> scales, use_counts(counts, bound));
+  StepInput input = prepare(mode, scales, bound);
   if (input.training) seed_scale_ = loss_scale();
   input.feed = &feed;
   if (reduce) {
@@ -348,11 +415,9 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   StepResult result;
   result.samples = bound.samples;
   result.beyond_plan = sizes_beyond_plan(plan(), bound.symbols);
-  RANNC_ASSIGN(result.losses, sum_losses(plan(), pipeline_, devices_, outcomes, denominators, bound.labelled, step_));
-  for (size_t t = 0; t < result.losses.size(); ++t) {
-    const LossSum& sum = result.losses[t];
-    result.loss += plan().graph.losses()[t].loss(sum.numerator, sum.denominator);
-  }
+  RANNC_ASSIGN(const StepSums sums,
+               sum_step(plan(), pipeline_, devices_, count_places_, outcomes, counts, bound.labelled, step_));
+  RANNC_TRY(report_sums(sums, result));
   // With a loss scale, the step is skipped.
   if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_ && options_.nonfinite == nullptr) {
     RANNC_TRY(finish_save());  // all processes come here
@@ -470,7 +535,7 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
   std::vector<Device*> hardware;
   for (uint32_t i = 0; i < devices; ++i) hardware.push_back(impl->add_hardware(i));
   for (auto& transport : kind->open(hardware, options.timeout)) RANNC_TRY(impl->add_device(std::move(transport)));
-  impl->finish_devices();
+  RANNC_TRY(impl->finish_devices());
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }
 
@@ -495,7 +560,7 @@ Result<std::unique_ptr<Trainer>> Trainer::try_to_open(const std::string& bundle,
   const SharedFacts facts = shared_facts(opened, options);
   auto impl = std::make_unique<Impl>(std::move(opened), options);
   RANNC_TRY(impl->add_device(std::move(transport)));
-  impl->finish_devices();
+  RANNC_TRY(impl->finish_devices());
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(impl)));
   RANNC_TRY(trainer->check_shared(facts));
   return trainer;

@@ -49,10 +49,10 @@ struct TrainerOptions {
   bool records_steps = true;  ///< hardware that can record work replays steps with the same sizes, as CUDA graphs
 };
 
-/// A loss term of a mini-batch with the value numerator / denominator. If the denominator is 0, for example because all
-/// labels are ignored, the term contributes nothing to the loss and exactly 0 to every gradient.
-struct LossSum {
-  double numerator = 0, denominator = 0;
+/// What the samples of a mini-batch, or of several, add up to (`ir::Totals`).
+struct BatchSums {
+  std::vector<double> numerators;  ///< per loss term of the graph; empty if labels are missing in an evaluation
+  Values counts, sums;             ///< scalars or vectors
 };
 
 /// Values by name that all processes of a run must have in common. Neither contains tabs or ends of lines.
@@ -60,9 +60,10 @@ using SharedFacts = std::map<std::string, std::string>;
 
 /// Results of a step.
 struct StepResult {
-  double loss = 0;              ///< weighted sum of the terms over the mini-batch
-  std::vector<LossSum> losses;  ///< per term of the graph; empty if labels are missing in an evaluation
-  double gradient_norm = 0;     ///< only if gradients are clipped
+  double loss = 0;  ///< sum of the terms over the mini-batch; a term adds 0 if its divisor is 0
+  BatchSums sums;
+  std::map<std::string, Value> metrics;  ///< by name: functions of sums over the mini-batch
+  double gradient_norm = 0;              ///< only if gradients are clipped
   /// Whether the step updated nothing but running statistics, because scaled gradients were not finite. The loss scale
   /// is then halved.
   bool skipped = false;
@@ -114,7 +115,7 @@ class Trainer {
   /// Runs forward, backward and optimizer over this mini-batch and those accumulated since the last step.
   Result<StepResult> step(const Batch& batch);
   /// The same with `needed_samples` only, so that no process reads what others compute. In a run of several processes,
-  /// all must call it. The denominators of the losses are summed over them first.
+  /// all must call it. What coefficients of the losses count is summed over them first.
   Result<StepResult> step_part(const Batch& batch);
   /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
   /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also

@@ -66,11 +66,22 @@ Result<Hits> gather_hits(Trainer& trainer, const Hits& own) {
   return all;
 }
 
+/// Whether the model computes a metric of that name of sums over samples.
+bool is_metric(const ir::Graph& graph, std::string_view name) {
+  if (!graph.totals().metrics) return false;
+  const ir::Graph& body = graph.totals().metrics->graph();
+  return std::any_of(body.outputs().begin(), body.outputs().end(),
+                     [&](ValueId output) { return body.value(output).name == name; });
+}
+
 /// Sums and numbers of averaged values by metric.
 class Means {
  public:
-  explicit Means(const std::vector<std::string>& metrics) {
-    for (const std::string& name : metrics) of_[name];
+  /// Metrics that the model computes of sums are no means.
+  Means(const ir::Graph& graph, const std::vector<std::string>& metrics) {
+    for (const std::string& name : metrics) {
+      if (!is_metric(graph, name)) of_[name];
+    }
   }
   bool contains(const std::string& name) const { return of_.contains(name); }
   void add(const StepResult& result) {
@@ -158,6 +169,7 @@ Result<void> check_metrics(const ir::Plan& plan, const std::vector<std::string>&
   const ir::Graph& graph = plan.graph;
   const std::optional<Classification> classification = find_classification(graph);
   for (const std::string& name : metrics) {
+    if (is_metric(graph, name)) continue;
     const ValueId value = graph.find(name);
     const auto outputs = graph.outputs();
     if (!value.valid() || std::find(outputs.begin(), outputs.end(), value) == outputs.end()) {
@@ -181,7 +193,7 @@ Result<ValidationResult> validate(Trainer& trainer, const Samples& samples, cons
   const ir::Plan& plan = trainer.plan();
   RANNC_TRY(check_metrics(plan, metrics));
   const std::optional<Classification> classification = find_classification(plan.graph);
-  Means means(metrics);
+  Means means(plan.graph, metrics);
   const auto predict = [&](const std::string& name, const Value& part) -> Value {
     if (means.contains(name)) return mean_of_samples(plan.graph.type(plan.graph.find(name)), part);
     if (!classification || name != classification->output) return nullptr;
@@ -201,12 +213,14 @@ Result<ValidationResult> validate(Trainer& trainer, const Samples& samples, cons
     if (classification) hits.add(*classification, result, batch);
     means.add(result);
   }
-  const std::optional<double> loss = losses.loss(plan.graph);
+  RANNC_ASSIGN(const std::optional<double> loss, losses.loss(plan.graph));
   if (!loss) return error(fmt::format("validation: none of {} samples has a label that counts", count));
   ValidationResult result{.loss = *loss, .samples = count};
   if (!metrics.empty()) {
     RANNC_ASSIGN(result.metrics, means.gather(trainer));
   }
+  RANNC_ASSIGN(const auto of_sums, losses.metrics(plan.graph));
+  result.metrics.merge(scalar_metrics(of_sums));
   if (!classification) return result;
   RANNC_ASSIGN(const Hits all, gather_hits(trainer, hits));
   if (all.counted > 0) result.accuracy = static_cast<double>(all.correct) / static_cast<double>(all.counted);

@@ -29,7 +29,8 @@ struct ValidationResult {
   /// Correct predictions among the labels that are not ignored. Only in the process of device 0, for models with a
   /// classification.
   std::optional<double> accuracy;
-  /// Mean of each metric over all elements of all samples. Only in the process of device 0.
+  /// Mean of each metric over all elements of all samples, only in the process of device 0; and the numbers that the
+  /// model computes of sums over samples.
   std::map<std::string, double> metrics;
   uint64_t samples = 0;
 };

@@ -67,7 +67,7 @@ ir::Graph chain(uint32_t layers) {
     x = task("add", {x, y});
   }
   const ValueId loss = task("mse_sum", {x, target});
-  graph.add_loss({loss, 1.0, ir::LossTerm::Denominator::kOne, {}});
+  graph.add_loss({loss});
   return graph;
 }
 

@@ -48,7 +48,7 @@ Graph build(uint32_t tasks) {
   graph.add_output(x);
   const ValueId sum = graph.add(core("mse_sum"), {x, graph.inputs()[0]}, {}, "loss");
   infer_types(graph, graph.value(sum).producer).value();
-  graph.add_loss({sum, 1.0, LossTerm::Denominator::kOne, {}});
+  graph.add_loss({sum});
   return graph;
 }
 

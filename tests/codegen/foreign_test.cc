@@ -157,7 +157,7 @@ TEST(Foreign, WhatIsGuessedIsAsserted) {
 const std::string kLoss =
     "#1 %z: f32[batch,4] samples 0 = core.sum(%y) {axes = [2]}\n"
     "#2 %s: f32[] partial = core.sum(%z) {axes = [0,1]}\n"
-    "outputs [%y]\nloss %s weight 0x1p+0 per samples ignore 0\n";
+    "outputs [%y]\nloss %s weight 0x1p+0\n";
 
 TEST(Foreign, GradientIsThatOfTheTape) {
   const Given given;

@@ -150,7 +150,7 @@ parameter %r: f64[1,6,2]
 #0 %y: f64[2,batch,2] samples 1, %h: f64[1,batch,2] samples 1 = core.gru(%x, %w, %r)
 #1 %l: f64[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                                             "recurrent.rir")
                                                 .value(),

@@ -188,7 +188,7 @@ parameter %b: f16[3]
 #3 %sum: f16[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %sum weight 0x1p+0 per one ignore -100
+loss %sum weight 0x1p+0
 )",
                                       "t.rir")
                           .value();

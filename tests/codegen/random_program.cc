@@ -143,7 +143,7 @@ class Maker {
       } else {
         sum = task("mse_sum", {pick(i == 0 ? flat_ : deep_), i == 0 ? flat_[1] : deep_[0]});
       }
-      graph_.add_loss({sum, 1.0, LossTerm::Denominator::kOne, {}});
+      graph_.add_loss({sum});
     }
     graph_.add_output(flat_.back());
   }

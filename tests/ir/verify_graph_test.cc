@@ -51,7 +51,7 @@ TEST(VerifyGraph, EveryBreachIsNamedHoweverOftenItIsTheSame) {
 }
 
 const std::string kSum = "#0 %p: f32[4] partial = core.sum(%x) {axes = [0], keepdim = false}\n";
-const std::string kLoss = "loss %l weight 0x1p+0 per one ignore -100\n";
+const std::string kLoss = "loss %l weight 0x1p+0\n";
 
 TEST(VerifyGraph, G16_WhatIsNotHomogeneousMixesSamples) {
   const std::pair<std::string, std::string> steps[] = {
@@ -374,7 +374,7 @@ TEST(VerifyGraph, G19_Bodies) {
   expect_broken(changed("  batch batch\n", ""), "G19", "body `then` has the batch symbol \"\"");
   expect_broken(changed("  #0", "  constant %k: f32[] = hex \"0000803f\"\n  #0"), "G19",
                 "%k, which is not among its inputs");
-  expect_broken(changed("outputs [%b]\n", "outputs [%b]\n  loss %b weight 0x1p+0 per one ignore 0\n"), "G19", "losses");
+  expect_broken(changed("outputs [%b]\n", "outputs [%b]\n  loss %b weight 0x1p+0\n"), "G19", "losses");
   expect_broken(changed("#0 %b: f32[batch,4]", "#0 %b: f32[batch,5]"), "G8", "body `then`: task #0");
   std::string narrow = branch;
   for (size_t at = narrow.find("batch,4"); at != std::string::npos; at = narrow.find("batch,4")) narrow[at + 6] = '3';
@@ -392,23 +392,42 @@ TEST(VerifyGraph, G19_Bodies) {
 TEST(VerifyGraph, G12_Losses) {
   const std::string task =
       kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n#1 %l: f32[] = core.mse_sum(%y, %x)\n" + kTail;
-  expect_broken(task + "loss %y weight 0x1p+0 per one ignore 0\n", "G12", "%y");
-  expect_broken(task + "loss %x weight 0x1p+0 per one ignore 0\n", "G12", "%x");
-  expect_broken(task + "loss %l weight 0x1p+0 per elements ignore 0\n", "G12", "names none");
-  expect_broken(task + "loss %l weight 0x1p+0 per one %x ignore 0\n", "G12", "does not count");
-  expect_broken(task + "loss %l weight 0x1p+0 per elements %w ignore 0\n", "G12", "%w");
-  expect_broken(task + "loss %l weight 0xnan per one ignore 0\n", "G12", "weight");
-  expect_broken(task + "loss %l weight 0x1p+0 per sum ignore 0\n", "G12", "names none");
-  expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x] ignore 0\n", "G12", "0 class weights");
-  expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x1p+0,0xinf] ignore 0\n", "G12", "inf");
-  for (const char* const trim :
-       {"trim 0 1 0", "trim 7 1 0", "trim -1 1 0", "trim 1 -1 0", "trim 1 0 -1", "trim 1 1 0 trim 1 0 1"}) {
-    expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 " + trim + "\n", "G12", "trims its labels");
-  }
-  expect_broken(task + "loss %l weight 0x1p+0 per one ignore 0 trim 1 1 0\n", "G12", "names none");
-  expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 added 0xnan\n", "G12", "nan added");
-  expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 least 0xinf\n", "G12", "at least inf");
-  expect_broken(task + "loss %l weight 0x1p+0 per one ignore 0 least 0x1p+0\n", "G12", "no denominator");
+  expect_broken(task + "loss %y weight 0x1p+0\n", "G12", "%y");
+  expect_broken(task + "loss %x weight 0x1p+0\n", "G12", "%x");
+  expect_broken(task + "loss %l weight 0xnan\n", "G12", "weight");
+  expect_broken(task + "loss %l weight 0x1p+0 divisor 0\n", "G12", "coefficient 0, which does not exist");
+  const std::string one =
+      "body @b0\n#0 %n: f32[] = core.full() {dtype = !f32, shape = [], value = 0x1p+0}\noutputs [%n]\n"
+      "end @b0\ncoefficients @b0\n";
+  expect_broken(task + one + "loss %l weight 0x1p+0 factor 1\n", "G12", "coefficient 1, which does not exist");
+  expect_broken(task + one + "loss %l weight 0x1p+0 factor 0\n", "G12", "it must be an f64 scalar");
+}
+
+TEST(VerifyGraph, G21_Totals) {
+  const std::string task = kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n" + kTail;
+  const auto count = [&](const std::string& body) { return task + "body @b0\n" + body + "end @b0\ncount @b0\n"; };
+  const std::string samples =
+      "batch batch\n#0 %n: i64[batch] samples 0 = core.full() {dtype = !i64, shape = [batch], value = 1}\noutputs "
+      "[%n]\n";
+  expect_broken(count("#0 %n: i64[] = core.full() {dtype = !i64, shape = [], value = 1}\noutputs [%n]\n"), "G21",
+                "has another batch symbol");
+  expect_broken(count("batch batch\n#0 %n: i64[] = core.full() {dtype = !i64, shape = [], value = 1}\noutputs [%n]\n"),
+                "G21", "has no samples on axis 0");
+  expect_broken(count("batch batch\ninput %z: i64[batch] samples 0\ninputs [%z]\noutputs [%z]\n"), "G21",
+                "reads %z, which is no input of the graph");
+  expect_broken(count("batch batch\ninput %x: f32[batch,4] samples 0\ninputs [%x]\noutputs [%x]\n"), "G21",
+                "expected i64 or f64");
+  expect_broken(count("batch batch\n"), "G21", "has 0 results");
+  const std::string reads = "body @b1\ninput %n: f32[]\ninputs [%n]\noutputs [%n]\nend @b1\n";
+  expect_broken(count(samples) + reads + "coefficients @b1\n", "G21", "coefficients read count 0 as f32[]");
+  expect_broken(task + "body @b0\ninput %n: f32[]\ninputs [%n]\noutputs [%n]\nend @b0\ncoefficients @b0\n", "G21",
+                "read 1 numbers; there are 0 counts");
+  const std::string made =
+      "body @b0\n#0 %n: f64[] = core.full() {dtype = !f64, shape = [], value = 0x1p+0}\noutputs [%n]\n"
+      "end @b0\ncoefficients @b0\n";
+  expect_broken(task + made + "given %y = 0\n", "G21", "given to what is no input");
+  expect_broken(task + made + "given %x = 0\n", "G7", "is among the inputs");
+  expect_broken(task + "body @b0\nend @b0\nmetrics @b0 [%x]\n", "G21", "a sum that is no output");
 }
 
 TEST(VerifyGraph, G13_Contents) {

@@ -268,10 +268,10 @@ parameter %u: f32[4]
 #12 %ue: f32[batch] samples 0 = core.expand(%us) {shape = [batch]}
 #13 %ul: f32[] partial = core.sum(%ue)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
-loss %wl weight 0x1p+0 per samples ignore -100
-loss %vl weight 0x1p+0 per samples ignore -100
-loss %ul weight 0x1p+0 per samples ignore -100
+loss %l weight 0x1p+0
+loss %wl weight 0x1p+0
+loss %vl weight 0x1p+0
+loss %ul weight 0x1p+0
 )",
                             "t.rir")
                     .value();
@@ -346,7 +346,7 @@ parameter %v: f32[4]
 #3 %z: f32[batch,4] samples 0 = core.div(%y, %c)
 #4 %l: f32[] partial = core.sum(%z)
 inputs [%x, %n]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                             "t.rir")
                     .value();
@@ -398,7 +398,7 @@ buffer %rv2: f32[4]
                                 second + R"(training = true}
 #3 %l: f32[] partial = core.sum(%z)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 statistics %rm, %rv = %m, %v
 statistics %rm2, %rv2 = %m2, %v2
 )",
@@ -468,7 +468,7 @@ parameter %v: f32[4]
 #2 %q: f32[4] partial = core.mul(%p, %v)
 #3 %loss: f32[] partial = core.sum(%q)
 inputs [%x]
-loss %loss weight 0x1p+0 per one ignore -100
+loss %loss weight 0x1p+0
 )",
                             "t.rir")
                     .value();

@@ -13,6 +13,7 @@
 #include "runtime/train/batch.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
+#include "runtime/train/totals.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
 #include "tools/compile/compile_flags.h"
@@ -77,10 +78,15 @@ Result<tools::OwnNumbers> run(const Model& model, const ir::Joint& joint) {
     const ValueId input = joint.graph.find(name);
     if (input.valid()) whole.inputs[input.index()] = runtime::to_tensor(value);
   }
+  RANNC_ASSIGN(const runtime::TotalsRun totals, runtime::TotalsRun::load(model.plan.graph));
+  const auto input = [&](const std::string& name) -> Result<at::Tensor> {
+    return runtime::to_tensor(model.batch.at(name));
+  };
+  RANNC_ASSIGN(const runtime::Tensors counts, totals.count(input, model.symbols));
+  RANNC_ASSIGN(const runtime::Tensors coefficients, totals.coefficients(counts));
   std::vector<double> seeds;
   for (const ir::LossTerm& term : model.plan.graph.losses()) {
-    RANNC_ASSIGN(const double count, runtime::loss_denominator(model.plan, term, model.batch, model.plan.mini_batch));
-    seeds.push_back(term.loss(1, count));
+    seeds.push_back(term.loss(1, totals.scale(term, coefficients)));
   }
   RANNC_ASSIGN(const JointRun::Step step, run.step({&whole, 1}, seeds));
   tools::OwnNumbers numbers;

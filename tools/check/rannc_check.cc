@@ -354,6 +354,7 @@ class FolderRun {
     RANNC_ASSIGN(const auto outputs, whole_outputs(trainer, step, batch, transport));
     tools::OwnNumbers own;
     for (const auto& [name, value] : outputs) own.outputs[name] = own_tensor(value);
+    for (const auto& [name, value] : step.metrics) own.outputs[name] = own_tensor(value);
     if (!training) return own;
     own.loss = step.loss;
     RANNC_ASSIGN(const auto gradients, trainer.gradients());

@@ -139,7 +139,21 @@ class ByNumbers {
     return {};
   }
 
+  /// Checks a loss of the file that was rewritten as sums over samples.
+  Result<void> judge_opened(const ir::Graph& before, const std::vector<double>& weights, const ir::Graph& after,
+                            passes::PassContext& context) {
+    if (progress_.step) progress_.step("comparing the loss with that of the file");
+    FileLoss loss{before, kSamplesOfLoss, {}, kTolerance};
+    for (size_t i = 0; i < weights.size(); ++i) loss.outputs.emplace_back(before.outputs()[i], weights[i]);
+    RANNC_ASSIGN(const Compared found, compare_loss(after, loss, symbols_));
+    if (found.left_out.empty()) return {};
+    context.open.push_back({{}, "the loss was not compared numerically with that of the file: " + found.left_out});
+    return {};
+  }
+
  private:
+  static constexpr int64_t kSamplesOfLoss = 5;
+  static constexpr double kTolerance = 1e-9;  // both are computed in double precision
   void begin() const {
     if (progress_.step) progress_.step("comparing batched with per-sample execution");
   }
@@ -173,6 +187,7 @@ Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const
   ByNumbers numbers(options, progress);
   pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file,
                                       [&](auto&&... what) { return numbers.judge(what...); }};
+  pipeline.judge_loss = [&](auto&&... what) { return numbers.judge_opened(what...); };
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
   if (baked && passed.report.ok()) {
@@ -233,7 +248,6 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.path));
   model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
-  if (auto assumed = assumed_samples(model.graph)) model.warnings.push_back(*std::move(assumed));
   return model;
 }
 

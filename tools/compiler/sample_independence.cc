@@ -10,7 +10,7 @@
 
 #include "ir/match/match.h"
 #include "runtime/engine/tensor.h"
-#include "runtime/train/batch.h"
+#include "runtime/train/totals.h"
 #include "tools/common/units.h"
 #include "tools/compiler/float64_run.h"
 #include "tools/compiler/planning_sizes.h"
@@ -22,10 +22,9 @@ namespace {
 
 using ir::Graph;
 
-constexpr double kTolerance = 1e-8;      // relative to the largest number of an output
-constexpr double kLossTolerance = 1e-4;  // relative to a loss; float32 rounds each constant by 1e-7
-constexpr int64_t kMostSingles = 8;      // samples that run alone
-constexpr int64_t kLeastTogether = 3;    // so that one is neither the first nor the last
+constexpr double kTolerance = 1e-8;    // relative to the largest number of an output
+constexpr int64_t kMostSingles = 8;    // samples that run alone
+constexpr int64_t kLeastTogether = 3;  // so that one is neither the first nor the last
 constexpr PreferredSizes kSmallSizes = {8, 8, 8};
 
 /// A range of synthetic samples.
@@ -361,62 +360,60 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
   return left_out("on synthetic samples, " + why);
 }
 
-/// Computes the loss of a mini-batch as the runtime does: each term divided by its denominator.
-Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, const runtime::GraphValues& values,
-                       int64_t samples) {
-  ir::Plan plan;
-  plan.graph = graph.clone();
-  runtime::Batch batch;
-  for (const ValueId input : graph.inputs()) {
-    batch.emplace(graph.value(input).name, runtime::to_value(*given[input.index()]));
-  }
-  double sum = 0;
+/// A loss, and the sum of the sizes of its terms.
+struct LossNumber {
+  double loss = 0, terms = 0;
+};
+
+/// Computes the loss of a mini-batch as the runtime does.
+Result<LossNumber> loss_of(const Graph& graph, const runtime::TotalsRun& totals, const runtime::Tensors& counts,
+                           const runtime::GraphValues& values) {
+  RANNC_ASSIGN(const runtime::Tensors coefficients, totals.coefficients(counts));
+  LossNumber sum;
   for (const ir::LossTerm& term : graph.losses()) {
-    RANNC_ASSIGN(const double counted, runtime::loss_denominator(plan, term, batch, static_cast<uint32_t>(samples)));
-    sum += term.loss(values[term.numerator.index()]->to(at::kDouble).item<double>(), counted);
+    const double numerator = values[term.numerator.index()]->to(at::kDouble).item<double>();
+    const double loss = term.loss(numerator, totals.scale(term, coefficients));
+    sum.loss += loss;
+    sum.terms += std::abs(loss);
   }
   return sum;
 }
 
-/// Computes both losses for one kind of samples, or returns nothing if they do not suit the graphs.
-struct BothLosses {
-  double own = 0, of_file = 0;
-};
-std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const SyntheticSamples& made_up) {
-  WideTensors tensors;
-  const auto run = Float64Run::load(graph, tensors), file_run = Float64Run::load(file.graph, tensors);
-  if (!run.ok() || !file_run.ok()) return std::nullopt;
-  const auto given = made_up.of(0, file.samples);
-  if (!given.ok()) return std::nullopt;
-  const auto given_to_file = for_file(file.graph, graph, *given);
-  if (!given_to_file.ok()) return std::nullopt;
-  ir::Bindings sizes = made_up.sizes(file.samples);
-  const auto values = run->run(*given, sizes);
-  sizes.erase(graph.batch_symbol());
-  const auto of_file = file_run->run(*given_to_file, sizes);
-  if (!values.ok() || !of_file.ok()) return std::nullopt;
-  const auto own = loss_of(graph, *given, *values, file.samples);
-  if (!own.ok()) return std::nullopt;
-  BothLosses both{*own, 0};
-  for (const auto& [output, weight] : file.outputs) {
-    both.of_file += weight * (*of_file)[output.index()]->to(at::kDouble).sum().item<double>();
+/// Counts these samples, and gives the inputs that hold coefficients their numbers.
+Result<runtime::Tensors> count(const Graph& graph, const runtime::TotalsRun& totals, const ir::Bindings& sizes,
+                               runtime::GraphValues& given) {
+  const auto input = [&](const std::string& name) -> Result<at::Tensor> { return *given[graph.find(name).index()]; };
+  RANNC_ASSIGN(runtime::Tensors counts, totals.count(input, sizes));
+  RANNC_ASSIGN(const runtime::Tensors coefficients, totals.coefficients(counts));
+  for (const ir::Totals::Given& each : graph.totals().given) {
+    given[each.input.index()] = coefficients[each.coefficient];
   }
-  return std::isfinite(both.of_file) ? std::optional(both) : std::nullopt;
+  return counts;
 }
 
-Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
-  RANNC_ASSIGN(const PlanningSizes complete, planning_sizes(graph, symbols, kSmallSizes));
-  for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
-    const auto both = both_losses(graph, file, SyntheticSamples(graph, complete.sizes, kind));
-    if (!both) continue;
-    const double size = std::max(std::abs(both->own), std::abs(both->of_file));
-    if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};
-    const TaskId maker = file.graph.producer(file.outputs.front().first);
-    return error(maker.valid() ? file.graph.location(maker) : Location{},
-                 fmt::format("numeric check: the loss of {} samples is {:g}, but {:g} in the file's own graph",
-                             file.samples, both->own, both->of_file));
+/// Both losses for one kind of samples. An error: these do not suit the graphs.
+struct BothLosses {
+  double own = 0, of_file = 0, terms = 0;
+};
+Result<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const SyntheticSamples& made_up) {
+  WideTensors tensors;
+  RANNC_ASSIGN(const Float64Run run, Float64Run::load(graph, tensors));
+  RANNC_ASSIGN(const Float64Run file_run, Float64Run::load(file.graph, tensors));
+  RANNC_ASSIGN(runtime::GraphValues given, made_up.of(0, file.samples));
+  RANNC_ASSIGN(const runtime::GraphValues given_to_file, for_file(file.graph, graph, given));
+  RANNC_ASSIGN(const runtime::TotalsRun totals, runtime::TotalsRun::load(run.graph()));
+  ir::Bindings sizes = made_up.sizes(file.samples);
+  RANNC_ASSIGN(const runtime::Tensors counts, count(graph, totals, sizes, given));
+  RANNC_ASSIGN(const runtime::GraphValues values, run.run(given, sizes));
+  RANNC_ASSIGN(const LossNumber own, loss_of(graph, totals, counts, values));
+  if (file.graph.batch_symbol().empty()) sizes.erase(graph.batch_symbol());
+  RANNC_ASSIGN(const runtime::GraphValues of_file, file_run.run(given_to_file, sizes));
+  BothLosses both{own.loss, 0, own.terms};
+  for (const auto& [output, weight] : file.outputs) {
+    both.of_file += weight * of_file[output.index()]->to(at::kDouble).sum().item<double>();
   }
-  return {};  // a graph that does not run was already reported
+  if (!std::isfinite(both.of_file)) return error(fmt::format("the loss of the file is {}", both.of_file));
+  return both;
 }
 
 }  // namespace
@@ -429,8 +426,29 @@ Result<Compared> compare_with_file(const Graph& file, const Graph& made, int64_t
 Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<FileLoss>& file,
                                 const ir::Bindings& symbols, const CompareLimits& limits) {
   RANNC_ASSIGN(Compared found, compare(nullptr, graph, kLeastTogether, symbols, limits));
+  // A graph that does not run was already reported.
   if (file && found.left_out.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
   return found;
+}
+
+Result<Compared> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
+  const auto complete = planning_sizes(graph, symbols, kSmallSizes);
+  if (!complete.ok()) return left_out(complete.diagnostic().message);
+  std::string why;
+  for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
+    const auto both = both_losses(graph, file, SyntheticSamples(graph, complete->sizes, kind));
+    if (!both.ok()) {
+      why = both.diagnostic().message;
+      continue;
+    }
+    const double size = std::max({std::abs(both->own), std::abs(both->of_file), both->terms});
+    if (std::abs(both->own - both->of_file) <= file.tolerance * size) return Compared{};
+    const TaskId maker = file.graph.producer(file.outputs.front().first);
+    return error(maker.valid() ? file.graph.location(maker) : Location{},
+                 fmt::format("numeric check: the loss of {} samples is {:g}, but {:g} in the file's own graph",
+                             file.samples, both->own, both->of_file));
+  }
+  return left_out("on synthetic samples, " + why);
 }
 
 }  // namespace rannc::tools

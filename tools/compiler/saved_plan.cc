@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "ir/base/replacement.h"
 #include "ir/graph/memory_format.h"
@@ -79,13 +81,18 @@ class Computation {
     for (const ValueId value : values) found.push_back(value.valid() ? names_[value.index()] : "");
     return found;
   }
-  std::vector<std::pair<ir::LossTerm, std::vector<std::string>>> losses() const {
-    std::vector<std::pair<ir::LossTerm, std::vector<std::string>>> found;
+  // Terms and totals with values by name.
+  using Losses = std::tuple<std::vector<std::pair<ir::LossTerm, std::string>>, std::vector<std::string>, ir::Totals>;
+  Losses losses() const {
+    std::vector<std::pair<ir::LossTerm, std::string>> terms;
     for (const ir::LossTerm& term : graph_.losses()) {
-      found.emplace_back(term, names(std::vector<ValueId>{term.numerator, term.labels}));
-      found.back().first.numerator = found.back().first.labels = ValueId();
+      terms.emplace_back(term, names_[term.numerator.index()]);
+      terms.back().first.numerator = ValueId();
     }
-    return found;
+    ir::Totals totals = graph_.totals();
+    std::vector<ValueId> read = std::exchange(totals.sums, {});
+    for (ir::Totals::Given& given : totals.given) read.push_back(std::exchange(given.input, ValueId()));
+    return {std::move(terms), names(read), std::move(totals)};
   }
   ir::Attributes plain(TaskId task) const {
     ir::Attributes attributes = graph_.attributes(task);

@@ -16,19 +16,6 @@ constexpr const char* kDivisible =
 
 }  // namespace
 
-std::optional<std::string> assumed_samples(const ir::Graph& graph) {
-  const auto samples = ir::fixed_samples(graph);
-  if (!ir::undivided_symbol(graph).empty()) return std::nullopt;
-  const bool divides = std::any_of(graph.losses().begin(), graph.losses().end(), [](const ir::LossTerm& term) {
-    return term.denominator == ir::LossTerm::Denominator::kSamples;
-  });
-  if (!samples || !divides) return std::nullopt;
-  return fmt::format(
-      "reduction=samples divides the loss by {}: the file has no batch symbol, so axis 0 of the first input is assumed "
-      "to count samples; reduction=sum does not divide",
-      *samples);
-}
-
 std::string why_whole(const PreparedModel& model, const Diagnostic& why, uint32_t samples) {
   if (model.extent_of_data.empty()) samples = ir::fixed_samples(model.graph).value_or(1);
   const bool of_data = !model.extent_of_data.empty() && ir::undivided_symbol(model.graph).empty();

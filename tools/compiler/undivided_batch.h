@@ -10,10 +10,6 @@
 
 namespace rannc::tools {
 
-/// Describes the extent that a loss assumes to be the number of samples, if it divides by it and there is no batch
-/// symbol.
-std::optional<std::string> assumed_samples(const ir::Graph& graph);
-
 /// Explains why the mini-batches of `model`, of so many samples, cannot be divided, and what would make them divisible.
 std::string why_whole(const PreparedModel& model, const Diagnostic& why, uint32_t samples);
 

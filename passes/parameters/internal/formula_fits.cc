@@ -76,11 +76,11 @@ std::vector<int64_t> places_of(const std::vector<double>& among, const std::vect
 }
 
 /// A box of a tensor, whose elements in order have those places.
-struct Box {
+struct SlicedBox {
   ir::Shape axes, starts, ends;
 };
 
-std::optional<Box> box_of(const std::vector<int64_t>& places, const std::vector<int64_t>& sizes) {
+std::optional<SlicedBox> box_of(const std::vector<int64_t>& places, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> lowest(sizes), highest(sizes.size(), -1), index(sizes.size());
   const auto split = [&](int64_t place) {
     for (size_t axis = sizes.size(); axis-- > 0; place /= sizes[axis]) index[axis] = place % sizes[axis];
@@ -92,7 +92,7 @@ std::optional<Box> box_of(const std::vector<int64_t>& places, const std::vector<
       highest[axis] = std::max(highest[axis], index[axis]);
     }
   }
-  Box box;
+  SlicedBox box;
   int64_t count = 1;
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     count *= highest[axis] - lowest[axis] + 1;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <set>
@@ -14,8 +15,6 @@ namespace rannc::runtime {
 
 namespace {
 
-using Denominator = ir::LossTerm::Denominator;
-
 /// Whether the inputs determine a symbol other than the batch symbol.
 bool determines_sizes(const ir::Graph& graph, ValueId input) {
   const auto& shape = graph.type(input).shape;
@@ -27,41 +26,74 @@ bool determines_sizes(const ir::Graph& graph, ValueId input) {
          });
 }
 
-bool counts_labels(const ir::LossTerm& term) {
-  return term.denominator != Denominator::kOne && term.denominator != Denominator::kSamples;
-}
-
-/// Labels of the samples that a replica of the stage computes; null if it computes none.
-Result<Value> labels_of(const ir::Plan& plan, const Pipeline& pipeline, Feed& labels, ValueId value, StageId stage,
-                        size_t replica) {
-  const Port port{.value = value, .name = std::string(plan.graph.value(value).name), .type = plan.graph.type(value)};
-  Values parts;
-  for (const ir::SampleRange& range : replica_ranges(pipeline.shape, stage, replica)) {
-    RANNC_ASSIGN(parts.emplace_back(), labels.input(port, range));
-    if (!port.type.batch.has_batch()) break;  // of one micro-batch
+/// An input of some samples; undefined if there are none.
+Result<at::Tensor> input_of(const ir::Plan& plan, const CountedSamples& of, const std::string& name,
+                            const std::vector<ir::SampleRange>& ranges) {
+  const ValueId value = plan.graph.find(name);
+  const Port port{.value = value, .name = name, .type = plan.graph.type(value)};
+  std::vector<at::Tensor> parts;
+  for (const ir::SampleRange& range : ranges) {
+    RANNC_ASSIGN(const Value part, of.feed.input(port, range));
+    parts.push_back(to_tensor(part));
+    if (!port.type.batch.has_batch()) break;
   }
-  if (parts.empty()) return Value();
-  if (parts.size() == 1) return parts[0];
-  std::vector<at::Tensor> tensors;
-  for (const Value& part : parts) tensors.push_back(to_tensor(part));
-  return to_value(at::cat(tensors, port.type.batch.axis));
+  return parts.size() == 1 ? parts[0] : at::cat(parts, port.type.batch.axis);
 }
 
-Result<double> own_denominator(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices, Feed& labels,
-                               size_t term_index, Labels whose) {
-  const ir::LossTerm& term = plan.graph.losses()[term_index];
-  const StageId stage = pipeline.losses[term_index].stage;
-  const std::vector<DeviceId>& homes = plan.stages[stage.index()].devices;
-  double sum = 0;
+/// Adds rows of these samples to those of the mini-batch.
+Result<void> add_rows(const ir::Plan& plan, const TotalsRun& totals, size_t count, const CountedSamples& of,
+                      const std::vector<ir::SampleRange>& ranges, at::Tensor& all) {
+  int64_t samples = 0;
+  for (const ir::SampleRange& range : ranges) samples += range.last - range.first;
+  if (samples == 0) return {};
+  ir::Bindings sizes = of.symbols;
+  if (!plan.graph.batch_symbol().empty()) sizes[plan.graph.batch_symbol()] = samples;
+  const auto input = [&](const std::string& name) { return input_of(plan, of, name, ranges); };
+  RANNC_ASSIGN(const at::Tensor rows, totals.rows(count, input, sizes));
+  if (plan.graph.batch_symbol().empty()) {
+    all = rows;
+    return {};
+  }
+  int64_t first = 0;
+  for (const ir::SampleRange& range : ranges) {
+    const int64_t length = range.last - range.first;
+    all.narrow(0, range.first, length).copy_(rows.narrow(0, first, length));
+    first += length;
+  }
+  return {};
+}
+
+/// The rows of a count that this process computes.
+Result<at::Tensor> own_rows(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices, StageId owner,
+                            const TotalsRun& totals, size_t count, const CountedSamples& of) {
+  at::Tensor rows = totals.no_rows(count, of.samples);
+  if (!devices.has_stage(owner) || !of.labelled) return rows;
+  if (!of.by_replica) {
+    RANNC_TRY(add_rows(plan, totals, count, of, {{0, of.samples}}, rows));
+    return rows;
+  }
+  const std::vector<DeviceId>& homes = plan.stages[owner.index()].devices;
   for (size_t replica = 0; replica < homes.size(); ++replica) {
-    if (whose == Labels::kOwn && !devices.contains(homes[replica])) continue;
-    RANNC_ASSIGN(const Value own, labels_of(plan, pipeline, labels, term.labels, stage, replica));
-    if (own == nullptr) continue;
-    const Batch batch = {{std::string(plan.graph.value(term.labels).name), own}};
-    RANNC_ASSIGN(const double part, loss_denominator(plan, term, batch, plan.mini_batch));
-    sum += part;
+    if (of.whose == Labels::kOwn && !devices.contains(homes[replica])) continue;
+    RANNC_TRY(add_rows(plan, totals, count, of, replica_ranges(pipeline.shape, owner, replica), rows));
   }
-  return sum;
+  return rows;
+}
+
+/// Puts tensors behind each other as doubles, and takes them back.
+at::Tensor packed(const Tensors& tensors) {
+  Tensors flat = {at::zeros({0}, at::kDouble)};
+  for (const at::Tensor& tensor : tensors) flat.push_back(tensor.to(at::kDouble).reshape({-1}));
+  return at::cat(flat);
+}
+Tensors unpacked(const at::Tensor& all, const Tensors& like) {
+  Tensors tensors;
+  int64_t first = 0;
+  for (const at::Tensor& each : like) {
+    tensors.push_back(all.narrow(0, first, each.numel()).reshape(each.sizes()).to(each.scalar_type()));
+    first += each.numel();
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -86,64 +118,94 @@ NeededSamples find_needed_samples(const ir::Plan& plan, const Pipeline& pipeline
   return needed;
 }
 
-Result<std::vector<double>> sum_denominators(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                                             Feed& labels, Labels whose, uint64_t step) {
-  std::vector<double> found(pipeline.losses.size(), 0);
-  bool divided = false;  // whether several replicas count labels of a term
-  for (size_t t = 0; t < found.size(); ++t) {
-    const ir::LossTerm& term = plan.graph.losses()[t];
-    divided |= counts_labels(term) && plan.stages[pipeline.losses[t].stage.index()].devices.size() > 1;
-    if (!devices.has_stage(pipeline.losses[t].stage)) continue;
-    RANNC_ASSIGN(found[t], counts_labels(term) ? own_denominator(plan, pipeline, devices, labels, t, whose)
-                                               : loss_denominator(plan, term, {}, plan.mini_batch));
+CountPlaces count_places(const ir::Plan& plan, const Pipeline& pipeline) {
+  const ir::Totals& totals = plan.graph.totals();
+  std::vector<std::set<StageId>> readers(totals.counts.size());
+  const auto reads = [&](StageId stage, std::optional<uint32_t> coefficient) {
+    if (!coefficient) return;
+    for (const uint32_t count : counts_of_coefficient(plan.graph, *coefficient)) readers[count].insert(stage);
+  };
+  for (size_t t = 0; t < pipeline.losses.size(); ++t) {
+    reads(pipeline.losses[t].stage, plan.graph.losses()[t].factor);
+    reads(pipeline.losses[t].stage, plan.graph.losses()[t].divisor);
   }
-  if (whose == Labels::kAll || !divided || devices.whole()) return found;
-  at::Tensor own = at::zeros({static_cast<int64_t>(found.size())}, at::kDouble);
-  for (size_t t = 0; t < found.size(); ++t) {
-    if (counts_labels(plan.graph.losses()[t])) own[static_cast<int64_t>(t)] = found[t];
+  for (const ir::Totals::Given& given : totals.given) {
+    for (const Signature& stage : pipeline.stages) {
+      if (stage.input_of(given.input) >= 0) reads(stage.stage, given.coefficient);
+    }
   }
-  RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(own, step));
-  for (size_t t = 0; t < found.size(); ++t) {
-    if (counts_labels(plan.graph.losses()[t])) found[t] = all[static_cast<int64_t>(t)].item<double>();
+  CountPlaces places;
+  for (const std::set<StageId>& stages : readers) {
+    places.owners.push_back(stages.empty() ? StageId::from(0) : *stages.begin());
+    places.shared |= stages.size() > 1;
   }
-  return found;
+  return places;
 }
 
-Result<std::vector<double>> denominators(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices,
-                                         const EvaluationBatch& bound) {
-  std::vector<double> found(pipeline.losses.size(), 0);
-  for (size_t t = 0; t < found.size() && bound.labelled; ++t) {
-    if (!devices.has_stage(pipeline.losses[t].stage)) continue;
-    RANNC_ASSIGN(found[t], loss_denominator(plan, plan.graph.losses()[t], bound.batch, bound.samples));
+Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
+                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of,
+                              uint64_t step) {
+  Tensors rows;
+  bool divided = places.shared;  // whether a process needs what others count
+  for (size_t count = 0; count < places.owners.size(); ++count) {
+    const std::vector<DeviceId>& homes = plan.stages[places.owners[count].index()].devices;
+    divided |= of.whose == Labels::kOwn && homes.size() > 1;
+    // Only one process tells what several have.
+    const bool tells = of.whose == Labels::kOwn || !places.shared || devices.contains(homes.front());
+    RANNC_ASSIGN(rows.emplace_back(),
+                 own_rows(plan, pipeline, devices, places.owners[count], totals, count,
+                          {of.feed, of.symbols, of.samples, of.whose, of.labelled && tells, of.by_replica}));
   }
-  return found;
+  if (divided && !devices.whole()) {
+    RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(packed(rows), step));
+    rows = unpacked(all, rows);
+  }
+  Tensors counts;
+  for (const at::Tensor& each : rows) counts.push_back(totals.total(each));
+  return counts;
 }
 
-Result<std::vector<LossSum>> sum_losses(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                                        const std::vector<StepOutcome>& outcomes,
-                                        const std::vector<double>& denominators, bool labelled, uint64_t step) {
-  const size_t terms = pipeline.losses.size();
-  at::Tensor sums = at::zeros({static_cast<int64_t>(2 * terms + 1)}, at::kDouble);
-  auto slots = sums.accessor<double, 1>();
-  for (size_t t = 0; t < terms; ++t) {
-    const auto slot = static_cast<int64_t>(2 * t);
+Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices, const CountPlaces& places,
+                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, bool labelled,
+                          uint64_t step) {
+  const auto terms = static_cast<int64_t>(pipeline.losses.size());
+  at::Tensor numerators = at::zeros({terms + 1}, at::kDouble);
+  auto slots = numerators.accessor<double, 1>();
+  for (int64_t t = 0; t < terms; ++t) {
     for (const StepOutcome& outcome : outcomes) {
       double own = 0;
-      for (const OutputPart& part : outcome.numerators[t]) own += part.part->item();
-      slots[slot] += own;
+      for (const OutputPart& part : outcome.numerators[static_cast<size_t>(t)]) own += part.part->item();
+      slots[t] += own;
     }
-    const StageId stage = pipeline.losses[t].stage;
-    if (devices.contains(plan.stages[stage.index()].devices.front())) slots[slot + 1] = denominators[t];
   }
-  slots[static_cast<int64_t>(2 * terms)] = labelled ? 0 : 1;
-  RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(sums, step));
-  const auto total = all.accessor<double, 1>();
-  std::vector<LossSum> losses;
-  if (total[static_cast<int64_t>(2 * terms)] > 0) return losses;
-  for (size_t t = 0; t < terms; ++t) {
-    losses.push_back({total[static_cast<int64_t>(2 * t)], total[static_cast<int64_t>(2 * t + 1)]});
+  slots[terms] = labelled ? 0 : 1;
+  Tensors all = {numerators};
+  for (size_t count = 0; count < counts.size(); ++count) {
+    const DeviceId home = plan.stages[places.owners[count].index()].devices.front();
+    all.push_back(devices.contains(home) ? counts[count] : at::zeros_like(counts[count]));
   }
-  return losses;
+  for (const ValueId value : pipeline.sums) {
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : *plan.graph.type(value).shape) sizes.push_back(dim.constant());
+    at::Tensor sum = at::zeros(sizes, at::kDouble);
+    for (const StepOutcome& outcome : outcomes) {
+      at::Tensor own = at::zeros(sizes, at::kDouble);
+      for (const OutputPart& part : outcome.outputs) {
+        if (part.value == value) own += to_tensor(part.part).to(at::kCPU, at::kDouble);
+      }
+      sum += own;
+    }
+    all.push_back(sum);
+  }
+  RANNC_ASSIGN(const at::Tensor added, devices.sum_over_processes(packed(all), step));
+  const Tensors found = unpacked(added, all);
+  StepSums made;
+  if (found[0][terms].item<double>() > 0) return made;
+  for (int64_t t = 0; t < terms; ++t) made.numerators.push_back(found[0][t].item<double>());
+  const auto first_sum = found.begin() + 1 + static_cast<std::ptrdiff_t>(counts.size());
+  made.counts.assign(found.begin() + 1, first_sum);
+  made.sums.assign(first_sum, found.end());
+  return made;
 }
 
 }  // namespace rannc::runtime

@@ -9,6 +9,7 @@
 #include "runtime/train/batch.h"
 #include "runtime/train/internal/device_set.h"
 #include "runtime/train/needed_samples.h"
+#include "runtime/train/totals.h"
 #include "runtime/train/trainer.h"
 
 namespace rannc::runtime {
@@ -21,21 +22,40 @@ NeededSamples find_needed_samples(const ir::Plan& plan, const Pipeline& pipeline
 /// Whose labels a process has: those of the mini-batch, or those of the samples that its devices compute.
 enum class Labels : uint8_t { kAll, kOwn };
 
-/// Returns the denominator per loss term of a whole mini-batch; 0 if another process computes the term. Labels are
-/// counted replica by replica, so that sums of floats have the same bits whoever has the labels. With `kOwn`, every
-/// worker of the run must call it.
-Result<std::vector<double>> sum_denominators(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                                             Feed& labels, Labels whose, uint64_t step);
+/// The stages that count and that read counts.
+struct CountPlaces {
+  std::vector<StageId> owners;  ///< by count: the first stage that reads it
+  bool shared = false;          ///< whether a stage reads a count of another
+};
+CountPlaces count_places(const ir::Plan& plan, const Pipeline& pipeline);
 
-/// Returns the denominator per loss term of an evaluation; 0 if another process computes the term or its labels are
-/// missing.
-Result<std::vector<double>> denominators(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices,
-                                         const EvaluationBatch& bound);
+/// The samples of a step, of which a process may have a part.
+struct CountedSamples {
+  Feed& feed;
+  const ir::Bindings& symbols;  ///< all but the batch symbol
+  uint32_t samples = 0;
+  Labels whose = Labels::kAll;
+  bool labelled = true;     ///< false: inputs are missing, and nothing is counted
+  bool by_replica = false;  ///< count replica by replica of the owner, as in training
+};
 
-/// Sums numerators per device and then over devices, as a run of several processes does. Empty if a process has no
-/// labels. Every worker of the run must call it.
-Result<std::vector<LossSum>> sum_losses(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                                        const std::vector<StepOutcome>& outcomes,
-                                        const std::vector<double>& denominators, bool labelled, uint64_t step);
+/// Returns the counts of a mini-batch. Those of other processes are 0 unless a stage of this process reads them.
+/// Samples are added up in their order, whoever has them. If counts are shared, or with `kOwn`, every worker of the run
+/// must call it.
+Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
+                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of,
+                              uint64_t step);
+
+/// What is added up over devices and processes.
+struct StepSums {
+  std::vector<double> numerators;  ///< per loss term; empty if a process has no labels
+  Tensors counts, sums;            ///< of `ir::Totals`
+};
+
+/// Sums numerators and the sums of metrics per device and then over devices, as a run of several processes does.
+/// Every worker of the run must call it.
+Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices, const CountPlaces& places,
+                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, bool labelled,
+                          uint64_t step);
 
 }  // namespace rannc::runtime

@@ -101,14 +101,18 @@ TEST(TextGraph, OddThingsRoundTrip) {
   const std::vector<std::string> none;
   graph.add_task(graph.foreign_op("aten.print"), operands, {}, none);
   graph.add_output(graph.outputs(task)[2]);
-  graph.add_loss({graph.outputs(task)[0], 0.25, LossTerm::Denominator::kNotIgnored, x, -1});
-  graph.add_loss({graph.outputs(task)[0], -1, LossTerm::Denominator::kSamples, {}, 7});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {0.1, 0, 3}});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {}});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x, -100, {}, {}, 1e-8});
-  graph.add_loss(
-      {graph.outputs(task)[0], 1, LossTerm::Denominator::kNotIgnored, x, 2, {}, {{1, 2, 3}, {2, 0, 1}}, -0.5, 1});
+  graph.add_loss({graph.outputs(task)[0], 0.25});
+  graph.add_loss({graph.outputs(task)[0], -1, 0, 7});
+  graph.add_loss({graph.outputs(task)[0], 1, {}, 2});
+  Totals totals{.given = {{x, 3}}, .sums = {x, graph.outputs(task)[2]}};
+  for (std::optional<Body>* const body : {&totals.coefficients, &totals.metrics}) {
+    Graph inside;
+    inside.add_input(inside.add_value(ValueKind::kInput, "count.0", {DType::kI64, Shape{}, {}, {}}));
+    inside.add_output(inside.add(core("cast"), {inside.inputs()[0]}, {{"dtype", DType::kF64}}, "a \"b\""));
+    totals.counts.emplace_back(inside.clone());
+    body->emplace(std::move(inside));
+  }
+  graph.set_totals(std::move(totals));
   const std::string text = print(graph);
   const auto again = parse_graph(text, "test.rir");
   ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;
@@ -178,9 +182,10 @@ TEST(TextGraph, ErrorsSayWhere) {
       {head + "constant %c: f32[1] = hex \"000\"\n", "t.rir:3:27", "odd number"},
       {head + "constant %c: f32[1] = file \"f\" offset -1 bytes 4\n", "t.rir:3:39", "an offset"},
       {head + "outputs [%x]\noutputs [%x]\n", "t.rir:4:1", "second list"},
-      {head + "loss %x weight 0x1p+0 per moon ignore 0\n", "t.rir:3:27", "a denominator"},
-      {head + "loss %x weight 0x1p+0 per class_weights %x ignore 0\n", "t.rir:3:44", "["},
-      {head + "loss %x weight 0x1p+0 per sum %x [0x1p+0] ignore 0\n", "t.rir:3:34", "ignore"},
+      {head + "loss %x weight 0x1p+0 per moon\n", "t.rir:3:23", "the end of the statement"},
+      {head + "loss %x weight 0x1p+0 divisor %x\n", "t.rir:3:31", "a coefficient"},
+      {head + "count @b0\n", "t.rir:3:7", "a body that stands before"},
+      {head + "given %x 1\n", "t.rir:3:10", "="},
   };
   for (const Fault& fault : faults) {
     SCOPED_TRACE(fault.text);

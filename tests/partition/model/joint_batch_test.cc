@@ -28,7 +28,7 @@ buffer %rv: f32[64]
 #2 %z: f32[batch,64] samples 0 = core.linear(%y, %w)
 #3 %l: f32[] partial = core.sum(%z)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 statistics %rm, %rv = %m, %v
 )",
                          "t.rir")

@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "passes/loss/open_loss.h"
 #include "passes/simplify/infer_shapes.h"
+#include "tests/support/totals.h"
 
 namespace rannc::passes {
 namespace {
@@ -93,7 +94,9 @@ TEST(AttachLoss, CrossEntropyCountsLabelsThatAreNotIgnored) {
   EXPECT_EQ(graph.type(labels).batch.axis, 0);
   ASSERT_EQ(graph.losses().size(), 1u);
   const LossTerm& term = graph.losses()[0];
-  EXPECT_EQ(term, (LossTerm{graph.find("loss/logits"), 0.5, LossTerm::Denominator::kNotIgnored, labels, -7}));
+  EXPECT_EQ(term.numerator, graph.find("loss/logits"));
+  EXPECT_EQ(term.weight, 0.5);
+  EXPECT_EQ(testing::coefficient_text(graph, term.divisor), "sum(ne(labels/logits, -7))");
   const TaskId task = graph.value(term.numerator).producer;
   EXPECT_EQ(graph.op(task).name, "core.cross_entropy_sum");
   EXPECT_EQ(graph.attributes(task).integer("axis"), 2);
@@ -118,8 +121,7 @@ TEST(AttachLoss, MeanSquaredErrorCountsElements) {
   const ValueId labels = graph.find("labels/target");
   ASSERT_TRUE(labels.valid());
   EXPECT_EQ(graph.type(labels), graph.type(graph.find("box")));
-  EXPECT_EQ(graph.losses()[0].denominator, LossTerm::Denominator::kElements);
-  EXPECT_EQ(graph.losses()[0].labels, labels);
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "size(120)");
 }
 
 TEST(AttachLoss, OtherReductionsCountNoLabels) {
@@ -127,16 +129,15 @@ TEST(AttachLoss, OtherReductionsCountNoLabels) {
   ASSERT_TRUE(attach(graph, "mse(output=box,reduction=sum)+cross_entropy(output=logits,reduction=samples)").ok());
   EXPECT_TRUE(ir::verify(graph).empty());
   ASSERT_EQ(graph.losses().size(), 2u);
-  EXPECT_EQ(graph.losses()[0].denominator, LossTerm::Denominator::kOne);
-  EXPECT_EQ(graph.losses()[1].denominator, LossTerm::Denominator::kSamples);
-  EXPECT_FALSE(graph.losses()[1].labels.valid());
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "");
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[1].divisor), "size(1)");
 }
 
 TEST(AttachLoss, TermsMayShareLabelsAndUseInputsOfTheModel) {
   Graph graph = model();
   ASSERT_TRUE(attach(graph, "cross_entropy(output=logits,labels=weak)+cross_entropy(output=box,labels=weak)").ok());
   EXPECT_EQ(graph.inputs().size(), 2u);
-  EXPECT_EQ(graph.losses()[0].labels, graph.find("weak"));
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "sum(ne(weak, -100))");
   ASSERT_TRUE(attach(graph, "mse(output=logits,labels=t)+mse(output=box,labels=t)").ok());
   EXPECT_EQ(graph.inputs().size(), 3u);
   const auto unequal = attach(graph, "mse(output=box,labels=weak)");
@@ -205,16 +206,16 @@ TEST(OpenLoss, AMeanOverSamplesHasNoTypeBefore) {
 TEST(OpenLoss, MeanCrossEntropy) {
   const Graph graph = opened("ce");
   ASSERT_EQ(graph.losses().size(), 1u);
-  EXPECT_EQ(graph.losses()[0],
-            (LossTerm{graph.find("sum"), 1, LossTerm::Denominator::kNotIgnored, graph.find("labels"), -100}));
+  EXPECT_EQ(graph.losses()[0].numerator, graph.find("sum"));
+  EXPECT_EQ(graph.losses()[0].weight, 1);
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "sum(ne(labels, -100))");
   EXPECT_EQ(graph.task_count(), 2u) << "the count is gone";
 }
 
 TEST(OpenLoss, MeanSquaredDifference) {
   const Graph graph = opened("mse");
   ASSERT_EQ(graph.losses().size(), 1u);
-  EXPECT_EQ(graph.losses()[0].denominator, LossTerm::Denominator::kElements);
-  EXPECT_EQ(graph.losses()[0].labels, graph.find("target"));
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "size(10)");
   const TaskId task = graph.value(graph.losses()[0].numerator).producer;
   EXPECT_EQ(graph.op(task).name, "core.mse_sum");
   EXPECT_EQ(graph.value(graph.inputs(task)[0]).name, "logits");
@@ -245,30 +246,40 @@ TEST(OpenLoss, OtherSpellingsAreTheSameLoss) {
     ASSERT_TRUE(OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context).ok());
     ASSERT_EQ(graph.losses().size(), 1u);
     EXPECT_EQ(graph.losses()[0].weight, 0.25);
-    EXPECT_EQ(graph.losses()[0].labels, graph.find("target"));
+    EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "size(10)");
     const auto operands = graph.inputs(graph.producer(graph.losses()[0].numerator));
     EXPECT_EQ(graph.value(operands[0]).name, "logits");
   }
 }
 
-TEST(OpenLoss, OtherMeansAreRefused) {
+// Means of anything else are sums over samples, too.
+TEST(OpenLoss, OtherMeansAreSumsOfWhatIsMeant) {
   for (const auto& [from, to] :
        {std::pair<std::string, std::string>{"core.pow(%difference, %two)", "core.pow(%difference, %quarter)"},
         {"core.pow(%difference, %two)", "core.mul(%difference, %logits)"},
-        {"core.sub(%logits, %target)", "core.sub(%logits, %logits)"},
-        {"{keepdim = false}\n#10", "{axes = [0], keepdim = false}\n#10"}}) {
+        {"core.sub(%logits, %target)", "core.sub(%logits, %logits)"}}) {
     SCOPED_TRACE(to);
     Graph graph = ir::parse_graph(inside_with(from, to) + "outputs [%mse]\n", "t.rir").value();
     PassContext context;
-    const auto outcome = OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context);
-    ASSERT_FALSE(outcome.ok());
-    EXPECT_NE(outcome.diagnostic().message.find("%mse, made by core.mean"), std::string::npos);
+    ASSERT_TRUE(OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context).ok());
+    ASSERT_EQ(graph.losses().size(), 1u);
+    EXPECT_EQ(graph.op(graph.producer(graph.losses()[0].numerator)).name, "core.sum");
+    EXPECT_EQ(graph.losses()[0].weight, 0.1);
+    EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "size(1)");
   }
+  Graph graph =
+      ir::parse_graph(inside_with("{keepdim = false}\n#10", "{axes = [0], keepdim = false}\n#10") + "outputs [%mse]\n",
+                      "t.rir")
+          .value();
+  PassContext context;
+  const auto outcome = OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_NE(outcome.diagnostic().message.find("%mse is f32[10]; it must be a float number"), std::string::npos);
 }
 
 TEST(OpenLoss, ASumIsTakenAsItIs) {
   const Graph graph = opened("sum");
-  EXPECT_EQ(graph.losses()[0].denominator, LossTerm::Denominator::kOne);
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses()[0].divisor), "");
 }
 
 TEST(OpenLoss, RefusesByName) {
@@ -280,17 +291,19 @@ TEST(OpenLoss, RefusesByName) {
       << outcome.diagnostic().str();
 }
 
-// The count of other labels, or of all but another label, is not the mean.
-TEST(OpenLoss, ACountOfSomethingElseIsRefused) {
-  for (const auto& [from, to] : {std::pair<std::string, std::string>{"value = -100", "value = -1"},
-                                 {"core.ne(%labels, %ignored)", "core.ne(%other, %ignored)"}}) {
+// A count of other labels, or of all but another label, is another coefficient.
+TEST(OpenLoss, CountsMayBeOfAnything) {
+  for (const auto& [from, to, count] :
+       {std::tuple<std::string, std::string, std::string>{"value = -100", "value = -1", "sum(ne(labels, -1))"},
+        {"core.ne(%labels, %ignored)", "core.ne(%other, %ignored)", "sum(ne(other, -100))"}}) {
     std::string text = kInside;
     text.replace(text.find(from), from.size(), to);
     text.replace(text.find("input %target"), 0, "input %other: i64[batch] samples 0\n");
     text.replace(text.find("inputs [%x"), 10, "inputs [%other, %x");
     Graph graph = ir::parse_graph(text + "outputs [%ce]\n", "t.rir").value();
     PassContext context;
-    EXPECT_FALSE(OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context).ok()) << to;
+    ASSERT_TRUE(OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context).ok()) << to;
+    EXPECT_EQ(testing::coefficient_text(graph, graph.losses().at(0).divisor), count);
   }
 }
 

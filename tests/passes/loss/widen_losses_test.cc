@@ -97,7 +97,8 @@ TEST(WidenLosses, AttachedOnesReadFloat32Labels) {
 TEST(WidenLosses, LabelsOfTheModelsOwnMayBeOfItsType) {
   const Graph graph = prepared("mse(labels=target)");
   expect_wide_sums(graph);
-  EXPECT_EQ(graph.losses()[0].labels, graph.find("target"));
+  const auto read = graph.inputs(graph.producer(graph.losses()[0].numerator));
+  EXPECT_EQ(graph.inputs(graph.producer(read[1]))[0], graph.find("target"));
   EXPECT_EQ(graph.inputs().size(), 2U);
 }
 

@@ -202,7 +202,7 @@ TEST_F(FoldConstantsTest, FloatsGoThroughTheEvaluator) {
 TEST_F(FoldConstantsTest, UnreadTasksAreDroppedAndLossesKept) {
   graph_.add(core("relu"), {x_}, {}, "unread");
   const ValueId kept = graph_.add(core("tanh"), {x_}, {}, "kept");
-  graph_.add_loss({kept, 1, ir::LossTerm::Denominator::kOne, {}});
+  graph_.add_loss({kept});
   EXPECT_TRUE(run());
   EXPECT_THAT(operators(), ElementsAre("core.tanh"));
   EXPECT_EQ(graph_.losses()[0].numerator, graph_.find("kept"));

@@ -256,7 +256,7 @@ TEST_F(InferShapesTest, SumsOverSamplesArePassedOnAndNotGivenOut) {
   EXPECT_EQ(found.diagnostic().where.node, "loss_1");
   EXPECT_THAT(found.diagnostic().message, HasSubstr("%nll a sum over the samples of a micro-batch"));
   graph_.set_outputs({});
-  graph_.add_loss({sum, 1, ir::LossTerm::Denominator::kSamples, {}, 0});
+  graph_.add_loss({sum});
   EXPECT_TRUE(run().ok());
   const ValueId negative = graph_.add(core("neg"), {sum});
   EXPECT_TRUE(run().ok()) << "a sum is homogeneous in its parts";

@@ -89,6 +89,25 @@ TEST(CutFunctions, AReshapedWeightIsMadeOnceAStepAndItsGradientAtTheEnd) {
   EXPECT_THAT(ir::print_functions(*plan.functions[0], 0), HasSubstr("function @s0.E tasks ["));
 }
 
+// The text of functions is compared with what their stage gives.
+TEST(CutFunctions, NamesMayLookLikeComments) {
+  const ir::Plan plan = build_plan(ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %"x//1": f32[batch,4] samples 0
+parameter %w: f32[4,4]
+#0 %"y \"//\"": f32[batch,4] samples 0 = core.matmul(%"x//1", %w)
+#1 %l: f32[] partial = core.mse_sum(%"y \"//\"", %"x//1")
+inputs [%"x//1"]
+outputs [%"y \"//\""]
+loss %l weight 0x1p+0
+)",
+                                                   "t.rir")
+                                       .value(),
+                                   {});
+  const auto again = ir::parse_plan(ir::print(plan), "plan.rir");
+  EXPECT_TRUE(again.ok()) << again.diagnostic().str();
+}
+
 TEST(CutFunctions, RIsOnlyWhereTheStageRecomputes) {
   const ir::Plan kept = build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}});
   const ir::Plan again = build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}, .recompute = true});
@@ -190,7 +209,7 @@ parameter %r: f32[1,6,2]
 #0 %y: f32[3,batch,2] samples 1, %h: f32[1,batch,2] samples 1 = core.gru(%x, %w, %r)
 #1 %l: f32[] partial = core.sum(%y)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                     "recurrent.rir")
                         .value(),

@@ -32,7 +32,7 @@ parameter %unused: f32[10]
 #4 %l: f32[] partial = core.mse_sum(%z, %y)
 inputs [%x, %y]
 outputs [%side]
-loss %l weight 0x1p+0 per elements %y ignore -100
+loss %l weight 0x1p+0
 )";
 
 constexpr char kRecurrent[] = R"(rannc.graph 1
@@ -43,7 +43,7 @@ parameter %r: f32[1,6,2]
 #0 %y: f32[3,batch,2] samples 1, %h: f32[1,batch,2] samples 1 = core.gru(%x, %w, %r)
 #1 %l: f32[] partial = core.sum(%y)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 Graph parsed(const std::string& text) {
@@ -101,7 +101,7 @@ parameter %bias1: f32[4]
 #2 %b: f32[batch,4] samples 0 = core.layer_norm(%h, %scale1, %bias1)
 #3 %l: f32[] partial = core.sum(%b)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 /// Parameters whose gradients are of phase I.
@@ -132,7 +132,7 @@ parameter %w: f32[4,4]
 #3 %y: f32[batch,4] samples 0 = core.matmul(%h, %s)
 #4 %l: f32[] partial = core.sum(%y)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )"));
   EXPECT_EQ(parts_of_input_phase(joint), "");
   size_t products = 0;
@@ -160,7 +160,7 @@ buffer %variance: f32[4]
 #1 %b: f32[batch,4] samples 0 = )" + norm + R"(
 #2 %l: f32[] partial = core.sum(%b)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )")));
   };
   EXPECT_EQ(with("core.batch_norm(%h, %scale, %bias, %mean, %variance)"), "");
@@ -187,7 +187,7 @@ parameter %w: f32[4,4]
 #3 %c: f32[batch,4] samples 0 = core.add(%a, %b)
 #4 %l: f32[] partial = core.sum(%c)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )");
   const Joint joint = joint_of(graph);
   std::vector<TaskId> sums;
@@ -209,7 +209,7 @@ parameter %w: f32[5,4]
 #1 %h: f32[batch,5] samples 0 = core.matmul(%x, %t)
 #2 %l: f32[] partial = core.sum(%h)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )");
   const Joint joint = joint_of(graph);
   EXPECT_EQ(parts_of(joint), "w#0 ");
@@ -226,7 +226,7 @@ parameter %w: f32[4,4]
 #0 %h: f32[batch,4] samples 0 = mine.mix(%x, %w) {call.operands = "x w", call.schema = "mine::mix", call.types = "f32[n,a] samples 0, f32[a,b] -> f32[n,b] samples 0", strength = 0x1p-1}
 #1 %l: f32[] partial = core.sum(%h)
 inputs [%x]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )");
   const Joint joint = joint_of(graph);
   EXPECT_EQ(parts_of(joint), "w#0 ");

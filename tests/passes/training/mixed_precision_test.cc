@@ -142,7 +142,7 @@ buffer %rv: f32[4]
 #3 %loss: f32[] partial = core.cross_entropy_sum(%l, %labels)
 inputs [%x, %labels]
 outputs [%l]
-loss %loss weight 0x1p+0 per samples ignore -100
+loss %loss weight 0x1p+0
 statistics %rm, %rv = %mean, %variance
 )");
   for (const char* name : {"y", "mean", "variance", "loss", "l"}) EXPECT_EQ(made.type(name), "f32") << name;

@@ -207,7 +207,7 @@ parameter %t1: f64[3]
 #4 %l: f64[] partial = core.mse_sum(%d, %target)
 inputs [%x, %target]
 outputs [%d]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 }
 

@@ -107,7 +107,7 @@ parameter %t: T[24]
 #10 %l: T[] partial = core.mse_sum(%k, %target)
 inputs [%x, %target]
 outputs [%k]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )"),
                                     "rows.rir")
                         .value();
@@ -259,7 +259,7 @@ draw %u: T[batch,5,27] samples 0 = uniform key 9
 #4 %l: T[] partial = core.mse_sum(%e, %target)
 inputs [%x, %target]
 outputs [%e]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
   for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
   ir::Graph graph = ir::parse_graph(text, "draws.rir").value();

@@ -31,7 +31,7 @@ parameter %b: T[20]
 #5 %l: T[] partial = core.mse_sum(%g, %target)
 inputs [%x, %target]
 outputs [%g]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                  width);
   for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);

@@ -52,7 +52,7 @@ parameter %w2: T[8,100]
 #4 %l: T[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
   for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at + 1)) text.replace(at, 1, type);
   ir::Graph graph = ir::parse_graph(text, "wide.rir").value();
@@ -120,7 +120,7 @@ parameter %w: f64[4,4]
 #3 %l: f64[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                     "turned.rir")
                         .value();

@@ -65,7 +65,7 @@ parameter %r2: f64[1,2,2]
 #6 %l: f64[] partial = core.mse_sum(%o, %target)
 inputs [%x, %target]
 outputs [%o]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 /// A loop whose body branches.
@@ -111,7 +111,7 @@ end @b2
 #5 %l: f64[] partial = core.mse_sum(%o, %target)
 inputs [%x, %target]
 outputs [%o]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 /// A loop whose body multiplies rows that are no matrix.
@@ -139,7 +139,7 @@ end @b0
 #3 %l: f64[] partial = core.mse_sum(%o, %target)
 inputs [%x, %target]
 outputs [%o]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 /// The foreign operator on parameters alone, once per step.
@@ -155,7 +155,7 @@ parameter %s: f64[4]
 #3 %l: f64[] partial = core.mse_sum(%o, %target)
 inputs [%x, %target]
 outputs [%o]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 
 std::vector<int64_t> sizes_of(const ir::ValueType& type, int64_t batch) {
@@ -288,7 +288,7 @@ parameter %c: f32[1,96]
 #1 %y: f32[16,batch,32] samples 1, %h: f32[1,batch,32] samples 1 = core.gru(%x, %w, %r, %b, %c)
 #2 %l: f32[] partial = core.sum(%y)
 inputs [%samples]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )");
   const auto joint = passes::differentiate(model.graph);
   ASSERT_TRUE(joint.ok()) << joint.diagnostic().str();

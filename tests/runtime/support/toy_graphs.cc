@@ -8,6 +8,7 @@
 #include "ir/gradient/row_gradients.h"
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "tests/support/totals.h"
 
 namespace rannc::testing {
 namespace {
@@ -56,11 +57,19 @@ class GraphBuilder {
   ValueId drawn(const char* op, ValueId value, const ir::RandomInput& draw) {
     return task(op, {value, graph_.add_random_input("", graph_.type(value), draw)});
   }
-  ir::Graph finish(ValueId output, ir::LossTerm loss) {
-    graph_.add_output(output);
+  // With a loss that is divided by the number of elements of an input.
+  ir::Graph finish_by_elements(ValueId output, ValueId numerator, ValueId counted) {
+    return finish(output, {.numerator = numerator, .divisor = count_elements(graph_, counted)});
+  }
+  ir::Graph finish(ValueId output, const ir::LossTerm& loss) {
     graph_.add_loss(loss);
+    return finish(output);
+  }
+  ir::Graph finish(ValueId output) {
+    graph_.add_output(output);
     return std::move(graph_);
   }
+  ir::Graph& graph() { return graph_; }
 
  private:
   ir::TensorData data(int64_t count) {
@@ -81,8 +90,45 @@ namespace {
 
 constexpr double kDropped = 0.25;
 
+/// A loss in the first stage, between tasks 1 and 2, whose samples read a count that also multiplies the last loss, and
+/// the mean of the result as a metric.
+class CountedLosses {
+ public:
+  CountedLosses(GraphBuilder& builder, ValueId x, ValueId target) : builder_(builder) {
+    ir::Graph& graph = builder.graph();
+    elements_ = count_elements(graph, target);
+    const auto positive = [](ir::Graph& body, ValueId elements) {
+      const std::vector<double> zero = {0};
+      const ValueId none = ir::add_constant(body, "zero", body.type(elements).dtype, {}, std::span<const double>(zero));
+      const ValueId found = body.add(ir::core("gt"), {elements, none});
+      ir::infer_types(body, body.producer(found)).value();
+      return found;
+    };
+    of_x_ = count_elements(graph, x, positive);
+    of_target_ = count_elements(graph, target, positive);
+  }
+  void add_first(ValueId activation, DType dtype) {
+    ir::Graph& graph = builder_.graph();
+    const ValueId given = graph.add_value(ir::ValueKind::kInput, "whole", {.dtype = dtype, .shape = Shape{}});
+    ir::Totals totals = graph.totals();
+    totals.given.push_back({given, of_target_});
+    graph.set_totals(std::move(totals));
+    const ValueId first = builder_.task("sum", {builder_.task("mul", {activation, given})});
+    graph.add_loss({.numerator = first, .weight = 0.01, .divisor = of_x_});
+  }
+  void add_last(ValueId result, ValueId loss) {
+    ir::Graph& graph = builder_.graph();
+    graph.add_loss({.numerator = loss, .weight = 0.1, .factor = of_target_, .divisor = elements_});
+    add_metric(graph, builder_.task("sum", {result}));
+  }
+
+ private:
+  GraphBuilder& builder_;
+  uint32_t elements_ = 0, of_x_ = 0, of_target_ = 0;
+};
+
 /// With dropout after the first two activations, or without.
-ir::Graph skip_and_tie(DType dtype, bool drops) {
+ir::Graph skip_and_tie(DType dtype, bool drops, bool counts = false) {
   GraphBuilder g(dtype);
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), b0 = g.parameter("b0", {6}), w1 = g.parameter("w1", {6, 6});
@@ -92,19 +138,27 @@ ir::Graph skip_and_tie(DType dtype, bool drops) {
   const auto dropped = [&](ValueId value, uint32_t key) {
     return drops ? g.drawn("mul", value, {ir::RandomInput::Of::kBernoulli, kDropped, key}) : value;
   };
+  CountedLosses counted(g, x, target);
   const ValueId a = g.task("relu", {g.task("linear", {x, w0, b0}, oi)});
+  if (counts) counted.add_first(a, dtype);
   const ValueId b = g.task("tanh", {g.task("linear", {dropped(a, 1), w1, b1}, oi)});
   const ValueId c =
       g.task("gelu", {g.task("linear", {dropped(b, 2), w1, b2}, oi)}, {{"approximate", std::string("none")}});
   const ValueId y = g.task("linear", {g.task("add", {c, a}), w2, b3}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  if (counts) {
+    counted.add_last(y, loss);
+    return g.finish(y);
+  }
+  g.graph().set_totals({});
+  return g.finish_by_elements(y, loss, target);
 }
 
 }  // namespace
 
 ir::Graph skip_and_tie(DType dtype) { return skip_and_tie(dtype, false); }
 ir::Graph skip_tie_and_dropout(DType dtype) { return skip_and_tie(dtype, true); }
+ir::Graph counted_losses(DType dtype) { return skip_and_tie(dtype, true, true); }
 
 ir::Graph chain(DType dtype, uint32_t layers) {
   GraphBuilder g(dtype);
@@ -115,7 +169,7 @@ ir::Graph chain(DType dtype, uint32_t layers) {
     y = g.task("linear", {y, weight}, {{"layout", std::string("oi")}});
   }
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 ir::Graph token_model(DType dtype) {
@@ -136,7 +190,7 @@ ir::Graph token_model(DType dtype) {
   const ValueId transposed = g.task("permute", {table}, {{"dims", Shape{1, 0}}});
   const ValueId logits = g.task("matmul", {total, transposed});
   const ValueId loss = g.task("cross_entropy_sum", {logits, labels}, {{"axis", Dim(2)}, {"ignore_index", Dim(-100)}});
-  return g.finish(logits, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kNotIgnored, .labels = labels});
+  return g.finish(logits, {.numerator = loss, .divisor = count_others(g.graph(), labels, -100)});
 }
 
 ir::Graph large_table(DType dtype) {
@@ -147,7 +201,7 @@ ir::Graph large_table(DType dtype) {
   const ValueId embedded = g.task("gather", {table, tokens}, {{"axis", Dim(0)}});
   const ValueId y = g.task("tanh", {g.task("linear", {embedded, w0, b0}, {{"layout", std::string("oi")}})});
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 ir::Graph dropout_model(DType dtype) {
@@ -159,7 +213,7 @@ ir::Graph dropout_model(DType dtype) {
   const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::RandomInput::Of::kBernoulli, 0.4, 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 ir::Graph noise_model(DType dtype) {
@@ -171,7 +225,7 @@ ir::Graph noise_model(DType dtype) {
   const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::RandomInput::Of::kUniform, .key = 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 namespace {
@@ -190,7 +244,7 @@ ir::Graph normalised_twice(DType dtype, const ir::Attributes& training) {
   };
   const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 }  // namespace
@@ -211,7 +265,7 @@ ir::Graph permuted_joint_model(DType dtype) {
   const ValueId normal = g.normalized({g.task("matmul", {x, permuted}), scale, bias, mean, variance}, kJoint);
   const ValueId y = g.task("matmul", {normal, permuted});
   const ValueId loss = g.task("mse_sum", {y, target});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 ir::Graph sums_model(DType dtype) {
@@ -226,7 +280,7 @@ ir::Graph sums_model(DType dtype) {
   const ValueId q = g.task("mul", {p, v});
   const ValueId r = g.task("mul", {g.task("sum", {g.task("add", {q, p})}), half});
   const ValueId loss = g.task("add", {g.task("mse_sum", {y, target}), r});
-  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+  return g.finish_by_elements(y, loss, target);
 }
 
 }  // namespace rannc::testing

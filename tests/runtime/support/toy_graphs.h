@@ -35,6 +35,9 @@ ir::Graph noise_model(ir::DType dtype);
 /// The skip reads the first activation before its dropout. Tasks: linear relu mul linear tanh mul linear gelu add
 /// linear mse_sum.
 ir::Graph skip_tie_and_dropout(ir::DType dtype);
+/// The same with two more tasks behind the first two, a loss of the first activation. Its samples read a count, which
+/// is a factor of the last loss too. The mean of the result is a metric, `mean`.
+ir::Graph counted_losses(ir::DType dtype);
 
 /// x f[batch, 3, 4], target f[batch, 3, 4]: batch normalization in training, tanh, a second one, squared error, with
 /// buffers mean0, variance0, mean1, variance1 and momentum 0.3. Tasks: batch_norm tanh batch_norm mse_sum.

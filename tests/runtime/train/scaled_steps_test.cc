@@ -52,7 +52,7 @@ parameter %w: f32[16,16]
 #3 %l: f32[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                     "cast.rir")
                         .value();

@@ -46,7 +46,7 @@ parameter %u: T[96,96]
 #6 %l: T[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
   const std::string name(ir::str(dtype));
   for (size_t at = text.find(": T["); at != std::string::npos; at = text.find(": T[")) text.replace(at + 2, 1, name);
@@ -225,7 +225,7 @@ parameter %v: f32[1024,1024]
 #3 %l: f32[] partial = core.mse_sum(%y, %target)
 inputs [%x, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )",
                                     "twins.rir")
                         .value();

@@ -167,7 +167,7 @@ std::string losses(const std::string& reduction) {
       "batch batch\ninput %x: f32[batch,4] samples 0\ninput %t: f32[batch,4] samples 0\n"
       "#0 %d: f32[batch,4] samples 0 = core.sub(%x, %t)\n#1 %e: f32[batch,4] samples 0 = core.mul(%d, %d)\n"
       "#2 %l: f32[] partial = core." +
-      reduction + "(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\nloss %l weight 0x1p+0 per one ignore -100\n");
+      reduction + "(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\nloss %l weight 0x1p+0\n");
   const auto compared = compare_losses(graph, std::nullopt, {}, kNone);
   return compared.ok() ? compared->left_out : compared.diagnostic().message;
 }

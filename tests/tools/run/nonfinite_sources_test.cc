@@ -40,7 +40,7 @@ constant %zero: f32[] = hex "00000000"
          "#" + std::to_string(count) + R"( %l: f32[] partial = core.mse_sum(%y, %target)
 inputs [%x, %m, %target]
 outputs [%y]
-loss %l weight 0x1p+0 per one ignore -100
+loss %l weight 0x1p+0
 )";
 }
 
