@@ -28,10 +28,11 @@ Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, 
 }
 
 void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run, const runtime::SampleFile& file,
-                       double seconds, std::optional<double> loss) {
+                       double seconds, std::optional<double> loss, const std::map<std::string, double>& metrics) {
   const bool whole = ir::samples_symbol(trainer.plan().graph).empty() && file.mini_batch() == 1 && file.samples() == 1;
   const uint64_t batches = (file.samples() + file.mini_batch() - 1) / file.mini_batch();
-  const std::string end = loss ? fmt::format("; loss {:.9g}", *loss) : "";
+  std::string end = loss ? fmt::format("; loss {:.9g}", *loss) : "";
+  for (const auto& [name, number] : metrics) end += fmt::format(", {} {:.9g}", name, number);
   if (whole) {
     fmt::print("evaluated {} as one mini-batch, {:.1f} s{}\n", run.data, seconds, end);
   } else {
@@ -75,11 +76,12 @@ Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   fs::create_directories(run.folder, failed);
   if (failed) return error({run.folder.string(), 0, 0, {}}, "cannot be created: " + failed.message());
   const double seconds = watch.seconds();
-  const std::optional<double> loss = losses.loss(plan.graph);
+  RANNC_ASSIGN(const std::optional<double> loss, losses.loss(plan.graph));
   std::map<std::string, std::string> metadata = {{"samples", fmt::format("{}", file.samples())}};
   if (loss) metadata["loss"] = fmt::format("{:a}", *loss);
   RANNC_TRY(write_outputs(trainer, run, outputs, file.samples(), metadata));
-  if (run.rank == 0) say_what_was_done(trainer, run, file, seconds, loss);
+  RANNC_ASSIGN(const auto metrics, losses.metrics(plan.graph));
+  if (run.rank == 0) say_what_was_done(trainer, run, file, seconds, loss, runtime::scalar_metrics(metrics));
   return {};
 }
 

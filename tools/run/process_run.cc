@@ -11,6 +11,7 @@
 #include "ir/plan/functions.h"
 #include "runtime/execute/trace.h"
 #include "runtime/train/dataset.h"
+#include "runtime/train/loss_sums.h"
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "tools/common/hardware.h"
@@ -128,7 +129,11 @@ class Run {
       skipped_last_ = result.skipped ? skipped_last_ + 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
       progress.step(step + 1, result.loss, {tokens, trainer_->plan().mini_batch, peak_bytes()});
-      StepFacts facts{.done = step + 1, .loss = result.loss, .seconds = step_watch.seconds(), .tokens = tokens};
+      StepFacts facts{.done = step + 1,
+                      .loss = result.loss,
+                      .seconds = step_watch.seconds(),
+                      .tokens = tokens,
+                      .metrics = runtime::scalar_metrics(result.metrics)};
       for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (validation_ && validation_->due(step + 1, steps_)) {
         RANNC_ASSIGN(facts.validation, validate(progress));

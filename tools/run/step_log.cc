@@ -41,6 +41,7 @@ Result<StepLog> StepLog::open(const std::string& path, uint64_t done) {
 Result<void> StepLog::add(const StepFacts& facts) {
   nlohmann::ordered_json line = {{kStep, facts.done}};
   for (const auto& [name, value] : measurements(facts)) line[name] = value;
+  if (!facts.metrics.empty()) line["metrics"] = facts.metrics;
   if (facts.validation && !facts.validation->metrics.empty()) line["validation_metrics"] = facts.validation->metrics;
   return lines_.add(line.dump());
 }

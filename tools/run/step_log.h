@@ -21,7 +21,8 @@ struct StepFacts {
   double seconds = 0;   ///< duration, without validation
   uint64_t tokens = 0;  ///< 0 if samples have no length
   uint64_t samples = 0;
-  double gradient_norm = 0;  ///< 0: not computed
+  double gradient_norm = 0;               ///< 0: not computed
+  std::map<std::string, double> metrics;  ///< that the model computes of sums over the mini-batch
   std::optional<runtime::ValidationResult> validation;
 };
 

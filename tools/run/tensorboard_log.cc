@@ -71,6 +71,7 @@ Result<TensorBoardLog> TensorBoardLog::open(const std::string& folder, uint64_t 
 Result<void> TensorBoardLog::add(const StepFacts& facts) {
   std::string summary;
   for (const auto& [name, value] : measurements(facts)) summary += scalar(name, value);
+  for (const auto& [name, number] : facts.metrics) summary += scalar("metrics/" + name, number);
   if (facts.validation) {
     for (const auto& [name, mean] : facts.validation->metrics) summary += scalar("validation_metrics/" + name, mean);
   }

@@ -16,7 +16,7 @@ namespace {
 using partition::StageLayout;
 using Which = ir::RecomputedMicroBatches;
 
-enum Factor : uint32_t { kSchedule, kStages, kReplicas, kMicroBatches, kRecompute, kTransport, kType };
+enum Factor : uint32_t { kSchedule, kStages, kReplicas, kMicroBatches, kRecompute, kTransport, kType, kLoss, kReads };
 
 // The skip goes from the first stage to the last but one task; the shared parameter is read on both sides of a cut.
 const std::vector<std::vector<uint32_t>> kCuts = {{}, {5}, {3, 6}, {3, 5, 8}};
@@ -46,7 +46,7 @@ std::vector<std::string> transport_values() {
 }
 
 std::vector<ExactnessFactor> make_factors() {
-  std::vector<ExactnessFactor> factors(kType + 1);
+  std::vector<ExactnessFactor> factors(kReads + 1);
   const auto schedules = partition::schedule_names();
   factors[kSchedule] = {"schedule", {schedules.begin(), schedules.end()}};
   factors[kStages] = {"stages", {"1", "2", "3", "4"}};
@@ -56,6 +56,8 @@ std::vector<ExactnessFactor> make_factors() {
   factors[kTransport] = {"transport", transport_values()};
   factors[kType] = {"type", {}};
   for (const ir::DType dtype : kTypes) factors[kType].values.emplace_back(ir::str(dtype));
+  factors[kLoss] = {"loss", {"mean", "counts"}};
+  factors[kReads] = {"reads", {"all", "part"}};
   return factors;
 }
 
@@ -130,12 +132,18 @@ ExactnessCase case_of(const Combination& values) {
           .micro_batches = kDivisions[values[kMicroBatches]],
           .recompute = kRecomputes[values[kRecompute]],
           .transport = factors[kTransport].values[values[kTransport]],
-          .dtype = kTypes[values[kType]]};
+          .dtype = kTypes[values[kType]],
+          .counts = values[kLoss] == 1,
+          .reads_part = values[kReads] == 1};
 }
 
 ExactnessCase undivided(const ExactnessCase& of) {
-  return {
-      .schedule = "1f1b", .replicas = {1}, .micro_batches = of.micro_batches, .transport = "local", .dtype = of.dtype};
+  return {.schedule = "1f1b",
+          .replicas = {1},
+          .micro_batches = of.micro_batches,
+          .transport = "local",
+          .dtype = of.dtype,
+          .counts = of.counts};
 }
 
 std::string describe(const Combination& values) {
@@ -162,7 +170,10 @@ std::optional<std::string> why_impossible(const ExactnessCase& of) {
 ir::Plan plan_of(const ExactnessCase& of) {
   RANNC_CHECK(!why_impossible(of)) << *why_impossible(of);
   PlanSpec spec{.cuts = kCuts[of.stages - 1], .micro_batches = of.micro_batches, .recompute = of.recompute.has_value()};
-  ir::Plan plan = build_plan(skip_tie_and_dropout(of.dtype), spec);
+  if (of.counts) {
+    for (uint32_t& cut : spec.cuts) cut += 2;
+  }
+  ir::Plan plan = build_plan(of.counts ? counted_losses(of.dtype) : skip_tie_and_dropout(of.dtype), spec);
   place_stages(plan, of);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   plan.schedule = ir::lower_schedule(shape, partition::make_schedule(shape, spec_of(of, shape)).value()).value();

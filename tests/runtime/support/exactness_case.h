@@ -12,7 +12,8 @@
 
 namespace rannc::testing {
 
-/// A way to train `skip_tie_and_dropout`: it has a skip over all cuts, a parameter shared by two stages, and dropout.
+/// A way to train `skip_tie_and_dropout`, which has a skip over all cuts, a parameter shared by two stages, and
+/// dropout, or `counted_losses`.
 struct ExactnessCase {
   std::string_view schedule;
   uint32_t stages = 1;
@@ -22,6 +23,8 @@ struct ExactnessCase {
   std::optional<ir::RecomputedMicroBatches> recompute;
   std::string_view transport;
   ir::DType dtype = ir::DType::kF32;
+  bool counts = false;      ///< train `counted_losses`
+  bool reads_part = false;  ///< a process reads only the samples that it needs
 };
 
 /// A factor with the texts of its values.
@@ -31,7 +34,7 @@ struct ExactnessFactor {
 };
 
 /// All schedules; 1 to 4 stages; replicas; micro-batches that divide the mini-batch or not; recompute; all transports
-/// that need no GPU; types.
+/// that need no GPU; types; losses; what a process reads.
 const std::vector<ExactnessFactor>& exactness_factors();
 std::vector<uint32_t> exactness_sizes();  ///< number of values by factor
 

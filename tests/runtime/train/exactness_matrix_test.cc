@@ -1,5 +1,5 @@
-// Training under every pair of schedule, stages, replicas, micro-batches, recompute, transport and type against one
-// process.
+// Training under every pair of schedule, stages, replicas, micro-batches, recompute, transport, type, loss and reading
+// against one process.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
@@ -16,6 +16,7 @@
 
 #include "codegen/bundle_writer.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/loss_sums.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transports.h"
 #include "tests/runtime/support/exactness_case.h"
@@ -33,7 +34,7 @@ constexpr size_t kSampled = 2000;  // in tier full
 /// What a run computes.
 struct Trained {
   std::map<std::string, at::Tensor> gradients;  ///< of the first step
-  std::vector<double> losses;                   ///< by step
+  std::vector<double> losses;                   ///< by step, then those of validations, then their metrics
   std::string failure;
 };
 
@@ -72,15 +73,38 @@ runtime::TrainerOptions options_of(const ExactnessCase& of) {
   return options;
 }
 
+/// What a process needs of a mini-batch.
+runtime::Batch part_of(const runtime::Batch& all, const runtime::NeededSamples& needed) {
+  runtime::Batch part;
+  for (const std::string& name : needed.inputs) {
+    std::vector<at::Tensor> rows;
+    for (const ir::SampleRange& range : needed.ranges) {
+      rows.push_back(runtime::to_tensor(all.at(name)).narrow(0, range.first, range.last - range.first));
+    }
+    part.emplace(name, runtime::to_value(at::cat(rows)));
+  }
+  return part;
+}
+
 Trained train(runtime::Trainer& trainer, const ExactnessCase& of) {
   Trained trained;
   for (uint64_t step = 0; step < kSteps; ++step) {
-    trained.losses.push_back(trainer.step(batch_of(of, step)).value().loss);
+    if (step == 2) trained.losses.push_back(trainer.accumulate(batch_of(of, kSteps)).value().loss);
+    const runtime::Batch batch = batch_of(of, step);
+    const runtime::StepResult result =
+        (of.reads_part ? trainer.step_part(part_of(batch, trainer.needed_samples())) : trainer.step(batch)).value();
+    trained.losses.push_back(result.loss);
     if (step > 0) continue;
     for (const auto& [name, gradient] : trainer.gradients().value()) {
       trained.gradients[name] = runtime::to_tensor(gradient).clone();
     }
   }
+  runtime::LossSums validation;
+  for (const uint64_t seed : {kSteps + 1, kSteps + 2}) validation.add(trainer.evaluate(batch_of(of, seed)).value());
+  trained.losses.push_back(validation.loss(trainer.plan().graph).value().value());
+  const auto metrics = runtime::scalar_metrics(validation.metrics(trainer.plan().graph).value());
+  EXPECT_EQ(metrics.size(), of.counts ? 1U : 0U);
+  for (const auto& [name, number] : metrics) trained.losses.push_back(number);
   return trained;
 }
 
@@ -131,10 +155,11 @@ Differences differences(const Trained& found, const Trained& expected) {
     EXPECT_TRUE(std::isfinite(different)) << name;
     largest.gradients = std::max(largest.gradients, different);
   }
-  for (uint64_t step = 0; step < kSteps; ++step) {
+  EXPECT_EQ(found.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < std::min(found.losses.size(), expected.losses.size()); ++step) {
     const double loss = expected.losses[step];
     EXPECT_TRUE(std::isfinite(found.losses[step])) << "step " << step;
-    largest.losses = std::max(largest.losses, std::abs(found.losses[step] - loss) / loss);
+    largest.losses = std::max(largest.losses, std::abs(found.losses[step] - loss) / std::abs(loss));
   }
   return largest;
 }
@@ -166,9 +191,9 @@ class ExactnessMatrix : public ::testing::Test {
   /// Trains the case, or returns what it gave before.
   const Trained& trained(const ExactnessCase& of) {
     const std::string key =
-        fmt::format("{} {} {} {} {} {} {}", of.schedule, of.stages, ::testing::PrintToString(of.replicas),
+        fmt::format("{} {} {} {} {} {} {} {} {}", of.schedule, of.stages, ::testing::PrintToString(of.replicas),
                     ::testing::PrintToString(of.micro_batches), of.recompute ? static_cast<int>(*of.recompute) : -1,
-                    of.transport, ir::str(of.dtype));
+                    of.transport, ir::str(of.dtype), of.counts, of.reads_part);
     const auto [found, fresh] = trained_.try_emplace(key);
     if (!fresh) return found->second;
     try {
@@ -194,6 +219,7 @@ class ExactnessMatrix : public ::testing::Test {
     ExactnessCase plain = of;
     plain.recompute.reset();
     plain.transport = "local";
+    plain.reads_part = false;
     expect_same_bits(found, trained(plain));
   }
 
