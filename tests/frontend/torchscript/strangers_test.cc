@@ -166,6 +166,11 @@ TEST_F(Strangers, RunNothingWhileTheyAreLoaded) {
         "f = \"a\".center\n    s = f(3)", "f = \"a\".center\n    g = f\n    s = (g)(3)",
         "f = g = getattr(\"a\", \"center\")\n    s = g(3)", "f : Any = \"a\".center\n    s = f(3)"})
     EXPECT_THAT(said_of(fmt::format("    {}\n    return x\n", use)), HasSubstr("which LibTorch may run")) << use;
+  EXPECT_THAT(said_of("    f = __torch__.torch.nn.functional.nll_loss\n    return f(x)\n"),
+              testing::Not(HasSubstr("which LibTorch may run")))
+      << "as torch.jit.save writes calls of functions";
+  for (const char* use : {"f = __torch__.center\n    s = f(3)", "f = __torch__.a(x)\n    s = f(3)"})
+    EXPECT_THAT(said_of(fmt::format("    {}\n    return x\n", use)), HasSubstr("which LibTorch may run")) << use;
   EXPECT_EQ(said_of("    center = torch.relu(x)\n    return (center)\n"), "") << "a name like any other";
   for (const char* use : {"self.center", "x.center", "torch.relu(x.center)", "torch.add((x).center, x)"})
     EXPECT_THAT(said_of(fmt::format("    center = {}\n    return center\n", use)),

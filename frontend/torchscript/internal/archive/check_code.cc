@@ -75,7 +75,8 @@ class CodeScanner {
     }
     ++at_;
     // `a = b = …` or `a : type = …`
-    if (levels_.size() == 1 && (c == '=' || (c == ':' && levels_.back().tokens == 1))) assigned_.insert(name);
+    const bool assigns = levels_.size() == 1 && (c == '=' || (c == ':' && levels_.back().tokens == 1));
+    if (assigns && !names_function_of_file()) assigned_.insert(name);
     if (c == '(') RANNC_TRY(check_call(name));
     if (c == '(' || c == '[' || c == '{') return open(c);
     if (c == ')' || c == ']' || c == '}') return close();
@@ -126,13 +127,27 @@ class CodeScanner {
     return token(/*is_operand=*/true);
   }
 
+  /// Whether the rest of the line is the name of a function in the archive's code, as torch.jit.save abbreviates them.
+  bool names_function_of_file() const {
+    const std::string_view rest = code_.substr(at_, code_.find('\n', at_) - at_);
+    const size_t first = rest.find_first_not_of(' ');
+    if (first == std::string_view::npos || !rest.substr(first).starts_with("__torch__.")) return false;
+    return !fills_texts(rest.substr(rest.rfind('.') + 1)) &&
+           std::all_of(rest.begin() + static_cast<std::ptrdiff_t>(first), rest.end(),
+                       [](char c) { return is_letter(c) || is_digit(c) || c == '.'; });
+  }
+
+  static bool fills_texts(std::string_view name) {
+    static constexpr std::string_view kFillers[] = {"ljust", "rjust", "center", "zfill", "expandtabs"};
+    return std::find(std::begin(kFillers), std::end(kFillers), name) != std::end(kFillers);
+  }
+
   /// A call of a function that fills texts, or of one that has no name or that of a variable and so may be such.
   Result<void> check_call(std::string_view name) const {
-    static constexpr std::string_view kFillers[] = {"ljust", "rjust", "center", "zfill", "expandtabs"};
     if (!after_operand_) return {};
     if (name.empty() || (!is_attribute_ && assigned_.contains(name)))
       return fail("calls a function by another name than its own, which LibTorch may run while it loads the file");
-    if (!is_attribute_ || std::find(std::begin(kFillers), std::end(kFillers), name) == std::end(kFillers)) return {};
+    if (!is_attribute_ || !fills_texts(name)) return {};
     return fail(fmt::format("uses {}, which LibTorch may run while it loads the file, for texts of any size", name));
   }
 
