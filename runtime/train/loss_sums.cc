@@ -1,5 +1,9 @@
 #include "runtime/train/loss_sums.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/totals.h"
 
@@ -51,6 +55,10 @@ Result<std::optional<double>> LossSums::loss(const ir::Graph& graph) const {
     const ir::LossTerm& term = graph.losses()[t];
     ir::TermScale scale = totals.scale(term, coefficients);
     if (!term.divisor && graph.batch_symbol().empty()) scale.divisor = batches_;
+    if (!std::isfinite(scale.factor) || !std::isfinite(scale.divisor)) {
+      return error(fmt::format("over all samples, loss term %{} is multiplied by {} and divided by {}",
+                               graph.value(term.numerator).name, scale.factor, scale.divisor));
+    }
     counted |= scale.divisor != 0;
     loss += term.loss(sums_.numerators[t], scale);
   }

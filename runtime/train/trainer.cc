@@ -307,8 +307,16 @@ Result<std::vector<ir::TermScale>> Trainer::Impl::use_counts(const Tensors& coun
                     graph.value(term.numerator).name, scale.factor, scale.divisor, words_of(counts)));
   }
   for (const ir::Totals::Given& given : graph.totals().given) {
+    const at::Tensor& number = coefficients[given.coefficient];
+    const bool reads = std::any_of(pipeline_.stages.begin(), pipeline_.stages.end(), [&](const Signature& stage) {
+      return devices_.has_stage(stage.stage) && stage.input_of(given.input) >= 0;
+    });
+    if (reads && bound.labelled && !at::isfinite(number).all().item<bool>()) {
+      return error(fmt::format("step {}: %{} has elements that are not finite, computed from the counts {}", step_,
+                               graph.value(given.input).name, words_of(counts)));
+    }
     const auto dtype = to_scalar_type(graph.type(given.input).dtype);
-    bound.batch[std::string(graph.value(given.input).name)] = to_value(coefficients[given.coefficient].to(dtype));
+    bound.batch[std::string(graph.value(given.input).name)] = to_value(number.to(dtype));
   }
   return scales;
 }

@@ -259,13 +259,24 @@ Result<Form> LinearForms::sum(ValueId value, double other_weight) {
   Form form;
   for (const auto& [operand, weight] : {std::pair{first, 1.0}, std::pair{second, other_weight}}) {
     RANNC_ASSIGN(Form side, of(operand));
-    // A part that the other side broadcasts is no part of the sum.
-    const bool whole = graph_.type(operand).shape == graph_.type(value).shape ||
-                       (is_single(graph_, operand) && is_single(graph_, value));
-    if (!whole) return closed(value);
-    for (const Part& part : times(std::move(side), {weight})) add(form, part);
+    for (Part part : times(std::move(side), {weight})) {
+      RANNC_ASSIGN(part.value, spread(part.value, value));
+      add(form, part);
+    }
   }
   return form;
+}
+
+// The value of a part with all elements that a sum has of it.
+Result<ValueId> LinearForms::spread(ValueId part, ValueId sum) {
+  if (is_single(graph_, sum) || (part.valid() && graph_.type(part).shape == graph_.type(sum).shape)) return part;
+  if (!part.valid()) part = add_number(graph_, graph_.type(sum).dtype, 1);
+  const TaskId task =
+      graph_.add_task(ir::core("expand"), std::vector<ValueId>{part}, {{"shape", *graph_.type(sum).shape}},
+                      {{std::string(graph_.value(sum).name) + ".part"}}, graph_.location(graph_.producer(sum)));
+  const ValueId made = graph_.outputs(task)[0];
+  if (!ir::infer_types(graph_, task).ok() || !fits(made)) return closed(sum);
+  return made;
 }
 
 Result<Form> LinearForms::product(ValueId value) {

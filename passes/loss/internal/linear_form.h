@@ -54,6 +54,7 @@ class LinearForms {
   Result<Form> same(ValueId value);
   Result<Form> cast(ValueId value);
   Result<Form> sum(ValueId value, double other_weight);
+  Result<ValueId> spread(ValueId part, ValueId sum);
   Result<Form> product(ValueId value);
   Result<Form> quotient(ValueId value);
   Result<Form> choice(ValueId value);
