@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "ir/graph/constant.h"
-#include "ir/graph/rewriter.h"
 #include "ir/match/match.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
+#include "passes/loss/internal/count_body.h"
 
 namespace rannc::passes {
 
@@ -50,17 +50,6 @@ Result<ValueId> as(Graph& graph, ValueId value, DType dtype) {
 
 Result<ValueId> shaped(Graph& graph, ValueId value, const Shape& shape) {
   return graph.type(value).shape == shape ? Result<ValueId>(value) : add(graph, "reshape", {value}, {{"shape", shape}});
-}
-
-// Stored values that a body reads move into memory, because the text of a plan holds them.
-Result<void> hold(Graph& graph) {
-  for (const ValueId value : graph.values()) {
-    const Graph::Value found = graph.value(value);
-    if (!found.data.in_file()) continue;
-    RANNC_ASSIGN(std::vector<std::byte> bytes, found.data.read());
-    graph.set_data(value, ir::TensorData::in_memory(std::move(bytes)));
-  }
-  return {};
 }
 
 }  // namespace
@@ -372,88 +361,9 @@ uint32_t TotalsBuilder::count_of_sizes(const Dim& each) {
   return add_count(std::move(body));
 }
 
-namespace {
-
-// Values that a value is computed from, and itself.
-std::vector<bool> needed_for(const Graph& graph, ValueId value) {
-  std::vector<bool> needed(graph.value_count());
-  std::vector<ValueId> open = {value};
-  while (!open.empty()) {
-    const ValueId next = open.back();
-    open.pop_back();
-    if (!next.valid() || needed[next.index()]) continue;
-    needed[next.index()] = true;
-    if (!graph.producer(next).valid()) continue;
-    for (const ValueId each : graph.outputs(graph.producer(next))) open.push_back(each);
-    for (const ValueId each : graph.inputs(graph.producer(next))) open.push_back(each);
-  }
-  return needed;
-}
-
-}  // namespace
-
 Result<uint32_t> TotalsBuilder::count(ValueId value) {
-  const bool divides = !graph_.batch_symbol().empty();
-  const ValueId summed = divides ? graph_.inputs(graph_.producer(value))[0] : value;
-  if (divides && !graph_.type(summed).batch.has_batch()) return closed(summed, "combines samples");
-  const std::vector<bool> needed = needed_for(graph_, summed);
-  ir::Rewriter rewriter(graph_, needed);
-  for (const TaskId task : graph_.tasks()) {
-    if (needed[graph_.outputs(task)[0].index()]) rewriter.copy(task);
-  }
-  Graph& body = rewriter.graph();
-  for (const ValueId input : graph_.inputs()) {
-    if (needed[input.index()]) body.add_input(rewriter.map(input));
-  }
-  for (const ValueId leaf : graph_.values()) {
-    if (!needed[leaf.index()] || graph_.producer(leaf).valid() || graph_.kind(leaf) == ValueKind::kInput) continue;
-    body.set_kind(rewriter.map(leaf), ValueKind::kConstant);
-  }
-  const ir::ValueType type = graph_.type(summed);
-  ValueId made = rewriter.map(summed);
-  RANNC_ASSIGN(made, as(body, made, ir::is_float(type.dtype) ? DType::kF64 : DType::kI64));
-  if (divides) {
-    // [outer, samples, inner] instead of their product, so that each sample has a row of its own.
-    const auto axis = static_cast<size_t>(type.batch.axis);
-    const ir::Attributes& attributes = graph_.attributes(graph_.producer(value));
-    const std::vector<int64_t> given = attributes.integers("axes");
-    Shape split;
-    std::vector<int64_t> sums, first;
-    for (size_t i = 0; i < type.shape->size(); ++i) {
-      const auto from_end = static_cast<int64_t>(i) - static_cast<int64_t>(type.shape->size());
-      const bool summed_over = !attributes.has("axes") || std::any_of(given.begin(), given.end(), [&](int64_t each) {
-        return each == static_cast<int64_t>(i) || each == from_end;
-      });
-      if (i == axis) {
-        sums.push_back(static_cast<int64_t>(split.size()));
-        sums.push_back(static_cast<int64_t>(split.size()) + 2);
-        split.insert(split.end(), {type.batch.outer, Dim::symbol(graph_.batch_symbol()), type.batch.inner});
-        continue;
-      }
-      if (summed_over) sums.push_back(static_cast<int64_t>(split.size()));
-      split.push_back((*type.shape)[i]);
-    }
-    RANNC_ASSIGN(made, add(body, "reshape", {made}, {{"shape", split}}));
-    Shape axes;
-    for (const int64_t each : sums) axes.emplace_back(each);
-    RANNC_ASSIGN(made, add(body, "sum", {made}, {{"axes", axes}}));
-    // The axes before that of the samples that are not summed.
-    const auto before = static_cast<size_t>(body.type(made).batch.axis);
-    if (before > 0) {
-      Shape order = {Dim(static_cast<int64_t>(before))};
-      for (size_t i = 0; i < body.type(made).shape->size(); ++i) {
-        if (i != before) order.emplace_back(static_cast<int64_t>(i));
-      }
-      RANNC_ASSIGN(made, add(body, "permute", {made}, {{"dims", order}}));
-    }
-    Shape shape = *graph_.type(value).shape;
-    shape.insert(shape.begin(), Dim::symbol(graph_.batch_symbol()));
-    RANNC_ASSIGN(made, shaped(body, made, shape));
-  }
-  body.add_output(made);
-  RANNC_TRY(hold(body));
-  ir::Graph finished = std::move(body);
-  return add_count(std::move(finished));
+  RANNC_ASSIGN(Graph body, count_body(graph_, value));
+  return add_count(std::move(body));
 }
 
 void TotalsBuilder::finish() && {

@@ -8,13 +8,13 @@ namespace rannc::passes {
 
 namespace {
 
-constexpr int64_t kMostElements = 1 << 22;
+constexpr int64_t kMostFormulaElements = 1 << 22;
 
 std::optional<Formula::Value> known(ir::StoredTensor tensor) {
   auto bytes = tensor.data.in_file() ? tensor.data.read() : Result<std::vector<std::byte>>(tensor.data.bytes());
   if (!bytes.ok()) return std::nullopt;
   tensor.data = ir::TensorData::in_memory(*std::move(bytes));
-  auto numbers = ir::decode_numbers(tensor.type, tensor.data, kMostElements);
+  auto numbers = ir::decode_numbers(tensor.type, tensor.data, kMostFormulaElements);
   if (!numbers.ok()) return std::nullopt;
   return Formula::Value{std::move(tensor), *std::move(numbers)};
 }

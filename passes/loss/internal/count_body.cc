@@ -1,0 +1,129 @@
+#include "passes/loss/internal/count_body.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+
+namespace rannc::passes {
+
+using ir::Dim;
+using ir::DType;
+using ir::Graph;
+using ir::Shape;
+using ir::ValueKind;
+
+namespace {
+
+Result<ValueId> add_task(Graph& graph, std::string_view op, ValueId operand, ir::Attributes attributes) {
+  const ValueId made = graph.add(ir::core(op), {operand}, std::move(attributes));
+  RANNC_TRY(ir::infer_types(graph, graph.producer(made)));
+  return made;
+}
+
+Result<void> hold(Graph& graph) {
+  for (const ValueId value : graph.values()) {
+    const Graph::Value found = graph.value(value);
+    if (!found.data.in_file()) continue;
+    RANNC_ASSIGN(std::vector<std::byte> bytes, found.data.read());
+    graph.set_data(value, ir::TensorData::in_memory(std::move(bytes)));
+  }
+  return {};
+}
+
+// Values that a value is computed from, and itself.
+std::vector<bool> needed_for(const Graph& graph, ValueId value) {
+  std::vector<bool> needed(graph.value_count());
+  std::vector<ValueId> open = {value};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (!next.valid() || needed[next.index()]) continue;
+    needed[next.index()] = true;
+    if (!graph.producer(next).valid()) continue;
+    for (const ValueId each : graph.outputs(graph.producer(next))) open.push_back(each);
+    for (const ValueId each : graph.inputs(graph.producer(next))) open.push_back(each);
+  }
+  return needed;
+}
+
+// [outer, samples, inner] instead of their product, so that each sample has a row of its own; and the axes to sum.
+struct SplitAxes {
+  Shape shape, summed;
+};
+SplitAxes split_axes(const ir::ValueType& type, const ir::Attributes& sum, const std::string& batch) {
+  const std::vector<int64_t> given = sum.integers("axes");
+  SplitAxes split;
+  const auto add = [&](const Dim& extent, bool is_summed) {
+    if (is_summed) split.summed.emplace_back(static_cast<int64_t>(split.shape.size()));
+    split.shape.push_back(extent);
+  };
+  for (size_t i = 0; i < type.shape->size(); ++i) {
+    if (static_cast<int64_t>(i) == type.batch.axis) {
+      add(type.batch.outer, true);
+      add(Dim::symbol(batch), false);
+      add(type.batch.inner, true);
+      continue;
+    }
+    const auto from_end = static_cast<int64_t>(i) - static_cast<int64_t>(type.shape->size());
+    const auto is_axis = [&](int64_t each) { return each == static_cast<int64_t>(i) || each == from_end; };
+    add((*type.shape)[i], !sum.has("axes") || std::any_of(given.begin(), given.end(), is_axis));
+  }
+  return split;
+}
+
+// The sums of each sample, with the samples on axis 0.
+Result<ValueId> sum_rows(Graph& body, ValueId value, const ir::Attributes& sum, Shape shape) {
+  const SplitAxes split = split_axes(body.type(value), sum, body.batch_symbol());
+  RANNC_ASSIGN(ValueId made, add_task(body, "reshape", value, {{"shape", split.shape}}));
+  RANNC_ASSIGN(made, add_task(body, "sum", made, {{"axes", split.summed}}));
+  if (const int32_t before = body.type(made).batch.axis; before > 0) {
+    Shape order = {Dim(before)};
+    for (int64_t i = 0; i < static_cast<int64_t>(body.type(made).shape->size()); ++i) {
+      if (i != before) order.emplace_back(i);
+    }
+    RANNC_ASSIGN(made, add_task(body, "permute", made, {{"dims", order}}));
+  }
+  shape.insert(shape.begin(), Dim::symbol(body.batch_symbol()));
+  return body.type(made).shape == shape ? Result<ValueId>(made) : add_task(body, "reshape", made, {{"shape", shape}});
+}
+
+}  // namespace
+
+Result<Graph> count_body(const Graph& graph, ValueId sum) {
+  const bool divides = !graph.batch_symbol().empty();
+  const ValueId summed = divides ? graph.inputs(graph.producer(sum))[0] : sum;
+  if (divides && !graph.type(summed).batch.has_batch()) {
+    return error(graph.location(graph.producer(sum)), fmt::format("%{} combines samples", graph.value(summed).name));
+  }
+  const std::vector<bool> needed = needed_for(graph, summed);
+  ir::Rewriter rewriter(graph, needed);
+  for (const TaskId task : graph.tasks()) {
+    if (needed[graph.outputs(task)[0].index()]) rewriter.copy(task);
+  }
+  Graph& body = rewriter.graph();
+  for (const ValueId input : graph.inputs()) {
+    if (needed[input.index()]) body.add_input(rewriter.map(input));
+  }
+  for (const ValueId leaf : graph.values()) {
+    if (!needed[leaf.index()] || graph.producer(leaf).valid() || graph.kind(leaf) == ValueKind::kInput) continue;
+    body.set_kind(rewriter.map(leaf), ValueKind::kConstant);
+  }
+  const DType wide = ir::is_float(graph.type(summed).dtype) ? DType::kF64 : DType::kI64;
+  ValueId made = rewriter.map(summed);
+  if (body.type(made).dtype != wide) {
+    RANNC_ASSIGN(made, add_task(body, "cast", made, {{"dtype", wide}}));
+  }
+  if (divides) {
+    RANNC_ASSIGN(made, sum_rows(body, made, graph.attributes(graph.producer(sum)), *graph.type(sum).shape));
+  }
+  body.add_output(made);
+  RANNC_TRY(hold(body));
+  return std::move(body);
+}
+
+}  // namespace rannc::passes
