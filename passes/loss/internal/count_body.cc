@@ -64,9 +64,9 @@ SplitAxes split_axes(const ir::ValueType& type, const ir::Attributes& sum, const
   };
   for (size_t i = 0; i < type.shape->size(); ++i) {
     if (static_cast<int64_t>(i) == type.batch.axis) {
-      add(type.batch.outer, true);
+      if (!(type.batch.outer == Dim(1))) add(type.batch.outer, true);
       add(Dim::symbol(batch), false);
-      add(type.batch.inner, true);
+      if (!(type.batch.inner == Dim(1))) add(type.batch.inner, true);
       continue;
     }
     const auto from_end = static_cast<int64_t>(i) - static_cast<int64_t>(type.shape->size());
@@ -79,8 +79,13 @@ SplitAxes split_axes(const ir::ValueType& type, const ir::Attributes& sum, const
 // The sums of each sample, with the samples on axis 0.
 Result<ValueId> sum_rows(Graph& body, ValueId value, const ir::Attributes& sum, Shape shape) {
   const SplitAxes split = split_axes(body.type(value), sum, body.batch_symbol());
-  RANNC_ASSIGN(ValueId made, add_task(body, "reshape", value, {{"shape", split.shape}}));
-  RANNC_ASSIGN(made, add_task(body, "sum", made, {{"axes", split.summed}}));
+  ValueId made = value;
+  if (body.type(made).shape != split.shape) {
+    RANNC_ASSIGN(made, add_task(body, "reshape", made, {{"shape", split.shape}}));
+  }
+  if (!split.summed.empty()) {
+    RANNC_ASSIGN(made, add_task(body, "sum", made, {{"axes", split.summed}}));
+  }
   if (const int32_t before = body.type(made).batch.axis; before > 0) {
     Shape order = {Dim(before)};
     for (int64_t i = 0; i < static_cast<int64_t>(body.type(made).shape->size()); ++i) {
@@ -106,6 +111,7 @@ Result<Graph> count_body(const Graph& graph, ValueId sum) {
     if (needed[graph.outputs(task)[0].index()]) rewriter.copy(task);
   }
   Graph& body = rewriter.graph();
+  body.set_name("");
   for (const ValueId input : graph.inputs()) {
     if (needed[input.index()]) body.add_input(rewriter.map(input));
   }

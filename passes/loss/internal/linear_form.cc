@@ -94,7 +94,8 @@ Coefficient LinearForms::coefficient(ValueId value) {
       is_coefficient(in[1])) {
     const Coefficient first = coefficient(in[0]), second = coefficient(in[1]);
     Coefficient made = first;
-    return kProduct.contains(op) ? made *= second : made /= second;
+    if (kProduct.contains(op)) return made *= second;
+    if (second.weight != 0) return made /= second;
   }
   if (kNegative.contains(op) && is_coefficient(in[0])) {
     Coefficient made = coefficient(in[0]);
