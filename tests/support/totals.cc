@@ -26,7 +26,8 @@ std::string text(const Graph& graph, ValueId value, const std::vector<ir::Body>&
     const std::string name(graph.value(value).name);
     if (!name.starts_with("count.")) return name;
     const Graph& body = counts.at(static_cast<size_t>(std::stoi(name.substr(6)))).graph();
-    return text(body, body.outputs()[0], counts);
+    const std::string row = text(body, body.outputs()[0], counts);
+    return row.starts_with("sum(") || row.starts_with("size(") ? row : "sum(" + row + ")";
   }
   const bool single = graph.type(value).shape && ir::element_count(*graph.type(value).shape) == ir::Dim(1);
   if (const auto number = ir::scalar_constant(graph, value); single && number) return fmt::format("{:g}", *number);
