@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "ir/match/match.h"
 #include "ir/op/op.h"
@@ -226,13 +227,27 @@ Result<ValueId> LinearForms::rebuilt(ValueId value, std::vector<ValueId> operand
   return made;
 }
 
+// The sums over samples that a value is made of, each once.
+void LinearForms::find_sums(ValueId value, std::vector<ValueId>& sums) {
+  if (sums.size() == kMostNamed || std::find(sums.begin(), sums.end(), value) != sums.end()) return;
+  std::vector<ValueId> totals;
+  const auto in = graph_.inputs(graph_.producer(value));
+  const auto is_made_of = [&](ValueId operand) { return operand.valid() && origins_.is_total(operand); };
+  std::copy_if(in.begin(), in.end(), std::back_inserter(totals), is_made_of);
+  if (totals.empty()) sums.push_back(value);
+  for (const ValueId total : totals) find_sums(total, sums);
+}
+
 Diagnostic LinearForms::closed(ValueId value) {
   const Graph::Value& found = graph_.value(value);
   if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
-  std::string sums;
+  std::vector<ValueId> read;
   for (const ValueId operand : graph_.inputs(found.producer)) {
-    if (!operand.valid() || !origins_.is_total(operand)) continue;
-    sums += fmt::format("{}%{}", sums.empty() ? "; it reads " : " and ", graph_.value(operand).name);
+    if (operand.valid() && origins_.is_total(operand)) find_sums(operand, read);
+  }
+  std::string sums;
+  for (const ValueId sum : read) {
+    sums += fmt::format("{}%{}", sums.empty() ? "; it reads " : " and ", graph_.value(sum).name);
   }
   return error(
       graph_.location(found.producer),

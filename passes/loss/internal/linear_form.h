@@ -75,9 +75,11 @@ class LinearForms {
   Result<ValueId> without_counts(ValueId value);
   ValueId given(ValueId count);
   bool fits(ValueId value) const;
+  void find_sums(ValueId value, std::vector<ValueId>& sums);
   Diagnostic closed(ValueId value);
 
   static constexpr int kMostSteps = 20'000;
+  static constexpr size_t kMostNamed = 4;  ///< sums in a message
   ir::Graph& graph_;
   Origins& origins_;
   std::map<ValueId, Form> known_;

@@ -53,7 +53,8 @@ Graph loss_region(const Graph& graph, const std::set<std::string>& border, const
     if (needed[input.index()]) region.add_input(rewriter.map(input));
   }
   for (const ValueId value : graph.values()) {
-    if (!needed[value.index()] || !is_border(value)) continue;
+    if (!is_border(value))
+      continue;  // also one that is not needed here: the region of the file's loss may read its size
     const Graph::Value found = graph.value(value);
     const ValueId input = region.add_value(ir::ValueKind::kInput, found.name, found.type);
     region.add_input(input);

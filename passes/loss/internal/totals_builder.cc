@@ -141,12 +141,11 @@ Result<ValueId> TotalsBuilder::copied(Copy& to, ValueId value) {
 Result<ValueId> TotalsBuilder::number(Copy& to, ValueId value) {
   const ir::ValueType& type = graph_.type(value);
   if (!type.shape) return closed(value, "has an unknown shape");
-  if (type.contents && type.contents->size() == 1) {
-    RANNC_ASSIGN(const auto counted, size(to, type.contents->front()));
+  if (type.contents) {
+    RANNC_ASSIGN(const auto counted, sizes(to, *type.contents));
     if (counted) {
-      const Shape shape = *type.shape;
       RANNC_ASSIGN(const ValueId cast, as(to.graph, *counted, wide(type.dtype)));
-      return shaped(to.graph, cast, shape);
+      return shaped(to.graph, cast, *type.shape);
     }
   }
   const TaskId maker = graph_.producer(value);
@@ -287,6 +286,20 @@ Result<ValueId> TotalsBuilder::task(Copy& to, ValueId value) {
   }
   for (size_t i = 0; i < names.size(); ++i) to.made[graph_.outputs(maker)[i]] = to.graph.outputs(made)[i];
   return to.made.at(value);
+}
+
+Result<std::optional<ValueId>> TotalsBuilder::sizes(Copy& to, const ir::Contents& contents) {
+  if (contents.size() == 1) return size(to, contents.front());
+  std::vector<ValueId> parts;
+  for (const Dim& dim : ir::Contents(contents)) {
+    RANNC_ASSIGN(const auto counted, size(to, dim));
+    if (!counted) return std::optional<ValueId>();
+    RANNC_ASSIGN(const ValueId number, as(to.graph, *counted, DType::kI64));
+    RANNC_ASSIGN(parts.emplace_back(), shaped(to.graph, number, {Dim(1)}));
+  }
+  if (parts.empty()) return std::optional<ValueId>();
+  RANNC_ASSIGN(const ValueId made, add(to.graph, "concat", std::move(parts), {{"axis", Dim(0)}}));
+  return std::optional(made);
 }
 
 // A size as a number; nothing if it is no multiple of the number of samples.

@@ -43,6 +43,7 @@ class TotalsBuilder {
   Result<ValueId> reduced(Copy& to, ValueId value);
   Result<ValueId> form_in(Copy& to, const Form& form, ValueId of);
   Result<ValueId> task(Copy& to, ValueId value);
+  Result<std::optional<ValueId>> sizes(Copy& to, const ir::Contents& contents);
   Result<std::optional<ValueId>> size(Copy& to, const ir::Dim& dim);
   ValueId count_in(Copy& to, uint32_t count);
   Result<ValueId> sum_in(Copy& to, ValueId value);

@@ -226,7 +226,8 @@ TEST(OpenedLosses, ParametersOfAPenaltyAreTrained) {
 // of samples and of parameters stay.
 TEST(OpenedLosses, OtherOutputsThatCombineSamplesAreMetrics) {
   auto graph = test::import_graph(
-      "agraph (float[batch, 5] x) => (float loss, float size, float[batch, 5] a, float s, float[batch, 5] share) <float[3] p = "
+      "agraph (float[batch, 5] x) => (float loss, float size, float[batch, 5] a, float s, float[batch, 5] share) "
+      "<float[3] p = "
       "{1, 2, 3}, float[5,5] w = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7}> {"
       "y = MatMul (x, w)\n a = Abs (y)\n loss = ReduceMean <keepdims = 0> (a)\n q = Mul (a, a)\n"
       "m = ReduceMean <keepdims = 0> (q)\n size = Sqrt (m)\n s = ReduceSum <keepdims = 0> (p)\n"
