@@ -44,6 +44,14 @@ void sum(Call& call) {
   if (call.good()) call.result(call.op(), {x}, over(call, x));
 }
 
+void count_nonzero(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  x = call.cast(call.cast(x, DType::kBool), DType::kI64);  // not a number is not zero
+  if (call.good() && call.type(x).shape == Shape{}) return call.give(x);
+  if (call.good()) call.result("sum", {x}, over(call, x));
+}
+
 void mean(Call& call) {
   ValueId x = call.tensor("self");
   if (!call.good()) return;
@@ -193,6 +201,7 @@ std::span<const Translator> reduce_translators() {
   static constexpr Translator kTable[] = {
       {"sum", sum},
       {"prod", sum},
+      {"count_nonzero", count_nonzero},
       {"mean", mean},
       {"amax", extreme},
       {"amin", extreme},

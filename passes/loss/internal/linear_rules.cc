@@ -180,14 +180,15 @@ Result<Form> LinearForms::quotient(ValueId value) {
     for (Part& part : form) part.by /= by;
     return form;
   }
-  RANNC_ASSIGN(const Form under, of(divisor));
-  if (under.size() != 1 || !under[0].value.valid()) return closed(value);
+  const auto found = of(divisor);
+  if (!found.ok() || found->size() != 1 || !found->front().value.valid()) return closed(value);
+  const Part under = found->front();
   Form form;
   for (const Part& part : over) {
     const ValueId one = part.value.valid() ? part.value : add_number(graph_, graph_.type(dividend).dtype, 1);
     Part made = part;
-    made.by /= under[0].by;
-    RANNC_ASSIGN(made.value, rebuilt(value, {one, under[0].value}));
+    made.by /= under.by;
+    RANNC_ASSIGN(made.value, rebuilt(value, {one, under.value}));
     add(form, made);
   }
   return form;

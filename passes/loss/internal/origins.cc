@@ -22,7 +22,8 @@ bool counts_samples(const Graph& graph, ValueId value) {
 
 // Whether a value is only a table in which other values are looked up, such as weights of classes.
 bool is_looked_up(const Graph& graph, ValueId table) {
-  static const ir::Ops kSame = {"identity", "cast", "stop_gradient"}, kLookUp = "gather", kWeighs = "cross_entropy_sum";
+  static const ir::Ops kSame = {"identity", "cast", "stop_gradient"},
+                       kLookUp = {"gather", "gather_nd", "gather_elements"}, kWeighs = "cross_entropy_sum";
   return !graph.any_use(table, [&](const Graph::Use& use) {
     const ir::OpInfo& op = graph.op(use.task);
     if (kSame.contains(op)) return !is_looked_up(graph, graph.outputs(use.task)[0]);
