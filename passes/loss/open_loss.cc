@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -41,7 +40,9 @@ class Opener {
     return {};
   }
 
-  std::set<std::string> border(const std::vector<ValueId>& losses) { return region_border(graph_, origins_, losses); }
+  std::set<std::string> border(const std::vector<ValueId>& losses, const std::vector<ValueId>& numerators) {
+    return region_border(graph_, origins_, losses, numerators);
+  }
   Result<void> measure(ValueId output) { return totals_.measure(output); }
 
   Result<void> finish() && {
@@ -139,8 +140,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   }
   // A mini-batch that is never divided has the loss of the file.
   const bool judges = judge_ && !weights.empty() && !graph.batch_symbol().empty();
-  const std::set<std::string> border = judges ? opener.border(dropped) : std::set<std::string>();
-  const std::optional<Graph> before = judges ? std::optional(loss_region(graph, border, dropped)) : std::nullopt;
+  const std::vector<ValueId> opened = dropped;
   for (size_t i = 0; i < weights.size(); ++i) RANNC_TRY(opener.open(dropped[i], weights[i]));
   for (const ValueId output : undetermined(graph)) {
     if (std::find(asked.begin(), asked.end(), output) != asked.end()) continue;
@@ -160,7 +160,9 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   if (judges) {
     std::vector<ValueId> numerators;
     for (const ir::LossTerm& term : graph.losses()) numerators.push_back(term.numerator);
-    RANNC_TRY(judge_(*before, weights, loss_region(graph, border, numerators), context));
+    const std::set<std::string> border = opener.border(opened, numerators);
+    RANNC_TRY(judge_(loss_region(graph, border, opened, false), weights, loss_region(graph, border, numerators, true),
+                     context));
   }
   graph = without_outputs(graph, dropped);
   return Outcome{true};

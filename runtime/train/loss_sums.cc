@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/aten/totals.h"
 #include "runtime/internal/torch_value.h"
-#include "runtime/train/totals.h"
 
 namespace rannc::runtime {
 

@@ -18,8 +18,8 @@ std::map<std::string, double> scalar_metrics(const std::map<std::string, Value>&
 class LossSums {
  public:
   void add(const StepResult& result);
-  /// Returns the loss, or nothing if the model has no loss or no label counts. A term that divides by 0 adds 0. An error
-  /// names a term with another coefficient that is not finite.
+  /// Returns the loss, or nothing if the model has no loss or no label counts. A term that divides by 0 adds 0. An
+  /// error names a term with another coefficient that is not finite.
   Result<std::optional<double>> loss(const ir::Graph& graph) const;
   /// Returns the metrics by name.
   Result<std::map<std::string, Value>> metrics(const ir::Graph& graph) const;

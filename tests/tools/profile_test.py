@@ -110,7 +110,7 @@ class ProfileTest(programs.ProgramTest):
         cases = {"truncated": (whole[:len(whole) // 2], "ends in the middle"),
                  "foreign": ("{}", "not a profile database"),
                  "old": ('{"rannc_profile": 1, "entries": {}}', "version 1"),
-                 "negative": (whole.replace('"forward_ns": ', '"forward_ns": -', 1), "must be from 0"),
+                 "negative": (whole.replace('"forward_ns": ', '"forward_ns": -', 1), "expected a number from 0"),
                  "nan": (whole.replace('"forward_ns": ', '"forward_ns": NaN', 1), "not JSON"),
                  "twice": (whole.replace('"tasks": {', '"tasks": {}, "tasks": {', 1), "occurs twice")}
         for name, (text, message) in cases.items():

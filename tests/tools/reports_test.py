@@ -50,7 +50,7 @@ REPORTS = {
     "keras_masked_lstm_loop": DIVIDED,
     "keras_two_inputs_unk": {**DIVIDED, "flags": ["--same-symbol", "unk__13=unk__14", "--same-symbol", "unk__13=unk__15"]},
     "layer_in_two_branches_dynamo": WHOLE,
-    "loss_over_whole_batch_dice": {**WHOLE, "undivided": ["node_ReduceMean_7", *STAYS]},
+    "loss_over_whole_batch_dice": {**WHOLE, "undivided": ["node_div", "%sum_1 and %sum_2", *STAYS]},
     "loss_over_whole_batch_infonce": {**WHOLE, "undivided": ["node_matmul", *STAYS]},
     "loss_over_whole_batch_moe": {**WHOLE, "undivided": ["node_mul_21", "%mean_1 and %mean_2", *STAYS]},
     "loss_term_without_samples_pt2": DIVIDED,

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ir/match/match.h"
+#include "runtime/aten/totals.h"
 #include "runtime/engine/tensor.h"
-#include "runtime/train/totals.h"
 #include "tools/common/units.h"
 #include "tools/compiler/float64_run.h"
 #include "tools/compiler/planning_sizes.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,23 @@ Result<ValueId> sum_rows(Graph& body, ValueId value, const ir::Attributes& sum, 
   return body.type(made).shape == shape ? Result<ValueId>(made) : add_task(body, "reshape", made, {{"shape", shape}});
 }
 
+// Those about symbols that inputs of the body have.
+void keep_assumptions(Graph& body, const Graph& graph, const std::vector<bool>& needed) {
+  std::set<std::string> known;
+  for (const ValueId input : graph.inputs()) {
+    if (!needed[input.index()]) continue;
+    for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(known);
+  }
+  std::vector<ir::Assumption> kept;
+  for (const ir::Assumption& each : graph.assumptions()) {
+    std::set<std::string> symbols;
+    each.left.collect_symbols(symbols);
+    each.right.collect_symbols(symbols);
+    if (std::includes(known.begin(), known.end(), symbols.begin(), symbols.end())) kept.push_back(each);
+  }
+  body.set_assumptions(std::move(kept));
+}
+
 }  // namespace
 
 Result<Graph> count_body(const Graph& graph, ValueId sum) {
@@ -112,6 +131,7 @@ Result<Graph> count_body(const Graph& graph, ValueId sum) {
   }
   Graph& body = rewriter.graph();
   body.set_name("");
+  keep_assumptions(body, graph, needed);
   for (const ValueId input : graph.inputs()) {
     if (needed[input.index()]) body.add_input(rewriter.map(input));
   }

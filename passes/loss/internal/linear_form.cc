@@ -131,8 +131,10 @@ Result<Form> LinearForms::find(ValueId value) {
 
 // Whether a sum or multiple of scalars has parts of its own.
 bool LinearForms::is_splittable(ValueId value) {
-  static const Ops kSums = {"add", "sub", "neg", "identity", "reshape", "squeeze", "unsqueeze"},
-                   kProducts = {"mul", "div"}, kFolds = {"sum", "mean"}, kConcat = "concat";
+  static const Ops kSums = {"add", "sub", "neg", "identity", "reshape", "squeeze", "unsqueeze"};
+  static const Ops kProducts = {"mul", "div"};
+  static const Ops kFolds = {"sum", "mean"};
+  static const Ops kConcat = "concat";
   if (!is_single(graph_, value) || has_samples(graph_, value)) return false;
   const TaskId maker = graph_.producer(value);
   const ir::OpInfo& op = graph_.op(maker);

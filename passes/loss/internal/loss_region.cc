@@ -27,23 +27,28 @@ std::vector<bool> walk(const Graph& graph, const std::vector<ValueId>& results, 
 
 }  // namespace
 
-std::set<std::string> region_border(const Graph& graph, Origins& origins, const std::vector<ValueId>& results) {
+std::set<std::string> region_border(const Graph& graph, Origins& origins, const std::vector<ValueId>& losses,
+                                    const std::vector<ValueId>& numerators) {
+  const std::vector<bool> summed = walk(graph, numerators, [](ValueId) { return false; });
   std::set<std::string> border;
-  walk(graph, results, [&](ValueId value) {
-    // What inputs alone determine is counted, too: both must be of the same inputs.
-    const bool stops = has_samples(graph, value) && !origins.reads_total(value) && !origins.is_determined(value);
+  walk(graph, losses, [&](ValueId value) {
+    // What inputs alone determine is counted, too: both must be of the same inputs. A square of which only the factors
+    // are summed is none of both.
+    const bool stops = has_samples(graph, value) && !origins.reads_total(value) && !origins.is_determined(value) &&
+                       summed[value.index()];
     if (stops) border.emplace(graph.value(value).name);
     return stops;
   });
   return border;
 }
 
-Graph loss_region(const Graph& graph, const std::set<std::string>& border, const std::vector<ValueId>& results) {
+Graph loss_region(const Graph& graph, const std::set<std::string>& border, const std::vector<ValueId>& results,
+                  bool numerators) {
   const auto is_border = [&](ValueId value) {
     return border.contains(std::string(graph.value(value).name)) && graph.producer(value).valid();
   };
   std::vector<bool> needed = walk(graph, results, is_border);
-  for (const ir::Body& count : graph.totals().counts) {
+  for (const ir::Body& count : numerators ? graph.totals().counts : std::vector<ir::Body>()) {
     for (const ValueId input : count.graph().inputs())
       needed[graph.find(count.graph().value(input).name).index()] = true;
   }
@@ -67,6 +72,7 @@ Graph loss_region(const Graph& graph, const std::set<std::string>& border, const
     if (copies) rewriter.copy(task);
   }
   for (const ValueId result : results) region.add_output(rewriter.map(result));
+  if (!numerators) return std::move(region);
   for (ir::LossTerm term : graph.losses()) {
     term.numerator = rewriter.map(term.numerator);
     region.add_loss(std::move(term));

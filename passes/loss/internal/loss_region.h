@@ -10,11 +10,14 @@
 
 namespace rannc::passes {
 
-/// Names of the values of single samples from which these values are computed by tasks that combine samples.
-std::set<std::string> region_border(const ir::Graph& graph, Origins& origins, const std::vector<ValueId>& results);
+/// Names of the values of single samples from which both the loss of a file and the numerators that it was rewritten to
+/// are computed.
+std::set<std::string> region_border(const ir::Graph& graph, Origins& origins, const std::vector<ValueId>& losses,
+                                    const std::vector<ValueId>& numerators);
 
 /// Returns the tasks of `graph` that compute these values from the border, whose values are inputs then. The outputs
-/// are `results`. Losses and totals are copied, but no metrics.
-ir::Graph loss_region(const ir::Graph& graph, const std::set<std::string>& border, const std::vector<ValueId>& results);
+/// are `results`. If they are the numerators, losses and totals are copied, but no metrics.
+ir::Graph loss_region(const ir::Graph& graph, const std::set<std::string>& border, const std::vector<ValueId>& results,
+                      bool numerators);
 
 }  // namespace rannc::passes

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/aten/totals.h"
 #include "runtime/execute/pipeline.h"
 #include "runtime/train/batch.h"
 #include "runtime/train/internal/device_set.h"
 #include "runtime/train/needed_samples.h"
-#include "runtime/train/totals.h"
 #include "runtime/train/trainer.h"
 
 namespace rannc::runtime {

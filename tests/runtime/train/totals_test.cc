@@ -1,5 +1,5 @@
 // What whole mini-batches count, as losses need it.
-#include "runtime/train/totals.h"
+#include "runtime/aten/totals.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

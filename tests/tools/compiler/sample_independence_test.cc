@@ -10,6 +10,7 @@
 #include "passes/batch/rebatch.h"
 #include "passes/simplify/infer_shapes.h"
 #include "tests/frontend/support/shared_models.h"
+#include "tests/support/totals.h"
 #include "tools/common/scratch.h"
 #include "tools/compile/compile_flags.h"
 #include "tools/compiler/synthetic_samples.h"
@@ -178,7 +179,7 @@ TEST(SampleIndependence, NumeratorsOfSamplesAddUp) {
 }
 
 TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
-  const auto judged = [](const std::string& counted) {
+  const auto judged = [](bool divides) {
     const std::string error = "#0 %d: f32[SHAPE]PLACE = core.sub(%x, %t)\n#1 %e: f32[SHAPE]PLACE = core.mul(%d, %d)\n";
     const auto with = [](std::string text, const std::string& shape, const std::string& place) {
       for (const auto& [from, to] : {std::pair("SHAPE", shape), std::pair("PLACE", place)}) {
@@ -191,15 +192,16 @@ TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
     const std::string inputs = "input %x: f32[SHAPE]PLACE\ninput %t: f32[SHAPE]PLACE\n";
     const Graph file = parsed(with(inputs + error, "3,4", "") +
                               "#2 %l: f32[] = core.mean(%e) {keepdim = false}\ninputs [%x, %t]\noutputs [%l]\n");
-    const Graph made = parsed("batch batch\n" + with(inputs + error, "batch,4", " samples 0") +
-                              "#2 %l: f32[] partial = core.sum(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\n"
-                              "loss %l weight 0x1p+0 per " +
-                              counted + " ignore -100\n");
+    Graph made = parsed("batch batch\n" + with(inputs + error, "batch,4", " samples 0") +
+                        "#2 %l: f32[] partial = core.sum(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\n");
+    ir::LossTerm term{made.find("l")};
+    if (divides) term.divisor = testing::count_elements(made, made.find("t"));
+    made.add_loss(term);
     const auto compared = compare_losses(made, FileLoss{file, 3, {{file.find("l"), 1.0}}}, {}, kNone);
     return compared.ok() ? compared->left_out : compared.diagnostic().message;
   };
-  EXPECT_EQ(judged("elements %t"), "");
-  EXPECT_THAT(judged("samples"),
+  EXPECT_EQ(judged(true), "");
+  EXPECT_THAT(judged(false),
               AllOf(HasSubstr("numeric check: the loss of 3 samples is"), HasSubstr("in the file's own")));
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/train/totals.h"
+#include "runtime/aten/totals.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "runtime/aten/stored_tensor.h"
-#include "runtime/internal/torch_value.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::runtime {
 
@@ -46,7 +46,7 @@ Result<Tensors> TotalsRun::run(const Part& part, const Tensors& inputs, const ir
   GraphValues values = part.stored;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ValueId input = graph.inputs()[i];
-    values[input.index()] = inputs[i].to(at::kCPU, to_scalar_type(graph.type(input).dtype));
+    values[input.index()] = inputs[i].to(at::kCPU, scalar_type(graph.type(input).dtype));
   }
   RANNC_TRY(run_graph(graph, {.sizes = sizes, .training = false, .records = false}, values));
   Tensors results;
@@ -77,7 +77,7 @@ at::Tensor TotalsRun::no_rows(size_t count, int64_t samples) const {
   const ir::ValueType& type = graph.type(graph.outputs()[0]);
   std::vector<int64_t> sizes;
   for (const ir::Dim& dim : *type.shape) sizes.push_back(dim.is_constant() ? dim.constant() : samples);
-  return at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype)));
+  return at::zeros(sizes, at::TensorOptions().dtype(scalar_type(type.dtype)));
 }
 
 at::Tensor TotalsRun::total(const at::Tensor& rows) const { return divides_ ? at::sum(rows, 0) : rows; }
