@@ -73,10 +73,10 @@ class PreparedFolder(unittest.TestCase):
         self.assertLessEqual(sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file()), MOST_BYTES)
 
     def test_equality(self):
-        self.assertEqual(len(self.passes("equality", "--share", "1/9", "--jobs", 1)), 6)
+        self.assertEqual(len(self.passes("equality", "--share", "1/10", "--jobs", 1)), 6)
 
     def test_wrong_number(self):
-        self.passes("equality", "--share", "6/8", "--jobs", 1)  # unpacks
+        self.passes("equality", "--share", "7/10", "--jobs", 1)  # unpacks
         path = self.folder / "payload" / "models" / "small_mlp" / "reference.safetensors"
         right = path.read_bytes()
         self.addCleanup(path.write_bytes, right)
@@ -84,18 +84,18 @@ class PreparedFolder(unittest.TestCase):
         kind, shape, data = tensors["grad.file64/0.weight"]
         tensors["grad.file64/0.weight"] = (kind, shape, struct.pack("<d", 1) + data[8:])
         programs.write_safetensors(path, tensors)
-        rows = self.fails("equality", "--share", "6/8", "--jobs", 1)
+        rows = self.fails("equality", "--share", "7/10", "--jobs", 1)
         self.assertEqual(len(rows), 5)  # all but float32, which has a reference of its own
         for row in rows.values():
             self.assertIn("gradient of 0.weight", row["why"])
 
     def test_end_of_the_time(self):
-        rows = self.fails("equality", "--share", "6/8", "--limit", "0")
+        rows = self.fails("equality", "--share", "7/10", "--limit", "0")
         self.assertEqual(len(rows), 6)
         self.assertTrue(all("not run" in row["why"] for row in rows.values()))
 
     def test_programs_of_another_archive(self):
-        flags = ["equality", "--share", "6/8", "--limit", "0"]
+        flags = ["equality", "--share", "7/10", "--limit", "0"]
         self.fails(*flags)
         left = self.folder / "payload" / "left"
         left.write_text("")

@@ -131,20 +131,19 @@ Result<Form> LinearForms::find(ValueId value) {
 
 // Whether a sum or multiple of scalars has parts of its own.
 bool LinearForms::is_splittable(ValueId value) {
-  static const Ops kSums = {"add", "sub", "neg", "identity", "reshape", "squeeze", "unsqueeze"};
-  static const Ops kProducts = {"mul", "div"};
-  static const Ops kFolds = {"sum", "mean"};
+  static const ir::Pattern kSums = ir::op({"add", "sub", "neg", "identity", "reshape", "squeeze", "unsqueeze"});
+  static const ir::Pattern kProducts = ir::op({"mul", "div"});
+  static const ir::Pattern kFolds = ir::op({"sum", "mean"});
   static const Ops kConcat = "concat";
   if (!is_single(graph_, value) || has_samples(graph_, value)) return false;
   const TaskId maker = graph_.producer(value);
-  const ir::OpInfo& op = graph_.op(maker);
-  if (kFolds.contains(op)) {
+  if (ir::match(graph_, maker, kFolds)) {
     const TaskId joins = graph_.producer(graph_.inputs(maker)[0]);
     return joins.valid() && kConcat.contains(graph_.op(joins)) && !has_samples(graph_, graph_.inputs(maker)[0]);
   }
-  if (kSums.contains(op))
+  if (ir::match(graph_, maker, kSums))
     return is_single(graph_, graph_.inputs(maker)[0]) && !has_samples(graph_, graph_.inputs(maker)[0]);
-  return kProducts.contains(op) && (number(graph_.inputs(maker)[0]) || number(graph_.inputs(maker)[1]));
+  return ir::match(graph_, maker, kProducts) && (number(graph_.inputs(maker)[0]) || number(graph_.inputs(maker)[1]));
 }
 
 Result<Form> LinearForms::of_task(ValueId value) {

@@ -72,16 +72,16 @@ Result<Form> LinearForms::of_whole(ValueId value) {
 Result<Form> LinearForms::by_rule(ValueId value) {
   if (!graph_.producer(value).valid()) return closed(value);
   struct Rule {
-    Ops ops;
+    ir::Pattern task;
     Result<Form> (LinearForms::*form)(ValueId);
   };
   static const std::vector<Rule> kRules = {
-      {{"identity", "reshape", "squeeze", "unsqueeze"}, &LinearForms::same},
-      {{"cast", "stop_gradient"}, &LinearForms::cast},
-      {{"mul"}, &LinearForms::product},
-      {{"div"}, &LinearForms::quotient},
-      {{"where"}, &LinearForms::choice},
-      {{"sum", "mean"}, &LinearForms::reduced},
+      {ir::op({"identity", "reshape", "squeeze", "unsqueeze"}), &LinearForms::same},
+      {ir::op({"cast", "stop_gradient"}), &LinearForms::cast},
+      {ir::op("mul"), &LinearForms::product},
+      {ir::op("div"), &LinearForms::quotient},
+      {ir::op("where"), &LinearForms::choice},
+      {ir::op({"sum", "mean"}), &LinearForms::reduced},
   };
   const ir::OpInfo& op = graph_.op(graph_.producer(value));
   static const Ops kAdd = "add", kSubtract = "sub", kNegative = "neg";
@@ -90,7 +90,8 @@ Result<Form> LinearForms::by_rule(ValueId value) {
     RANNC_ASSIGN(Form form, of(graph_.inputs(graph_.producer(value))[0]));
     return times(std::move(form), {-1});
   }
-  const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& each) { return each.ops.contains(op); });
+  const auto rule = std::find_if(kRules.begin(), kRules.end(),
+                                 [&](const Rule& each) { return ir::match(graph_, value, each.task).has_value(); });
   return rule == kRules.end() ? linear_in_one(value) : (this->*rule->form)(value);
 }
 
