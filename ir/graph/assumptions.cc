@@ -177,6 +177,21 @@ std::vector<std::string> faults_of(const Assumption& assumption, std::string_vie
 
 }  // namespace
 
+void drop_unknown_assumptions(Graph& graph) {
+  std::set<std::string> known;
+  for (const ValueId input : graph.inputs()) {
+    for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(known);
+  }
+  std::vector<Assumption> kept;
+  for (const Assumption& each : graph.assumptions()) {
+    std::set<std::string> symbols;
+    each.left.collect_symbols(symbols);
+    each.right.collect_symbols(symbols);
+    if (std::includes(known.begin(), known.end(), symbols.begin(), symbols.end())) kept.push_back(each);
+  }
+  graph.set_assumptions(std::move(kept));
+}
+
 std::vector<Diagnostic> faults_of_assumptions(const Graph& graph) {
   std::set<std::string> bound;
   for (const ValueId input : graph.inputs()) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ir/graph/assumptions.h"
 #include "ir/graph/rewriter.h"
 
 namespace rannc::ir {
@@ -45,7 +46,7 @@ class StageCopy {
       graph.add_output(rewriter_.map(output.value));
       if (output.gradient) found_.returned.push_back(rewriter_.map(output.value));
     }
-    keep_assumptions();
+    drop_unknown_assumptions(graph);
     for (const Statistics& each : from_.statistics()) {
       if (!contains(tasks_, from_.producer(each.mean))) continue;
       graph.add_statistics({rewriter_.map(each.mean), rewriter_.map(each.variance), rewriter_.map(each.running_mean),
@@ -85,23 +86,6 @@ class StageCopy {
       }
       graph.add_input(rewriter_.map(input));
     }
-  }
-
-  /// Drops assumptions about symbols that no input of the stage has.
-  void keep_assumptions() {
-    Graph& graph = rewriter_.graph();
-    std::set<std::string> bound;
-    for (const ValueId input : graph.inputs()) {
-      for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(bound);
-    }
-    std::vector<Assumption> kept;
-    for (const Assumption& each : from_.assumptions()) {
-      std::set<std::string> symbols;
-      each.left.collect_symbols(symbols);
-      each.right.collect_symbols(symbols);
-      if (std::includes(bound.begin(), bound.end(), symbols.begin(), symbols.end())) kept.push_back(each);
-    }
-    graph.set_assumptions(std::move(kept));
   }
 
   const Graph& from_;

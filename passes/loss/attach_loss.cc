@@ -7,6 +7,7 @@
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
 #include "ir/plan/fixed_samples.h"
+#include "passes/loss/internal/body_parts.h"
 #include "passes/loss/internal/totals_builder.h"
 
 namespace rannc::passes {
@@ -287,10 +288,8 @@ class DivisorBuilder {
     return ir::add_constant(graph_, name(), ir::DType::kI64, {}, std::span<const int64_t>(numbers));
   }
   ValueId size(const ir::Dim& dim) { return add_size(graph_, dim, name(), {}); }
-  Result<ValueId> add(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
-    const ValueId made = graph_.add(ir::core(op), operands, std::move(attributes), name());
-    RANNC_TRY(ir::infer_types(graph_, graph_.producer(made)));
-    return made;
+  Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes = {}) {
+    return add_task(graph_, op, std::move(operands), std::move(attributes), name());
   }
   std::string name() const { return "loss/" + std::string(graph_.value(output_).name) + ".count"; }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "ir/graph/rewriter.h"
@@ -40,7 +39,7 @@ class Opener {
     return {};
   }
 
-  std::set<std::string> border(const std::vector<ValueId>& losses, const std::vector<ValueId>& numerators) {
+  std::vector<bool> border(const std::vector<ValueId>& losses, const std::vector<ValueId>& numerators) {
     return region_border(graph_, origins_, losses, numerators);
   }
   Result<void> measure(ValueId output) { return totals_.measure(output); }
@@ -160,7 +159,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   if (judges) {
     std::vector<ValueId> numerators;
     for (const ir::LossTerm& term : graph.losses()) numerators.push_back(term.numerator);
-    const std::set<std::string> border = opener.border(opened, numerators);
+    const std::vector<bool> border = opener.border(opened, numerators);
     RANNC_TRY(judge_(loss_region(graph, border, opened, false), weights, loss_region(graph, border, numerators, true),
                      context));
   }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ir/graph/assumptions.h"
 #include "ir/graph/rewriter.h"
-#include "ir/op/op.h"
+#include "passes/loss/internal/body_parts.h"
 
 namespace rannc::passes {
 
@@ -21,12 +21,6 @@ using ir::ValueKind;
 
 namespace {
 
-Result<ValueId> add_task(Graph& graph, std::string_view op, ValueId operand, ir::Attributes attributes) {
-  const ValueId made = graph.add(ir::core(op), {operand}, std::move(attributes));
-  RANNC_TRY(ir::infer_types(graph, graph.producer(made)));
-  return made;
-}
-
 Result<void> hold(Graph& graph) {
   for (const ValueId value : graph.values()) {
     const Graph::Value found = graph.value(value);
@@ -35,22 +29,6 @@ Result<void> hold(Graph& graph) {
     graph.set_data(value, ir::TensorData::in_memory(std::move(bytes)));
   }
   return {};
-}
-
-// Values that a value is computed from, and itself.
-std::vector<bool> needed_for(const Graph& graph, ValueId value) {
-  std::vector<bool> needed(graph.value_count());
-  std::vector<ValueId> open = {value};
-  while (!open.empty()) {
-    const ValueId next = open.back();
-    open.pop_back();
-    if (!next.valid() || needed[next.index()]) continue;
-    needed[next.index()] = true;
-    if (!graph.producer(next).valid()) continue;
-    for (const ValueId each : graph.outputs(graph.producer(next))) open.push_back(each);
-    for (const ValueId each : graph.inputs(graph.producer(next))) open.push_back(each);
-  }
-  return needed;
 }
 
 // [outer, samples, inner] instead of their product, so that each sample has a row of its own; and the axes to sum.
@@ -83,37 +61,20 @@ Result<ValueId> sum_rows(Graph& body, ValueId value, const ir::Attributes& sum, 
   const SplitAxes split = split_axes(body.type(value), sum, body.batch_symbol());
   ValueId made = value;
   if (body.type(made).shape != split.shape) {
-    RANNC_ASSIGN(made, add_task(body, "reshape", made, {{"shape", split.shape}}));
+    RANNC_ASSIGN(made, add_task(body, "reshape", {made}, {{"shape", split.shape}}));
   }
   if (!split.summed.empty()) {
-    RANNC_ASSIGN(made, add_task(body, "sum", made, {{"axes", split.summed}}));
+    RANNC_ASSIGN(made, add_task(body, "sum", {made}, {{"axes", split.summed}}));
   }
   if (const int32_t before = body.type(made).batch.axis; before > 0) {
     Shape order = {Dim(before)};
     for (int64_t i = 0; i < static_cast<int64_t>(body.type(made).shape->size()); ++i) {
       if (i != before) order.emplace_back(i);
     }
-    RANNC_ASSIGN(made, add_task(body, "permute", made, {{"dims", order}}));
+    RANNC_ASSIGN(made, add_task(body, "permute", {made}, {{"dims", order}}));
   }
   shape.insert(shape.begin(), Dim::symbol(body.batch_symbol()));
-  return body.type(made).shape == shape ? Result<ValueId>(made) : add_task(body, "reshape", made, {{"shape", shape}});
-}
-
-// Those about symbols that inputs of the body have.
-void keep_assumptions(Graph& body, const Graph& graph, const std::vector<bool>& needed) {
-  std::set<std::string> known;
-  for (const ValueId input : graph.inputs()) {
-    if (!needed[input.index()]) continue;
-    for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(known);
-  }
-  std::vector<ir::Assumption> kept;
-  for (const ir::Assumption& each : graph.assumptions()) {
-    std::set<std::string> symbols;
-    each.left.collect_symbols(symbols);
-    each.right.collect_symbols(symbols);
-    if (std::includes(known.begin(), known.end(), symbols.begin(), symbols.end())) kept.push_back(each);
-  }
-  body.set_assumptions(std::move(kept));
+  return body.type(made).shape == shape ? Result<ValueId>(made) : add_task(body, "reshape", {made}, {{"shape", shape}});
 }
 
 }  // namespace
@@ -124,17 +85,19 @@ Result<Graph> count_body(const Graph& graph, ValueId sum) {
   if (divides && !graph.type(summed).batch.has_batch()) {
     return error(graph.location(graph.producer(sum)), fmt::format("%{} combines samples", graph.value(summed).name));
   }
-  const std::vector<bool> needed = needed_for(graph, summed);
+  const std::vector<bool> needed = needed_values(graph, {summed});
   ir::Rewriter rewriter(graph, needed);
   for (const TaskId task : graph.tasks()) {
-    if (needed[graph.outputs(task)[0].index()]) rewriter.copy(task);
+    const auto outputs = graph.outputs(task);
+    if (std::any_of(outputs.begin(), outputs.end(), [&](ValueId made) { return needed[made.index()]; }))
+      rewriter.copy(task);
   }
   Graph& body = rewriter.graph();
   body.set_name("");
-  keep_assumptions(body, graph, needed);
   for (const ValueId input : graph.inputs()) {
     if (needed[input.index()]) body.add_input(rewriter.map(input));
   }
+  ir::drop_unknown_assumptions(body);
   for (const ValueId leaf : graph.values()) {
     if (!needed[leaf.index()] || graph.producer(leaf).valid() || graph.kind(leaf) == ValueKind::kInput) continue;
     body.set_kind(rewriter.map(leaf), ValueKind::kConstant);
@@ -142,7 +105,7 @@ Result<Graph> count_body(const Graph& graph, ValueId sum) {
   const DType wide = ir::is_float(graph.type(summed).dtype) ? DType::kF64 : DType::kI64;
   ValueId made = rewriter.map(summed);
   if (body.type(made).dtype != wide) {
-    RANNC_ASSIGN(made, add_task(body, "cast", made, {{"dtype", wide}}));
+    RANNC_ASSIGN(made, add_task(body, "cast", {made}, {{"dtype", wide}}));
   }
   if (divides) {
     RANNC_ASSIGN(made, sum_rows(body, made, graph.attributes(graph.producer(sum)), *graph.type(sum).shape));

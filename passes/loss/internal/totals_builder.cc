@@ -10,6 +10,7 @@
 #include "ir/match/match.h"
 #include "ir/op/foreign.h"
 #include "ir/op/op.h"
+#include "passes/loss/internal/body_parts.h"
 #include "passes/loss/internal/count_body.h"
 
 namespace rannc::passes {
@@ -30,13 +31,6 @@ DType wide(DType dtype) {
   return dtype == DType::kBool ? dtype : DType::kI64;
 }
 
-Result<ValueId> add(Graph& graph, std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes = {},
-                    const std::string& name = {}) {
-  const TaskId task = graph.add_task(ir::core(op), operands, std::move(attributes), {{name}});
-  RANNC_TRY(ir::infer_types(graph, task));
-  return graph.outputs(task)[0];
-}
-
 ValueId scalar(Graph& graph, DType dtype, double number) {
   const std::vector<double> floats = {number};
   const std::vector<int64_t> integers = {static_cast<int64_t>(number)};
@@ -45,11 +39,13 @@ ValueId scalar(Graph& graph, DType dtype, double number) {
 }
 
 Result<ValueId> as(Graph& graph, ValueId value, DType dtype) {
-  return graph.type(value).dtype == dtype ? Result<ValueId>(value) : add(graph, "cast", {value}, {{"dtype", dtype}});
+  return graph.type(value).dtype == dtype ? Result<ValueId>(value)
+                                          : add_task(graph, "cast", {value}, {{"dtype", dtype}});
 }
 
 Result<ValueId> shaped(Graph& graph, ValueId value, const Shape& shape) {
-  return graph.type(value).shape == shape ? Result<ValueId>(value) : add(graph, "reshape", {value}, {{"shape", shape}});
+  return graph.type(value).shape == shape ? Result<ValueId>(value)
+                                          : add_task(graph, "reshape", {value}, {{"shape", shape}});
 }
 
 }  // namespace
@@ -91,23 +87,20 @@ Result<std::optional<uint32_t>> TotalsBuilder::product(const std::vector<ValueId
   Graph& graph = coefficients_.graph;
   ValueId made;
   for (const ValueId value : values) {
-    RANNC_ASSIGN(ValueId factor, copied(coefficients_, value));
-    RANNC_ASSIGN(factor, as(graph, factor, DType::kF64));
-    RANNC_ASSIGN(factor, shaped(graph, factor, {}));
+    RANNC_ASSIGN(const ValueId factor, scalar_in(coefficients_, value, DType::kF64));
     if (!made.valid()) {
       made = factor;
       continue;
     }
-    RANNC_ASSIGN(made, add(graph, "mul", {made, factor}));
+    RANNC_ASSIGN(made, add_task(graph, "mul", {made, factor}));
   }
   if (!made.valid()) made = scalar(graph, DType::kF64, 1);
   for (const auto& [condition, holds] : by.conditions) {
-    RANNC_ASSIGN(ValueId flag, copied(coefficients_, condition));
-    RANNC_ASSIGN(flag, as(graph, flag, DType::kBool));
-    RANNC_ASSIGN(flag, shaped(graph, flag, {}));
+    RANNC_ASSIGN(const ValueId flag, scalar_in(coefficients_, condition, DType::kBool));
     const ValueId none = scalar(graph, DType::kF64, divides ? 1 : 0);
-    RANNC_ASSIGN(made, add(graph, "where",
-                           holds ? std::vector<ValueId>{flag, made, none} : std::vector<ValueId>{flag, none, made}));
+    RANNC_ASSIGN(made,
+                 add_task(graph, "where",
+                          holds ? std::vector<ValueId>{flag, made, none} : std::vector<ValueId>{flag, none, made}));
   }
   const auto number = static_cast<uint32_t>(graph.outputs().size());
   graph.add_output(made);
@@ -125,7 +118,7 @@ Result<void> TotalsBuilder::give(ValueId input, ValueId count) {
 Result<void> TotalsBuilder::measure(ValueId output) {
   const std::string name(graph_.value(output).name);
   RANNC_ASSIGN(const ValueId made, copied(metrics_, output));
-  RANNC_ASSIGN(const ValueId named, add(metrics_.graph, "identity", {made}, {}, name));
+  RANNC_ASSIGN(const ValueId named, add_task(metrics_.graph, "identity", {made}, {}, name));
   metrics_.graph.add_output(named);
   return {};
 }
@@ -136,6 +129,13 @@ Result<ValueId> TotalsBuilder::copied(Copy& to, ValueId value) {
   RANNC_ASSIGN(const ValueId made, number(to, value));
   to.made[value] = made;
   return made;
+}
+
+// The same for a value of one element.
+Result<ValueId> TotalsBuilder::scalar_in(Copy& to, ValueId value, DType dtype) {
+  RANNC_ASSIGN(ValueId made, copied(to, value));
+  RANNC_ASSIGN(made, as(to.graph, made, dtype));
+  return shaped(to.graph, made, {});
 }
 
 Result<ValueId> TotalsBuilder::number(Copy& to, ValueId value) {
@@ -190,7 +190,7 @@ Result<ValueId> TotalsBuilder::mean_in(Copy& to, uint32_t count) {
   for (const ValueId side : {all, samples}) {
     RANNC_ASSIGN(sides.emplace_back(), as(to.graph, side, DType::kF64));
   }
-  return add(to.graph, "div", sides);
+  return add_task(to.graph, "div", sides);
 }
 
 // An input that all samples share.
@@ -204,7 +204,7 @@ Result<ValueId> TotalsBuilder::shared(Copy& to, ValueId value) {
   Shape shape = *type.shape;
   if (!graph_.batch_symbol().empty()) {
     shape.insert(shape.begin(), Dim::symbol(graph_.batch_symbol()));
-    RANNC_ASSIGN(made, add(body, "expand", {made}, {{"shape", shape}}));
+    RANNC_ASSIGN(made, add_task(body, "expand", {made}, {{"shape", shape}}));
   }
   body.add_output(made);
   const uint32_t count = add_count(std::move(body));
@@ -241,18 +241,16 @@ Result<ValueId> TotalsBuilder::form_in(Copy& to, const Form& form, ValueId of) {
     if (part.value.valid()) {
       RANNC_ASSIGN(ValueId sum, copied(to, part.value));
       RANNC_ASSIGN(sum, as(to.graph, sum, DType::kF64));
-      RANNC_ASSIGN(made, add(to.graph, "mul", {sum, made}));
+      RANNC_ASSIGN(made, add_task(to.graph, "mul", {sum, made}));
     }
     for (const auto& [op, values] : {std::pair{"mul", &part.by.factors}, std::pair{"div", &part.by.divisors}}) {
       for (const ValueId factor : *values) {
-        RANNC_ASSIGN(ValueId number, copied(to, factor));
-        RANNC_ASSIGN(number, as(to.graph, number, DType::kF64));
-        RANNC_ASSIGN(number, shaped(to.graph, number, {}));
-        RANNC_ASSIGN(made, add(to.graph, op, {made, number}));
+        RANNC_ASSIGN(const ValueId number, scalar_in(to, factor, DType::kF64));
+        RANNC_ASSIGN(made, add_task(to.graph, op, {made, number}));
       }
     }
     if (total.valid()) {
-      RANNC_ASSIGN(total, add(to.graph, "add", {total, made}));
+      RANNC_ASSIGN(total, add_task(to.graph, "add", {total, made}));
     } else {
       total = made;
     }
@@ -298,7 +296,7 @@ Result<std::optional<ValueId>> TotalsBuilder::sizes(Copy& to, const ir::Contents
     RANNC_ASSIGN(parts.emplace_back(), shaped(to.graph, number, {Dim(1)}));
   }
   if (parts.empty()) return std::optional<ValueId>();
-  RANNC_ASSIGN(const ValueId made, add(to.graph, "concat", std::move(parts), {{"axis", Dim(0)}}));
+  RANNC_ASSIGN(const ValueId made, add_task(to.graph, "concat", std::move(parts), {{"axis", Dim(0)}}));
   return std::optional(made);
 }
 

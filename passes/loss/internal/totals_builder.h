@@ -36,6 +36,7 @@ class TotalsBuilder {
     std::vector<ValueId> sums = {};        // inputs, of metrics only
   };
   Result<ValueId> copied(Copy& to, ValueId value);
+  Result<ValueId> scalar_in(Copy& to, ValueId value, ir::DType dtype);
   Result<ValueId> number(Copy& to, ValueId value);
   Result<ValueId> stored(Copy& to, ValueId value);
   Result<ValueId> mean_in(Copy& to, uint32_t count);
