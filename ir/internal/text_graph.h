@@ -23,7 +23,10 @@ class GraphReader {
   const Graph& graph() const { return graph_; }
   /// Checks at the end of the text that every body is closed.
   Result<void> check_end(const std::string& file) const;
-  Graph take() && { return std::move(graph_); }
+  Graph take() && {
+    graph_.set_totals(std::move(totals_));
+    return std::move(graph_);
+  }
 
  private:
   Result<bool> read_in_body(TextCursor& line);
@@ -52,6 +55,7 @@ class GraphReader {
 
   std::string folder_;  ///< of the text's file, with a trailing slash; paths of data files are relative to it
   Graph graph_;
+  Totals totals_;  ///< of the graph, until it is taken
   int depth_;
   std::unique_ptr<GraphReader> inner_;  ///< reader of the open body
   std::vector<Body> bodies_;

@@ -336,25 +336,23 @@ Result<Body> GraphReader::read_body(TextCursor& line) {
 
 // Returns false if the statement is not about totals.
 Result<bool> GraphReader::read_totals(TextCursor& line) {
-  Totals totals = graph_.totals();
   if (line.accept_word("count")) {
     RANNC_ASSIGN(Body body, read_body(line));
-    totals.counts.push_back(std::move(body));
+    totals_.counts.push_back(std::move(body));
   } else if (line.accept_word("coefficients")) {
-    RANNC_ASSIGN(totals.coefficients, read_body(line));
+    RANNC_ASSIGN(totals_.coefficients, read_body(line));
   } else if (line.accept_word("given")) {
     Totals::Given given;
     RANNC_ASSIGN(given.input, read_value(line));
     RANNC_TRY(line.expect("="));
     RANNC_ASSIGN(given.coefficient, read_coefficient(line));
-    totals.given.push_back(given);
+    totals_.given.push_back(given);
   } else if (line.accept_word("metrics")) {
-    RANNC_ASSIGN(totals.metrics, read_body(line));
-    RANNC_ASSIGN(totals.sums, read_values(line));
+    RANNC_ASSIGN(totals_.metrics, read_body(line));
+    RANNC_ASSIGN(totals_.sums, read_values(line));
   } else {
     return false;
   }
-  graph_.set_totals(std::move(totals));
   return true;
 }
 
