@@ -5,7 +5,7 @@ counts, which are sums over samples of what depends on inputs alone. Every metho
 
 TOKEN_LOSSES = [
     "F.cross_entropy(z.transpose(1, 2), y, reduction='none')",
-    "F.nll_loss(F.log_softmax(z, -1).transpose(1, 2), y, reduction='none')",
+    "F.nll_loss(F.log_softmax(z.transpose(1, 2), 1), y, reduction='none')",
     "(-F.log_softmax(z, -1).gather(-1, y.clamp(min=0)[..., None])[..., 0])",
 ]
 TARGET_LOSSES = [
