@@ -15,6 +15,7 @@
 #include "runtime/train/process.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/synthetic_tensors.h"
+#include "tests/runtime/support/taped_run.h"
 
 namespace rannc {
 namespace {
@@ -120,7 +121,6 @@ class Runner {
     timed(times.forward, [&] { program_->forward(at, inputs_, saved).value(); });
     timed(times.backward, [&] { program_->backward(at, saved, gradients_).value(); });
     if (counted) times.step.push_back(times.forward.back() + times.backward.back());
-    if (!program_->parts_backward()) return;
     program_->begin_step(
         {}, runtime::StepKind::kOther);  // the first micro-batch of a step, as above: its gradients become the sums
     program_->forward(at, inputs_, saved).value();
@@ -136,6 +136,46 @@ class Runner {
   runtime::Values inputs_, gradients_;
 };
 
+/// The rival: the only stage's tasks under LibTorch's autograd, one tape per pass.
+class Taped {
+ public:
+  Taped(const runtime::Bundle& bundle, uint32_t samples)
+      : graph_(bundle.plan.graph), run_(graph_), values_(testing::stored_tensors(graph_, true)) {
+    sizes_[std::string(graph_.batch_symbol())] = samples;
+    for (const ValueId value : graph_.values()) {
+      if (graph_.producer(value).valid() || values_[value.index()]) continue;
+      const ir::ValueType& type = graph_.type(value);
+      std::vector<int64_t> extents;
+      for (const ir::Dim& dim : *type.shape) extents.push_back(dim.evaluate(sizes_).value());
+      values_[value.index()] = testing::synthetic_tensor(extents, type.dtype);
+    }
+  }
+
+  void round(bool counted, Times& times) {
+    for (auto& value : values_) {
+      if (value && value->requires_grad()) value->mutable_grad().reset();
+    }
+    std::vector<std::optional<at::Tensor>> values = values_;
+    at::Tensor loss;
+    double start = now_ns();
+    run_.run(sizes_, true, values);
+    loss = *values[graph_.losses()[0].numerator.index()];
+    values.clear();
+    if (counted) times.forward.push_back(now_ns() - start);
+    start = now_ns();
+    loss.backward(at::full({}, 1e-3, loss.options()));
+    if (!counted) return;
+    times.backward.push_back(now_ns() - start);
+    times.step.push_back(times.forward.back() + times.backward.back());
+  }
+
+ private:
+  const ir::Graph& graph_;
+  testing::TapedGraph run_;
+  ir::Bindings sizes_;
+  std::vector<std::optional<at::Tensor>> values_;
+};
+
 /// Runs one engine without a rival.
 void run_alone(const std::string& name, const runtime::Bundle& bundle, const char* engine, const Flags& flags) {
   Runner runner(bundle, *runtime::find_engine(engine).value(), flags.samples);
@@ -145,14 +185,11 @@ void run_alone(const std::string& name, const runtime::Bundle& bundle, const cha
              1e-6 * median(times.backward));
 }
 
-/// Compares an engine on `own_bundle` with the tape on `bundle`.
-void compare(const std::string& name, const runtime::Bundle& bundle, const runtime::Bundle& own_bundle,
-             const char* own_engine, const Flags& flags) {
-  if (flags.alone) return run_alone(name, own_bundle, own_engine, flags);
-  const auto engine = [](const char* engine) -> const runtime::Engine& {
-    return *runtime::find_engine(engine).value();
-  };
-  Runner taped(bundle, engine("autograd"), flags.samples), explicitly(own_bundle, engine(own_engine), flags.samples);
+/// Compares an engine with the tape.
+void compare(const std::string& name, const runtime::Bundle& bundle, const char* engine, const Flags& flags) {
+  if (flags.alone) return run_alone(name, bundle, engine, flags);
+  Taped taped(bundle, flags.samples);
+  Runner explicitly(bundle, *runtime::find_engine(engine).value(), flags.samples);
   Times tape, own;
   for (uint32_t i = 0; i < flags.rounds + 3; ++i) {
     const bool counted = i >= 3;
@@ -175,22 +212,21 @@ int run(const Flags& flags) {
       (std::filesystem::temp_directory_path() / fmt::format("rannc-bench-engines-{}", ::getpid())).string();
   codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder)
       .value();
-  const runtime::Bundle taped = runtime::open_bundle(folder).value();
+  const runtime::Bundle whole = runtime::open_bundle(folder).value();
   const std::string name = fmt::format("chain of {}", flags.chain);
-  compare(name, taped, taped, "explicit", flags);
+  compare(name, whole, "explicit", flags);
   for (const bool loops : {false, true}) {
     if (flags.cxx.empty()) break;
     const std::string native = fmt::format("{}-{}", folder, loops);
     const auto compiler = codegen::NativeCompiler::open(flags.cxx, "").value();
-    codegen::write_bundle(taped.plan, {.native = codegen::NativeForm{compiler, {.loops = loops}}}, native).value();
-    compare(name + (loops ? ", native" : ", native, no loops"), taped, runtime::open_bundle(native).value(), "native",
-            flags);
+    codegen::write_bundle(whole.plan, {.native = codegen::NativeForm{compiler, {.loops = loops}}}, native).value();
+    compare(name + (loops ? ", native" : ", native, no loops"), runtime::open_bundle(native).value(), "native", flags);
     std::filesystem::remove_all(native);
   }
   std::filesystem::remove_all(folder);
   for (const std::string& path : flags.bundles) {
     const runtime::Bundle bundle = runtime::open_bundle(path).value();
-    compare(std::filesystem::path(path).filename().string(), bundle, bundle, "explicit", flags);
+    compare(std::filesystem::path(path).filename().string(), bundle, "explicit", flags);
   }
   return 0;
 }

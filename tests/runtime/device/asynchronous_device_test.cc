@@ -28,15 +28,13 @@ TEST_F(AsynchronousDevice, TrainsWithTheBitsOfTheProcessor) {
   for (const DeviceModel& model : kModels) {
     for (const PlanSpec& spec : cuts_of(model)) {
       const std::string path = bundle(model, spec);
-      for (const std::string engine : {"explicit", "autograd"}) {
-        for (const auto& hardware : {one(), two()}) {
-          SCOPED_TRACE(::testing::Message()
-                       << model.name << ", " << engine << ", " << spec.cuts.size() + 1 << " stages, "
-                       << spec.replicas.size() << " replicated, " << hardware.size() << " devices");
-          const auto found = Trainer::open(path, options(hardware, engine)).value(),
-                     expected = Trainer::open(path, options({}, engine)).value();
-          expect_same_steps(*found, *expected, model);
-        }
+      for (const auto& hardware : {one(), two()}) {
+        SCOPED_TRACE(::testing::Message()
+                     << model.name << ", " << spec.cuts.size() + 1 << " stages, " << spec.replicas.size()
+                     << " replicated, " << hardware.size() << " devices");
+        const auto found = Trainer::open(path, options(hardware)).value(),
+                   expected = Trainer::open(path, options({})).value();
+        expect_same_steps(*found, *expected, model);
       }
     }
   }
@@ -45,11 +43,8 @@ TEST_F(AsynchronousDevice, TrainsWithTheBitsOfTheProcessor) {
 TEST_F(AsynchronousDevice, NormalizesOverReplicas) {
   const DeviceModel model = {"joint", rannc::testing::joint_norm_model, {3, 4}, 2};
   const std::string path = bundle(model, {.cuts = {2}, .replicas = {2, 2}, .micro_batches = {4, 4}});
-  for (const std::string engine : {"explicit", "autograd"}) {
-    const auto found = Trainer::open(path, options(two(), engine)).value(),
-               expected = Trainer::open(path, options({}, engine)).value();
-    expect_same_steps(*found, *expected, model);
-  }
+  const auto found = Trainer::open(path, options(two())).value(), expected = Trainer::open(path, options({})).value();
+  expect_same_steps(*found, *expected, model);
 }
 
 TEST_F(AsynchronousDevice, ClipsAndAccumulates) {

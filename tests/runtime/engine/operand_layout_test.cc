@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Types, WideLayouts, ::testing::Values("f32", "f64"),
 TEST_P(WideLayouts, OfABatchDoNotChangeABit) {
   const ir::Plan plan = build_plan(wide_model(GetParam()), {.cuts = {2}, .micro_batches = kMicroBatches});
   const auto batch = wide_batch(plan.graph, GetParam());
-  for (const std::string engine : {"explicit", "native", "autograd"}) {
+  for (const std::string engine : {"explicit", "native"}) {
     const Numbers expected = run_locally(plan, batch, {1.0}, {.engine = engine});
     const Numbers evaluated = run_locally(plan, batch, {1.0}, {.training = false, .engine = engine});
     for (const int64_t elements : {1, 2, 4, 8, 12}) {
@@ -97,13 +97,11 @@ TEST_P(WideLayouts, OfMessagesDoNotChangeABit) {
     const ir::Plan plan =
         build_plan(wide_model(GetParam()), {.cuts = {2}, .replicas = replicas, .micro_batches = kMicroBatches});
     const auto batch = wide_batch(plan.graph, GetParam());
-    for (const std::string engine : {"explicit", "autograd"}) {
-      SCOPED_TRACE(fmt::format("{} and {} replicas, {}", replicas[0], replicas[1], engine));
-      const Numbers handed_over = run_locally(plan, batch, {1.0}, {.engine = engine});
-      Ends ends = gloo_ends(static_cast<uint32_t>(plan.devices.size()));
-      expect_same_bits(run_locally(plan, batch, {1.0}, {.engine = engine, .transports = ends}), handed_over);
-      leave(ends);
-    }
+    SCOPED_TRACE(fmt::format("{} and {} replicas", replicas[0], replicas[1]));
+    const Numbers handed_over = run_locally(plan, batch, {1.0});
+    Ends ends = gloo_ends(static_cast<uint32_t>(plan.devices.size()));
+    expect_same_bits(run_locally(plan, batch, {1.0}, {.transports = ends}), handed_over);
+    leave(ends);
   }
 }
 
@@ -179,20 +177,18 @@ TEST(ProductOperands, AreAligned) {
   for (const ir::DType type : {ir::DType::kF32, ir::DType::kF64}) {
     for (const bool recompute : {false, true}) {
       for (const std::vector<uint32_t>& replicas : std::vector<std::vector<uint32_t>>{{}, {1, 2}, {2, 3}, {3, 1}}) {
-        for (const std::string engine : {"explicit", "autograd"}) {
-          SCOPED_TRACE(fmt::format("{}, {}, recompute {}", engine, ::testing::PrintToString(replicas), recompute));
-          const ir::Plan plan =
-              build_plan(skip_and_tie(type),
-                         {.cuts = {3}, .replicas = replicas, .micro_batches = kMicroBatches, .recompute = recompute});
-          auto batch = batch_for(plan.graph, kSamples);
-          for (auto& [name, tensor] : batch)
-            tensor = moved(tensor.to(type == ir::DType::kF64 ? at::kDouble : at::kFloat), 1);
-          const ProductOperands operands;
-          run_locally(plan, batch, {30.0}, {.steps = 2, .engine = engine});
-          run_locally(plan, batch, {30.0}, {.training = false, .engine = engine});
-          EXPECT_GT(operands.seen(), 0U);
-          EXPECT_EQ(operands.misaligned(), std::set<std::string>());
-        }
+        SCOPED_TRACE(fmt::format("{}, recompute {}", ::testing::PrintToString(replicas), recompute));
+        const ir::Plan plan =
+            build_plan(skip_and_tie(type),
+                       {.cuts = {3}, .replicas = replicas, .micro_batches = kMicroBatches, .recompute = recompute});
+        auto batch = batch_for(plan.graph, kSamples);
+        for (auto& [name, tensor] : batch)
+          tensor = moved(tensor.to(type == ir::DType::kF64 ? at::kDouble : at::kFloat), 1);
+        const ProductOperands operands;
+        run_locally(plan, batch, {30.0}, {.steps = 2});
+        run_locally(plan, batch, {30.0}, {.training = false});
+        EXPECT_GT(operands.seen(), 0U);
+        EXPECT_EQ(operands.misaligned(), std::set<std::string>());
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "runtime/engine/allocation_meter.h"
 #include "tests/runtime/support/local_run.h"
 #include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/taped_run.h"
 
 namespace rannc::testing {
 namespace {
@@ -186,11 +187,15 @@ struct Model {
       batch[std::string(graph.value(input).name)] = drawn(graph.type(input), 5);
   }
 
-  Numbers run(PlanSpec spec, const std::string& engine = "explicit", bool training = true) const {
+  ir::Plan plan(PlanSpec spec) const {
     spec.micro_batches = {2, 2, 1};
-    forwards = 0;
-    return run_locally(build_plan(graph.clone(), spec), batch, {1.0}, {.training = training, .engine = engine});
+    return build_plan(graph.clone(), spec);
   }
+  Numbers run(const PlanSpec& spec, bool training = true) const {
+    forwards = 0;
+    return run_locally(plan(spec), batch, {1.0}, {.training = training, .engine = "explicit"});
+  }
+  Numbers taped() const { return run_taped(plan({}), batch, {1.0}); }
 };
 
 void expect_same_bits(const Numbers& found, const Numbers& expected) {
@@ -217,7 +222,7 @@ TEST(OperatorTapes, AForeignOperatorRunsOncePerMicroBatch) {
     model.run({.cuts = {3}, .split_backward = split});
     EXPECT_EQ(forwards, 3);
   }
-  model.run({}, "explicit", false);
+  model.run({}, false);
   EXPECT_EQ(forwards, 3);
 }
 
@@ -230,7 +235,7 @@ TEST(OperatorTapes, RecomputeRunsItOnceMore) {
 TEST(OperatorTapes, GiveTheGradientsOfOneTape) {
   for (const std::string& text : {kLayers, kControl, kScattered, kOfParameters}) {
     const Model model(text);
-    const Numbers expected = model.run({}, "autograd"), found = model.run({});
+    const Numbers expected = model.taped(), found = model.run({});
     expect_close(found, expected);
     for (const auto& [name, tensor] : found.gradients) {
       const bool differentiable = name != "c";
@@ -256,7 +261,7 @@ TEST(OperatorTapes, EvaluationGivesTheOutputsOfTraining) {
     for (uint64_t seed = 5; seed < 13; ++seed) {
       SCOPED_TRACE(seed);
       const Model model(text, seed);
-      const Numbers trained = model.run({}), evaluated = model.run({}, "explicit", false);
+      const Numbers trained = model.run({}), evaluated = model.run({}, false);
       EXPECT_TRUE(evaluated.outputs.at("o").equal(trained.outputs.at("o")));
       EXPECT_LT(evaluated.peak_bytes, trained.peak_bytes);
       expect_same_bits(model.run({.early_backward = false, .recompute = true}), model.run({.early_backward = false}));

@@ -92,12 +92,11 @@ Steps on_tape(double learning_rate) {
   return steps;
 }
 
-Steps trained(const PlanSpec& spec, double learning_rate, const std::string& engine) {
+Steps trained(const PlanSpec& spec, double learning_rate) {
   const std::string path = (fs::temp_directory_path() / ("rannc-scaled-" + std::to_string(::getpid()))).string();
   codegen::write_bundle(testing::build_plan(cast_parameter(), spec), {.replace = true}, path).value();
   TrainerOptions options;
   options.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = learning_rate};
-  options.engine = engine;
   const auto trainer = Trainer::open(path, options).value();
   fs::remove_all(path);
   Steps steps;
@@ -116,17 +115,13 @@ Steps trained(const PlanSpec& spec, double learning_rate, const std::string& eng
   return steps;
 }
 
-const std::vector<std::string> kEngines = {"explicit", "autograd"};
-
 TEST(ScaledSteps, AreThoseOfATape) {
   const Steps expected = on_tape(1e-3);
   EXPECT_THAT(expected.skipped, HasSubstr("s."));
   EXPECT_LT(expected.losses.back(), 0.5 * expected.losses.front());
-  for (const std::string& engine : kEngines) {
-    const Steps found = trained({.micro_batches = {12}}, 1e-3, engine);
-    EXPECT_EQ(found.skipped, expected.skipped) << engine;
-    EXPECT_EQ(found.losses, expected.losses) << engine;
-  }
+  const Steps found = trained({.micro_batches = {12}}, 1e-3);
+  EXPECT_EQ(found.skipped, expected.skipped);
+  EXPECT_EQ(found.losses, expected.losses);
 }
 
 // The sums over micro-batches and replicas are of float32, so that each step's loss differs by the rounding of products
@@ -138,7 +133,7 @@ TEST(ScaledSteps, OfEveryPlanFindAScale) {
                                                     {.cuts = {2}, .micro_batches = {6, 6}, .recompute = true},
                                                     {.cuts = {2}, .replicas = {2, 1}, .micro_batches = {6, 6}},
                                                     {.replicas = {3}, .micro_batches = {4, 4, 4}, .sharded = true}}) {
-    const Steps found = trained(spec, 1e-3, "explicit");
+    const Steps found = trained(spec, 1e-3);
     EXPECT_EQ(found.failure, "");
     EXPECT_THAT(found.skipped, HasSubstr("s."));
     EXPECT_NEAR(found.losses.back() / expected.losses.back(), 1, 0.05);
@@ -150,12 +145,10 @@ TEST(ScaledSteps, OfALearningRateThatDivergesFailAtTheSmallestScale) {
   const Steps expected = on_tape(4);
   ASSERT_NE(expected.failure, "");
   EXPECT_THAT(expected.skipped, HasSubstr("ss"));
-  for (const std::string& engine : kEngines) {
-    const Steps found = trained({.micro_batches = {12}}, 4, engine);
-    EXPECT_EQ(found.skipped, expected.skipped) << engine;
-    EXPECT_THAT(found.failure, HasSubstr(expected.failure + ": the loss is ")) << engine;
-    EXPECT_THAT(found.failure, HasSubstr(" at a loss scale of 1, the smallest")) << engine;
-  }
+  const Steps found = trained({.micro_batches = {12}}, 4);
+  EXPECT_EQ(found.skipped, expected.skipped);
+  EXPECT_THAT(found.failure, HasSubstr(expected.failure + ": the loss is "));
+  EXPECT_THAT(found.failure, HasSubstr(" at a loss scale of 1, the smallest"));
 }
 
 }  // namespace
