@@ -67,8 +67,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   if (!fs::create_directory(folder, failed)) return error({.file = path}, "cannot be created: " + failed.message());
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const auto stage = StageId::from(i);
-    RANNC_TRY(options.native ? write_native_source(plan, stage, options.native->options, folder)
-                             : write_torchscript(plan, stage, folder));
+    if (options.native) RANNC_TRY(write_native_source(plan, stage, options.native->options, folder));
     RANNC_TRY(write_weights(plan, stage, folder));
   }
   if (options.native) RANNC_TRY(compile_stages(*options.native, plan.stages.size(), folder));

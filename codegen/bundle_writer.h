@@ -26,7 +26,7 @@ struct BundleOptions {
   bool replace = false;
   /// Libraries that the programs need. The manifest records them.
   std::vector<runtime::Library> libraries = {};
-  /// Write form `native`. Nothing: `torchscript`.
+  /// Write form `native`. Nothing: `interpreted`.
   std::optional<NativeForm> native = {};
   /// Program `rannc-stage`, copied as the executable of every stage; empty: the stages have none.
   std::string stage_program = {};
@@ -34,7 +34,7 @@ struct BundleOptions {
   std::function<Result<void>(const std::string& folder)> add_files = {};
 };
 
-/// Writes the folder `path` (`NAME.rannc`): plan, a program and weights per stage, manifest. Assembles it in a
+/// Writes the folder `path` (`NAME.rannc`): plan, weights per stage, manifest. Assembles it in a
 /// temporary sibling and renames that at the end, so that `path` is a complete bundle or absent. Errors: the plan's
 /// schedule is not lowered, a weight has no bytes, operators have no lowering, a compiler failed, file system errors.
 /// An error leaves nothing behind.

@@ -1,12 +1,7 @@
-// Writes the program and weights of a stage.
+// Writes the weights and the C++ source of a stage.
 #include "codegen/stage_writer.h"
 
-#include <fmt/format.h>
-
-#include "codegen/function_source.h"
 #include "codegen/native_source.h"
-#include "codegen/torchscript_archive.h"
-#include "codegen/torchscript_source.h"
 #include "ir/base/replacement.h"
 #include "runtime/bundle/bundle.h"
 
@@ -55,19 +50,10 @@ Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder)
   for (const ValueId value : unread) {
     const ir::Graph::Value found = plan.graph.value(value);
     RANNC_ASSIGN(runtime::SafetensorsTensor tensor,
-                 weight_to_write(plan.graph, {value, std::string(found.name), found.type, {}}, buffer));
+                 weight_to_write(plan.graph, {value, std::string(found.name), found.type}, buffer));
     tensors.push_back(std::move(tensor));
   }
   return runtime::write_safetensors(folder + "/" + runtime::kStateFile, std::move(tensors));
-}
-
-Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::string& folder) {
-  RANNC_ASSIGN(std::string source, torchscript_source(plan, stage));
-  if (!plan.functions.empty()) {
-    RANNC_ASSIGN(const std::string functions, function_source(plan, stage));
-    source += functions;
-  }
-  return save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage));
 }
 
 Result<void> write_native_source(const ir::Plan& plan, StageId stage, NativeOptions options,

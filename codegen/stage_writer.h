@@ -10,10 +10,7 @@ namespace rannc::codegen {
 
 /// The functions write to an existing folder, under the names in a bundle.
 
-/// Writes the TorchScript program of a stage. Errors: operators without lowering, file system errors.
-Result<void> write_torchscript(const ir::Plan& plan, StageId stage, const std::string& folder);
-
-/// Writes the C++ source of a stage. Errors: the same, and those of `native_source`.
+/// Writes the C++ source of a stage. Errors: those of `native_source`, file system errors.
 Result<void> write_native_source(const ir::Plan& plan, StageId stage, NativeOptions options, const std::string& folder);
 
 /// Writes the weights of a stage, copied from the model one at a time. Errors: a weight without bytes, file system

@@ -126,8 +126,5 @@ TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted);
 Result<void> infer_types(Graph& graph, TaskId task);
 /// Lowers a task to calls. Fails with a diagnostic without location if types and attributes do not determine them.
 Result<aten::Lowering> lowering(const LowerCall& call);
-/// A symbolic integer as a TorchScript expression. Variables are named like the symbols, with underscores for dots.
-std::string torchscript(const Dim& dim);
-std::string torchscript(const Shape& shape);
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-// Helpers of lowering rules, and TorchScript spelling of symbolic integers.
+// Helpers of lowering rules.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -6,72 +6,6 @@
 #include "ir/ops/rules.h"
 
 namespace rannc::ir {
-
-namespace {
-
-// Translates canonical text of a Dim: `floor((a)/(b))` and `mod(a, b)` become Python's // and %, dots in names become
-// underscores. TorchScript has max and min.
-class DimSpelling {
- public:
-  explicit DimSpelling(std::string_view text) : text_(text) {}
-
-  std::string until(std::string_view stops) {
-    std::string out;
-    while (at_ < text_.size() && stops.find(text_[at_]) == std::string_view::npos) out += piece();
-    return out;
-  }
-
- private:
-  std::string piece() {
-    for (const std::string_view name : {"floor(", "mod("}) {
-      if (!text_.substr(at_).starts_with(name)) continue;
-      at_ += name.size();
-      const std::string left = until(",/");
-      while (text_[++at_] == ' ') {
-      }
-      const std::string right = until(")");
-      ++at_;
-      return "((" + left + ")" + (name == "mod(" ? " % " : " // ") + "(" + right + "))";
-    }
-    if (is_letter(text_[at_])) return word();
-    if (text_[at_] == '(') return parenthesised();
-    return std::string(1, text_[at_++]);
-  }
-  std::string word() {
-    std::string out;
-    for (; at_ < text_.size() && (is_letter(text_[at_]) || std::isdigit(static_cast<unsigned char>(text_[at_])));
-         ++at_) {
-      out += text_[at_] == '.' ? '_' : text_[at_];
-    }
-    return out;
-  }
-  std::string parenthesised() {
-    ++at_;
-    std::string out = "(" + until(")") + ")";
-    ++at_;
-    return out;
-  }
-  static bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
-  std::string_view text_;
-  size_t at_ = 0;
-};
-
-}  // namespace
-
-std::string torchscript(const Dim& dim) {
-  if (dim == Dim(INT64_MIN)) return "(-9223372036854775807 - 1)";  // the language reads the sign by itself
-  const std::string text = dim.str();
-  return dim.is_constant() ? text : DimSpelling(text).until("");
-}
-
-// `[0][:0]` is an empty list of integers. `[]` would be a list of tensors, and not every loader supports `annotate`.
-std::string torchscript(const Shape& shape) {
-  if (shape.empty()) return "[0][:0]";
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + torchscript(shape[i]);
-  return out + "]";
-}
 
 namespace {
 

@@ -79,8 +79,9 @@ std::vector<std::vector<RebuildPoint>> block_hulls(const ModelFacts& model, cons
   StagePlan apart;
   apart.micro_batches = std::max<uint64_t>(1, options.mini_batch / samples);
   for (uint32_t b = 0; b < blocks.count; ++b) apart.stages.push_back({b, b + 1, {DeviceId(0)}, true});
-  const ir::Plan plan = cut_plan(model, blocks.block_of, apart, options);
-  if (plan.functions.empty()) return {};
+  const Result<ir::Plan> cut = cut_plan(model, blocks.block_of, apart, options);
+  if (!cut.ok() || cut->functions.empty()) return {};  // `finish_plan` reports why stages have no functions
+  const ir::Plan& plan = *cut;
   const StagePricer pricer(plan, model, options, apart);
   const uint64_t at_once = plan.micro_batches.front();
   std::map<std::vector<int64_t>, std::vector<RebuildPoint>> known;

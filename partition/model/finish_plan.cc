@@ -92,8 +92,8 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
 
 std::string cluster_digest(const Cluster& cluster) { return text_digest(print_cluster(cluster)); }
 
-ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
-                  const PlanOptions& options) {
+Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
+                          const PlanOptions& options) {
   ir::Plan plan;
   plan.graph = model.graph.clone();
   plan.atoms = model.atoms;
@@ -114,13 +114,13 @@ ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of
   choose_devices(plan, stages, options.cluster, chosen);
   ir::derive_routes(plan);
 
-  if (options.cut_functions) options.cut_functions(plan);
+  if (options.cut_functions) RANNC_TRY(options.cut_functions(plan));
   return plan;
 }
 
 Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom,
                              const StagePlan& stages, const PlanOptions& options) {
-  ir::Plan plan = cut_plan(model, block_of_atom, stages, options);
+  RANNC_ASSIGN(ir::Plan plan, cut_plan(model, block_of_atom, stages, options));
   const MakeRows make_rows = [&](const ir::Plan& of, const ir::PipelineShape& shape) -> Result<ir::Schedule> {
     RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(of, stages, options)));
     return ir::lower_schedule(shape, rows);

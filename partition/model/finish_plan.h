@@ -13,9 +13,10 @@
 
 namespace rannc::partition {
 
-/// Returns a plan with the tasks, devices, routes and functions of `stages`, without times and schedule.
-ir::Plan cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
-                  const PlanOptions& options);
+/// Returns a plan with the tasks, devices, routes and functions of `stages`, without times and schedule. Errors: those
+/// of `PlanOptions::cut_functions`.
+Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom, const StagePlan& stages,
+                          const PlanOptions& options);
 
 /// Builds a plan from `stages`. Only devices with a stage appear in the plan, renumbered
 /// in the cluster's order. The schedule is lowered; `predict` adds the predictions. Fails if the schedule does not

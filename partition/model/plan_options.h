@@ -45,9 +45,9 @@ struct PlanOptions : PlanDemands {
   /// Instead of a search. Its schedule replaces `schedule`; blocks, planner and demands on the plan do not apply.
   std::shared_ptr<const GivenPlan> given;
   AtomDemands demands;  ///< converted to constraints once blocks are known
-  /// Sets `Plan::functions` of a plan whose stages are chosen. Memory is then that of the functions. If it is absent or
-  /// sets none, memory is that of LibTorch's tape.
-  std::function<void(ir::Plan&)> cut_functions;
+  /// Sets `Plan::functions` of a plan whose stages are chosen, which determine its memory. Absent for models without
+  /// tasks to differentiate, such as published profiles; memory is then that of the tasks' saved values.
+  std::function<Result<void>(ir::Plan&)> cut_functions;
   /// Trade-offs of a stage's recompute, by ascending bytes and descending time; the last recomputes nothing. If it is
   /// absent, recompute repeats whole stages.
   std::function<std::vector<ir::KeptChoice>(const ir::Joint&, const ir::RecomputeCosts&)> recompute_choices;

@@ -17,19 +17,17 @@
 
 namespace rannc::runtime {
 
-std::string program_file(StageId stage) { return fmt::format("stage{}.pt", stage.index()); }
 std::string source_file(StageId stage) { return fmt::format("stage{}.cc", stage.index()); }
 std::string compiled_file(StageId stage) { return fmt::format("stage{}.so", stage.index()); }
 std::string weights_file(StageId stage) { return fmt::format("stage{}.safetensors", stage.index()); }
 std::string executable_file(StageId stage) { return fmt::format("stage{}", stage.index()); }
 std::string model_file(StageId stage) { return fmt::format("stage{}.onnx", stage.index()); }
-std::string Bundle::program_path(StageId stage) const { return path + "/" + program_file(stage); }
 std::string Bundle::compiled_path(StageId stage) const { return path + "/" + compiled_file(stage); }
 
-std::string_view str(BundleForm form) { return form == BundleForm::kNative ? "native" : "torchscript"; }
+std::string_view str(BundleForm form) { return form == BundleForm::kNative ? "native" : "interpreted"; }
 
 std::optional<BundleForm> parse_bundle_form(std::string_view text) {
-  for (const BundleForm form : {BundleForm::kTorchScript, BundleForm::kNative}) {
+  for (const BundleForm form : {BundleForm::kInterpreted, BundleForm::kNative}) {
     if (str(form) == text) return form;
   }
   return std::nullopt;
@@ -37,7 +35,7 @@ std::optional<BundleForm> parse_bundle_form(std::string_view text) {
 
 std::vector<std::string> stage_files(StageId stage, BundleForm form) {
   if (form == BundleForm::kNative) return {source_file(stage), compiled_file(stage), weights_file(stage)};
-  return {program_file(stage), weights_file(stage)};
+  return {weights_file(stage)};
 }
 bool is_compiled(const std::string& name, BundleForm form) {
   if (form != BundleForm::kNative) return false;
@@ -109,7 +107,7 @@ std::string rebuild_advice(const std::string& bundle) {
 
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries,
                             const std::optional<Compilation>& compiled) {
-  const BundleForm form = compiled ? BundleForm::kNative : BundleForm::kTorchScript;
+  const BundleForm form = compiled ? BundleForm::kNative : BundleForm::kInterpreted;
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
   for (const std::string& name : files_in(folder, plan.stages.size(), form)) {
     const std::string path = folder + "/" + name;

@@ -20,8 +20,7 @@ inline constexpr const char* kPlanFile = "plan.rir";
 inline constexpr const char* kManifestFile = "manifest.json";
 /// Stored state that no stage reads (`unread_state`). The file is absent if there is none.
 inline constexpr const char* kStateFile = "state.safetensors";
-inline constexpr int kBundleVersion = 1;
-std::string program_file(StageId stage);   ///< `stage0.pt`
+inline constexpr int kBundleVersion = 2;
 std::string source_file(StageId stage);    ///< `stage0.cc`
 std::string compiled_file(StageId stage);  ///< `stage0.so`
 std::string weights_file(StageId stage);   ///< `stage0.safetensors`
@@ -30,10 +29,10 @@ std::string model_file(StageId stage);
 
 /// What the programs of a bundle are.
 enum class BundleForm : uint8_t {
-  kTorchScript,  ///< a `.pt` per stage
+  kInterpreted,  ///< the functions of `plan.rir`
   kNative,       ///< C++ source and a shared library per stage
 };
-/// `torchscript`, `native`: in the manifest and on the command line.
+/// `interpreted`, `native`: in the manifest and on the command line.
 std::string_view str(BundleForm form);
 std::optional<BundleForm> parse_bundle_form(std::string_view text);
 /// `stage0`: a program that runs the device of its rank. All stages of a bundle have one, or none has.
@@ -64,7 +63,7 @@ struct BundleFile {
 /// A verified bundle. Weights stay on disk until they are read.
 struct Bundle {
   std::string path;
-  BundleForm form = BundleForm::kTorchScript;
+  BundleForm form = BundleForm::kInterpreted;
   std::optional<Compilation> compiled = {};  ///< of form `native`
   ir::Plan plan;
   HostedStages hosted;                   ///< the stages whose files were verified
@@ -72,7 +71,6 @@ struct Bundle {
   std::vector<Library> libraries;        ///< needed by its programs (`runtime/bundle/libraries.h`)
   std::vector<Signature> signatures;     ///< by stage
   std::vector<SafetensorsFile> weights;  ///< by stage; without entries for stages that are not hosted
-  std::string program_path(StageId stage) const;
   std::string compiled_path(StageId stage) const;
 };
 
@@ -85,7 +83,7 @@ std::set<ValueId> hosted_values(const Bundle& bundle);
 
 /// Returns all rule violations of the bundle at `path`; empty if it is valid. verify_bundle.cc lists the rules (B1…).
 /// The rules of a stage's files are judged for hosted stages: other files may be absent. The engine that loads a
-/// program checks that it matches its signature (B8).
+/// stage checks B8 and B10.
 std::vector<Diagnostic> verify_bundle(const std::string& path, const HostedStages& hosted = {});
 
 /// Verifies and opens the bundle at `path`.
@@ -107,7 +105,7 @@ std::string rebuild_advice(const std::string& bundle);
 
 /// Writes `manifest.json`: version, form, libraries, and the size and digest of every other file of the bundle. Call it
 /// after all other files are written. Lists `kStateFile` and the stages' executables if they exist. `compiled`: how the
-/// stages of form `native` were compiled; nothing: the form is `torchscript`.
+/// stages of form `native` were compiled; nothing: the form is `interpreted`.
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries = {},
                             const std::optional<Compilation>& compiled = {});
 

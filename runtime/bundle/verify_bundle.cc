@@ -10,11 +10,10 @@
 // B5  a stage's weights contain every parameter, buffer and constant of its program, under the model's name
 // B6  weights have the element types and shapes of the plan
 // B7  a stage's weights contain nothing that its program does not use
-// B8  a program's arguments and results match the plan (checked by the engine that loads it)
+// B8  every kernel that the plan has chosen runs on the hardware (checked by the engine that loads the stage)
 // B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any. Of
 //     several processes, that of device 0 needs it
-// B10 every kernel that the plan has chosen runs on the hardware (checked by the engine that loads the program)
-// B11 a compiled stage belongs to the plan, this build of rannc and this LibTorch (checked by the engine that loads it)
+// B10 a compiled stage belongs to the plan, this build of rannc and this LibTorch (checked by the engine that loads it)
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -112,7 +111,7 @@ class BundleVerifier {
     if (const auto known = parse_bundle_form(form)) {
       bundle_.form = *known;
     } else {
-      fields.fail("form", form, "torchscript or native");
+      fields.fail("form", form, "interpreted or native");
     }
     JsonFields files = fields.object("files");
     const Json listed_files = manifest.value("files", Json());
@@ -264,7 +263,7 @@ class BundleVerifier {
     std::set<std::string> names;
     for (const ValueId value : unread) {
       names.emplace(graph.value(value).name);
-      check_weight({value, std::string(graph.value(value).name), graph.type(value), {}}, *file, "B9", "B9");
+      check_weight({value, std::string(graph.value(value).name), graph.type(value)}, *file, "B9", "B9");
     }
     for (const auto& entry : file->entries()) {
       if (!names.contains(entry.name))

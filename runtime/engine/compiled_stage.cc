@@ -16,7 +16,7 @@ namespace rannc::runtime {
 namespace {
 
 Diagnostic stale(const std::string& path, const std::string& what) {
-  return error({.file = path}, what, "B11")
+  return error({.file = path}, what, "B10")
       .note(rebuild_advice(std::filesystem::path(path).parent_path().string()) +
             "; --engine explicit runs without them");
 }

@@ -14,7 +14,7 @@ struct CompiledStageFacts {
 };
 
 /// Loads the shared library of a stage, which stays loaded. Errors: it cannot be loaded, or it was compiled for another
-/// interface or another LibTorch. [B11]
+/// interface or another LibTorch. [B10]
 Result<CompiledStageFacts> compiled_stage_facts(const std::string& path);
 
 }  // namespace rannc::runtime

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/engine/engine_autograd.h"
 #include "runtime/engine/engine_explicit.h"
 #include "runtime/internal/named_rows.h"
 
@@ -11,8 +10,7 @@ namespace rannc::runtime {
 namespace {
 
 const Engine kEngines[] = {
-    {"explicit", "forward and backward functions without a tape", load_explicit_program},
-    {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
+    {"explicit", "forward and backward functions of the plan, call by call", load_explicit_program},
     {"native", "the compiled functions of a bundle of form native", load_native_program},
 };
 

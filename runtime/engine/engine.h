@@ -30,7 +30,7 @@ std::span<const Engine> engines();
 /// Returns the names of all rows.
 std::vector<std::string> engine_names();
 
-/// `autograd: ...; ...`, for `--help`.
+/// `explicit: ...; ...`, for `--help`.
 std::string engine_summaries();
 
 /// Returns the row named `name`, or the default if `name` is empty. The error for an unknown name lists all names.

@@ -68,10 +68,9 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(load_weights(weights, signature_.parameters, places_.parameters, &parameters_));
     RANNC_TRY(load_weights(weights, signature_.buffers, places_.buffers, &buffers_));
     RANNC_TRY(load_weights(weights, signature_.constants, places_.constants, nullptr));
-    sums_.create();
     RANNC_TRY(build());
     totals_.resize(programs_.totals.size());
-    for (const at::Tensor& leaf : sums_.leaves()) sum_places_.push_back(&leaf.mutable_grad());
+    for (at::Tensor& sum : sums_.sums()) sum_places_.push_back(&sum);
     for (at::Tensor& total : totals_) sum_places_.push_back(&total);
     for (const ValueId total : programs_.totals) {
       const ir::DType dtype = joint_.graph.type(total).dtype;
@@ -85,7 +84,6 @@ class ExplicitProgram final : public Program {
   }
 
   const Signature& signature() const override { return signature_; }
-  bool parts_backward() const override { return true; }
   void record_steps(bool allowed) override { records_ = allowed; }
   std::string why_not_recorded() const override { return recorder_.why_not(); }
 

@@ -15,7 +15,7 @@ namespace rannc::runtime {
 Result<std::unique_ptr<Program>> load_explicit_program(const Bundle& bundle, StageId stage,
                                                        const LoadOptions& options = {}, Device& device = cpu());
 
-/// The same by the compiled functions of a bundle of form `native`, on the processor. [B11]
+/// The same by the compiled functions of a bundle of form `native`, on the processor. [B10]
 Result<std::unique_ptr<Program>> load_native_program(const Bundle& bundle, StageId stage,
                                                      const LoadOptions& options = {}, Device& device = cpu());
 

@@ -19,7 +19,7 @@ Result<void> check_task(const ir::Graph& graph, TaskId task, ir::DeviceType plan
   if (ir::taped_of(graph, task) || ir::vjp_of(graph, task) || !lowered(planned).ok()) return {};
   const auto on_hardware = lowered(found);
   if (on_hardware.ok()) return {};
-  return error(graph.location(task), on_hardware.diagnostic().message, "B10");
+  return error(graph.location(task), on_hardware.diagnostic().message, "B8");
 }
 
 }  // namespace

@@ -72,11 +72,7 @@ class Program {
  public:
   virtual ~Program() = default;
   virtual const Signature& signature() const = 0;
-  /// Whether input and weight gradients are computed separately. If not, `backward_input` computes both and
-  /// `backward_weight` does nothing.
-  virtual bool parts_backward() const = 0;
-  /// Changes what later forward passes keep for `recompute`. The rest of the functions must be those of the bundle. An
-  /// engine that always repeats the whole forward pass ignores it.
+  /// Changes what later forward passes keep for `recompute`. The rest of the functions must be those of the bundle.
   virtual Result<void> use_functions(const ir::StageFunctions&) { return {}; }
 
   /// Whether an engine that can record the calls of a step and replay them does so; it does by default.

@@ -45,8 +45,6 @@ class Builder {
         if (value.valid()) read(value, task);
       }
       if (const auto joint = ir::synchronised(graph_, task)) signature_.synchronised.push_back(*joint);
-      const ir::OpInfo& op = graph_.op(task);
-      signature_.asks_training = signature_.asks_training || op.asks_training(graph_.attributes(task));
     }
     add_inputs();
     add_weights();
@@ -85,12 +83,9 @@ class Builder {
 
   Port port(ValueId value) const {
     const ir::Graph::Value& v = graph_.value(value);
-    return {value,           std::string(v.name),          v.type, v.kind == ir::ValueKind::kInput, false,
-            variable(value), channels_last_[value.index()]};
+    return {value, std::string(v.name), v.type, v.kind == ir::ValueKind::kInput, false, channels_last_[value.index()]};
   }
-  Weight weight(ValueId value) const {
-    return {value, std::string(graph_.value(value).name), graph_.type(value), variable(value)};
-  }
+  Weight weight(ValueId value) const { return {value, std::string(graph_.value(value).name), graph_.type(value)}; }
 
   void add_inputs() {
     for (ValueId value : inputs_) signature_.inputs.push_back(port(value));
@@ -103,8 +98,7 @@ class Builder {
   void add_draws() {
     for (ValueId value : draws_) {
       const ir::Graph::Value& drawn = graph_.value(value);
-      signature_.draws.push_back(
-          {value, std::string(drawn.name), drawn.type, *graph_.random_input(value), variable(value)});
+      signature_.draws.push_back({value, std::string(drawn.name), drawn.type, *graph_.random_input(value)});
     }
   }
 
@@ -112,7 +106,7 @@ class Builder {
     for (const auto& [value, tasks] : parameters_) {
       const auto index = static_cast<uint32_t>(signature_.parameters.size());
       signature_.parameters.push_back(weight(value));
-      for (TaskId task : tasks) signature_.leaves.push_back({index, task, leaf_variable(value, task)});
+      for (TaskId task : tasks) signature_.leaves.push_back({index, task});
     }
     for (ValueId value : fixed_) {
       const bool buffer = graph_.value(value).kind == ir::ValueKind::kBuffer;
@@ -152,16 +146,5 @@ int Signature::output_of(ValueId value) const { return index_of(outputs, value);
 int Signature::parameter_of(ValueId value) const { return index_of(parameters, value); }
 
 Signature signature(const ir::Plan& plan, StageId stage) { return Builder(plan, stage).build(); }
-
-std::string variable(ValueId value) { return "v" + std::to_string(value.index()); }
-
-std::string leaf_variable(ValueId parameter, TaskId task) {
-  return variable(parameter) + "_t" + std::to_string(task.index());
-}
-
-std::string symbol_variable(std::string name) {
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-}
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// Arguments and results of a stage's program, derived from the plan alone.
+/// What a stage reads and returns, derived from the plan alone.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,6 @@ struct Port {
   ir::ValueType type;          ///< symbolic; float, integer or boolean
   bool from_graph = false;     ///< inputs: fed from the mini-batch instead of received
   bool gradient = false;       ///< inputs: one is sent back; outputs: one arrives along a route or seeds a loss
-  std::string argument;        ///< variable in the program's source
   bool channels_last = false;  ///< memory layout of the value and its gradient (`ir::channels_last`)
   bool operator==(const Port&) const = default;
 };
@@ -26,7 +25,6 @@ struct Weight {
   ValueId value;
   std::string name;
   ir::ValueType type;
-  std::string argument;  ///< for buffers and constants; parameters are passed once per reading task, see `Leaf`
   bool operator==(const Weight&) const = default;
 };
 
@@ -35,7 +33,6 @@ struct Weight {
 struct Leaf {
   uint32_t parameter = 0;  ///< index into `Signature::parameters`
   TaskId task;
-  std::string argument;
   bool operator==(const Leaf&) const = default;
 };
 
@@ -46,7 +43,6 @@ struct DrawnValue {
   std::string name;  ///< in the graph
   ir::ValueType type;
   ir::RandomInput draw;
-  std::string argument;
   bool operator==(const DrawnValue&) const = default;
 };
 
@@ -60,8 +56,7 @@ struct Statistics {
   bool operator==(const Statistics&) const = default;
 };
 
-/// Arguments in the order: inputs, leaves, buffers, constants, random inputs, symbols, and `training` if a task needs
-/// it. Results: outputs, then the mean and variance of each of the statistics.
+/// What one stage reads and returns. It also returns the mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
   std::vector<Port> inputs;            ///< ascending by value
@@ -73,7 +68,6 @@ struct Signature {
   std::vector<Statistics> statistics;  ///< in the graph's order
   /// Per task that normalizes by batch statistics in training, in task order: whether statistics span all replicas.
   std::vector<bool> synchronised;
-  bool asks_training = false;        ///< a task behaves differently in training and evaluation
   std::vector<std::string> symbols;  ///< sorted
   std::string batch_symbol;          ///< number of samples of a call; empty if there is no such symbol
   std::vector<Port> outputs;         ///< routed values, graph outputs, loss numerators; ascending by value
@@ -92,10 +86,5 @@ struct Signature {
 /// Returns the signature of a stage of a verified plan. A graph output or loss numerator made only by constant tasks
 /// belongs to the first stage that contains its task.
 Signature signature(const ir::Plan& plan, StageId stage);
-
-/// Return the names in generated source of a value, of a parameter as one task reads it, and of a symbol.
-std::string variable(ValueId value);
-std::string leaf_variable(ValueId parameter, TaskId task);
-std::string symbol_variable(std::string name);
 
 }  // namespace rannc::runtime

@@ -129,7 +129,7 @@ class Bench(own_programs.OwnPrograms):
 
     def fusion(self):
         one = [*self.gpt(), "--cluster", "local:1", "--micro-batches", 1]
-        for form in ("torchscript", "native"):
+        for form in ("interpreted", "native"):
             off, on = (self.bundle(f"{form}-{name}", *one, "--form", form, *flags) for name, flags in (("plain", ["--no-fuse", "all"]), ("fused", [])))
             (off_ms, *_), (on_ms, *_) = self.sides([off], [on], *TEXT, "--transport", "local")
             yield f"step, measured, {form}", median_ratio(off_ms, on_ms)

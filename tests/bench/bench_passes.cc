@@ -11,7 +11,6 @@
 #include "passes/pipeline.h"
 #include "passes/simplify/fold_constants.h"
 #include "passes/training/differentiate.h"
-#include "tests/passes/torch/compiled_evaluator.h"
 #include "tools/compiler/torch_evaluator.h"
 
 namespace rannc {
@@ -48,19 +47,13 @@ ir::Graph before_folding(const std::string& path, const passes::Evaluator& evalu
 
 void report(const std::string& path, const std::string& loss, int rounds) {
   const tools::TorchEvaluator dispatcher;
-  const test::CompiledEvaluator compiled;
   const ir::Graph before = before_folding(path, dispatcher);
-  std::vector<double> ours, theirs;
-  size_t tasks = 0, rivals_tasks = 0;
-  const double first = fold(before, dispatcher), first_compiled = fold(before, compiled);
-  for (int i = 0; i < rounds; ++i) {  // by turns
-    ours.push_back(fold(before, dispatcher, &tasks));
-    theirs.push_back(fold(before, compiled, &rivals_tasks));
-  }
-  fmt::print(
-      "{}\n  fold-constants: {:.2f} ms, by compiled modules {:.2f} ms: {:.1f} x (first use {:.1f} and {:.1f} ms); {} "
-      "tasks are left, {}\n",
-      path, median(ours), median(theirs), median(theirs) / median(ours), first, first_compiled, tasks, rivals_tasks);
+  std::vector<double> folding;
+  size_t tasks = 0;
+  const double first = fold(before, dispatcher);
+  for (int i = 0; i < rounds; ++i) folding.push_back(fold(before, dispatcher, &tasks));
+  fmt::print("{}\n  fold-constants: {:.2f} ms (first use {:.1f} ms); {} tasks are left\n", path, median(folding), first,
+             tasks);
   if (loss.empty()) return;
   ir::Graph graph = frontend::import_onnx(path).value();
   passes::PassContext context{.evaluator = &dispatcher};

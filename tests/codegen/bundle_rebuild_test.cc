@@ -196,7 +196,7 @@ TEST_F(Rebuild, IsRefusedWhereItDoesNotHelp) {
   write(in_bundle("plan.rir"), "nonsense");
   EXPECT_EQ(rebuild().diagnostic().rule, "B3");
   write_bundle(plan(), {.replace = true}, path_).value();
-  EXPECT_THAT(rebuild().diagnostic().str(), HasSubstr("has form torchscript, which has no compiled stages"));
+  EXPECT_THAT(rebuild().diagnostic().str(), HasSubstr("has form interpreted, which has no compiled stages"));
   EXPECT_THAT(rebuild().diagnostic().str(), HasSubstr("--form native"));
   EXPECT_THAT(rebuild_bundle(at("none"), options()).diagnostic().str(), HasSubstr("no such bundle"));
 }

@@ -1,10 +1,6 @@
 #include "tests/codegen/prepared_case.h"
 
-#include <torch/jit.h>
-
-#include <algorithm>
-
-#include "codegen/aten_source.h"
+#include "runtime/aten/aten_call.h"
 
 namespace rannc::ir::testing {
 
@@ -39,42 +35,21 @@ Prepared prepare(const OpCase& c, DType precision) {
   narrowed.operands = made.operands;
   if (made.op->fit != nullptr) made.attributes = fitted(std::move(narrowed)).attributes;
   std::vector<const ValueType*> inputs;
-  std::vector<std::string> names, outputs;
-  made.source = "def f(";
-  for (size_t k = 0; k < made.operands.size(); ++k) {
-    inputs.push_back(made.operands[k].absent ? nullptr : &made.operands[k].type);
-    names.push_back(made.operands[k].absent ? "" : "i" + std::to_string(k));
-    if (!made.operands[k].absent) made.source += names.back() + ": Tensor, ";
-  }
+  for (const Operand& operand : made.operands) inputs.push_back(operand.absent ? nullptr : &operand.type);
   made.types = types_of({*made.op, inputs, made.attributes, "batch", c.outputs}).value();
   std::vector<const ValueType*> output_types;
-  for (size_t k = 0; k < made.types.size(); ++k) {
-    outputs.push_back("o" + std::to_string(k));
-    output_types.push_back(&made.types[k]);
-  }
+  for (const ValueType& type : made.types) output_types.push_back(&type);
   made.lowering = lowering({*made.op, inputs, output_types, made.attributes}).value();
-  const auto there = std::find_if(names.begin(), names.end(), [](const std::string& name) { return !name.empty(); });
-  const std::string device = there == names.end() ? "torch.device(\"cpu\")" : *there + ".device";
-  const std::string lines = codegen::torchscript_statements(made.lowering, {names, outputs, device, "True"});
-  made.source += "batch: int):\n";
-  for (size_t at = 0; at < lines.size();) {
-    const size_t end = lines.find('\n', at);
-    made.source += "    " + lines.substr(at, end - at) + "\n";
-    at = end + 1;
-  }
-  made.source += "    return [";
-  for (const std::string& output : outputs) made.source += output + ", ";
-  made.source += "]\n";
   return made;
 }
 
 std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch) {
-  const auto unit = torch::jit::compile(made.source);
-  std::vector<c10::IValue> stack(inputs.begin(), inputs.end());
-  stack.emplace_back(batch);
-  std::vector<at::Tensor> results = unit->get_function("f")(stack).toTensorVector();
+  const auto operands = in_places(made, inputs);
+  const Bindings sizes = {{"batch", batch}};
+  const at::Device device = inputs.empty() ? at::Device(at::kCPU) : inputs.front().device();
+  auto results = runtime::run_lowering(made.lowering, {.operands = operands, .sizes = sizes, .device = device}).value();
   for (at::Tensor& result : results) {
-    if (result.is_sparse()) result = result.to_dense();  // gradients as rows
+    if (result.is_sparse()) result = result.to_dense();
   }
   return results;
 }

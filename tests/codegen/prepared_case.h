@@ -1,10 +1,9 @@
-/// Calls of core operators as they are lowered: TorchScript over drawn operands.
+/// Calls of core operators as they are lowered, over random operands.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "tests/ir/ops/op_cases.h"
@@ -18,7 +17,6 @@ struct Prepared {
   Attributes attributes;
   std::vector<ValueType> types;  ///< of the results
   aten::Lowering lowering;
-  std::string source;  ///< of `f`: the operands that are there, then the number of samples
 };
 
 Prepared prepare(const OpCase& c, DType precision);
@@ -30,6 +28,7 @@ at::Tensor draw(const Operand& operand, int64_t batch);
 std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch);
 /// These tensors, one for each operand that is there, in the places of all operands.
 std::vector<std::optional<at::Tensor>> in_places(const Prepared& made, const std::vector<at::Tensor>& tensors);
+/// Results of the calls; gradients as rows are made dense.
 std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch);
 
 }  // namespace rannc::ir::testing

@@ -106,7 +106,7 @@ std::string describe_call(const OpCase& c, const Prepared& made, const Wanted& w
   for (size_t k = 0; k < wanted.size(); ++k) {
     if (wanted[k]) text += " " + std::to_string(k);
   }
-  return text + "\n" + made.source;
+  return text;
 }
 
 /// Of the operators of a family; empty: of all. How many keep more than scalars.

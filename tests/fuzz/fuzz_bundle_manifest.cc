@@ -1,5 +1,5 @@
 /// The manifest of a bundle never crashes its verifier, and lists what is accepted. The files that it is read with are
-/// made here; `%stage0.pt.bytes%` and `%stage0.pt.digest%` in an input stand for those of a file.
+/// made here; `%stage0.cc.bytes%` and `%stage0.cc.digest%` in an input stand for those of a file.
 #include <unistd.h>
 
 #include <cstdio>
@@ -38,8 +38,7 @@ class Files {
         for (const runtime::Weight& weight : *group) weights.push_back(weight.value);
       }
       write(runtime::weights_file(id), plan, weights);
-      for (const std::string& name : {runtime::program_file(id), runtime::source_file(id), runtime::compiled_file(id)})
-        write(name, name);
+      for (const std::string& name : {runtime::source_file(id), runtime::compiled_file(id)}) write(name, name);
     }
     write(runtime::kStateFile, plan, runtime::unread_state(plan));
   }

@@ -18,8 +18,7 @@ TEST(Engines, AreFoundByName) {
     EXPECT_EQ(find_engine(engine.name).value(), &engine);
   }
   EXPECT_EQ(find_engine("").value(), &engines().front());
-  EXPECT_EQ(find_engine("steam").diagnostic().message,
-            "unknown engine 'steam'; expected one of: explicit, autograd, native");
+  EXPECT_EQ(find_engine("steam").diagnostic().message, "unknown engine 'steam'; expected one of: explicit, native");
 }
 
 TEST(Transports, AreFoundByName) {

@@ -118,8 +118,8 @@ class Native(BundleAgainTest):
         other = self.again(bundle, "--devices", 1)
         self.assertTrue((other / "stage0.so").exists())
         self.assertFalse((other / "stage1.so").exists())
-        text = self.again(bundle, "--form", "torchscript")
-        self.assertTrue((text / "stage0.pt").exists())
+        interpreted = self.again(bundle, "--form", "interpreted")
+        self.assertFalse((interpreted / "stage0.so").exists())
 
 
 class Refused(BundleAgainTest):

@@ -13,7 +13,7 @@ class DeviceAllModels(EveryFolder):
         with_numbers = [folder for folder in folders() if folder.name not in without_numbers]
         self.assertGreater(len(with_numbers), 55)
         for folder in with_numbers:
-            for stages, flags in ((1, []), (2, ["--engine", "autograd"]), (4, ["--recompute", "always"])):
+            for stages, flags in ((1, []), (4, ["--recompute", "always"])):
                 with self.subTest(folder=folder.name, stages=stages, flags=flags):
                     self.judge(folder, stages, 4, "--device", device, *flags)
 

@@ -24,12 +24,9 @@ class CheckedModels(DeviceTest):
     def test_replicas_and_recompute(self):
         self.judge(replicas=["2", "2,1", "1,3"], micro_batches=[1, 3], recompute=["always"])
 
-    def test_tapes(self):
-        self.judge(stages=[1, 2], engine="autograd")
-
     def test_processes(self):
         self.judge(stages=[2], transport="gloo")
-        self.judge(replicas=["2,1"], transport="gloo", engine="autograd")
+        self.judge(replicas=["2,1"], transport="gloo")
 
     def test_float32(self):
         self.judge(stages=[2], dtype="float32")
@@ -60,7 +57,7 @@ class Runs(DeviceTest):
 
     def test_losses_are_those_of_the_processor(self):
         for name in LOSSES:
-            for flags in ([], ["--no-cuda-graphs"], ["--engine", "autograd"], ["--clip-norm", "0.1"], ["--deterministic"], ["--transport", "gloo"]):
+            for flags in ([], ["--no-cuda-graphs"], ["--clip-norm", "0.1"], ["--deterministic"], ["--transport", "gloo"]):
                 with self.subTest(name=name, flags=flags):
                     self.compare(name, run_flags=["--replace", *flags])
 

@@ -36,7 +36,7 @@ class FindNonfinite(programs.ProgramTest):
                                              "of 16 elements, shape [4, 4], from finite inputs"], *command, "--find-nonfinite", *more)
             self.assertEqual(done.stderr.count("ratio"), 1, done.stderr)
         self.refuse(DIAGNOSTICS, ["step 2: the loss is "], *command)
-        self.refuse(DIAGNOSTICS, ["--find-nonfinite: engine autograd"], *command, "--find-nonfinite", "--engine", "autograd")
+        self.refuse(DIAGNOSTICS, ["--find-nonfinite: engine native"], *command, "--find-nonfinite", "--engine", "native")
         self.refuse(DIAGNOSTICS, ["--find-nonfinite: nothing is trained"], *command, "--find-nonfinite", "--evaluate")
 
     def test_a_finite_run_is_the_same_run(self):

@@ -50,16 +50,6 @@ class MemoryTest(memory_runs.MemoryRuns):
         budget = ["--recompute", "selective", "--recompute-budget", 15]
         self.expect_replicas([1, 1], *budget, schedules=["1f1b", "zb-h1"])
 
-    def test_autograd_repeats_whole_stages(self):
-        model = self.model("gpt", "--layers", 2, "--width", 64, "--heads", 4, "--context", 64)
-        for recompute, noted in (("selective", True), ("always", False)):
-            folder = self.scratch / recompute
-            folder.mkdir()
-            bundle = self.bundle(folder, model, LOSSES["gpt"], 1, "--mini-batch", 8, "--micro-batches", 4, "--schedule", "gpipe",
-                                 "--recompute", recompute)
-            done = self.succeed("rannc-run", bundle, "-o", folder / "run", "--steps", 1, "--engine", "autograd", *self.text)
-            self.assertEqual("engine autograd repeats whole forward passes" in done.stderr, noted, done.stderr)
-
     def test_tied_parameters_are_held_once(self):
         self.expect_gpt(1, 4, "1f1b", "never", "--tied", "--vocabulary", 512)
 

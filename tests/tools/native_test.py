@@ -37,7 +37,7 @@ class Forms(programs.ProgramTest):
 
     def setUp(self):
         super().setUp()
-        for form in ("torchscript", "native"):
+        for form in ("interpreted", "native"):
             self.succeed("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--loss", LOSS, "--stages", 1, "--cluster", "local:1",
                          "--costs", "analytic", "--mini-batch", 8, "--form", form, "--no-fuse", "loops", "-o", self.scratch / form)
 
@@ -48,11 +48,11 @@ class Forms(programs.ProgramTest):
         return [line.split()[1] for line in log.read_text().splitlines()]
 
     def test_a_run_goes_on_in_the_other_form(self):
-        expected = self.train("torchscript", "whole", 4)
+        expected = self.train("interpreted", "whole", 4)
         self.assertEqual(len(set(expected)), 4)
         found = self.train("native", "parts", 2)
         self.assertEqual(found, expected[:2])
-        found = self.train("torchscript", "parts", 3, "--resume")
+        found = self.train("interpreted", "parts", 3, "--resume")
         self.assertEqual(found[-1], expected[2])
         self.assertEqual(self.train("native", "parts", 4, "--resume")[-1], expected[3])
 

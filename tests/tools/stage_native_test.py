@@ -94,7 +94,7 @@ class NativeStages(stage_runs.StageTest):
         manifest = self.manifest()
         manifest["files"]["stage1.so"] = manifest["files"]["stage0.so"]
         (bundle / "manifest.json").write_text(json.dumps(manifest))
-        self.refuse(1, ["stage1.so", "[B11]", f"`rannc-compile --rebuild {bundle}`"], "rannc-run", bundle, *self.training(1))
+        self.refuse(1, ["stage1.so", "[B10]", f"`rannc-compile --rebuild {bundle}`"], "rannc-run", bundle, *self.training(1))
         self.assertEqual(self.succeed("rannc-compile", "--rebuild", bundle).stderr, "stale: stage1.so: has other functions than the plan\n")
         self.succeed("rannc-run", bundle, *self.training(1))
 
@@ -106,7 +106,7 @@ class NativeStages(stage_runs.StageTest):
         self.refuse(1, ["--cxx", "/bin/false: does not report its version"], "rannc-compile", "--rebuild", self.whole, "--cxx", "/bin/false")
         self.refuse(1, ["no such bundle"], "rannc-compile", "--rebuild", self.scratch / "none.rannc")
         self.call(*self.compilation(self.scratch / "text.rannc"))
-        self.refuse(1, ["has form torchscript, which has no compiled stages", "--form native"], "rannc-compile", "--rebuild",
+        self.refuse(1, ["has form interpreted, which has no compiled stages", "--form native"], "rannc-compile", "--rebuild",
                     self.scratch / "text.rannc")
         done = self.run_program("rannc-compile")
         self.assertEqual(done.returncode, 2)

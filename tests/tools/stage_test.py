@@ -58,7 +58,7 @@ class ByHand(stage_runs.StageTest):
         port = programs.free_port()
         alone = self.popen([self.hosts[0] / "stage0", *self.by_hand(0, port), *self.training(2), *export])
         _, errors = self.finish(alone, 1)
-        self.assertIn("stage1.pt: error: file is missing", errors)
+        self.assertIn("stage1.safetensors: error: file is missing", errors)
         self.hosts[0] = self.whole
         found = self.scratch / "shared"
         self.run_by_hand(*self.training(2), *export, "-o", found)
@@ -123,13 +123,13 @@ class Refused(stage_runs.StageTest):
                      [*stage1, *self.by_hand(1, 1), "--transport", "local"])
 
     def test_missing_files(self):
-        (self.hosts[1] / "stage1.pt").unlink()
+        (self.hosts[1] / "stage1.safetensors").unlink()
         command = [self.hosts[1] / "stage1", *self.training(2), *self.by_hand(1, 1)]
-        self.refused(["stage1.pt: error: file is missing", "[B1]"], command)
+        self.refused(["stage1.safetensors: error: file is missing", "[B1]"], command)
         (self.hosts[1] / "manifest.json").unlink()
         self.refused(["stage1: error: is not in a bundle"], command)
         self.refused(["rannc-stage: error: is not in a bundle"], [programs.program("rannc-stage"), *self.training(2)])
-        self.refused(["stage1.pt: error: file is missing: device 1 runs stage 1"], [self.hosts[0] / "stage0", *self.training(2)],
+        self.refused(["stage1.safetensors: error: file is missing: device 1 runs stage 1"], [self.hosts[0] / "stage0", *self.training(2)],
                      OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
 
     def test_master_that_is_not_there(self):
@@ -163,7 +163,7 @@ class Described(stage_runs.StageTest):
         self.assertEqual([device["rank"] for device in found["devices"]], [1])
         self.assertGreater(found["tasks"]["count"], 0)
         self.assertEqual({file["name"]: {"bytes": file["bytes"], "digest": file["digest"]} for file in found["files"]},
-                         {name: manifest[name] for name in ["plan.rir", "stage1", "stage1.pt", "stage1.safetensors"]})
+                         {name: manifest[name] for name in ["plan.rir", "stage1", "stage1.safetensors", "stage1.safetensors"]})
         tensors = programs.read_safetensors(self.whole / "stage1.safetensors")
         self.assertEqual(found["weights"]["bytes"], sum(len(data) for _, _, data in tensors.values()))
         self.assertEqual(found["micro_batch"], 4)

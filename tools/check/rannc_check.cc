@@ -20,7 +20,6 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
-#include "passes/training/cut_functions.h"
 #include "runtime/engine/engine.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/numbers.h"
@@ -250,7 +249,6 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
                           fmt::format("with {} stages, one has only {:.1f} % of the work, below --least-share",
                                       cut.size(), share * 100));
     }
-    if (planned.plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(planned.plan));
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, form, bundle_path(scratch, index, cut)));
   }
   return {};

@@ -16,8 +16,8 @@ constexpr const char* kCompilers[] = {"c++", "g++", "clang++"};
 
 void add_form_flags(CLI::App& app, FormFlags& flags) {
   app.add_option("--form", flags.form,
-                 "programs of the stages: torchscript, or native: C++, compiled here into a shared library each")
-      ->check(CLI::IsMember({"torchscript", "native"}))
+                 "how stages run: interpreted, or native: C++ that is compiled here into a shared library each")
+      ->check(CLI::IsMember({"interpreted", "native"}))
       ->capture_default_str();
   app.add_option("--cxx", flags.cxx, "C++ compiler of --form native (default: c++, g++ or clang++ in the PATH)");
 }
@@ -44,7 +44,7 @@ Result<compiler::Programs> programs_of(const FormFlags& flags, bool loops) {
   const Result<FoundCompiler> found = find_compiler(flags.cxx);
   if (found.ok()) return compiler::Programs{compiler::Form::kNative, found->path, found->cache, loops};
   if (!flags.cxx.empty()) return found.diagnostic();
-  fmt::print(stderr, "note: {}: the bundle has form torchscript\n", found.diagnostic().message);
+  fmt::print(stderr, "note: {}: the bundle has form interpreted\n", found.diagnostic().message);
   return compiler::Programs();
 }
 

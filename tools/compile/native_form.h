@@ -9,7 +9,7 @@
 namespace rannc::tools {
 
 struct FormFlags {
-  std::string form = "torchscript";
+  std::string form = "interpreted";
   std::string cxx;  ///< name or path of a compiler; empty: the first of `c++`, `g++` and `clang++` in the PATH
 };
 
@@ -26,7 +26,7 @@ Result<FoundCompiler> find_compiler(const std::string& cxx);
 /// Adds `--form` and `--cxx`.
 void add_form_flags(CLI::App& app, FormFlags& flags);
 
-/// Returns the programs of the form, with a compiler for `native`. Without one the form is `torchscript`, which
+/// Returns the programs of the form, with a compiler for `native`. Without one the form is `interpreted`, which
 /// is said on standard error. Compiled stages are kept in the user's cache. Errors: the compiler of `--cxx` does not
 /// exist or does not work.
 Result<compiler::Programs> programs_of(const FormFlags& flags, bool loops);

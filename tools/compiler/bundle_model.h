@@ -17,7 +17,7 @@ struct PlannedBundle {
   ir::Bindings sizes;  ///< of symbols other than the batch
   uint64_t seed = 0;
   std::vector<ir::PlanDevice> devices;  ///< of the present plan
-  runtime::BundleForm form = runtime::BundleForm::kTorchScript;
+  runtime::BundleForm form = runtime::BundleForm::kInterpreted;
   bool loops = true;  ///< whether compiled stages have loops; also of other forms
 
   /// Adds mini-batch to seed to a request.

@@ -377,10 +377,8 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
   plan.training = !model.graph.losses().empty();
   plan.model_digest = model.digest;
-  plan.parts_backward = true;  // as the default engine does
-  plan.cut_functions = [](ir::Plan& chosen) {
-    if (!passes::cut_functions(chosen).ok()) chosen.functions.clear();
-  };
+  plan.parts_backward = true;  // as all engines do
+  plan.cut_functions = [](ir::Plan& chosen) { return passes::cut_functions(chosen); };
   plan.recompute_choices = [](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     return passes::SelectiveRecompute(joint, costs).hull();
   };

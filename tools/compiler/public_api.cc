@@ -7,7 +7,6 @@
 #include "codegen/bundle_writer.h"
 #include "ir/graph/constant.h"
 #include "ir/text/text.h"
-#include "passes/training/cut_functions.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/device/devices.h"
 #include "runtime/train/process.h"
@@ -87,21 +86,10 @@ Result<partition::PlannedModel> search(const tools::PreparedModel& model, const 
   return planned;
 }
 
-/// A model whose stages cannot be differentiated as tasks still trains under the tape. Planning has left them without
-/// functions; cutting them again gives the reason.
-void warn_without_functions(ir::Plan& plan, std::vector<std::string>& warnings) {
-  if (!plan.functions.empty()) return;
-  const Result<void> cut = passes::cut_functions(plan);
-  if (cut.ok()) return;
-  RANNC_CHECK(cut.diagnostic().rule.empty()) << "the stages of a plan have valid functions: " << cut.diagnostic().str();
-  plan.functions.clear();
-  warnings.push_back("the bundle runs with --engine autograd only: " + cut.diagnostic().str());
-}
-
 Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, const Programs& programs,
                                                        const Progress& progress) {
   using Native = std::optional<codegen::NativeForm>;
-  if (programs.form != Form::kNative || plan.functions.empty()) return Native();
+  if (programs.form != Form::kNative) return Native();
   RANNC_ASSIGN(codegen::NativeCompiler compiler, codegen::NativeCompiler::open(programs.cxx, programs.cache));
   const auto compiled = [step = progress.step, stages = plan.stages.size()](size_t done) {
     if (step) step(fmt::format("compiling stages: {} of {}", done, stages));
@@ -183,7 +171,6 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
     RANNC_ASSIGN(report.measured,
                  tools::refine_prediction(planned, planning, std::move(native), {progress.step, progress.remark}));
   }
-  warn_without_functions(planned.plan, report.warnings);
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());
   return Plan(

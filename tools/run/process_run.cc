@@ -293,14 +293,6 @@ class Run {
                  "warning: the optimizer keeps {} copies of the parameters, but the plan reserves memory for {}\n",
                  states, planned);
     }
-    const auto& functions = trainer_->plan().functions;
-    if (flags_.engine == "autograd" && std::any_of(functions.begin(), functions.end(), [](const auto& stage) {
-          return ir::recomputes_selectively(*stage);
-        })) {
-      fmt::print(stderr,
-                 "note: the plan recomputes selectively, but engine autograd repeats whole forward passes: times and "
-                 "memory differ from the plan's prediction\n");
-    }
     std::fflush(stdout);
   }
 

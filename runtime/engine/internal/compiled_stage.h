@@ -13,10 +13,10 @@ namespace rannc::runtime {
 /// pointers into it.
 class CompiledStage {
  public:
-  /// Loads the library and checks its interface and its LibTorch. [B11]
+  /// Loads the library and checks its interface and its LibTorch. [B10]
   static Result<CompiledStage> open(const std::string& path);
   /// Binds a function to each program of the stage. Errors: a program lacks a function, or its function was compiled
-  /// from another one. [B11]
+  /// from another one. [B10]
   Result<void> bind(StagePrograms& programs) const;
   CompiledStageFacts facts() const;
   /// Whether its programs have loops.

@@ -6,7 +6,7 @@
 
 namespace rannc::runtime {
 
-/// Checks that all tasks of a stage, of its functions where there are any, have kernels on a device. [B10]
+/// Checks that all tasks of a stage, of its functions where there are any, have kernels on a device. [B8]
 /// Nothing is checked on hardware of the type that the plan is for.
 Result<void> check_kernels(const ir::Plan& plan, StageId stage, const Device& device);
 

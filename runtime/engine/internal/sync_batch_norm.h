@@ -2,10 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/core/builtin_function.h>
-#include <torch/csrc/jit/ir/ir.h>
 
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,17 +16,8 @@ namespace rannc::runtime {
 /// - backward: the two sums per channel that the gradient of x needs.
 /// All replicas add in the same order, so that recomputed forward passes are bit-identical over any transport. With one
 /// replica the result is bit-identical to LibTorch's batch normalization.
-///
-/// The program's file contains plain calls, which any LibTorch can run. The calls of one program, and their gradients,
-/// run in the same order on all replicas, because autograd processes a thread's records in reverse order. If a
-/// data-dependent branch determines whether a gradient exists, replicas may differ, and the pass is an error.
 class SyncBatchNorm {
  public:
-  /// Replaces the calls of an inlined program that `synchronised` marks; it has an entry per call that normalizes by
-  /// batch statistics in training. Errors: their number differs, or a marked call also returns the statistics. The
-  /// object must outlive the program and must not be moved.
-  Result<void> take_over(torch::jit::Graph& graph, const std::vector<bool>& synchronised);
-
   /// Sets the replicas for the calls of this pass; null if there is only one.
   void begin_pass(ReplicaSums* replicas);
   /// Whether this pass is one of several replicas.
@@ -68,11 +56,9 @@ class SyncBatchNorm {
   at::Tensor input_gradient(size_t index, const Backward& of);
 
  private:
-  void run(size_t index, torch::jit::Stack& stack);
   at::Tensor exchanged(at::Tensor own);
   void expect_same_call(size_t index, const at::Tensor& of_replicas);
 
-  std::vector<std::unique_ptr<torch::jit::BuiltinOpFunction>> functions_;
   ReplicaSums* replicas_ = nullptr;
   std::optional<Diagnostic> failure_;
 };

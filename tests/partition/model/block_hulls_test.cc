@@ -17,7 +17,7 @@ partition::PlanOptions selective_options(int& cuts) {
   auto options = options_for("flat:4", 32);
   options.planner = "auto";
   options.schedule = "1f1b";
-  options.cut_functions = [](ir::Plan& plan) { passes::cut_functions(plan).value(); };
+  options.cut_functions = [](ir::Plan& plan) { return passes::cut_functions(plan); };
   options.recompute_choices = [&cuts](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     ++cuts;
     return passes::SelectiveRecompute(joint, costs).hull();

@@ -22,7 +22,7 @@ partition::PlanOptions options_with_functions(uint32_t stages, const std::string
   options.micro_batches = {8};
   options.constraints.stages = stages;
   options.schedule = schedule;
-  options.cut_functions = [](ir::Plan& plan) { passes::cut_functions(plan).value(); };
+  options.cut_functions = [](ir::Plan& plan) { return passes::cut_functions(plan); };
   options.recompute_choices = [](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     return passes::SelectiveRecompute(joint, costs).hull();
   };

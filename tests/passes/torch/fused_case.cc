@@ -9,12 +9,13 @@
 #include <limits>
 
 #include "ir/verify.h"
+#include "passes/evaluator.h"
 #include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
+#include "runtime/aten/evaluate.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"
 #include "runtime/aten/torch_types.h"
-#include "tests/passes/torch/compiled_evaluator.h"
 
 namespace rannc::test {
 
@@ -96,8 +97,17 @@ double difference(const Numbers& a, const Numbers& b, std::string_view only) {
   return largest;
 }
 
+/// Constants by LibTorch's dispatcher.
+struct Dispatcher final : passes::Evaluator {
+  Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
+                                                 std::span<const ir::StoredTensor* const> operands,
+                                                 const ir::Attributes& attributes) const override {
+    return runtime::evaluate(op, operands, attributes);
+  }
+};
+
 std::string run_passes(Graph& graph, const std::vector<std::string>& passes) {
-  const CompiledEvaluator evaluator;
+  const Dispatcher evaluator;
   passes::PassContext context;
   context.evaluator = &evaluator;
   for (const std::string& name : passes) {

@@ -263,9 +263,8 @@ TEST_F(StateDicts, ConstantsAreComparedByTheProcessThatHasThem) {
     for (const std::string& file : files) fs::remove(host + "/" + file);
     return Trainer::open_worker(host, {}, std::move(ends[device])).value();
   };
-  auto opened =
-      std::async(std::launch::async, worker_without, 0, std::vector<std::string>{"stage1.pt", "stage1.safetensors"});
-  const auto second = worker_without(1, {"stage0.pt", "stage0.safetensors", "state.safetensors"});
+  auto opened = std::async(std::launch::async, worker_without, 0, std::vector<std::string>{"stage1.safetensors"});
+  const auto second = worker_without(1, {"stage0.safetensors", "state.safetensors"});
   const auto first = opened.get();
   const auto refused = first->load_weights(changed);
   ASSERT_FALSE(refused.ok());

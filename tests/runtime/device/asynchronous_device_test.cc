@@ -29,9 +29,8 @@ TEST_F(AsynchronousDevice, TrainsWithTheBitsOfTheProcessor) {
     for (const PlanSpec& spec : cuts_of(model)) {
       const std::string path = bundle(model, spec);
       for (const auto& hardware : {one(), two()}) {
-        SCOPED_TRACE(::testing::Message()
-                     << model.name << ", " << spec.cuts.size() + 1 << " stages, " << spec.replicas.size()
-                     << " replicated, " << hardware.size() << " devices");
+        SCOPED_TRACE(::testing::Message() << model.name << ", " << spec.cuts.size() + 1 << " stages, "
+                                          << spec.replicas.size() << " replicated, " << hardware.size() << " devices");
         const auto found = Trainer::open(path, options(hardware)).value(),
                    expected = Trainer::open(path, options({})).value();
         expect_same_steps(*found, *expected, model);

@@ -38,13 +38,13 @@ ir::Plan convolution(const std::string& algorithm) {
   return testing::build_plan(std::move(graph), {.training = false});
 }
 
-TEST(HardwareKernels, B10KernelOfOneDnnOnAGpu) {
+TEST(HardwareKernels, B8KernelOfOneDnnOnAGpu) {
   NamedGpu gpu;
   const ir::Plan plan = convolution("onednn");
   EXPECT_TRUE(check_kernels(plan, StageId(0), cpu()).ok());
   const auto found = check_kernels(plan, StageId(0), gpu);
   ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.diagnostic().rule, "B10");
+  EXPECT_EQ(found.diagnostic().rule, "B8");
   EXPECT_THAT(found.diagnostic().message, HasSubstr("`aten::mkldnn_convolution` runs on a CPU only, not on cuda"));
 }
 

@@ -16,7 +16,6 @@ class HeldTensors final : public runtime::Program {
     for (const at::Tensor& gradient : gradients) gradients_.push_back(runtime::to_value(gradient));
   }
   const runtime::Signature& signature() const override { return signature_; }
-  bool parts_backward() const override { return false; }
   void begin_step(const runtime::Carried&, runtime::StepKind) override {}
   Result<runtime::Values> forward(const runtime::At&, runtime::Values, runtime::Held&) override {
     return runtime::Values();

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/jit/api/module.h>
 
 #include <numeric>
 
@@ -237,28 +236,6 @@ TEST(SyncBatchNorm, ReplicasInDifferentNormalisationsAreAnError) {
     EXPECT_THROW(norms.sum(index, numbers), std::runtime_error);
     EXPECT_TRUE(norms.failure());
   }
-}
-
-std::string refusal(const std::string& statement, const std::vector<bool>& synchronised) {
-  torch::jit::Module module("Program");
-  module.define("def forward(self, x, w, m, training: bool):\n    " + statement + "\n    return (y, m)\n");
-  const auto graph = module.get_method("forward").graph()->copy();
-  runtime::SyncBatchNorm norms;
-  const auto taken = norms.take_over(*graph, synchronised);
-  return taken.ok() ? "" : taken.diagnostic().message;
-}
-
-TEST(SyncBatchNorm, RefusesTheProgramOfAnotherPlan) {
-  const std::string trains = "y = torch.batch_norm(x, w, w, m, m, training, 1.0, 1e-05, False)";
-  const std::string evaluates = "y = torch.batch_norm(x, w, w, m, m, False, 1.0, 1e-05, False)";
-  const std::string says_moments = "y, a, b = torch.native_batch_norm(x, w, w, m, m, training, 1.0, 1e-05)";
-  EXPECT_EQ(refusal(trains, {true}), "");
-  EXPECT_EQ(refusal(says_moments, {false}), "");
-  EXPECT_THAT(refusal(trains, {true, true}),
-              ::testing::HasSubstr("has 1 batch normalizations with batch statistics, but the plan expects 2"));
-  EXPECT_THAT(refusal(evaluates, {true}),
-              ::testing::HasSubstr("has 0 batch normalizations with batch statistics, but the plan expects 1"));
-  EXPECT_THAT(refusal(says_moments, {true}), ::testing::HasSubstr("returns its statistics"));
 }
 
 }  // namespace

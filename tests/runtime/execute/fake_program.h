@@ -71,7 +71,6 @@ class FakeProgram final : public runtime::Program {
         parameters_(signature_.parameters.size(), std::make_shared<FakeValue>(std::vector<double>{0}, true)) {}
 
   const runtime::Signature& signature() const override { return signature_; }
-  bool parts_backward() const override { return true; }
   void begin_step(const runtime::Carried& carried, runtime::StepKind) override {
     gradients_.resize(signature_.parameters.size());
     for (size_t i = 0; i < gradients_.size(); ++i) {

@@ -39,8 +39,6 @@ class Compiled {
             .value()
             .compile(bundle_.path + "/" + runtime::source_file(stage), bundle_.compiled_path(stage))
             .value();
-      } else {
-        codegen::write_torchscript(plan, stage, bundle_.path).value();
       }
       codegen::write_weights(plan, stage, bundle_.path).value();
       bundle_.signatures.push_back(runtime::signature(plan, stage));
@@ -117,7 +115,7 @@ Result<runtime::Value> TensorFeed::input(const runtime::Port& port, ir::SampleRa
 Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch,
                     const std::vector<double>& denominators, const RunOptions& options) {
   const bool native = options.engine == "native";
-  const Compiled compiled(plan, native ? runtime::BundleForm::kNative : runtime::BundleForm::kTorchScript,
+  const Compiled compiled(plan, native ? runtime::BundleForm::kNative : runtime::BundleForm::kInterpreted,
                           options.loops);
   const runtime::Engine& engine = *runtime::find_engine(options.engine).value();
   const runtime::Pipeline pipeline = runtime::make_pipeline(plan);

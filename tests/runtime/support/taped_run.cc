@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 
 #include "ir/op/op.h"
-#include "ir/op/op.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/aten/stored_tensor.h"
 #include "runtime/engine/internal/torch_draws.h"
@@ -23,8 +22,8 @@ bool is_trained(const ir::Graph& graph, ValueId value) {
 }
 
 /// Adds the inputs and the random inputs of the samples of a micro-batch.
-void add_inputs(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch, const runtime::At& at, const ir::Bindings& sizes,
-                Values& values) {
+void add_inputs(const ir::Plan& plan, const std::map<std::string, at::Tensor>& batch, const runtime::At& at,
+                const ir::Bindings& sizes, Values& values) {
   for (const ValueId input : plan.graph.inputs()) {
     const at::Tensor& whole = batch.at(std::string(plan.graph.value(input).name));
     values[input.index()] = whole.narrow(plan.graph.type(input).batch.axis, static_cast<int64_t>(at.first_sample),

@@ -55,7 +55,7 @@ ir::Plan laid_out(ir::Graph graph, const testing::PlanSpec& spec, size_t devices
   return partition::reschedule(plan, {1, schedule, {}}).value();
 }
 
-class RecomputeModes : public ::testing::TestWithParam<std::string> {
+class RecomputeModes : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("rannc-modes-" + std::to_string(::getpid()));
@@ -66,9 +66,7 @@ class RecomputeModes : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Trainer> open(const ir::Plan& plan) {
     const std::string path = (folder_ / std::to_string(bundles_++)).string();
     codegen::write_bundle(plan, {}, path).value();
-    TrainerOptions options;
-    options.engine = GetParam();
-    return Trainer::open(path, options).value();
+    return Trainer::open(path, {}).value();
   }
 
   fs::path folder_;
@@ -102,7 +100,7 @@ void expect_equal(const Gradients& found, const Gradients& expected) {
     EXPECT_TRUE(to_tensor(found.at(name)).equal(to_tensor(gradient))) << name;
 }
 
-TEST_P(RecomputeModes, RepeatForwardPassesOfTheirMicroBatches) {
+TEST_F(RecomputeModes, RepeatForwardPassesOfTheirMicroBatches) {
   for (const auto& [samples, count] : {std::pair(5, 4), std::pair(9, 8)}) {
     for (const std::vector<uint32_t>& cuts : {std::vector<uint32_t>{}, {3}}) {
       const auto trainer = open(testing::build_plan(testing::skip_and_tie(ir::DType::kF64),
@@ -121,7 +119,7 @@ TEST_P(RecomputeModes, RepeatForwardPassesOfTheirMicroBatches) {
   }
 }
 
-TEST_P(RecomputeModes, GiveTheSameGradients) {
+TEST_F(RecomputeModes, GiveTheSameGradients) {
   struct Layout {
     std::vector<uint32_t> cuts;
     size_t devices;
@@ -142,7 +140,7 @@ TEST_P(RecomputeModes, GiveTheSameGradients) {
   }
 }
 
-TEST_P(RecomputeModes, ARescheduledPlanNeedsItsFunctions) {
+TEST_F(RecomputeModes, ARescheduledPlanNeedsItsFunctions) {
   const auto trainer = open(testing::build_plan(testing::skip_and_tie(ir::DType::kF64), {.micro_batches = {8}}));
   ir::Plan plan = partition::reschedule(trainer->plan(), {4, "gpipe", Which::kAll}).value();
   plan.functions = trainer->plan().functions;
@@ -153,11 +151,6 @@ TEST_P(RecomputeModes, ARescheduledPlanNeedsItsFunctions) {
   EXPECT_EQ(trainer->reschedule(std::move(plan)).diagnostic().message,
             "the new plan has functions of 0 stages, the bundle's of 1");
 }
-
-INSTANTIATE_TEST_SUITE_P(Engines, RecomputeModes,
-                         ::testing::Values("explicit", "autograd"),  // compiled stages have one mode
-
-                         [](const auto& engine) { return engine.param; });
 
 }  // namespace
 }  // namespace rannc::runtime

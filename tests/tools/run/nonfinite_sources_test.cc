@@ -187,10 +187,10 @@ TEST_F(NonfiniteSources, AreOfEngineExplicit) {
   NonfiniteFinder finder(opened.plan, 1);
   TrainerOptions options;
   options.nonfinite = &finder;
-  options.engine = "autograd";
+  options.engine = "native";
   const auto refused = Trainer::open(bundle_, options);
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("engine autograd does not show the results of tasks"));
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("engine native does not show the results of tasks"));
 }
 
 }  // namespace

@@ -47,12 +47,12 @@ struct Together {
   bool operator==(const Together&) const = default;
 };
 
-/// Programs of the stages: TorchScript texts, or C++ that is compiled here into a shared library for each.
-enum class Form : uint8_t { kTorchScript, kNative };
+/// How the functions of the stages run: call by call, or as C++ that is compiled here into a shared library per stage.
+enum class Form : uint8_t { kInterpreted, kNative };
 
 struct Programs {
   /// A plan whose stages have no functions, about which its facts warn, always has `kTorchScript`.
-  Form form = Form::kTorchScript;
+  Form form = Form::kInterpreted;
   std::string cxx = {};    ///< path of a C++ compiler, for `kNative`
   std::string cache = {};  ///< folder that keeps compiled stages, for `kNative`; empty: none
   bool loops = true;       ///< compile operators with a loop rule into loops, several into one where possible
