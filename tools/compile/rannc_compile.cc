@@ -10,7 +10,6 @@
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
-#include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
 #include "rannc/compiler.h"
 #include "runtime/train/process.h"
@@ -295,17 +294,13 @@ Result<compiler::Plan> plan_model(const Flags& flags, const compiler::Model& mod
   return plan;
 }
 
-Result<void> emit_functions(const Flags& flags, const rannc::ir::Plan& planned) {
-  rannc::ir::Plan plan = planned.clone();
-  if (plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(plan));
+Result<void> emit_functions(const Flags& flags, const rannc::ir::Plan& plan) {
   std::string text;
   for (size_t s = 0; s < plan.functions.size(); ++s) text += rannc::ir::print_functions(*plan.functions[s], s);
   return emit(flags, text);
 }
 
-Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& planned) {
-  rannc::ir::Plan plan = planned.clone();
-  if (plan.functions.empty()) RANNC_TRY(rannc::passes::cut_functions(plan));
+Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& plan) {
   std::string text;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     RANNC_ASSIGN(const std::string source,
@@ -318,7 +313,7 @@ Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& planned) {
 Result<void> write(const Flags& flags, const compiler::Plan& plan, const compiler::Programs& programs,
                    const std::string& output, Watcher& watcher) {
   compiler::WriteOptions options{.replace = flags.replace, .programs = programs, .stage_onnx = flags.stage_onnx};
-  if (programs.form == compiler::Form::kNative) options.stage_program = tools::program_beside("rannc-stage");
+  options.stage_program = tools::program_beside("rannc-stage");
   const Result<void> written = compiler::write(plan, output, options, watcher.progress());
   watcher.end();
   return written;
