@@ -16,7 +16,7 @@
 #include "runtime/train/numbers.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 namespace {
@@ -36,13 +36,11 @@ struct Model {
 Result<Model> read(const fs::path& path) {
   Model model;
   RANNC_ASSIGN(model.folder, tools::read_check_folder(path.string()));
-  tools::CompileFlags options;
-  options.model = model.folder.model;
-  options.loss = model.folder.loss;
-  options.dtype = "float64";
-  options.untied = tools::tied_copies(model.folder);
-  options.left_out = {"snap-constants"};  // the file's own numbers
-  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(options));
+  const compiler::ReadOptions options{.loss = model.folder.loss,
+                                      .precision = compiler::Precision::kFloat64,
+                                      .untied = tools::tied_copies(model.folder),
+                                      .skipped_passes = {"snap-constants"}};  // the file's own numbers
+  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(model.folder.model, options));
   model.folder.parted = prepared.parted;
   model.folder.stand_ins = prepared.folded.stand_ins;
   model.folder.recomputed = !prepared.folded.recomputed.empty();

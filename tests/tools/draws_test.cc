@@ -16,7 +16,7 @@
 #include "runtime/train/trainer.h"
 #include "tests/frontend/support/onnx_text.h"
 #include "tools/common/scratch.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 namespace {
@@ -88,21 +88,23 @@ std::string model_text(const Drawing& drawing, const std::string& batch) {
 
 void PrintTo(const Drawing& drawing, std::ostream* to) { *to << drawing.name; }
 
+using enum compiler::Recompute;
+
 /// How a mini-batch is split and a model cut.
 struct Cut {
   std::vector<uint32_t> replicas;
   uint64_t micro_batches;
-  std::string recompute;
+  compiler::Recompute recompute;
   std::string str() const {
     return fmt::format("replicas {}, {} micro-batches, recompute {}", fmt::join(replicas, ","), micro_batches,
-                       recompute);
+                       recompute == kAlways);
   }
 };
 
 // Micro-batches of 8, of 3, 3 and 2, and of 1; their parts in replicas are uneven too.
 const Cut kCuts[] = {
-    {{1}, 3, "never"},  {{1}, 8, "always"},       {{1, 1}, 1, "never"}, {{1, 1}, 3, "always"}, {{2}, 1, "never"},
-    {{2}, 3, "always"}, {{1, 1, 1}, 2, "always"}, {{2, 1}, 2, "never"}, {{1, 3}, 1, "always"},
+    {{1}, 3, kNever},  {{1}, 8, kAlways},       {{1, 1}, 1, kNever}, {{1, 1}, 3, kAlways}, {{2}, 1, kNever},
+    {{2}, 3, kAlways}, {{1, 1, 1}, 2, kAlways}, {{2, 1}, 2, kNever}, {{1, 3}, 1, kAlways},
 };
 
 using Numbers = std::vector<std::vector<double>>;
@@ -125,19 +127,16 @@ class Draws : public testing::TestWithParam<Drawing> {
 
   /// The model after its passes.
   tools::PreparedModel prepared(const std::string& text, const std::string& loss) {
-    options_ = {};
-    options_.model = scratch_.path() + "/model.onnx";
-    std::ofstream(options_.model, std::ios::binary) << onnx_bytes(onnx_model(text, 22));
-    options_.loss = loss;
-    if (!loss.empty()) options_.kinds = {"scale=constant"};  // its gradient would be a sum over samples
-    options_.costs = "analytic";
-    options_.optimizer = "sgd";
-    options_.mini_batch = kSamples;
-    return tools::prepare_model(options_).value();
+    read_ = {.loss = loss, .mini_batch = kSamples};
+    const std::string path = scratch_.path() + "/model.onnx";
+    std::ofstream(path, std::ios::binary) << onnx_bytes(onnx_model(text, 22));
+    // Its gradient would be a sum over samples.
+    if (!loss.empty()) read_.kinds = {{"scale", compiler::StoredKind::kConstant}};
+    return tools::prepare_model(path, read_).value();
   }
 
   std::string compiled(const tools::PreparedModel& model, const Cut& cut) const {
-    tools::CompileFlags options = options_;
+    compiler::PlanOptions options{.optimizer = compiler::Optimizer::kSgd, .costs = compiler::Costs::kAnalytic};
     const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
     options.cluster = fmt::format("local:{}", devices);
     options.stages = static_cast<uint32_t>(cut.replicas.size());
@@ -145,7 +144,7 @@ class Draws : public testing::TestWithParam<Drawing> {
     options.micro_batches = {cut.micro_batches};
     options.recompute = cut.recompute;
     options.planner = devices == options.stages ? "gpipe" : "auto";
-    const auto plan = tools::plan_options(options, model).value();
+    const auto plan = tools::plan_options(tools::requested_plan(options, read_).value(), model).value();
     const std::string path = scratch_.path() + "/model.rannc";
     ir::Plan planned = std::move(tools::plan_prepared(model, plan).value().plan);
     codegen::write_bundle(planned, {.replace = true}, path).value();
@@ -169,7 +168,7 @@ class Draws : public testing::TestWithParam<Drawing> {
   }
 
   tools::Scratch scratch_;
-  tools::CompileFlags options_;
+  compiler::ReadOptions read_;
 };
 
 // Its gradient is 1 or -1, and all that the models do besides is multiplied or added once: LibTorch's kernels round
@@ -179,19 +178,19 @@ constexpr char kLoss[] = "l1(output=y,labels=t,reduction=sum)";
 
 TEST_P(Draws, AreTheSameBitsUnderEveryCut) {
   const tools::PreparedModel model = prepared(model_text(GetParam(), "batch"), kLoss);
-  const Numbers one = gradients(model, {{1}, 1, "never"});
+  const Numbers one = gradients(model, {{1}, 1, kNever});
   EXPECT_NE(one[0], one[1]) << "each step draws anew";
   for (const Cut& cut : kCuts) EXPECT_EQ(difference(gradients(model, cut), one), "") << cut.str();
 }
 
 TEST_P(Draws, OfAFileForANumberOfSamplesAreThoseOfItsTwin) {
-  const Numbers twin = gradients(prepared(model_text(GetParam(), "batch"), kLoss), {{1}, 3, "never"});
+  const Numbers twin = gradients(prepared(model_text(GetParam(), "batch"), kLoss), {{1}, 3, kNever});
   for (const char* const samples : {"1", "3", "8"}) {
     const tools::PreparedModel model = prepared(model_text(GetParam(), samples), kLoss);
     ASSERT_EQ(model.graph.batch_symbol(), "batch")
         << samples << ": " << (model.open.empty() ? "" : model.open[0].message);
     EXPECT_TRUE(model.open.empty()) << model.open[0].message;
-    EXPECT_EQ(gradients(model, {{1}, 3, "never"}), twin) << "made for " << samples;
+    EXPECT_EQ(gradients(model, {{1}, 3, kNever}), twin) << "made for " << samples;
   }
 }
 
@@ -205,12 +204,12 @@ class BakedDraws : public Draws {};
 // What is drawn by its shape for all samples is what is drawn beside an operand.
 TEST_F(BakedDraws, OfLiteralShapesAreEachSamplesOwn) {
   const Drawing like = {"", "q = Neg (h)\n r = RandomNormalLike (q)\n n = Mul (h, r)", ""};  // the key counts tasks
-  const Numbers twin = gradients(prepared(model_text(like, "batch"), kLoss), {{1}, 3, "never"});
+  const Numbers twin = gradients(prepared(model_text(like, "batch"), kLoss), {{1}, 3, kNever});
   for (const int64_t samples : {1, 3, 8}) {
     const Drawing literal = {"", fmt::format("r = RandomNormal <shape = [{}, 4]> ()\n n = Mul (h, r)", samples), ""};
     const tools::PreparedModel model = prepared(model_text(literal, std::to_string(samples)), kLoss);
     ASSERT_EQ(model.graph.batch_symbol(), "batch") << samples;
-    EXPECT_EQ(gradients(model, {{1}, 3, "never"}), twin) << "made for " << samples;
+    EXPECT_EQ(gradients(model, {{1}, 3, kNever}), twin) << "made for " << samples;
   }
 }
 
@@ -227,8 +226,8 @@ class Distributions : public Draws {
   /// Elements of y, evaluated on so many samples of zeros.
   std::vector<double> numbers(const std::string& graph, const std::vector<float>& row, int64_t samples) {
     const tools::PreparedModel model = prepared(graph, "");
-    options_.mini_batch = static_cast<uint32_t>(samples);
-    const auto trainer = runtime::Trainer::open(compiled(model, {{1}, 1, "never"}), {}).value();
+    read_.mini_batch = static_cast<uint32_t>(samples);
+    const auto trainer = runtime::Trainer::open(compiled(model, {{1}, 1, kNever}), {}).value();
     const at::Tensor x = at::tensor(at::ArrayRef<float>(row)).expand({samples, static_cast<int64_t>(row.size())});
     return runtime::to_doubles(trainer->evaluate({{"x", runtime::to_value(x.contiguous())}}).value().outputs.at("y"));
   }

@@ -36,8 +36,9 @@ size_t follow(const fs::path& path, Passes which, uint32_t most_stages = 2) {
   size_t passes = 0;
   for (uint32_t stages = 1; stages <= most_stages; ++stages) {
     for (const char* schedule : {"gpipe", "zb-h1"}) {
-      for (const char* recompute : {"never", "always"}) {
-        SCOPED_TRACE(fmt::format("{}, {} stages, {}, recompute {}", name, stages, schedule, recompute));
+      for (const auto recompute : {compiler::Recompute::kNever, compiler::Recompute::kAlways}) {
+        SCOPED_TRACE(
+            fmt::format("{}, {} stages, {}, recompute {}", name, stages, schedule, static_cast<int>(recompute)));
         const uint32_t count = runs.has_batch_symbol() ? 2 : 1;
         const RunCut cut{std::vector<uint32_t>(stages, 1), count, false, schedule, recompute};
         for (const PassMemory& pass : runs.memory(cut)) {

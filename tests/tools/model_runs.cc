@@ -57,19 +57,15 @@ std::string RunCut::str() const {
 }
 
 ModelRuns::ModelRuns(RunModel model) : model_(std::move(model)) {
-  options_.model = model_.file;
-  options_.loss = model_.loss;
-  options_.dtype = "float32";
-  options_.costs = "analytic";
-  options_.optimizer = "sgd";
-  options_.mini_batch = model_.samples;
-  options_.recompute = "never";
-  prepared_ = tools::prepare_model(options_).value();
-  if (!model_.batch.empty()) options_.assume = tools::assumed_sizes(prepared_.graph, model_.batch).value();
+  read_.loss = model_.loss;
+  read_.precision = compiler::Precision::kFloat32;
+  read_.mini_batch = model_.samples;
+  prepared_ = tools::prepare_model(model_.file, read_).value();
+  if (!model_.batch.empty()) read_.assumed_sizes = tools::assumed_sizes(prepared_.graph, model_.batch).value();
 }
 
 std::string ModelRuns::compile(const RunCut& cut) const {
-  tools::CompileFlags options = options_;
+  compiler::PlanOptions options{.optimizer = compiler::Optimizer::kSgd, .costs = compiler::Costs::kAnalytic};
   const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
   options.cluster = fmt::format("local:{}", devices);
   options.stages = static_cast<uint32_t>(cut.replicas.size());
@@ -79,7 +75,7 @@ std::string ModelRuns::compile(const RunCut& cut) const {
   options.planner = devices == options.stages ? "gpipe" : "auto";
   if (!cut.schedule.empty()) options.schedules = {cut.schedule};
   options.recompute = cut.recompute;
-  const auto plan = tools::plan_options(options, prepared_).value();
+  const auto plan = tools::plan_options(tools::requested_plan(options, read_).value(), prepared_).value();
   const std::string path =
       fmt::format("{}/{}-{}.rannc", scratch_.path(), fmt::join(cut.replicas, "-"), cut.micro_batches);
   ir::Plan planned = std::move(tools::plan_prepared(prepared_, plan).value().plan);

@@ -8,7 +8,7 @@
 
 #include "runtime/train/batch.h"
 #include "tools/common/scratch.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 
@@ -27,7 +27,8 @@ struct RunCut {
   std::vector<uint32_t> replicas{1};  ///< per stage
   uint32_t micro_batches = 1;
   bool gloo = false;  ///< every device joins over Gloo; else tensors are handed over
-  std::string schedule = {}, recompute = "never";
+  std::string schedule = {};
+  compiler::Recompute recompute = compiler::Recompute::kNever;
   std::string str() const;
 };
 
@@ -62,7 +63,7 @@ class ModelRuns {
   runtime::Batch batch_of(const ir::Plan& plan) const;
 
   RunModel model_;
-  tools::CompileFlags options_;
+  compiler::ReadOptions read_;
   tools::PreparedModel prepared_;
   tools::Scratch scratch_;
 };

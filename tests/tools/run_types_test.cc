@@ -17,7 +17,7 @@
 #include "runtime/train/dataset.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 namespace {
@@ -196,10 +196,7 @@ TEST_P(RunTypes, OfTheImportedGraph) {
 TEST_P(RunTypes, OfThePreparedGraphAndItsBackwardPass) {
   const auto folder = tools::read_model_folder(GetParam().string());
   ASSERT_TRUE(folder.ok()) << folder.diagnostic().str();
-  tools::CompileFlags options;
-  options.model = folder->model;
-  options.loss = folder->loss;
-  const auto prepared = tools::prepare_model(options);
+  const auto prepared = tools::prepare_model(folder->model, {.loss = folder->loss});
   if (!prepared.ok()) return;
   run(prepared->graph, prepared->graph, *folder);
   if (prepared->graph.losses().empty()) return;

@@ -209,7 +209,7 @@ class Edited(SavedPlanTest):
                       ["--blocks", 32], ["--kernels", "measured"], ["--seed", 0]):
             with self.subTest(flags=flags):
                 self.refused([f"{flags[0]}: the plan of --plan decides"], self.text, *flags, code=2)
-        self.refused(["--plan: the plan in the file decides"], self.text, "--recompute", "always")
+        self.refused(["--recompute: the plan of --plan decides"], self.text, "--recompute", "always", code=2)
 
     def test_too_little_memory(self):
         """A cut whose second stage holds more than its device does, where the first cut fits."""

@@ -99,16 +99,14 @@ Result<void> read_loss_graph(const CardField& card, CheckFolder& folder) {
   if (inputs) {
     RANNC_ASSIGN(const auto all, inputs->members());
     for (const auto& [input, output] : all) {
-      RANNC_ASSIGN(const std::string name, output.text());
-      folder.loss_inputs.push_back(input + "=" + name);
+      RANNC_ASSIGN(folder.loss_inputs[input], output.text());
     }
   }
   RANNC_ASSIGN(const auto weights, card.find("loss_weights"));
   if (!weights) return {};
   RANNC_ASSIGN(const auto all, weights->members());
   for (const auto& [output, weight] : all) {
-    RANNC_ASSIGN(const double number, weight.number());
-    folder.loss_weights.push_back(fmt::format("{}={}", output, number));
+    RANNC_ASSIGN(folder.loss_weights[output], weight.number());
   }
   return {};
 }

@@ -68,18 +68,18 @@ struct Flags {
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
-  std::string engine;           ///< empty: the default
-  std::string cxx;              ///< compiler of engine native; empty: the first in the PATH
-  std::string device;           ///< empty: the processor
-  tools::CompileFlags compile;  ///< from the flags shared with rannc-compile
-  bool snapped = false;         ///< restore constants that the file rounds to float32
+  std::string engine;                 ///< empty: the default
+  std::string cxx;                    ///< compiler of engine native; empty: the first in the PATH
+  std::string device;                 ///< empty: the processor
+  rannc::compiler::ReadOptions read;  ///< from the flags shared with rannc-compile
+  tools::PassFlags passes;
+  bool snapped = false;  ///< restore constants that the file rounds to float32
   std::string dtype = "float64";
   bool fp64() const { return dtype == "float64"; }
   /// Whether the file's own numbers are the reference.
   bool as_it_stands() const { return fp64() && !snapped; }
   std::string summary;
   double least_share = 0;
-  std::vector<std::string> libraries;
   std::string workers;  ///< scratch folder of the process that started this one
 };
 
@@ -147,27 +147,33 @@ double least_share(const rannc::ir::Plan& plan) {
   return total > 0 ? *std::min_element(work.begin(), work.end()) / total : 0;
 }
 
-tools::CompileFlags compile_flags(const Flags& flags, const tools::CheckFolder& folder) {
-  tools::CompileFlags options = flags.compile;
-  options.model = folder.model;
+rannc::compiler::ReadOptions read_options(const Flags& flags, const tools::CheckFolder& folder) {
+  rannc::compiler::ReadOptions options = flags.read;
   if (options.inputs.empty()) options.inputs = folder.inputs;
   if (options.output_names.empty()) options.output_names = folder.output_names;
   options.loss = folder.loss;
-  options.loss_graph = folder.loss_graph;
-  options.loss_inputs = folder.loss_inputs;
-  options.loss_weights = folder.loss_weights;
-  options.dtype = flags.dtype;
+  if (!folder.loss_graph.empty()) options.loss_graph = {folder.loss_graph, folder.loss_inputs, folder.loss_weights};
+  options.precision = flags.fp64() ? rannc::compiler::Precision::kFloat64 : rannc::compiler::Precision::kFloat32;
   if (flags.as_it_stands()) {
     // The float64 reference evaluates the unmodified file, with separate copies of each parameter.
     const std::vector<std::string> copies = tools::tied_copies(folder);
     options.untied.insert(options.untied.end(), copies.begin(), copies.end());
-    options.left_out.emplace_back("snap-constants");
+    options.skipped_passes.emplace_back("snap-constants");
   }
-  options.costs = "analytic";
-  options.optimizer = "sgd";
-  options.micro_batches = {1};
-  options.recompute = "never";
+  options.mini_batch = folder.samples;
   return options;
+}
+
+rannc::compiler::PlanOptions plan_options(const Cut& cut) {
+  using namespace rannc::compiler;
+  return {.cluster = fmt::format("local:{}", devices_of(cut)),
+          .optimizer = Optimizer::kSgd,
+          .micro_batches = {1},
+          .stages = static_cast<uint32_t>(cut.size()),
+          .recompute = Recompute::kNever,
+          // Prefer even stages, so that each one has work to test.
+          .planner = devices_of(cut) == cut.size() ? "gpipe" : "auto",
+          .costs = Costs::kAnalytic};
 }
 
 /// Counts the samples of the folder's mini-batch along the model's batch axes.
@@ -205,7 +211,7 @@ Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
   rannc::codegen::BundleOptions options;
   if (flags.engine != "native") return options;
   const tools::FormFlags form{.form = "native", .cxx = flags.cxx};
-  RANNC_ASSIGN(const rannc::compiler::Programs found, tools::programs_of(form, flags.compile.loops));
+  RANNC_ASSIGN(const rannc::compiler::Programs found, tools::programs_of(form, flags.passes.loops));
   if (found.form != rannc::compiler::Form::kNative) return rannc::error("--engine native needs a C++ compiler");
   RANNC_ASSIGN(rannc::codegen::NativeCompiler compiler, rannc::codegen::NativeCompiler::open(found.cxx, found.cache));
   options.native = rannc::codegen::NativeForm{std::move(compiler), {.loops = found.loops}};
@@ -215,9 +221,8 @@ Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
 Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, const std::string& scratch, size_t index,
                           Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
-  tools::CompileFlags options = compile_flags(flags, folder);
-  options.mini_batch = folder.samples;
-  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
+  rannc::compiler::ReadOptions read = read_options(flags, folder);
+  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(folder.model, read));
   checked.warnings = model.warnings;
   checked.conditions = tools::conditions(model.graph);
   checked.not_done = tools::not_done(model, tools::Detail::kBrief);
@@ -227,20 +232,17 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
   const auto samples = rannc::ir::fixed_samples(model.graph);
   checked.fixed_batch = samples.has_value();
   if (samples) {
-    options.mini_batch.reset();
+    read.mini_batch.reset();
     RANNC_TRY(check_fixed_batch(flags, checked, model, *samples));
   } else {
-    RANNC_ASSIGN(options.mini_batch, samples_of(model.graph, folder));
+    RANNC_ASSIGN(read.mini_batch, samples_of(model.graph, folder));
   }
   write_findings(findings_file(scratch, index), checked);
-  RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
+  RANNC_ASSIGN(read.assumed_sizes, tools::assumed_sizes(model.graph, folder.batch));
   RANNC_ASSIGN(const rannc::codegen::BundleOptions form, bundle_options(flags));
   for (const Cut& cut : flags.cuts) {
-    options.cluster = fmt::format("local:{}", devices_of(cut));
-    options.stages = static_cast<uint32_t>(cut.size());
-    // Prefer even stages, so that each one has work to test.
-    options.planner = devices_of(cut) == cut.size() ? "gpipe" : "auto";
-    RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
+    RANNC_ASSIGN(const tools::RequestedPlan request, tools::requested_plan(plan_options(cut), read));
+    RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(request, model));
     plan.constraints.replicas = cut;
     for (partition::DeviceKind& kind : plan.cluster.kinds) kind.type = device;
     RANNC_ASSIGN(partition::PlannedModel planned, tools::plan_prepared(model, plan));
@@ -307,7 +309,7 @@ class FolderRun {
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
-    if (!flags_.compile.input_values.empty()) leave_out_unread(trainer->plan().graph, batch);
+    if (!flags_.read.input_values.empty()) leave_out_unread(trainer->plan().graph, batch);
     if (!trainer->plan().training)
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, case_, cut)) {
@@ -446,8 +448,9 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
-  add("--load-library", flags.libraries);
-  add("--input-value", flags.compile.input_values);
+  add("--load-library", flags.read.libraries);
+  for (const auto& [name, value] : flags.read.input_values)
+    arguments.insert(arguments.end(), {"--input-value", fmt::format("{}={}", name, value)});
   // This process may be one that runs several programs.
   RANNC_ASSIGN(const int code,
                tools::launch_workers(tools::program_beside("rannc-check"), arguments, {.workers = workers}));
@@ -569,8 +572,6 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--model", flags.model,
                  "file to check in each folder (default: model.onnx, else model.pt, else model.pt2); for "
                  "TorchScript, the card specifies inputs and outputs and the original module is the reference");
-  tools::add_signature_flags(app, flags.compile.inputs, flags.compile.output_names);
-  tools::add_input_value_flag(app, flags.compile.input_values);
   std::vector<uint32_t> stages;
   std::vector<std::string> replicas;
   auto* const by_stages =
@@ -601,14 +602,6 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
-  app.option_defaults()->group("Model");
-  tools::add_symbol_flags(app, flags.compile);
-  tools::add_stored_flags(app, flags.compile);
-  tools::add_gradient_flags(app, flags.compile);
-  tools::add_training_flags(app, flags.compile.training);
-  app.option_defaults()->group("Options");
-  tools::add_sync_flag(app, flags.compile.sync_batch_norm);
-  tools::add_left_out_flag(app, flags.compile.left_out, &flags.compile.loops);
   app.add_flag(
       "--snap-constants", flags.snapped,
       "in float64, restore the exact values of constants that the file rounds to float32, and compare with the "
@@ -616,11 +609,12 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--least-share", flags.least_share, "fail if a stage has less than this share of the work")
       ->transform(tools::in_range(NumberRange{0, 1}));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
-  tools::add_library_flag(app, flags.libraries);
   app.add_option("--workers", flags.workers)->group("");
+  tools::FlagTable table(app, compiler::kCheckFolder);
+  tools::add_read_flags(table, flags.read, flags.passes);
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     runtime::set_threads(1);
-    RANNC_TRY(tools::load_libraries(flags.libraries));
+    RANNC_TRY(tools::load_libraries(flags.read.libraries));
     flags.cuts = cuts_of(stages, replicas);
     return check(flags);
   });

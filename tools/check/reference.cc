@@ -332,7 +332,7 @@ std::vector<std::string> tied_copies(const CheckFolder& folder) {
   return names;
 }
 
-Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std::string& batch) {
+Result<std::map<std::string, int64_t>> assumed_sizes(const ir::Graph& graph, const std::string& batch) {
   RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(batch));
   ir::Bindings bindings;
   for (int round = 0; round < 2; ++round) {  // a sum such as `past + s` waits for the symbols of other inputs
@@ -346,9 +346,7 @@ Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std
       }
     }
   }
-  std::vector<std::string> sizes;
-  for (const auto& [symbol, size] : bindings) sizes.push_back(fmt::format("{}={}", symbol, size));
-  return sizes;
+  return std::map<std::string, int64_t>(bindings.begin(), bindings.end());
 }
 
 std::set<std::string> read_in_branches(const ir::Graph& graph) {

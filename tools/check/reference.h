@@ -48,7 +48,8 @@ struct CheckFolder {
   uint32_t samples = 0;    ///< extent of axis 0 of the first input; `runtime::count_samples` may differ
   std::string loss;        ///< in the syntax of `passes::parse_losses`; empty: outputs only
   std::string loss_graph;  ///< loss.onnx, if it exists; added to the loss
-  std::vector<std::string> loss_inputs, loss_weights;  ///< of the loss graph, as for `--loss-input` and `--loss-weight`
+  std::map<std::string, std::string> loss_inputs;  ///< of the loss graph: output of the model
+  std::map<std::string, double> loss_weights;      ///< of its outputs
   bool has_loss() const { return !loss.empty() || !loss_graph.empty(); }
   std::set<std::string> loss_outputs;  ///< outputs that are the loss, reported as the loss
   std::set<std::string> constants;     ///< float initializers that are not parameters
@@ -85,7 +86,7 @@ std::vector<std::string> tied_copies(const CheckFolder& folder);
 
 /// Returns the sizes in a batch file of the model's symbols other than the batch symbol, in the syntax of `--assume`:
 /// `sequence=12`.
-Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std::string& batch);
+Result<std::map<std::string, int64_t>> assumed_sizes(const ir::Graph& graph, const std::string& batch);
 
 /// The worst error of a kind of number. `relative` is the distance divided by the reference's norm or its floor;
 /// `of_limit` is the distance divided by the tolerance.

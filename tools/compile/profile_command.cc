@@ -34,7 +34,7 @@ Result<void> write_output(const std::string& path, const std::string& text, bool
   return write_file(path, text);
 }
 
-bool is_placement(const ProfileCommand& command) { return fs::path(command.file).extension() == ".json"; }
+bool is_placement(const CompileCommand& command) { return fs::path(command.model).extension() == ".json"; }
 
 std::string print_blocks(const ProfileTask& task, const StagePlan& plan) {
   const partition::StageProblem& problem = task.problem;
@@ -71,10 +71,10 @@ Result<std::string> print_rows(const ProfileTask& task, const StagePlan& plan) {
 }
 
 /// Returns the error if there is no plan; with --explain, adds remedies.
-Diagnostic refused(const ProfileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
+Diagnostic refused(const CompileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
                    const partition::Infeasible& none) {
   Diagnostic failure = no_plan(none);
-  failure.where.file = command.file;
+  failure.where.file = command.model;
   for (std::string& cause : causes(task, options)) failure.notes.push_back({{}, std::move(cause)});
   if (!command.explain) return failure;
   const auto planner = requested_planner(options);
@@ -88,7 +88,7 @@ Diagnostic refused(const ProfileCommand& command, const partition::PlanOptions& 
   return failure;
 }
 
-Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
+Result<void> show_plan(const CompileCommand& command, const partition::PlanOptions& options, const ProfileTask& task,
                        const StagePlan& plan, const SearchReport& report) {
   if (!command.output.empty()) {
     const bool graph = fs::path(command.output).extension() == ".txt";
@@ -105,12 +105,12 @@ Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptio
   }
   if (command.summary == "json") {
     auto json = stage_plan_json(task.problem, plan, report);
-    json["file"] = command.file;
+    json["file"] = command.model;
     json["cluster"] = task.problem.cluster.name;
     json["devices"] = task.problem.cluster.size();
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  } else if (command.emit.empty()) {
-    fmt::print("{}: {}", command.file, stage_plan_text(task.problem, plan, task.block_names));
+  } else if (command.emit == "bundle") {
+    fmt::print("{}: {}", command.model, stage_plan_text(task.problem, plan, task.block_names));
   }
   if (command.explain) {
     const auto planner = requested_planner(options);
@@ -118,7 +118,7 @@ Result<void> show_plan(const ProfileCommand& command, const partition::PlanOptio
         report.stopped ? std::vector<partition::Remedy>{} : partition::try_remedies(*planner, task.problem);
     fmt::print("{}", partition::explain(plan, remedies, task.block_names));
   }
-  if (!command.output.empty() && command.summary != "json" && command.emit.empty()) {
+  if (!command.output.empty() && command.summary != "json" && command.emit == "bundle") {
     fmt::print("wrote {}\n", command.output);
   }
   return {};
@@ -137,19 +137,21 @@ struct Search {
   SearchLimit limit;
 };
 
-Result<void> run_pipedream(const ProfileCommand& command, const std::string& text) {
-  ProfileRequest request{command.file, command.profile_batch, {}};
-  RANNC_ASSIGN(request.plan, plan_request(command.plan));
-  const partition::PlanOptions& options = request.plan.options;
+Result<void> run_pipedream(const CompileCommand& command, const std::string& text) {
+  ProfileRequest request{command.model, command.profile_batch, {}};
+  compiler::PlanOptions wanted = command.plan;
+  wanted.plan.clear();  // `given_profile_plan` reads it
+  RANNC_ASSIGN(request.plan, requested_plan(wanted));
+  const partition::PlanOptions& options = request.plan.planning;
   RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
   Search search(command.plan.time_limit_ns);
-  auto outcome = command.saved.empty() ? plan_profile(task, options, search.limit.token())
-                                       : given_profile_plan(task, command.saved, search.limit.token());
+  auto outcome = command.plan.plan.empty() ? plan_profile(task, options, search.limit.token())
+                                           : given_profile_plan(task, command.plan.plan, search.limit.token());
   const std::string ended = search.end();
   SearchReport report{search.limit.seconds(), task.warnings, search.limit.stopped()};
   if (!outcome.ok()) {
     Diagnostic failure = outcome.diagnostic();
-    if (failure.where.file.empty()) failure.where.file = command.file;
+    if (failure.where.file.empty()) failure.where.file = command.model;
     return failure;
   }
   if (const auto* none = std::get_if<partition::Infeasible>(&*outcome)) return refused(command, options, task, *none);
@@ -160,8 +162,8 @@ Result<void> run_pipedream(const ProfileCommand& command, const std::string& tex
   return show_plan(command, options, task, plan, report);
 }
 
-Result<void> run_placement(const ProfileCommand& command, const std::string& text) {
-  const SplitRequest request{command.file, command.plan.devices, command.plan.memory_bytes, command.exact};
+Result<void> run_placement(const CompileCommand& command, const std::string& text) {
+  const SplitRequest request{command.model, command.plan.devices, command.plan.memory_bytes, command.exact};
   Search search(command.plan.time_limit_ns);
   auto found = split_placement(text, request, search.limit.token());
   const std::string ended = search.end();
@@ -169,17 +171,17 @@ Result<void> run_placement(const ProfileCommand& command, const std::string& tex
   SplitAnswer& answer = *found;
   if (!ended.empty()) answer.warnings.push_back(ended);
   if (!answer.result.device_of) {
-    return error({command.file, 0, 0, {}}, "there is no split: " + answer.result.reason);
+    return error({command.model, 0, 0, {}}, "there is no split: " + answer.result.reason);
   }
   print_warnings(answer.warnings);
   if (!command.output.empty()) RANNC_TRY(write_output(command.output, split_file(answer), command.replace));
   if (command.emit == "plan") fmt::print("{}", split_file(answer));
   if (command.summary == "json") {
     auto json = split_summary(answer);
-    json["file"] = command.file;
+    json["file"] = command.model;
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  } else if (command.emit.empty()) {
-    fmt::print("{}: {}", command.file, split_text(answer));
+  } else if (command.emit == "bundle") {
+    fmt::print("{}: {}", command.model, split_text(answer));
   }
   if (command.explain) fmt::print("{}", explain_split(answer, request));
   return {};
@@ -192,7 +194,7 @@ bool is_profile(const std::string& file) {
   return extension == ".txt" || extension == ".json";
 }
 
-Result<void> check_profile_command(const ProfileCommand& command) {
+Result<void> check_profile_command(const CompileCommand& command) {
   const std::string extension = fs::path(command.output).extension();
   const bool placement = is_placement(command);
   if (!command.output.empty() && extension != ".json" && (placement || extension != ".txt")) {
@@ -200,18 +202,17 @@ Result<void> check_profile_command(const ProfileCommand& command) {
         "-o {}: a profile has no bundle; {}", command.output,
         placement ? ".json holds the split" : ".json holds the plan, .txt the profile with a stage for every node"));
   }
-  const std::set<std::string> forms =
-      placement ? std::set<std::string>{"", "plan"} : std::set<std::string>{"", "blocks", "plan", "schedule"};
+  const std::set<std::string> forms = placement ? std::set<std::string>{"bundle", "plan"}
+                                                : std::set<std::string>{"bundle", "blocks", "plan", "schedule"};
   if (!forms.contains(command.emit)) {
     return error(fmt::format("--emit {}: a profile has {}", command.emit,
                              placement ? "only a plan" : "blocks, plan and schedule, but no model and no bundle"));
   }
-  if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
-  if (command.plan.recompute == "selective") {
+  if (command.plan.recompute == compiler::Recompute::kSelective) {
     return error(
         "--recompute selective: a profile has no tasks to choose from; choose auto, never, always or except-last");
   }
-  if (command.plan.shard_optimizer == "on")
+  if (command.plan.shard_optimizer == compiler::ShardOptimizer::kOn)
     return error("--shard-optimizer on: plans of profiles count whole optimizer state; choose auto or off");
   for (const std::string& schedule : command.plan.schedules) {
     if (!partition::schedule_needs(schedule, partition::ScheduleFamily::Needs::kTable)) continue;
@@ -220,8 +221,8 @@ Result<void> check_profile_command(const ProfileCommand& command) {
   return {};
 }
 
-Result<void> run_profile_command(const ProfileCommand& command) {
-  RANNC_ASSIGN(const std::string text, read_file(command.file));
+Result<void> run_profile_command(const CompileCommand& command) {
+  RANNC_ASSIGN(const std::string text, read_file(command.model));
   return is_placement(command) ? run_placement(command, text) : run_pipedream(command, text);
 }
 

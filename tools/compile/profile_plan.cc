@@ -14,6 +14,7 @@
 #include "partition/stages/search/given_stages.h"
 #include "partition/text_digest.h"
 #include "tools/common/units.h"
+#include "tools/compiler/named_tasks.h"
 
 namespace rannc::tools {
 
@@ -56,7 +57,7 @@ partition::InFlight discipline_of(const partition::PlanOptions& options) {
   return family == nullptr ? partition::InFlight::kOneFOneB : family->assumed;
 }
 
-Result<void> add_named_tasks(ProfileTask& task, const PlanRequest& request) {
+Result<void> add_named_tasks(ProfileTask& task, const compiler::PlanOptions& options) {
   std::vector<AtomName> names;
   std::vector<uint32_t> itself(task.problem.blocks);
   std::iota(itself.begin(), itself.end(), 0);
@@ -65,7 +66,7 @@ Result<void> add_named_tasks(ProfileTask& task, const PlanRequest& request) {
     names.push_back({node.name, block});
     names.push_back({node.description, block});
   }
-  RANNC_ASSIGN(const partition::AtomDemands named, named_demands(request, names));
+  RANNC_ASSIGN(const partition::AtomDemands named, named_demands(options, names));
   return partition::add_demands(
       named, itself, [&](uint32_t block) { return task.block_names[block]; }, task.problem.constraints);
 }
@@ -96,8 +97,8 @@ void simulate_plan(const StageProblem& problem, const std::string& schedule, Sta
 }  // namespace
 
 Result<ProfileTask> read_profile_task(std::string_view text, const ProfileRequest& request) {
-  const partition::PlanOptions& plan = request.plan.options;
-  const uint32_t mini_batch = request.plan.mini_batch.value_or(kMiniBatch);
+  const partition::PlanOptions& plan = request.plan.planning;
+  const uint32_t mini_batch = request.plan.options.mini_batch.value_or(kMiniBatch);
   ProfileTask task;
   RANNC_ASSIGN(task.profile, partition::read_pipedream(text, request.file));
   task.digest = partition::text_digest(text);
@@ -117,7 +118,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   for (const uint32_t node : task.node_of_block) {
     task.block_names.push_back(task.profile.nodes[node].name + " " + task.profile.nodes[node].description);
   }
-  if (const auto added = add_named_tasks(task, request.plan); !added.ok())
+  if (const auto added = add_named_tasks(task, request.plan.options); !added.ok())
     return in_file(added.diagnostic(), request.file);
   task.warnings = parts_of(task.profile);
   if (!samples && mini_batch > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
@@ -182,15 +183,15 @@ std::vector<std::string> causes(const ProfileTask& task, const partition::PlanOp
                     task.block_names[b], bytes(held), bytes(held - most)));
     break;
   }
-  if (!problem.time_limit_ns) return found;
+  if (!problem.step_limit_ns) return found;
   StageProblem unhurried = problem;
-  unhurried.time_limit_ns.reset();
+  unhurried.step_limit_ns.reset();
   unhurried.objective = partition::Objective::kStepTime;
   const auto outcome = requested_planner(options)->plan(unhurried);
   const auto* plan = outcome.ok() ? std::get_if<StagePlan>(&*outcome) : nullptr;
   if (plan != nullptr) {
     found.push_back(fmt::format("the fastest plan found takes {}, but --step-limit allows {}", duration(plan->step_ns),
-                                duration(*problem.time_limit_ns)));
+                                duration(*problem.step_limit_ns)));
   }
   return found;
 }

@@ -12,7 +12,7 @@
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/stage_plan_json.h"
 #include "partition/stages/planner.h"
-#include "tools/compiler/plan_request.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
 
@@ -20,7 +20,7 @@ namespace rannc::tools {
 struct ProfileRequest {
   std::string file;                       ///< for messages and for the number of samples in its name (`pbs-N`)
   std::optional<uint64_t> profile_batch;  ///< samples at which it was measured; empty: from the name, or 1
-  PlanRequest plan;
+  RequestedPlan plan;
 };
 
 /// Input to the planners, derived from a profile.

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
-
 #include "codegen/bundle_rebuild.h"
 #include "ir/base/output_lock.h"
 #include "runtime/bundle/libraries.h"
@@ -17,24 +14,12 @@ namespace rannc::tools {
 
 namespace {
 
-constexpr const char* kRebuildFlags[] = {"--rebuild", "--cxx", "--load-library"};
-
 Result<std::map<std::string, std::string>> load(const std::string& compiled) {
   RANNC_ASSIGN(runtime::CompiledStageFacts facts, runtime::compiled_stage_facts(compiled));
   return std::move(facts.fingerprints);
 }
 
 }  // namespace
-
-void check_rebuild_flags(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    const bool applies = std::any_of(std::begin(kRebuildFlags), std::end(kRebuildFlags),
-                                     [&](const char* flag) { return option->check_name(flag); });
-    if (applies || option->count() == 0) continue;
-    throw CLI::ValidationError(
-        fmt::format("{}: --rebuild takes everything but the compiler from the bundle", option->get_name()));
-  }
-}
 
 Result<void> rebuild(const std::string& bundle, const std::string& cxx, const std::vector<std::string>& libraries) {
   RANNC_ASSIGN(const OutputLock lock, OutputLock::take_beside(bundle, "rannc-compile"));

@@ -1,16 +1,12 @@
 /// `rannc-compile --rebuild`: compiles the stages of a bundle again.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
-
-/// Throws a usage error if a model or a flag that does not apply is given beside `--rebuild`.
-void check_rebuild_flags(const CLI::App& app);
 
 /// Compiles the stages of the bundle again if any is stale, with the compiler `cxx` (`find_compiler`). Prints what was
 /// stale. `libraries`: other paths of the bundle's libraries of operators.

@@ -1,5 +1,6 @@
 #include "tools/compiler/bundle_model.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "ir/plan/fixed_samples.h"
@@ -26,13 +27,21 @@ Result<std::vector<runtime::Library>> loaded_libraries(const runtime::Bundle& bu
 
 }  // namespace
 
-void PlannedBundle::apply(PlanRequest& request) const {
-  if (!request.mini_batch) request.mini_batch = mini_batch;
-  request.options.optimizer = optimizer;
-  request.options.optimizer_states = optimizer_states;
-  for (const auto& [symbol, size] : sizes) request.options.assume.emplace(symbol, size);
-  request.options.seed = seed;
-  request.choose_kernels = false;
+void PlannedBundle::apply(RequestedPlan& request) const {
+  if (!request.options.mini_batch) request.options.mini_batch = mini_batch;
+  request.planning.optimizer = optimizer;
+  request.planning.optimizer_states = optimizer_states;
+  for (const auto& [symbol, size] : sizes) request.planning.assume.emplace(symbol, size);
+  request.planning.seed = seed;
+  request.options.kernels = compiler::Kernels::kDefault;
+}
+
+bool is_bundle(const std::string& path) {
+  const std::filesystem::path folder(path);
+  std::error_code ignored;
+  return std::filesystem::is_directory(folder, ignored) &&
+         (std::filesystem::exists(folder / runtime::kManifestFile, ignored) ||
+          std::filesystem::exists(folder / runtime::kPlanFile, ignored));
 }
 
 Result<BundleModel> read_bundle(const std::string& path, const std::vector<std::string>& libraries) {

@@ -21,7 +21,7 @@ struct PlannedBundle {
   bool loops = true;  ///< whether compiled stages have loops; also of other forms
 
   /// Adds mini-batch to seed to a request.
-  void apply(PlanRequest& request) const;
+  void apply(RequestedPlan& request) const;
 };
 
 struct BundleModel {
@@ -30,6 +30,9 @@ struct BundleModel {
   PlannedBundle planned;
   std::vector<runtime::Library> libraries;  ///< loaded
 };
+
+/// Whether the path names a folder with a manifest or a plan, which may be damaged.
+bool is_bundle(const std::string& path);
 
 /// Reads the bundle at `path`, of which all files must be present. `libraries`: other paths of its libraries of
 /// operators.

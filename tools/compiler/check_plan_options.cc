@@ -7,7 +7,8 @@
 
 #include "partition/schedule/family.h"
 #include "partition/stages/registry.h"
-#include "tools/compiler/plan_request.h"
+#include "tools/common/option_ranges.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
 
@@ -16,46 +17,23 @@ namespace {
 using compiler::Objective;
 using compiler::PlanOptions;
 
-template <class Number>
-bool is_zero(const std::optional<Number>& number) {
-  return number && *number <= 0;
-}
+/// A table of options (`PlanOptions::rows`) that looks for an option that is not the default although a saved plan
+/// decides it.
+class DecidedBySavedPlan {
+ public:
+  explicit DecidedBySavedPlan(const PlanOptions& options) : options_(options) {}
+  void group(const char* /*name*/) {}
+  template <class T, class... More>
+  void row(const compiler::OptionRow& row, T PlanOptions::*member, const More&... /*more*/) {
+    if ((row.inputs & compiler::kSavedPlan) == 0 && options_.*member != defaults_.*member) flag_ = row.flag;
+  }
+  const std::string& flag() const { return flag_; }
 
-template <class Number>
-bool has_zero(const std::vector<Number>& numbers) {
-  return std::find(numbers.begin(), numbers.end(), Number{0}) != numbers.end();
-}
-
-Result<void> check_ranges(const PlanOptions& options) {
-  const std::pair<const char*, bool> zeros[] = {
-      {"--devices", is_zero(options.devices)},
-      {"--memory", is_zero(options.memory_bytes)},
-      {"--mini-batch", is_zero(options.mini_batch)},
-      {"--micro-batches", has_zero(options.micro_batches)},
-      {"--stages", is_zero(options.stages)},
-      {"--max-stages", is_zero(options.max_stages)},
-      {"--stages-per-device", is_zero(options.stages_per_device)},
-      {"--replicas", has_zero(options.replicas)},
-      {"--warm-up", has_zero(options.warm_up)},
-      {"--period", is_zero(options.period_ns)},
-      {"--periods", is_zero(options.periods)},
-      {"--step-limit", is_zero(options.step_limit_ns)},
-      {"--search-budget", is_zero(options.search_budget)},
-      {"--time-limit", is_zero(options.time_limit_ns)},
-      {"--blocks", options.blocks == 0},
-  };
-  for (const auto& [flag, zero] : zeros) {
-    if (zero) return error(fmt::format("{}: must be positive", flag));
-  }
-  if (!(options.momentum >= 0 && options.momentum < 1)) {
-    return error(fmt::format("--momentum {}: must be at least 0 and below 1", options.momentum));
-  }
-  const double budget = options.recompute_budget.value_or(0);
-  if (!(budget >= 0 && budget <= 100)) {
-    return error(fmt::format("--recompute-budget {}: must be a percentage", budget));
-  }
-  return {};
-}
+ private:
+  const PlanOptions& options_;
+  const PlanOptions defaults_;
+  std::string flag_;
+};
 
 Result<void> check_names(const PlanOptions& options) {
   const auto planners = partition::stage_planner_names();
@@ -165,26 +143,13 @@ Result<void> check_planner(const PlanOptions& options) {
 /// With a saved plan, whatever the plan decides has its default.
 Result<void> check_saved_plan(const PlanOptions& options) {
   if (options.plan.empty()) return {};
-  PlanOptions others = options;
-  const PlanOptions none;
-  others.plan = none.plan;
-  others.cluster = none.cluster;
-  others.devices = none.devices;
-  others.memory_bytes = none.memory_bytes;
-  others.cuda_plugin = none.cuda_plugin;
-  others.costs = none.costs;
-  others.cost_database = none.cost_database;
-  others.matmul_precision = none.matmul_precision;
-  others.refine = none.refine;
-  others.programs = none.programs;
-  if (others.recompute == compiler::Recompute::kSelective) {
-    others.recompute = none.recompute;
-    others.recompute_budget = none.recompute_budget;
-  }
-  if (others == none) return {};
-  return error(
-      "--plan: the plan in the file decides the training step, the cut, the schedule and the search; edit the file, or "
-      "leave out the flags about them");
+  using compiler::Recompute;
+  DecidedBySavedPlan decided(options);
+  PlanOptions::rows(decided);
+  std::string flag = decided.flag();
+  if (options.recompute != Recompute::kAuto && options.recompute != Recompute::kSelective) flag = "--recompute";
+  if (flag.empty()) return {};
+  return error(flag + ": the plan of --plan decides; edit its file, or leave out the flag");
 }
 
 }  // namespace

@@ -13,12 +13,14 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
+#include "passes/loss/join_loss.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
+#include "tools/compiler/named_tasks.h"
 #include "tools/compiler/plan_costs.h"
 #include "tools/compiler/planning_sizes.h"
 #include "tools/compiler/requested_outputs.h"
@@ -32,13 +34,15 @@ namespace rannc::tools {
 namespace {
 
 // Joins a loss from a separate file. Its tensors are not part of the model's state.
-Result<void> add_loss_graph(const ModelOptions& options, bool whole, ir::Graph& graph,
+Result<void> add_loss_graph(const RequestedModel& request, bool whole, ir::Graph& graph,
                             passes::PipelineOptions& pipeline, PreparedModel& model) {
+  const compiler::LossGraph& given = *request.options.loss_graph;
   frontend::ImportOptions import;
   if (whole) import.whole.emplace();  // sizes come from the model's outputs
-  RANNC_ASSIGN(frontend::Imported loss, frontend::read_model(options.loss->file, import));
+  RANNC_ASSIGN(frontend::Imported loss, frontend::read_model(given.file, import));
   const size_t before = graph.value_count();
-  RANNC_ASSIGN(const std::vector<passes::LossSpec> terms, passes::join_loss(graph, loss.graph, *options.loss));
+  RANNC_ASSIGN(const std::vector<passes::LossSpec> terms,
+               passes::join_loss(graph, loss.graph, {given.file, given.inputs, given.weights}));
   for (const ValueId value : graph.values()) {
     if (value.index() < before || graph.kind(value) != ir::ValueKind::kConstant) continue;
     pipeline.stored.file.literals.emplace(graph.value(value).name);
@@ -50,12 +54,12 @@ Result<void> add_loss_graph(const ModelOptions& options, bool whole, ir::Graph& 
 }
 
 // Reads the model. Stores facts of the file in `pipeline` and notes for the user in `model`.
-Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model,
+Result<ir::Graph> read_graph(const RequestedModel& request, passes::PipelineOptions& pipeline, PreparedModel& model,
                              const std::optional<frontend::WholeBatch>& whole = {}) {
-  frontend::ImportOptions import = options.import;
+  frontend::ImportOptions import = request.import;
   import.whole = whole;
-  RANNC_ASSIGN(import.required, outputs_of_losses(options));
-  RANNC_ASSIGN(frontend::Imported imported, frontend::read_model(options.path, import));
+  RANNC_ASSIGN(import.required, outputs_of_losses(request));
+  RANNC_ASSIGN(frontend::Imported imported, frontend::read_model(request.path, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
   pipeline.stored.made_of = std::move(imported.notes.folded);
@@ -63,7 +67,7 @@ Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOption
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {
-    model.remarks.push_back({{options.path, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
+    model.remarks.push_back({{request.path, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
   }
   for (const auto& [text, nodes] : imported.notes.counted_warnings) {
     model.warnings.push_back(fmt::format("{} {}", nodes, text));
@@ -76,8 +80,9 @@ Result<ir::Graph> read_graph(const ModelOptions& options, passes::PipelineOption
 }
 
 // Returns the pass options, including the tensors of the weights file.
-Result<passes::PipelineOptions> pipeline_options(const ModelOptions& options) {
-  passes::PipelineOptions pipeline = options.pipeline;
+Result<passes::PipelineOptions> pipeline_options(const RequestedModel& request) {
+  passes::PipelineOptions pipeline = request.pipeline;
+  const compiler::ReadOptions& options = request.options;
   if (options.weights.empty()) return pipeline;
   RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
   pipeline.weights = passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
@@ -118,8 +123,8 @@ Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, cons
 /// Checks numerically that a batch-polymorphic model and its losses match the static model of the file.
 class ByNumbers {
  public:
-  ByNumbers(const ModelOptions& options, const CompileProgress& progress)
-      : progress_(progress), symbols_(options.assume) {}
+  ByNumbers(const compiler::ReadOptions& options, const CompileProgress& progress)
+      : progress_(progress), symbols_(options.assumed_sizes.begin(), options.assumed_sizes.end()) {}
 
   /// Checks the result of the pass rebatch. If a comparison is impossible, accepts the model and adds a note.
   Result<void> judge(const ir::Graph& file, const ir::Graph& made, int64_t samples, passes::PassContext& context) {
@@ -176,28 +181,28 @@ class ByNumbers {
   }
 
   const CompileProgress& progress_;
-  const ir::Bindings& symbols_;
+  const ir::Bindings symbols_;
   int64_t samples_ = 0;  // of the file
   bool left_out_ = false;
 };
 
 // Makes a model with a static batch size batch-polymorphic if possible. Otherwise keeps the batch size and notes why.
-Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const ModelOptions& options,
+Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const RequestedModel& request,
                         const CompileProgress& progress, std::optional<Diagnostic>& undivided) {
-  ByNumbers numbers(options, progress);
-  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file,
+  ByNumbers numbers(request.options, progress);
+  pipeline.baked = passes::BakedBatch{request.options.samples_in_file, pipeline.stored.file,
                                       [&](auto&&... what) { return numbers.judge(what...); }};
   pipeline.judge_loss = [&](auto&&... what) { return numbers.judge_opened(what...); };
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
-  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
+  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, request.manager, progress.show_pass);
   if (baked && passed.report.ok()) {
     const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
     if (!judged.ok()) passed.report.failure = judged.diagnostic();
   }
-  if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
+  if (passed.report.ok() || passed.report.internal || !baked || request.options.samples_in_file) return passed;
   const Diagnostic why = *passed.report.failure;
   pipeline.baked.reset();
-  passes::ManagerOptions others = options.passes;
+  passes::ManagerOptions others = request.manager;
   std::erase(others.print_after, "rebatch");
   passed = run_passes(std::move(graph), pipeline, others, progress.show_pass);
   const std::string what = "the static batch size of the file is kept: ";
@@ -212,18 +217,18 @@ struct Attempt {
   bool internal = false;
 };
 
-Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress& progress, Attempt& attempt) {
+Result<PreparedModel> prepare(const RequestedModel& request, const CompileProgress& progress, Attempt& attempt) {
   PreparedModel model;
-  RANNC_ASSIGN(model.digest, runtime::file_digest(options.path));
-  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  RANNC_ASSIGN(model.graph, read_graph(options, pipeline, model, attempt.whole));
+  RANNC_ASSIGN(model.digest, runtime::file_digest(request.path));
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(request));
+  RANNC_ASSIGN(model.graph, read_graph(request, pipeline, model, attempt.whole));
   model.read.tasks = model.graph.task_count();
   for (const ValueId input : model.graph.inputs()) {
     const ir::BatchLayout& batch = model.graph.type(input).batch;
     if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
   }
-  if (options.loss) {
-    RANNC_TRY(add_loss_graph(options, attempt.whole.has_value(), model.graph, pipeline, model));
+  if (request.options.loss_graph) {
+    RANNC_TRY(add_loss_graph(request, attempt.whole.has_value(), model.graph, pipeline, model));
   }
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
@@ -231,13 +236,13 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   const passes::StoredFacts stored = pipeline.stored;
   Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
     model.undivided.reset();
-    return attempt.whole ? run_passes(std::move(graph), pipeline, options.passes, progress.show_pass)
-                         : run_baked_passes(std::move(graph), pipeline, options, progress, model.undivided);
+    return attempt.whole ? run_passes(std::move(graph), pipeline, request.manager, progress.show_pass)
+                         : run_baked_passes(std::move(graph), pipeline, request, progress, model.undivided);
   });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   attempt.internal = model.report.internal;
-  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, options.reproducer);
+  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, request.options.reproducer);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.graph = std::move(passed.graph);
   model.atoms = std::move(*context.atoms);
@@ -246,27 +251,30 @@ Result<PreparedModel> prepare(const ModelOptions& options, const CompileProgress
   model.parted = std::move(context.parted);
   model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
-  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.path));
+  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, request.path));
   model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
   return model;
 }
 
+// Samples of a mini-batch that cannot be divided.
+uint32_t whole_mini_batch(const RequestedModel& request) { return request.options.mini_batch.value_or(kMiniBatch); }
+
 // Prepares a model whose mini-batch cannot be divided. If it does not compile for any number of samples, uses that of
 // the options. A model without a loss may also be one of single samples.
-Result<PreparedModel> prepare_whole(const ModelOptions& options, const CompileProgress& progress) {
-  Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{options.whole_mini_batch}};
-  auto model = prepare(options, progress, of_data);
+Result<PreparedModel> prepare_whole(const RequestedModel& request, const CompileProgress& progress) {
+  Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{whole_mini_batch(request)}};
+  auto model = prepare(request, progress, of_data);
   if (!model.ok()) {
     const Diagnostic why = model.diagnostic();
-    model = prepare(options, progress, of_samples);
-    if (model.ok() || !options.pipeline.losses.empty() || options.loss) return model;
+    model = prepare(request, progress, of_samples);
+    if (model.ok() || !request.pipeline.losses.empty() || request.options.loss_graph) return model;
     Attempt of_one{frontend::WholeBatch{1}};
-    auto single = prepare(options, progress, of_one);
+    auto single = prepare(request, progress, of_one);
     if (!single.ok()) return model;
     single->open.push_back({why.where, "the model accepts one sample at a time: " + why.message});
     return single;
   }
-  model->extent_of_data = frontend::symbol_of_whole(model->graph, options.import);
+  model->extent_of_data = frontend::symbol_of_whole(model->graph, request.import);
   return model;
 }
 
@@ -277,20 +285,22 @@ PreparedModel clone(const PreparedModel& model) {
           model.report,        model.digest, model.parted, model.folded,  model.undivided, model.extent_of_data};
 }
 
-Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress) {
+Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
+                                    const CompileProgress& progress) {
+  RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
   Attempt divided;
-  auto model = prepare(options, progress, divided);
-  const bool text = frontend::model_format(options.path) == frontend::ModelFormat::kText;
+  auto model = prepare(request, progress, divided);
+  const bool text = frontend::model_format(path) == frontend::ModelFormat::kText;
   if (model.ok() || divided.internal || text || options.samples_in_file) return model;
   Diagnostic why = model.diagnostic();
-  auto whole = prepare_whole(options, progress);
+  auto whole = prepare_whole(request, progress);
   if (!whole.ok()) {
     if (whole.diagnostic().message == why.message) return why;
     return std::move(why).note("also with undivided mini-batches: " + whole.diagnostic().message,
                                whole.diagnostic().where);
   }
   whole->read.samples.reset();  // they come from the plan, not from the file
-  whole->open.push_back({why.where, why_whole(*whole, why, options.whole_mini_batch)});
+  whole->open.push_back({why.where, why_whole(*whole, why, whole_mini_batch(request))});
   // Such as that an output may be a loss, which the user can request.
   whole->open.insert(whole->open.end(), why.notes.begin(), why.notes.end());
   whole->undivided = std::move(why);
@@ -300,12 +310,11 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, const CompilePr
 namespace {
 
 /// Returns an error if `--dtype` would change the type of a tensor.
-Result<void> check_precision(const ModelOptions& options, const passes::PipelineOptions& pipeline,
-                             const ir::Graph& graph) {
+Result<void> check_precision(const std::string& path, const passes::PipelineOptions& pipeline, const ir::Graph& graph) {
   for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
     const ir::DType dtype = graph.type(tensor.parts[0].value).dtype;
     if (!pipeline.precision || !ir::is_float(dtype) || dtype == *pipeline.precision) continue;
-    return error({options.path, 0, 0, {}},
+    return error({path, 0, 0, {}},
                  fmt::format("tensor {} is {} and cannot be converted to {}: a copy of the model keeps all types",
                              tensor.name, ir::str(dtype), ir::str(*pipeline.precision)));
   }
@@ -314,33 +323,35 @@ Result<void> check_precision(const ModelOptions& options, const passes::Pipeline
 
 }  // namespace
 
-Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, const std::string& to, bool replace) {
-  if (frontend::model_format(options.path) != frontend::ModelFormat::kOnnx) {
-    return error({options.path, 0, 0, {}},
+Result<std::vector<std::string>> copy_with_weights(const std::string& path, const compiler::ReadOptions& options,
+                                                   const std::string& to, bool replace) {
+  if (frontend::model_format(path) != frontend::ModelFormat::kOnnx) {
+    return error({path, 0, 0, {}},
                  "is not an ONNX file; --emit onnx writes a copy of an ONNX model with other weights");
   }
-  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
+  RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(request));
   PreparedModel model;
-  RANNC_ASSIGN(ir::Graph graph, read_graph(options, pipeline, model));
+  RANNC_ASSIGN(ir::Graph graph, read_graph(request, pipeline, model));
   const auto weights = std::exchange(pipeline.weights, std::nullopt);
   passes::PassContext context;
   const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
   if (!report.ok()) return *report.failure;
-  RANNC_TRY(check_precision(options, pipeline, graph));
+  RANNC_TRY(check_precision(path, pipeline, graph));
   std::map<ValueId, ir::TensorData> before;
   for (const ValueId value : graph.values()) {
     if (graph.value(value).data.present()) before.emplace(value, graph.value(value).data);
   }
   passes::PassContext loaded;
   RANNC_TRY(passes::LoadWeights(weights).run(graph, loaded));
-  RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({options.path, to, graph, before, replace}));
+  RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({path, to, graph, before, replace}));
   std::vector<std::string> lines;
   for (const Note& warning : loaded.warnings) lines.push_back("warning: " + warning.message);
-  lines.push_back(fmt::format("{} tensors of {} have the values of {}", copy.replaced + copy.added.size(), options.path,
-                              options.weights));
+  lines.push_back(
+      fmt::format("{} tensors of {} have the values of {}", copy.replaced + copy.added.size(), path, options.weights));
   if (!copy.added.empty()) {
     lines.push_back(fmt::format("{} of them became separate initializers, because {} had merged them: {}",
-                                copy.added.size(), options.path, fmt::join(copy.added, ", ")));
+                                copy.added.size(), path, fmt::join(copy.added, ", ")));
   }
   if (!copy.data_file.empty()) lines.push_back(fmt::format("external tensors of the model are in {}", copy.data_file));
   return lines;
@@ -348,33 +359,33 @@ Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, 
 
 namespace {
 
-uint32_t planned_samples(const PlanRequest& request, const PreparedModel& model, const ir::Bindings& sizes) {
+uint32_t planned_samples(const RequestedPlan& request, const PreparedModel& model, const ir::Bindings& sizes) {
   const auto whole = ir::fixed_samples(model.graph, sizes);
   if (whole && !model.extent_of_data.empty()) return *whole;
   const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
-  return request.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
+  return request.options.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
 }
 
 /// Returns the plan options without costs.
-Result<partition::PlanOptions> unpriced(const PlanRequest& request, const PreparedModel& model,
+Result<partition::PlanOptions> unpriced(const RequestedPlan& request, const PreparedModel& model,
                                         const CompileProgress& progress) {
-  partition::PlanOptions plan = request.options;
+  partition::PlanOptions plan = request.planning;
   if (request.on_this_machine && plan.cluster.size() > machine_cores() && progress.remark) {
     progress.remark(fmt::format("{} workers share the {} cores of this machine; task times assume one core per worker",
                                 plan.cluster.size(), machine_cores()));
   }
   if (!model.extent_of_data.empty()) {
-    plan.assume.emplace(model.extent_of_data, request.mini_batch.value_or(kMiniBatch));
+    plan.assume.emplace(model.extent_of_data, request.options.mini_batch.value_or(kMiniBatch));
   }
-  if (const std::string symbol = ir::undivided_symbol(model.graph); !symbol.empty() && request.mini_batch) {
-    plan.assume[symbol] = *request.mini_batch;
+  if (const std::string symbol = ir::undivided_symbol(model.graph); !symbol.empty() && request.options.mini_batch) {
+    plan.assume[symbol] = *request.options.mini_batch;
   }
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
   RANNC_ASSIGN(PlanningSizes sizes, planning_sizes(model.graph, plan.assume));
   if (progress.note && !sizes.guessed.empty()) progress.note(describe_guess(sizes));
   plan.assume = std::move(sizes.sizes);
   plan.mini_batch = planned_samples(request, model, plan.assume);
-  RANNC_ASSIGN(plan.demands, named_demands(request, task_names(model)));
+  RANNC_ASSIGN(plan.demands, named_demands(request.options, task_names(model)));
   plan.training = !model.graph.losses().empty();
   plan.model_digest = model.digest;
   plan.parts_backward = true;  // as all engines do
@@ -386,25 +397,14 @@ Result<partition::PlanOptions> unpriced(const PlanRequest& request, const Prepar
   return plan;
 }
 
-/// Returns complete plan options. `chooses` is `model`, or null to keep its kernels.
-Result<partition::PlanOptions> planned_with(const PlanRequest& request, const PreparedModel& model,
-                                            PreparedModel* chooses, const CompileProgress& progress) {
-  RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));
-  RANNC_TRY(add_costs(request, model, chooses, plan, progress));
-  return plan;
-}
-
 }  // namespace
 
-Result<partition::PlanOptions> plan_options(const PlanRequest& request, const PreparedModel& model,
-                                            const CompileProgress& progress) {
-  return planned_with(request, model, nullptr, progress);
-}
-
-Result<partition::PlanOptions> plan_with_kernels(const PlanRequest& request, PreparedModel& model,
-                                                 const CompileProgress& progress) {
-  const bool chooses = request.choose_kernels && passes::has_alternatives(model.graph);
-  return planned_with(request, model, chooses ? &model : nullptr, progress);
+Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const PreparedModel& model,
+                                            const CompileProgress& progress, PreparedModel* chooses) {
+  RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));
+  const bool chosen = request.options.kernels == compiler::Kernels::kMeasured && passes::has_alternatives(model.graph);
+  RANNC_TRY(add_costs(request, model, chosen ? chooses : nullptr, plan, progress));
+  return plan;
 }
 
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {

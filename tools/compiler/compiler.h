@@ -3,36 +3,18 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "frontend/import.h"
 #include "ir/plan/plan.h"
 #include "partition/model/plan_model.h"
-#include "passes/loss/join_loss.h"
 #include "passes/manager.h"
 #include "passes/pipeline.h"
-#include "tools/compiler/plan_request.h"
+#include "tools/compiler/requested_model.h"
+#include "tools/compiler/requested_plan.h"
 
 namespace rannc::tools {
-
-/// How a model is read and prepared.
-struct ModelOptions {
-  std::string path;                        ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
-  frontend::ImportOptions import;          ///< `prepare_model` sets `whole` and `required`
-  passes::PipelineOptions pipeline;        ///< `prepare_model` adds the facts of the file
-  std::optional<passes::LossGraph> loss;   ///< a loss in a file of its own, whose inputs are outputs of the model
-  std::optional<int64_t> samples_in_file;  ///< static batch size, if inputs do not show it
-  ir::Bindings assume;                     ///< values of symbols other than the batch
-  uint32_t whole_mini_batch = kMiniBatch;  ///< samples, if mini-batches cannot be divided
-  std::string weights;                     ///< .safetensors with state_dict names; empty: weights of the model file
-  bool partial_weights = false;            ///< allows missing and unexpected names in `weights`
-  passes::ManagerOptions passes;
-  std::string reproducer;  ///< file for the input of a pass that fails by a defect; empty: none
-};
 
 /// Properties of a model file.
 struct ReadModel {
@@ -74,19 +56,20 @@ struct CompileProgress {
   std::function<void(const std::string&)> note;    ///< about guessed sizes
 };
 
-/// Reads a model and runs the passes. An internal failure writes `options.reproducer` and names it in a note.
-Result<PreparedModel> prepare_model(const ModelOptions& options, const CompileProgress& progress = {});
+/// Reads a model (.onnx, TorchScript, torch.export or .rir) and runs the passes. An internal failure writes
+/// `options.reproducer` and names it in a note.
+Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
+                                    const CompileProgress& progress = {});
 
-/// Writes a copy of an ONNX model to `to` with the weights of `options.weights`. Uses only the options about stored
-/// tensors. Returns a report in lines, with warnings.
-Result<std::vector<std::string>> copy_with_weights(const ModelOptions& options, const std::string& to, bool replace);
+/// Writes a copy of the ONNX model at `path` to `to` with the weights of `options.weights`. Uses only the options about
+/// stored tensors. Returns a report in lines, with warnings.
+Result<std::vector<std::string>> copy_with_weights(const std::string& path, const compiler::ReadOptions& options,
+                                                   const std::string& to, bool replace);
 
-/// Completes a request for a model: mini-batch, named tasks, costs. Measures this machine for `Costs::kMeasured`.
-Result<partition::PlanOptions> plan_options(const PlanRequest& request, const PreparedModel& model,
-                                            const CompileProgress& progress = {});
-/// Likewise. If `request.choose_kernels`, also chooses the fastest kernels of the model.
-Result<partition::PlanOptions> plan_with_kernels(const PlanRequest& request, PreparedModel& model,
-                                                 const CompileProgress& progress = {});
+/// Completes a request for a model: mini-batch, named tasks, costs. Measures this machine for `Costs::kMeasured`. If
+/// `chooses` is not null, also chooses the fastest kernels, unless they are `Kernels::kDefault`; it is `model` itself.
+Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const PreparedModel& model,
+                                            const CompileProgress& progress = {}, PreparedModel* chooses = nullptr);
 
 /// Runs the planner. An infeasible problem is a diagnostic with the missing memory and remedies.
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options);

@@ -15,8 +15,16 @@ namespace rannc::tools {
 
 namespace {
 
+/// Options of estimates of what is not measured.
+partition::AnalyticOptions estimates_of(const RequestedPlan& request) {
+  partition::AnalyticOptions estimates;
+  if (request.options.matmul_precision == compiler::MatmulPrecision::kHigh)
+    estimates.products = partition::Tf32::kAllowed;
+  return estimates;
+}
+
 /// Returns the environment of this machine's processor for the kinds that are this processor.
-partition::KindEnvironments environments_of(const PlanRequest& request) {
+partition::KindEnvironments environments_of(const RequestedPlan& request) {
   partition::KindEnvironments environments;
   for (const std::string& kind : request.processor_kinds) environments[kind] = environment_name();
   return environments;
@@ -24,7 +32,7 @@ partition::KindEnvironments environments_of(const PlanRequest& request) {
 
 /// Measures the tasks of a model on this machine. If `chooses` is not null, also measures alternative kernels and gives
 /// `chooses` those that are fastest at the number of samples that the plan computes at once.
-Result<partition::ProfileDatabase> measured(const PlanRequest& request, const PreparedModel& model,
+Result<partition::ProfileDatabase> measured(const RequestedPlan& request, const PreparedModel& model,
                                             PreparedModel* chooses, const partition::PlanOptions& plan,
                                             const CompileProgress& progress) {
   RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
@@ -34,7 +42,7 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
   if (chooses == nullptr) return database;
   partition::PlanOptions first = plan;
   first.costs =
-      partition::measured_costs(database, environments_of(request), partition::analytic_costs(request.estimates));
+      partition::measured_costs(database, environments_of(request), partition::analytic_costs(estimates_of(request)));
   const uint64_t samples = samples_at_once(model, first);
   MeasureOptions alternatives = measure;
   alternatives.sizes = {samples};
@@ -47,13 +55,14 @@ Result<partition::ProfileDatabase> measured(const PlanRequest& request, const Pr
 }
 
 /// Prices the plan by a database. Unless `chooses` is null, gives it the kernels that are fastest by the database.
-Result<void> price_by_database(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
+Result<void> price_by_database(const RequestedPlan& request, const PreparedModel& model, PreparedModel* chooses,
                                partition::PlanOptions& plan, const CompileProgress& progress) {
-  RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.database));
+  RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(request.options.cost_database));
   const std::vector<std::string> kinds = plan.cluster.used_kinds();
   RANNC_ASSIGN(const auto environments, kind_environments(database, kinds, request.processor_kinds));
   if (request.on_this_machine) use_measured_links(database, plan.cluster);
-  const DatabaseCosts costs{std::move(database), request.database, environments, kinds, request.estimates};
+  const DatabaseCosts costs{std::move(database), request.options.cost_database, environments, kinds,
+                            estimates_of(request)};
   const bool on_processor = std::all_of(environments.begin(), environments.end(),
                                         [](const auto& entry) { return entry.second == environment_name(); });
   if (chooses != nullptr && request.on_processor() && on_processor) {
@@ -67,8 +76,8 @@ Result<void> price_by_database(const PlanRequest& request, const PreparedModel& 
   return {};
 }
 
-Diagnostic not_this_machine(const PlanRequest& request) {
-  const partition::Cluster& cluster = request.options.cluster;
+Diagnostic not_this_machine(const RequestedPlan& request) {
+  const partition::Cluster& cluster = request.planning.cluster;
   return error(
       fmt::format("--costs measured measures the processor of this machine, but cluster '{}' has {}; use "
                   "--costs analytic, or --costs FILE with a database that rannc-profile --device cuda made on such a "
@@ -78,15 +87,16 @@ Diagnostic not_this_machine(const PlanRequest& request) {
 
 }  // namespace
 
-Result<void> add_costs(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
+Result<void> add_costs(const RequestedPlan& request, const PreparedModel& model, PreparedModel* chooses,
                        partition::PlanOptions& plan, const CompileProgress& progress) {
-  plan.costs = partition::analytic_costs(request.estimates);
-  if (request.costs == PlanRequest::Costs::kDatabase) return price_by_database(request, model, chooses, plan, progress);
-  if (request.costs == PlanRequest::Costs::kAnalytic) return {};
+  plan.costs = partition::analytic_costs(estimates_of(request));
+  if (request.options.costs == compiler::Costs::kDatabase)
+    return price_by_database(request, model, chooses, plan, progress);
+  if (request.options.costs == compiler::Costs::kAnalytic) return {};
   if (!request.on_processor()) return not_this_machine(request);
   RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress));
   plan.costs = partition::measured_costs(std::move(database), environments_of(request),
-                                         partition::analytic_costs(request.estimates));
+                                         partition::analytic_costs(estimates_of(request)));
   return {};
 }
 

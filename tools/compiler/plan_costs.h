@@ -9,7 +9,7 @@ namespace rannc::tools {
 /// the cluster consists of it. Times of an environment price only devices of that environment; all others are priced
 /// by the rates of their kind. If `chooses` is not null, gives it the kernels that are fastest by these times; it is
 /// `model` itself.
-Result<void> add_costs(const PlanRequest& request, const PreparedModel& model, PreparedModel* chooses,
+Result<void> add_costs(const RequestedPlan& request, const PreparedModel& model, PreparedModel* chooses,
                        partition::PlanOptions& plan, const CompileProgress& progress);
 
 }  // namespace rannc::tools

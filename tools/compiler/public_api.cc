@@ -16,7 +16,6 @@
 #include "tools/compiler/model_report.h"
 #include "tools/compiler/plan_facts.h"
 #include "tools/compiler/refine.h"
-#include "tools/compiler/requested_model.h"
 #include "tools/compiler/requested_plan.h"
 #include "tools/compiler/saved_plan.h"
 #include "tools/compiler/search_limit.h"
@@ -46,21 +45,19 @@ tools::CompileProgress watcher(const Progress& progress) {
   return {progress.graph, progress.step, progress.remark, progress.note};
 }
 
-Result<tools::PlanRequest> request_for(const Model::State& model, PlanOptions options) {
-  if (!options.mini_batch) options.mini_batch = model.options.mini_batch;
+Result<tools::RequestedPlan> request_for(const Model::State& model, const PlanOptions& options) {
   const std::string plugin = options.cuda_plugin.empty() ? runtime::kCudaPlugin : options.cuda_plugin;
-  RANNC_ASSIGN(tools::PlanRequest request,
-               tools::plan_request(options, [&plugin] { return tools::gpu_cluster(plugin); }));
-  request.options.assume = {model.options.assumed_sizes.begin(), model.options.assumed_sizes.end()};
+  RANNC_ASSIGN(tools::RequestedPlan request,
+               tools::requested_plan(options, model.options, [&plugin] { return tools::gpu_cluster(plugin); }));
   if (model.bundle) model.bundle->apply(request);
   return request;
 }
 
 /// Describes the prices that a plan's objective, bound and gap refer to.
-std::string prices(const tools::PlanRequest& request, const partition::PlanOptions& options) {
+std::string prices(const tools::RequestedPlan& request, const partition::PlanOptions& options) {
   if (options.costs->fingerprint().empty()) return "prices estimated from the cluster's rates";
-  if (request.costs == tools::PlanRequest::Costs::kMeasured) return "times of tasks measured one by one";
-  return "prices of " + request.database;
+  if (request.options.costs == Costs::kMeasured) return "times of tasks measured one by one";
+  return "prices of " + request.options.cost_database;
 }
 
 /// Names the file of a hand-written schedule in an error about it.
@@ -136,8 +133,7 @@ Result<Model> read(const std::string& path, const ReadOptions& options, const Pr
   for (const std::string& file : options.libraries) {
     RANNC_ASSIGN(libraries.emplace_back(), runtime::load_library(file));
   }
-  RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(path, options));
-  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(request, watcher(progress)));
+  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(path, options, watcher(progress)));
   auto calls = tools::foreign_calls(prepared.graph);
   return Model(std::make_shared<const Model::State>(
       Model::State{path, options, std::move(prepared), std::move(calls), std::move(libraries)}));
@@ -155,17 +151,17 @@ Result<Model> read_bundle(const std::string& path, const std::vector<std::string
 Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress& progress) {
   const Model::State& read = model.state();
   if (!read.foreign_calls.ok()) return read.foreign_calls.diagnostic();
-  RANNC_ASSIGN(tools::PlanRequest request, request_for(read, options));
+  RANNC_ASSIGN(tools::RequestedPlan request, request_for(read, options));
   const OneThread as_in_a_run;
   begin(progress, Phase::kPricing);
   tools::PreparedModel chosen = tools::clone(read.prepared);
   if (!options.plan.empty()) RANNC_TRY(tools::use_saved_plan(options.plan, request, chosen));
-  RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_with_kernels(request, chosen, watcher(progress)));
+  RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_options(request, chosen, watcher(progress), &chosen));
   tools::SearchReport report;
   report.prices = prices(request, planning);
   RANNC_ASSIGN(partition::PlannedModel planned, search(chosen, progress, planning, options.time_limit_ns, report));
   planning.stop = {};
-  if (options.refine && request.costs == tools::PlanRequest::Costs::kMeasured) {
+  if (options.refine && request.options.costs == Costs::kMeasured) {
     begin(progress, Phase::kRefining);
     RANNC_ASSIGN(auto native, native_form(planned.plan, options.programs, progress));
     RANNC_ASSIGN(report.measured,
@@ -189,8 +185,8 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   }
   if (options.stage_onnx) {
     bundle.add_files = [&](const std::string& folder) -> Result<void> {
-      RANNC_ASSIGN(const tools::ModelOptions request, tools::model_options(state.file, state.read));
-      RANNC_ASSIGN(const tools::StageModelLines lines, tools::write_stage_models(request, state.planned.plan, folder));
+      RANNC_ASSIGN(const tools::StageModelLines lines,
+                   tools::write_stage_models(state.file, state.read, state.planned.plan, folder));
       for (const std::string& line : lines.cut) {
         if (progress.remark) progress.remark(line);
       }

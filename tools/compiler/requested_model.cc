@@ -8,6 +8,7 @@
 
 #include "frontend/symbols.h"
 #include "ir/dim/affine.h"
+#include "tools/common/option_ranges.h"
 
 namespace rannc::tools {
 
@@ -58,7 +59,7 @@ passes::StoredFacts stored_facts(const ReadOptions& options) {
   return stored;
 }
 
-Result<passes::PipelineOptions> pipeline_options(const ReadOptions& options) {
+Result<passes::PipelineOptions> requested_passes(const ReadOptions& options) {
   passes::PipelineOptions pipeline;
   if (!options.loss.empty()) {
     RANNC_ASSIGN(pipeline.losses, passes::parse_losses(options.loss));
@@ -91,9 +92,6 @@ Result<frontend::ImportOptions> import_options(const ReadOptions& options) {
   frontend::ImportOptions import;
   for (const auto& [symbol, text] : options.sizes) {
     RANNC_ASSIGN(import.sizes[symbol], fixed_size(symbol, text));
-    if (!options.assumed_sizes.contains(symbol)) continue;
-    return error(
-        fmt::format("--assume {}={}: --size {}={} fixes it", symbol, options.assumed_sizes.at(symbol), symbol, text));
   }
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   for (const auto& [a, b] : options.same_symbols) frontend::unite_symbols(import.same_symbol, a, b);
@@ -103,24 +101,6 @@ Result<frontend::ImportOptions> import_options(const ReadOptions& options) {
   import.max_trips = options.max_trips;
   import.input_values = options.input_values;
   return import;
-}
-
-Result<void> check(const ReadOptions& options) {
-  for (const std::string& pass : options.skipped_passes) {
-    if (const std::string wrong = wrong_to_skip(pass); !wrong.empty()) return error("--skip-pass: " + wrong);
-  }
-  for (const auto& [symbol, size] : options.assumed_sizes) {
-    if (size < 1) return error(fmt::format("--assume {}={}: expected a positive integer", symbol, size));
-  }
-  for (const auto& [name, value] : options.input_values) {
-    if (!std::isfinite(value)) return error(fmt::format("--input-value {}={}: expected a number", name, value));
-  }
-  if (options.samples_in_file.value_or(1) < 1) return error("--batch-size-in-file: must be positive");
-  if (options.max_trips.value_or(1) < 1) return error("--max-trips: must be positive");
-  if (options.mini_batch.value_or(1) < 1) return error("--mini-batch: must be positive");
-  if (options.partial_weights && options.weights.empty()) return error("--partial-weights needs --weights");
-  if (options.loss_graph && options.loss_graph->file.empty()) return error("--loss-graph: the file is missing");
-  return {};
 }
 
 }  // namespace
@@ -133,24 +113,34 @@ std::string wrong_to_skip(const std::string& pass) {
                      fmt::join(optional, ", "));
 }
 
-Result<ModelOptions> model_options(const std::string& path, const ReadOptions& options) {
-  RANNC_TRY(check(options));
-  ModelOptions model;
-  model.path = path;
-  RANNC_ASSIGN(model.import, import_options(options));
-  RANNC_ASSIGN(model.pipeline, pipeline_options(options));
-  if (options.loss_graph) {
-    model.loss = passes::LossGraph{options.loss_graph->file, options.loss_graph->inputs, options.loss_graph->weights};
+Result<void> check(const ReadOptions& options) {
+  RANNC_TRY(check_ranges(options));
+  for (const std::string& pass : options.skipped_passes) {
+    if (const std::string wrong = wrong_to_skip(pass); !wrong.empty()) return error("--skip-pass: " + wrong);
   }
-  model.samples_in_file = options.samples_in_file;
-  model.assume = {options.assumed_sizes.begin(), options.assumed_sizes.end()};
-  model.whole_mini_batch = options.mini_batch.value_or(kMiniBatch);
-  model.weights = options.weights;
-  model.partial_weights = options.partial_weights;
-  model.passes.print_after = options.print_after;
-  model.passes.print_changed = options.print_changed;
-  model.passes.reproducer = !options.reproducer.empty();
-  model.reproducer = options.reproducer;
+  for (const auto& [symbol, size] : options.assumed_sizes) {
+    if (size < 1) return error(fmt::format("--assume {}={}: expected a positive integer", symbol, size));
+    const auto fixed = options.sizes.find(symbol);
+    if (fixed == options.sizes.end()) continue;
+    return error(fmt::format("--assume {}={}: --size {}={} fixes it", symbol, size, symbol, fixed->second));
+  }
+  for (const auto& [name, value] : options.input_values) {
+    if (!std::isfinite(value)) return error(fmt::format("--input-value {}={}: expected a number", name, value));
+  }
+  if (options.mini_batch.value_or(1) < 1) return error("--mini-batch: must be positive");
+  if (options.partial_weights && options.weights.empty()) return error("--partial-weights needs --weights");
+  if (options.loss_graph && options.loss_graph->file.empty()) return error("--loss-graph: the file is missing");
+  return {};
+}
+
+Result<RequestedModel> requested_model(const std::string& path, const ReadOptions& options) {
+  RANNC_TRY(check(options));
+  RequestedModel model{path, options, {}, {}, {}};
+  RANNC_ASSIGN(model.import, import_options(options));
+  RANNC_ASSIGN(model.pipeline, requested_passes(options));
+  model.manager.print_after = options.print_after;
+  model.manager.print_changed = options.print_changed;
+  model.manager.reproducer = !options.reproducer.empty();
   return model;
 }
 

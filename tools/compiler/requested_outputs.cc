@@ -12,17 +12,18 @@
 
 namespace rannc::tools {
 
-Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options) {
+Result<std::vector<std::string>> outputs_of_losses(const RequestedModel& request) {
   std::vector<std::string> names;
-  for (const passes::LossSpec& loss : options.pipeline.losses) {
+  for (const passes::LossSpec& loss : request.pipeline.losses) {
     if (loss.output.empty()) return std::vector<std::string>{};
     names.push_back(loss.output);
   }
-  if (!options.loss) return names;
-  const auto loss = frontend::read_model(options.loss->file);
+  const auto& loss_graph = request.options.loss_graph;
+  if (!loss_graph) return names;
+  const auto loss = frontend::read_model(loss_graph->file);
   if (!loss.ok()) return std::vector<std::string>{};  // the error is reported where the loss joins the model
   for (const ValueId input : loss->graph.inputs()) names.emplace_back(loss->graph.value(input).name);
-  for (const auto& [input, output] : options.loss->inputs) names.push_back(output);
+  for (const auto& [input, output] : loss_graph->inputs) names.push_back(output);
   return names;
 }
 

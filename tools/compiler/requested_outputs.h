@@ -12,9 +12,9 @@
 
 namespace rannc::tools {
 
-/// Returns the names of outputs that the losses of `options` may read. Empty if all outputs are required: there is no
+/// Returns the names of outputs that the losses of `request` may read. Empty if all outputs are required: there is no
 /// loss, or a loss names no output.
-Result<std::vector<std::string>> outputs_of_losses(const ModelOptions& options);
+Result<std::vector<std::string>> outputs_of_losses(const RequestedModel& request);
 
 /// A model's graph after its passes.
 struct Passed {

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "ir/base/replacement.h"
 #include "partition/schedule/family.h"
+#include "partition/stages/registry.h"
 #include "tools/common/machine.h"
+#include "tools/common/units.h"
 #include "tools/compiler/check_plan_options.h"
 
 namespace rannc::tools {
@@ -101,72 +104,64 @@ Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOp
   return {};
 }
 
-void add_named_tasks(const compiler::PlanOptions& asked, PlanRequest& request) {
-  for (const compiler::Pin& pin : asked.pins) {
-    request.pins.push_back({pin.task, pin.stage, fmt::format("--pin {}={}", pin.task, pin.stage)});
-  }
-  for (const compiler::Together& pair : asked.together) {
-    request.together.push_back({pair.first, pair.second, fmt::format("--together {},{}", pair.first, pair.second)});
-  }
-}
-
 ir::PlanOptimizer optimizer_of(const compiler::PlanOptions& asked) {
   const char* const names[] = {"sgd", "adam", "adamw"};
   return {names[static_cast<size_t>(asked.optimizer)], asked.momentum};
 }
 
-void add_costs(const compiler::PlanOptions& asked, PlanRequest& request) {
-  using Costs = PlanRequest::Costs;
-  switch (asked.costs) {
-    case compiler::Costs::kOfCluster:
-      request.costs = request.on_processor() ? Costs::kMeasured : Costs::kAnalytic;
-      break;
-    case compiler::Costs::kMeasured:
-      request.costs = Costs::kMeasured;
-      break;
-    case compiler::Costs::kAnalytic:
-      request.costs = Costs::kAnalytic;
-      break;
-    case compiler::Costs::kDatabase:
-      request.costs = Costs::kDatabase;
-      break;
-  }
-  request.database = asked.cost_database;
-  if (asked.matmul_precision == compiler::MatmulPrecision::kHigh)
-    request.estimates.products = partition::Tf32::kAllowed;
-  request.choose_kernels = asked.kernels == compiler::Kernels::kMeasured;
-}
-
 }  // namespace
 
-Result<PlanRequest> plan_request(const compiler::PlanOptions& options, const LocalGpus& local_gpus) {
-  RANNC_ASSIGN(const compiler::PlanOptions asked, checked(options));
-  PlanRequest request;
-  partition::PlanOptions& plan = request.options;
-  RANNC_ASSIGN(plan.cluster, requested_cluster(asked, local_gpus));
-  request.on_this_machine = has_local_workers(asked.cluster);
-  request.processor_kinds = processor_kinds(asked.cluster, plan.cluster);
-  request.mini_batch = asked.mini_batch;
-  plan.micro_batches = asked.micro_batches;
-  plan.planner = asked.planner;
-  plan.objective = objective_of(asked.objective);
-  plan.time_limit_ns = asked.step_limit_ns;
-  add_recompute(asked, plan);
-  plan.constraints.stages = asked.stages;
-  plan.constraints.max_stages = asked.max_stages;
-  plan.constraints.stages_per_device = asked.stages_per_device;
-  plan.constraints.replicas = asked.replicas;
-  plan.constraints.memory_bytes = asked.memory_bytes;
-  plan.optimizer = optimizer_of(asked);
+bool RequestedPlan::on_processor() const {
+  const std::vector<std::string> kinds = planning.cluster.used_kinds();
+  return std::all_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return processor_kinds.contains(kind); });
+}
+
+Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const compiler::ReadOptions& read,
+                                     const LocalGpus& local_gpus) {
+  RequestedPlan request;
+  compiler::PlanOptions& own = request.options;
+  partition::PlanOptions& plan = request.planning;
+  own = options;
+  if (!own.mini_batch) own.mini_batch = read.mini_batch;
+  RANNC_ASSIGN(own, checked(std::move(own)));
+  RANNC_ASSIGN(plan.cluster, requested_cluster(own, local_gpus));
+  request.on_this_machine = has_local_workers(own.cluster);
+  request.processor_kinds = processor_kinds(own.cluster, plan.cluster);
+  if (own.costs == compiler::Costs::kOfCluster)
+    own.costs = request.on_processor() ? compiler::Costs::kMeasured : compiler::Costs::kAnalytic;
+  plan.assume = {read.assumed_sizes.begin(), read.assumed_sizes.end()};
+  plan.micro_batches = own.micro_batches;
+  plan.planner = own.planner;
+  plan.objective = objective_of(own.objective);
+  plan.step_limit_ns = own.step_limit_ns;
+  add_recompute(own, plan);
+  plan.constraints.stages = own.stages;
+  plan.constraints.max_stages = own.max_stages;
+  plan.constraints.stages_per_device = own.stages_per_device;
+  plan.constraints.replicas = own.replicas;
+  plan.constraints.memory_bytes = own.memory_bytes;
+  plan.optimizer = optimizer_of(own);
   plan.optimizer_states = plan.optimizer.states();
-  plan.shard_optimizer = sharding_of(asked.shard_optimizer);
-  plan.blocks = asked.blocks;
-  plan.block_partitioner = asked.block_partitioner;
-  plan.seed = asked.seed;
-  RANNC_TRY(add_schedules(asked, plan));
-  add_named_tasks(asked, request);
-  add_costs(asked, request);
+  plan.shard_optimizer = sharding_of(own.shard_optimizer);
+  plan.blocks = own.blocks;
+  plan.block_partitioner = own.block_partitioner;
+  plan.seed = own.seed;
+  RANNC_TRY(add_schedules(own, plan));
   return request;
+}
+
+std::unique_ptr<partition::StagePlanner> requested_planner(const partition::PlanOptions& options) {
+  return options.planner == "auto" ? partition::auto_planner(options.search) : partition::make_planner(options.planner);
+}
+
+Diagnostic no_plan(const partition::Infeasible& none) {
+  Diagnostic failure = error("there is no plan: " + none.reason);
+  if (none.missing_bytes > 0) {
+    failure.notes.push_back(
+        {{}, fmt::format("the best plan found misses the memory limit by {}", bytes(none.missing_bytes))});
+  }
+  if (!none.help.empty()) failure.notes.push_back({{}, "what would help: " + none.help});
+  return failure;
 }
 
 }  // namespace rannc::tools

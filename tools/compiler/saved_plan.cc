@@ -133,24 +133,24 @@ Result<void> take_data(const ir::Graph& model, const std::string& path, ir::Grap
   return {};
 }
 
-Result<void> compare_digests(const ir::Plan& plan, const PlanRequest& request, const PreparedModel& model,
+Result<void> compare_digests(const ir::Plan& plan, const RequestedPlan& request, const PreparedModel& model,
                              const std::string& path) {
   if (plan.model_digest != model.digest) {
     return error({.file = path},
                  fmt::format("was made for another model: the digest of its file is {}, that of this one {}",
                              plan.model_digest, model.digest));
   }
-  const std::string cluster = partition::cluster_digest(request.options.cluster);
+  const std::string cluster = partition::cluster_digest(request.planning.cluster);
   if (plan.cluster_digest == cluster) return {};
   return error({.file = path},
                fmt::format("was made for another cluster: its digest is {}, that of cluster '{}' is {}; --cluster, "
                            "--devices and --memory must be those of the plan",
-                           plan.cluster_digest, request.options.cluster.name, cluster));
+                           plan.cluster_digest, request.planning.cluster.name, cluster));
 }
 
 }  // namespace
 
-Result<void> use_saved_plan(const std::string& path, PlanRequest& request, PreparedModel& model) {
+Result<void> use_saved_plan(const std::string& path, RequestedPlan& request, PreparedModel& model) {
   RANNC_ASSIGN(const std::string text, read_file(path));
   RANNC_ASSIGN(ir::PlanDraft draft, ir::parse_draft(text, path));
   ir::Plan& plan = draft.plan;
@@ -164,7 +164,7 @@ Result<void> use_saved_plan(const std::string& path, PlanRequest& request, Prepa
                                                : "is a plan for inference: the model has a loss");
   }
   RANNC_TRY(take_data(model.graph, path, plan.graph));
-  partition::PlanOptions& options = request.options;
+  partition::PlanOptions& options = request.planning;
   for (const auto& [symbol, size] : options.assume) {
     const auto planned = plan.sizes.find(symbol);
     if (planned == plan.sizes.end() || planned->second == size) continue;
@@ -178,8 +178,8 @@ Result<void> use_saved_plan(const std::string& path, PlanRequest& request, Prepa
   options.seed = plan.seed;
   options.schedule_file = path;  // of errors about its rows
   for (const auto& [symbol, size] : plan.sizes) options.assume.emplace(symbol, size);
-  request.mini_batch = plan.mini_batch;
-  request.choose_kernels = false;
+  request.options.mini_batch = plan.mini_batch;
+  request.options.kernels = compiler::Kernels::kDefault;
   model.graph = std::move(plan.graph);
   return form_atoms(model);
 }

@@ -89,16 +89,16 @@ Result<void> check_onnx(const std::string& model) {
   return error({model, 0, 0, {}}, "is not an ONNX file; stages can be cut only from ONNX files");
 }
 
-Result<StageModelLines> write_stage_models(const ModelOptions& options, const ir::Plan& plan,
-                                           const std::string& folder) {
-  RANNC_TRY(check_onnx(options.path));
+Result<StageModelLines> write_stage_models(const std::string& path, const compiler::ReadOptions& options,
+                                           const ir::Plan& plan, const std::string& folder) {
+  RANNC_TRY(check_onnx(path));
   StageModelLines lines;
-  fs::path model = options.path;
+  fs::path model = path;
   const InnerFolder copies(fs::path(folder) / "weights.tmp");
   if (!options.weights.empty()) {
     RANNC_ASSIGN(const fs::path inner, copies.create());
     model = inner / "model.onnx";
-    RANNC_ASSIGN(lines.weights, copy_with_weights(options, model.string(), false));
+    RANNC_ASSIGN(lines.weights, copy_with_weights(path, options, model.string(), false));
     std::erase_if(lines.weights,
                   [&](const std::string& line) { return line.find(model.string()) != std::string::npos; });
   }
@@ -106,26 +106,26 @@ Result<StageModelLines> write_stage_models(const ModelOptions& options, const ir
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const frontend::StageModel& each = stages[stage];
     if (each.file.empty() || !each.unsent.empty() || !each.added.empty())
-      lines.cut.push_back(line_of(stage, each, options.path));
+      lines.cut.push_back(line_of(stage, each, path));
   }
   return lines;
 }
 
-Result<StageModelLines> write_stages_of_bundle(const ModelOptions& options, const std::string& bundle,
-                                               const std::string& to, bool replace) {
-  RANNC_TRY(check_onnx(options.path));
+Result<StageModelLines> write_stages_of_bundle(const std::string& path, const compiler::ReadOptions& options,
+                                               const std::string& bundle, const std::string& to, bool replace) {
+  RANNC_TRY(check_onnx(path));
   RANNC_TRY(check_folder(to, replace));
   RANNC_ASSIGN(const runtime::Bundle opened, runtime::open_bundle(bundle));
-  RANNC_ASSIGN(const std::string digest, runtime::file_digest(options.path));
+  RANNC_ASSIGN(const std::string digest, runtime::file_digest(path));
   if (digest != opened.plan.model_digest)
-    return error({options.path, 0, 0, {}}, fmt::format("is not the file that {} was compiled from", bundle))
+    return error({path, 0, 0, {}}, fmt::format("is not the file that {} was compiled from", bundle))
         .note("give the original model, and other weights with --weights");
   Replacement folder(to);
   std::error_code failed;
   fs::remove_all(folder.temporary(), failed);
   if (!fs::create_directory(folder.temporary(), failed))
     return error({to, 0, 0, {}}, "cannot be created: " + failed.message());
-  RANNC_ASSIGN(StageModelLines lines, write_stage_models(options, opened.plan, folder.temporary()));
+  RANNC_ASSIGN(StageModelLines lines, write_stage_models(path, options, opened.plan, folder.temporary()));
   RANNC_TRY(folder.commit());
   return lines;
 }

@@ -19,13 +19,13 @@ struct StageModelLines {
 };
 
 /// Writes `stage<i>.onnx` into an existing folder for each stage of `plan`, with the weights of `options.weights` if it
-/// names a file. `plan` must come from `options.path`. See `frontend::cut_stages` and `copy_with_weights`.
-Result<StageModelLines> write_stage_models(const ModelOptions& options, const ir::Plan& plan,
-                                           const std::string& folder);
+/// names a file. `plan` must come from the model at `path`. See `frontend::cut_stages` and `copy_with_weights`.
+Result<StageModelLines> write_stage_models(const std::string& path, const compiler::ReadOptions& options,
+                                           const ir::Plan& plan, const std::string& folder);
 
 /// Writes the stage files of the plan in the bundle at `bundle` to a new folder `to`. `replace` allows a folder that
 /// contains nothing but stage files. Errors: the bundle is invalid or was compiled from another model.
-Result<StageModelLines> write_stages_of_bundle(const ModelOptions& options, const std::string& bundle,
-                                               const std::string& to, bool replace);
+Result<StageModelLines> write_stages_of_bundle(const std::string& path, const compiler::ReadOptions& options,
+                                               const std::string& bundle, const std::string& to, bool replace);
 
 }  // namespace rannc::tools

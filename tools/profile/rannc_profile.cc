@@ -30,7 +30,8 @@ namespace tools = rannc::tools;
 constexpr double kSaveSeconds = 15;
 
 struct Flags {
-  tools::CompileFlags compile;
+  rannc::compiler::ReadOptions read;
+  tools::PassFlags passes;
   std::vector<std::string> models;
   std::string database;
   std::vector<uint64_t> sizes;
@@ -42,7 +43,6 @@ struct Flags {
   std::string cluster;
   uint32_t workers = 2;
   std::string device = "cpu";
-  std::vector<std::string> libraries;
 };
 
 Result<ProfileDatabase> open_database(const std::string& path) {
@@ -63,7 +63,7 @@ class Profiler {
   Profiler(const Flags& flags, ProfileDatabase database, rannc::runtime::Device* device)
       : flags_(flags), read_(std::move(database)), database_(read_) {
     options_.device = device;
-    const uint32_t mini_batch = flags.compile.mini_batch.value_or(tools::kMiniBatch);
+    const uint32_t mini_batch = flags.read.mini_batch.value_or(tools::kMiniBatch);
     options_.sizes = flags.sizes.empty() ? tools::measured_sizes(mini_batch) : flags.sizes;
     options_.repeat = flags.repeat;
     options_.threads = flags.threads;
@@ -99,12 +99,11 @@ class Profiler {
   }
 
   Result<void> measure_model(const std::string& path) {
-    tools::CompileFlags compile = flags_.compile;
-    compile.model = path;
-    RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
+    RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(path, flags_.read));
+    if (flags_.passes.time_passes) fmt::print(stderr, "{}", model.report.time_table());
     RANNC_TRY(tools::foreign_calls(model.graph));
-    RANNC_ASSIGN(const rannc::ir::Bindings assumed, tools::assumptions(compile));
-    RANNC_ASSIGN(tools::PlanningSizes sizes, tools::planning_sizes(model.graph, assumed));
+    const auto& assumed = flags_.read.assumed_sizes;
+    RANNC_ASSIGN(tools::PlanningSizes sizes, tools::planning_sizes(model.graph, {assumed.begin(), assumed.end()}));
     if (!sizes.guessed.empty()) fmt::print(stderr, "note: {}\n", tools::describe_guess(sizes));
     options_.assume = std::move(sizes.sizes);
     RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
@@ -191,13 +190,13 @@ int rannc::tools::profile_main(int argc, char** argv) {
       "rannc-compile --costs.",
       "rannc-profile");
   Flags flags;
-  flags.compile.without_weights = true;
+  flags.read.without_weights = true;
   app.add_option("models", flags.models, "ONNX, TorchScript or torch.export files, or graphs as text (.rir)");
   app.add_option("--database", flags.database, "profile database to create or to extend")->required();
   auto* sizes = app.add_option("--sizes", flags.sizes, "micro-batch sizes to measure, in samples")
                     ->delimiter(',')
                     ->transform(tools::whole_number(1, 1U << 24));
-  app.add_option("--mini-batch", flags.compile.mini_batch,
+  app.add_option("--mini-batch", flags.read.mini_batch,
                  "measure the sizes that rannc-compile needs for this mini-batch")
       ->transform(tools::whole_number(1, 1U << 24))
       ->excludes(sizes)
@@ -222,8 +221,9 @@ int rannc::tools::profile_main(int argc, char** argv) {
       ->transform(tools::whole_number(1, 1U << 16))
       ->capture_default_str();
   tools::add_measured_device_flag(app, flags.device);
-  tools::add_library_flag(app, flags.libraries);
-  tools::add_model_flags(app, flags.compile);
+  tools::FlagTable table(app, compiler::kMeasuredModel);
+  tools::add_read_flags(table, flags.read, flags.passes);
+  app.final_callback([&] { require_usage(check(flags.read)); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(static_cast<int>(flags.threads));
@@ -231,7 +231,7 @@ int rannc::tools::profile_main(int argc, char** argv) {
     flags.sizes.erase(std::unique(flags.sizes.begin(), flags.sizes.end()), flags.sizes.end());
     RANNC_TRY(check_device(flags));
     RANNC_ASSIGN(const tools::Hardware hardware, tools::open_hardware(flags.device));
-    RANNC_TRY(tools::load_libraries(flags.libraries));
+    RANNC_TRY(tools::load_libraries(flags.read.libraries));
     return profile(flags, hardware);
   });
 }

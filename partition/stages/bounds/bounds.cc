@@ -141,7 +141,7 @@ class Bisection {
   }
 
   StageFloor::Limits limits(double value) const {
-    const double step = problem_.time_limit_ns.value_or(kInfinity);
+    const double step = problem_.step_limit_ns.value_or(kInfinity);
     if (problem_.objective == Objective::kPeakMemory) return {kInfinity, step, value};
     return {value, step, kInfinity};
   }

@@ -234,8 +234,8 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
 }
 
 std::optional<Refusal> PlanJudge::too_slow(const StagePlan& plan) const {
-  if (!problem_.time_limit_ns || plan.step_ns <= *problem_.time_limit_ns) return std::nullopt;
-  return Refusal{Refusal::Reason::kTime, 0, plan.step_ns, *problem_.time_limit_ns};
+  if (!problem_.step_limit_ns || plan.step_ns <= *problem_.step_limit_ns) return std::nullopt;
+  return Refusal{Refusal::Reason::kTime, 0, plan.step_ns, *problem_.step_limit_ns};
 }
 
 std::optional<Refusal> PlanJudge::too_fast(const StagePlan& plan, const Run& run) const {

@@ -203,8 +203,8 @@ Result<void> validate(const StageProblem& problem) {
   if (!sane(problem.optimizer_factor)) {
     return broken("C2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
   }
-  if (problem.time_limit_ns && !(*problem.time_limit_ns > 0)) {
-    return broken("C2", fmt::format("the time limit of a step is {} ns", *problem.time_limit_ns));
+  if (problem.step_limit_ns && !(*problem.step_limit_ns > 0)) {
+    return broken("C2", fmt::format("the time limit of a step is {} ns", *problem.step_limit_ns));
   }
   RANNC_TRY(values_are_sane(problem));
   RANNC_TRY(holdings_are_sane(problem));

@@ -81,7 +81,7 @@ enum class Objective : uint8_t {
   kStepTime,     ///< simulated time of a mini-batch, ns
   kPeriod,       ///< time of a mini-batch in an always full pipeline, ns: throughput (Beaumont 3)
   kLargestLoad,  ///< busiest device: its work and all its messages for a mini-batch, ns
-  kPeakMemory,   ///< bytes of the device with the largest peak, among plans within `StageProblem::time_limit_ns`
+  kPeakMemory,   ///< bytes of the device with the largest peak, among plans within `StageProblem::step_limit_ns`
 };
 
 /// Requires a block to lie in a stage, counted from 0.
@@ -112,7 +112,7 @@ struct PlanDemands {
   uint64_t mini_batch = 1;                     ///< samples of a step
   std::vector<uint64_t> micro_batches;         ///< candidate counts, ascending; empty: powers of two up to mini_batch
   Objective objective = Objective::kStepTime;  ///< used by `auto`, `exact` and the judge; other planners have their own
-  std::optional<double> time_limit_ns;         ///< upper limit on the step time
+  std::optional<double> step_limit_ns;         ///< upper limit on the step time
   RecomputeRule recompute = RecomputeRule::kNever;
   /// In stages that recompute.
   ir::RecomputedMicroBatches recomputed = ir::RecomputedMicroBatches::kUnlessBackwardFollows;

@@ -12,7 +12,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/trainer.h"
 #include "tools/common/scratch.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc {
 namespace {
@@ -79,17 +79,18 @@ std::vector<Case> cases() {
 class Trajectories : public testing::TestWithParam<uint32_t> {
  protected:
   std::string compile(const std::string& dtype) {
-    tools::CompileFlags options;
-    options.model = folder() + "/model.onnx";
-    options.loss = "mse(output=coarse,labels=c,weight=0.5)+mse(output=fine,labels=f,weight=2)";
-    options.dtype = dtype;
-    options.costs = "analytic";
-    options.mini_batch = 8;
-    options.micro_batches = {GetParam()};
-    options.cluster = "local:" + std::to_string(GetParam());
-    options.stages = GetParam();
-    const tools::PreparedModel model = tools::prepare_model(options).value();
-    auto planned = tools::plan_prepared(model, tools::plan_options(options, model).value()).value();
+    const compiler::ReadOptions read{
+        .loss = "mse(output=coarse,labels=c,weight=0.5)+mse(output=fine,labels=f,weight=2)",
+        .precision = dtype == "float64" ? compiler::Precision::kFloat64 : compiler::Precision::kFloat32,
+        .mini_batch = 8};
+    const tools::RequestedPlan request = tools::requested_plan({.cluster = "local:" + std::to_string(GetParam()),
+                                                                .micro_batches = {GetParam()},
+                                                                .stages = GetParam(),
+                                                                .costs = compiler::Costs::kAnalytic},
+                                                               read)
+                                             .value();
+    const tools::PreparedModel model = tools::prepare_model(folder() + "/model.onnx", read).value();
+    auto planned = tools::plan_prepared(model, tools::plan_options(request, model).value()).value();
     const std::string path = (fs::path(scratch_.path()) / (dtype + ".rannc")).string();
     codegen::write_bundle(planned.plan, {}, path).value();
     return path;

@@ -16,13 +16,13 @@ constexpr uint32_t kMostBlocks = 40;  // more than a mutation of the seeds makes
 bool rannc::fuzz::feed(std::string_view text) {
   tools::ProfileRequest request;
   request.file = "fuzz-pbs-4.txt";
-  request.plan.options.cluster = partition::preset_cluster("dapple-b")->first(3);
-  request.plan.mini_batch = 8;
-  request.plan.options.search.simulated_actions = 500;
+  request.plan.planning.cluster = partition::preset_cluster("dapple-b")->first(3);
+  request.plan.options.mini_batch = 8;
+  request.plan.planning.search.simulated_actions = 500;
   const auto task = tools::read_profile_task(text, request);
   if (!task.ok()) return false;
   if (task->problem.blocks > kMostBlocks) return true;
-  const auto outcome = tools::plan_profile(*task, request.plan.options, {});
+  const auto outcome = tools::plan_profile(*task, request.plan.planning, {});
   if (!outcome.ok()) return false;
   const auto* plan = std::get_if<partition::StagePlan>(&*outcome);
   if (plan == nullptr) return false;

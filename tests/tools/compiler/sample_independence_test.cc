@@ -12,7 +12,7 @@
 #include "tests/frontend/support/shared_models.h"
 #include "tests/support/totals.h"
 #include "tools/common/scratch.h"
-#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
 #include "tools/compiler/synthetic_samples.h"
 
 namespace rannc::tools {
@@ -209,11 +209,9 @@ TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
 
 PreparedModel prepared(const std::string& statements, const std::string& loss) {
   const Scratch scratch;
-  CompileFlags options;
-  options.model = scratch.path() + "/model.rir";
-  std::ofstream(options.model) << "rannc.graph 1\ngraph \"small\"\n" << statements;
-  options.loss = loss;
-  return prepare_model(options).value();
+  const std::string path = scratch.path() + "/model.rir";
+  std::ofstream(path) << "rannc.graph 1\ngraph \"small\"\n" << statements;
+  return prepare_model(path, {.loss = loss}).value();
 }
 
 TEST(SampleIndependence, TheCompilerSaysWhatWasNotTried) {
@@ -237,9 +235,7 @@ TEST(SampleIndependence, OfPublishedExportsAgree) {
   const auto models = test::shared_models();
   if (!models) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   for (const char* const name : {"mlp_dynamo_b8", "gpt2_legacy_ambiguous_b4", "lstm_legacy_b8"}) {
-    CompileFlags options;
-    options.model = (*models / name / "model.onnx").string();
-    const auto model = prepare_model(options);
+    const auto model = prepare_model((*models / name / "model.onnx").string(), {});
     ASSERT_TRUE(model.ok()) << model.diagnostic().str();
     EXPECT_EQ(model->graph.batch_symbol(), "batch") << name;
     for (const Note& note : model->open) EXPECT_THAT(note.message, ::testing::Not(HasSubstr("numbers"))) << name;

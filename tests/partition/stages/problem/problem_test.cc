@@ -51,7 +51,7 @@ TEST(StageProblem, EachRuleNamesWhatItFound) {
          p.times[0].weight_gradient = {{1, 5, 1}, {1, 1, 1}};
        }},
       {"C2", "value 1", [](StageProblem& p) { p.values[1].bytes = -4; }},
-      {"C2", "time limit", [](StageProblem& p) { p.time_limit_ns = 0; }},
+      {"C2", "time limit", [](StageProblem& p) { p.step_limit_ns = 0; }},
       {"C3", "readers ascend",
        [](StageProblem& p) {
          p.values[0].readers = {2, 1};

@@ -279,15 +279,15 @@ TEST(AutoPlanner, LeastMemoryWithinATime) {
   problem.recompute = RecomputeRule::kChoose;
   double before = 0;
   for (const double slack : {4.0, 1.5, 1.05, 1.0}) {
-    problem.time_limit_ns = fastest.objective * slack;
+    problem.step_limit_ns = fastest.objective * slack;
     const auto outcome = auto_planner()->plan(problem);
     const auto* plan = std::get_if<StagePlan>(&*outcome);
     ASSERT_NE(plan, nullptr) << slack;
-    EXPECT_LE(plan->step_ns, *problem.time_limit_ns);
+    EXPECT_LE(plan->step_ns, *problem.step_limit_ns);
     EXPECT_GE(plan->objective, before * (1 - 1e-9));
     before = plan->objective;
   }
-  problem.time_limit_ns = fastest.lower_bound * 0.9;
+  problem.step_limit_ns = fastest.lower_bound * 0.9;
   const auto outcome = auto_planner()->plan(problem);
   ASSERT_TRUE(std::holds_alternative<Infeasible>(*outcome));
   EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("a step takes"), std::string::npos);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "rannc/compiler/option_row.h"
+
 namespace rannc::compiler {
 
 /// Determines the memory of an optimizer's state.
@@ -104,6 +106,124 @@ struct PlanOptions {
   bool refine = true;      ///< with measured costs, measure the finished stages to predict the step
   Programs programs = {};  ///< those that `refine` measures
   bool operator==(const PlanOptions&) const = default;
+
+  /// Like `ReadOptions::rows`.
+  template <class Table>
+  static void rows(Table& table);
 };
+
+template <class Table>
+void PlanOptions::rows(Table& table) {
+  constexpr uint32_t kGiven = kPlanned | kSavedPlan;  // also beside a saved plan
+  table.group("Cluster");
+  table.row(
+      {"--cluster", "C", kGiven,
+       "preset (`--list cluster`), such as `local:2`, or [cluster file](../../partition/cluster-files.md) (TOML)"},
+      &PlanOptions::cluster);
+  table.row({"--devices", "N", kGiven | kPlacementGraph, "use only the first N devices of the cluster"},
+            &PlanOptions::devices, Whole{});
+  table.row({"--memory", "SIZE", kGiven | kPlacementGraph, "memory limit of every device, such as `16GiB`"},
+            &PlanOptions::memory_bytes, Bytes{});
+
+  table.group("Training step");
+  table.row({"--optimizer", "", kModelFile | kProfileText | kSavedStages,
+             "optimizer, which determines the memory for its state"},
+            &PlanOptions::optimizer, Choices{"sgd", "adam", "adamw"});
+  table.row({"--momentum", "M", kModelFile | kProfileText | kSavedStages,
+             "momentum of `sgd`, which adds one copy of the parameters"},
+            &PlanOptions::momentum, Real{0, 0.999999});
+  table.row({"--shard-optimizer", "", kPlanned,
+             "whether the replicas of a stage [divide its optimizer state](#sharded-optimizer-state): `auto` (where no "
+             "plan fits the memory otherwise), `on` or `off`"},
+            &PlanOptions::shard_optimizer, Choices{"auto", "on", "off"});
+  table.row({"--mini-batch", "N", kPlanned | kSavedStages,
+             "samples per step (default: 32, or the static batch size of the file if it is above 1)"},
+            &PlanOptions::mini_batch, Whole{});
+  table.row({"--micro-batches", "A,B", kPlanned, "allowed numbers of micro-batches, such as `4,8` (default: any)"},
+            &PlanOptions::micro_batches, Whole{});
+
+  table.group("Demands on the plan");
+  table.row({"--stages", "N", kPlanned, "number of stages (default: any)"}, &PlanOptions::stages, Whole{});
+  table.row({"--max-stages", "N", kPlanned, "largest number of stages (default: any)"}, &PlanOptions::max_stages,
+            Whole{});
+  table.row(
+      {"--stages-per-device", "N", kPlanned,
+       "stages on each device: 2 for the schedules `zb-v`, `v-half` and `v-min`, 2 or more for `interleaved`; the "
+       "largest number for `periodic` (default: the planner's; 1 if `--stages` or `--replicas` is given and "
+       "`--schedule` is not)"},
+      &PlanOptions::stages_per_device, Whole{});
+  table.row({"--replicas", "A,B", kPlanned, "devices of each stage, such as `2,1,1` (default: any)"},
+            &PlanOptions::replicas, Whole{});
+  table.row({"--pin", "TASK=STAGE", kPlanned,
+             "put a task, or all tasks that match a pattern, into a stage; needs `--stages`"},
+            &PlanOptions::pins);
+  table.row({"--together", "TASK,TASK", kPlanned, "no cut between the two tasks"}, &PlanOptions::together);
+  table.row({"--recompute", "", kGiven,
+             "[recompute](#recompute) of forward passes: `auto` (what memory requires), `never`, `always`, "
+             "`except-last` (all micro-batches but the last) or `selective` (what is cheap)"},
+            &PlanOptions::recompute, Choices{"auto", "never", "always", "except-last", "selective"});
+  table.row({"--recompute-budget", "PERCENT", kGiven,
+             "largest recompute time of a stage, in percent of its forward and backward time, for `--recompute "
+             "selective` (default: 5)"},
+            &PlanOptions::recompute_budget, Real{0, 100});
+  table.row({"--schedule", "A,B", kPlanned,
+             "allowed schedules (`--list schedule`), such as `gpipe,1f1b`; `table`: a hand-written schedule (default: "
+             "the planner's)"},
+            &PlanOptions::schedules);
+  table.row({"--schedule-file", "FILE", kPlanned, "file of the hand-written schedule, for `--schedule table`"},
+            &PlanOptions::schedule_file);
+  table.row({"--warm-up", "A,B", kPlanned,
+             "forward passes of each stage before its first backward pass, such as `3,2,1`, for `--schedule warmup` "
+             "(default: by the latency behind the stage)"},
+            &PlanOptions::warm_up, Whole{});
+  table.row({"--period", "TIME", kPlanned,
+             "time between micro-batches, such as `40ms`, for `--schedule 1f1b-star`, `k-periodic` and `periodic` "
+             "(default: the time of the busiest device)"},
+            &PlanOptions::period_ns, Duration{});
+  table.row({"--periods", "K", kPlanned,
+             "micro-batches per pattern, K, for `--schedule k-periodic` (default: one less than 1f1b-star holds)"},
+            &PlanOptions::periods, Whole{});
+  table.row({"--step-limit", "TIME", kPlanned, "longest allowed step, such as `120ms`"}, &PlanOptions::step_limit_ns,
+            Duration{});
+  table.row({"--plan", "FILE", kGiven,
+             "file of `--emit plan`, perhaps edited by hand: take this [saved plan](#saved-plans) instead of searching "
+             "for one"},
+            &PlanOptions::plan);
+
+  table.group("Search");
+  table.row(
+      {"--planner", "P", kPlanned, "[stage planner](../../partition/README.md#stage-planners) (`--list planner`)"},
+      &PlanOptions::planner);
+  table.row(
+      {"--objective", "", kPlanned | kSavedStages, "[objective](../../partition/objectives.md) of planner `auto`"},
+      &PlanOptions::objective, Choices{"step", "period", "load", "memory"});
+  table.row({"--search-budget", "N", kPlanned, "largest number of simulated actions of planner `auto`"},
+            &PlanOptions::search_budget, Whole{1, uint64_t{1} << 40});
+  table.row({"--time-limit", "TIME", kPlanned | kPlacementGraph,
+             "wall-clock limit of the search, such as `2s`; plans then vary between runs"},
+            &PlanOptions::time_limit_ns, Duration{});
+
+  table.group("Costs and blocks");
+  table.row({"--costs", "measured|analytic|FILE", kPlannedModel | kSavedPlan,
+             "measure this machine's processor, estimate, or read a [profile "
+             "database](../../partition/profile-database.md) (default: `measured` if the cluster consists of this "
+             "processor, else `analytic`)"},
+            &PlanOptions::costs, &PlanOptions::cost_database);
+  table.row({"--matmul-precision", "", kPlannedModel | kSavedPlan,
+             "of the run, whose float32 products are estimated by it: `highest`, or `high` for TF32 on GPUs"},
+            &PlanOptions::matmul_precision, Choices{"highest", "high"});
+  table.row({"--kernels", "", kModelFile,
+             "`measured`: choose kernels and memory formats of convolutions, pooling and batch normalization by "
+             "measured `--costs`; `default`: LibTorch chooses"},
+            &PlanOptions::kernels, Choices{"measured", "default"});
+  table.row(
+      {"--refine,!--no-refine", "", kPlannedModel | kSavedPlan, "measure the finished stages to predict the step time"},
+      &PlanOptions::refine);
+  table.row({"--blocks", "N", kPlannedModel, "number of blocks"}, &PlanOptions::blocks, Whole{});
+  table.row({"--block-partitioner", "B", kPlannedModel,
+             "`rannc`, `rannc-no-uncoarsening`, `multilevel`, `order-dp` or `metis`"},
+            &PlanOptions::block_partitioner);
+  table.row({"--seed", "N", kModelFile, "seed of random operators"}, &PlanOptions::seed, Whole{0, UINT64_MAX});
+}
 
 }  // namespace rannc::compiler
