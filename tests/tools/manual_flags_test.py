@@ -5,7 +5,7 @@ import sys
 import programs
 
 PAGES = programs.SOURCE / "tools" / "manual"
-PROGRAMS = ("rannc-compile",)
+PROGRAMS = ("rannc-compile", "rannc-run")
 TABLE = re.compile(r"(<!-- (rannc-\w+) --flag-tables: ([^>]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -128,8 +128,7 @@ std::map<std::string, std::string> pairs_of(const char* flag, const std::vector<
     const std::string name = text.substr(0, at), value = text.substr(at + 1);
     const auto [known, fresh] = found.emplace(name, value);
     if (!fresh && known->second != value) {
-      throw CLI::ValidationError(
-          fmt::format("{} {}: '{}' is {} by another {}", flag, text, name, known->second, flag));
+      throw CLI::ValidationError(fmt::format("{} {}: '{}' is {} by another {}", flag, text, name, known->second, flag));
     }
   }
   return found;

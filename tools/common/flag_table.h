@@ -93,11 +93,13 @@ template <class Range>
 CLI::Validator validator(Range range) {
   return in_range(range_of(range));
 }
-inline CLI::Validator validator(compiler::Bytes) { return parsed_by(&parse_bytes, "SIZE"); }
+inline CLI::Validator validator(compiler::Bytes range) {
+  return parsed_by(range.or_zero ? &parse_bytes_or_zero : &parse_bytes, "SIZE");
+}
 inline CLI::Validator validator(compiler::Duration) { return parsed_by(&parse_duration, "TIME"); }
 
-/// Rows of one struct of options. `add_flag` adds the flag of a member of type `T`, which `member()` returns; `initial` is
-/// its default. Files with options of types of their own declare more overloads.
+/// Rows of one struct of options. `add_flag` adds the flag of a member of type `T`, which `member()` returns; `initial`
+/// is its default. Files with options of types of their own declare more overloads.
 template <class T>
 struct NumberOf {
   using Type = T;
@@ -120,7 +122,7 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::string&
 
 template <class Member>
 CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::string& initial, const Member& member,
-                  const compiler::Choices& choices) {
+                      const compiler::Choices& choices) {
   CLI::Option* option = table.add_choice(row, choices, [member](const std::string& text) { member() = text; });
   return option->default_str(initial);
 }
@@ -130,27 +132,35 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::vector<
   return table.add_row<std::vector<std::string>>(row, [member](const auto& texts) { member() = texts; });
 }
 
+template <class Member>
+CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::optional<std::string>&, const Member& member,
+                      const compiler::Choices& choices) {
+  return add_flag(table, row, std::string(), member, choices);
+}
+
 template <class T, class Member, class Range>
-  requires std::is_arithmetic_v<typename NumberOf<T>::Type> && (!std::is_same_v<T, bool>)
-CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const T& initial, const Member& member, Range range) {
+requires std::is_arithmetic_v<typename NumberOf<T>::Type> &&
+    (!std::is_same_v<T, bool>)CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const T& initial,
+                                                    const Member& member, Range range) {
   using Number = typename NumberOf<T>::Type;
   CLI::Option* option = table.add_row<Number>(row, [member](Number number) { member() = number; });
-  if constexpr (std::is_arithmetic_v<T>) option->default_str(fmt::format("{}", initial));
+  if constexpr (std::is_arithmetic_v<T>) {
+    if (row.help.find("(default: ") == std::string::npos) option->default_str(fmt::format("{}", initial));
+  }
   return option->transform(validator(range));
 }
 
 template <class Number, class Member, class Range>
-  requires std::is_arithmetic_v<Number>
-CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::vector<Number>&, const Member& member,
-                  Range range) {
+requires std::is_arithmetic_v<Number> CLI::Option* add_flag(FlagTable& table, const OptionRow& row,
+                                                            const std::vector<Number>&, const Member& member,
+                                                            Range range) {
   return table.add_row<std::vector<Number>>(row, [member](const auto& numbers) { member() = numbers; })
       ->transform(validator(range));
 }
 
 template <class Choice, class Member>
-  requires std::is_enum_v<Choice>
-CLI::Option* add_flag(FlagTable& table, const OptionRow& row, Choice initial, const Member& member,
-                  const compiler::Choices& names) {
+requires std::is_enum_v<Choice> CLI::Option* add_flag(FlagTable& table, const OptionRow& row, Choice initial,
+                                                      const Member& member, const compiler::Choices& names) {
   const auto set = [member, names, flag = row.flag](const std::string& text) {
     member() = static_cast<Choice>(choice_of(flag, names, text));
   };
@@ -159,23 +169,23 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, Choice initial, co
 
 template <class Member>
 CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::map<std::string, std::string>&,
-                  const Member& member) {
+                      const Member& member) {
   return table.add_row<std::vector<std::string>>(
       row, [member, flag = row.flag](const auto& texts) { member() = pairs_of(flag, texts); });
 }
 
 template <class Member>
 CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::vector<std::pair<std::string, std::string>>&,
-                  const Member& member) {
+                      const Member& member) {
   return table.add_row<std::vector<std::string>>(row, [member, flag = row.flag](const auto& texts) {
     for (const std::string& text : texts) member().push_back(*pairs_of(flag, {text}).begin());
   });
 }
 
 template <class Choice, class Member>
-  requires std::is_enum_v<Choice>
-CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::map<std::string, Choice>&, const Member& member,
-                  const compiler::Choices& names) {
+requires std::is_enum_v<Choice> CLI::Option* add_flag(FlagTable& table, const OptionRow& row,
+                                                      const std::map<std::string, Choice>&, const Member& member,
+                                                      const compiler::Choices& names) {
   return table.add_row<std::vector<std::string>>(row, [member, names, flag = row.flag](const auto& texts) {
     for (const auto& [name, text] : pairs_of(flag, texts))
       member()[name] = static_cast<Choice>(choice_of(fmt::format("{} {}={}", flag, name, text), names, text));
@@ -183,9 +193,9 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::map<std
 }
 
 template <class Number, class Member, class Range>
-  requires std::is_arithmetic_v<Number>
-CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::map<std::string, Number>&, const Member& member,
-                  Range range) {
+requires std::is_arithmetic_v<Number> CLI::Option* add_flag(FlagTable& table, const OptionRow& row,
+                                                            const std::map<std::string, Number>&, const Member& member,
+                                                            Range range) {
   const auto set = [member, range, flag = row.flag](const std::vector<std::string>& texts) {
     for (const auto& [name, text] : pairs_of(flag, texts))
       member()[name] = static_cast<Number>(*parse_number(text, range_of(range)));

@@ -15,13 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kCpu = "cpu", kCuda = "cuda", kOneCuda = "cuda:", kLibrary = ".so";
 
-std::string fault_of(const std::string& device) {
-  if (device.empty() || device == kCpu || device == kCuda || device.ends_with(kLibrary)) return {};
-  const std::string_view index = device;
-  if (index.starts_with(kOneCuda) && parse_number(index.substr(kOneCuda.size()), WholeRange{0, UINT32_MAX})) return {};
-  return "expected cpu, cuda, cuda:N or the file of a plug-in, found " + device;
-}
-
 Result<std::vector<std::shared_ptr<runtime::Device>>> open_devices(const std::string& device) {
   const std::string path = device.ends_with(kLibrary) ? fs::absolute(device).string() : cuda_plugin();
   RANNC_ASSIGN(runtime::DevicePlugin* const plugin, runtime::open_plugin(path));
@@ -33,6 +26,13 @@ Result<std::vector<std::shared_ptr<runtime::Device>>> open_devices(const std::st
 }
 
 }  // namespace
+
+std::string wrong_device(const std::string& device) {
+  if (device.empty() || device == kCpu || device == kCuda || device.ends_with(kLibrary)) return {};
+  const std::string_view index = device;
+  if (index.starts_with(kOneCuda) && parse_number(index.substr(kOneCuda.size()), WholeRange{0, UINT32_MAX})) return {};
+  return "expected cpu, cuda, cuda:N or the file of a plug-in, found " + device;
+}
 
 std::string cuda_plugin() {
   const fs::path beside = fs::path(own_program()).parent_path().parent_path() / "lib" / runtime::kCudaPlugin;
@@ -60,12 +60,12 @@ void add_device_flag(CLI::App& app, std::string& device) {
   app.add_option("--device", device,
                  "cpu, cuda (all GPUs of this machine; device i of the plan on GPU i, then from the first again) or "
                  "cuda:N (default: GPUs if the plan is for them and there are any)")
-      ->check(fault_of);
+      ->check(wrong_device);
 }
 
 void add_measured_device_flag(CLI::App& app, std::string& device) {
   app.add_option("--device", device, "device to measure: cpu, cuda (the first GPU), cuda:N or the file of a plug-in")
-      ->check(fault_of)
+      ->check(wrong_device)
       ->capture_default_str();
 }
 

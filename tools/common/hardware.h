@@ -12,6 +12,9 @@
 
 namespace rannc::tools {
 
+/// Returns why a text selects no device; empty if it does.
+std::string wrong_device(const std::string& device);
+
 /// Adds `--device`. The default is the type of the plan's devices.
 void add_device_flag(CLI::App& app, std::string& device);
 /// Adds `--device` of programs that measure one device. `cuda` is the first GPU.

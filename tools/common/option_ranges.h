@@ -16,7 +16,7 @@ namespace rannc::tools {
 
 inline WholeRange range_of(compiler::Whole range) { return {range.least, range.most}; }
 inline NumberRange range_of(compiler::Real range) { return {range.least, range.most, range.above}; }
-inline NumberRange range_of(compiler::Bytes) { return {.least = 0, .above = true}; }
+inline NumberRange range_of(compiler::Bytes range) { return {.least = 0, .above = !range.or_zero}; }
 inline NumberRange range_of(compiler::Duration) { return {.least = 0, .above = true}; }
 
 /// A table that compares numbers with the ranges of their rows.
@@ -35,17 +35,17 @@ class RangeTable {
   template <class T, class Other>
   void examine(const char* /*flag*/, const T& /*value*/, const Other& /*choices*/) {}
   template <class Number, class Range>
-    requires requires(Range range) { range_of(range); }
+  requires requires(Range range) { range_of(range); }
   void examine(const char* flag, const std::vector<Number>& numbers, const Range& range) {
     for (const Number number : numbers) examine(flag, number, range);
   }
   template <class Number, class Range>
-    requires requires(Range range) { range_of(range); }
+  requires requires(Range range) { range_of(range); }
   void examine(const char* flag, const std::optional<Number>& number, const Range& range) {
     if (number) examine(flag, *number, range);
   }
   template <class Number, class Range>
-    requires std::is_arithmetic_v<Number> && requires(Range range) { range_of(range); }
+  requires std::is_arithmetic_v<Number> && requires(Range range) { range_of(range); }
   void examine(const char* flag, const Number& number, const Range& range) {
     if (!wrong_.empty() || range_of(range).contains(number)) return;
     wrong_ = fmt::format("{} {}: expected {}", flag, number, range_of(range).str());

@@ -81,4 +81,8 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   return error(fmt::format("'{}' is not between 1 byte and 2^60 bytes", text));
 }
 
+Result<uint64_t> parse_bytes_or_zero(std::string_view text) {
+  return text == "0" ? Result<uint64_t>(uint64_t{0}) : parse_bytes(text);
+}
+
 }  // namespace rannc::tools

@@ -22,5 +22,7 @@ Result<double> parse_duration(std::string_view text);
 /// Parses `16GiB`, `512MB`, `1.5 G`, `4096` to bytes. K, M, G and T are powers of 1024, with or without B or iB. The
 /// value is rounded to an integer, which must be positive and below 2^60.
 Result<uint64_t> parse_bytes(std::string_view text);
+/// Likewise; also accepts `0`.
+Result<uint64_t> parse_bytes_or_zero(std::string_view text);
 
 }  // namespace rannc::tools

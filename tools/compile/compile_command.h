@@ -13,7 +13,7 @@
 namespace rannc::tools {
 
 struct CompileCommand {
-  std::string model;           ///< or bundle, or profile
+  std::string model;  ///< or bundle, or profile
   compiler::ReadOptions read;
   compiler::PlanOptions plan;  ///< without `programs`
   PassFlags passes;
@@ -60,8 +60,8 @@ void CompileCommand::rows(Table& table) {
              "with the values of [`--weights`](parameters.md#weights-by-pytorch-names); `stage-onnx`: write a folder "
              "with an [ONNX file per stage](#stages-as-onnx-files) of `--bundle`"},
             &CompileCommand::emit,
-            Choices{"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source", "bundle",
-                    "onnx", "stage-onnx"});
+            Choices{"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source", "bundle", "onnx",
+                    "stage-onnx"});
   table.row({"--bundle", "BUNDLE", kModelFile | kSavedPlan, "bundle at whose plan `--emit stage-onnx` cuts the model"},
             &CompileCommand::bundle);
   table.row({"--stage-onnx", "", kModelFile | kSavedPlan,

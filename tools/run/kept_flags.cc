@@ -20,65 +20,6 @@ constexpr const char* kFile = "flags.json";
 /// At most one of them is used.
 constexpr std::string_view kLengths[] = {"--steps", "--epochs"};
 
-const std::map<std::string_view, FlagScope>& scopes() {
-  using enum FlagScope;
-  static const std::map<std::string_view, FlagScope> kScopes = {
-      {"--steps", kRun},
-      {"--epochs", kRun},
-      {"--validate", kRun},
-      {"--validate-every", kRun},
-      {"--metric", kRun},
-      {"--checkpoint-every", kRun},
-      {"--optimizer", kCheckpoint},
-      {"--learning-rate", kCheckpoint},
-      {"--momentum", kCheckpoint},
-      {"--weight-decay", kCheckpoint},
-      {"--warmup-steps", kCheckpoint},
-      {"--decay-steps", kCheckpoint},
-      {"--clip-norm", kCheckpoint},
-      {"--seed", kCheckpoint},
-      {"--keep", kCheckpoint},
-      {"--loss-scale", kCheckpoint},
-      {"--data", kSamples},
-      {"--text", kSamples},
-      {"--tokens", kSamples},
-      {"--tokenizer", kSamples},
-      {"--token-type", kSamples},
-      {"--sequence", kSamples},
-      {"--shuffle", kSamples},
-      {"--engine", kReported},
-      {"--device", kReported},
-      {"--transport", kReported},
-      {"--threads", kReported},
-      {"--matmul-precision", kReported},
-      {"--deterministic", kReported},
-      {"--max-restarts", kReported},
-      {"--find-nonfinite", kReported},
-      {"--log", kReported},
-      {"--loss-log", kReported},
-      {"--tensorboard", kReported},
-      {"--export-weights", kReported},
-      {"--output", kInvocation},
-      {"--resume", kInvocation},
-      {"--replace", kInvocation},
-      {"--evaluate", kInvocation},
-      {"--weights", kInvocation},
-      {"--partial-weights", kInvocation},
-      {"--load-library", kInvocation},
-      {"--rank", kInvocation},
-      {"--world", kInvocation},
-      {"--master", kInvocation},
-      {"--insecure", kInvocation},
-      {"--no-cuda-graphs", kInvocation},
-      {"--timeout", kInvocation},
-      {"--bucket", kInvocation},
-      {"--late-recompute", kInvocation},
-      {"--profile", kInvocation},
-      {"--explain-step", kInvocation},
-  };
-  return kScopes;
-}
-
 bool is_length(std::string_view flag) {
   return std::find(std::begin(kLengths), std::end(kLengths), flag) != std::end(kLengths);
 }
@@ -146,11 +87,6 @@ ExplicitFlags merged(const ExplicitFlags& of_run, const ExplicitFlags& own, Kept
 }
 
 }  // namespace
-
-std::optional<FlagScope> scope_of(std::string_view flag) {
-  const auto found = scopes().find(flag);
-  return found == scopes().end() ? std::nullopt : std::optional(found->second);
-}
 
 Result<KeptFlags> use_kept_flags(const fs::path& folder, RunFlags& flags) {
   const fs::path path = folder / kFile;

@@ -77,43 +77,6 @@ Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, co
 
 }  // namespace
 
-void add_data_flags(CLI::App& app, DataFlags& flags) {
-  auto* text = app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
-  app.add_option("--tokenizer", flags.tokenizer,
-                 "tokenizer.json of Hugging Face that encodes --text, by Python's package tokenizers (default: a token "
-                 "per byte)")
-      ->check(CLI::ExistingFile)
-      ->needs(text);
-  auto* tokens =
-      app.add_option("--tokens", flags.tokens,
-                     "file of tokens (.npy, .safetensors, llm.c, Megatron, or raw), or folder of such files, "
-                     "for next-token prediction; shuffled by --seed");
-  auto* data = app.add_option("--data", flags.data,
-                              ".safetensors file with tensors x/<input> and labels/<name>, or folder of such files");
-  data->excludes(text)->excludes(tokens);
-  tokens->excludes(text);
-  app.add_option(
-         "--token-type", flags.token_type,
-         "of raw --tokens: uint16, uint32, int32 or int64 (default: uint16 if the model's vocabulary fits, else "
-         "uint32)")
-      ->check(CLI::IsMember({"uint16", "uint32", "int32", "int64"}))
-      ->needs(tokens);
-  app.add_option("--sequence", flags.sequence,
-                 "tokens per sample of --tokens or --text, for a model that leaves it open (default: as planned)")
-      ->transform(whole_number(1, uint64_t{1} << 32))
-      ->excludes(data);
-  app.add_flag("--shuffle", flags.shuffle, "read the samples of --data in random order, by --seed")->needs(data);
-  app.add_option(
-      "--validate", flags.validate,
-      "samples to evaluate during training: of the form of --data or --tokens, or with --text a file of text");
-  app.add_option("--validate-every", flags.validate_every,
-                 "steps between validations; 0: only after the last step (default: 0)")
-      ->transform(whole_number());
-  app.add_option("--metric", flags.metrics,
-                 "output of the model whose mean over the samples of --validate is reported; repeatable")
-      ->allow_extra_args(false);
-}
-
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
                                                     const runtime::NeededSamples& needed) {
   const MemoryGauge::Uncounted uncounted;

@@ -29,8 +29,6 @@ struct DataFlags {
   int sources() const { return !data.empty() + !text.empty() + !tokens.empty(); }
 };
 
-void add_data_flags(CLI::App& app, DataFlags& flags);
-
 /// Opens the `needed` part of the samples that the flags name, which is read ahead. Text and tokens require a model
 /// with one token input and one label input. `MemoryGauge` does not count the memory of the samples.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,

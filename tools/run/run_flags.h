@@ -21,6 +21,15 @@ namespace rannc::tools {
 /// Flags of a command line, with their values: `--steps`, `100`.
 using ExplicitFlags = std::map<std::string, std::vector<std::string>>;
 
+/// What a resumed run does about a flag of the run that it continues; `OptionRow::inputs` of the flags of a run.
+enum FlagScope : uint32_t {
+  kRun = 1 << 0,         ///< uses it, unless the command line has another; kept in the run's folder
+  kCheckpoint = 1 << 1,  ///< the same; kept in each checkpoint
+  kSamples = 1 << 2,     ///< requires it again; other samples are reported
+  kReported = 1 << 3,    ///< reports that it lacks it
+  kInvocation = 1 << 4,  ///< nothing: the flag concerns one invocation only
+};
+
 struct RunFlags {
   std::string bundle;
   std::string output;
@@ -57,7 +66,14 @@ struct RunFlags {
   /// The folder for checkpoints, trace and report.
   std::string output_folder() const;
   RunFolderUse folder_use() const;
+
+  /// Like `compiler::ReadOptions::rows`.
+  template <class Table>
+  static void rows(Table& table);
 };
+
+/// Returns the scope of a flag of `add_run_flags`, such as `--steps`; nullopt for other names.
+std::optional<FlagScope> scope_of(std::string_view flag);
 
 /// Adds all flags, but not the argument that names the bundle.
 void add_run_flags(CLI::App& app, RunFlags& flags);

@@ -37,30 +37,6 @@ Result<runtime::TrainingSettings> planned_settings(const ir::PlanOptimizer& plan
 
 }  // namespace
 
-void add_setting_flags(CLI::App& app, SettingFlags& flags) {
-  app.add_option("--optimizer", flags.optimizer,
-                 "sgd, adam or adamw (default: the optimizer that the bundle was planned for)")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--learning-rate", flags.learning_rate, fmt::format("learning rate (default: {})", kLearningRate))
-      ->transform(positive_number());
-  app.add_option("--momentum", flags.momentum, "momentum of sgd (default: the bundle's)")
-      ->transform(in_range(NumberRange{0, 0.999999}));
-  app.add_option("--weight-decay", flags.weight_decay, "weight decay (default: 0)")->transform(non_negative_number());
-  app.add_option("--warmup-steps", flags.warmup_steps, "steps over which the learning rate rises (default: 0)")
-      ->transform(whole_number());
-  app.add_option("--decay-steps", flags.decay_steps,
-                 "step at which the learning rate reaches a tenth (default: no decay)")
-      ->transform(whole_number());
-  app.add_option("--clip-norm", flags.clip_norm, "maximum global norm of the gradient; 0: unlimited (default: 0)")
-      ->transform(non_negative_number());
-  app.add_option("--seed", flags.seed, "seed of data and random operators (default: 0)")
-      ->transform(whole_number(0, UINT64_MAX));
-  app.add_option("--keep", flags.kept_checkpoints,
-                 "number of newest checkpoints to keep: older ones are removed after a newer one is complete; 0: all "
-                 "(default: 0)")
-      ->transform(whole_number());
-}
-
 Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOptimizer& planned,
                                     const runtime::TrainingSettings* checkpoint) {
   SettingsFound found;

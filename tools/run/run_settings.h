@@ -18,7 +18,6 @@ struct SettingFlags {
   std::optional<double> learning_rate, momentum, weight_decay, clip_norm;
   std::optional<uint64_t> warmup_steps, decay_steps, seed, kept_checkpoints;
 };
-void add_setting_flags(CLI::App& app, SettingFlags& flags);
 
 struct SettingsFound {
   runtime::TrainingSettings settings;

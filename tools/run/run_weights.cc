@@ -11,19 +11,6 @@ namespace rannc::tools {
 
 namespace fs = std::filesystem;
 
-void add_weight_flags(CLI::App& app, WeightFlags& flags) {
-  auto* from = app.add_option("--weights", flags.from,
-                              ".safetensors file with state_dict names, whose tensors replace the bundle's initial "
-                              "weights; a resumed run uses those of its checkpoint");
-  app.add_flag("--partial-weights", flags.partial,
-               "allow --weights to lack names of the model, which keep their values, and to have other names, which "
-               "are ignored (strict=False)")
-      ->needs(from);
-  app.add_option("--export-weights", flags.to,
-                 ".safetensors file to write the final parameters and buffers to, with state_dict names; without "
-                 "--data, --tokens and --text, those of the bundle, or with --resume of the latest checkpoint");
-}
-
 Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle& bundle) {
   if (!flags.from.empty()) {
     RANNC_ASSIGN(const ir::StateMatch match, runtime::match_file(bundle.plan.graph, flags.from, flags.names()));

@@ -18,9 +18,6 @@ struct WeightFlags {
     return partial ? runtime::WeightNames::kThoseGiven : runtime::WeightNames::kAll;
   }
 };
-/// Adds `--weights`, `--partial-weights` and `--export-weights`.
-void add_weight_flags(CLI::App& app, WeightFlags& flags);
-
 /// Checks the flags without reading a tensor: the input file must match the bundle, and the output must be writable.
 Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle& bundle);
 

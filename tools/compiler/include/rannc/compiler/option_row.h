@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace rannc::compiler {
@@ -29,7 +30,7 @@ struct OptionRow {
   /// Form of the value, such as `N`; empty for switches and choices. With a comma, one flag takes a list.
   const char* value;
   uint32_t inputs;  ///< to which the flag applies
-  const char* help;
+  std::string help;
 };
 
 /// Ranges of numbers, which a row states after the member: `table.row({…}, &Options::stages, Whole{1, 64})`.
@@ -40,10 +41,12 @@ struct Real {
   double least = -1e300, most = 1e300;
   bool above = false;  ///< without `least`
 };
-struct Bytes {};           ///< with units, such as `16GiB`
-struct Duration {};        ///< likewise, such as `120ms`
-struct RowOfTable {};      ///< negative ones count from the end
-struct NumberOrBoolean {}; ///< `true` is 1, `false` is 0
+struct Bytes {  ///< with units, such as `16GiB`
+  bool or_zero = false;
+};
+struct Duration {};         ///< likewise, such as `120ms`
+struct RowOfTable {};       ///< negative ones count from the end
+struct NumberOrBoolean {};  ///< `true` is 1, `false` is 0
 
 /// Names of an enumeration's values, in order, or the texts that a flag accepts. An empty name cannot be chosen.
 using Choices = std::vector<const char*>;
