@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", options.optimizer.learning_rate, "");
   app.add_option("--momentum", options.optimizer.momentum, "of sgd");
   rannc::tools::add_device_flag(app, device);
-  rannc::tools::add_graphs_flag(app, options.records_steps);
+  app.add_flag("!--no-cuda-graphs", options.records_steps, "enqueue each kernel in every step");
   app.add_option("--threads", threads, "threads of a device");
   app.add_option("--profiled-steps", profiled_steps,
                  "steps for a line `profile`, which asks for the time of each kernel");

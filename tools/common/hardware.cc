@@ -69,11 +69,6 @@ void add_measured_device_flag(CLI::App& app, std::string& device) {
       ->capture_default_str();
 }
 
-void add_graphs_flag(CLI::App& app, bool& recorded) {
-  app.add_flag("!--no-cuda-graphs", recorded,
-               "enqueue each kernel in every step, instead of recording steps and replaying them");
-}
-
 Result<Hardware> open_hardware(const std::string& device, ir::DeviceType planned) {
   Hardware hardware;
   if (device == kCpu || (device.empty() && planned == ir::DeviceType::kCpu)) return hardware;

@@ -19,8 +19,6 @@ std::string wrong_device(const std::string& device);
 void add_device_flag(CLI::App& app, std::string& device);
 /// Adds `--device` of programs that measure one device. `cuda` is the first GPU.
 void add_measured_device_flag(CLI::App& app, std::string& device);
-/// Adds `--no-cuda-graphs`, which clears `recorded`.
-void add_graphs_flag(CLI::App& app, bool& recorded);
 
 /// The hardware of a process.
 struct Hardware {

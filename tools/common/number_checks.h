@@ -34,8 +34,6 @@ CLI::Validator in_range(const Range& range) {
 inline CLI::Validator whole_number(uint64_t least = 0, uint64_t most = WholeRange::kMost) {
   return in_range(WholeRange{least, most});
 }
-inline CLI::Validator positive_number() { return in_range(NumberRange{.least = 0, .above = true}); }
-inline CLI::Validator non_negative_number() { return in_range(NumberRange{.least = 0}); }
 
 /// Accepts a name and a number of the range. `form`: of both for messages, such as `TASK=STAGE`. For `Option::check`.
 template <class Range>

@@ -14,14 +14,6 @@ constexpr const char* kCompilers[] = {"c++", "g++", "clang++"};
 
 }  // namespace
 
-void add_form_flags(CLI::App& app, FormFlags& flags) {
-  app.add_option("--form", flags.form,
-                 "how stages run: interpreted, or native: C++ that is compiled here into a shared library each")
-      ->check(CLI::IsMember({"interpreted", "native"}))
-      ->capture_default_str();
-  app.add_option("--cxx", flags.cxx, "C++ compiler of --form native (default: c++, g++ or clang++ in the PATH)");
-}
-
 Result<FoundCompiler> find_compiler(const std::string& cxx) {
   const Location flag{.node = cxx.empty() ? "" : "--cxx"};
   std::string path;

@@ -1,7 +1,6 @@
-/// Flags of the form of a bundle.
+/// The form of a bundle.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "rannc/compiler.h"
@@ -22,9 +21,6 @@ struct FoundCompiler {
 /// Finds the compiler `cxx`, a name or path; empty: the first of `c++`, `g++` and `clang++` in the PATH. Errors: there
 /// is none, or it cannot compile for this LibTorch; those of `cxx` name `--cxx`.
 Result<FoundCompiler> find_compiler(const std::string& cxx);
-
-/// Adds `--form` and `--cxx`.
-void add_form_flags(CLI::App& app, FormFlags& flags);
 
 /// Returns the programs of the form, with a compiler for `native`. Without one the form is `interpreted`, which
 /// is said on standard error. Compiled stages are kept in the user's cache. Errors: the compiler of `--cxx` does not

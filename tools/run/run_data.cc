@@ -9,7 +9,6 @@
 #include "runtime/train/prefetch.h"
 #include "runtime/train/sample_file.h"
 #include "runtime/train/token_files.h"
-#include "tools/common/number_checks.h"
 #include "tools/measure/memory_gauge.h"
 #include "tools/run/encode_text.h"
 

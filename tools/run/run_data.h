@@ -1,7 +1,6 @@
 /// Flags that select the data set of a run, and its opening.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/common/number_checks.h"
-
 namespace rannc::tools {
 
 namespace {
