@@ -79,9 +79,9 @@ void CompileCommand::rows(Table& table) {
 
   table.group("Form");
   table.row({"--form", "", kFile,
-             "programs of the stages: TorchScript, or C++ that is [compiled](../../codegen/native.md) here into a "
-             "shared library each"},
-            &FormFlags::form, Choices{"torchscript", "native"});
+             "stages run as lists of calls, or as C++ that is [compiled](../../codegen/native.md) here into a shared "
+             "library each"},
+            &FormFlags::form, Choices{"interpreted", "native"});
   table.row({"--cxx", "COMPILER", kFile | kRebuiltBundle,
              "C++ compiler of `--form native` (default: c++, g++ or clang++ in the PATH)"},
             &FormFlags::cxx);

@@ -139,7 +139,10 @@ void RunFlags::rows(Table& table) {
              "compute outputs and loss of all samples of `--data` without training (with `--resume`, from the latest "
              "checkpoint); implied for a bundle without a loss"},
             &RunFlags::evaluate);
-  table.row({"--engine", "ENGINE", kReported, runtime::engine_summaries()}, &RunFlags::engine);
+  table.row(
+      {"--engine", "ENGINE", kReported,
+       runtime::engine_summaries() + " (default: native on the processor if the bundle has that form, else explicit)"},
+      &RunFlags::engine);
 
   table.group("Workers");
   table.row({"--transport", "TRANSPORT", kReported,
