@@ -63,7 +63,7 @@ class Installed(programs.ProgramTest):
         """Those of rannc::compiler compile with the package's folders alone, and include nothing of third parties."""
         include = prefix / "include"
         headers = sorted(path.relative_to(include) for path in [*include.glob("rannc/compiler.h"), *include.glob("rannc/compiler/*.h")])
-        self.assertEqual({header.name for header in headers}, {"compiler.h", "plan_options.h", "read_options.h"})
+        self.assertEqual({header.name for header in headers}, {"compiler.h", "option_row.h", "plan_options.h", "read_options.h"})
         for header in headers:
             read = self.call(os.environ.get("CXX", "c++"), "-std=c++20", "-Wall", "-Wextra", "-Werror", "-M", "-x", "c++", f"-I{include}", f"-I{include}/rannc",
                              "-include", include / header, "/dev/null")
