@@ -59,7 +59,7 @@ Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_vi
   }
   if (options.show_times) fmt::print(stderr, "{}", report.time_table());
   if (!report.ok()) return report_failure(options, report, source);
-  std::string text = ir::print(graph);
+  std::string text = context.joint ? ir::print(*context.joint) : ir::print(graph);
   if (context.atoms) text += ir::print(*context.atoms, graph);
   return write_text(options.output, text);
 }
