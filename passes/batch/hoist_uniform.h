@@ -15,6 +15,7 @@ namespace rannc::passes {
 /// after the first `cse`, so that one mask is made, and before fusions, which expect constant masks. Linear, plus what
 /// is computed. Never touches values that depend on an input, a parameter, a buffer or a random input, nor values that
 /// use the number of samples as a number.
+/// Example: `tests/passes/golden/hoist_uniform.rir`.
 class HoistUniform : public Pass {
  public:
   std::string_view name() const override { return "hoist-uniform"; }

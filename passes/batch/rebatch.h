@@ -43,6 +43,7 @@ struct BakedBatch {
 /// judge rejects the result; the model then keeps its static batch size N. Linear in the graph for each alternative
 /// tried; there are at most kMostAlternatives, fewer for large graphs. Reads tables with extents divisible by N. Never
 /// changes a number that no rule requires to change.
+/// Example: `tests/passes/golden/rebatch.rir`.
 class Rebatch : public Pass {
  public:
   static constexpr int kMostAlternatives = 128;

@@ -1,4 +1,5 @@
 // Activations: gelu, silu.
+// Examples: `tests/passes/golden/fuse_gelu.rir`, `tests/passes/golden/fuse_silu.rir`.
 #include <cmath>
 
 #include "passes/fusions/rules.h"

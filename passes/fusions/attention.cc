@@ -1,4 +1,5 @@
 // Softmax of scaled products, masked or not, times values: attention.
+// Example: `tests/passes/golden/fuse_attention.rir`.
 #include <algorithm>
 #include <array>
 #include <cmath>

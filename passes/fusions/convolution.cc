@@ -1,4 +1,5 @@
 // Convolutions whose result has a number for each channel added: the bias.
+// Example: `tests/passes/golden/fuse_conv_bias.rir`.
 #include <algorithm>
 
 #include "ir/op/op.h"

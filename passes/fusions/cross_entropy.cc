@@ -1,4 +1,5 @@
 // Logarithms of probabilities, picked at labels and summed: cross_entropy_sum.
+// Example: `tests/passes/golden/fuse_cross_entropy.rir`.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -1,4 +1,5 @@
 // Products with stored matrices, turned or with a bias added: linear.
+// Example: `tests/passes/golden/fuse_linear.rir`.
 #include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 

@@ -1,4 +1,5 @@
 // Normalisations over the last axes: layer_norm, rms_norm.
+// Examples: `tests/passes/golden/fuse_layer_norm.rir`, `tests/passes/golden/fuse_rms_norm.rir`.
 #include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 

@@ -1,4 +1,5 @@
 // Permutations that cancel once elementwise tasks between them are done in the order from before.
+// Example: `tests/passes/golden/fuse_permutes.rir`.
 #include <algorithm>
 
 #include "ir/op/op.h"

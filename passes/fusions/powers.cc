@@ -1,4 +1,5 @@
 // Powers of a few numbers, which LibTorch computes one by one where the exponent is a tensor: products and roots.
+// Example: `tests/passes/golden/fuse_powers.rir`.
 #include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 

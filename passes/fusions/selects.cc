@@ -1,4 +1,5 @@
 // Elements picked along an axis by a constant: parts, which share memory with what they are of.
+// Example: `tests/passes/golden/fuse_selects.rir`.
 #include <cmath>
 
 #include "ir/op/op.h"

@@ -1,4 +1,5 @@
 // Exponentials over their sum along one axis: softmax, log_softmax.
+// Example: `tests/passes/golden/fuse_softmax.rir`.
 #include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 

@@ -1,4 +1,5 @@
 // Views that change nothing, and views of views.
+// Example: `tests/passes/golden/fuse_views.rir`.
 #include <algorithm>
 
 #include "ir/op/op.h"

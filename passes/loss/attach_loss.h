@@ -17,6 +17,7 @@ namespace rannc::passes {
 /// fold-constants and before remove-dead. Costs a constant number of tasks per term and their type inference. Never
 /// touches existing losses, nor terms of kind in_graph, which open-loss handles before types are inferred. It is an
 /// error if an output does not exist, has no samples in a model with a batch, or is not float.
+/// Example: `tests/passes/golden/attach_loss.rir`.
 class AttachLoss : public Pass {
  public:
   explicit AttachLoss(std::vector<LossSpec> terms) : terms_(std::move(terms)) {}

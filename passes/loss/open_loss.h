@@ -28,6 +28,7 @@ namespace rannc::passes {
 /// Before: as imported, with types. After: the graph has losses and totals. Runs before infer-shapes, which rejects a
 /// mean over samples because it depends on how the mini-batch is split. Linear. Any other computation of the loss is an
 /// error that names the task and what it reads.
+/// Example: `tests/passes/golden/open_loss.rir`.
 class OpenLoss : public Pass {
  public:
   /// Compares the loss of the file, which `before` computes as the sum of its outputs times these weights, with the

@@ -13,6 +13,7 @@ namespace rannc::passes {
 /// set-precision, which would undo it, and attach-loss, whose sums are wide already, and before remove-dead, which
 /// removes the replaced tasks. Linear in the tasks above a loss that carry its sum. Never changes a value with other
 /// readers, nor a model of 32 or 64 bits.
+/// Example: `tests/passes/golden/widen_losses.rir`.
 class WidenLosses : public Pass {
  public:
   std::string_view name() const override { return "widen-losses"; }

@@ -82,6 +82,7 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known);
 ///
 /// Runs early, because every later pass depends on which values are trained; infer-shapes has run before. Cost: linear
 /// in the graph; reads the bytes of one tensor per contradiction and of tensors that look tied.
+/// Example: `tests/passes/golden/recover_parameters.rir`.
 class RecoverParameters : public Pass {
  public:
   explicit RecoverParameters(StoredFacts known = {}) : known_(std::move(known)) {}

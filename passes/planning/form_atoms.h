@@ -16,6 +16,7 @@ ir::Atoms form_atoms(const ir::Graph& graph, std::vector<bool> constant);
 /// Before: mark-constants and remove-dead have run. If they were skipped, tasks are marked here, and constant tasks
 /// without readers are in no atom. After: every other task is in an atom. Linear. Never changes the graph. It is an
 /// error if no task depends on an input, because there is nothing to partition.
+/// Example: `tests/passes/golden/form_atoms.rir`.
 class FormAtoms : public Pass {
  public:
   std::string_view name() const override { return "form-atoms"; }

@@ -17,6 +17,7 @@ std::vector<bool> constant_tasks(const ir::Graph& graph);
 /// Writes `constant_tasks` into the context.
 ///
 /// Before: fold-constants has run. After: the context records which tasks stages may clone. Never changes the graph.
+/// Example: `tests/passes/golden/mark_constants.rir`.
 class MarkConstants : public Pass {
  public:
   std::string_view name() const override { return "mark-constants"; }

@@ -13,6 +13,7 @@ namespace rannc::passes {
 /// value are added. Runs before fusions, which expect one value where a file may compute it twice. Linear in tasks.
 /// Never merges tasks that update running statistics, run bodies or are foreign, nor results whose names are
 /// referenced.
+/// Example: `tests/passes/golden/cse.rir`.
 class Cse : public Pass {
  public:
   std::string_view name() const override { return "cse"; }

@@ -11,6 +11,7 @@ namespace rannc::passes {
 ///
 /// Before => after: as imported => each task has a reader or a purpose. Runs first, because rebatch and infer-shapes
 /// reject a model for any of its tasks. Linear.
+/// Example: `tests/passes/golden/drop_unread.rir`.
 class DropUnread : public Pass {
  public:
   std::string_view name() const override { return "drop-unread"; }

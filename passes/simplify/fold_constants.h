@@ -17,6 +17,7 @@ namespace rannc::passes {
 /// Before: types inferred. After: no task exists only to compute a shape. Runs after infer-shapes and set-precision.
 /// Linear in the graph, plus the cost of the folded tasks. Never folds parameters, buffers, random operators, or tasks
 /// whose shape depends on a symbol.
+/// Example: `tests/passes/golden/fold_constants.rir`.
 class FoldConstants : public Pass {
  public:
   std::string_view name() const override { return "fold-constants"; }

@@ -16,6 +16,7 @@ enum class ConstantIndices { kUnchecked, kChecked };
 /// type. Runs early, because every later pass reads types. Linear in the graph, with one more run for each symbol
 /// replaced. Never adds or removes tasks. It is an error at the task if an operand does not fit, if a constant
 /// index is out of range, if the operation would mix samples, or if it selects samples by anything but their own index.
+/// Example: `tests/passes/golden/infer_shapes.rir`.
 class InferShapes : public Pass {
  public:
   explicit InferShapes(ConstantIndices indices = ConstantIndices::kChecked) : indices_(indices) {}

@@ -14,6 +14,7 @@ namespace rannc::passes {
 /// Before: final types. After: the same numbers, bit for bit; values without readers are left to remove-dead. Runs
 /// before fusions. Linear in the pieces; visits at most a few hundred values per concatenation. Never moves numbers:
 /// pieces in another order stay as they are.
+/// Example: `tests/passes/golden/join_pieces.rir`.
 class JoinPieces : public Pass {
  public:
   std::string_view name() const override { return "join-pieces"; }

@@ -12,6 +12,7 @@ namespace rannc::passes {
 /// Before: final types; equal slices are merged. After: the same numbers, bit for bit, under the same names. Runs after
 /// the fusions, one of which makes slices, and after the `cse` that follows them. Linear. Never touches slices that
 /// overlap, leave a gap, or have a step other than 1.
+/// Example: `tests/passes/golden/merge_slices.rir`.
 class MergeSlices : public Pass {
  public:
   std::string_view name() const override { return "merge-slices"; }

@@ -10,6 +10,7 @@ namespace rannc::passes {
 /// counts what was removed.
 ///
 /// Before: the losses are attached. After: every task has a reader or a purpose, as form-atoms requires. Linear.
+/// Example: `tests/passes/golden/remove_dead.rir`.
 class RemoveDead : public Pass {
  public:
   std::string_view name() const override { return "remove-dead"; }

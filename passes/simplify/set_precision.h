@@ -13,6 +13,7 @@ namespace rannc::passes {
 /// in the target's precision. What samples add to counts is computed in the file's types, unless `target` is f64. Reads
 /// the bytes of every stored value whose type changes. Never touches integers, booleans, or a model that is in `target`
 /// already.
+/// Example: `tests/passes/golden/set_precision.rir`.
 class SetPrecision : public Pass {
  public:
   explicit SetPrecision(ir::DType target) : target_(target) {}

@@ -14,6 +14,7 @@ namespace rannc::passes {
 /// Before: final types. After: float64 results are closer to the model's own. Graphs of float32 or narrower do not
 /// change, because the numbers are equal there. Runs before fusions, which require numbers as exact as the graph's
 /// element type. Linear. Never changes a number outside of such a pattern.
+/// Example: `tests/passes/golden/snap_constants.rir`.
 class SnapConstants : public Pass {
  public:
   std::string_view name() const override { return "snap-constants"; }

@@ -30,6 +30,7 @@ Result<ir::Joint> differentiate(const ir::Graph& graph, const StageBorder& borde
 /// Writes the backward pass to `PassContext::joint`. Does not change the graph.
 ///
 /// Before: losses are attached. After: `joint` is set. Runs last, because later changes of the graph invalidate it.
+/// Example: `tests/passes/golden/differentiate.rir`.
 class Differentiate : public Pass {
  public:
   std::string_view name() const override { return "differentiate"; }

@@ -23,6 +23,7 @@ struct LostGradients {
 /// `core.stop_gradient` of them, and the clamps are strict. Runs early, so that recover-parameters does not train what
 /// is read only through a stop. Linear. A name without a matching table, value or clamp is an error. A value that is a
 /// graph output does not change there.
+/// Example: `tests/passes/golden/lose_gradients.rir`.
 class LoseGradients : public Pass {
  public:
   explicit LoseGradients(LostGradients lost) : lost_(std::move(lost)) {}

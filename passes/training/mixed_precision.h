@@ -20,6 +20,7 @@ namespace rannc::passes {
 /// keeps float32. Runs after the last fusion, whose patterns contain no casts, and before mark-constants. Linear, and
 /// reads the constants that meet 16-bit values. A parameter of another float type is an error. Never touches float64
 /// values, bodies of branches and loops, or foreign operators.
+/// Example: `tests/passes/golden/mixed_precision.rir`.
 class MixedPrecision : public Pass {
  public:
   explicit MixedPrecision(ir::DType narrow) : narrow_(narrow) {}

@@ -15,6 +15,7 @@ namespace rannc::passes {
 /// run count, and before mark-constants, which completes the graph. Linear. Never touches normalization by running
 /// statistics; a model without any other gets a warning. A task in the body of a branch or loop is an error: replicas
 /// that take different paths would wait for each other.
+/// Example: `tests/passes/golden/sync_batch_norm.rir`.
 class SyncBatchNorm : public Pass {
  public:
   std::string_view name() const override { return "sync-batch-norm"; }

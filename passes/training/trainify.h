@@ -41,6 +41,7 @@ struct TrainingRequest {
 /// Runs after recover-parameters, which separates statistics that an exporter merged with equal tensors, and before
 /// set-precision. Linear for each pattern. Never restores a normalization that was folded into a convolution: no file
 /// records enough about it.
+/// Example: `tests/passes/golden/trainify.rir`.
 class Trainify : public Pass {
  public:
   explicit Trainify(TrainingRequest asked = {}, ir::TrainingNotes file = {})

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -156,6 +161,59 @@ TEST(Pipeline, EveryPassHasItsSpelling) {
     ASSERT_TRUE(pass.ok()) << pass.diagnostic().str();
     EXPECT_EQ((*pass)->name(), name);
     EXPECT_EQ((*pass)->spelling(), spelling);
+  }
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/// Header that declares a pass. Fusions share a class, so theirs is the file of their rules.
+std::string header_that_names(const std::string& example, const std::string& pass) {
+  const std::string folder = RANNC_SOURCE_DIR "/passes", declared = "return \"" + pass + "\"";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const bool is_rules = pass.starts_with("fuse-") && entry.path().parent_path() == folder + "/fusions";
+    if (entry.path().extension() != (is_rules ? ".cc" : ".h")) continue;
+    const std::string text = text_of(entry.path());
+    if (text.find(example) != std::string::npos && (is_rules || text.find(declared) != std::string::npos))
+      return entry.path();
+  }
+  return "";
+}
+
+/// Passes on the second line of an example: `// rannc-opt --pass 'a,b'`.
+std::string passes_of(const std::string& text) {
+  const std::string start = "\n// rannc-opt --pass ";
+  const size_t at = text.find(start);
+  if (at != text.find('\n') || at == std::string::npos) return "";
+  std::string passes = text.substr(at + start.size(), text.find('\n', at + 1) - at - start.size());
+  std::erase(passes, '\'');
+  return passes;
+}
+
+// What the examples print is compared by tests/passes/golden/compare.
+TEST(Pipeline, EveryPassHasAnExampleThatItsHeaderNames) {
+  for (const std::string& name : pass_names()) {
+    if (name == "load-weights") continue;  // does nothing without the tensors of a file, which text cannot give
+    std::string example = "tests/passes/golden/" + name + ".rir";
+    std::replace(example.begin() + 20, example.end(), '-', '_');
+    SCOPED_TRACE(example);
+    EXPECT_NE(header_that_names(example, name), "") << "the header of " << name << " does not name its example";
+
+    const std::string text = text_of(std::filesystem::path(RANNC_SOURCE_DIR) / example);
+    ASSERT_NE(text, "") << "there is no such file";
+    const auto manager = make_passes(passes_of(text));
+    ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();
+    Graph graph = ir::parse_graph(text, example).value();
+    PassContext context;
+    const RunReport report = manager->run(graph, context);
+    ASSERT_TRUE(report.ok()) << report.failure->str();
+    const auto done = std::find_if(report.times.begin(), report.times.end(), [&](const PassTime& time) {
+      return time.pass.substr(0, time.pass.find('{')) == name;
+    });
+    ASSERT_NE(done, report.times.end()) << "the example does not run " << name;
+    EXPECT_TRUE(done->changed || context.constant || context.atoms || context.joint) << "the example shows no effect";
   }
 }
 
