@@ -20,7 +20,7 @@ enum class DType : uint8_t { kF16, kBF16, kF32, kF64, kI8, kI16, kI32, kI64, kU8
 std::string_view str(DType dtype);
 std::optional<DType> parse_dtype(std::string_view text);
 uint32_t byte_size(DType dtype);
-/// LibTorch's number of the element type (`c10::ScalarType`), which TorchScript text uses too, and its inverse.
+/// LibTorch's number of the element type (`c10::ScalarType`), and its inverse.
 int torch_number(DType dtype);
 std::optional<DType> dtype_of_torch(int number);
 bool is_float(DType dtype);

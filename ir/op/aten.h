@@ -1,5 +1,4 @@
-/// ATen calls as data: the target of lowering. Codegen prints them as TorchScript, the dispatcher runs them, and checks
-/// inspect them.
+/// ATen calls as data: the target of lowering. LibTorch's dispatcher runs them, and checks inspect them.
 #pragma once
 
 #include <cstdint>
