@@ -13,14 +13,7 @@ std::map<Link, uint64_t> link_bytes(const Plan& plan) {
     for (const Action& action : plan.schedule.rows[row]) {
       if (!is_send(action.kind)) continue;
       int64_t samples = 0;
-      const auto add = [&](const Message& message) {
-        if (message.peer == action.peer) samples += message.samples.size();
-      };
-      if (action.kind == ActionKind::kSendActivation) {
-        dependencies.each_outgoing(action.route, action.micro_batch, device, add);
-      } else {
-        dependencies.each_incoming(action.route, action.micro_batch, device, add);
-      }
+      dependencies.each_message(device, action, [&](const Message& message) { samples += message.samples.size(); });
       const auto size = plan.routes[action.route].bytes.evaluate(bindings_of(plan, static_cast<uint32_t>(samples)));
       RANNC_CHECK(size.has_value()) << "a finished plan binds all symbols of its routes";
       bytes[{device, action.peer}] += static_cast<uint64_t>(*size);

@@ -62,7 +62,7 @@ std::span<const uint32_t> Dependencies::routes_from(StageId stage) const { retur
 std::span<const uint32_t> Dependencies::groups_of(StageId stage) const { return groups_.row(stage.index()); }
 
 std::vector<DeviceId> Dependencies::members(const Action& action) const {
-  if (action.kind != ActionKind::kReduceShared) return shape_.stages[action.stage.index()].devices;
+  if (!is_of_group(action.kind)) return shape_.stages[action.stage.index()].devices;
   std::vector<DeviceId> members;
   std::vector<bool> listed(shape_.devices);
   for (StageId stage : shape_.shared[action.route].stages) {

@@ -50,23 +50,25 @@ class Dependencies {
   template <class Visit>
   void each_outgoing(uint32_t route, uint32_t micro_batch, DeviceId producer, Visit&& visit) const;
 
+  /// Calls `visit(const Message&)` for the message of a send or receive on `device`; never if the two share no samples.
+  template <class Visit>
+  void each_message(DeviceId device, const Action& action, Visit&& visit) const;
+  /// Calls `visit(const Message&, ActionKind send)` for each message to other stages with a result of an F, B or I.
+  template <class Visit>
+  void each_result(DeviceId device, const Action& action, Visit&& visit) const;
+
   /// Calls `visit(const Message&, const Action& needed)` for each message from other stages that an F, B or I needs.
   /// `needed` runs on the message's peer: an F, or an I (a B satisfies it too).
   template <class Visit>
   void each_producer(DeviceId device, const Action& action, Visit&& visit) const;
 
   /// Calls `visit(DeviceAction)` once for each action that must be done before `action` may run on `device` in a
-  /// lowered schedule, in the order of routes and replicas. An action outside the shape has no dependencies.
-  ///   F   RA of each message it reads, or the producer's F on the same device
-  ///   R   F
-  ///   B I F; RG of each message it sent, or the consumer's I on the same device
-  ///   W   I
-  ///   SA  F        RA  the peer's SA       SG  I        RG  the peer's SG
-  ///   AR SC  W of every micro-batch of the stage; RS the same for every stage of the group on this device
-  ///   S   AR if the stage has replicas, RS of its groups, W of every micro-batch
-  ///   U   SC, RS of the stage's groups, W of every micro-batch
-  ///   AG  U
-  /// Members of one collective also wait for each other; see `members`.
+  /// lowered schedule: of each kind that the table of kinds names, in the order of routes and replicas.
+  ///   F B I  the receive of each message that it reads; the F or I that made it, if that is on the same device
+  ///   RA RG  the peer's send
+  ///   AR SC RS S U  W of every micro-batch of the stage, or of every stage of the group on this device
+  ///   S U    AR or SC if the stage has replicas, and RS of its groups
+  /// All else is of the same stage and micro-batch. Members of one collective also wait for each other; see `members`.
   template <class Visit>
   void each(DeviceId device, const Action& action, Visit&& visit) const;
 
@@ -79,8 +81,11 @@ class Dependencies {
   /// Calls `visit(own replica, other replica, SampleRange)` for each pair of replicas that share samples.
   template <class Visit>
   void each_overlap(StageId stage, StageId other_stage, uint32_t micro_batch, DeviceId device, Visit&& visit) const;
+  /// The part of `each` that concerns needed actions of one kind.
   template <class Visit>
-  void each_weight_gradient(DeviceId device, StageId stage, Visit&& visit) const;
+  void each_needed(DeviceId device, const Action& action, ActionKind needed, Visit&& visit) const;
+  template <class Visit>
+  void each_micro_batch(DeviceId device, StageId stage, ActionKind needed, Visit&& visit) const;
 
   const PipelineShape& shape_;
   Rows into_, from_, groups_;
@@ -131,12 +136,12 @@ void Dependencies::each_overlap(StageId stage, StageId other_stage, uint32_t mic
 
 template <class Visit>
 void Dependencies::each_producer(DeviceId device, const Action& action, Visit&& visit) const {
-  if (action.kind == ActionKind::kForward) {
+  if (is_forward(action.kind)) {
     for (uint32_t route : routes_into(action.stage)) {
       const Action needed = compute_action(ActionKind::kForward, shape_.routes[route].producer, action.micro_batch);
       each_incoming(route, action.micro_batch, device, [&](const Message& m) { visit(m, needed); });
     }
-  } else if (action.kind == ActionKind::kInputGradient || action.kind == ActionKind::kBackward) {
+  } else if (computes_input_gradient(action.kind)) {
     for (uint32_t route : routes_from(action.stage)) {
       if (!shape_.routes[route].gradient) continue;
       const Action needed =
@@ -147,63 +152,69 @@ void Dependencies::each_producer(DeviceId device, const Action& action, Visit&& 
 }
 
 template <class Visit>
-void Dependencies::each_weight_gradient(DeviceId device, StageId stage, Visit&& visit) const {
-  for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) {
-    visit({device, compute_action(ActionKind::kWeightGradient, stage, mb)});
+void Dependencies::each_message(DeviceId device, const Action& action, Visit&& visit) const {
+  const auto to_peer = [&](const Message& m) {
+    if (m.peer == action.peer) visit(m);
+  };
+  if (is_at_producer(action.kind)) {
+    each_outgoing(action.route, action.micro_batch, device, to_peer);
+  } else {
+    each_incoming(action.route, action.micro_batch, device, to_peer);
+  }
+}
+
+template <class Visit>
+void Dependencies::each_result(DeviceId device, const Action& action, Visit&& visit) const {
+  if (is_forward(action.kind)) {
+    for (uint32_t route : routes_from(action.stage)) {
+      each_outgoing(route, action.micro_batch, device,
+                    [&](const Message& m) { visit(m, ActionKind::kSendActivation); });
+    }
+  } else if (computes_input_gradient(action.kind)) {
+    for (uint32_t route : routes_into(action.stage)) {
+      if (!shape_.routes[route].gradient) continue;
+      each_incoming(route, action.micro_batch, device, [&](const Message& m) { visit(m, ActionKind::kSendGradient); });
+    }
+  }
+}
+
+template <class Visit>
+void Dependencies::each_micro_batch(DeviceId device, StageId stage, ActionKind needed, Visit&& visit) const {
+  for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) visit({device, compute_action(needed, stage, mb)});
+}
+
+template <class Visit>
+void Dependencies::each_needed(DeviceId device, const Action& action, ActionKind needed, Visit&& visit) const {
+  const StageId stage = action.stage;
+  switch (traits(needed).scope) {
+    case ActionScope::kMicroBatch:
+      if (has_micro_batch(action.kind)) return visit({device, compute_action(needed, stage, action.micro_batch)});
+      if (!is_of_group(action.kind)) return each_micro_batch(device, stage, needed, visit);
+      for (StageId member : shape_.shared[action.route].stages) {
+        if (replica(member, device) >= 0) each_micro_batch(device, member, needed, visit);
+      }
+      return;
+    case ActionScope::kActivation:
+    case ActionScope::kGradient:
+      if (is_send(needed)) {
+        return visit({action.peer, transfer_action(shape_, needed, action.route, action.micro_batch, device)});
+      }
+      return each_producer(device, action, [&](const Message& m, const Action& made) {
+        const bool here = m.peer == device;
+        visit({device, here ? made : transfer_action(shape_, needed, m.route, action.micro_batch, m.peer)});
+      });
+    case ActionScope::kStage:
+      if (is_reduction(needed) && shape_.stages[stage.index()].devices.size() < 2) return;
+      return visit({device, stage_action(needed, stage)});
+    case ActionScope::kGroup:
+      for (uint32_t group : groups_of(stage)) visit({device, reduce_shared_action(shape_, group, device)});
   }
 }
 
 template <class Visit>
 void Dependencies::each(DeviceId device, const Action& action, Visit&& visit) const {
-  const auto own = [&](ActionKind kind) {
-    visit(DeviceAction{device, compute_action(kind, action.stage, action.micro_batch)});
-  };
-  const auto peer = [&](ActionKind kind) {
-    visit(DeviceAction{action.peer, transfer_action(shape_, kind, action.route, action.micro_batch, device)});
-  };
-  const auto arrivals = [&](ActionKind receive) {
-    each_producer(device, action, [&](const Message& m, const Action& needed) {
-      const bool here = m.peer == device;
-      visit(
-          DeviceAction{device, here ? needed : transfer_action(shape_, receive, m.route, action.micro_batch, m.peer)});
-    });
-  };
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return arrivals(ActionKind::kReceiveActivation);
-    case ActionKind::kRecompute:
-    case ActionKind::kSendActivation:
-      return own(ActionKind::kForward);
-    case ActionKind::kBackward:
-    case ActionKind::kInputGradient:
-      own(ActionKind::kForward);
-      return arrivals(ActionKind::kReceiveGradient);
-    case ActionKind::kWeightGradient:
-    case ActionKind::kSendGradient:
-      return own(ActionKind::kInputGradient);
-    case ActionKind::kReceiveActivation:
-      return peer(ActionKind::kSendActivation);
-    case ActionKind::kReceiveGradient:
-      return peer(ActionKind::kSendGradient);
-    case ActionKind::kAllReduce:
-    case ActionKind::kReduceScatter:
-      return each_weight_gradient(device, action.stage, visit);
-    case ActionKind::kReduceShared:
-      for (StageId stage : shape_.shared[action.route].stages) {
-        if (replica(stage, device) >= 0) each_weight_gradient(device, stage, visit);
-      }
-      return;
-    case ActionKind::kAllGather:
-      return visit(DeviceAction{device, stage_action(ActionKind::kUpdateShare, action.stage)});
-    case ActionKind::kStep:
-    case ActionKind::kUpdateShare:
-      if (const StageShape& stage = shape_.stages[action.stage.index()]; stage.devices.size() > 1) {
-        visit(DeviceAction{device, stage_action(reduction_kind(stage), action.stage)});
-      }
-      for (uint32_t group : groups_of(action.stage))
-        visit(DeviceAction{device, reduce_shared_action(shape_, group, device)});
-      return each_weight_gradient(device, action.stage, visit);
-  }
+  const auto visit_one = [&](const DeviceAction& one) { visit(one); };
+  for (const ActionKind needed : traits(action.kind).needs) each_needed(device, action, needed, visit_one);
 }
 
 }  // namespace rannc::ir

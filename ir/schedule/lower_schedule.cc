@@ -62,8 +62,6 @@ class Lowering {
     return {};
   }
 
-  static uint32_t duration(ActionKind kind) { return kind == ActionKind::kBackward ? 2 : 1; }
-
   size_t cell(StageId stage, DeviceId device, uint32_t micro_batch) const {
     const size_t slot = slots_[stage.index()] + static_cast<size_t>(dependencies_.replica(stage, device));
     return slot * shape_.micro_batch_count() + micro_batch;
@@ -91,26 +89,11 @@ class Lowering {
       const uint32_t first = next_[d];
       advance(d);
       for (uint32_t i = first; i < next_[d]; ++i) {
-        each_reader(DeviceId(d), source_.rows[d][i], [&](DeviceId peer) {
-          if (listed[peer.index()]) return;
-          listed[peer.index()] = true;
-          worklist.push_back(peer.index());
+        dependencies_.each_result(DeviceId(d), source_.rows[d][i], [&](const Message& m, ActionKind) {
+          if (listed[m.peer.index()]) return;
+          listed[m.peer.index()] = true;
+          worklist.push_back(m.peer.index());
         });
-      }
-    }
-  }
-
-  /// Calls `visit` for the devices that may have waited for the action.
-  template <class Visit>
-  void each_reader(DeviceId device, const Action& action, Visit&& visit) const {
-    const auto to_peer = [&](const Message& m) { visit(m.peer); };
-    if (action.kind == ActionKind::kForward) {
-      for (uint32_t route : dependencies_.routes_from(action.stage)) {
-        dependencies_.each_outgoing(route, action.micro_batch, device, to_peer);
-      }
-    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient) {
-      for (uint32_t route : dependencies_.routes_into(action.stage)) {
-        dependencies_.each_incoming(route, action.micro_batch, device, to_peer);
       }
     }
   }
@@ -123,15 +106,15 @@ class Lowering {
       const uint32_t inputs = ready(device, action);
       if (inputs == kNever) break;
       const uint32_t start = std::max(inputs, clock_[d]);
-      const uint32_t end = start + duration(action.kind);
+      const uint32_t end = start + static_cast<uint32_t>(traits(action.kind).passes.size());
       clock_[d] = end;
       events_.push_back({start, 3, d, next_[d]});
       events_.push_back({end, 0, d, next_[d]});
-      if (action.kind == ActionKind::kForward) forward_end_[cell(action.stage, device, action.micro_batch)] = end;
-      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient) {
+      if (is_forward(action.kind)) forward_end_[cell(action.stage, device, action.micro_batch)] = end;
+      if (computes_input_gradient(action.kind)) {
         gradient_end_[cell(action.stage, device, action.micro_batch)] = end;
       }
-      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient) {
+      if (adds_weight_gradient(action.kind)) {
         last_weight_[slots_[action.stage.index()] + static_cast<size_t>(dependencies_.replica(action.stage, device))] =
             end;
       }
@@ -193,10 +176,11 @@ class Lowering {
   void place_updates(DeviceId device) {
     std::vector<Action>& row = result_.rows[device.index()];
     for (StageId stage : dependencies_.stages_on(device)) {
-      row.push_back(stage_action(update_kind(shape_.stages[stage.index()]), stage));
+      row.push_back(stage_action(*stage_kind(shape_.stages[stage.index()], ActionClass::kUpdate), stage));
     }
     for (StageId stage : dependencies_.stages_on(device)) {
-      if (shape_.stages[stage.index()].sharded) row.push_back(stage_action(ActionKind::kAllGather, stage));
+      const auto gather = stage_kind(shape_.stages[stage.index()], ActionClass::kGather);
+      if (gather) row.push_back(stage_action(*gather, stage));
     }
   }
 
@@ -207,7 +191,9 @@ class Lowering {
       place_transfers(DeviceId(event.device), source_.rows[event.device][event.index]);
     } else {
       Action any{ActionKind::kReduceShared, event.index, StageId(), 0, DeviceId()};
-      if (event.phase == 1) any = stage_action(reduction_kind(shape_.stages[event.index]), StageId(event.index));
+      if (event.phase == 1) {
+        any = stage_action(*stage_kind(shape_.stages[event.index], ActionClass::kReduce), StageId(event.index));
+      }
       for (DeviceId member : dependencies_.members(any)) {
         result_.rows[member.index()].push_back(event.phase == 1 ? any
                                                                 : reduce_shared_action(shape_, event.index, member));
@@ -216,25 +202,12 @@ class Lowering {
   }
 
   void place_transfers(DeviceId device, const Action& action) {
-    const auto pair = [&](ActionKind send, ActionKind receive, const Message& m) {
+    dependencies_.each_result(device, action, [&](const Message& m, ActionKind send) {
       if (m.peer == device) return;
       result_.rows[device.index()].push_back(transfer_action(shape_, send, m.route, action.micro_batch, m.peer));
-      result_.rows[m.peer.index()].push_back(transfer_action(shape_, receive, m.route, action.micro_batch, device));
-    };
-    if (action.kind == ActionKind::kForward) {
-      for (uint32_t route : dependencies_.routes_from(action.stage)) {
-        dependencies_.each_outgoing(route, action.micro_batch, device, [&](const Message& m) {
-          pair(ActionKind::kSendActivation, ActionKind::kReceiveActivation, m);
-        });
-      }
-    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient) {
-      for (uint32_t route : dependencies_.routes_into(action.stage)) {
-        if (!shape_.routes[route].gradient) continue;
-        dependencies_.each_incoming(route, action.micro_batch, device, [&](const Message& m) {
-          pair(ActionKind::kSendGradient, ActionKind::kReceiveGradient, m);
-        });
-      }
-    }
+      result_.rows[m.peer.index()].push_back(
+          transfer_action(shape_, counterpart(send), m.route, action.micro_batch, device));
+    });
   }
 
   const PipelineShape& shape_;
@@ -262,13 +235,13 @@ Schedule add_recompute(const PipelineShape& shape, Schedule schedule, Recomputed
   for (auto& row : schedule.rows) {
     std::set<std::pair<StageId, uint32_t>> present;
     for (const Action& action : row) {
-      if (action.kind == ActionKind::kRecompute) present.emplace(action.stage, action.micro_batch);
+      if (has_pass(action.kind, Pass::kRebuild)) present.emplace(action.stage, action.micro_batch);
     }
     std::vector<Action> result;
     for (size_t i = 0; i < row.size(); ++i) {
       const Action& action = row[i];
-      const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
-      if (backward && selects(row, i) && !present.contains({action.stage, action.micro_batch})) {
+      if (computes_input_gradient(action.kind) && selects(row, i) &&
+          !present.contains({action.stage, action.micro_batch})) {
         result.push_back(compute_action(ActionKind::kRecompute, action.stage, action.micro_batch));
       }
       result.push_back(action);

@@ -2,7 +2,6 @@
 #include "ir/schedule/schedule.h"
 
 #include <algorithm>
-#include <array>
 
 namespace rannc::ir {
 
@@ -30,9 +29,8 @@ Action compute_action(ActionKind kind, StageId stage, uint32_t micro_batch) {
 
 Action transfer_action(const PipelineShape& shape, ActionKind kind, uint32_t route, uint32_t micro_batch,
                        DeviceId peer) {
-  const bool at_producer = kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveGradient;
   const RouteShape& r = shape.routes[route];
-  Action action = compute_action(kind, at_producer ? r.producer : r.consumer, micro_batch);
+  Action action = compute_action(kind, is_at_producer(kind) ? r.producer : r.consumer, micro_batch);
   action.route = route;
   action.peer = peer;
   return action;
@@ -49,37 +47,6 @@ Action reduce_shared_action(const PipelineShape& shape, uint32_t group, DeviceId
     if (here && (!action.stage.valid() || stage < action.stage)) action.stage = stage;
   }
   return action;
-}
-
-bool is_compute(ActionKind kind) { return kind <= ActionKind::kRecompute; }
-
-bool is_send(ActionKind kind) { return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient; }
-
-bool is_receive(ActionKind kind) {
-  return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
-}
-
-bool is_collective(ActionKind kind) {
-  return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceShared || kind == ActionKind::kReduceScatter ||
-         kind == ActionKind::kAllGather;
-}
-
-bool is_update(ActionKind kind) { return kind == ActionKind::kStep || kind == ActionKind::kUpdateShare; }
-
-bool is_of_stage(ActionKind kind) {
-  return is_update(kind) || (is_collective(kind) && kind != ActionKind::kReduceShared);
-}
-
-ActionKind reduction_kind(const StageShape& stage) {
-  return stage.sharded ? ActionKind::kReduceScatter : ActionKind::kAllReduce;
-}
-
-ActionKind update_kind(const StageShape& stage) { return stage.sharded ? ActionKind::kUpdateShare : ActionKind::kStep; }
-
-std::string_view letters(ActionKind kind) {
-  static constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W", "R",  "SA", "RA", "SG",
-                                                                          "RG", "AR", "RS", "S", "SC", "U",  "AG"};
-  return kLetters[static_cast<size_t>(kind)];
 }
 
 }  // namespace rannc::ir

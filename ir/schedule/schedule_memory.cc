@@ -28,7 +28,7 @@ class Follower {
     for (StageId stage : stages_) live_ += shape_.stages[stage.index()].fixed_bytes;
     if (shape_.training && std::any_of(stages_.begin(), stages_.end(), [&](StageId s) { return stage(s).recompute; })) {
       for (const Action& action : row) {
-        if (action.kind == ActionKind::kRecompute && cell(action) < held_.size()) recomputed_[cell(action)] = true;
+        if (has_pass(action.kind, Pass::kRebuild) && cell(action) < held_.size()) recomputed_[cell(action)] = true;
       }
     }
   }
@@ -44,8 +44,8 @@ class Follower {
 
  private:
   int64_t run(const Action& action) {
-    if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
-    if (action.kind == ActionKind::kReduceShared) return live_ + sum_bytes(shape_.shared[action.route]);
+    if (is_message(action.kind)) return transfer(action);
+    if (is_of_group(action.kind)) return live_ + sum_bytes(shape_.shared[action.route]);
     const size_t at = cell(action);
     if (is_update(action.kind) && at < held_.size()) return live_ + stage(action.stage).step_bytes;
     if (!is_compute(action.kind) || at >= held_.size()) return live_;
@@ -56,7 +56,7 @@ class Follower {
     const std::vector<PassBytes>* first = first_pass(action, shape, at);
     const int64_t needed =
         first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
-    if (gives_gradients(action)) summed_[slot(at)] = true;
+    if (adds_weight_gradient(action.kind)) summed_[slot(at)] = true;
     return std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
   }
 
@@ -102,9 +102,9 @@ class Follower {
     return at < held_.size() && result_is_kept(route, at);
   }
 
-  /// Bytes of inputs that an F keeps and that their producer on this device keeps as well.
+  /// Bytes of inputs that an F keeps and that their producer on this device keeps as well; 0 for other kinds.
   int64_t kept_twice(const Action& action, size_t at) const {
-    if (!lowered_) return 0;
+    if (!lowered_ || !is_forward(action.kind)) return 0;
     int64_t bytes = 0;
     for (const uint32_t route : dependencies_.routes_into(action.stage)) {
       const RouteShape& r = shape_.routes[route];
@@ -116,33 +116,32 @@ class Follower {
     return bytes;
   }
 
+  /// What an action needs. An F that an R repeats keeps less, and one of inference nothing.
+  const ComputeMemory& memory(const Action& action, size_t at) const {
+    static constexpr ComputeMemory kInference{.peak = &StageShape::passing_bytes};
+    static constexpr ComputeMemory kRepeated{.peak = &StageShape::passing_bytes, .keeps = &StageShape::kept_bytes};
+    if (!is_forward(action.kind)) return traits(action.kind).memory;
+    if (!shape_.training) return kInference;
+    return recomputed_[at] ? kRepeated : traits(action.kind).memory;
+  }
+
+  static int64_t bytes(const StageShape& shape, ComputeMemory::Bytes member) {
+    return member == nullptr ? 0 : shape.*member;
+  }
+
   int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return recomputed_[at] || !shape_.training ? shape.passing_bytes : shape.forward_bytes;
-      case ActionKind::kRecompute:
-        return shape.of_functions || shape.rebuild_bytes > 0 ? shape.rebuild_bytes : shape.forward_bytes;
-      case ActionKind::kBackward:
-        return shape.backward_bytes;
-      case ActionKind::kInputGradient:
-        return shape.of_functions || shape.input_bytes > 0 ? shape.input_bytes : shape.backward_bytes;
-      case ActionKind::kWeightGradient:
-        return shape.weight_bytes;
-      default:
-        return 0;
-    }
+    const ComputeMemory& own = memory(action, at);
+    const int64_t peak = bytes(shape, own.peak);
+    return own.unknown_peak == nullptr || shape.of_functions || peak > 0 ? peak : bytes(shape, own.unknown_peak);
   }
 
   size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
 
-  static bool gives_gradients(const Action& action) {
-    return action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
-  }
-
   /// Memory of the action if it is the first that adds gradients of parameters.
   const std::vector<PassBytes>* first_pass(const Action& action, const StageShape& shape, size_t at) const {
-    if (!gives_gradients(action) || summed_[slot(at)]) return nullptr;
-    const auto& known = action.kind == ActionKind::kBackward ? shape.first_backward : shape.first_weight;
+    const auto first = traits(action.kind).memory.first;
+    if (first == nullptr || summed_[slot(at)]) return nullptr;
+    const std::vector<PassBytes>& known = shape.*first;
     return known.empty() ? nullptr : &known;
   }
 
@@ -162,32 +161,15 @@ class Follower {
 
   int64_t allocate(const Action& action, const StageShape& shape, int64_t samples, size_t at) {
     const int64_t received = live_;
-    switch (action.kind) {
-      case ActionKind::kForward:
-        if (shape_.training) {
-          keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes) - kept_twice(action, at));
-        }
-        live_ += messages(action, Side::kOutgoing);
-        break;
-      case ActionKind::kRecompute:
-        keep(at, samples * (shape.saved_bytes - shape.kept_bytes));
-        break;
-      case ActionKind::kBackward:
-        live_ += messages(action, Side::kOutgoing);
-        break;
-      case ActionKind::kInputGradient:
-        keep(at, samples * shape.pending_bytes);
-        live_ += messages(action, Side::kOutgoing);
-        break;
-      default:
-        break;
-    }
+    const ComputeMemory& own = memory(action, at);
+    keep(at, samples * (bytes(shape, own.keeps) - bytes(shape, own.kept_before)) - kept_twice(action, at));
+    live_ += messages(action, Side::kOutgoing);
     return std::max(live_, received);
   }
 
   void release(const Action& action, size_t at) {
     live_ -= messages(action, Side::kIncoming);
-    if (!gives_gradients(action)) return;
+    if (!adds_weight_gradient(action.kind)) return;
     live_ -= held_[at];
     held_[at] = 0;
     if (!summed_[slot(at)]) live_ += stage(action.stage).gradient_bytes;
@@ -200,8 +182,8 @@ class Follower {
   int64_t messages(const Action& action, Side side) const {
     if (!lowered_) return 0;
     int64_t bytes = 0;
-    const bool forward = action.kind == ActionKind::kForward;
-    if (!forward && action.kind != ActionKind::kBackward && action.kind != ActionKind::kInputGradient) return 0;
+    const bool forward = is_forward(action.kind);
+    if (!forward && !computes_input_gradient(action.kind)) return 0;
     const bool from_producers = forward == (side == Side::kIncoming);
     for (uint32_t route :
          from_producers ? dependencies_.routes_into(action.stage) : dependencies_.routes_from(action.stage)) {
@@ -231,15 +213,8 @@ class Follower {
       }
     }
     int64_t bytes = 0;
-    const bool at_producer = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
-    const auto add = [&](const Message& m) {
-      if (m.peer == action.peer) bytes += m.samples.size() * route.bytes_per_sample;
-    };
-    if (at_producer) {
-      dependencies_.each_outgoing(action.route, action.micro_batch, device_, add);
-    } else {
-      dependencies_.each_incoming(action.route, action.micro_batch, device_, add);
-    }
+    dependencies_.each_message(device_, action,
+                               [&](const Message& m) { bytes += m.samples.size() * route.bytes_per_sample; });
     if (is_receive(action.kind)) return live_ += bytes;
     return send(action.peer, bytes);
   }

@@ -14,28 +14,36 @@ namespace {
 void append(std::string& text, const Action& action) {
   auto out = std::back_inserter(text);
   const std::string_view name = letters(action.kind);
-  switch (action.kind) {
-    case ActionKind::kSendActivation:
-    case ActionKind::kSendGradient:
-      fmt::format_to(out, "{}{}.{}>d{}", name, uint32_t{action.route}, action.micro_batch, action.peer.index());
+  switch (traits(action.kind).scope) {
+    case ActionScope::kMicroBatch:
+      fmt::format_to(out, "{}{}.{}", name, action.stage.index(), action.micro_batch);
       return;
-    case ActionKind::kReceiveActivation:
-    case ActionKind::kReceiveGradient:
-      fmt::format_to(out, "{}{}.{}<d{}", name, uint32_t{action.route}, action.micro_batch, action.peer.index());
+    case ActionScope::kActivation:
+    case ActionScope::kGradient:
+      fmt::format_to(out, "{}{}.{}{}d{}", name, uint32_t{action.route}, action.micro_batch,
+                     is_send(action.kind) ? '>' : '<', action.peer.index());
       return;
-    case ActionKind::kAllReduce:
-    case ActionKind::kStep:
-    case ActionKind::kReduceScatter:
-    case ActionKind::kUpdateShare:
-    case ActionKind::kAllGather:
+    case ActionScope::kStage:
       fmt::format_to(out, "{}{}", name, action.stage.index());
       return;
-    case ActionKind::kReduceShared:
+    case ActionScope::kGroup:
       fmt::format_to(out, "{}{}", name, uint32_t{action.route});
-      return;
-    default:
-      fmt::format_to(out, "{}{}.{}", name, action.stage.index(), action.micro_batch);
   }
+}
+
+bool is_of_micro_batch(ActionKind kind) { return traits(kind).scope == ActionScope::kMicroBatch; }
+
+/// `F, B, I, W or R`: the letters of all kinds that one of the predicates accepts, in their order.
+std::string letters_of(std::initializer_list<bool (*)(ActionKind)> predicates) {
+  std::vector<std::string_view> names;
+  for (const auto& accepts : predicates) {
+    for (const ActionTraits& row : kActionTraits) {
+      if (accepts(row.kind)) names.push_back(row.letters);
+    }
+  }
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
 /// The stage of a row whose compute actions all name one stage; invalid otherwise.
@@ -53,13 +61,9 @@ StageId only_stage(const std::vector<Action>& row) {
 std::optional<ActionKind> take_kind(std::string_view& word) {
   size_t length = 0;
   while (length < word.size() && word[length] >= 'A' && word[length] <= 'Z') ++length;
-  for (int k = 0; k < kActionKinds; ++k) {
-    const auto kind = static_cast<ActionKind>(k);
-    if (letters(kind) != word.substr(0, length)) continue;
-    word.remove_prefix(length);
-    return kind;
-  }
-  return std::nullopt;
+  const std::optional<ActionKind> kind = kind_with(word.substr(0, length));
+  if (kind) word.remove_prefix(length);
+  return kind;
 }
 
 std::optional<uint32_t> take_number(std::string_view& word) {
@@ -144,25 +148,26 @@ class Parser {
   Result<Action> parse_action(std::string_view word, DeviceId device) {
     const std::string_view whole = word;
     const auto malformed = [&] {
-      return fault(whole, fmt::format("`{}` is no action; expected F, B, I, W or R with stage.micro-batch, SA, SG, RA "
-                                      "or RG with route.micro-batch and peer, AR, S, SC, U, AG or RS with a number",
-                                      whole));
+      return fault(whole, fmt::format("`{}` is no action; expected {} with stage.micro-batch, {} with "
+                                      "route.micro-batch and peer, {} with a number",
+                                      whole, letters_of({is_of_micro_batch}), letters_of({is_send, is_receive}),
+                                      letters_of({is_of_stage, is_of_group})));
     };
     const auto kind = take_kind(word);
     if (!kind) return malformed();
     const auto first = take_number(word);
     if (!first) return malformed();
-    if (is_of_stage(*kind) || *kind == ActionKind::kReduceShared) {
+    if (!has_micro_batch(*kind)) {
       return word.empty() ? finish_collective(whole, *kind, *first, device) : Result<Action>(malformed());
     }
-    if (word.empty() && is_compute(*kind)) return finish_short(whole, *kind, *first, device);
+    if (word.empty() && !is_message(*kind)) return finish_short(whole, *kind, *first, device);
     const bool dot = take(word, ".");
     const auto second = take_number(word);
     if (!dot || !second) return malformed();
     if (*second >= shape_.micro_batch_count()) {
       return fault(whole, fmt::format("`{}`: micro-batch {} of {}", whole, *second, shape_.micro_batch_count()));
     }
-    if (is_compute(*kind))
+    if (!is_message(*kind))
       return word.empty() ? finish_compute(whole, *kind, *first, *second) : Result<Action>(malformed());
     if (!take(word, is_send(*kind) ? ">d" : "<d")) return malformed();
     const auto peer = take_number(word);
@@ -196,7 +201,7 @@ class Parser {
   }
 
   Result<Action> finish_collective(std::string_view whole, ActionKind kind, uint32_t number, DeviceId device) {
-    const bool group = kind == ActionKind::kReduceShared;
+    const bool group = is_of_group(kind);
     const size_t limit = group ? shape_.shared.size() : shape_.stages.size();
     if (number >= limit) {
       return fault(whole, fmt::format("`{}`: {} {} of {}", whole, group ? "group" : "stage", number, limit));

@@ -25,8 +25,8 @@ class PeerRow {
       const bool here = row[i].peer == device;
       posted += is_receive(row[i].kind) && here ? 1 : 0;
       if (!is_send(row[i].kind) || !here) continue;
-      const bool activation = row[i].kind == ActionKind::kSendActivation;
-      posted_.emplace(MessageName(activation, row[i].route, row[i].micro_batch), behind(row, i, device, posted));
+      posted_.emplace(MessageName(is_activation(row[i].kind), row[i].route, row[i].micro_batch),
+                      behind(row, i, device, posted));
     }
   }
   Posted with(const MessageName& name) const {
@@ -39,9 +39,10 @@ class PeerRow {
     Posted posted{before, before};
     bool recomputes = false;
     for (size_t i = send + 1; i < row.size(); ++i) {
-      recomputes = recomputes || row[i].kind == ActionKind::kRecompute;
-      if (!is_receive(row[i].kind) && row[i].kind != ActionKind::kRecompute) break;
-      if (!is_receive(row[i].kind) || row[i].peer != device) continue;
+      const bool rebuilds = has_pass(row[i].kind, Pass::kRebuild);
+      recomputes = recomputes || rebuilds;
+      if (!is_receive(row[i].kind) && !rebuilds) break;
+      if (rebuilds || row[i].peer != device) continue;
       ++posted.soon;
       if (!recomputes) ++posted.at_once;
     }
@@ -65,8 +66,7 @@ SendCompletion::SendCompletion(const Dependencies& dependencies, const Schedule&
     dependencies.each_producer(device, row[at], [&](const Message& m, const Action& needed) {
       if (m.peer == device) return;
       const auto peer = peers.try_emplace(m.peer, schedule.rows[m.peer.index()], device).first;
-      const bool activation = needed.kind == ActionKind::kForward;
-      const Posted posted = peer->second.with({activation, m.route, row[at].micro_batch});
+      const Posted posted = peer->second.with({is_forward(needed.kind), m.route, row[at].micro_batch});
       asked[m.peer] = std::max(asked[m.peer], posted.at_once);
       soon[m.peer] = std::max(soon[m.peer], posted.soon);
     });

@@ -21,6 +21,8 @@
 ///   S13 a sharded stage has one all-gather per device, after the update of its share; no other stage has one
 #include "ir/schedule/verify_schedule.h"
 
+#include <array>
+
 #include "ir/schedule/internal/schedule_rules.h"
 #include "ir/schedule/schedule_memory.h"
 
@@ -51,18 +53,7 @@ class RowRules : ScheduleRules {
   // S1
   void check_counts() {
     each_replica([&](StageId stage, DeviceId device) {
-      for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) {
-        const size_t f = count(device, ActionKind::kForward, stage, mb);
-        const size_t b = count(device, ActionKind::kBackward, stage, mb);
-        const size_t i = count(device, ActionKind::kInputGradient, stage, mb);
-        const size_t w = count(device, ActionKind::kWeightGradient, stage, mb);
-        const bool backward_ok =
-            shape_.training ? (b == 1 && i + w == 0) || (b == 0 && i == 1 && w == 1) : b + i + w == 0;
-        if (f == 1 && backward_ok) continue;
-        report("S1", fmt::format("stage {}, micro-batch {} on device {}: {} F, {} B, {} I, {} W; expected one F{}",
-                                 stage.index(), mb, device.index(), f, b, i, w,
-                                 shape_.training ? " and either one B or one I and one W" : " alone"));
-      }
+      for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) check_count(stage, device, mb);
     });
   }
 
@@ -85,11 +76,11 @@ class RowRules : ScheduleRules {
   void check_inputs() {
     each_action([&](DeviceId device, uint32_t i, const Action& action) {
       if (is_receive(action.kind) || is_collective(action.kind) || is_update(action.kind)) return;
-      const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
+      const bool backward = computes_input_gradient(action.kind);
       dependencies_.each(device, action, [&](const DeviceAction& needed) {
         const uint32_t there = met(needed);
         if (there < i) return;
-        const char* rule = backward && needed.action.kind != ActionKind::kForward ? "S8" : "S7";
+        const char* rule = backward && !is_forward(needed.action.kind) ? "S8" : "S7";
         report(rule, fmt::format("{}: {} needs {}", at(device, i), to_string(action), to_string(needed.action)),
                {{{}, there == kAbsent ? "which is not on the row" : "which comes later, at " + at(device, there)}});
       });
@@ -111,27 +102,45 @@ class RowRules : ScheduleRules {
   }
 
  private:
+  void check_count(StageId stage, DeviceId device, uint32_t mb) {
+    std::array<size_t, kPasses> times{};
+    for (const ActionTraits& row : kActionTraits) {
+      for (const Pass pass : row.passes) times[static_cast<size_t>(pass)] += count(device, row.kind, stage, mb);
+    }
+    const size_t backward = shape_.training, rebuilds = times[static_cast<size_t>(Pass::kRebuild)];
+    if (times == std::array<size_t, kPasses>{1, rebuilds, backward, backward}) return;
+    std::string found;
+    for (const ActionTraits& row : kActionTraits) {
+      if (!is_compute(row.kind) || has_pass(row.kind, Pass::kRebuild)) continue;
+      found += fmt::format("{}{} {}", found.empty() ? "" : ", ", count(device, row.kind, stage, mb), row.letters);
+    }
+    report("S1",
+           fmt::format("stage {}, micro-batch {} on device {}: {}; expected one F{}", stage.index(), mb, device.index(),
+                       found, shape_.training ? " and either one B or one I and one W" : " alone"));
+  }
+
   /// Whether the action's fields are consistent with the plan and unused fields are empty.
   bool names_something(DeviceId device, const Action& action) const {
     if (!action.stage.valid() || action.stage.index() >= shape_.stages.size()) return false;
-    if (is_compute(action.kind)) {
-      return action.micro_batch < shape_.micro_batch_count() &&
-             action == compute_action(action.kind, action.stage, action.micro_batch);
+    if (has_micro_batch(action.kind) && action.micro_batch >= shape_.micro_batch_count()) return false;
+    switch (traits(action.kind).scope) {
+      case ActionScope::kMicroBatch:
+        return action == compute_action(action.kind, action.stage, action.micro_batch);
+      case ActionScope::kStage:
+        return action == stage_action(action.kind, action.stage);
+      case ActionScope::kGroup:
+        return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
+      case ActionScope::kActivation:
+      case ActionScope::kGradient:
+        break;
     }
-    if (action.kind == ActionKind::kReduceShared) {
-      return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
-    }
-    if (is_of_stage(action.kind)) {
-      return action == stage_action(action.kind, action.stage);
-    }
-    return action.route < shape_.routes.size() && action.micro_batch < shape_.micro_batch_count() &&
-           action.peer.valid() && action.peer.index() < shape_.devices &&
+    return action.route < shape_.routes.size() && action.peer.valid() && action.peer.index() < shape_.devices &&
            action == transfer_action(shape_, action.kind, action.route, action.micro_batch, action.peer);
   }
 
   void check_order(StageId stage, DeviceId device, uint32_t mb) {
     const uint32_t forward = place(device, ActionKind::kForward, stage, mb);
-    const uint32_t gradient = gradient_place(device, stage, mb);
+    const uint32_t gradient = pass_place(device, Pass::kInputGradient, stage, mb);
     const uint32_t weight = place(device, ActionKind::kWeightGradient, stage, mb);
     const auto named = [&](ActionKind kind) { return to_string(compute_action(kind, stage, mb)); };
     if (forward != kAbsent && gradient != kAbsent && gradient < forward) {

@@ -8,11 +8,7 @@ namespace {
 
 /// The action at the other end of a send or receive of `device`.
 Action counterpart(const PipelineShape& shape, DeviceId device, const Action& action) {
-  ActionKind other = ActionKind::kSendGradient;
-  if (action.kind == ActionKind::kSendActivation) other = ActionKind::kReceiveActivation;
-  if (action.kind == ActionKind::kReceiveActivation) other = ActionKind::kSendActivation;
-  if (action.kind == ActionKind::kSendGradient) other = ActionKind::kReceiveGradient;
-  return transfer_action(shape, other, action.route, action.micro_batch, device);
+  return transfer_action(shape, counterpart(action.kind), action.route, action.micro_batch, device);
 }
 
 class MessageRules : ScheduleRules {
@@ -22,7 +18,7 @@ class MessageRules : ScheduleRules {
   // S4
   void check_pairs() {
     each_action([&](DeviceId device, uint32_t i, const Action& action) {
-      if (!is_send(action.kind) && !is_receive(action.kind)) return;
+      if (!is_message(action.kind)) return;
       if (!carries_samples(device, action)) {
         report("S4",
                fmt::format("{}: {} carries no samples between the two devices", at(device, i), to_string(action)));
@@ -61,16 +57,10 @@ class MessageRules : ScheduleRules {
  private:
   /// Whether the two replicas of a send or receive share samples, and a gradient flows at all.
   bool carries_samples(DeviceId device, const Action& action) const {
-    const bool gradient = action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
-    if (action.peer == device || (gradient && (!shape_.routes[action.route].gradient || !shape_.training)))
-      return false;
+    const bool flows = is_activation(action.kind) || (shape_.routes[action.route].gradient && shape_.training);
+    if (action.peer == device || !flows) return false;
     bool found = false;
-    const auto look = [&](const Message& m) { found |= m.peer == action.peer; };
-    if (action.stage == shape_.routes[action.route].producer) {
-      dependencies_.each_outgoing(action.route, action.micro_batch, device, look);
-    } else {
-      dependencies_.each_incoming(action.route, action.micro_batch, device, look);
-    }
+    dependencies_.each_message(device, action, [&](const Message&) { found = true; });
     return found;
   }
 
@@ -96,7 +86,7 @@ class ProgressRule : ScheduleRules {
       const uint32_t d = worklist.back();
       worklist.pop_back();
       while (const Action* action = current(d)) {
-        if (is_send(action->kind) || is_receive(action->kind)) {
+        if (is_message(action->kind)) {
           const uint32_t peer = action->peer.index();
           const Action* other = current(peer);
           if (!other || *other != counterpart(shape_, DeviceId(d), *action)) break;

@@ -12,18 +12,11 @@ class ReductionRules : ScheduleRules {
 
   // S9
   void check_reductions() {
-    each_replica([&](StageId stage, DeviceId device) {
-      for (const ActionKind kind : {ActionKind::kAllReduce, ActionKind::kReduceScatter}) {
-        const StageShape& shape = shape_.stages[stage.index()];
-        const bool expected = shape_.training && shape.devices.size() > 1 && kind == reduction_kind(shape);
-        const Action reduce = stage_action(kind, stage);
-        if (!check_count("S9", device, reduce, expected) || !expected) continue;
-        if (index_.first(device, reduce) > last_weight(device, stage)) continue;
-        report("S9",
-               fmt::format("{}: {} before the stage's last weight gradient", at(device, index_.first(device, reduce)),
-                           to_string(reduce)),
-               {{{}, "which is at " + at(device, last_weight(device, stage))}});
-      }
+    each_required("S9", is_reduction, [&](DeviceId device, const Action& reduce) {
+      const uint32_t place = index_.first(device, reduce), last = last_weight(device, reduce.stage);
+      if (place > last) return;
+      report("S9", fmt::format("{}: {} before the stage's last weight gradient", at(device, place), to_string(reduce)),
+             {{{}, "which is at " + at(device, last)}});
     });
     check_collective_order();
   }
@@ -41,25 +34,29 @@ class ReductionRules : ScheduleRules {
       report("S10", fmt::format("schedule {} changes weights between micro-batches; it is for comparison only",
                                 schedule_.name));
     }
-    each_replica([&](StageId stage, DeviceId device) {
-      for (const ActionKind kind : {ActionKind::kStep, ActionKind::kUpdateShare}) {
-        const bool expected = shape_.training && kind == update_kind(shape_.stages[stage.index()]);
-        const Action step = stage_action(kind, stage);
-        if (check_count("S10", device, step, expected) && expected) check_after_needed("S10", device, step);
-      }
-    });
+    each_required("S10", is_update, [&](DeviceId d, const Action& step) { check_after_needed("S10", d, step); });
   }
 
   // S13
   void check_gathers() {
-    each_replica([&](StageId stage, DeviceId device) {
-      const bool expected = shape_.training && shape_.stages[stage.index()].sharded;
-      const Action gather = stage_action(ActionKind::kAllGather, stage);
-      if (check_count("S13", device, gather, expected) && expected) check_after_needed("S13", device, gather);
-    });
+    each_required("S13", is_gather, [&](DeviceId d, const Action& gather) { check_after_needed("S13", d, gather); });
   }
 
  private:
+  /// Checks that each replica has the actions of its stage that it must have, and no others that `concerns` accepts.
+  /// Calls `visit(device, action)` for those that it must have.
+  template <class Visit>
+  void each_required(const char* rule, bool (*concerns)(ActionKind), Visit&& visit) {
+    each_replica([&](StageId stage, DeviceId device) {
+      for (const ActionTraits& row : kActionTraits) {
+        if (!is_of_stage(row.kind) || !concerns(row.kind)) continue;
+        const bool expected = shape_.training && has_action(shape_.stages[stage.index()], row.kind);
+        const Action action = stage_action(row.kind, stage);
+        if (check_count(rule, device, action, expected) && expected) visit(device, action);
+      }
+    });
+  }
+
   bool check_count(const char* rule, DeviceId device, const Action& action, size_t expected) {
     const size_t found = index_.count(device, action);
     if (found == expected) return true;

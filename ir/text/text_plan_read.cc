@@ -107,8 +107,11 @@ class PlanReader {
     std::istringstream words(row);
     std::string kept;
     for (std::string word; words >> word;) {
-      const size_t letters = word.find_first_of("0123456789");
-      if (letters != 1 || std::string_view("dFBIWR").find(word[0]) == std::string_view::npos) continue;
+      const size_t number = word.find_first_of("0123456789");
+      if (number == std::string::npos) continue;
+      const std::string_view name = std::string_view(word).substr(0, number);
+      const std::optional<ActionKind> kind = kind_with(name);
+      if (name != "d" && !(kind && is_compute(*kind))) continue;
       kept += (kept.empty() ? "" : " ") + word;
     }
     return kept;

@@ -31,8 +31,8 @@ struct ScheduleFacts {
   /// Dense number of the collective that an action is part of: AR and SC by stage, then RS by group, then AG by stage.
   /// Equal on all members.
   size_t collective(const Action& action) const {
-    if (action.kind == ActionKind::kReduceShared) return shape.stages.size() + action.route;
-    const size_t before = action.kind == ActionKind::kAllGather ? shape.stages.size() + shape.shared.size() : 0;
+    if (is_of_group(action.kind)) return shape.stages.size() + action.route;
+    const size_t before = is_gather(action.kind) ? shape.stages.size() + shape.shared.size() : 0;
     return before + action.stage.index();
   }
 
@@ -97,20 +97,18 @@ class ScheduleRules {
   uint32_t place(DeviceId device, ActionKind kind, StageId stage, uint32_t mb) const {
     return index_.first(device, compute_action(kind, stage, mb));
   }
-  /// Position of the input gradient's computation: a B or an I.
-  uint32_t gradient_place(DeviceId device, StageId stage, uint32_t mb) const {
-    return std::min(place(device, ActionKind::kBackward, stage, mb),
-                    place(device, ActionKind::kInputGradient, stage, mb));
-  }
-  /// Position where the weight gradient is added: a B or a W.
-  uint32_t weight_place(DeviceId device, StageId stage, uint32_t mb) const {
-    return std::min(place(device, ActionKind::kBackward, stage, mb),
-                    place(device, ActionKind::kWeightGradient, stage, mb));
+  /// Position of the first computation with the pass.
+  uint32_t pass_place(DeviceId device, Pass pass, StageId stage, uint32_t mb) const {
+    uint32_t first = kAbsent;
+    for (const ActionTraits& row : kActionTraits) {
+      if (row.passes.contains(pass)) first = std::min(first, place(device, row.kind, stage, mb));
+    }
+    return first;
   }
   uint32_t last_weight(DeviceId device, StageId stage) const {
     uint32_t last = 0;
     for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) {
-      const uint32_t here = weight_place(device, stage, mb);
+      const uint32_t here = pass_place(device, Pass::kWeightGradient, stage, mb);
       if (here != kAbsent) last = std::max(last, here);
     }
     return last;
@@ -119,9 +117,8 @@ class ScheduleRules {
   /// First position on the device that satisfies a dependency. A B satisfies dependencies on an I or a W.
   uint32_t met(const DeviceAction& needed) const {
     const Action& a = needed.action;
-    if (a.kind == ActionKind::kInputGradient) return gradient_place(needed.device, a.stage, a.micro_batch);
-    if (a.kind == ActionKind::kWeightGradient) return weight_place(needed.device, a.stage, a.micro_batch);
-    return index_.first(needed.device, a);
+    if (!is_compute(a.kind)) return index_.first(needed.device, a);
+    return pass_place(needed.device, first_pass(a.kind), a.stage, a.micro_batch);
   }
 
   ScheduleFacts& facts_;
