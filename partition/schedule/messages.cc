@@ -25,7 +25,7 @@ Messages::Messages(const ir::Dependencies& dependencies, const ScheduleCosts& co
 double Messages::send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
   double arrival = time;
   if (costs_.link) {
-    Channel& channel = (is_activation(kind) ? forward_channels_ : backward_channels_)[pair(m)];
+    Channel& channel = (ir::is_activation(kind) ? forward_channels_ : backward_channels_)[pair(m)];
     if (channel.producer != m.producer) {
       channel.producer = m.producer;
       channel.cost = costs_.link(from, m.peer);
@@ -56,7 +56,7 @@ void Messages::take(DeviceId device, const ir::Action& action) {
   if (unread_.empty()) return;
   auto& unread = unread_[device.index()];
   dependencies_.each_producer(device, action, [&](const ir::Message& m, const ir::Action& needed) {
-    const bool activation = needed.kind == ir::ActionKind::kForward;
+    const bool activation = ir::is_forward(needed.kind);
     const auto at = std::find_if(unread.begin(), unread.end(), [&](const UnreadMessage& one) {
       return one.micro_batch == action.micro_batch && one.activation == activation && one.pair == pair(m);
     });

@@ -20,7 +20,7 @@ class Messages {
   double arrival(DeviceId device, const ir::Action& action) const {
     double time = 0;
     dependencies_.each_producer(device, action, [&](const ir::Message& m, const ir::Action& needed) {
-      const auto& arrivals = needed.kind == ir::ActionKind::kForward ? activations_ : gradients_;
+      const auto& arrivals = ir::is_forward(needed.kind) ? activations_ : gradients_;
       time = std::max(time, arrivals[slot(m, action.micro_batch)]);
     });
     return time;
@@ -28,45 +28,13 @@ class Messages {
 
   /// Arrival time of the message of a send or receive.
   double arrival_of(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch) const {
-    return (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)];
-  }
-
-  /// Calls `visit(message, kind of send)` for every message with results of a computation.
-  template <class Visit>
-  void each_result(DeviceId device, const ir::Action& action, Visit&& visit) const {
-    if (action.kind == ir::ActionKind::kForward) {
-      for (uint32_t route : dependencies_.routes_from(action.stage)) {
-        dependencies_.each_outgoing(route, action.micro_batch, device,
-                                    [&](const ir::Message& m) { visit(m, ir::ActionKind::kSendActivation); });
-      }
-    } else if (action.kind == ir::ActionKind::kBackward || action.kind == ir::ActionKind::kInputGradient) {
-      for (uint32_t route : dependencies_.routes_into(action.stage)) {
-        if (!dependencies_.shape().routes[route].gradient) continue;
-        dependencies_.each_incoming(route, action.micro_batch, device,
-                                    [&](const ir::Message& m) { visit(m, ir::ActionKind::kSendGradient); });
-      }
-    }
-  }
-
-  /// Calls `visit(message)` for the message of a send or receive (none if the peers share no samples).
-  template <class Visit>
-  void each_of(DeviceId device, const ir::Action& action, Visit&& visit) const {
-    const auto check = [&](const ir::Message& m) {
-      if (m.peer == action.peer) visit(m);
-    };
-    const bool at_producer =
-        action.kind == ir::ActionKind::kSendActivation || action.kind == ir::ActionKind::kReceiveGradient;
-    if (at_producer) {
-      dependencies_.each_outgoing(action.route, action.micro_batch, device, check);
-    } else {
-      dependencies_.each_incoming(action.route, action.micro_batch, device, check);
-    }
+    return (ir::is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)];
   }
 
   /// Delivers at once a message with both ends on one device.
   void hand_over(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
-    (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)] = time;
-    if (!unread_.empty()) unread_[m.peer.index()].push_back({pair(m), is_activation(kind), micro_batch, time});
+    (ir::is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)] = time;
+    if (!unread_.empty()) unread_[m.peer.index()].push_back({pair(m), ir::is_activation(kind), micro_batch, time});
   }
 
   /// Sends at `time`, after contended resources are free. Returns the arrival.
@@ -85,10 +53,6 @@ class Messages {
     LinkCost cost;
     std::vector<Hold> resources;
   };
-
-  static bool is_activation(ir::ActionKind kind) {
-    return kind == ir::ActionKind::kSendActivation || kind == ir::ActionKind::kReceiveActivation;
-  }
 
   /// Pairs of replicas that share samples differ in the sum of their indices.
   size_t pair(const ir::Message& m) const { return first_pair_[m.route] + m.producer + m.consumer; }

@@ -121,7 +121,7 @@ class Engine {
         state.unsent = true;
         if (watches(d, action)) done_ = action.micro_batch;
         if (Order::kTimed) return queue(state.clock, d);
-      } else if (options_.blocking && (ir::is_send(action.kind) || ir::is_receive(action.kind))) {
+      } else if (options_.blocking && ir::is_message(action.kind)) {
         if (!meet(d, action)) return wait(state);
         if (Order::kTimed && state.clock > now) return queue(state.clock, d);
       } else if (ir::is_send(action.kind)) {
@@ -165,7 +165,7 @@ class Engine {
   /// Time of P if the action is the first forward pass of its stage on the device.
   double begin_time(uint32_t d, const Action& action) {
     const size_t stage = action.stage.index();
-    if (action.kind != ActionKind::kForward || stage >= costs_.begin.size() || costs_.begin[stage] == 0) return 0;
+    if (!ir::is_forward(action.kind) || stage >= costs_.begin.size() || costs_.begin[stage] == 0) return 0;
     if (!has_samples(d, action) || !begun_.insert({d, stage}).second) return 0;
     return in_grains(costs_.begin[stage], options_.grain);
   }
@@ -187,18 +187,9 @@ class Engine {
     if (stage >= costs_.compute.size() || costs_.compute[stage].empty() || !has_samples(d, action)) return 0;
     const ComputeTimes& times =
         costs_.compute[stage][costs_.size_class.empty() ? 0 : costs_.size_class[action.micro_batch]];
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return times.forward;
-      case ActionKind::kInputGradient:
-        return times.input_gradient;
-      case ActionKind::kWeightGradient:
-        return times.weight_gradient;
-      case ActionKind::kRecompute:
-        return times.recompute;
-      default:
-        return times.input_gradient + times.weight_gradient;
-    }
+    double time = 0;
+    for (const ir::Pass pass : ir::traits(action.kind).passes) time += times.*time_of(pass);
+    return time;
   }
 
   /// Processes the immediate effects of the computation that just ended: hand-overs on the same device, and all sends
@@ -208,7 +199,7 @@ class Engine {
     state.unsent = false;
     const Action& action = schedule_.rows[d][state.next - 1];
     const double ended = state.clock;
-    messages_.each_result(DeviceId(d), action, [&](const Message& m, ActionKind kind) {
+    dependencies_.each_result(DeviceId(d), action, [&](const Message& m, ActionKind kind) {
       if (m.peer.index() == d) {
         messages_.hand_over(m, kind, action.micro_batch, ended);
       } else if (!lowered_) {
@@ -221,7 +212,7 @@ class Engine {
     DeviceState& state = states_[d];
     const double start = state.clock;
     double arrival = start;
-    messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+    dependencies_.each_message(DeviceId(d), action, [&](const Message& m) {
       arrival = messages_.send(DeviceId(d), m, action.kind, action.micro_batch, start);
       deliver(d, arrival, m.peer);
     });
@@ -232,20 +223,19 @@ class Engine {
   /// there yet.
   bool meet(uint32_t d, const Action& action) {
     DeviceState& state = states_[d];
-    const bool activation = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation;
     const bool sends = ir::is_send(action.kind);
     const uint32_t from = sends ? d : action.peer.index(), to = sends ? action.peer.index() : d;
-    Meeting& meeting = meetings_[{action.route, action.micro_batch, from, to, activation}];
+    Meeting& meeting = meetings_[{action.route, action.micro_batch, from, to, ir::is_activation(action.kind)}];
     if (meeting.arrival == kUnknown) {
       if (meeting.offered == kUnknown) {
         meeting.offered = state.clock;
         return false;
       }
       const double start = std::max(meeting.offered, state.clock);
-      messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+      dependencies_.each_message(DeviceId(d), action, [&](const Message& m) {
         Message sent = m;
         sent.peer = DeviceId(to);
-        const ActionKind kind = activation ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+        const ActionKind kind = sends ? action.kind : ir::counterpart(action.kind);
         meeting.arrival = messages_.send(DeviceId(from), sent, kind, action.micro_batch, start);
       });
       wake(action.peer.index(), meeting.arrival);
@@ -268,17 +258,17 @@ class Engine {
 
   /// Whether to look for a period at the end of the action.
   bool watches(uint32_t d, const Action& action) const {
-    return watching_ && d == 0 && (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient);
+    return watching_ && d == 0 && ir::computes_input_gradient(action.kind);
   }
 
   Collective& collective(const Action& action) {
-    if (action.kind == ActionKind::kReduceShared) return shared_[action.route];
-    return (action.kind == ActionKind::kAllGather ? gathers_ : all_reduces_)[action.stage.index()];
+    if (ir::is_of_group(action.kind)) return shared_[action.route];
+    return (ir::is_gather(action.kind) ? gathers_ : all_reduces_)[action.stage.index()];
   }
 
   double collective_time(const Action& action) const {
-    const bool shared = action.kind == ActionKind::kReduceShared;
-    const auto& of_stages = action.kind == ActionKind::kAllGather ? costs_.gather : costs_.all_reduce;
+    const bool shared = ir::is_of_group(action.kind);
+    const auto& of_stages = ir::is_gather(action.kind) ? costs_.gather : costs_.all_reduce;
     const std::vector<double>& durations = shared ? costs_.shared : of_stages;
     const size_t index = shared ? uint32_t{action.route} : action.stage.index();
     return index < durations.size() ? durations[index] : 0;
@@ -286,8 +276,8 @@ class Engine {
 
   /// Runs E of the stages whose gradients the collective reduces.
   void complete_reduced(uint32_t d, const Action& action) {
-    if (action.kind == ActionKind::kAllGather) return;
-    if (action.kind != ActionKind::kReduceShared) return complete_gradients(d, action.stage);
+    if (ir::is_gather(action.kind)) return;
+    if (!ir::is_of_group(action.kind)) return complete_gradients(d, action.stage);
     for (const StageId stage : shape_.shared[action.route].stages) {
       if (dependencies_.replica(stage, DeviceId(d)) >= 0) complete_gradients(d, stage);
     }
@@ -399,7 +389,7 @@ class Engine {
       const Action& action = schedule_.rows[d][i];
       Span& span = timeline_.spans[d][i];
       if (ir::is_receive(action.kind) && !options_.blocking) {
-        messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+        dependencies_.each_message(DeviceId(d), action, [&](const Message& m) {
           span.end = std::max(span.start, messages_.arrival_of(m, action.kind, action.micro_batch));
         });
       } else if (ir::is_collective(action.kind)) {

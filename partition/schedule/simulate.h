@@ -16,6 +16,13 @@ struct ComputeTimes {
   double forward = 0, input_gradient = 0, weight_gradient = 0, recompute = 0;
 };
 
+/// The member that holds the time of a pass.
+constexpr double ComputeTimes::*time_of(ir::Pass pass) {
+  constexpr double ComputeTimes::*kTimes[ir::kPasses] = {&ComputeTimes::forward, &ComputeTimes::recompute,
+                                                         &ComputeTimes::input_gradient, &ComputeTimes::weight_gradient};
+  return kTimes[static_cast<size_t>(pass)];
+}
+
 /// Cost of a message: `per_byte` on the wire, and `latency` after its last byte has left.
 struct LinkCost {
   double latency = 0, per_byte = 0;

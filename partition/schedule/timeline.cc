@@ -20,7 +20,7 @@ double period_between(const ir::Schedule& schedule, const Timeline& timeline, ui
     for (size_t i = 0; i < schedule.rows[d].size(); ++i) {
       const ir::Action& action = schedule.rows[d][i];
       if (action.stage != StageId(0)) continue;
-      if (action.kind != ir::ActionKind::kBackward && action.kind != ir::ActionKind::kInputGradient) continue;
+      if (!ir::computes_input_gradient(action.kind)) continue;
       if (action.micro_batch == first) first_end = std::max(first_end, timeline.spans[d][i].end);
       if (action.micro_batch == last) last_end = std::max(last_end, timeline.spans[d][i].end);
     }

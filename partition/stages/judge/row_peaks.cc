@@ -5,20 +5,18 @@
 namespace rannc::partition {
 namespace {
 
-using ir::ActionKind;
-
 double single_stage_peak(const std::vector<ir::Action>& row, const StageBytes& bytes, uint64_t all) {
   uint64_t now = 0, held = 0, passing = 0, flying = 0;  // until W or B; until I or B
   bool parted = false;
   for (const ir::Action& action : row) {
-    const bool input = action.kind == ActionKind::kInputGradient, both = action.kind == ActionKind::kBackward;
-    if (action.kind == ActionKind::kForward) {
+    const bool input = ir::computes_input_gradient(action.kind), weight = ir::adds_weight_gradient(action.kind);
+    if (ir::is_forward(action.kind)) {
       held = std::max(held, ++now);
       flying = std::max(flying, ++passing);
     }
-    if (input || both) --passing;
-    if (both || action.kind == ActionKind::kWeightGradient) --now;
-    parted = parted || input;
+    if (input) --passing;
+    if (weight) --now;
+    parted = parted || (input && !weight);
   }
   if (!parted) return bytes.peak(static_cast<double>(held), static_cast<double>(all));
   return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
@@ -39,14 +37,13 @@ double row_peak_bytes(const std::vector<ir::Action>& row, std::span<const StageI
   for (const ir::Action& action : row) {
     const StageBytes& own = bytes[action.stage.index()];
     const double passing = own.working - own.repeated;
-    const bool input = action.kind == ActionKind::kInputGradient, weight = action.kind == ActionKind::kWeightGradient;
-    const bool both = action.kind == ActionKind::kBackward;
-    if (input || both) most = std::max(most, live + own.working);
-    if (action.kind == ActionKind::kForward) live += own.in_flight;
-    if (input) live += own.added_by_input_gradient();
-    if (both || weight) live -= own.in_flight;
-    if (weight) live -= own.added_by_input_gradient();
-    if ((both || weight) && !summed[action.stage.index()]) {
+    const bool input = ir::computes_input_gradient(action.kind), weight = ir::adds_weight_gradient(action.kind);
+    if (input) most = std::max(most, live + own.working);
+    if (ir::is_forward(action.kind)) live += own.in_flight;
+    if (input && !weight) live += own.added_by_input_gradient();
+    if (weight) live -= own.in_flight;
+    if (weight && !input) live -= own.added_by_input_gradient();
+    if (weight && !summed[action.stage.index()]) {
       summed[action.stage.index()] = true;
       live += own.gradients;
     }
