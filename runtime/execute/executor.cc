@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "ir/schedule/send_completion.h"
-#include "runtime/execute/action_words.h"
 #include "runtime/execute/internal/gradient_sums.h"
 #include "runtime/execute/internal/pass_sums.h"
 #include "runtime/internal/reason.h"
@@ -54,7 +53,7 @@ class Executor::Impl {
         sums_(pipeline, dependencies_, programs_, transport, router_) {
     if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {
-      if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
+      if (ir::has_pass(action.kind, ir::Pass::kRebuild)) recomputed_.insert({action.stage, action.micro_batch});
     }
     for (StageId stage : dependencies_.stages_on(device_)) {
       const std::vector<DeviceId>& members = pipeline_.shape.stages[stage.index()].devices;
@@ -82,7 +81,7 @@ class Executor::Impl {
   Result<void> update(const std::function<Result<void>(StageId)>& optimizer) {
     for (const Action& action : row_) {
       if (!is_late(action)) continue;
-      const bool gathers = action.kind == ActionKind::kAllGather;
+      const bool gathers = ir::is_gather(action.kind);
       RANNC_TRY(
           observed(action, [&] { return gathers ? sums_.all_gather(action.stage, step_) : optimizer(action.stage); }));
     }
@@ -117,9 +116,7 @@ class Executor::Impl {
   };
 
   /// Whether `Executor::update` performs it after a step that `updates_later`.
-  static bool is_late(const Action& action) {
-    return ir::is_update(action.kind) || action.kind == ActionKind::kAllGather;
-  }
+  static bool is_late(const Action& action) { return ir::is_update(action.kind) || ir::is_gather(action.kind); }
 
   /// Performs an action by `work` and reports it.
   template <class Work>
@@ -159,9 +156,8 @@ class Executor::Impl {
   }
 
   bool skipped(const Action& action) const {
-    if (input_->training) return action.kind == ActionKind::kRecompute && !input_->overlaps_recompute;
-    return action.kind != ActionKind::kForward && action.kind != ActionKind::kSendActivation &&
-           action.kind != ActionKind::kReceiveActivation;
+    if (!input_->training) return !ir::is_forward(action.kind) && !ir::is_activation(action.kind);
+    return ir::has_pass(action.kind, ir::Pass::kRebuild) && !input_->overlaps_recompute;
   }
 
   Result<void> guarded(size_t position) {
@@ -200,27 +196,31 @@ class Executor::Impl {
   }
 
   Result<void> perform(const Action& action) {
-    if (ir::is_compute(action.kind)) {
-      if (router_.own(action.stage, action.micro_batch).empty()) return {};  // a replica without samples
-      return compute(action, at(action));
-    }
-    if (ir::is_send(action.kind)) return router_.send(action);
-    if (ir::is_receive(action.kind)) return router_.receive(action);
-    switch (action.kind) {
-      case ActionKind::kAllReduce:
-        return sums_.all_reduce(action, input_->step, input_->bucket_bytes);
-      case ActionKind::kReduceShared:
-        return sums_.reduce_shared(action, input_->step);
-      case ActionKind::kReduceScatter:
-        // A step without an update keeps whole sums, which the next one carries on as those of an AR.
-        return input_->update ? sums_.reduce_scatter(action, input_->step)
-                              : sums_.all_reduce(action, input_->step, input_->bucket_bytes);
-      case ActionKind::kAllGather:
+    switch (ir::traits(action.kind).action_class) {
+      case ir::ActionClass::kCompute:
+        if (router_.own(action.stage, action.micro_batch).empty()) return {};  // a replica without samples
+        return compute(action, at(action));
+      case ir::ActionClass::kSend:
+        return router_.send(action);
+      case ir::ActionClass::kReceive:
+        return router_.receive(action);
+      case ir::ActionClass::kReduce:
+        return reduce(action);
+      case ir::ActionClass::kGather:
         if (!input_->update || input_->updates_later) return {};
         return sums_.all_gather(action.stage, input_->step);
-      default:
-        return step(action.stage);
+      case ir::ActionClass::kUpdate:
+        break;
     }
+    return step(action.stage);
+  }
+
+  Result<void> reduce(const Action& action) {
+    if (ir::is_of_group(action.kind)) return sums_.reduce_shared(action, input_->step);
+    // A step without an update keeps whole sums, which the next one carries on as those of an AR.
+    const bool to_shares = action.kind == ActionKind::kReduceScatter && input_->update;
+    return to_shares ? sums_.reduce_scatter(action, input_->step)
+                     : sums_.all_reduce(action, input_->step, input_->bucket_bytes);
   }
 
   At at(const Action& action) {
@@ -358,10 +358,10 @@ class Executor::Impl {
     const Action& action = row_[position];
     std::string place =
         fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
-    if (has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
+    if (ir::has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
     Diagnostic result = cause;
     result.message =
-        fmt::format("{} ({}) failed: {}: {}", action_words(action.kind), to_string(action), place, cause.message);
+        fmt::format("{} ({}) failed: {}: {}", ir::words(action.kind), to_string(action), place, cause.message);
     result.notes.push_back({{}, fmt::format("row of device {}: {}", device_.index(), marked_row(row_, position))});
     return result;
   }

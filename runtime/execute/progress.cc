@@ -4,17 +4,15 @@
 
 #include <utility>
 
-#include "runtime/execute/action_words.h"
-
 namespace rannc::runtime {
 
 std::string describe(const Activity& activity) {
   std::string text(activity.what);
-  if (activity.action) text = fmt::format("{} ({})", action_words(activity.action->kind), to_string(*activity.action));
+  if (activity.action) text = fmt::format("{} ({})", ir::words(activity.action->kind), to_string(*activity.action));
   if (activity.step) text += fmt::format(" of step {}", *activity.step);
   if (!activity.action) return text;
   text += fmt::format(", stage {}", activity.action->stage.index());
-  if (has_micro_batch(activity.action->kind)) text += fmt::format(", micro-batch {}", activity.action->micro_batch);
+  if (ir::has_micro_batch(activity.action->kind)) text += fmt::format(", micro-batch {}", activity.action->micro_batch);
   return text;
 }
 

@@ -178,7 +178,7 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
 }
 
 Result<void> Router::send(const ir::Action& action) {
-  const auto direction = action.kind == ir::ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
+  const auto direction = ir::is_activation(action.kind) ? Direction::kActivation : Direction::kGradient;
   const Slot slot{direction, action.route, action.micro_batch, action.peer};
   // Only a training step awaits its sends at the positions that a plan counts with.
   const SentValue sent = input_->training ? SentValue::kHeldUntilAwaited : SentValue::kFreedWhenTaken;
@@ -186,19 +186,14 @@ Result<void> Router::send(const ir::Action& action) {
 }
 
 Result<void> Router::receive(const ir::Action& action) {
-  const bool activation = action.kind == ir::ActionKind::kReceiveActivation;
+  const bool activation = ir::is_activation(action.kind);
   const Slot slot{activation ? Direction::kActivation : Direction::kGradient, action.route, action.micro_batch,
                   action.peer};
   const RoutePorts& ports = pipeline_.routes[action.route];
   const Port& port = activation ? signature(pipeline_.shape.routes[action.route].consumer).inputs[ports.input]
                                 : signature(pipeline_.shape.routes[action.route].producer).outputs[ports.output];
   int64_t samples = 0;
-  const auto count = [&](const ir::Message& m) { samples += m.peer == action.peer ? m.samples.size() : 0; };
-  if (activation) {
-    dependencies_.each_incoming(action.route, action.micro_batch, device_, count);
-  } else {
-    dependencies_.each_outgoing(action.route, action.micro_batch, device_, count);
-  }
+  dependencies_.each_message(device_, action, [&](const ir::Message& m) { samples += m.samples.size(); });
   RANNC_ASSIGN(const TensorSpec spec, spec_of(port, samples));
   RANNC_ASSIGN(auto receipt, transport_.receive(key(slot), action.peer, spec));
   mailbox_.expect(slot, std::move(receipt));

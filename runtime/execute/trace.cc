@@ -36,15 +36,9 @@ using Flow =
 
 Flow flow_of(const ActionRecord& record) {
   const ir::Action& action = record.action;
-  const bool activation =
-      action.kind == ir::ActionKind::kSendActivation || action.kind == ir::ActionKind::kReceiveActivation;
   const bool send = ir::is_send(action.kind);
-  return {record.step,
-          activation,
-          action.route,
-          action.micro_batch,
-          send ? record.device : action.peer,
-          send ? action.peer : record.device};
+  return {record.step,        ir::is_activation(action.kind),     action.route,
+          action.micro_batch, send ? record.device : action.peer, send ? action.peer : record.device};
 }
 
 void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& events) {

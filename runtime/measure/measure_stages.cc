@@ -229,36 +229,17 @@ class Averages {
   }
 
  private:
-  struct Passes {
-    Mean forward, rebuild, input_gradient, weight_gradient;
-  };
+  using Passes = std::array<Mean, ir::kPasses>;
 
   void add(const ActionRecord& record) {
     const ir::Action& action = record.action;
-    switch (action.kind) {
-      case ir::ActionKind::kStep:
-      case ir::ActionKind::kUpdateShare:
-        return steps_[action.stage.index()].add(record);
-      case ir::ActionKind::kAllReduce:
-      case ir::ActionKind::kReduceScatter:
-        return sums_[action.stage.index()].add(record);
-      case ir::ActionKind::kAllGather:
-        return gathers_[action.stage.index()].add(record);
-      case ir::ActionKind::kReduceShared:
-        return shared_[action.route].add(record);
-      case ir::ActionKind::kForward:
-        if (begins(record)) return firsts_.push_back(record);
-        return passes(record).forward.add(record);
-      case ir::ActionKind::kRecompute:
-        return passes(record).rebuild.add(record);
-      case ir::ActionKind::kWeightGradient:
-        return passes(record).weight_gradient.add(record);
-      case ir::ActionKind::kBackward:
-      case ir::ActionKind::kInputGradient:
-        return passes(record).input_gradient.add(record);
-      default:
-        return;  // messages
-    }
+    if (ir::is_update(action.kind)) return steps_[action.stage.index()].add(record);
+    if (ir::is_of_group(action.kind)) return shared_[action.route].add(record);
+    if (ir::is_gather(action.kind)) return gathers_[action.stage.index()].add(record);
+    if (ir::is_reduction(action.kind)) return sums_[action.stage.index()].add(record);
+    if (!ir::is_compute(action.kind)) return;  // messages
+    if (ir::is_forward(action.kind) && begins(record)) return firsts_.push_back(record);
+    pass(record).add(record);
   }
 
   /// Whether the action is the first forward pass of a stage with a P on its device.
@@ -270,14 +251,17 @@ class Averages {
 
   /// Splits a forward pass that ran P by the times of those that did not.
   void add_begin(const ActionRecord& first) {
-    Mean& others = passes(first).forward;
+    Mean& others = pass(first);
     if (others.count == 0) return others.add(first);
     Mean& begin = begins_[first.action.stage.index()];
     begin.add(first);
     begin.sum -= others.sum / others.count;
   }
 
-  Passes& passes(const ActionRecord& record) { return passes_[{record.action.stage, samples(record)}]; }
+  /// Mean of the first pass of a computation, by its stage and samples.
+  Mean& pass(const ActionRecord& record) {
+    return passes_[{record.action.stage, samples(record)}][static_cast<size_t>(ir::first_pass(record.action.kind))];
+  }
 
   uint32_t samples(const ActionRecord& record) const {
     const auto& homes = plan_.stages[record.action.stage.index()].devices;

@@ -250,7 +250,7 @@ struct StepProfile::State {
   void book_pass(DeviceTime& time, ActionKind kind, double ran) {
     const Operators& own = place.operators;
     const double allocation = book_asides(time);
-    const bool forward = kind == ActionKind::kForward || kind == ActionKind::kRecompute;
+    const bool forward = !ir::computes_input_gradient(kind) && !ir::adds_weight_gradient(kind);
     time.parts["products"] += own.products;
     time.parts["operators"] += own.others;
     time.parts[forward ? "tape_forward" : "tape_backward"] +=

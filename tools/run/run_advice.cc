@@ -37,8 +37,6 @@ double worked_ns(const ActionRecord& record) {
   return static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
 }
 
-bool works(ActionKind kind) { return ir::is_compute(kind) || ir::is_update(kind); }
-
 Measured measure(const ir::Plan& plan, const std::vector<ActionRecord>& records) {
   Measured found{std::vector<std::map<ActionKind, Mean>>(plan.stages.size()),
                  std::vector<double>(plan.devices.size(), 0)};
@@ -49,7 +47,7 @@ Measured measure(const ir::Plan& plan, const std::vector<ActionRecord>& records)
   }
   const uint64_t from = first < last ? first + 1 : first;
   for (const ActionRecord& record : records) {
-    if (record.step < from || !works(record.action.kind)) continue;
+    if (record.step < from || !ir::is_work(record.action.kind)) continue;
     found.stages[record.action.stage.index()][record.action.kind].add(worked_ns(record));
     found.busy_ns[record.device.index()] += worked_ns(record) / static_cast<double>(last - from + 1);
   }
@@ -59,13 +57,17 @@ Measured measure(const ir::Plan& plan, const std::vector<ActionRecord>& records)
 ScheduleCosts costs_of(const Measured& measured) {
   ScheduleCosts costs;
   for (const auto& stage : measured.stages) {
-    const auto time = [&](ActionKind kind) { return stage.contains(kind) ? stage.at(kind).value() : 0; };
-    const double input = time(ActionKind::kInputGradient);
-    costs.compute.push_back({{.forward = time(ActionKind::kForward),
-                              .input_gradient = input > 0 ? input : time(ActionKind::kBackward),
-                              .weight_gradient = time(ActionKind::kWeightGradient),
-                              .recompute = time(ActionKind::kRecompute)}});
-    costs.step.push_back(std::max(time(ActionKind::kStep), time(ActionKind::kUpdateShare)));
+    partition::ComputeTimes times;
+    double step = 0;
+    for (const auto& [kind, mean] : stage) {  // an I after a B, in place of it
+      if (ir::is_update(kind)) {
+        step = std::max(step, mean.value());
+      } else if (mean.value() > 0) {
+        times.*partition::time_of(ir::first_pass(kind)) = mean.value();
+      }
+    }
+    costs.compute.push_back({times});
+    costs.step.push_back(step);
   }
   return costs;
 }

@@ -47,23 +47,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-const char* colour(ir::ActionKind kind) {
-  switch (kind) {
-    case ir::ActionKind::kForward:
-      return "#5b8ff9";
-    case ir::ActionKind::kBackward:
-    case ir::ActionKind::kInputGradient:
-      return "#f6903d";
-    case ir::ActionKind::kWeightGradient:
-      return "#f7c59f";
-    case ir::ActionKind::kRecompute:
-      return "#9270ca";
-    case ir::ActionKind::kStep:
-    case ir::ActionKind::kUpdateShare:
-      return "#61a861";
-    default:
-      return "#b8b8b8";
-  }
+std::string_view colour(ir::Pass pass) {
+  constexpr std::string_view kColours[ir::kPasses] = {"#5b8ff9", "#9270ca", "#f6903d", "#f7c59f"};
+  return kColours[static_cast<size_t>(pass)];
+}
+
+std::string_view colour(ir::ActionKind kind) {
+  if (ir::is_compute(kind)) return colour(ir::first_pass(kind));
+  return ir::is_update(kind) ? "#61a861" : "#b8b8b8";
 }
 
 constexpr std::string_view kStyle =
@@ -134,7 +125,7 @@ std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices
                        device * kRow + 17, device, kLeft, device * kRow + 2, kWidth - kLeft - 6, kRow - 4);
   }
   for (const PlannedSpan& span : spans) {
-    if (!ir::is_compute(span.action.kind) && !ir::is_update(span.action.kind)) continue;
+    if (!ir::is_work(span.action.kind)) continue;
     const double width = std::max(0.6, x(span.end_ns) - x(span.start_ns));
     svg += fmt::format("<rect x='{:.2f}' y='{}' width='{:.2f}' height='{}' fill='{}'><title>{} {} to {}</title></rect>",
                        x(span.start_ns), span.device.index() * kRow + 2, width, kRow - 4, colour(span.action.kind),
@@ -227,16 +218,25 @@ std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>
   return section + "</table></div>";
 }
 
+// Names the computations that begin with a pass: `B backward, I input gradient`.
+std::string computations_from(ir::Pass pass) {
+  std::vector<std::string> names;
+  for (const ir::ActionTraits& row : ir::kActionTraits) {
+    if (!ir::is_compute(row.kind) || ir::first_pass(row.kind) != pass) continue;
+    names.push_back(fmt::format("{} {}", row.letters, row.words));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // Legend of the timelines. Grey between actions is a waiting device.
 std::string legend() {
   std::string key = "<p class='key'>";
-  const auto entry = [&key](const char* fill, const char* what) {
+  const auto entry = [&key](std::string_view fill, std::string_view what) {
     key += fmt::format("<span style='border-color:{}'>{}</span>", fill, what);
   };
-  entry(colour(ir::ActionKind::kForward), "F forward");
-  entry(colour(ir::ActionKind::kBackward), "B backward, I input gradient");
-  entry(colour(ir::ActionKind::kWeightGradient), "W weight gradient");
-  entry(colour(ir::ActionKind::kRecompute), "R recompute");
+  using enum ir::Pass;
+  for (const ir::Pass pass : {kForward, kInputGradient, kWeightGradient, kRebuild})
+    entry(colour(pass), computations_from(pass));
   entry(colour(ir::ActionKind::kStep), "S, U optimizer");
   entry("#9a9a9a", "grey background: the device waits");
   return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";

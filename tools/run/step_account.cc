@@ -22,8 +22,6 @@ struct TimedAction {
   double end = 0;
 };
 
-bool computes(ActionKind kind) { return ir::is_compute(kind) || ir::is_update(kind); }
-
 /// Times at which the actions that others wait for begin.
 class Beginnings {
  public:
@@ -44,16 +42,14 @@ class Beginnings {
   double joined(const ir::Action& action) const { return joined_.at(collective(action)); }
   /// When the last message was sent that the computation reads; nothing if it reads none.
   std::optional<double> sent(DeviceId device, const ir::Action& action) const {
-    const bool forward = action.kind == ActionKind::kForward;
-    const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
-    if (!forward && !backward) return std::nullopt;
-    const ActionKind kind = forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient;
-    const auto received = received_.find({device, action.stage, action.micro_batch, kind});
-    if (received == received_.end()) return std::nullopt;
     std::optional<double> last;
-    for (const ir::Action& receive : received->second) {
-      const auto send = sends_.find(message(receive, receive.peer, device));
-      if (send != sends_.end()) last = std::max(last.value_or(send->second), send->second);
+    for (const ActionKind needed : ir::traits(action.kind).needs) {
+      const auto received = received_.find({device, action.stage, action.micro_batch, needed});
+      if (received == received_.end()) continue;
+      for (const ir::Action& receive : received->second) {
+        const auto send = sends_.find(message(receive, receive.peer, device));
+        if (send != sends_.end()) last = std::max(last.value_or(send->second), send->second);
+      }
     }
     return last;
   }
@@ -62,8 +58,7 @@ class Beginnings {
   /// Whether gradients, route, micro-batch, sender, receiver.
   using Message = std::tuple<bool, uint32_t, uint32_t, DeviceId, DeviceId>;
   static Message message(const ir::Action& action, DeviceId from, DeviceId to) {
-    const bool gradient = action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
-    return {gradient, action.route, action.micro_batch, from, to};
+    return {!ir::is_activation(action.kind), action.route, action.micro_batch, from, to};
   }
   /// A sum has one stage, or one group of a shared parameter.
   using Collective = std::tuple<ActionKind, uint32_t, uint32_t>;
@@ -89,7 +84,7 @@ StepParts parts_of(const TimedAction& each, const Beginnings& beginnings) {
   const double sent = beginnings.sent(each.device, each.action).value_or(each.start);
   parts.bubble = std::clamp(sent, each.start, each.ready) - each.start;
   parts.messages = each.ready - each.start - parts.bubble;
-  (computes(kind) ? parts.compute : parts.messages) += each.end - each.ready;
+  (ir::is_work(kind) ? parts.compute : parts.messages) += each.end - each.ready;
   return parts;
 }
 
@@ -158,7 +153,7 @@ void add_actions(const StepAccount& planned, const std::vector<StepAccount>& mea
   for (const AccountedAction& each : planned.actions) {
     const StepParts actual = medians(parts[key_of(each)]);
     found.actions.push_back({each.device, each.action, each.parts, actual});
-    if (computes(each.action.kind) && each.parts.compute > 0 && actual.compute > 0)
+    if (ir::is_work(each.action.kind) && each.parts.compute > 0 && actual.compute > 0)
       differences.push_back(std::abs(actual.compute / each.parts.compute - 1));
   }
   found.median_difference = median(std::move(differences));
@@ -171,7 +166,7 @@ void add_rows(const ir::Plan& plan, const StepAccount& planned, const std::vecto
     StepParts parts;
   };
   std::map<std::pair<StageId, ActionKind>, Collected> rows;
-  const auto has_row = [](ActionKind kind) { return computes(kind) || ir::is_collective(kind); };
+  const auto has_row = [](ActionKind kind) { return ir::is_work(kind) || ir::is_collective(kind); };
   for (const AccountedAction& each : planned.actions) {
     if (has_row(each.action.kind)) rows[{each.action.stage, each.action.kind}].planned_ns.push_back(duration_of(each));
   }
@@ -213,8 +208,7 @@ StepAccount planned_account(const std::vector<runtime::PlannedSpan>& planned, ui
   for (const runtime::PlannedSpan& span : planned) {
     double& before = until[span.device.index()];
     // Sends and receives last until the message has arrived, but do not occupy the device.
-    const bool instant = ir::is_send(span.action.kind) || ir::is_receive(span.action.kind);
-    if (instant) {
+    if (ir::is_message(span.action.kind)) {
       actions.push_back({span.device, span.action, before, before, before});
       continue;
     }
