@@ -69,8 +69,6 @@ struct ImportNotes {
   std::map<std::string, size_t> counted_remarks;
   /// Likewise warnings about what the user probably did not intend.
   std::map<std::string, size_t> counted_warnings;
-  /// Per value that the exporter folded, the names of the stored tensors and intermediate values it was computed from.
-  std::map<std::string, std::vector<std::string>> folded;
 };
 
 struct Imported {

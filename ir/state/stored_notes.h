@@ -37,6 +37,9 @@ struct StoredNotes {
   std::map<std::string, std::set<std::string>> unclear;
   /// By node, the bias of its call that the exporter omitted because it was all zeros.
   std::map<std::string, std::string> dropped_biases;
+  /// Per tensor that the exporter computed ahead of a run and recorded, the names of the stored tensors and of the
+  /// intermediate values that it was computed from.
+  std::map<std::string, std::vector<std::string>> folded;
   /// Stored tensors that are weights although their readers do not show it: slopes of PRelu, recurrent weights, and
   /// named scalars in files of the legacy exporter.
   std::set<std::string> weights;

@@ -60,7 +60,7 @@ NamedParts::NamedParts(const ir::Graph& graph, const ir::TrainingNotes& file)
     uint32_t module = kNone;
     any_of_names(name, [&](std::string_view each) {
       const auto found = file.modules.find(std::string(each));
-      if (found != file.modules.end()) module = module_of(found->second, file.called);
+      if (found != file.modules.end()) module = number_of_module(found->second, file.called);
       return false;
     });
     module_of_task_.push_back(module);
@@ -79,13 +79,13 @@ NamedParts::NamedParts(const ir::Graph& graph, const ir::TrainingNotes& file)
   }
 }
 
-uint32_t NamedParts::module_of(std::string_view path, const std::set<std::string>& called) {
+uint32_t NamedParts::number_of_module(std::string_view path, const std::set<std::string>& called) {
   const auto known = module_numbers_.find(path);
   if (known != module_numbers_.end()) return known->second;
   uint32_t around = kNone;
   for (size_t dot = path.rfind('.'); dot != std::string_view::npos && dot > 0; dot = path.rfind('.', dot - 1)) {
     if (!called.contains(std::string(path.substr(0, dot)))) continue;
-    around = module_of(path.substr(0, dot), called);
+    around = number_of_module(path.substr(0, dot), called);
     break;
   }
   const auto number = static_cast<uint32_t>(modules_.size());

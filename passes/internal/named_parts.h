@@ -33,7 +33,7 @@ class NamedParts {
     std::string path;
     uint32_t around = kNone;
   };
-  uint32_t module_of(std::string_view path, const std::set<std::string>& called);
+  uint32_t number_of_module(std::string_view path, const std::set<std::string>& called);
   std::vector<uint32_t> parts(const std::string& pattern) const;
   bool leaves(ValueId value, const std::vector<uint32_t>& parts) const;
 

@@ -8,8 +8,6 @@
 
 namespace rannc::passes {
 
-bool is_made_up(std::string_view name) { return name.starts_with("onnx::"); }
-
 std::string module_of_reading(const ir::Reading& reading) {
   return reading.module.starts_with('/') ? "" : reading.module;
 }
@@ -22,12 +20,6 @@ std::set<std::string> modules_reading(const ir::StoredNotes& file, std::string_v
   return modules;
 }
 
-bool is_generated(std::string_view name) {
-  constexpr std::string_view kDigits = "0123456789";
-  return is_made_up(name) || name.find('/') != std::string_view::npos ||
-         name.find_first_not_of(kDigits) == std::string_view::npos;
-}
-
 std::string quoted_name(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
 
 std::string first_names(const std::vector<std::string>& names, size_t most) {
@@ -35,11 +27,6 @@ std::string first_names(const std::vector<std::string>& names, size_t most) {
   const auto end = names.begin() + static_cast<ptrdiff_t>(shown);
   const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
-}
-
-std::string module_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
 bool fits_any(const std::set<std::string>& names, const std::string& patterns) {

@@ -13,20 +13,14 @@
 
 namespace rannc::passes {
 
-/// Returns whether torch.onnx.export with dynamo=False generated this name for a result computed from a parameter.
-bool is_made_up(std::string_view name);
 /// Returns the module that a node belongs to. The model itself is "": its nodes are called `/Add_3`.
 std::string module_of_reading(const ir::Reading& reading);
 /// Returns the modules whose nodes read a stored tensor.
 std::set<std::string> modules_reading(const ir::StoredNotes& file, std::string_view tensor);
-/// Returns whether an exporter generated this name, for the result of a node or for a computed tensor.
-bool is_generated(std::string_view name);
 /// The name of a value in quotes, for messages.
 std::string quoted_name(const ir::Graph& graph, ValueId value);
 /// Formats the first `most` names: `a, b, c and 4 more`.
 std::string first_names(const std::vector<std::string>& names, size_t most);
-/// Returns the module of a path: `encoder.layer.0` of `encoder.layer.0.weight`; empty for the model itself.
-std::string module_of(const std::string& path);
 /// Returns whether one of the names matches one of the comma-separated patterns.
 bool fits_any(const std::set<std::string>& names, const std::string& patterns);
 

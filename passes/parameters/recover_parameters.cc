@@ -7,6 +7,7 @@
 
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "ir/state/state_bytes.h"
 #include "ir/state/statistics.h"
@@ -37,7 +38,7 @@ bool is_stored(ValueKind kind) {
 
 /// Returns whether a single number has the name of a parameter, for files without a list.
 bool is_named(std::string_view name, const Roles& roles) {
-  return !is_generated(name) && (roles.shaped || name.find('.') != std::string_view::npos);
+  return !ir::is_synthetic(name) && (roles.shaped || name.find('.') != std::string_view::npos);
 }
 
 /// Facts about all stored tensors of a graph, used to judge each of them.
@@ -169,7 +170,7 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
 }
 
 void report_computed(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
-  const ComputedParameters found = computed_parameters(graph, known.file, known.made_of);
+  const ComputedParameters found = computed_parameters(graph, known.file);
   if (found.parameters.empty()) return;
   context.warnings.push_back(
       {{},
@@ -339,7 +340,7 @@ std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph, co
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
   ByUse by_use;
-  const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
+  const Evidence evidence{known_, TensorOrigins(graph, known_.file)};
   std::vector<ValueId> parameters;
   const auto asked_for = asked(graph, roles);
   const std::set<ValueId> untrained = untrained_state(graph, known_.file, asked_for, context);
@@ -376,7 +377,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
 
 /// A tensor that the exporter computed stays separate even if a user unties it.
 std::set<std::string> RecoverParameters::stay_computed(std::set<std::string> kept) const {
-  for (const auto& [name, unused] : known_.made_of) {
+  for (const auto& [name, unused] : known_.file.folded) {
     const auto unties = [&](const std::string& pattern) { return fits_any({name}, pattern); };
     if (std::any_of(known_.untied.begin(), known_.untied.end(), unties)) kept.insert(name);
   }
@@ -388,7 +389,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
   const ComputedCopies copies = put_back_copies(graph, file, kept);
-  const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
+  const Evidence evidence{known_, TensorOrigins(graph, known_.file)};
   TakenApart apart = take_apart(
       graph, {file, trained_by_use(graph, evidence), computed_from_parameters(graph, evidence.origins), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
@@ -396,8 +397,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_apart(apart.parted.size(), restored, context);
   const std::set<std::string> stay = stay_computed(kept);
   const bool computes = context.evaluator != nullptr;
-  const auto inverted = computes ? restore_sources(graph, file, known_.made_of, stay) : std::set<std::string>();
-  const Recomputed recomputed = recompute(graph, file, known_.made_of, stay, context.evaluator);
+  const auto inverted = computes ? restore_sources(graph, file, stay) : std::set<std::string>();
+  const Recomputed recomputed = recompute(graph, file, stay, context.evaluator);
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
@@ -421,7 +422,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_computed(graph, known_, context);
   report_made(graph, file, copies, context);
   report_unwritten(graph, file, context);
-  const TensorOrigins origins(graph, known_.file, known_.made_of);
+  const TensorOrigins origins(graph, known_.file);
   const std::vector<bool> computed = computed_from_parameters(graph, origins);
   std::erase_if(parameters, [&](ValueId value) { return computed[value.index()]; });
   RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));

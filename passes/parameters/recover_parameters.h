@@ -25,9 +25,6 @@ struct KindPattern {
 struct StoredFacts {
   std::map<std::string, ir::ValueKind> kinds = {};  ///< kinds that the user specifies
   ir::StoredNotes file = {};
-  /// For each tensor that the exporter computed ahead of a run, its recorded origin: the names of stored tensors and of
-  /// intermediate values.
-  std::map<std::string, std::vector<std::string>> made_of = {};
   std::vector<KindPattern> patterns = {};  ///< frozen and trained parts; the last match counts; overrides `kinds`
   std::vector<std::string> tied = {};      ///< patterns of tensors that are one parameter if their values are equal
   std::vector<std::string> untied = {};    ///< patterns of parameters of which each module has its own

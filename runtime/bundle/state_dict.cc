@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+
+#include "ir/state/name_source.h"
 
 namespace rannc::runtime {
 
@@ -30,19 +30,6 @@ namespace {
 bool has_bytes(const ir::Graph& graph, const ir::StateTensor& tensor) {
   return std::all_of(tensor.parts.begin(), tensor.parts.end(),
                      [&](const ir::StatePart& part) { return graph.value(part.value).data.present(); });
-}
-
-/// Whether an exporter generated the name: `onnx::MatMul_530`, `/layer/Constant_output_0`, `val_12`, or `slice_1` for
-/// the result of an operator on a parameter.
-bool is_made_up(std::string_view name) {
-  constexpr std::array<std::string_view, 24> kMakers = {
-      "val",   "abs",     "add",      "cat",  "div",        "embedding", "exp",       "expand",
-      "mul",   "neg",     "permute",  "pow",  "reciprocal", "rsqrt",     "select",    "sigmoid",
-      "slice", "softmax", "softplus", "sqrt", "sub",        "tanh",      "transpose", "unsqueeze"};
-  if (name.find_first_of(":/") != std::string_view::npos) return true;
-  const size_t mark = name.find_last_not_of("0123456789");
-  if (mark == std::string_view::npos || mark + 1 == name.size() || name[mark] != '_') return false;
-  return std::find(kMakers.begin(), kMakers.end(), name.substr(0, mark)) != kMakers.end();
 }
 
 }  // namespace
@@ -70,12 +57,12 @@ Result<StateWritten> write_state_dict(const std::string& path, const ir::Graph& 
   if (!lost.empty())
     written.warnings.push_back(
         fmt::format("{} tensors have no stored data and are skipped: {}", lost.size(), fmt::join(lost, ", ")));
-  std::vector<std::string> made_up = state.own_names;
-  std::erase_if(made_up, [](const std::string& name) { return !is_made_up(name); });
-  if (!made_up.empty()) {
+  std::vector<std::string> synthetic = state.own_names;
+  std::erase_if(synthetic, [](const std::string& name) { return !ir::is_synthetic(name); });
+  if (!synthetic.empty()) {
     written.warnings.push_back(
         fmt::format("{} tensors have exporter-made names, because the model file lacks their original names: {}",
-                    made_up.size(), fmt::join(made_up, ", ")));
+                    synthetic.size(), fmt::join(synthetic, ", ")));
   }
   for (const ValueId value : state.partly) {
     written.warnings.push_back(

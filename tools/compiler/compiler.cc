@@ -62,7 +62,6 @@ Result<ir::Graph> read_graph(const RequestedModel& request, passes::PipelineOpti
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_model(request.path, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
-  pipeline.stored.made_of = std::move(imported.notes.folded);
   pipeline.trained_file = std::move(imported.notes.training);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);

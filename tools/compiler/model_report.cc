@@ -11,6 +11,7 @@
 
 #include "ir/graph/constant.h"
 #include "ir/plan/fixed_samples.h"
+#include "ir/state/name_source.h"
 #include "ir/state/statistics.h"
 #include "tools/common/units.h"
 
@@ -105,11 +106,8 @@ std::vector<std::string> changes(const PreparedModel& model, Detail detail) {
 }
 
 /// Whether an exporter generated this name for a value that it computed from a parameter.
-bool is_generated(std::string_view name) {
-  if (name.starts_with("onnx::")) return true;
-  constexpr std::string_view kValue = "val_";
-  return name.starts_with(kValue) && name.size() > kValue.size() &&
-         std::all_of(name.begin() + kValue.size(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+bool is_computed(std::string_view name) {
+  return ir::is_folded(name) || (ir::is_synthetic(name) && ir::traced_op(name) == "val");
 }
 
 /// Reports the samples that batch normalization covers, the only way in which losses depend on the division of
@@ -157,7 +155,7 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
     if (model.graph.kind(value) != ValueKind::kParameter) continue;
     ++parameters;
     const std::string_view name = model.graph.value(value).name;
-    if (!is_generated(name) || known.contains(value)) continue;
+    if (!is_computed(name) || known.contains(value)) continue;
     if (generated++ == 0) example = name;
   }
   if (generated > 0) {

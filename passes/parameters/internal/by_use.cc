@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/graph/constant.h"
+#include "ir/state/name_source.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/tied_values.h"
 
@@ -19,7 +20,7 @@ using ir::ValueKind;
 
 /// 0: may be a buffer; 1: has no name of the program; 2: has that of a layer's weight or bias.
 int rank_of(std::string_view name) {
-  if (is_generated(name)) return 1;
+  if (ir::is_synthetic(name)) return 1;
   return name.ends_with("weight") || name.ends_with("bias") ? 2 : 0;
 }
 
@@ -46,7 +47,7 @@ bool is_read_by_traced_node(const ir::Graph& graph, ValueId value) {
 
 bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles) {
   const auto& found = graph.value(value);
-  const bool named = !is_generated(found.name) &&
+  const bool named = !ir::is_synthetic(found.name) &&
                      (found.name.find('.') != std::string_view::npos || is_read_by_traced_node(graph, value));
   return found.kind == ValueKind::kConstant && roles.role == Role::kConstant && !roles.statistics && named &&
          has_several_elements(found.type) && !has_mask_element(found.type, found.data);

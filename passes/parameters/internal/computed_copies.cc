@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/copy_forms.h"
@@ -57,7 +58,7 @@ class Finder {
     std::map<ValueId, Copy> copies;
     for (const ValueId value : graph_.values()) {
       const std::string name(graph_.value(value).name);
-      if (!is_stored(value) || !is_made_up(name) || kept_.contains(name)) continue;
+      if (!is_stored(value) || !ir::is_folded(name) || kept_.contains(name)) continue;
       const std::vector<Copy> ways = ways_to(value, copies);
       if (ways.size() != 1) continue;
       copies.emplace(value, ways[0]);
@@ -104,7 +105,7 @@ class Finder {
       sources.insert(readers_[module].begin(), readers_[module].end());
     for (const ValueId source : sources) {
       const auto held = ir::static_count(graph_.type(source));
-      const bool own = is_made_up(graph_.value(source).name);
+      const bool own = ir::is_folded(graph_.value(source).name);
       const bool later = own && (placed || source >= value || copies.contains(source) || *wanted == 1);
       if (later || source == value || !held || *held < *wanted || *held > kMostElements) continue;
       if (!numbers(source) || !numbers(value) || is_repeated(*numbers(value))) continue;
@@ -196,7 +197,7 @@ std::set<std::string> copies_in(const Graph& graph, const ir::StoredNotes& file)
   std::set<std::string> names;
   for (const ValueId value : graph.values()) {
     const std::string name(graph.value(value).name);
-    if (!graph.producer(value).valid() || !is_made_up(name)) continue;
+    if (!graph.producer(value).valid() || !ir::is_folded(name)) continue;
     const std::string stored = name.substr(0, name.rfind('.'));  // `onnx::Sigmoid_60.neg`
     if (stored.size() < name.size() && file.readings.contains(stored) && !graph.find(stored).valid())
       names.insert(stored);

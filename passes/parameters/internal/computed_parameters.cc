@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "ir/state/name_source.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/tied_values.h"
 
@@ -24,14 +25,14 @@ bool may_be_made(const ir::Graph& graph, ValueId value, const ir::StoredNotes& f
 
 }  // namespace
 
-ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of) {
+ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file) {
   std::map<std::string, std::string> lost;  // with their modules
   for (const auto& [name, kind] : file.listed) {
-    const std::string module = module_of(name);
+    const std::string module = ir::module_of(name);
     const bool folded = file.listed.contains(module + ".running_mean");
     if (kind == ValueKind::kParameter && !graph.find(name).valid() && !folded) lost.emplace(name, module);
   }
-  const TensorOrigins origins(graph, file, made_of);
+  const TensorOrigins origins(graph, file);
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ValueKind::kParameter) continue;
     for (const std::string& source : origins.sources(value)) lost.erase(source);
@@ -51,7 +52,7 @@ ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredN
   ComputedParameters found;
   for (const auto& [name, module] : lost) {
     if (training.contains(module)) continue;
-    for (const std::string& reader : {module, module_of(module)}) {
+    for (const std::string& reader : {module, ir::module_of(module)}) {
       const auto made = reading.find(reader);
       if (made == reading.end()) continue;
       found.parameters.insert(name);

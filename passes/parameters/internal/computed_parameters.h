@@ -24,6 +24,6 @@ struct ComputedParameters {
 ///
 /// Normalizations with running statistics do not count: they are folded into weights, which frontends report. Kinds
 /// must have been decided. Linear.
-ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of);
+ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file);
 
 }  // namespace rannc::passes

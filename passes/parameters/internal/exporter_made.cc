@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/joined_copies.h"
 #include "passes/parameters/internal/padding_rows.h"
@@ -39,10 +40,10 @@ bool is_row_of_zeros(const Graph& graph, ValueId value) {
 
 /// Whether modules lie within the one that the name is of.
 bool is_of_container(const Graph& graph, const std::string& name) {
-  const std::string module = module_of(name), prefix = module.empty() ? "" : module + ".";
+  const std::string module = ir::module_of(name), prefix = module.empty() ? "" : module + ".";
   for (const ValueId value : graph.values()) {
     const std::string_view other = graph.value(value).name;
-    if (graph.producer(value).valid() || is_generated(other) || !other.starts_with(prefix)) continue;
+    if (graph.producer(value).valid() || ir::is_synthetic(other) || !other.starts_with(prefix)) continue;
     if (other.find('.', prefix.size()) != std::string_view::npos) return true;
   }
   return false;
@@ -69,12 +70,6 @@ bool is_last(const Graph& graph, TaskId task, const ir::StoredNotes& file) {
   });
 }
 
-/// `Sigmoid` of `onnx::Sigmoid_60`.
-std::string_view reader_in(std::string_view name) {
-  name.remove_prefix(std::min(name.size(), std::string_view("onnx::").size()));
-  return name.substr(0, name.rfind('_'));
-}
-
 /// Extents other than 1.
 size_t extents(const Graph& graph, ValueId value) {
   const auto& shape = graph.type(value).shape;
@@ -89,13 +84,13 @@ class Layers {
   Layers(const Graph& graph, const ir::StoredNotes& file) : graph_(graph), file_(file) {
     for (const ValueId value : graph.values()) {
       const std::string_view name = graph.value(value).name;
-      if (!is_state(graph, value, file) || is_made_up(name) || extents(graph, value) < 2) continue;
+      if (!is_state(graph, value, file) || ir::is_folded(name) || extents(graph, value) < 2) continue;
       for (const std::string& module : modules_reading(file, name)) with_weights_.insert(module);
     }
   }
 
   bool are_of(ValueId value) const {
-    const std::string_view name = graph_.value(value).name, reader = reader_in(name);
+    const std::string_view name = graph_.value(value).name, reader = ir::reader_of_folded(name);
     if (reader == "LSTM" || reader == "GRU" || reader == "RNN") return true;
     if (reader == "Conv" || reader == "ConvTranspose") return beside_made_up(value);
     const auto modules = modules_reading(file_, name);
@@ -119,7 +114,7 @@ class Layers {
     graph_.for_each_use(value, [&](Graph::Use use) {
       const auto operands = graph_.inputs(use.task);
       all = all && std::count_if(operands.begin(), operands.end(), [&](ValueId operand) {
-                     return operand.valid() && is_made_up(graph_.value(operand).name);
+                     return operand.valid() && ir::is_folded(graph_.value(operand).name);
                    }) > 1;
     });
     return all;
@@ -141,7 +136,7 @@ std::vector<ValueId> unowned_biases(const Graph& graph, const ir::StoredNotes& f
   static const ir::Pattern kShift = ir::op("add");
   std::vector<ValueId> found;
   for (const ValueId value : graph.values()) {
-    if (!is_state(graph, value, file) || is_generated(graph.value(value).name)) continue;
+    if (!is_state(graph, value, file) || ir::is_synthetic(graph.value(value).name)) continue;
     std::vector<TaskId> readers;
     graph.for_each_use(value, [&](Graph::Use use) { readers.push_back(use.task); });
     if (readers.size() != 1 || !ir::match(graph, readers[0], kShift)) continue;
@@ -168,8 +163,9 @@ std::vector<std::set<std::string>> doubtful_factors(const Graph& graph, const ir
   std::map<std::pair<std::string, std::vector<std::string>>, std::set<std::string>> groups;
   for (const ValueId value : graph.values()) {
     const std::string name(graph.value(value).name);
-    const bool factor = graph.kind(value) == ir::ValueKind::kParameter && is_made_up(name) &&
-                        is_state(graph, value, file) && reader_in(name) == "MatMul" && graph.type(value).shape;
+    const bool factor = graph.kind(value) == ir::ValueKind::kParameter && ir::is_folded(name) &&
+                        is_state(graph, value, file) && ir::reader_of_folded(name) == "MatMul" &&
+                        graph.type(value).shape;
     if (!factor || extents(graph, value) < 2) continue;
     for (const std::string& module : modules_reading(file, name)) {
       groups[{module, sizes_of(graph, value)}].insert(name);
@@ -223,7 +219,7 @@ std::set<std::string> stand_ins(const Graph& graph, const ir::StoredNotes& file)
   for (const ValueId value : graph.values()) {
     const std::string name(graph.value(value).name);
     const bool made =
-        graph.kind(value) == ir::ValueKind::kParameter && is_made_up(name) && is_state(graph, value, file);
+        graph.kind(value) == ir::ValueKind::kParameter && ir::is_folded(name) && is_state(graph, value, file);
     if (made && !layers.are_of(value)) trained.insert(name);
   }
   return trained;
@@ -241,7 +237,7 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
   for (const ValueId value : graph.values()) {
     const std::string name(graph.value(value).name);
     const bool made =
-        graph.kind(value) != ir::ValueKind::kParameter && is_made_up(name) && is_state(graph, value, file);
+        graph.kind(value) != ir::ValueKind::kParameter && ir::is_folded(name) && is_state(graph, value, file);
     if (made) left.insert(name);
   }
   if (!trained.empty()) {

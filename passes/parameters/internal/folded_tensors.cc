@@ -16,7 +16,7 @@ namespace {
 /// By what the exporter records.
 FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known, const TensorOrigins& origins) {
   FoldedTensors folded;
-  for (const auto& [name, from] : known.made_of) {
+  for (const auto& [name, from] : known.file.folded) {
     const ValueId value = graph.find(name);
     if (value.valid() && !graph.producer(value).valid()) {
       const bool made = graph.kind(value) == ir::ValueKind::kParameter && origins.of(value) == Origin::kParameters;
@@ -39,14 +39,14 @@ FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known, const T
 }  // namespace
 
 FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
-  FoldedTensors folded = recorded(graph, known, TensorOrigins(graph, known.file, known.made_of));
+  FoldedTensors folded = recorded(graph, known, TensorOrigins(graph, known.file));
   folded.stand_ins.merge(stand_ins(graph, known.file));
   folded.recomputed.merge(copies_in(graph, known.file));
   return folded;
 }
 
 void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
+  const TensorOrigins origins(graph, known.file);
   std::vector<std::string> pairs;
   for (const std::string& name : recorded(graph, known, origins).stand_ins)
     pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "ir/state/name_source.h"
 #include "passes/parameters/internal/formula_fits.h"
 #include "passes/parameters/internal/formula_steps.h"
 #include "passes/parameters/internal/tensor_origins.h"
@@ -46,7 +47,7 @@ class Search {
   std::optional<FoundFormula> run() {
     Left left;
     for (const std::string& name : question_.made) {
-      const KnownStep* const step = known_step(traced_op(name));
+      const KnownStep* const step = known_step(ir::traced_op(name));
       if (step == nullptr) return std::nullopt;
       picks_ = picks_ || step->step == Step::kPick;
       joins_ = joins_ || step->step == Step::kJoin;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/graph/constant.h"
+#include "ir/state/name_source.h"
 #include "passes/parameters/internal/formula_steps.h"
 
 namespace rannc::passes {
@@ -19,7 +20,7 @@ using ir::Graph;
 using Inverse = double (*)(double);
 
 Inverse inverse(std::string_view traced) {
-  const KnownStep* const step = known_step(traced_op(traced));
+  const KnownStep* const step = known_step(ir::traced_op(traced));
   return step == nullptr ? nullptr : step->inverse;
 }
 
@@ -47,12 +48,11 @@ std::optional<std::vector<double>> apply(const Graph::Value& target, const std::
 
 }  // namespace
 
-std::set<std::string> restore_sources(Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of,
-                                      const std::set<std::string>& kept) {
-  if (made_of.empty() || file.listed.empty()) return {};
-  const TensorOrigins origins(graph, file, made_of);
+std::set<std::string> restore_sources(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept) {
+  if (file.folded.empty() || file.listed.empty()) return {};
+  const TensorOrigins origins(graph, file);
   std::set<std::string> restored;
-  for (const auto& [name, from] : made_of) {
+  for (const auto& [name, from] : file.folded) {
     const ValueId value = graph.find(name);
     if (!value.valid() || kept.contains(name) || file.listed.contains(name) || !graph.has_uses(value)) continue;
     const Graph::Value& target = graph.value(value);

@@ -14,7 +14,6 @@ namespace rannc::passes {
 /// If the names of the tensor and of what it was computed from show `exp`, `neg`, `softplus` or two of them, the
 /// parameter is stored again, under its name; `recompute` then adds the tasks that compute the tensor. Returns the
 /// names of the parameters. Tensors of names in `kept` stay as they are. Linear.
-std::set<std::string> restore_sources(ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of,
-                                      const std::set<std::string>& kept);
+std::set<std::string> restore_sources(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept);
 
 }  // namespace rannc::passes

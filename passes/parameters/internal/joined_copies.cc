@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ir/graph/constant.h"
+#include "ir/state/name_source.h"
 #include "passes/internal/state_names.h"
 
 namespace rannc::passes {
@@ -99,7 +100,7 @@ class Finder {
       if (graph.kind(value) != ir::ValueKind::kParameter) continue;
       const auto shape = shape_of(graph, value);
       if (!shape || shape->empty()) continue;
-      (is_made_up(graph.value(value).name) ? wholes_ : parts_)[{graph.type(value).dtype, *shape}].push_back(value);
+      (ir::is_folded(graph.value(value).name) ? wholes_ : parts_)[{graph.type(value).dtype, *shape}].push_back(value);
     }
   }
 

@@ -12,6 +12,7 @@
 #include "ir/graph/rewriter.h"
 #include "ir/match/match.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/shared_by_modules.h"
@@ -91,7 +92,7 @@ class Apart {
     const Names own{std::string(graph_.value(value).name)};
     const bool unnamed = groups.contains(Names{});
     const Names& keeps = groups.contains(own) ? own : unnamed ? groups.begin()->first : uses.front().group;
-    if (keeps.size() == 1 && keeps != own && !is_made_up(own[0]) && !tensor_in(value, keeps[0]))
+    if (keeps.size() == 1 && keeps != own && !ir::is_folded(own[0]) && !tensor_in(value, keeps[0]))
       kept_.emplace_back(value, keeps[0]);
     readings_[own[0]] = readings[keeps];
     for (const auto& [group, operands] : groups) {
@@ -188,8 +189,8 @@ class Apart {
   /// modules read both, and values are not those of many fresh parameters.
   bool is_computed_on(ValueId value, const std::string& name) const {
     const std::string own(graph_.value(value).name);
-    if (!is_made_up(name)) return false;
-    if (is_made_up(own)) return modules_of(own) == modules_of(name);
+    if (!ir::is_folded(name)) return false;
+    if (ir::is_folded(own)) return modules_of(own) == modules_of(name);
     const auto ours = modules_reading(known_.file, own), theirs = modules_reading(known_.file, name);
     return std::includes(ours.begin(), ours.end(), theirs.begin(), theirs.end()) && !is_uniform(graph_, value);
   }
@@ -306,7 +307,8 @@ class Apart {
       const auto copy = std::find_if(copies_.begin(), copies_.end(), [&](const auto& each) {
         const auto& [value, group] = each;
         const bool own = std::find(group.begin(), group.end(), tensor.name) != group.end();
-        const bool module = is_untied(value) && group.size() == 1 && module_of(group[0]) == module_of(tensor.name);
+        const bool module =
+            is_untied(value) && group.size() == 1 && ir::module_of(group[0]) == ir::module_of(tensor.name);
         return (own || module) && graph_.value(value).name == made.value(tensor.parts[0].value).name;
       });
       if (copy == copies_.end()) continue;

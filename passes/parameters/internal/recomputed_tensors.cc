@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "passes/parameters/internal/formula_search.h"
 #include "passes/parameters/internal/formula_steps.h"
@@ -42,14 +43,8 @@ struct Making {
 
 class Recomputing {
  public:
-  Recomputing(Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of, const std::set<std::string>& kept,
-              const Evaluator* evaluator)
-      : graph_(graph),
-        file_(file),
-        made_of_(made_of),
-        kept_(kept),
-        evaluator_(evaluator),
-        origins_(graph, file, made_of) {}
+  Recomputing(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept, const Evaluator* evaluator)
+      : graph_(graph), file_(file), kept_(kept), evaluator_(evaluator), origins_(graph, file) {}
 
   Recomputed run() {
     Recomputed result;
@@ -84,11 +79,11 @@ class Recomputing {
   /// Whether a tensor consists of elements of its source, by its name and those of intermediate values.
   bool is_part(ValueId value) const {
     const std::string own(graph_.value(value).name);
-    std::vector<std::string> made = made_of_.at(own);
+    std::vector<std::string> made = file_.folded.at(own);
     std::erase_if(made, [&](const std::string& name) { return file_.listed.contains(name); });
     made.push_back(own);
     return std::all_of(made.begin(), made.end(), [](const std::string& name) {
-      const KnownStep* const step = is_traced(name) ? known_step(traced_op(name)) : nullptr;
+      const KnownStep* const step = is_traced(name) ? known_step(ir::traced_op(name)) : nullptr;
       return !is_traced(name) || (step != nullptr && (step->step == Step::kPick || step->step == Step::kTurn ||
                                                       step->step == Step::kLayout));
     });
@@ -133,7 +128,7 @@ class Recomputing {
     FormulaQuestion question{{}, {target.type, target.data}, {}, false};
     std::vector<ValueId> leaves;
     const std::string own(target.name);
-    for (const std::string& name : made_of_.at(own)) {
+    for (const std::string& name : file_.folded.at(own)) {
       if (!file_.listed.contains(name)) {
         if (is_traced(name)) question.made.push_back(name);
         continue;
@@ -190,7 +185,6 @@ class Recomputing {
 
   Graph& graph_;
   const ir::StoredNotes& file_;
-  const MadeOf& made_of_;
   const std::set<std::string>& kept_;
   const Evaluator* evaluator_;
   const TensorOrigins origins_;
@@ -200,10 +194,10 @@ class Recomputing {
 
 }  // namespace
 
-Recomputed recompute(Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of,
-                     const std::set<std::string>& kept, const Evaluator* evaluator) {
-  if (made_of.empty() || file.listed.empty()) return {};
-  return Recomputing(graph, file, made_of, kept, evaluator).run();
+Recomputed recompute(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept,
+                     const Evaluator* evaluator) {
+  if (file.folded.empty() || file.listed.empty()) return {};
+  return Recomputing(graph, file, kept, evaluator).run();
 }
 
 }  // namespace rannc::passes

@@ -29,7 +29,7 @@ struct Recomputed {
 };
 
 /// `kept`: names of tensors that stay as they are. Cost: some thousand small operators per tensor.
-Recomputed recompute(ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of,
-                     const std::set<std::string>& kept, const Evaluator* evaluator);
+Recomputed recompute(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept,
+                     const Evaluator* evaluator);
 
 }  // namespace rannc::passes

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/state/name_source.h"
+
 namespace rannc::passes {
 
 namespace {
@@ -19,16 +21,10 @@ bool has_one_operand(std::string_view op) {
 
 }  // namespace
 
-std::string_view traced_op(std::string_view value) {
-  const size_t mark = value.find_last_not_of("0123456789");
-  const bool counted = mark != std::string_view::npos && mark > 0 && mark + 1 < value.size() && value[mark] == '_';
-  return counted ? value.substr(0, mark) : value;
-}
+bool is_traced(std::string_view value) { return ir::traced_op(value) != "val"; }
 
-bool is_traced(std::string_view value) { return traced_op(value) != "val"; }
-
-TensorOrigins::TensorOrigins(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of)
-    : graph_(graph), file_(file), made_of_(made_of), of_parameters_(graph.value_count()) {
+TensorOrigins::TensorOrigins(const ir::Graph& graph, const ir::StoredNotes& file)
+    : graph_(graph), file_(file), of_parameters_(graph.value_count()) {
   std::set<std::string> held;
   for (const ir::StateTensor& tensor : graph.state()) {
     held.insert(tensor.name);
@@ -49,8 +45,8 @@ bool TensorOrigins::is_parameter(const std::string& name) const {
 }
 
 const std::vector<std::string>* TensorOrigins::record(ValueId value) const {
-  const auto found = made_of_.find(std::string(graph_.value(value).name));
-  return found == made_of_.end() ? nullptr : &found->second;
+  const auto found = file_.folded.find(std::string(graph_.value(value).name));
+  return found == file_.folded.end() ? nullptr : &found->second;
 }
 
 /// What a call reads beside a number of the code that its translation needs is taken for that number where it is the
@@ -90,9 +86,9 @@ Origin TensorOrigins::of(ValueId value) const {
   bool detached = false, chain = true;
   for (const std::string& name : *names) {
     if (file_.listed.contains(name) || !is_traced(name)) continue;
-    const bool stops = traced_op(name) == "detach";
+    const bool stops = ir::traced_op(name) == "detach";
     detached = detached || stops;
-    chain = chain && (stops || has_one_operand(traced_op(name)));
+    chain = chain && (stops || has_one_operand(ir::traced_op(name)));
   }
   return detached && chain ? Origin::kNumbers : Origin::kParameters;
 }

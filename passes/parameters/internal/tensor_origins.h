@@ -19,13 +19,11 @@ enum class Origin : uint8_t {
   kUnknown,     ///< no evidence
 };
 
-using MadeOf = std::map<std::string, std::vector<std::string>>;
-
 /// The file names its state, each reading records what it reads (`ir::Reading`), and the exporter records what it
-/// computed a tensor from (`StoredFacts::made_of`). Reflects the graph at construction. Linear.
+/// computed a tensor from (`StoredNotes::folded`). Reflects the graph at construction. Linear.
 class TensorOrigins {
  public:
-  TensorOrigins(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of);
+  TensorOrigins(const ir::Graph& graph, const ir::StoredNotes& file);
   /// Returns whether the program lists any parameters.
   bool lists_parameters() const { return lists_parameters_; }
   Origin of(ValueId value) const;
@@ -41,14 +39,11 @@ class TensorOrigins {
 
   const ir::Graph& graph_;
   const ir::StoredNotes& file_;
-  const MadeOf& made_of_;
   bool lists_parameters_ = false;
   std::vector<bool> of_parameters_;  ///< values that contain tensors of state, at least one of them a parameter
   std::set<std::string> lost_;
 };
 
-/// Returns the operator that made a traced value, from the value's name: `clamp_min` of `clamp_min_1`.
-std::string_view traced_op(std::string_view value);
 /// Returns whether a recorded name is that of an intermediate value of the program, not one made by an operator
 /// translation.
 bool is_traced(std::string_view value);

@@ -11,6 +11,7 @@
 #include "ir/graph/rewriter.h"
 #include "ir/match/match.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/tied_values.h"
@@ -171,7 +172,7 @@ ir::StatePart moved(ir::StatePart part, ValueId to, bool transposed) {
 
 /// Whether a stored tensor has a name of the program's state, not one of the exporter's.
 bool is_of_state(std::string_view name, const ir::StoredNotes& file) {
-  return file.listed.empty() ? !is_made_up(name) : file.listed.contains(std::string(name));
+  return file.listed.empty() ? !ir::is_folded(name) : file.listed.contains(std::string(name));
 }
 
 /// The tensors of state of `graph` in the graph that `rewriter` makes; a name that goes is that of one.

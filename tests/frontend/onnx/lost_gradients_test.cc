@@ -6,6 +6,7 @@
 
 #include "frontend/onnx/internal/model/traced_call.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 #include "ir/verify.h"
 #include "passes/parameters/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"
@@ -57,9 +58,9 @@ TEST(TracedCalls, OddTextsAreNone) {
   }
   const auto open = traced(kCall + "%x, ((");
   EXPECT_THAT(traced_call(open)->values(), ElementsAre("x"));
-  EXPECT_EQ(traced_op("detach"), "detach");
-  EXPECT_EQ(traced_op("detach_12"), "detach");
-  for (const char* other : {"detach_", "detached", "detach_x", "x"}) EXPECT_EQ(traced_op(other), other);
+  EXPECT_EQ(ir::traced_op("detach"), "detach");
+  EXPECT_EQ(ir::traced_op("detach_12"), "detach");
+  for (const char* other : {"detach_", "detached", "detach_x", "x"}) EXPECT_EQ(ir::traced_op(other), other);
 }
 
 // Tasks of an operator, by what they make.

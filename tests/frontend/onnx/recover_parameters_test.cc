@@ -95,16 +95,16 @@ Recovered recover_made_of(std::string_view text, const std::string& list,
   }
   const std::string bytes = model.SerializeAsString();
   auto imported = frontend::read_onnx_bytes(bytes, "test.onnx");
-  RANNC_CHECK(imported.ok() && imported->notes.folded.size() == made.size());
+  RANNC_CHECK(imported.ok() && imported->notes.stored.folded.size() == made.size());
   Recovered result{std::move(imported->graph), {}};
-  const StoredFacts known{.file = std::move(imported->notes.stored), .made_of = std::move(imported->notes.folded)};
+  const StoredFacts known{.file = std::move(imported->notes.stored)};
   EXPECT_TRUE(RecoverParameters(known).run(result.graph, result.context).ok());
   EXPECT_TRUE(ir::verify(result.graph).empty());
   return result;
 }
 
 Result<Outcome> strictly(frontend::Imported& imported) {
-  StoredFacts known{.file = imported.notes.stored, .made_of = imported.notes.folded};
+  StoredFacts known{.file = imported.notes.stored};
   known.merged = StoredFacts::Merged::kRefused;
   PassContext context;
   return RecoverParameters(known).run(imported.graph, context);

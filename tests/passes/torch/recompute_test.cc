@@ -38,7 +38,7 @@ struct Model {
     StoredFacts known;
     known.file.listed = {{"weight", ir::ValueKind::kParameter}};
     known.file.readings = {{"weight", {{"/y", 1, "", {}}}}, {"permute_2", {{"/a", 1, "", {}}}}};
-    known.made_of = {{"permute_2", {"weight"}}};
+    known.file.folded = {{"permute_2", {"weight"}}};
     known.untied = std::move(untied);
     context.evaluator = &evaluator;
     outcome = RecoverParameters(known).run(graph, context);
@@ -89,7 +89,7 @@ struct Parts {
     StoredFacts known;
     known.file.listed = {{"p", ir::ValueKind::kParameter}};
     known.file.readings = {{"slice_1", {{"/a", 1, "", {}}}}, {"slice_2", {{"/b", 1, "", {}}}}};
-    known.made_of = {{"slice_1", {"p", "val_1"}}, {"slice_2", {"p", "val_2"}}};
+    known.file.folded = {{"slice_1", {"p", "val_1"}}, {"slice_2", {"p", "val_2"}}};
     known.merged = StoredFacts::Merged::kRefused;
     context.evaluator = &evaluator;
     outcome = RecoverParameters(known).run(graph, context);
@@ -147,7 +147,7 @@ TEST(Recompute, AParameterIsRestoredFromItsExponential) {
     StoredFacts known;
     known.file.listed = {{"decay", ir::ValueKind::kParameter}};
     known.file.readings = {{"neg", {{"/y", 1, "", {}}}}};
-    known.made_of = {{"neg", {"decay", known_steps ? "exp" : "sin"}}};
+    known.file.folded = {{"neg", {"decay", known_steps ? "exp" : "sin"}}};
     tools::TorchEvaluator evaluator;
     PassContext context;
     context.evaluator = &evaluator;

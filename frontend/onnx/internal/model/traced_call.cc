@@ -84,10 +84,4 @@ std::optional<TracedCall> traced_call(const ONNX_NAMESPACE::NodeProto& node) {
   return std::nullopt;
 }
 
-std::string_view traced_op(std::string_view value) {
-  const size_t mark = value.find_last_not_of("0123456789");
-  const bool counted = mark != std::string_view::npos && mark > 0 && mark + 1 < value.size() && value[mark] == '_';
-  return counted ? value.substr(0, mark) : value;
-}
-
 }  // namespace rannc::frontend

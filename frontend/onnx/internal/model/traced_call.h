@@ -27,7 +27,4 @@ struct TracedCall {
 /// Returns nothing if the node has no such entry.
 std::optional<TracedCall> traced_call(const ONNX_NAMESPACE::NodeProto& node);
 
-/// Returns the operator that made a traced value, from the value's name: `clamp_min` of `clamp_min_1`.
-std::string_view traced_op(std::string_view value);
-
 }  // namespace rannc::frontend

@@ -8,6 +8,7 @@
 
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 
 namespace rannc::frontend {
 
@@ -22,10 +23,10 @@ bool is_parameter(const std::string& name, const ImportNotes& notes) {
 
 /// Whether a stored tensor is a parameter, or was computed from one.
 bool may_be_trained(const std::string& name, const ImportNotes& notes) {
-  const auto made = notes.folded.find(name);
-  return is_parameter(name, notes) ||
-         (made != notes.folded.end() && std::any_of(made->second.begin(), made->second.end(),
-                                                    [&](const auto& each) { return is_parameter(each, notes); }));
+  const auto made = notes.stored.folded.find(name);
+  return is_parameter(name, notes) || (made != notes.stored.folded.end() &&
+                                       std::any_of(made->second.begin(), made->second.end(),
+                                                   [&](const auto& each) { return is_parameter(each, notes); }));
 }
 
 /// Returns operand `place` if it may be the detached one, or else the only operand that may.
@@ -62,7 +63,7 @@ Result<void> Detached::stop(ir::Graph& graph, const NodeProto& node, const Trace
   for (const size_t i : unnamed.constant)
     (may_be_trained(node.input(static_cast<int>(i)), notes_) ? candidates : constants).push_back(i);
   for (size_t place = 0; place < named.size(); ++place) {
-    if (traced_op(named[place]) != "detach" || values_.makes(named[place])) continue;
+    if (ir::traced_op(named[place]) != "detach" || values_.makes(named[place])) continue;
     const std::pair key(std::hash<std::string_view>()(call.text), std::string(named[place]));
     const auto picked = pick(candidates, place);
     if (picked || unnamed.own || !constants.empty()) {

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "frontend/onnx/internal/state/program_state.h"
-#include "frontend/onnx/internal/state/state_paths.h"
 #include "ir/graph/constant.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 
 namespace rannc::frontend {
@@ -23,11 +23,11 @@ bool is_stored_vector(const ir::Graph& graph, ValueId value) {
 
 /// Returns the traced operators that a folded value was computed by, with its own.
 std::set<std::string> ProgramState::steps_of(const std::string& name) const {
-  std::set<std::string> steps{std::string(traced_op(name))};
-  const auto made = notes_.folded.find(name);
-  if (made == notes_.folded.end()) return steps;
+  std::set<std::string> steps{std::string(ir::traced_op(name))};
+  const auto made = notes_.stored.folded.find(name);
+  if (made == notes_.stored.folded.end()) return steps;
   for (const std::string& each : made->second) {
-    if (!listed_.kinds.contains(each) && traced_op(each) != "val") steps.emplace(traced_op(each));
+    if (!listed_.kinds.contains(each) && ir::traced_op(each) != "val") steps.emplace(ir::traced_op(each));
   }
   return steps;
 }
@@ -36,9 +36,10 @@ std::set<std::string> ProgramState::steps_of(const std::string& name) const {
 /// have an offset, they are not. One sum may be with the length of a cache, which is 0.
 bool ProgramState::may_be_all_rows(const std::string& name) const {
   const std::set<std::string> steps = steps_of(name);
-  const auto made = notes_.folded.find(name);
-  const auto is_sum = [](const std::string& each) { return traced_op(each) == "add"; };
-  if (made != notes_.folded.end() && std::count_if(made->second.begin(), made->second.end(), is_sum) > 1) return false;
+  const auto made = notes_.stored.folded.find(name);
+  const auto is_sum = [](const std::string& each) { return ir::traced_op(each) == "add"; };
+  if (made != notes_.stored.folded.end() && std::count_if(made->second.begin(), made->second.end(), is_sum) > 1)
+    return false;
   return std::all_of(steps.begin(), steps.end(), [](const std::string& step) {
     constexpr std::array kSteps = {"embedding", "arange", "add", "unsqueeze", "view", "expand", "clone", "_to_copy"};
     return std::find(kSteps.begin(), kSteps.end(), step) != kSteps.end();
@@ -56,7 +57,7 @@ bool ProgramState::is_reshaped_vector(const ir::Graph& graph, const std::string&
 
 /// Names parameters of which the exporter stores only such a value.
 void ProgramState::name_reshaped(const ir::Graph& graph) {
-  for (const auto& [made, from] : notes_.folded) {
+  for (const auto& [made, from] : notes_.stored.folded) {
     if (!is_reshaped_vector(graph, made)) continue;
     const auto listed =
         std::count_if(from.begin(), from.end(), [&](const std::string& each) { return listed_.kinds.contains(each); });
@@ -80,10 +81,11 @@ void ProgramState::name_looked_up(const ir::Graph& graph) {
                         readings.size() == 1 && readings[0].state.empty() && may_be_all_rows(name);
     if (!result) continue;
     for (const auto& [table, kind] : listed_.kinds) {
-      const std::string owner = module_of(table);
+      const std::string owner = ir::module_of(table);
       const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
                         !held_.contains(table);
-      if (!open || (owner != readings[0].module && (owner.empty() || module_of(owner) != readings[0].module))) continue;
+      if (!open || (owner != readings[0].module && (owner.empty() || ir::module_of(owner) != readings[0].module)))
+        continue;
       found[table].insert(name);
       const auto [at, fresh] = table_of.emplace(name, table);
       if (!fresh) at->second.clear();

@@ -6,7 +6,7 @@
 
 namespace rannc::frontend {
 
-/// Returns `ImportNotes::folded` from the metadata that torch.onnx.export with dynamo=True writes. Empty without them.
+/// Returns `StoredNotes::folded` from the metadata that torch.onnx.export with dynamo=True writes. Empty without them.
 std::map<std::string, std::vector<std::string>> folded_values(const ModelFile& model);
 
 }  // namespace rannc::frontend

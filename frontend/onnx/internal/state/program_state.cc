@@ -8,11 +8,11 @@
 
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "frontend/onnx/internal/state/recurrent_state.h"
-#include "frontend/onnx/internal/state/state_paths.h"
 #include "frontend/onnx/internal/state/unweighted.h"
 #include "frontend/onnx/internal/translate/node.h"
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 
 namespace rannc::frontend {
@@ -29,10 +29,10 @@ ValueId stored(const ir::Graph& graph, ValueId value) {
   return found ? (*found)[kTensor] : ValueId();
 }
 
-/// Whether torch.onnx.export with dynamo=False generated the name, for the result of a computation on a parameter.
-bool is_made_up(std::string_view name) {
-  return name.starts_with("onnx::") ||
-         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+/// Whether torch.onnx.export with dynamo=False generated the name, in any version.
+bool is_unnamed(std::string_view name) {
+  const ir::NameSource source = ir::source_of_name(name);
+  return source == ir::NameSource::kFolded || source == ir::NameSource::kNumber;
 }
 
 /// Returns the state name of a value. The result of a forwarding node (`/norm/Identity`) has the name of its operand.
@@ -116,8 +116,9 @@ void ProgramState::list(const ONNX_NAMESPACE::GraphProto& graph) {
 }
 
 void ProgramState::store(const std::string& name) {
-  if (is_made_up(name)) return;
-  for (std::string owner = module_of(name); !owner.empty() && owners_.insert(owner).second;) owner = module_of(owner);
+  if (is_unnamed(name)) return;
+  for (std::string owner = ir::module_of(name); !owner.empty() && owners_.insert(owner).second;)
+    owner = ir::module_of(owner);
 }
 
 /// Returns the module for a path. If a module `layers` contains a module `layers`, parts of both have the path
@@ -268,10 +269,10 @@ void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reade
   const bool bias = (op == "Add" || op == "Gemm") && rank_of(graph, value) == 1;
   if (!table && !weight && !bias) return;
   const ValueId root = stored(graph, value);
-  if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
+  if (is_unnamed(graph.value(root).name) || !is_static(graph, root)) return;
   const std::string_view what = bias ? "bias" : "weight";
   // A tensor of the module, or of a part of it, already has its name there.
-  const std::string owner = module_of(reading.state[0]);
+  const std::string owner = ir::module_of(reading.state[0]);
   const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
   if (!inside) aliases_.push_back({reading.state[0], reading.module, std::string(what)});
 }
@@ -354,7 +355,7 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
       unclear_.push_back({name, readings.size() - 1});
     } else if (note_recurrent(graph, value, reader, reading)) {
       continue;
-    } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_made_up(own)) {
+    } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_unnamed(own)) {
       reading.state = {own};
     } else if (listed_.targets.empty() ? has_path : !reader.call) {
       note_unnamed(graph, value, reader, name);
@@ -392,8 +393,8 @@ std::string ProgramState::name_by_bias(const ir::Graph& graph, const Unnamed& un
     const ValueId added = operands[operands[0] == product ? 1 : 0];
     if (stored(graph, added).valid() && rank_of(graph, added) == 1) bias = graph.value(added).name;
   }
-  if (!bias.ends_with(kBias) || is_made_up(bias)) return "";
-  const std::string owner = module_of(bias);
+  if (!bias.ends_with(kBias) || is_unnamed(bias)) return "";
+  const std::string owner = ir::module_of(bias);
   const std::string base = module.substr(0, module.find_last_not_of("0123456789_") + 1);  // `query` of `query_1`
   const bool inside = owner == module || owner == base || owner.starts_with(module + ".") || module.empty();
   return inside ? bias.substr(0, bias.size() - kBias.size()) + "weight" : "";
@@ -478,9 +479,9 @@ std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& gra
 
 /// Whether no node reads the weight or the bias of a layer.
 bool ProgramState::is_of_unused_layer(const std::string& name, const std::set<std::string>& unread) const {
-  const std::string word = last_word(name);
+  const std::string word = ir::last_word(name);
   if (word != "weight" && word != "bias") return false;
-  return unread.contains(joined(module_of(name), word == "weight" ? "bias" : "weight"));
+  return unread.contains(joined(ir::module_of(name), word == "weight" ? "bias" : "weight"));
 }
 
 /// Names listed parameters that no node reads. Such a parameter is another name of a tied tensor, or it is unused and
@@ -490,14 +491,15 @@ void ProgramState::name_unread(const ir::Graph& graph) {
   const std::set<std::string> unknown = modules_reading_unknown(graph);
   const std::set<std::string> open = unread(graph);
   for (const std::string& name : open) {
-    if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
+    if (unknown.contains(ir::module_of(name)) || unknown.contains(ir::module_of(ir::module_of(name)))) continue;
     if (is_of_unused_layer(name, open)) continue;
     std::set<std::string> tied;
     std::map<size_t, std::string> parts;  // in the order of readers
     for (const auto& [other, place] : told_) {
-      if (last_word(other) != last_word(name)) continue;
+      if (ir::last_word(other) != ir::last_word(name)) continue;
       if (tied_.contains(other)) tied.insert(other);
-      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.emplace(place, other);
+      if (ir::module_of(ir::module_of(other)) == ir::module_of(name) && !ir::module_of(name).empty())
+        parts.emplace(place, other);
     }
     if (tied.size() > 1 || (tied.empty() && parts.empty())) continue;
     const std::string& other = tied.empty() ? parts.rbegin()->second : *tied.begin();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/state/name_source.h"
+
 namespace rannc::frontend {
 
 using ONNX_NAMESPACE::NodeProto;
@@ -85,8 +87,8 @@ void TracedValues::find_merged(const ir::Graph& graph, const NodeProto& node, co
   // Of constants those that the exporter computed and named after a value, not numbers of the code.
   std::vector<size_t> left = unnamed.varying;
   for (const size_t i : unnamed.constant) {
-    const std::string_view op = traced_op(node.input(static_cast<int>(i)));
-    if (std::any_of(lost.begin(), lost.end(), [&](const std::string& name) { return traced_op(name) == op; }))
+    const std::string_view op = ir::traced_op(node.input(static_cast<int>(i)));
+    if (std::any_of(lost.begin(), lost.end(), [&](const std::string& name) { return ir::traced_op(name) == op; }))
       left.push_back(i);
   }
   std::sort(left.begin(), left.end());
@@ -95,15 +97,15 @@ void TracedValues::find_merged(const ir::Graph& graph, const NodeProto& node, co
     const std::string& value = node.input(static_cast<int>(left[i]));
     const auto maker = makers_.find(value);
     const bool computed = graph.producer(operands[left[i]]).valid();
-    const std::string made = maker == makers_.end() ? value : maker->second.result, op(traced_op(lost[i]));
+    const std::string made = maker == makers_.end() ? value : maker->second.result, op(ir::traced_op(lost[i]));
     // Results of `chunk` have no name in the file. All others have that of an operator.
     const bool chunk = maker == makers_.end() && op == "getitem";
     const std::vector<std::string_view> all = call.values();
     const bool twice = std::find(all.begin(), all.end(), made) != all.end();
-    if (computed && !twice && traced_op(made) != op && may_be_omitted(op)) omitted_.insert(lost[i]);
-    if ((computed && !twice && may_forward(op)) || (!chunk && traced_op(made) != op)) continue;
+    if (computed && !twice && ir::traced_op(made) != op && may_be_omitted(op)) omitted_.insert(lost[i]);
+    if ((computed && !twice && may_forward(op)) || (!chunk && ir::traced_op(made) != op)) continue;
     auto& names = names_[value];
-    names.emplace(traced_op(made), made);
+    names.emplace(ir::traced_op(made), made);
     const auto [first, fresh] = names.emplace(op, lost[i]);
     if (!fresh && first->second != lost[i])
       merged_.push_back({lost[i], first->second, std::string(graph.value(operands[left[i]]).name), module});
@@ -115,7 +117,7 @@ void TracedValues::read_outputs(const ONNX_NAMESPACE::GraphProto& graph) {
   for (size_t i = 0; i < traced.size() && static_cast<int>(i) < graph.output_size(); ++i) {
     const auto maker = makers_.find(graph.output(static_cast<int>(i)).name());
     const bool other = maker != makers_.end() && maker->second.result != traced[i];
-    if (other && !makes(traced[i]) && may_be_omitted(traced_op(traced[i]))) omitted_.insert(traced[i]);
+    if (other && !makes(traced[i]) && may_be_omitted(ir::traced_op(traced[i]))) omitted_.insert(traced[i]);
   }
 }
 

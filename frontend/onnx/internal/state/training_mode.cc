@@ -8,6 +8,7 @@
 
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "ir/match/match.h"
+#include "ir/state/name_source.h"
 
 namespace rannc::frontend {
 
@@ -54,9 +55,10 @@ bool multiplies(const NodeProto& node) {
   return op == "Conv" || op == "ConvTranspose" || op == "Gemm" || op == "MatMul";
 }
 
-/// With dynamo=False, a weight computed by the exporter has a name like `onnx::Conv_217`.
-bool is_made_up(const NodeProto& node, int operand) {
-  return node.input_size() > operand && node.input(operand).starts_with("onnx::Conv");
+/// Whether the exporter computed an operand of a convolution from state.
+bool is_folded(const NodeProto& node, int operand) {
+  return node.input_size() > operand && ir::is_folded(node.input(operand)) &&
+         ir::reader_of_folded(node.input(operand)).starts_with("Conv");
 }
 
 /// Returns the ratio of an enabled dropout node. Nothing if it is unknown before the model runs.
@@ -88,7 +90,7 @@ void TrainingMode::read(const Place& place, const std::optional<TracedCall>& cal
   if (call) return read_call(place, *call);
   const std::string& op = place.node.op_type();
   const bool convolves = op == "Conv" || op == "ConvTranspose";
-  if (convolves && is_made_up(place.node, 1) && is_made_up(place.node, 2)) made_up_.insert(place.node.input(1));
+  if (convolves && is_folded(place.node, 1) && is_folded(place.node, 2)) folded_weights_.insert(place.node.input(1));
 }
 
 /// Inference operators before opset 12.
@@ -109,7 +111,7 @@ void TrainingMode::read_dropout(const Place& place) {
 void TrainingMode::read_copies(const Place& place, const TracedCall& call) {
   if (is_one_of(call, kReshapes)) return;
   for (const std::string_view value : call.values()) {
-    if (traced_op(value) == "clone" && copies_.emplace(value).second) copied_to_.insert(module_path(place.node));
+    if (ir::traced_op(value) == "clone" && copies_.emplace(value).second) copied_to_.insert(module_path(place.node));
   }
 }
 
@@ -166,12 +168,12 @@ void TrainingMode::note_normalisations(const std::string& file, ImportNotes& not
                                           "trained instead: torch.onnx.export(optimize=False) keeps them",
                                           folded, listed(modules))});
   }
-  if (made_up_.empty()) return;
+  if (folded_weights_.empty()) return;
   notes.warnings.push_back({{file, 0, 0, {}},
                             fmt::format("{} convolutions have weights and biases with generated names ({}), as if the "
                                         "exporter folded a normalization into them: they are trained as they are; "
                                         "torch.onnx.export with training=TrainingMode.PRESERVE keeps normalizations",
-                                        made_up_.size(), listed(made_up_))});
+                                        folded_weights_.size(), listed(folded_weights_))});
 }
 
 void TrainingMode::note_dropouts(const std::string& file, ImportNotes& notes) const {

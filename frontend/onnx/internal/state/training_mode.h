@@ -59,11 +59,11 @@ class TrainingMode {
 
   Calls<Normalisation> normalisations_;
   Calls<Dropout> dropouts_;
-  std::map<std::string, double> off_;  ///< ratios of disabled dropout nodes, by result
-  size_t on_ = 0;                      ///< number of enabled dropout nodes
-  std::set<std::string> copies_;       ///< copies in the exported program that may have been dropouts
-  std::set<std::string> copied_to_;    ///< modules that read them
-  std::set<std::string> made_up_;      ///< convolution weights that have, like their biases, generated names
+  std::map<std::string, double> off_;     ///< ratios of disabled dropout nodes, by result
+  size_t on_ = 0;                         ///< number of enabled dropout nodes
+  std::set<std::string> copies_;          ///< copies in the exported program that may have been dropouts
+  std::set<std::string> copied_to_;       ///< modules that read them
+  std::set<std::string> folded_weights_;  ///< convolution weights that have, like their biases, generated names
 };
 
 }  // namespace rannc::frontend

@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "frontend/onnx/internal/state/program_state.h"
-#include "frontend/onnx/internal/state/state_paths.h"
+#include "ir/state/name_source.h"
 #include "ir/state/state.h"
 
 namespace rannc::frontend {
@@ -29,7 +29,7 @@ std::string without_numbers(std::string name) {
 
 /// Removes names with another last word than `name`, unless all have one.
 void keep_alike(std::set<std::string>& names, const std::string& name) {
-  const auto differs = [&](const std::string& each) { return last_word(each) != last_word(name); };
+  const auto differs = [&](const std::string& each) { return ir::last_word(each) != ir::last_word(name); };
   if (!std::all_of(names.begin(), names.end(), differs)) std::erase_if(names, differs);
 }
 
@@ -42,7 +42,7 @@ std::set<std::string> ProgramState::unread(const ir::Graph& graph) const {
     const bool has_tensor = told_.contains(name) || graph.find(name).valid() || held_.contains(name);
     if (kind == ir::ValueKind::kParameter && !has_tensor) found.insert(name);
   }
-  for (const auto& [made, from] : notes_.folded) {
+  for (const auto& [made, from] : notes_.stored.folded) {
     for (const std::string& name : from) found.erase(name);
   }
   return found;
@@ -85,11 +85,11 @@ void ProgramState::name_unclear(const ir::Graph& graph) {
     ir::Reading& reading = notes_.stored.readings[each.stored][each.reading];
     const std::set<std::string> modules = modules_behind(graph, each);
     if (modules.size() == 1) reading.module = *modules.begin();
-    const bool inside = modules.contains(module_of(each.stored)), one_number = is_uniform(stored);
+    const bool inside = modules.contains(ir::module_of(each.stored)), one_number = is_uniform(stored);
     std::set<std::string> near, far;
     for (const std::string& name : open) {
-      if (!one_number && last_word(name) != last_word(each.stored)) continue;
-      (modules.contains(module_of(name)) ? near : far).insert(name);
+      if (!one_number && ir::last_word(name) != ir::last_word(each.stored)) continue;
+      (modules.contains(ir::module_of(name)) ? near : far).insert(name);
     }
     const bool other = !inside && near.size() == 1 && modules.size() == 1;
     reading.state = {other ? *near.begin() : each.stored};
@@ -110,9 +110,10 @@ void ProgramState::name_unclear(const ir::Graph& graph) {
 /// blocks: each is computed from the parameter of that name in the module that reads it. Returns false if the readers
 /// do not show it.
 bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
-  const auto made = notes_.folded.find(merged.value);
+  const auto made = notes_.stored.folded.find(merged.value);
   const auto readings = notes_.stored.readings.find(merged.value);
-  if (merged.lost.empty() || made == notes_.folded.end() || readings == notes_.stored.readings.end()) return false;
+  if (merged.lost.empty() || made == notes_.stored.folded.end() || readings == notes_.stored.readings.end())
+    return false;
   std::vector<std::string> from = made->second;
   const auto is_parameter = [&](const std::string& name) {
     const auto found = listed_.kinds.find(name);
@@ -120,13 +121,13 @@ bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
   };
   const auto source = std::find_if(from.begin(), from.end(), is_parameter);
   if (source == from.end() || std::count_if(from.begin(), from.end(), is_parameter) != 1) return false;
-  const std::string word = last_word(*source), own = module_of(*source);
+  const std::string word = ir::last_word(*source), own = ir::module_of(*source);
   const std::string other = merged.module.empty() ? word : merged.module + "." + word;
   const auto is_own = [&](const ir::Reading& reading) { return reading.module == own; };
   if (other == *source || !is_parameter(other) || told_.contains(other) ||
       std::none_of(readings->second.begin(), readings->second.end(), is_own))
     return false;
-  for (const auto& [name, sources] : notes_.folded) {  // computed twice
+  for (const auto& [name, sources] : notes_.stored.folded) {  // computed twice
     if (name != merged.lost && std::find(sources.begin(), sources.end(), other) != sources.end()) return false;
   }
   const bool vector = is_reshaped_vector(graph, merged.value);
@@ -136,7 +137,7 @@ bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
   }
   if (vector) hold(graph, graph.find(merged.value), {other, Claim::Form::kFlat}, true);
   *source = other;
-  notes_.folded.emplace(merged.lost, std::move(from));
+  notes_.stored.folded.emplace(merged.lost, std::move(from));
   return true;
 }
 
@@ -153,8 +154,9 @@ void ProgramState::note_merged_norm(const ir::Graph& graph, const MergedValue& m
       if (reading.node != node || reading.state.size() != 1) continue;
       const std::string& own = reading.state[0];
       for (const std::string& other : open) {
-        const bool beside = module_of(module_of(other)) == module_of(module_of(own)) && !module_of(other).empty();
-        if (beside && last_word(other) == last_word(own)) notes_.stored.unclear[stored].insert(other);
+        const bool beside =
+            ir::module_of(ir::module_of(other)) == ir::module_of(ir::module_of(own)) && !ir::module_of(other).empty();
+        if (beside && ir::last_word(other) == ir::last_word(own)) notes_.stored.unclear[stored].insert(other);
       }
     }
   }
@@ -170,7 +172,7 @@ void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedV
     note_merged_norm(graph, each, open);
     std::set<std::string> near;
     for (const std::string& name : open) {
-      const std::string module = module_of(name);
+      const std::string module = ir::module_of(name);
       if (each.module.empty() || module == each.module || module.starts_with(each.module + ".")) near.insert(name);
     }
     if (near.empty()) continue;
@@ -192,7 +194,7 @@ void ProgramState::note_merged(const ir::Graph& graph, const std::vector<MergedV
       if (!parameter) continue;
       const bool one_number = is_uniform(found), computed = listed == listed_.kinds.end();
       for (const std::string& other : near) {
-        const bool alike = last_word(other) == last_word(name) || module_of(other) == module_of(name);
+        const bool alike = ir::last_word(other) == ir::last_word(name) || ir::module_of(other) == ir::module_of(name);
         const bool equal = one_number && (computed || alike);
         if (equal || without_numbers(other) == without_numbers(name)) notes_.stored.unclear[name].insert(other);
       }

@@ -19,6 +19,7 @@
 #include "frontend/symbols.h"
 #include "ir/graph/constant.h"
 #include "ir/op/op.h"
+#include "ir/state/name_source.h"
 
 namespace rannc::frontend {
 
@@ -42,10 +43,9 @@ bool is_traced(const ModelProto& head) {
 /// Whether a one-element initializer of such a file is state of the program. The exporter writes numbers in the code as
 /// nodes, and names computed tensors `onnx::Mul_12` or, in old versions, `12`.
 bool is_number_of_state(const TensorProto& tensor) {
-  const std::string_view name = tensor.name();
+  const ir::NameSource source = ir::source_of_name(tensor.name());
   const bool single = std::all_of(tensor.dims().begin(), tensor.dims().end(), [](int64_t size) { return size == 1; });
-  return single && !name.starts_with("onnx::") && name.find('/') == std::string_view::npos &&
-         name.find_first_not_of("0123456789") != std::string_view::npos;
+  return single && (source == ir::NameSource::kProgram || source == ir::NameSource::kTraced);
 }
 
 class Importer {
@@ -103,7 +103,7 @@ class Importer {
     scope.values.reserve(model_.node_count() + model_.initializer_count());
     graph_.set_name(head_.graph().name());
     nodes_.begin(head_.graph());
-    if (!notes_.stored.listed.empty()) notes_.folded = folded_values(model_);
+    if (!notes_.stored.listed.empty()) notes_.stored.folded = folded_values(model_);
     RANNC_TRY(add_inputs(scope));
     const bool traced = is_traced(head_);
     RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) {

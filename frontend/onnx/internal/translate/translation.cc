@@ -7,6 +7,7 @@
 #include "frontend/onnx/internal/model/function_attributes.h"
 #include "frontend/onnx/internal/model/module_paths.h"
 #include "frontend/onnx/internal/translate/translators.h"
+#include "ir/state/name_source.h"
 
 namespace rannc::frontend {
 
@@ -32,7 +33,7 @@ void warn_of_bounds(const NodeProto& node, const ir::Graph& graph, const std::ve
     const std::string name(graph.value(operands[i]).name);
     const auto listed = notes.stored.listed.find(name);
     const bool is_parameter = listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kParameter;
-    const bool is_computed = name.starts_with("onnx::") && !notes.stored.literals.contains(name);
+    const bool is_computed = ir::is_folded(name) && !notes.stored.literals.contains(name);
     const auto& shape = graph.type(operands[i]).shape;
     const bool is_number = shape && ir::element_count(*shape) == ir::Dim(1) && !graph.producer(operands[i]).valid();
     if (is_number && (is_parameter || is_computed || notes.stored.weights.contains(name)))

@@ -92,7 +92,7 @@ void locate(std::string_view trace, Location& where) {
 }
 
 /// The path of the innermost module of `key,path,type;key,path,type`.
-std::string module_of(const std::string& stack) {
+std::string innermost_module(const std::string& stack) {
   const size_t last = stack.rfind(';') + 1;  // 0 if there is none
   const size_t comma = stack.find(',', last);
   if (comma == std::string::npos) return {};
@@ -239,7 +239,7 @@ Result<ExportedGraph::Items> ExportedGraph::call(const Frame& frame, Region& int
   const Json metadata = node.value("metadata", Json::object());
   const auto stack = metadata.find("nn_module_stack");
   return calls_.run(into.graph, place, schema, std::move(arguments), names,
-                    stack == metadata.end() ? std::string() : module_of(text_of(*stack)));
+                    stack == metadata.end() ? std::string() : innermost_module(text_of(*stack)));
 }
 
 Result<ExportedGraph::Items> ExportedGraph::call_of_graphs(const Frame& frame, Region& into, const std::string& name,
