@@ -388,7 +388,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   Outcome outcome;
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
-  const ComputedCopies copies = put_back_copies(graph, file, kept);
+  const std::vector<ComputedCopy> copies = put_back_copies(graph, file, kept);
   const Evidence evidence{known_, TensorOrigins(graph, known_.file)};
   TakenApart apart = take_apart(
       graph, {file, trained_by_use(graph, evidence), computed_from_parameters(graph, evidence.origins), known_.untied});
@@ -402,7 +402,9 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
-  RANNC_TRY(check_patterns(graph, copies.gone));
+  std::set<std::string> gone;
+  for (const ComputedCopy& copy : copies) gone.insert(copy.name);
+  RANNC_TRY(check_patterns(graph, gone));
   std::vector<Roles> roles = parameter_roles(graph);
   RANNC_TRY(report_not_recomputed(graph, recomputed.open, asked(graph, roles), roles, known_.merged, context));
   std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
@@ -415,7 +417,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     }
   }
   const bool statistics = find_statistics(graph), named = name_state(graph, file);
-  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || !inverted.empty() ||
+  outcome.changed = outcome.changed || !copies.empty() || apart.changed || restored > 0 || !inverted.empty() ||
                     !recomputed.made.empty() || tied || statistics || named;
   report_weights_in_code(graph, roles, known_, context);
   report_stand_ins(graph, known_, context);

@@ -1,15 +1,11 @@
 #include "passes/parameters/internal/computed_copies.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "ir/graph/constant.h"
-#include "ir/graph/rewriter.h"
-#include "ir/op/op.h"
 #include "ir/state/name_source.h"
 #include "ir/state/state.h"
 #include "passes/internal/state_names.h"
@@ -54,20 +50,21 @@ class Finder {
     }
   }
 
-  std::map<ValueId, Copy> find(ComputedCopies& report) {
-    std::map<ValueId, Copy> copies;
+  std::vector<Derivation> find(std::vector<ComputedCopy>& report) {
+    std::vector<Derivation> found;
+    std::set<ValueId> copies;
     for (const ValueId value : graph_.values()) {
       const std::string name(graph_.value(value).name);
       if (!is_stored(value) || !ir::is_folded(name) || kept_.contains(name)) continue;
-      const std::vector<Copy> ways = ways_to(value, copies);
+      std::vector<Copy> ways = ways_to(value, copies);
       if (ways.size() != 1) continue;
-      copies.emplace(value, ways[0]);
-      report.gone.insert(name);
-      report.found.push_back(
-          fmt::format("'{}' is '{}': {}", name, graph_.value(ways[0].source).name, ways[0].form.str()));
-      if (ir::static_count(graph_.type(ways[0].source)) == 1) report.by_a_number.push_back(report.found.back());
+      auto& [source, form] = ways[0];
+      copies.insert(value);
+      report.push_back({name, std::string(graph_.value(source).name), std::move(form.text),
+                        ir::static_count(graph_.type(source)) == 1});
+      found.push_back({value, {source}, std::move(form.formula)});
     }
-    return copies;
+    return found;
   }
 
  private:
@@ -95,7 +92,7 @@ class Finder {
 
   /// From tensors of the program, else from an earlier one of a made-up name. What has a name by its place in a module
   /// is a view of another tensor of that module, or that tensor of state.
-  std::vector<Copy> ways_to(ValueId value, const std::map<ValueId, Copy>& copies) {
+  std::vector<Copy> ways_to(ValueId value, const std::set<ValueId>& copies) {
     const auto wanted = ir::static_count(graph_.type(value));
     const bool placed = is_of_state(std::string(graph_.value(value).name));
     if (!wanted || *wanted > kMostElements || (placed && *wanted == 1)) return {};
@@ -110,7 +107,7 @@ class Finder {
       if (later || source == value || !held || *held < *wanted || *held > kMostElements) continue;
       if (!numbers(source) || !numbers(value) || is_repeated(*numbers(value))) continue;
       for (CopyForm& form : forms_of_copy(*numbers(source), *numbers(value))) {
-        if (form.is_view() || (!own && !placed)) (own ? of_exporter : of_program).push_back({source, std::move(form)});
+        if (form.is_view || (!own && !placed)) (own ? of_exporter : of_program).push_back({source, std::move(form)});
       }
     }
     return of_program.empty() ? of_exporter : of_program;
@@ -123,107 +120,29 @@ class Finder {
   std::map<ValueId, std::optional<Numbers>> numbers_;
 };
 
-/// Adds the tasks of one copy.
-class Writer {
- public:
-  Writer(Graph& to, std::string name, const ir::ValueType& type) : to_(to), name_(std::move(name)), type_(type) {}
-
-  Result<ValueId> write(ValueId source, const CopyForm& form) {
-    at_ = source;
-    add_reduction(form);
-    if (form.sliced >= 0) {
-      add("slice",
-          {{"starts", ir::Shape{form.start}}, {"ends", ir::Shape{form.end}}, {"axes", ir::Shape{form.sliced}}});
-    }
-    if (!form.order.empty()) add("permute", {{"dims", ir::Shape(form.order.begin(), form.order.end())}});
-    if (!failure_ && to_.type(at_).shape != type_.shape) add("reshape", {{"shape", *type_.shape}});
-    if (form.squared) add("mul", {}, at_);
-    if (form.factor == -1) {
-      add("neg", {});
-    } else if (form.factor != 1) {
-      add("mul", {}, number(form.factor));
-    }
-    if (form.shift != 0) add("add", {}, number(form.shift));
-    if (failure_) return *failure_;
-    return at_;
-  }
-
- private:
-  void add_reduction(const CopyForm& form) {
-    using enum CopyForm::Reduction;
-    if (form.reduction == kNone) return;
-    if (form.reduction == kL2) add("mul", {}, at_);
-    if (form.reduction == kL1) add("abs", {});
-    add("sum", {{"axes", ir::Shape(form.axes.begin(), form.axes.end())}, {"keepdim", true}});
-    if (form.reduction == kL2) add("sqrt", {});
-  }
-
-  void add(std::string_view op, ir::Attributes attributes, ValueId other = {}) {
-    if (failure_) return;
-    const std::string name = fmt::format("{}.{}", name_, op);
-    at_ = other.valid() ? to_.add(ir::core(op), {at_, other}, std::move(attributes), name)
-                        : to_.add(ir::core(op), {at_}, std::move(attributes), name);
-    if (auto typed = ir::infer_types(to_, to_.producer(at_)); !typed.ok()) failure_ = typed.diagnostic();
-  }
-
-  ValueId number(double value) {
-    ir::ValueType type;
-    type.dtype = type_.dtype;
-    type.shape.emplace();
-    return to_.add_value(ir::ValueKind::kConstant, name_ + ".number", std::move(type),
-                         ir::encode_numbers(type_.dtype, {&value, 1}));
-  }
-
-  Graph& to_;
-  std::string name_;
-  ir::ValueType type_;
-  ValueId at_;
-  std::optional<Diagnostic> failure_;
-};
-
 /// What is computed again is no tensor of state, whatever its place in a module says.
-void forget_places(Graph& graph, const std::map<ValueId, Copy>& copies) {
+void forget_places(Graph& graph, const std::vector<Derivation>& derivations) {
+  std::set<ValueId> targets;
+  for (const Derivation& each : derivations) targets.insert(each.target);
   std::vector<ir::StateTensor> state = graph.state();
   std::erase_if(state, [&](const ir::StateTensor& tensor) {
     return std::any_of(tensor.parts.begin(), tensor.parts.end(),
-                       [&](const ir::StatePart& part) { return copies.contains(part.value); });
+                       [&](const ir::StatePart& part) { return targets.contains(part.value); });
   });
   graph.set_state(std::move(state));
 }
 
 }  // namespace
 
-std::set<std::string> copies_in(const Graph& graph, const ir::StoredNotes& file) {
-  std::set<std::string> names;
-  for (const ValueId value : graph.values()) {
-    const std::string name(graph.value(value).name);
-    if (!graph.producer(value).valid() || !ir::is_folded(name)) continue;
-    const std::string stored = name.substr(0, name.rfind('.'));  // `onnx::Sigmoid_60.neg`
-    if (stored.size() < name.size() && file.readings.contains(stored) && !graph.find(stored).valid())
-      names.insert(stored);
-  }
-  return names;
-}
-
-ComputedCopies put_back_copies(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept) {
-  ComputedCopies report;
-  if (!file.listed.empty()) return report;
-  const std::map<ValueId, Copy> copies = Finder(graph, file, kept).find(report);
-  if (copies.empty()) return report;
-  forget_places(graph, copies);
-  std::vector<bool> keep(graph.value_count(), true);
-  for (const auto& [value, copy] : copies) keep[value.index()] = false;
-  ir::Rewriter rewriter(graph, keep);
-  for (const auto& [value, copy] : copies) {
-    Writer writer(rewriter.graph(), std::string(graph.value(value).name), graph.type(value));
-    const auto made = writer.write(rewriter.map(copy.source), copy.form);
-    RANNC_CHECK(made.ok()) << made.diagnostic().str();
-    rewriter.replace(value, *made);
-  }
-  for (const TaskId task : graph.tasks()) rewriter.copy(task);
-  graph = std::move(rewriter).finish();
-  report.changed = true;
-  return report;
+std::vector<ComputedCopy> put_back_copies(Graph& graph, const ir::StoredNotes& file,
+                                          const std::set<std::string>& kept) {
+  std::vector<ComputedCopy> copies;
+  if (!file.listed.empty()) return copies;
+  const std::vector<Derivation> derivations = Finder(graph, file, kept).find(copies);
+  if (derivations.empty()) return copies;
+  forget_places(graph, derivations);
+  compute_targets(graph, derivations);
+  return copies;
 }
 
 }  // namespace rannc::passes

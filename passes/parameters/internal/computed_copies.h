@@ -18,18 +18,15 @@ namespace rannc::passes {
 /// one way from one other tensor that the same module reads (`copy_forms.h`), unless the file states which parameter it
 /// is. A tensor whose name follows only from its place in a module (`fc.weight`) becomes a view if the module has that
 /// tensor under another name.
-struct ComputedCopies {
-  bool changed = false;
-  std::vector<std::string> found;        ///< what was restored, as `'onnx::Neg_3' is 'gate': it, negated`
-  std::set<std::string> gone;            ///< names of tensors that are computed now
-  std::vector<std::string> by_a_number;  ///< those of them that only a single number supports
+struct ComputedCopy {
+  std::string name, source;
+  std::string form;          ///< in words: `it, negated`
+  bool by_a_number = false;  ///< only a single number supports it
 };
 
 /// Tensors named in `kept` stay. Reads the bytes of tensors with generated names, and of the other tensors read by the
 /// same modules.
-ComputedCopies put_back_copies(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept);
-
-/// Returns the names of the file's tensors that tasks of the graph now compute.
-std::set<std::string> copies_in(const ir::Graph& graph, const ir::StoredNotes& file);
+std::vector<ComputedCopy> put_back_copies(ir::Graph& graph, const ir::StoredNotes& file,
+                                          const std::set<std::string>& kept);
 
 }  // namespace rannc::passes

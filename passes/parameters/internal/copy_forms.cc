@@ -12,6 +12,18 @@ namespace rannc::passes {
 namespace {
 
 using Elements = std::vector<double>;
+
+/// A form as the search tries it, in order of computation.
+struct Fit {
+  enum class Reduction : uint8_t { kNone, kSum, kL1, kL2 } reduction = Reduction::kNone;
+  std::vector<int64_t> axes = {};   ///< of the reduction
+  int64_t sliced = -1;              ///< axis; -1: not sliced
+  int64_t start = 0, end = 0;       ///< of the slice
+  std::vector<int64_t> order = {};  ///< of the axes after the slice; empty: unchanged
+  bool squared = false;
+  double factor = 1, shift = 0;
+};
+
 constexpr size_t kMostAxes = 5;
 constexpr int64_t kMostJudged = 1 << 26;  ///< elements of all views of one tensor
 constexpr size_t kFewest = 4;             ///< elements that two unknowns are judged by
@@ -54,7 +66,7 @@ double tolerance(ir::DType dtype) { return dtype == ir::DType::kF64 ? 1e-13 : dt
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-Box box_of(const Numbers& source, const CopyForm& form) {
+Box box_of(const Numbers& source, const Fit& form) {
   Box box{source.shape, strides_of(source.shape)};
   if (form.sliced >= 0) {
     const auto axis = static_cast<size_t>(form.sliced);
@@ -70,7 +82,7 @@ Box box_of(const Numbers& source, const CopyForm& form) {
 }
 
 /// The elements of `source` as a view has them.
-Elements viewed(const Numbers& source, const CopyForm& form) {
+Elements viewed(const Numbers& source, const Fit& form) {
   Elements elements;
   const Box box = box_of(source, form);
   elements.reserve(static_cast<size_t>(count(box.extents)));
@@ -81,14 +93,14 @@ Elements viewed(const Numbers& source, const CopyForm& form) {
   return elements;
 }
 
-bool is_exact(const Numbers& source, const CopyForm& form, const Numbers& made) {
+bool is_exact(const Numbers& source, const Fit& form, const Numbers& made) {
   size_t next = 0;
   return for_each_element(box_of(source, form), [&](int64_t at) {
     return same_bits(source.elements[static_cast<size_t>(at)], made.elements[next++]);
   });
 }
 
-Elements reduced(const Numbers& source, const CopyForm& form) {
+Elements reduced(const Numbers& source, const Fit& form) {
   std::vector<int64_t> kept = source.shape;
   for (const int64_t axis : form.axes) kept[static_cast<size_t>(axis)] = 1;
   std::vector<int64_t> strides = strides_of(kept);
@@ -97,11 +109,11 @@ Elements reduced(const Numbers& source, const CopyForm& form) {
   size_t next = 0;
   for_each_element({source.shape, strides}, [&](int64_t at) {
     const double x = source.elements[next++];
-    using enum CopyForm::Reduction;
+    using enum Fit::Reduction;
     sums[static_cast<size_t>(at)] += form.reduction == kL2 ? x * x : form.reduction == kL1 ? std::abs(x) : x;
     return true;
   });
-  if (form.reduction == CopyForm::Reduction::kL2) {
+  if (form.reduction == Fit::Reduction::kL2) {
     for (double& sum : sums) sum = std::sqrt(sum);
   }
   return sums;
@@ -131,7 +143,7 @@ class Judge {
   }
 
   /// Completes a form whose reduction or view gives `x`.
-  std::optional<CopyForm> completed(CopyForm form, const Elements& x) const {
+  std::optional<Fit> completed(Fit form, const Elements& x) const {
     const auto [least, most] = std::minmax_element(x.begin(), x.end());
     if (x.size() < kFewest || x.size() != made_.elements.size() || *least == *most) return std::nullopt;
     if (is_near(x, [](double a) { return a * a; })) {
@@ -171,8 +183,8 @@ std::vector<std::vector<int64_t>> orders(const std::vector<int64_t>& shape) {
 }
 
 /// Views that have as many elements as asked for.
-std::vector<CopyForm> views(const Numbers& source, int64_t wanted) {
-  std::vector<CopyForm> found;
+std::vector<Fit> views(const Numbers& source, int64_t wanted) {
+  std::vector<Fit> found;
   const int64_t all = count(source.shape);
   if (wanted == all) {
     for (auto& order : orders(source.shape)) found.push_back({.order = std::move(order)});
@@ -183,7 +195,7 @@ std::vector<CopyForm> views(const Numbers& source, int64_t wanted) {
     if (wanted % beside != 0 || wanted > all) continue;
     const int64_t length = wanted / beside;
     for (int64_t start = 0; start + length <= extent; ++start) {
-      CopyForm form;
+      Fit form;
       form.sliced = static_cast<int64_t>(axis), form.start = start, form.end = start + length;
       found.push_back(std::move(form));
     }
@@ -191,10 +203,10 @@ std::vector<CopyForm> views(const Numbers& source, int64_t wanted) {
   return found;
 }
 
-std::vector<CopyForm> reductions(const Numbers& source, int64_t wanted) {
-  std::vector<CopyForm> found;
+std::vector<Fit> reductions(const Numbers& source, int64_t wanted) {
+  std::vector<Fit> found;
   for (unsigned subset = 1; subset < 1U << source.shape.size(); ++subset) {
-    CopyForm form;
+    Fit form;
     int64_t gone = 1;
     for (size_t axis = 0; axis < source.shape.size(); ++axis) {
       if ((subset >> axis & 1U) == 0) continue;
@@ -202,7 +214,7 @@ std::vector<CopyForm> reductions(const Numbers& source, int64_t wanted) {
       gone *= source.shape[axis];
     }
     if (gone == 1 || count(source.shape) / gone != wanted) continue;
-    using enum CopyForm::Reduction;
+    using enum Fit::Reduction;
     for (const auto reduction : {kL2, kL1, kSum}) {
       form.reduction = reduction;
       found.push_back(form);
@@ -211,12 +223,12 @@ std::vector<CopyForm> reductions(const Numbers& source, int64_t wanted) {
   return found;
 }
 
-std::vector<CopyForm> of_single_number(double source, double made, ir::DType dtype) {
+std::vector<Fit> of_single_number(double source, double made, ir::DType dtype) {
   const auto rounded = [&](double x) {
     return dtype == ir::DType::kF32 ? static_cast<double>(static_cast<float>(x)) : x;
   };
-  std::vector<CopyForm> found;
-  const auto add = [&](double computed, CopyForm form) {
+  std::vector<Fit> found;
+  const auto add = [&](double computed, Fit form) {
     if (same_bits(rounded(computed), made)) found.push_back(std::move(form));
   };
   add(source, {});
@@ -226,44 +238,87 @@ std::vector<CopyForm> of_single_number(double source, double made, ir::DType dty
   return found;
 }
 
-}  // namespace
-
-std::vector<CopyForm> forms_of_copy(const Numbers& source, const Numbers& made) {
+std::vector<Fit> fits_of(const Numbers& source, const Numbers& made) {
   const int64_t wanted = count(made.shape), all = count(source.shape);
   if (source.dtype != made.dtype || source.shape.size() > kMostAxes || wanted == 0 || wanted > all) return {};
   if (all == 1) return of_single_number(source.elements[0], made.elements[0], made.dtype);
-  const std::vector<CopyForm> seen = wanted > 1 ? views(source, wanted) : std::vector<CopyForm>();
-  std::vector<CopyForm> found;
-  for (const CopyForm& form : seen) {
+  const std::vector<Fit> seen = wanted > 1 ? views(source, wanted) : std::vector<Fit>();
+  std::vector<Fit> found;
+  for (const Fit& form : seen) {
     if (is_exact(source, form, made)) found.push_back(form);
   }
   if (!found.empty()) return found;
   const Judge judge(made);
-  for (CopyForm& form : reductions(source, wanted)) {
+  for (Fit& form : reductions(source, wanted)) {
     if (judge.is_near(reduced(source, form), [](double a) { return a; })) found.push_back(std::move(form));
   }
   if (!found.empty() || static_cast<int64_t>(seen.size()) * wanted > kMostJudged) return found;
-  for (const CopyForm& form : seen) {
+  for (const Fit& form : seen) {
     if (auto whole = judge.completed(form, viewed(source, form))) found.push_back(*std::move(whole));
   }
   return found;
 }
 
-std::string CopyForm::str() const {
+std::string text_of(const Fit& fit) {
+  using enum Fit::Reduction;
   std::string text = "it";
-  if (reduction == Reduction::kSum) text = "its sum";
-  if (reduction == Reduction::kL1) text = "its sum of magnitudes";
-  if (reduction == Reduction::kL2) text = "its norm";
-  if (sliced >= 0) text = fmt::format("its part {} to {} of axis {}", start, end, sliced);
-  if (!order.empty()) text = "its transpose";
-  if (squared) text += ", squared";
-  if (factor == -1) {
+  if (fit.reduction == kSum) text = "its sum";
+  if (fit.reduction == kL1) text = "its sum of magnitudes";
+  if (fit.reduction == kL2) text = "its norm";
+  if (fit.sliced >= 0) text = fmt::format("its part {} to {} of axis {}", fit.start, fit.end, fit.sliced);
+  if (!fit.order.empty()) text = "its transpose";
+  if (fit.squared) text += ", squared";
+  if (fit.factor == -1) {
     text += ", negated";
-  } else if (factor != 1) {
-    text += fmt::format(", times {:.6g}", factor);
+  } else if (fit.factor != 1) {
+    text += fmt::format(", times {:.6g}", fit.factor);
   }
-  if (shift != 0) text += fmt::format(", plus {:.6g}", shift);
+  if (fit.shift != 0) text += fmt::format(", plus {:.6g}", fit.shift);
   return text;
+}
+
+ir::Shape dims_of(const std::vector<int64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+Formula formula_of(const Fit& fit, const Numbers& source, const Numbers& made) {
+  using enum Fit::Reduction;
+  Formula formula;
+  const auto apply = [&](std::string_view op, ir::Attributes attributes = {}) {
+    formula.then(op, {formula.result}, std::move(attributes));
+  };
+  const auto square = [&] { formula.then("mul", {formula.result, formula.result}); };
+  const auto with_number = [&](std::string_view op, double number) {
+    const size_t x = formula.result;
+    formula.then(op, {x, formula.add_number(made.dtype, number)});
+  };
+  std::vector<int64_t> shape = box_of(source, fit).extents;
+  for (const int64_t axis : fit.axes) shape[static_cast<size_t>(axis)] = 1;
+  if (fit.reduction == kL2) square();
+  if (fit.reduction == kL1) apply("abs");
+  if (fit.reduction != kNone) apply("sum", {{"axes", dims_of(fit.axes)}, {"keepdim", true}});
+  if (fit.reduction == kL2) apply("sqrt");
+  if (fit.sliced >= 0)
+    apply("slice", {{"starts", ir::Shape{fit.start}}, {"ends", ir::Shape{fit.end}}, {"axes", ir::Shape{fit.sliced}}});
+  if (!fit.order.empty()) apply("permute", {{"dims", dims_of(fit.order)}});
+  if (shape != made.shape) apply("reshape", {{"shape", dims_of(made.shape)}});
+  if (fit.squared) square();
+  if (fit.factor == -1) {
+    apply("neg");
+  } else if (fit.factor != 1) {
+    with_number("mul", fit.factor);
+  }
+  if (fit.shift != 0) with_number("add", fit.shift);
+  return formula;
+}
+
+}  // namespace
+
+std::vector<CopyForm> forms_of_copy(const Numbers& source, const Numbers& made) {
+  std::vector<CopyForm> forms;
+  for (const Fit& fit : fits_of(source, made)) {
+    const bool is_view = fit.reduction == Fit::Reduction::kNone && !fit.squared && fit.factor == 1 && fit.shift == 0;
+    forms.push_back({formula_of(fit, source, made), text_of(fit), is_view});
+  }
+  return forms;
 }
 
 }  // namespace rannc::passes

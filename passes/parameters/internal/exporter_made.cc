@@ -225,12 +225,14 @@ std::set<std::string> stand_ins(const Graph& graph, const ir::StoredNotes& file)
   return trained;
 }
 
-void report_made(const Graph& graph, const ir::StoredNotes& file, const ComputedCopies& copies, PassContext& context) {
+void report_made(const Graph& graph, const ir::StoredNotes& file, const std::vector<ComputedCopy>& copies,
+                 PassContext& context) {
   if (!file.listed.empty()) return;
-  for (const std::string& copy : copies.found) {
-    const bool weak = std::find(copies.by_a_number.begin(), copies.by_a_number.end(), copy) != copies.by_a_number.end();
-    auto& notes = weak ? context.warnings : context.remarks;
-    notes.push_back({{}, fmt::format("the exporter computed {}{}", copy, weak ? ", judging by a single number" : "")});
+  for (const ComputedCopy& copy : copies) {
+    auto& notes = copy.by_a_number ? context.warnings : context.remarks;
+    notes.push_back({{},
+                     fmt::format("the exporter computed '{}' is '{}': {}{}", copy.name, copy.source, copy.form,
+                                 copy.by_a_number ? ", judging by a single number" : "")});
   }
   const std::set<std::string> trained = stand_ins(graph, file);
   std::set<std::string> left;

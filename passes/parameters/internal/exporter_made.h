@@ -24,7 +24,7 @@ std::set<std::string> stand_ins(const ir::Graph& graph, const ir::StoredNotes& f
 
 /// Reports which tensors the tracing exporter computed, and how they are handled. Weights of plain layers, which it
 /// permutes and concatenates, are not included. Kinds must have been decided.
-void report_made(const ir::Graph& graph, const ir::StoredNotes& file, const ComputedCopies& copies,
+void report_made(const ir::Graph& graph, const ir::StoredNotes& file, const std::vector<ComputedCopy>& copies,
                  PassContext& context);
 
 }  // namespace rannc::passes

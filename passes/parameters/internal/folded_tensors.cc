@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "passes/parameters/internal/computed_copies.h"
+#include "ir/state/name_source.h"
 #include "passes/parameters/internal/exporter_made.h"
 #include "passes/parameters/internal/tensor_origins.h"
 
@@ -41,7 +41,10 @@ FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known, const T
 FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
   FoldedTensors folded = recorded(graph, known, TensorOrigins(graph, known.file));
   folded.stand_ins.merge(stand_ins(graph, known.file));
-  folded.recomputed.merge(copies_in(graph, known.file));
+  for (const auto& [name, unused] : known.file.readings) {  // the other exporter records nothing
+    const ValueId value = ir::is_folded(name) ? graph.find(name) : ValueId();
+    if (value.valid() && graph.producer(value).valid()) folded.recomputed.insert(name);
+  }
   return folded;
 }
 

@@ -1,8 +1,12 @@
 #include "passes/parameters/internal/formula.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "ir/graph/rewriter.h"
 
 namespace rannc::passes {
 
@@ -10,26 +14,88 @@ namespace {
 
 constexpr int64_t kMostFormulaElements = 1 << 22;
 
-std::optional<Formula::Value> known(ir::StoredTensor tensor) {
+std::optional<ComputedFormula::Value> known(ir::StoredTensor tensor) {
   auto bytes = tensor.data.in_file() ? tensor.data.read() : Result<std::vector<std::byte>>(tensor.data.bytes());
   if (!bytes.ok()) return std::nullopt;
   tensor.data = ir::TensorData::in_memory(*std::move(bytes));
   auto numbers = ir::decode_numbers(tensor.type, tensor.data, kMostFormulaElements);
   if (!numbers.ok()) return std::nullopt;
-  return Formula::Value{std::move(tensor), *std::move(numbers)};
+  return ComputedFormula::Value{std::move(tensor), *std::move(numbers)};
 }
 
 }  // namespace
 
-bool Formula::add_leaf(const ir::StoredTensor& tensor) {
+void Formula::then(std::string_view op, std::vector<size_t> operands, ir::Attributes attributes) {
+  steps.push_back({&ir::core(op), std::move(operands), std::move(attributes)});
+  result = leaves + steps.size() - 1;
+}
+
+size_t Formula::add_number(ir::DType dtype, double number) {
+  ir::ValueType type;
+  type.dtype = dtype;
+  type.shape.emplace();
+  steps.push_back({.constant = {std::move(type), ir::encode_numbers(dtype, {&number, 1})}});
+  return leaves + steps.size() - 1;
+}
+
+namespace {
+
+ValueId compute_target(ir::Rewriter& rewriter, const Derivation& derivation, const std::string& name) {
+  ir::Graph& to = rewriter.graph();
+  const Formula& formula = derivation.formula;
+  std::vector<ValueId> values;
+  for (const ValueId leaf : derivation.leaves) values.push_back(rewriter.map(leaf));
+  for (const Formula::Step& step : formula.steps) {
+    const bool last = values.size() == formula.result;
+    const std::string made = last ? name : fmt::format("{}.{}", name, values.size());
+    if (step.op == nullptr) {
+      values.push_back(to.add_value(ir::ValueKind::kConstant, made, step.constant.type, step.constant.data));
+      continue;
+    }
+    std::vector<ValueId> operands;
+    for (const size_t operand : step.operands) operands.push_back(values[operand]);
+    const TaskId task = to.add_task(*step.op, operands, step.attributes, std::vector{made});
+    const auto typed = ir::infer_types(to, task);
+    RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    values.push_back(to.outputs(task)[0]);
+  }
+  return values[formula.result];
+}
+
+}  // namespace
+
+void compute_targets(ir::Graph& graph, const std::vector<Derivation>& derivations) {
+  std::vector<bool> keep(graph.value_count(), true);
+  for (const Derivation& derivation : derivations) keep[derivation.target.index()] = false;
+  ir::Rewriter rewriter(graph, keep);
+  for (const Derivation& derivation : derivations) {
+    const std::string name(graph.value(derivation.target).name);
+    rewriter.replace(derivation.target, compute_target(rewriter, derivation, name));
+  }
+  for (const TaskId task : graph.tasks()) rewriter.copy(task);
+  graph = std::move(rewriter).finish();
+}
+
+Formula ComputedFormula::formula_of(size_t value) const {
+  Formula formula{leaves_, {}, value};
+  for (size_t i = leaves_; i <= value; ++i) {
+    const Value& each = values_[i];
+    formula.steps.push_back({each.op, each.operands, each.attributes, each.op ? ir::StoredTensor{} : each.tensor});
+  }
+  return formula;
+}
+
+bool ComputedFormula::add_leaf(const ir::StoredTensor& tensor) {
   if (!tensor.data.present()) return false;
   auto leaf = known(tensor);
   if (!leaf) return false;
+  RANNC_CHECK(leaves_ == values_.size()) << "leaves come first";
   values_.push_back(*std::move(leaf));
+  ++leaves_;
   return true;
 }
 
-size_t Formula::add_constant(ir::DType dtype, const ir::Shape& shape, std::span<const double> numbers) {
+size_t ComputedFormula::add_constant(ir::DType dtype, const ir::Shape& shape, std::span<const double> numbers) {
   ir::ValueType type;
   type.dtype = dtype;
   type.shape = shape;
@@ -39,8 +105,8 @@ size_t Formula::add_constant(ir::DType dtype, const ir::Shape& shape, std::span<
   return values_.size() - 1;
 }
 
-std::optional<size_t> Formula::apply(const ir::OpInfo& op, std::initializer_list<size_t> operands,
-                                     ir::Attributes attributes) {
+std::optional<size_t> ComputedFormula::apply(const ir::OpInfo& op, std::initializer_list<size_t> operands,
+                                             ir::Attributes attributes) {
   if (evaluator_ == nullptr) return std::nullopt;
   std::vector<const ir::StoredTensor*> tensors;
   for (const size_t operand : operands) tensors.push_back(&values_[operand].tensor);
@@ -57,7 +123,7 @@ std::optional<size_t> Formula::apply(const ir::OpInfo& op, std::initializer_list
   return values_.size() - 1;
 }
 
-void Formula::shrink(size_t size) {
+void ComputedFormula::shrink(size_t size) {
   while (values_.size() > size) {
     for (const size_t operand : values_.back().operands) --values_[operand].uses;
     values_.pop_back();

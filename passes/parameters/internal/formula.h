@@ -1,20 +1,49 @@
-/// A formula over stored tensors that is evaluated while it is built.
+/// Formulas by which stored tensors follow from others.
 #pragma once
 
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "ir/graph/constant.h"
+#include "ir/graph/graph.h"
 #include "ir/op/op.h"
 #include "passes/evaluator.h"
 
 namespace rannc::passes {
 
-/// Values of a formula: leaves, constants and results of operators, each with its numbers.
-class Formula {
+/// How a tensor follows from others. Values are numbered: first the leaves, then a value per step.
+struct Formula {
+  struct Step {
+    const ir::OpInfo* op = nullptr;  ///< null: a constant
+    std::vector<size_t> operands = {};
+    ir::Attributes attributes = {};
+    ir::StoredTensor constant = {};
+  };
+  size_t leaves = 1;
+  std::vector<Step> steps = {};
+  size_t result = 0;
+
+  /// Adds a step whose value becomes the result.
+  void then(std::string_view op, std::vector<size_t> operands, ir::Attributes attributes = {});
+  /// Adds a number and returns its value.
+  size_t add_number(ir::DType dtype, double number);
+};
+
+/// A stored tensor that follows from other values of a graph.
+struct Derivation {
+  ValueId target;
+  std::vector<ValueId> leaves;
+  Formula formula;
+};
+
+/// Before => after: the targets are no longer stored; tasks without a node compute them, under their names. A target
+/// may be a leaf of a later derivation.
+void compute_targets(ir::Graph& graph, const std::vector<Derivation>& derivations);
+
+/// A formula that is evaluated while it is built: each value has its numbers.
+class ComputedFormula {
  public:
   struct Value {
     ir::StoredTensor tensor;
@@ -26,16 +55,17 @@ class Formula {
   };
 
   /// If `evaluator` is null, no operator can be computed.
-  explicit Formula(const Evaluator* evaluator) : evaluator_(evaluator) {}
+  explicit ComputedFormula(const Evaluator* evaluator) : evaluator_(evaluator) {}
 
-  const std::vector<Value>& values() const { return values_; }
   const Value& operator[](size_t value) const { return values_[value]; }
   size_t size() const { return values_.size(); }
   ir::Shape shape(size_t value) const { return *values_[value].tensor.type.shape; }
   /// Returns the number of operators computed so far.
   size_t computed() const { return computed_; }
+  /// Returns the formula of a value, without numbers.
+  Formula formula_of(size_t value) const;
 
-  /// Returns false if its bytes cannot be read.
+  /// Leaves come before all other values. Returns false if its bytes cannot be read.
   bool add_leaf(const ir::StoredTensor& tensor);
   size_t add_constant(ir::DType dtype, const ir::Shape& shape, std::span<const double> numbers);
   size_t add_scalar(ir::DType dtype, double number) { return add_constant(dtype, {}, {&number, 1}); }
@@ -48,7 +78,7 @@ class Formula {
  private:
   const Evaluator* evaluator_;
   std::vector<Value> values_;
-  size_t computed_ = 0;
+  size_t leaves_ = 0, computed_ = 0;
 };
 
 /// Returns the largest difference of two lists of numbers, relative to the largest number of the second; infinite if

@@ -18,13 +18,13 @@ std::vector<int64_t> extents(const ir::StoredTensor& tensor) {
 
 ir::Shape as_shape(std::span<const int64_t> sizes) { return {sizes.begin(), sizes.end()}; }
 
-bool is_target(const Formula& formula, size_t value, const FormulaTarget& target) {
+bool is_target(const ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   return formula[value].tensor.type.shape == target.tensor.type.shape &&
          distance(formula[value].numbers, target.numbers) <= target.tolerance;
 }
 
 /// What any order of the elements keeps.
-bool may_be_reordered(const Formula& formula, size_t value, const FormulaTarget& target) {
+bool may_be_reordered(const ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   const auto& numbers = formula[value].numbers;
   if (numbers.size() != target.numbers.size()) return false;
   double sum = 0, other = 0, size = 0;
@@ -36,7 +36,7 @@ bool may_be_reordered(const Formula& formula, size_t value, const FormulaTarget&
   return !(std::abs(sum - other) > target.tolerance * size * static_cast<double>(numbers.size()));
 }
 
-std::optional<size_t> reshaped(Formula& formula, size_t value, const FormulaTarget& target) {
+std::optional<size_t> reshaped(ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   if (formula[value].tensor.type.shape == target.tensor.type.shape) return value;
   return formula.apply(ir::core("reshape"), {value}, {{"shape", *target.tensor.type.shape}});
 }
@@ -107,7 +107,7 @@ std::optional<SlicedBox> box_of(const std::vector<int64_t>& places, const std::v
 
 }  // namespace
 
-std::optional<size_t> fit_layout(Formula& formula, size_t value, const FormulaTarget& target) {
+std::optional<size_t> fit_layout(ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   if (!may_be_reordered(formula, value, target)) return std::nullopt;
   const size_t before = formula.size();
   const std::vector<int64_t> sizes = extents(formula[value].tensor);
@@ -125,7 +125,7 @@ std::optional<size_t> fit_layout(Formula& formula, size_t value, const FormulaTa
   return std::nullopt;
 }
 
-std::optional<size_t> fit_scaled(Formula& formula, size_t value, const FormulaTarget& target) {
+std::optional<size_t> fit_scaled(ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   const auto& numbers = formula[value].numbers;
   constexpr size_t kFewest = 3;
   if (numbers.size() != target.numbers.size() || distinct(target.numbers, 1e-3) < kFewest) return std::nullopt;
@@ -148,7 +148,7 @@ std::optional<size_t> fit_scaled(Formula& formula, size_t value, const FormulaTa
   return std::nullopt;
 }
 
-std::optional<size_t> fit_picked(Formula& formula, size_t value, const FormulaTarget& target) {
+std::optional<size_t> fit_picked(ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   const std::vector<int64_t> places = places_of(formula[value].numbers, target.numbers);
   if (places.empty()) return std::nullopt;
   const size_t before = formula.size();
@@ -170,7 +170,7 @@ std::optional<size_t> fit_picked(Formula& formula, size_t value, const FormulaTa
   return std::nullopt;
 }
 
-std::optional<size_t> fit_masked(Formula& formula, size_t value, const FormulaTarget& target) {
+std::optional<size_t> fit_masked(ComputedFormula& formula, size_t value, const FormulaTarget& target) {
   const auto& numbers = formula[value].numbers;
   if (formula[value].tensor.type.shape != target.tensor.type.shape) return std::nullopt;
   std::vector<double> kept(numbers.size()), filled(numbers.size());
@@ -196,7 +196,7 @@ std::optional<size_t> fit_masked(Formula& formula, size_t value, const FormulaTa
   return std::nullopt;
 }
 
-std::optional<size_t> fit_unknown(Formula& formula, size_t value, const FormulaTarget& target, Unknown what) {
+std::optional<size_t> fit_unknown(ComputedFormula& formula, size_t value, const FormulaTarget& target, Unknown what) {
   const auto& numbers = formula[value].numbers;
   if (formula[value].tensor.type.shape != target.tensor.type.shape) return std::nullopt;
   std::vector<double> other(numbers.size());

@@ -17,15 +17,15 @@ struct FormulaTarget {
 
 /// Each function adds steps to the formula that turn `value` into the target, and returns the result; nullopt if it
 /// does not fit. fit_layout: axes in another order or merged; the elements must occur in the target unchanged.
-std::optional<size_t> fit_layout(Formula& formula, size_t value, const FormulaTarget& target);
+std::optional<size_t> fit_layout(ComputedFormula& formula, size_t value, const FormulaTarget& target);
 /// The value times a number plus a number.
-std::optional<size_t> fit_scaled(Formula& formula, size_t value, const FormulaTarget& target);
+std::optional<size_t> fit_scaled(ComputedFormula& formula, size_t value, const FormulaTarget& target);
 /// Elements at constant places: rows, slices, repetitions. They are located by their numbers, which must differ.
-std::optional<size_t> fit_picked(Formula& formula, size_t value, const FormulaTarget& target);
+std::optional<size_t> fit_picked(ComputedFormula& formula, size_t value, const FormulaTarget& target);
 /// The value itself in some places, and one number in all others.
-std::optional<size_t> fit_masked(Formula& formula, size_t value, const FormulaTarget& target);
+std::optional<size_t> fit_masked(ComputedFormula& formula, size_t value, const FormulaTarget& target);
 /// The value times, or plus, a constant tensor of arbitrary numbers. A fit proves nothing.
 enum class Unknown : uint8_t { kFactor, kTerm };
-std::optional<size_t> fit_unknown(Formula& formula, size_t value, const FormulaTarget& target, Unknown what);
+std::optional<size_t> fit_unknown(ComputedFormula& formula, size_t value, const FormulaTarget& target, Unknown what);
 
 }  // namespace rannc::passes

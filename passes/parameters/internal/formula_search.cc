@@ -41,10 +41,10 @@ using Left = std::vector<const KnownStep*>;
 /// Depth first: each step reads any of the values that are there. `true` ends the search.
 class Search {
  public:
-  Search(const FormulaQuestion& question, FormulaTarget target, Formula formula)
+  Search(const FormulaQuestion& question, FormulaTarget target, ComputedFormula formula)
       : question_(question), target_(std::move(target)), formula_(std::move(formula)), leaves_(formula_.size()) {}
 
-  std::optional<FoundFormula> run() {
+  std::optional<Formula> run() {
     Left left;
     for (const std::string& name : question_.made) {
       const KnownStep* const step = known_step(ir::traced_op(name));
@@ -149,7 +149,7 @@ class Search {
     const double off = distance(formula_[*result].numbers, target_.numbers);
     if (off < nearest_) {
       nearest_ = off;
-      best_ = FoundFormula{formula_, *result};
+      best_ = formula_.formula_of(*result);
     }
     return off <= target_.tolerance / 20;
   }
@@ -357,7 +357,7 @@ class Search {
 
   const FormulaQuestion& question_;
   const FormulaTarget target_;
-  Formula formula_;
+  ComputedFormula formula_;
   const size_t leaves_;
   std::vector<size_t> seen_;  // leaves and results of steps, in order: what steps may read
   size_t joins_left_ = 0;     // steps that read two values
@@ -365,7 +365,7 @@ class Search {
   size_t budget_ = kMostComputed;
   bool picks_ = false, joins_ = false, masks_ = false, turns_ = false, one_number_ = false;
   std::optional<std::pair<size_t, uint32_t>> axes_;  // rank and axes of all sums
-  std::optional<FoundFormula> best_;
+  std::optional<Formula> best_;
   double nearest_ = std::numeric_limits<double>::infinity();
 };
 
@@ -376,8 +376,8 @@ double tolerance_of(ir::DType dtype) {
 
 }  // namespace
 
-std::optional<FoundFormula> find_formula(const FormulaQuestion& question, const Evaluator* evaluator) {
-  Formula formula(evaluator), target(evaluator);
+std::optional<Formula> find_formula(const FormulaQuestion& question, const Evaluator* evaluator) {
+  ComputedFormula formula(evaluator), target(evaluator);
   if (!target.add_leaf(question.target)) return std::nullopt;
   for (const ir::StoredTensor& leaf : question.leaves) {
     if (!formula.add_leaf(leaf) || leaf.type.dtype != question.target.type.dtype) return std::nullopt;

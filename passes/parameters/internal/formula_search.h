@@ -16,17 +16,12 @@ struct FormulaQuestion {
   bool lost_constant = false;     ///< a constant that is not among the leaves was read too
 };
 
-struct FoundFormula {
-  Formula formula;
-  size_t result;
-};
-
 /// Names of traced values determine the operators, but not their axes, numbers or order. These are searched until the
 /// result equals the numbers of the target. What numbers cannot distinguish is not found: axes and places of a tensor
 /// that is one number repeated. A clamp bound that no element reaches is assumed to be 1e-12.
 ///
 /// Returns nullopt if no formula was found, an operator is not supported here, or the evaluator is null. Computes at
 /// most some thousand operators.
-std::optional<FoundFormula> find_formula(const FormulaQuestion& question, const Evaluator* evaluator);
+std::optional<Formula> find_formula(const FormulaQuestion& question, const Evaluator* evaluator);
 
 }  // namespace rannc::passes

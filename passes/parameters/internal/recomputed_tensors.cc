@@ -1,14 +1,11 @@
 #include "passes/parameters/internal/recomputed_tensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "ir/graph/constant.h"
-#include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
 #include "ir/state/name_source.h"
 #include "ir/state/state.h"
@@ -34,13 +31,6 @@ ValueId value_of(const Graph& graph, const std::string& name) {
   return {};
 }
 
-/// A tensor that is made of others of the file.
-struct Making {
-  ValueId target;
-  std::vector<ValueId> leaves;
-  FoundFormula found;
-};
-
 class Recomputing {
  public:
   Recomputing(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept, const Evaluator* evaluator)
@@ -60,16 +50,16 @@ class Recomputing {
       if (sources.size() == 1 && !all && is_part(value)) parts_[sources[0]].push_back(value);
       std::erase_if(sources, is_lost);
       if (sources.empty()) continue;
-      auto making = all ? making_of(value) : std::nullopt;
-      if (making) {
+      auto derivation = all ? derivation_of(value) : std::nullopt;
+      if (derivation) {
         result.made.insert(name);
-        makings_.push_back(*std::move(making));
+        derivations_.push_back(*std::move(derivation));
       } else {
         result.open.push_back({name, std::move(sources)});
       }
     }
     for (auto& [source, parts] : parts_) relate(std::move(parts), result);
-    if (!makings_.empty()) rewrite();
+    if (!derivations_.empty()) compute_targets(graph_, derivations_);
     return result;
   }
 
@@ -105,15 +95,15 @@ class Recomputing {
     std::vector<ValueId> wholes;
     for (const ValueId part : parts) {
       std::vector<std::string> others;
-      std::optional<Making> making;
+      std::optional<Derivation> derivation;
       for (const ValueId whole : wholes) {
-        if (making || !have_common_numbers(whole, part)) continue;
+        if (derivation || !have_common_numbers(whole, part)) continue;
         others.emplace_back(graph_.value(whole).name);
-        making = making_of(part, whole);
+        derivation = derivation_of(part, whole);
       }
-      if (making) {
+      if (derivation) {
         result.made.emplace(graph_.value(part).name);
-        makings_.push_back(*std::move(making));
+        derivations_.push_back(*std::move(derivation));
         continue;
       }
       wholes.push_back(part);
@@ -122,7 +112,7 @@ class Recomputing {
   }
 
   /// `whole`, if valid, stands for the only parameter that the target was computed from.
-  std::optional<Making> making_of(ValueId value, ValueId whole = {}) const {
+  std::optional<Derivation> derivation_of(ValueId value, ValueId whole = {}) const {
     const Graph::Value& target = graph_.value(value);
     if (!target.data.present() || !ir::static_count(target.type)) return std::nullopt;
     FormulaQuestion question{{}, {target.type, target.data}, {}, false};
@@ -148,39 +138,7 @@ class Recomputing {
     }
     if (is_traced(own)) question.made.push_back(own);
     auto found = find_formula(question, evaluator_);
-    return found ? std::optional(Making{value, std::move(leaves), *std::move(found)}) : std::nullopt;
-  }
-
-  void rewrite() {
-    std::vector<bool> keep(graph_.value_count(), true);
-    for (const Making& making : makings_) keep[making.target.index()] = false;
-    ir::Rewriter rewriter(graph_, keep);
-    for (const Making& making : makings_) rewriter.replace(making.target, make(rewriter, making));
-    for (const TaskId task : graph_.tasks()) rewriter.copy(task);
-    graph_ = std::move(rewriter).finish();
-  }
-
-  ValueId make(ir::Rewriter& rewriter, const Making& making) const {
-    Graph& to = rewriter.graph();
-    const Formula& formula = making.found.formula;
-    const std::string name(graph_.value(making.target).name);
-    std::map<size_t, ValueId> values;
-    for (size_t i = 0; i < making.leaves.size(); ++i) values[i] = rewriter.map(making.leaves[i]);
-    for (size_t i = making.leaves.size(); i <= making.found.result; ++i) {
-      const Formula::Value& value = formula[i];
-      const bool last = i == making.found.result;
-      const std::string made = last ? name : fmt::format("{}.{}", name, i);
-      if (value.op == nullptr) {
-        values[i] = to.add_value(ir::ValueKind::kConstant, made, value.tensor.type, value.tensor.data);
-        continue;
-      }
-      std::vector<ValueId> operands;
-      for (const size_t operand : value.operands) operands.push_back(values.at(operand));
-      const TaskId task = to.add_task(*value.op, operands, value.attributes, std::vector{made});
-      RANNC_CHECK(ir::infer_types(to, task).ok()) << "the formula was computed with these types";
-      values[i] = to.outputs(task)[0];
-    }
-    return values.at(making.found.result);
+    return found ? std::optional(Derivation{value, std::move(leaves), *std::move(found)}) : std::nullopt;
   }
 
   Graph& graph_;
@@ -188,7 +146,7 @@ class Recomputing {
   const std::set<std::string>& kept_;
   const Evaluator* evaluator_;
   const TensorOrigins origins_;
-  std::vector<Making> makings_;
+  std::vector<Derivation> derivations_;
   std::map<std::string, std::vector<ValueId>> parts_;  ///< by the only parameter they were computed from, which is lost
 };
 
