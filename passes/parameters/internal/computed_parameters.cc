@@ -5,6 +5,7 @@
 #include "ir/state/name_source.h"
 #include "passes/internal/state_names.h"
 #include "passes/parameters/internal/tied_values.h"
+#include "passes/parameters/internal/verdicts.h"
 
 namespace rannc::passes {
 
@@ -13,11 +14,11 @@ namespace {
 using ir::ValueKind;
 
 /// A constant that may have been made of a parameter.
-bool may_be_made(const ir::Graph& graph, ValueId value, const ir::StoredNotes& file, const TensorOrigins& origins) {
+bool may_be_made(const ir::Graph& graph, ValueId value, const ir::StoredNotes& file, const Verdicts& verdicts) {
   const ir::Graph::Value& found = graph.value(value);
   const std::string name(found.name);
   if (found.kind != ValueKind::kConstant || !ir::is_float(found.type.dtype)) return false;
-  if (origins.of(value) == Origin::kNumbers) return false;
+  if (verdicts.origin(value) == Origin::kNumber) return false;
   if (!found.type.shape || ir::element_count(*found.type.shape) == ir::Dim(1)) return false;
   if (file.listed.contains(name) || file.literals.contains(name)) return false;
   return !has_mask_element(found.type, found.data) && !is_uniform(graph, value);
@@ -32,10 +33,10 @@ ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredN
     const bool folded = file.listed.contains(module + ".running_mean");
     if (kind == ValueKind::kParameter && !graph.find(name).valid() && !folded) lost.emplace(name, module);
   }
-  const TensorOrigins origins(graph, file);
+  const Verdicts verdicts(graph, file);
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ValueKind::kParameter) continue;
-    for (const std::string& source : origins.sources(value)) lost.erase(source);
+    for (const std::string& source : verdicts.sources(value)) lost.erase(source);
   }
   if (lost.empty()) return {};                           // before the bytes of any constant are looked at
   std::set<std::string> training;                        // modules whose nodes read a parameter
@@ -46,7 +47,7 @@ ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredN
     const ValueId value = graph.find(name);
     if (!value.valid()) continue;
     if (graph.kind(value) == ValueKind::kParameter) training.insert(modules.begin(), modules.end());
-    if (!may_be_made(graph, value, file, origins)) continue;
+    if (!may_be_made(graph, value, file, verdicts)) continue;
     for (const std::string& module : modules) reading[module].insert(name);
   }
   ComputedParameters found;

@@ -10,7 +10,7 @@
 #include "ir/state/name_source.h"
 #include "passes/parameters/internal/formula_fits.h"
 #include "passes/parameters/internal/formula_steps.h"
-#include "passes/parameters/internal/tensor_origins.h"
+#include "passes/parameters/internal/verdicts.h"
 
 namespace rannc::passes {
 

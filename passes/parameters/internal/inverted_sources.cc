@@ -10,6 +10,7 @@
 #include "ir/graph/constant.h"
 #include "ir/state/name_source.h"
 #include "passes/parameters/internal/formula_steps.h"
+#include "passes/parameters/internal/verdicts.h"
 
 namespace rannc::passes {
 
@@ -50,16 +51,16 @@ std::optional<std::vector<double>> apply(const Graph::Value& target, const std::
 
 std::set<std::string> restore_sources(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept) {
   if (file.folded.empty() || file.listed.empty()) return {};
-  const TensorOrigins origins(graph, file);
+  const Verdicts verdicts(graph, file);
   std::set<std::string> restored;
   for (const auto& [name, from] : file.folded) {
     const ValueId value = graph.find(name);
     if (!value.valid() || kept.contains(name) || file.listed.contains(name) || !graph.has_uses(value)) continue;
     const Graph::Value& target = graph.value(value);
     if (target.kind != ir::ValueKind::kConstant || !target.data.present()) continue;
-    if (!ir::static_count(target.type) || origins.of(value) != Origin::kParameters) continue;
-    const std::vector<std::string> sources = origins.sources(value);
-    if (sources.size() != 1 || !origins.lost().contains(sources[0]) || graph.find(sources[0]).valid()) continue;
+    if (!ir::static_count(target.type) || verdicts.origin(value) != Origin::kDerived) continue;
+    const std::vector<std::string> sources = verdicts.sources(value);
+    if (sources.size() != 1 || !verdicts.lost().contains(sources[0]) || graph.find(sources[0]).valid()) continue;
     const std::vector<Inverse> steps = steps_back(name, from, sources[0]);
     const auto numbers = steps.empty() ? std::nullopt : apply(target, steps);
     if (!numbers) continue;

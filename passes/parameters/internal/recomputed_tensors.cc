@@ -11,7 +11,7 @@
 #include "ir/state/state.h"
 #include "passes/parameters/internal/formula_search.h"
 #include "passes/parameters/internal/formula_steps.h"
-#include "passes/parameters/internal/tensor_origins.h"
+#include "passes/parameters/internal/verdicts.h"
 
 namespace rannc::passes {
 
@@ -34,7 +34,7 @@ ValueId value_of(const Graph& graph, const std::string& name) {
 class Recomputing {
  public:
   Recomputing(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept, const Evaluator* evaluator)
-      : graph_(graph), file_(file), kept_(kept), evaluator_(evaluator), origins_(graph, file) {}
+      : graph_(graph), file_(file), kept_(kept), evaluator_(evaluator), verdicts_(graph, file) {}
 
   Recomputed run() {
     Recomputed result;
@@ -43,8 +43,8 @@ class Recomputing {
       const std::string name(found.name);
       const bool open = found.kind == ir::ValueKind::kConstant && ir::is_float(found.type.dtype) &&
                         !file_.listed.contains(name) && !kept_.contains(name) && graph_.has_uses(value);
-      if (!open || origins_.of(value) != Origin::kParameters) continue;
-      std::vector<std::string> sources = origins_.sources(value);
+      if (!open || verdicts_.origin(value) != Origin::kDerived) continue;
+      std::vector<std::string> sources = verdicts_.sources(value);
       const auto is_lost = [&](const std::string& source) { return !value_of(graph_, source).valid(); };
       const bool all = std::none_of(sources.begin(), sources.end(), is_lost);
       if (sources.size() == 1 && !all && is_part(value)) parts_[sources[0]].push_back(value);
@@ -145,7 +145,7 @@ class Recomputing {
   const ir::StoredNotes& file_;
   const std::set<std::string>& kept_;
   const Evaluator* evaluator_;
-  const TensorOrigins origins_;
+  const Verdicts verdicts_;
   std::vector<Derivation> derivations_;
   std::map<std::string, std::vector<ValueId>> parts_;  ///< by the only parameter they were computed from, which is lost
 };

@@ -8,7 +8,6 @@
 #include "ir/graph/graph.h"
 #include "ir/state/stored_notes.h"
 #include "passes/evaluator.h"
-#include "passes/parameters/internal/tensor_origins.h"
 
 namespace rannc::passes {
 

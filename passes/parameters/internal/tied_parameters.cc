@@ -58,27 +58,16 @@ class Ties {
  public:
   Ties(const Graph& graph, const TieRules& rules) : graph_(graph), rules_(rules), names_(graph) {}
 
-  /// Those that are one parameter, by the second; the others are noted.
-  Result<BySecond> find(const std::vector<ValueId>& parameters, PassContext& context) {
+  /// Those that are one parameter, by the second; adds those of equal values to `alike`.
+  Result<BySecond> find(const std::vector<ValueId>& parameters, std::vector<AlikeParameters>& alike) {
     BySecond ties = of_one_name(parameters);
-    RANNC_ASSIGN(const std::vector<Tie> alike, candidates(parameters));
-    for (const Tie& tie : alike) {
+    RANNC_ASSIGN(const std::vector<Tie> found, candidates(parameters));
+    for (const Tie& tie : found) {
       if (ties.contains(tie.second)) continue;
-      if (is_one(tie)) {
-        add(ties, tie);
-        context.remarks.push_back({{},
-                                   fmt::format("parameters {} and {} are one, according to their values and uses",
-                                               quoted_name(graph_, tie.first), quoted_name(graph_, tie.second))});
-      } else {
-        // What the program lists as two tensors, or was separated before, is two.
-        const bool two = is_told(tie) || context.parted.contains(std::string(graph_.value(tie.second).name));
-        auto& notes = two ? context.remarks : context.warnings;
-        notes.push_back(
-            {{},
-             fmt::format("parameters {} and {} have the same values{}: they are trained separately; --tie merges them",
-                         quoted_name(graph_, tie.first), quoted_name(graph_, tie.second),
-                         tie.transposed ? ", transposed" : "")});
-      }
+      const std::string second(graph_.value(tie.second).name);
+      const bool one = is_one(tie), apart = is_told(tie) || rules_.parted.contains(second);
+      if (one) add(ties, tie);
+      alike.push_back({std::string(graph_.value(tie.first).name), second, tie.transposed, one, apart});
     }
     return ties;
   }
@@ -145,12 +134,17 @@ class Ties {
     return !rules_.file.listed.empty() && !name_of(tie.first).empty() && !name_of(tie.second).empty();
   }
 
+  /// Whether the exporter made one of both: of two tensors with the program's own names, equal values prove nothing.
+  bool is_copy(const Tie& tie) const {
+    return ir::is_synthetic(graph_.value(tie.first).name) || ir::is_synthetic(graph_.value(tie.second).name);
+  }
+
   bool is_one(const Tie& tie) const {
     if (untied(tie.first) || untied(tie.second)) return false;
     for (const std::string& pattern : rules_.tied) {
       if (names_.match_any(pattern, tie.first) && names_.match_any(pattern, tie.second)) return true;
     }
-    if (is_told(tie)) return false;
+    if (is_told(tie) || !is_copy(tie)) return false;
     const Uses a = uses_of(graph_, tie.first), b = uses_of(graph_, tie.second);
     return (a.looked_up && b.multiplies && !b.looked_up) || (b.looked_up && a.multiplies && !a.looked_up);
   }
@@ -172,7 +166,7 @@ ir::StatePart moved(ir::StatePart part, ValueId to, bool transposed) {
 
 /// Whether a stored tensor has a name of the program's state, not one of the exporter's.
 bool is_of_state(std::string_view name, const ir::StoredNotes& file) {
-  return file.listed.empty() ? !ir::is_folded(name) : file.listed.contains(std::string(name));
+  return file.listed.empty() ? !ir::is_synthetic(name) : file.listed.contains(std::string(name));
 }
 
 /// The tensors of state of `graph` in the graph that `rewriter` makes; a name that goes is that of one.
@@ -224,12 +218,13 @@ Result<Graph> with_ties(const Graph& graph, const BySecond& ties, const ir::Stor
 
 }  // namespace
 
-Result<bool> tie_parameters(Graph& graph, const std::vector<ValueId>& parameters, const TieRules& rules,
-                            PassContext& context) {
-  RANNC_ASSIGN(const BySecond ties, Ties(graph, rules).find(parameters, context));
-  if (ties.empty()) return false;
+Result<TiedParameters> tie_parameters(Graph& graph, const std::vector<ValueId>& parameters, const TieRules& rules) {
+  TiedParameters tied;
+  RANNC_ASSIGN(const BySecond ties, Ties(graph, rules).find(parameters, tied.alike));
+  if (ties.empty()) return tied;
   RANNC_ASSIGN(graph, with_ties(graph, ties, rules.file));
-  return true;
+  tied.changed = true;
+  return tied;
 }
 
 }  // namespace rannc::passes
