@@ -77,8 +77,8 @@ Made with_samples_in_file(std::string_view options) {
 }
 
 Made with_training(std::string_view options) {
-  RANNC_ASSIGN(TrainingRequest asked, parse_training(options));
-  return Made(std::make_unique<Trainify>(std::move(asked)));
+  RANNC_ASSIGN(TrainingRequest request, parse_training(options));
+  return Made(std::make_unique<Trainify>(std::move(request)));
 }
 
 struct Row {

@@ -217,7 +217,7 @@ class GraphVerifier {
 
   void task(TaskId id) {
     if (!operands(id)) return;
-    ask(id);
+    check_rule(id);
     if (tasks_that_hold_.contains(question_)) return;
     const size_t before = found_.size();
     bodies(id);
@@ -227,7 +227,7 @@ class GraphVerifier {
   }
 
   // Builds the key of all inputs to a task's rules once its operands exist. Tasks with equal keys are checked once.
-  void ask(TaskId id) {
+  void check_rule(TaskId id) {
     const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph_.op(id))};
     const auto outputs = graph_.outputs(id);
     question_.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(op >> 32), graph_.attributes_number(id),

@@ -204,13 +204,13 @@ Result<ForeignCall> call_of(const OpInfo& op, const OpAttributes& attributes) {
   return call;
 }
 
-Result<std::vector<ValueType>> infer(const OpCall& asked) {
-  RANNC_ASSIGN(const ForeignCall call, call_of(asked.op, asked.attributes));
-  if (call.types.results.size() != asked.output_count) {
-    return error(fmt::format("there are {} results; {} are declared", asked.output_count, call.types.results.size()));
+Result<std::vector<ValueType>> infer(const OpCall& request) {
+  RANNC_ASSIGN(const ForeignCall call, call_of(request.op, request.attributes));
+  if (call.types.results.size() != request.output_count) {
+    return error(fmt::format("there are {} results; {} are declared", request.output_count, call.types.results.size()));
   }
   RANNC_TRY(check_symbols(call));
-  return foreign_types(call, {asked.inputs.begin(), asked.inputs.end()});
+  return foreign_types(call, {request.inputs.begin(), request.inputs.end()});
 }
 
 aten::Argument argument(const std::string& name, const Attribute& value) {
@@ -250,18 +250,19 @@ bool is_exchanged(const ForeignCall& call, std::span<const ValueType* const> ope
   return false;
 }
 
-Result<aten::Lowering> lower(const LowerCall& asked) {
-  RANNC_ASSIGN(const ForeignCall call, call_of(asked.op, asked.attributes));
-  const auto results = static_cast<uint32_t>(asked.outputs.size());
+Result<aten::Lowering> lower(const LowerCall& request) {
+  RANNC_ASSIGN(const ForeignCall call, call_of(request.op, request.attributes));
+  const auto results = static_cast<uint32_t>(request.outputs.size());
   aten::Lowering lowering;
   lowering.calls.push_back({call.schema, arguments_of(call), results, call.list});
   for (uint32_t i = 0; i < results; ++i) {
     aten::Value value = aten::Made{0, i};
-    if (call.guessed || is_exchanged(call, asked.inputs)) {
-      if (!asked.outputs[i]->shape) return error("the rank of its result is not known");
-      lowering.calls.push_back({std::string(kForeignAssert),
-                                {{"a", value}, {"size", *asked.outputs[i]->shape}, {"dtype", asked.outputs[i]->dtype}},
-                                0});
+    if (call.guessed || is_exchanged(call, request.inputs)) {
+      if (!request.outputs[i]->shape) return error("the rank of its result is not known");
+      lowering.calls.push_back(
+          {std::string(kForeignAssert),
+           {{"a", value}, {"size", *request.outputs[i]->shape}, {"dtype", request.outputs[i]->dtype}},
+           0});
     }
     if (call.view) {
       lowering.calls.push_back({"aten::clone", {value}});

@@ -94,7 +94,7 @@ struct OpInfo {
   const OperandInfo& operand(size_t index) const;
   const AttributeInfo* attribute(std::string_view name) const;
   /// Whether a task with these attributes behaves differently in training and in evaluation.
-  bool asks_training(const Attributes& given) const;
+  bool depends_on_training(const Attributes& given) const;
   /// The first required attribute that is missing, or null.
   const AttributeInfo* missing(const Attributes& given) const;
 };

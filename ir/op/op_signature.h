@@ -62,7 +62,7 @@ struct AttributeInfo {
   std::optional<Attribute> otherwise = {};
   bool required = false;
   std::vector<std::string_view> allowed = {};  ///< values of a text; empty: any
-  bool asks_training = false;                  ///< for a flag: if set, the task depends on whether the run trains
+  bool depends_on_training = false;            ///< for a flag: if set, the task depends on whether the run trains
 };
 
 /// The memory that the results share with operand 0.

@@ -72,7 +72,7 @@ const std::vector<OpInfo>& table() {
 }
 
 // Sets `key` to all inputs to a type rule except the batch symbol.
-void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
+void add_to_key(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
   key.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(uint64_t{op} >> 32), graph.attributes_number(task),
               static_cast<uint32_t>(graph.outputs(task).size()), static_cast<uint32_t>(graph.inputs(task).size())});
@@ -124,9 +124,9 @@ const AttributeInfo* OpInfo::attribute(std::string_view name) const {
   return at == attributes.end() ? nullptr : &*at;
 }
 
-bool OpInfo::asks_training(const Attributes& given) const {
+bool OpInfo::depends_on_training(const Attributes& given) const {
   return std::any_of(attributes.begin(), attributes.end(), [&](const AttributeInfo& info) {
-    if (!info.asks_training) return false;
+    if (!info.depends_on_training) return false;
     const Attribute* value = OpAttributes(*this, given).find(info.name);
     const bool* set = value != nullptr ? std::get_if<bool>(value) : nullptr;  // G4 reports other types
     return set != nullptr && *set;
@@ -304,7 +304,7 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   }
   const std::span<const ValueId> outputs = graph.outputs(task);
   Graph::RuleAnswers& answers = graph.answers_;
-  ask(graph, task, answers.key);
+  add_to_key(graph, task, answers.key);
   const auto known = answers.known.find(answers.key);
   if (known != answers.known.end() && assumed.size() == known_before) {
     for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];

@@ -95,9 +95,9 @@ Result<std::vector<ValueType>> types_of(const OpCall& call) {
     bare.back().batch.mix = Mix::kNone;
     inputs[i] = &bare.back();
   }
-  OpCall asked = call;
-  asked.inputs = inputs;
-  auto types = call.op.infer(asked);
+  OpCall request = call;
+  request.inputs = inputs;
+  auto types = call.op.infer(request);
   for (size_t i = 0; types.ok() && i < types->size(); ++i) RANNC_TRY(has_room_for_samples(call, (*types)[i]));
   const Mix mix = mix_of_results(call, mixes);
   if (!types.ok() || mix == Mix::kNone) return types;

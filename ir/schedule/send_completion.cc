@@ -62,15 +62,15 @@ SendCompletion::SendCompletion(const Dependencies& dependencies, const Schedule&
   for (size_t at = 0; at < row.size(); ++at) {
     if (is_send(row[at].kind)) ++sent[row[at].peer];
     if (!is_compute(row[at].kind)) continue;
-    std::map<DeviceId, uint32_t> asked = soon;  // since the computation before this one
+    std::map<DeviceId, uint32_t> requested = soon;  // since the computation before this one
     dependencies.each_producer(device, row[at], [&](const Message& m, const Action& needed) {
       if (m.peer == device) return;
       const auto peer = peers.try_emplace(m.peer, schedule.rows[m.peer.index()], device).first;
       const Posted posted = peer->second.with({is_forward(needed.kind), m.route, row[at].micro_batch});
-      asked[m.peer] = std::max(asked[m.peer], posted.at_once);
+      requested[m.peer] = std::max(requested[m.peer], posted.at_once);
       soon[m.peer] = std::max(soon[m.peer], posted.soon);
     });
-    for (const auto& [peer, receives] : asked) {
+    for (const auto& [peer, receives] : requested) {
       const uint32_t sends = std::min(receives, sent[peer]);
       if (sends <= waited[peer]) continue;
       waits_[at].push_back({peer, sent[peer] - sends});

@@ -39,7 +39,7 @@ std::optional<double> momentum_of(const Graph& graph, const Statistics& statisti
 std::optional<bool> synchronised(const Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   const Attributes& given = graph.attributes(task);
-  if (op.attribute(kSynchronised) == nullptr || !op.asks_training(given)) return std::nullopt;
+  if (op.attribute(kSynchronised) == nullptr || !op.depends_on_training(given)) return std::nullopt;
   return OpAttributes(op, given).flag(kSynchronised);
 }
 
@@ -53,7 +53,7 @@ std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
     running.push_back(*op.results[i].runs_on < inputs.size() ? inputs[*op.results[i].runs_on] : ValueId());
     if (!running.back().valid() || graph.kind(running.back()) != ValueKind::kBuffer) return std::nullopt;
   }
-  if (made.empty() || !op.asks_training(graph.attributes(task))) return std::nullopt;
+  if (made.empty() || !op.depends_on_training(graph.attributes(task))) return std::nullopt;
   RANNC_CHECK(made.size() == 2) << op.name << " says a mean and a variance";
   return Statistics{made[0], made[1], running[0], running[1]};
 }

@@ -11,7 +11,7 @@ namespace rannc::ir {
 struct LostDropout {
   double drop = 0;  ///< probability of dropping an element
   /// Whether the dropout was active because the program was exported in training mode.
-  bool asked = false;
+  bool requested = false;
   bool operator==(const LostDropout&) const = default;
 };
 

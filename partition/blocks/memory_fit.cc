@@ -34,9 +34,9 @@ constexpr size_t kMostLooks = 400'000'000;        // at nodes, whether they can 
 constexpr size_t kBytesBeside = 128;              // overhead of a down-set besides its bits
 
 /// Limit on the down-sets that the exact search may store.
-size_t most_down_sets(const LevelGraph& graph, size_t asked) {
+size_t most_down_sets(const LevelGraph& graph, size_t requested) {
   const size_t nodes = std::max<size_t>(graph.nodes(), 1), each = (nodes + 63) / 64 * sizeof(uint64_t) + kBytesBeside;
-  return std::max<size_t>(1, std::min({asked, kMostBytes / each, kMostLooks / nodes}));
+  return std::max<size_t>(1, std::min({requested, kMostBytes / each, kMostLooks / nodes}));
 }
 
 struct State {

@@ -42,9 +42,9 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ModelFacts& mod
   using Outcome = std::variant<BlockedModel, Infeasible>;
   RANNC_ASSIGN(Dag dag, atom_dag(model, cluster, options.samples));
   RANNC_ASSIGN(const auto partitioner, make_block_partitioner(options.partitioner));
-  const uint32_t asked = std::min(options.blocks, dag.tasks());
+  const uint32_t requested = std::min(options.blocks, dag.tasks());
   BlockOptions block_options;
-  block_options.blocks = asked;
+  block_options.blocks = requested;
   block_options.memory_limit_bytes = memory_limit(cluster, options.memory_bytes);
   RANNC_ASSIGN(BlockOutcome outcome, fitting_blocks(*partitioner, dag, block_options));
   if (!outcome.partition) {
@@ -53,9 +53,9 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ModelFacts& mod
         Infeasible{outcome.reason, std::max(0.0, missing), "devices with more memory, or a smaller micro-batch"});
   }
   BlockedModel blocked;
-  if (outcome.partition->count > asked) {
+  if (outcome.partition->count > requested) {
     blocked.remark =
-        fmt::format("{} blocks do not fit the devices' memory: using {} blocks", asked, outcome.partition->count);
+        fmt::format("{} blocks do not fit the devices' memory: using {} blocks", requested, outcome.partition->count);
   }
   blocked.metrics = measure(dag, outcome.partition->block_of, outcome.partition->count);
   blocked.partition = std::move(*outcome.partition);

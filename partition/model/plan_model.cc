@@ -414,10 +414,10 @@ StagePlan judged(const StageProblem& problem, StagePlan stages) {
 }
 
 /// Completes a plan whose stages and rows are given.
-Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& asked, const ModelFacts& facts) {
+Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  const GivenPlan& given = *asked.given;
-  PlanOptions options = asked;
+  const GivenPlan& given = *requested.given;
+  PlanOptions options = requested;
   options.schedule = "table";
   options.schedule_table = given.computations;
   options.schedule_file = given.file;
@@ -481,10 +481,10 @@ Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePla
 
 // Plans with whole optimizer state, and with sharded state if that does not fit.
 Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const StagePlanner& planner,
-                                                                          const PlanOptions& asked,
+                                                                          const PlanOptions& requested,
                                                                           const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  PlanOptions options = asked;
+  PlanOptions options = requested;
   options.shard_optimizer = ShardOptimizer::kNever;
   RANNC_ASSIGN(Outcome outcome, plan_within_memory(planner, options, facts));
   const auto* infeasible = std::get_if<Infeasible>(&outcome);
@@ -509,8 +509,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const 
 }  // namespace
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
-                                                          const PlanOptions& asked) {
-  RANNC_ASSIGN(PlanOptions fixed, with_fixed_batch(graph, asked));
+                                                          const PlanOptions& requested) {
+  RANNC_ASSIGN(PlanOptions fixed, with_fixed_batch(graph, requested));
   const PlanOptions options = with_joint_batch(graph, std::move(fixed));
   using Outcome = std::variant<PlannedModel, Infeasible>;
   const auto planner = planner_of(options);

@@ -191,11 +191,11 @@ class TapeBuilder {
   const Found& found_by_rule(const ir::OpInfo& op) {
     const uint64_t wanted = set_key(op);
     const auto [at, fresh] = found_.try_emplace(key_);
-    if (fresh) at->second = ask(wanted);
+    if (fresh) at->second = find(wanted);
     return at->second;
   }
 
-  Found ask(uint64_t wanted) const {
+  Found find(uint64_t wanted) const {
     ir::TapeUse use = ir::tape_use(graph_, task_, wanted);
     return {std::move(use.keeps), of(use.own_bytes), of(use.workspace_bytes), use.gives_rows};
   }

@@ -170,12 +170,12 @@ class Hoist {
   bool is_copied(TaskId task) const {
     if (!uniformity_.of_samples(task)) return true;
     const auto outputs = graph_.outputs(task);
-    const auto asked = [&](ValueId value) { return whole_[value.index()]; };
+    const auto requested = [&](ValueId value) { return whole_[value.index()]; };
     const auto expands = [&](ValueId value) {
       const BatchLayout& layout = graph_.type(value).batch;
       return layout.outer == Dim(1) && layout.inner == Dim(1) && uniformity_.of(value) == Uniformity::Kind::kUniform;
     };
-    return std::any_of(outputs.begin(), outputs.end(), asked) &&
+    return std::any_of(outputs.begin(), outputs.end(), requested) &&
            (introduces_samples(task) || !std::all_of(outputs.begin(), outputs.end(), expands));
   }
 

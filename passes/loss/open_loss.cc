@@ -122,11 +122,11 @@ void infer_missing_types(Graph& graph) {
 }  // namespace
 
 Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
-  std::vector<ValueId> asked;
+  std::vector<ValueId> requested;
   for (const LossSpec& term : terms_) {
     const auto found = find_output(graph, term);
     if (!found.ok() && term.kind != LossSpec::Kind::kInGraph) return Outcome{};  // attach-loss reports it
-    RANNC_ASSIGN(asked.emplace_back(), found);
+    RANNC_ASSIGN(requested.emplace_back(), found);
   }
   infer_missing_types(graph);
   Opener opener(graph, notes_);
@@ -134,7 +134,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   std::vector<double> weights;
   for (size_t i = 0; i < terms_.size(); ++i) {
     if (terms_[i].kind != LossSpec::Kind::kInGraph) continue;
-    dropped.push_back(asked[i]);
+    dropped.push_back(requested[i]);
     weights.push_back(terms_[i].weight);
   }
   // A mini-batch that is never divided has the loss of the file.
@@ -142,7 +142,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   const std::vector<ValueId> opened = dropped;
   for (size_t i = 0; i < weights.size(); ++i) RANNC_TRY(opener.open(dropped[i], weights[i]));
   for (const ValueId output : undetermined(graph)) {
-    if (std::find(asked.begin(), asked.end(), output) != asked.end()) continue;
+    if (std::find(requested.begin(), requested.end(), output) != requested.end()) continue;
     // A result of samples that combines others is what infer-shapes refuses.
     if (weights.empty() && has_samples(graph, output)) continue;
     dropped.push_back(output);

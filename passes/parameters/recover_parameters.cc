@@ -142,10 +142,10 @@ namespace {
 
 /// Whether a pattern for many names means a tensor to be trained: running statistics and numbers that stand where
 /// no weight stands are named one by one.
-bool means(const KindPattern& asked, std::string_view name, const ir::ValueType& type, const Roles& roles,
+bool means(const KindPattern& requested_kinds, std::string_view name, const ir::ValueType& type, const Roles& roles,
            const ir::StoredNotes& file) {
-  const bool many = asked.pattern.find_first_of("*?") != std::string::npos;
-  if (!many || asked.kind != ValueKind::kParameter || roles.role == Role::kParameter) return true;
+  const bool many = requested_kinds.pattern.find_first_of("*?") != std::string::npos;
+  if (!many || requested_kinds.kind != ValueKind::kParameter || roles.role == Role::kParameter) return true;
   if (roles.statistics) return false;
   if (!file.literals.contains(std::string(name))) return true;
   return roles.role >= Role::kLikely && has_several_elements(type);
@@ -154,7 +154,8 @@ bool means(const KindPattern& asked, std::string_view name, const ir::ValueType&
 }  // namespace
 
 /// Returns the kinds that the user specified, by value.
-std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph, const std::vector<Roles>& roles) const {
+std::map<ValueId, ValueKind> RecoverParameters::requested_kinds(const ir::Graph& graph,
+                                                                const std::vector<Roles>& roles) const {
   std::map<ValueId, ValueKind> kinds;
   for (const auto& [name, kind] : known_.kinds) kinds[graph.find(name)] = kind;
   if (known_.patterns.empty()) return kinds;
@@ -206,19 +207,19 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
   ByUse by_use;
   const Verdicts verdicts(graph, known_.file);
   std::vector<ValueId> parameters;
-  const auto asked_for = asked(graph, roles);
-  const UntrainedState untrained = untrained_state(graph, known_.file, asked_for);
+  const auto requested = requested_kinds(graph, roles);
+  const UntrainedState untrained = untrained_state(graph, known_.file, requested);
   report.untrained(graph, untrained);
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     if (!is_stored(found.kind) || !ir::is_float(found.type.dtype)) continue;
     const Roles& votes = roles[value.index()];
     const std::string name(found.name);
-    const auto given = asked_for.find(value);
+    const auto given = requested.find(value);
     const bool decided =
-        given != asked_for.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
+        given != requested.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
     Verdict verdict = decided ? Verdict{.kind = found.kind} : verdicts.judge(value, votes);
-    if (given != asked_for.end()) verdict.kind = given->second;
+    if (given != requested.end()) verdict.kind = given->second;
     const bool buffer = untrained.factors.contains(value) || untrained.unowned.contains(value);
     if (!decided && verdict.kind == ValueKind::kParameter && buffer) verdict.kind = ValueKind::kBuffer;
     if (!decided && votes.statistics && votes.role >= Role::kState) report.contradiction(graph, value, verdict.kind);
@@ -266,7 +267,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   for (const ComputedCopy& copy : copies) gone.insert(copy.name);
   RANNC_TRY(check_patterns(graph, gone));
   std::vector<Roles> roles = parameter_roles(graph);
-  RANNC_TRY(report.not_recomputed(graph, recomputed.open, asked(graph, roles), roles));
+  RANNC_TRY(report.not_recomputed(graph, recomputed.open, requested_kinds(graph, roles), roles));
   std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
   RANNC_ASSIGN(const TiedParameters tied,
                tie_parameters(graph, parameters, {file, known_.tied, known_.untied, context.parted}));

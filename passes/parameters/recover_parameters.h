@@ -94,7 +94,7 @@ class RecoverParameters : public Pass {
   std::set<std::string> stay_computed(std::set<std::string> kept) const;
   /// `gone`: names in the file that no tensor has any more.
   Result<void> check_patterns(const ir::Graph& graph, const std::set<std::string>& gone) const;
-  std::map<ValueId, ir::ValueKind> asked(const ir::Graph& graph, const std::vector<Roles>& roles) const;
+  std::map<ValueId, ir::ValueKind> requested_kinds(const ir::Graph& graph, const std::vector<Roles>& roles) const;
   std::vector<ValueId> decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                               Outcome& outcome) const;
   StoredFacts known_;

@@ -39,7 +39,7 @@ struct Hash {
 class Merge {
  public:
   explicit Merge(const Graph& graph)
-      : graph_(graph), first_(graph.value_count()), asked_for_(results_of(graph)), rewriter_(graph) {
+      : graph_(graph), first_(graph.value_count()), requested_(results_of(graph)), rewriter_(graph) {
     for (const ValueId value : graph.values()) first_[value.index()] = value;
     merge_constants();
   }
@@ -70,7 +70,7 @@ class Merge {
     const OpInfo& op = graph_.op(task);
     const auto outputs = graph_.outputs(task);
     return op.known() && op.fit == nullptr && !op.makes_whole() && !outputs.empty() &&
-           std::none_of(outputs.begin(), outputs.end(), [&](ValueId value) { return asked_for_[value.index()]; });
+           std::none_of(outputs.begin(), outputs.end(), [&](ValueId value) { return requested_[value.index()]; });
   }
 
   /// Returns whether an earlier task replaces it.
@@ -101,7 +101,7 @@ class Merge {
 
   const Graph& graph_;
   std::vector<ValueId> first_;   // the value that stands for a value
-  std::vector<bool> asked_for_;  // results, and what running statistics are made of
+  std::vector<bool> requested_;  // results, and what running statistics are made of
   std::unordered_map<Computed, TaskId, Hash> tasks_;
   Rewriter rewriter_;
 };

@@ -16,7 +16,7 @@ bool makes_statistics(const ir::Graph& graph, TaskId task) {
   const ir::OpInfo& op = graph.op(task);
   const bool runs_on =
       std::any_of(op.results.begin(), op.results.end(), [](const auto& result) { return result.runs_on.has_value(); });
-  return runs_on && op.asks_training(graph.attributes(task));
+  return runs_on && op.depends_on_training(graph.attributes(task));
 }
 
 /// Tasks without float results usually compute sizes.

@@ -166,7 +166,7 @@ class Folder {
   // Returns whether a task reads only constants and its result is worth storing.
   bool fold_data(TaskId task) {
     const ir::OpInfo& op = from_.op(task);
-    if (!op.known() || op.asks_training(from_.attributes(task)) || !reads_constants_only(task)) return false;
+    if (!op.known() || op.depends_on_training(from_.attributes(task)) || !reads_constants_only(task)) return false;
     const Reading read = reading(task);
     if (read.operands.empty()) return false;
     int64_t available = 0, needed = 0;

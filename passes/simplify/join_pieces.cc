@@ -181,13 +181,13 @@ ValueId seen_as(Rewriter& rewriter, const Graph& graph, ValueId whole, ValueId r
 
 Result<Outcome> JoinPieces::run(Graph& graph, PassContext& context) const {
   static const Ops kConcat{"concat"};
-  const std::vector<bool> asked_for = results_of(graph);
+  const std::vector<bool> requested = results_of(graph);
   Follower follower(graph);
   Rewriter rewriter(graph);
   size_t joined = 0;
   for (const TaskId task : graph.tasks()) {
     const ValueId result = graph.outputs(task)[0];
-    const bool may = kConcat.contains(graph.op(task)) && !asked_for[result.index()];
+    const bool may = kConcat.contains(graph.op(task)) && !requested[result.index()];
     const ValueId whole = may ? follower.joined(task) : ValueId();
     if (whole.valid() && stands_for(graph, whole, result)) {
       rewriter.replace(result, seen_as(rewriter, graph, whole, result));

@@ -33,12 +33,13 @@ bool any_names(const std::set<std::string>& patterns, const NamedParts& parts, T
 // --- batch normalisation
 
 /// Replaces arithmetic that a pattern names by a task. Returns whether there was any.
-bool recognise_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes, PassContext& context) {
-  if (asked.batch_norms.empty()) return false;
+bool recognise_named(Graph& graph, const TrainingRequest& request, const ir::TrainingNotes& notes,
+                     PassContext& context) {
+  if (request.batch_norms.empty()) return false;
   const NamedParts parts(graph, notes);
   std::vector<std::string> results;
   for (const TaskId task : written_batch_norms(graph)) results.push_back(name_of(graph, graph.outputs(task)[0]));
-  recognise_batch_norms(graph, [&](TaskId task) { return any_names(asked.batch_norms, parts, task); });
+  recognise_batch_norms(graph, [&](TaskId task) { return any_names(request.batch_norms, parts, task); });
   bool any = false;
   for (const std::string& result : results) {
     const ValueId value = graph.find(result);
@@ -51,12 +52,12 @@ bool recognise_named(Graph& graph, const TrainingRequest& asked, const ir::Train
   return any;
 }
 
-Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& asked, const NamedParts& parts) {
+Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& request, const NamedParts& parts) {
   std::vector<TaskId> all;
   for (const TaskId task : graph.tasks()) {
     if (is_batch_norm(graph, task)) all.push_back(task);
   }
-  if (asked.batch_norm && all.empty()) {
+  if (request.batch_norm && all.empty()) {
     const size_t written = written_batch_norms(graph).size();
     const std::string known =
         written == 0
@@ -64,7 +65,7 @@ Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& asked,
             : fmt::format("{} are written out as arithmetic, which --train-batch-norm=PATTERN trains", written);
     return error("--train-batch-norm: the model has no batch normalisation of its own; " + known);
   }
-  for (const std::string& pattern : asked.batch_norms) {
+  for (const std::string& pattern : request.batch_norms) {
     const bool any = std::any_of(all.begin(), all.end(), [&](TaskId task) { return parts.names(pattern, task); });
     if (any) continue;
     return finds_nothing(fmt::format("--train-batch-norm={}: matches none of the model's {} batch normalisations, by "
@@ -75,13 +76,13 @@ Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& asked,
   return {};
 }
 
-Result<bool> train_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes,
+Result<bool> train_named(Graph& graph, const TrainingRequest& request, const ir::TrainingNotes& notes,
                          PassContext& context) {
-  const bool recognised = recognise_named(graph, asked, notes, context);
+  const bool recognised = recognise_named(graph, request, notes, context);
   const NamedParts parts(graph, notes);
-  RANNC_TRY(check_batch_norms(graph, asked, parts));
+  RANNC_TRY(check_batch_norms(graph, request, parts));
   const TrainedBatchNorms wanted{
-      [&](TaskId task) { return asked.batch_norm || any_names(asked.batch_norms, parts, task); }, asked.momentum};
+      [&](TaskId task) { return request.batch_norm || any_names(request.batch_norms, parts, task); }, request.momentum};
   RANNC_ASSIGN(const bool trained, train_batch_norms(graph, wanted, context));
   return recognised || trained;
 }
@@ -137,12 +138,12 @@ Result<void> find_lost(const Graph& graph, const ir::TrainingNotes& notes, Share
   return {};
 }
 
-Result<bool> drop_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes,
+Result<bool> drop_named(Graph& graph, const TrainingRequest& request, const ir::TrainingNotes& notes,
                         PassContext& context) {
   const NamedParts parts(graph, notes);
   Shares shares;
-  for (const auto& [pattern, drop] : asked.dropout) RANNC_TRY(find_results(graph, parts, pattern, drop, shares));
-  if (asked.lost_dropout) RANNC_TRY(find_lost(graph, notes, shares, context));
+  for (const auto& [pattern, drop] : request.dropout) RANNC_TRY(find_results(graph, parts, pattern, drop, shares));
+  if (request.lost_dropout) RANNC_TRY(find_lost(graph, notes, shares, context));
   std::map<ValueId, double> changed;
   for (const auto& [value, share] : shares) {
     if (dropped_share(graph, value) == share.drop) continue;
@@ -158,23 +159,23 @@ Result<bool> drop_named(Graph& graph, const TrainingRequest& asked, const ir::Tr
 
 // --- what is left as it is
 
-/// `asked`: by the exported program, which was in training mode.
+/// `request`: by the exported program, which was in training mode.
 struct Left {
-  size_t asked = 0, others = 0;
+  size_t request = 0, others = 0;
 };
 
 void tell_batch_norms(const Graph& graph, const ir::TrainingNotes& notes, PassContext& context) {
   Left left;
   for (const TaskId task : graph.tasks()) {
     if (!has_fixed_statistics(graph, task)) continue;
-    ++(notes.normalised.contains(name_of(graph, graph.outputs(task)[0])) ? left.asked : left.others);
+    ++(notes.normalised.contains(name_of(graph, graph.outputs(task)[0])) ? left.request : left.others);
   }
-  if (left.asked > 0) {
+  if (left.request > 0) {
     context.warnings.push_back(
         {{},
          fmt::format("{} batch normalisations of the exported program were in training mode, but the file has fixed "
                      "statistics for them: it is an inference graph; --train-batch-norm trains them",
-                     left.asked)});
+                     left.request)});
   }
   if (left.others > 0) {
     context.open.push_back({{},
@@ -195,14 +196,14 @@ void tell_dropouts(const Graph& graph, const ir::TrainingNotes& notes, PassConte
   for (const auto& [name, dropout] : notes.dropouts) {
     const ValueId value = graph.find(name);
     if (!value.valid() || dropped_share(graph, dropped_value(graph, value))) continue;
-    ++(dropout.asked ? left.asked : left.others);
+    ++(dropout.request ? left.request : left.others);
   }
-  if (left.asked > 0) {
+  if (left.request > 0) {
     context.warnings.push_back(
         {{},
          fmt::format("{} dropouts of the exported program are off or not in the file, so training omits them: "
                      "--train-dropout restores them",
-                     left.asked)});
+                     left.request)});
   }
   if (left.others > 0) {
     context.open.push_back({{},
@@ -219,32 +220,32 @@ bool is_number(std::string_view text, double& number) {
 
 }  // namespace
 
-std::optional<std::string> fault_of(const TrainingRequest& asked) {
-  for (const auto& [pattern, drop] : asked.dropout) {
+std::optional<std::string> fault_of(const TrainingRequest& request) {
+  for (const auto& [pattern, drop] : request.dropout) {
     if (drop > 0 && drop < 1) continue;
     return fmt::format("--dropout {}={}: expected a ratio above 0 and below 1", pattern, drop);
   }
-  if (!asked.momentum) return std::nullopt;
-  if (!(*asked.momentum > 0 && *asked.momentum <= 1)) {
-    return fmt::format("--batch-norm-momentum {}: expected a number above 0 and at most 1", *asked.momentum);
+  if (!request.momentum) return std::nullopt;
+  if (!(*request.momentum > 0 && *request.momentum <= 1)) {
+    return fmt::format("--batch-norm-momentum {}: expected a number above 0 and at most 1", *request.momentum);
   }
-  if (asked.batch_norm || !asked.batch_norms.empty()) return std::nullopt;
+  if (request.batch_norm || !request.batch_norms.empty()) return std::nullopt;
   return "--batch-norm-momentum requires --train-batch-norm";
 }
 
-std::string str(const TrainingRequest& asked) {
+std::string str(const TrainingRequest& request) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ",") + part; };
-  if (asked.batch_norm) add("batch-norm");
-  for (const std::string& pattern : asked.batch_norms) add("batch-norm=" + pattern);
-  if (asked.momentum) add(fmt::format("momentum={}", *asked.momentum));
-  for (const auto& [pattern, drop] : asked.dropout) add(fmt::format("dropout={}:{}", pattern, drop));
-  if (asked.lost_dropout) add("lost-dropout");
+  if (request.batch_norm) add("batch-norm");
+  for (const std::string& pattern : request.batch_norms) add("batch-norm=" + pattern);
+  if (request.momentum) add(fmt::format("momentum={}", *request.momentum));
+  for (const auto& [pattern, drop] : request.dropout) add(fmt::format("dropout={}:{}", pattern, drop));
+  if (request.lost_dropout) add("lost-dropout");
   return text;
 }
 
 Result<TrainingRequest> parse_training(std::string_view text) {
-  TrainingRequest asked;
+  TrainingRequest request;
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(part.size() + 1, text.size()));
@@ -254,15 +255,15 @@ Result<TrainingRequest> parse_training(std::string_view text) {
     const size_t colon = value.rfind(':');
     double number = 0;
     if (part == "batch-norm") {
-      asked.batch_norm = true;
+      request.batch_norm = true;
     } else if (part == "lost-dropout") {
-      asked.lost_dropout = true;
+      request.lost_dropout = true;
     } else if (key == "batch-norm" && !value.empty()) {
-      asked.batch_norms.emplace(value);
+      request.batch_norms.emplace(value);
     } else if (key == "momentum" && is_number(value, number)) {
-      asked.momentum = number;
+      request.momentum = number;
     } else if (key == "dropout" && colon != std::string_view::npos && is_number(value.substr(colon + 1), number)) {
-      asked.dropout[std::string(value.substr(0, colon))] = number;
+      request.dropout[std::string(value.substr(0, colon))] = number;
     } else {
       return error(
           fmt::format("`{}` is none of batch-norm, batch-norm=PATTERN, momentum=NUMBER, dropout=PATTERN:SHARE "
@@ -270,23 +271,23 @@ Result<TrainingRequest> parse_training(std::string_view text) {
                       part));
     }
   }
-  if (const auto fault = fault_of(asked)) return error(*fault);
-  return asked;
+  if (const auto fault = fault_of(request)) return error(*fault);
+  return request;
 }
 
 std::string Trainify::spelling() const {
-  const std::string options = str(asked_);
+  const std::string options = str(request_);
   return options.empty() ? "trainify" : "trainify{" + options + "}";
 }
 
 Result<Outcome> Trainify::run(Graph& graph, PassContext& context) const {
-  if (const auto fault = fault_of(asked_)) return error(*fault);
+  if (const auto fault = fault_of(request_)) return error(*fault);
   Outcome outcome;
-  if (asked_.batch_norm || !asked_.batch_norms.empty()) {
-    RANNC_ASSIGN(outcome.changed, train_named(graph, asked_, file_, context));
+  if (request_.batch_norm || !request_.batch_norms.empty()) {
+    RANNC_ASSIGN(outcome.changed, train_named(graph, request_, file_, context));
   }
-  if (!asked_.dropout.empty() || asked_.lost_dropout) {
-    RANNC_ASSIGN(const bool dropped, drop_named(graph, asked_, file_, context));
+  if (!request_.dropout.empty() || request_.lost_dropout) {
+    RANNC_ASSIGN(const bool dropped, drop_named(graph, request_, file_, context));
     outcome.changed = outcome.changed || dropped;
   }
   tell_batch_norms(graph, file_, context);

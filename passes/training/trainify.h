@@ -44,22 +44,22 @@ struct TrainingRequest {
 /// Example: `tests/passes/golden/trainify.rir`.
 class Trainify : public Pass {
  public:
-  explicit Trainify(TrainingRequest asked = {}, ir::TrainingNotes file = {})
-      : asked_(std::move(asked)), file_(std::move(file)) {}
+  explicit Trainify(TrainingRequest request = {}, ir::TrainingNotes file = {})
+      : request_(std::move(request)), file_(std::move(file)) {}
   std::string_view name() const override { return "trainify"; }
   std::string spelling() const override;
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:
-  TrainingRequest asked_;
+  TrainingRequest request_;
   ir::TrainingNotes file_;
 };
 
 /// `batch-norm`, `batch-norm=PATTERN`, `momentum=0.1`, `dropout=PATTERN:0.1` and `lost-dropout`, joined by commas.
-std::string str(const TrainingRequest& asked);
+std::string str(const TrainingRequest& request);
 /// Parses that spelling.
 Result<TrainingRequest> parse_training(std::string_view text);
 /// Returns why the numbers are invalid; nullopt if they are valid.
-std::optional<std::string> fault_of(const TrainingRequest& asked);
+std::optional<std::string> fault_of(const TrainingRequest& request);
 
 }  // namespace rannc::passes

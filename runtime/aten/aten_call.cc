@@ -122,8 +122,8 @@ class Runner {
   Result<void> loop(const aten::Call& call) {
     RANNC_ASSIGN(const std::optional<int64_t> trips, number_in(call.arguments[0]));
     RANNC_ASSIGN(const std::optional<int64_t> most, number_in(call.arguments[5]));
-    const auto* asked = std::get_if<aten::Value>(&call.arguments[1].value);
-    std::optional<at::Tensor> condition = asked != nullptr ? tensor(*asked) : std::nullopt;
+    const auto* predicate = std::get_if<aten::Value>(&call.arguments[1].value);
+    std::optional<at::Tensor> condition = predicate != nullptr ? tensor(*predicate) : std::nullopt;
     Operands states = tensors_of(call.arguments[2]);
     const Operands scanned = tensors_of(call.arguments[3]), captured = tensors_of(call.arguments[4]);
     std::vector<std::vector<at::Tensor>> rows(call.results - states.size());

@@ -38,7 +38,7 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
 
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes) {
-  if (op.infer == nullptr || !op.can_be_lowered() || op.min_results() == 0 || op.asks_training(attributes)) {
+  if (op.infer == nullptr || !op.can_be_lowered() || op.min_results() == 0 || op.depends_on_training(attributes)) {
     return error("operator `" + op.name + "` cannot be evaluated at compile time");
   }
   try {

@@ -287,8 +287,8 @@ class FlatBuilder {
 
   /// Whether something outside the group reads a value. Members read through reshapes that keep columns.
   bool leaves(ValueId value, const ir::LoopGroup& group) const {
-    const bool asked = std::find(spec_.results.begin(), spec_.results.end(), value) != spec_.results.end();
-    if (asked || sums_.contains(value)) return true;
+    const bool requested = std::find(spec_.results.begin(), spec_.results.end(), value) != spec_.results.end();
+    if (requested || sums_.contains(value)) return true;
     return graph_.any_use(value, [&](ir::Graph::Use use) {
       if (!std::binary_search(tasks_.begin(), tasks_.end(), use.task)) return false;
       return std::find(group.tasks.begin(), group.tasks.end(), use.task) == group.tasks.end();

@@ -95,7 +95,7 @@ BusyWorker RunWatch::own_work() {
   return stall ? BusyWorker{.idle = stall->idle, .work = describe(stall->activity)} : BusyWorker();
 }
 
-void RunWatch::ask(const BusyWorker& own) {
+void RunWatch::poll(const BusyWorker& own) {
   const Result<RunState> state = client_.beat(own);
   if (!state.ok()) return set(error(state.diagnostic().message));
   if (!state->failure.empty()) return set(error(state->failure));
@@ -133,7 +133,7 @@ void RunWatch::loop() {
     if (const std::string why = progress_ ? progress_->hung() : ""; !why.empty()) {
       abort(error(why));
     } else {
-      ask(own);
+      poll(own);
     }
     lock.lock();
   }

@@ -52,7 +52,7 @@ Result<OwnedFile> connect_to(const Rendezvous& where, uint16_t port, RunningCloc
   return error(fmt::format("worker 0 does not listen there: {}", why));
 }
 
-StoreWriter request(StoreAsk ask) { return std::move(StoreWriter().number(static_cast<uint64_t>(ask))); }
+StoreWriter request(StoreRequest exchange) { return std::move(StoreWriter().number(static_cast<uint64_t>(exchange))); }
 
 Result<void> check(const StoreReader& answer) {
   if (answer.complete()) return {};
@@ -96,15 +96,15 @@ Result<void> StoreClient::prove(const Rendezvous& where) {
   StoreHandshake handshake{.rank = where.rank, .workers = where.workers};
   RANNC_ASSIGN(handshake.worker_nonce, random_hex(kStoreNonceSize / 2));
   RANNC_ASSIGN(const std::string greeting,
-               ask(request(StoreAsk::kHello).text(kStoreMagic).text(handshake.worker_nonce).frame()));
+               exchange(request(StoreRequest::kHello).text(kStoreMagic).text(handshake.worker_nonce).frame()));
   StoreReader reader(greeting);
   handshake.server_nonce = reader.text();
   RANNC_TRY(check(reader));
-  RANNC_ASSIGN(const std::string answer, ask(request(StoreAsk::kProve)
-                                                 .number(where.rank)
-                                                 .number(where.workers)
-                                                 .text(handshake.proof(where.secret, "worker"))
-                                                 .frame()));
+  RANNC_ASSIGN(const std::string answer, exchange(request(StoreRequest::kProve)
+                                                      .number(where.rank)
+                                                      .number(where.workers)
+                                                      .text(handshake.proof(where.secret, "worker"))
+                                                      .frame()));
   StoreReader proof(answer);
   if (equal_secrets(proof.text(), handshake.proof(where.secret, "server"))) return check(proof);
   return error(
@@ -149,7 +149,7 @@ Result<void> StoreClient::transfer(const std::string& frame, std::string& answer
   return {};
 }
 
-Result<std::string> StoreClient::ask(std::string frame) {
+Result<std::string> StoreClient::exchange(std::string frame) {
   const std::lock_guard lock(mutex_);
   if (lost_) return *lost_;
   if (frame.size() > 4 + kStoreFrameLimit)
@@ -166,7 +166,7 @@ Result<std::string> StoreClient::ask(std::string frame) {
 }
 
 Result<std::optional<std::string>> StoreClient::get(const std::string& key) {
-  RANNC_ASSIGN(const std::string answer, ask(request(StoreAsk::kGet).text(key).frame()));
+  RANNC_ASSIGN(const std::string answer, exchange(request(StoreRequest::kGet).text(key).frame()));
   StoreReader reader(answer);
   const bool there = reader.number() != 0;
   std::string value = reader.text();
@@ -175,13 +175,13 @@ Result<std::optional<std::string>> StoreClient::get(const std::string& key) {
 }
 
 Result<void> StoreClient::set(const std::string& key, const std::string& value) {
-  RANNC_TRY(ask(request(StoreAsk::kSet).text(key).text(value).frame()));
+  RANNC_TRY(exchange(request(StoreRequest::kSet).text(key).text(value).frame()));
   return {};
 }
 
 Result<int64_t> StoreClient::add(const std::string& key, int64_t value) {
   RANNC_ASSIGN(const std::string answer,
-               ask(request(StoreAsk::kAdd).text(key).number(static_cast<uint64_t>(value)).frame()));
+               exchange(request(StoreRequest::kAdd).text(key).number(static_cast<uint64_t>(value)).frame()));
   StoreReader reader(answer);
   const auto sum = static_cast<int64_t>(reader.number());
   RANNC_TRY(check(reader));
@@ -189,8 +189,9 @@ Result<int64_t> StoreClient::add(const std::string& key, int64_t value) {
 }
 
 Result<RunState> StoreClient::beat(const BusyWorker& own) {
-  RANNC_ASSIGN(const std::string answer,
-               ask(request(StoreAsk::kBeat).text(own.work).number(static_cast<uint64_t>(own.idle.count())).frame()));
+  RANNC_ASSIGN(
+      const std::string answer,
+      exchange(request(StoreRequest::kBeat).text(own.work).number(static_cast<uint64_t>(own.idle.count())).frame()));
   StoreReader reader(answer);
   RunState state;
   state.failure = reader.text();
@@ -208,7 +209,7 @@ Result<RunState> StoreClient::beat(const BusyWorker& own) {
 
 Result<std::string> StoreClient::fail(const std::string& reason) {
   RANNC_ASSIGN(const std::string answer,
-               ask(request(StoreAsk::kFail).text(reason.substr(0, kStoreReasonLimit)).frame()));
+               exchange(request(StoreRequest::kFail).text(reason.substr(0, kStoreReasonLimit)).frame()));
   StoreReader reader(answer);
   std::string first = reader.text();
   RANNC_TRY(check(reader));
@@ -217,7 +218,7 @@ Result<std::string> StoreClient::fail(const std::string& reason) {
 
 void StoreClient::leave() {
   const std::lock_guard lock(mutex_);
-  const std::string frame = request(StoreAsk::kLeave).frame();
+  const std::string frame = request(StoreRequest::kLeave).frame();
   if (!lost_) static_cast<void>(send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 

@@ -53,12 +53,12 @@ void StoreService::serve(StorePeer& peer, std::chrono::milliseconds now) {
 
 StoreWriter StoreService::answer(StorePeer& peer, StoreReader& request) {
   const uint64_t code = request.number();
-  if (code >= kStoreAsks) return peer.rank ? malformed() : turned_away(peer, "unknown request");
-  const auto ask = static_cast<StoreAsk>(code);
-  if (peer.rank) return serve_worker(peer, ask, request);
+  if (code >= kStoreRequests) return peer.rank ? malformed() : turned_away(peer, "unknown request");
+  const auto kind = static_cast<StoreRequest>(code);
+  if (peer.rank) return serve_worker(peer, kind, request);
   const bool greeted = !peer.handshake.server_nonce.empty();
-  if (ask == StoreAsk::kHello && !greeted) return greet(peer, request);
-  if (ask == StoreAsk::kProve && greeted) return join(peer, request);
+  if (kind == StoreRequest::kHello && !greeted) return greet(peer, request);
+  if (kind == StoreRequest::kProve && greeted) return join(peer, request);
   return turned_away(peer, "the first requests must be a hello and a proof");
 }
 
@@ -95,33 +95,33 @@ StoreWriter StoreService::join(StorePeer& peer, StoreReader& request) {
   return std::move(done().text(peer.handshake.proof(secret_, "server")));
 }
 
-StoreWriter StoreService::serve_worker(StorePeer& peer, StoreAsk ask, StoreReader& request) {
-  switch (ask) {
-    case StoreAsk::kBeat: {
+StoreWriter StoreService::serve_worker(StorePeer& peer, StoreRequest kind, StoreReader& request) {
+  switch (kind) {
+    case StoreRequest::kBeat: {
       BusyWorker busy{.rank = *peer.rank, .work = request.text().substr(0, kWorkLimit)};
       busy.idle = request.time();
       if (!request.complete()) return malformed();
       peer.busy = std::move(busy);
       return beat(peer);
     }
-    case StoreAsk::kLeave:
+    case StoreRequest::kLeave:
       if (!request.complete()) return malformed();
       peer.left = true;
       vacate(*peer.rank);
       return done();
-    case StoreAsk::kFail: {
+    case StoreRequest::kFail: {
       std::string reason = request.text().substr(0, kStoreReasonLimit);
       if (!request.complete()) return malformed();
       fail(std::move(reason));
       return std::move(done().text(failure_));
     }
-    case StoreAsk::kGet: {
+    case StoreRequest::kGet: {
       const std::string key = request.text();
       return request.complete() ? get(key) : malformed();
     }
-    case StoreAsk::kSet:
+    case StoreRequest::kSet:
       return set(request);
-    case StoreAsk::kAdd:
+    case StoreRequest::kAdd:
       return add(request);
     default:
       return malformed();
@@ -150,13 +150,13 @@ StoreWriter StoreService::add(StoreReader& request) {
   return std::move(done().number(sum));
 }
 
-StoreWriter StoreService::beat(const StorePeer& asking) const {
+StoreWriter StoreService::beat(const StorePeer& requester) const {
   const StorePeer* silent = nullptr;
   BusyWorker busy;
   for (const StorePeer& peer : peers_) {
     if (!peer.rank || peer.left) continue;
     if (silent == nullptr || peer.heard < silent->heard) silent = &peer;
-    if (&peer == &asking || peer.busy.work.empty()) continue;
+    if (&peer == &requester || peer.busy.work.empty()) continue;
     if (busy.work.empty() || peer.busy.idle > busy.idle) busy = peer.busy;
   }
   return std::move(done()

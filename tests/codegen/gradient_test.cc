@@ -47,8 +47,8 @@ at::Tensor scattered(const at::Tensor& dense) {
   return at::stack({turned, turned}, -1).select(-1, 0).movedim(0, -1);
 }
 
-void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) {
-  const Joint joint = join(c, made, asked);
+void compare(const OpCase& c, const Prepared& made, Asked requested, int64_t batch) {
+  const Joint joint = join(c, made, requested);
   ASSERT_TRUE(joint.has_rule) << made.op->name << " has no gradient rule for this call";
   runtime::GraphValues values(joint.graph.value_count());
   std::vector<at::Tensor> leaves, results, seeds;
@@ -57,7 +57,7 @@ void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) 
   for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
     if (made.operands[k].absent) continue;
     at::Tensor tensor = drawn[at++];
-    values[joint.graph.inputs(joint.task)[k].index()] = asked.scattered ? scattered(tensor) : tensor;
+    values[joint.graph.inputs(joint.task)[k].index()] = requested.scattered ? scattered(tensor) : tensor;
     if (!joint.given[k].valid()) continue;
     drawn[at - 1] = tensor.detach().clone().set_requires_grad(true);
     leaves.push_back(drawn[at - 1]);
@@ -68,7 +68,7 @@ void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) 
   for (size_t i = 0; i < forward.size(); ++i) {
     if (i >= joint.seeds.size() || !joint.seeds[i].valid()) continue;
     const at::Tensor seed = at::randn_like(forward[i]);
-    values[joint.seeds[i].index()] = asked.scattered ? scattered(seed) : seed;
+    values[joint.seeds[i].index()] = requested.scattered ? scattered(seed) : seed;
     if (!forward[i].requires_grad()) continue;
     results.push_back(forward[i]);
     seeds.push_back(seed);

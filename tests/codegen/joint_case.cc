@@ -25,7 +25,7 @@ uint32_t results_of(const OpCase& c, const Prepared& made, const std::vector<boo
 
 }  // namespace
 
-Joint join(const OpCase& c, const Prepared& made, Asked asked) {
+Joint join(const OpCase& c, const Prepared& made, Asked requested) {
   Joint joint;
   Graph& graph = joint.graph;
   graph.set_batch_symbol("batch");
@@ -36,7 +36,7 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
     operands.push_back(operand.absent ? ValueId()
                                       : graph.add_value(ValueKind::kInput, "x" + std::to_string(k), operand.type));
     const bool trained = has_derivative(*made.op, k);
-    wanted.push_back(!operand.absent && is_float(operand.type.dtype) && trained && (asked.wanted >> k & 1) != 0);
+    wanted.push_back(!operand.absent && is_float(operand.type.dtype) && trained && (requested.wanted >> k & 1) != 0);
   }
   const uint32_t results = results_of(c, made, wanted);
   joint.task = graph.add_task(*made.op, operands, made.attributes, std::vector<std::string>(results));
@@ -45,17 +45,17 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
   for (uint32_t i = 0; i < results; ++i) {
     const ValueType type = graph.type(graph.outputs(joint.task)[i]);
     const bool flows =
-        i < c.outputs && is_float(type.dtype) && (i == 0 || has_several_results(c)) && (asked.read >> i & 1) != 0;
+        i < c.outputs && is_float(type.dtype) && (i == 0 || has_several_results(c)) && (requested.read >> i & 1) != 0;
     ValueType seed = type;
-    seed.batch.mix = asked.mix;
+    seed.batch.mix = requested.mix;
     joint.seeds.push_back(flows ? graph.add_value(ValueKind::kInput, "g" + std::to_string(i), seed) : ValueId());
   }
   GradientCall call(graph, joint.task, joint.seeds, wanted);
   const bool reached = std::any_of(joint.seeds.begin(), joint.seeds.end(), [](ValueId seed) { return seed.valid(); });
   if (!reached) wanted.assign(wanted.size(), false);  // no rule is asked then
   const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
-  if (asked.by_vjp && any) add_vjp(call);
-  joint.has_rule = !any || asked.by_vjp || (made.op->gradient != nullptr && made.op->gradient(call));
+  if (requested.by_vjp && any) add_vjp(call);
+  joint.has_rule = !any || requested.by_vjp || (made.op->gradient != nullptr && made.op->gradient(call));
   for (size_t k = 0; k < wanted.size(); ++k) joint.given.push_back(wanted[k] ? call.given(k) : ValueId());
   return joint;
 }

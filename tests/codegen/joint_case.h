@@ -26,7 +26,7 @@ struct Asked {
   bool scattered = false;  ///< elements of operands and gradients lie apart, axes in another order
 };
 
-Joint join(const OpCase& c, const Prepared& made, Asked asked = {});
+Joint join(const OpCase& c, const Prepared& made, Asked requested = {});
 /// Whether the call has results that are no auxiliary ones of the first: gradients may reach any of them.
 bool has_several_results(const OpCase& c);
 /// Whether floats go in and come out of a forward operator.

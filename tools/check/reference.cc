@@ -117,8 +117,8 @@ Result<void> read_sample_count(CheckFolder& folder) {
 }
 
 /// Returns the path of the model file, whether it exists or not.
-std::string model_in(const std::string& folder, const std::string& asked) {
-  if (!asked.empty()) return (fs::path(folder) / asked).string();
+std::string model_in(const std::string& folder, const std::string& requested) {
+  if (!requested.empty()) return (fs::path(folder) / requested).string();
   for (const char* name : {"model.onnx", "model.pt", "model.pt2"}) {
     if (const fs::path file = fs::path(folder) / name; fs::exists(file)) return file.string();
   }

@@ -156,7 +156,7 @@ class Crew {
       std::this_thread::sleep_for(kPoll);
     }
     if (why_) return error(*why_);
-    return signals_.asked() != 0 ? exit_of(signals_.asked()) : in_order_;
+    return signals_.stop_signal() != 0 ? exit_of(signals_.stop_signal()) : in_order_;
   }
 
   /// Whether it failed because a worker was lost.
@@ -168,7 +168,7 @@ class Crew {
   }
 
   void pass_signal_on() {
-    if (passed_on_ || signals_.asked() == 0) return;
+    if (passed_on_ || signals_.stop_signal() == 0) return;
     passed_on_ = true;
     signal_all(SIGTERM);
   }
@@ -210,9 +210,9 @@ class Crew {
     const bool is_lost = WIFSIGNALED(status) || child.reports.hangs();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     if (ended_in_order(status)) in_order_ = WEXITSTATUS(status);
-    const bool asked_to =
-        signals_.asked() != 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
-    if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && is_lost))) return;
+    const bool was_requested = signals_.stop_signal() != 0 && WIFSIGNALED(status) &&
+                               (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+    if (ended_in_order(status) || was_requested || (why_ && !(by_itself_ && is_lost))) return;
     by_itself_ = !is_lost;
     lost_ = is_lost;
     const std::string& report = child.reports.reason();
@@ -251,7 +251,7 @@ class Crew {
 
   void fail(std::string why) {
     why_ = std::move(why);
-    if (lost_ && replaceable_ && signals_.asked() == 0) deadline_ = now_;
+    if (lost_ && replaceable_ && signals_.stop_signal() == 0) deadline_ = now_;
     if (!deadline_) deadline_ = now_ + fleet_.grace;  // workers notify each other of the reason and then end
   }
 
@@ -339,7 +339,7 @@ Result<int> launch_workers(const std::string& program, const std::vector<std::st
     Crew crew(fleet, signals, restarts < fleet.restarts);
     RANNC_TRY(start_all({program, arguments}, fleet, resumes, crew));
     Result<int> ended = crew.watch();
-    if (!crew.lost() || fleet.restarts == 0 || signals.asked() != 0) return ended;
+    if (!crew.lost() || fleet.restarts == 0 || signals.stop_signal() != 0) return ended;
     const std::string& reason = ended.diagnostic().message;
     if (restarts == fleet.restarts) return error(fmt::format("{}; restarts used up: {}", reason, restarts));
     resumes = fleet.restart({restarts + 1, reason});

@@ -16,8 +16,8 @@ constexpr int64_t kOneWishNs = 300'000'000;
 constexpr std::string_view kNotice = "\nending after this step; repeat to end at once\n";
 
 // A signal handler can access only globals.
-std::atomic<int> g_asked{0};
-std::atomic<int64_t> g_asked_ns{0};
+std::atomic<int> g_stop_signal{0};
+std::atomic<int64_t> g_stop_signal_ns{0};
 std::atomic<bool> g_announces{false}, g_second_ends{false};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -29,11 +29,11 @@ int64_t now_ns() {
 
 void on_signal(int number) {
   int none = 0;
-  if (g_asked.compare_exchange_strong(none, number)) {
-    g_asked_ns = now_ns();
+  if (g_stop_signal.compare_exchange_strong(none, number)) {
+    g_stop_signal_ns = now_ns();
     if (g_announces) [[maybe_unused]]
       const ssize_t written = write(STDERR_FILENO, kNotice.data(), kNotice.size());
-  } else if (g_second_ends && g_asked_ns != 0 && now_ns() - g_asked_ns > kOneWishNs) {
+  } else if (g_second_ends && g_stop_signal_ns != 0 && now_ns() - g_stop_signal_ns > kOneWishNs) {
     _exit(exit_of(number));
   }
 }
@@ -49,8 +49,8 @@ sigset_t both() {
 }  // namespace
 
 RunSignals::RunSignals(Options options) {
-  g_asked = 0;
-  g_asked_ns = 0;
+  g_stop_signal = 0;
+  g_stop_signal_ns = 0;
   g_announces = options.announces;
   g_second_ends = options.second_ends;
   struct sigaction action = {};
@@ -64,12 +64,12 @@ RunSignals::RunSignals(Options options) {
 }
 
 RunSignals::~RunSignals() {
-  if (g_asked != 0) return;  // a duplicate signal must not interrupt the orderly end
+  if (g_stop_signal != 0) return;  // a duplicate signal must not interrupt the orderly end
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_terminate_, nullptr);
 }
 
-int RunSignals::asked() const { return g_asked; }
+int RunSignals::stop_signal() const { return g_stop_signal; }
 
 void hold_signals() {
   const sigset_t set = both();

@@ -23,7 +23,7 @@ class RunSignals {
   RunSignals& operator=(const RunSignals&) = delete;
 
   /// Number of the first signal so far; 0 if there was none.
-  int asked() const;
+  int stop_signal() const;
 
  private:
   struct sigaction old_interrupt_ = {}, old_terminate_ = {};

@@ -133,12 +133,12 @@ class ByNumbers {
     samples_ = samples;
     return {};
   }
-  /// Checks the losses after all passes. `asked` contains the requested losses.
-  Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& asked, const ir::Graph& graph,
-                            passes::PassContext& context) {
+  /// Checks the losses after all passes. `requested` contains the requested losses.
+  Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& requested,
+                            const ir::Graph& graph, passes::PassContext& context) {
     if (graph.losses().empty() || left_out_) return {};
     begin();
-    RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, asked), symbols_, limits()));
+    RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, requested), symbols_, limits()));
     note(found, context);
     return {};
   }
@@ -162,9 +162,9 @@ class ByNumbers {
     if (progress_.step) progress_.step("comparing batched with per-sample execution");
   }
   // Returns the loss in the file's graph; nullopt unless the file computes all of it.
-  std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& asked) const {
+  std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& requested) const {
     FileLoss loss{file, samples_, {}};
-    for (const passes::LossSpec& spec : asked) {
+    for (const passes::LossSpec& spec : requested) {
       if (spec.kind != passes::LossSpec::Kind::kInGraph) return std::nullopt;
       const ValueId output = spec.output.empty() ? file.outputs().front() : file.find(spec.output);
       if (!output.valid()) return std::nullopt;

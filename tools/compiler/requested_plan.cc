@@ -28,30 +28,31 @@ bool has_local_workers(const std::string& cluster) {
   return cluster.starts_with("local:") && cluster != kLocalGpus && !is_cluster_file(cluster);
 }
 
-Result<partition::Cluster> requested_cluster(const compiler::PlanOptions& asked, const LocalGpus& local_gpus) {
-  const bool file = is_cluster_file(asked.cluster);
-  const bool gpus = asked.cluster == kLocalGpus && local_gpus;
+Result<partition::Cluster> requested_cluster(const compiler::PlanOptions& requested, const LocalGpus& local_gpus) {
+  const bool file = is_cluster_file(requested.cluster);
+  const bool gpus = requested.cluster == kLocalGpus && local_gpus;
   RANNC_ASSIGN(partition::Cluster cluster, gpus   ? local_gpus()
-                                           : file ? partition::read_cluster(asked.cluster)
-                                                  : partition::preset_cluster(asked.cluster));
-  if (gpus && asked.memory_bytes) cluster.kinds.front().memory_bytes = *asked.memory_bytes;
-  if (has_local_workers(asked.cluster)) {
+                                           : file ? partition::read_cluster(requested.cluster)
+                                                  : partition::preset_cluster(requested.cluster));
+  if (gpus && requested.memory_bytes) cluster.kinds.front().memory_bytes = *requested.memory_bytes;
+  if (has_local_workers(requested.cluster)) {
     // Both are part of the plan. A cluster file states them for every machine.
-    cluster.kinds.front().memory_bytes = asked.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
+    cluster.kinds.front().memory_bytes = requested.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
     cluster.kinds.front().instructions = machine_instructions();
   }
-  if (!asked.devices) return cluster;
-  if (*asked.devices > cluster.size()) {
-    return error(fmt::format("--devices {}: cluster '{}' has {}", *asked.devices, asked.cluster, cluster.size()));
+  if (!requested.devices) return cluster;
+  if (*requested.devices > cluster.size()) {
+    return error(
+        fmt::format("--devices {}: cluster '{}' has {}", *requested.devices, requested.cluster, cluster.size()));
   }
-  return cluster.first(*asked.devices);
+  return cluster.first(*requested.devices);
 }
 
 /// Kinds that are this machine's processor. A preset other than `local:N` describes another machine. In a file, the
 /// device type distinguishes the processor from GPUs.
-std::set<std::string> processor_kinds(const std::string& asked, const partition::Cluster& cluster) {
+std::set<std::string> processor_kinds(const std::string& requested, const partition::Cluster& cluster) {
   std::set<std::string> names;
-  if (!has_local_workers(asked) && !is_cluster_file(asked)) return names;
+  if (!has_local_workers(requested) && !is_cluster_file(requested)) return names;
   for (const partition::DeviceKind& kind : cluster.kinds) {
     if (kind.type == ir::DeviceType::kCpu) names.insert(kind.name);
   }
@@ -73,40 +74,40 @@ partition::Objective objective_of(compiler::Objective objective) {
   return {};
 }
 
-void add_recompute(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
+void add_recompute(const compiler::PlanOptions& requested, partition::PlanOptions& options) {
   using partition::RecomputeRule;
-  const bool always = asked.recompute == Recompute::kAlways || asked.recompute == Recompute::kExceptLast;
-  options.recompute = always                                 ? RecomputeRule::kAlways
-                      : asked.recompute == Recompute::kNever ? RecomputeRule::kNever
-                                                             : RecomputeRule::kChoose;
-  if (asked.recompute == Recompute::kAlways) options.recomputed = ir::RecomputedMicroBatches::kAll;
-  if (asked.recompute == Recompute::kExceptLast) options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
-  if (asked.recompute == Recompute::kSelective)
-    options.recompute_budget = asked.recompute_budget.value_or(kRecomputeBudget) / 100;
+  const bool always = requested.recompute == Recompute::kAlways || requested.recompute == Recompute::kExceptLast;
+  options.recompute = always                                     ? RecomputeRule::kAlways
+                      : requested.recompute == Recompute::kNever ? RecomputeRule::kNever
+                                                                 : RecomputeRule::kChoose;
+  if (requested.recompute == Recompute::kAlways) options.recomputed = ir::RecomputedMicroBatches::kAll;
+  if (requested.recompute == Recompute::kExceptLast) options.recomputed = ir::RecomputedMicroBatches::kAllButLast;
+  if (requested.recompute == Recompute::kSelective)
+    options.recompute_budget = requested.recompute_budget.value_or(kRecomputeBudget) / 100;
 }
 
-partition::ShardOptimizer sharding_of(compiler::ShardOptimizer asked) {
-  if (asked == compiler::ShardOptimizer::kOn) return partition::ShardOptimizer::kAlways;
-  return asked == compiler::ShardOptimizer::kOff ? partition::ShardOptimizer::kNever
-                                                 : partition::ShardOptimizer::kWhereNeeded;
+partition::ShardOptimizer sharding_of(compiler::ShardOptimizer requested) {
+  if (requested == compiler::ShardOptimizer::kOn) return partition::ShardOptimizer::kAlways;
+  return requested == compiler::ShardOptimizer::kOff ? partition::ShardOptimizer::kNever
+                                                     : partition::ShardOptimizer::kWhereNeeded;
 }
 
-Result<void> add_schedules(const compiler::PlanOptions& asked, partition::PlanOptions& options) {
-  options.schedule_parameters = {asked.warm_up, asked.periods.value_or(0), asked.period_ns.value_or(0)};
-  if (asked.search_budget) options.search.simulated_actions = *asked.search_budget;
-  if (asked.schedules.size() == 1) options.schedule = asked.schedules.front();
+Result<void> add_schedules(const compiler::PlanOptions& requested, partition::PlanOptions& options) {
+  options.schedule_parameters = {requested.warm_up, requested.periods.value_or(0), requested.period_ns.value_or(0)};
+  if (requested.search_budget) options.search.simulated_actions = *requested.search_budget;
+  if (requested.schedules.size() == 1) options.schedule = requested.schedules.front();
   if (!partition::schedule_needs(options.schedule, partition::ScheduleFamily::Needs::kTable)) {
-    if (!asked.schedules.empty()) options.search.schedules = asked.schedules;
+    if (!requested.schedules.empty()) options.search.schedules = requested.schedules;
     return {};
   }
-  options.schedule_file = asked.schedule_file;
-  RANNC_ASSIGN(options.schedule_table, read_file(asked.schedule_file));
+  options.schedule_file = requested.schedule_file;
+  RANNC_ASSIGN(options.schedule_table, read_file(requested.schedule_file));
   return {};
 }
 
-ir::PlanOptimizer optimizer_of(const compiler::PlanOptions& asked) {
+ir::PlanOptimizer optimizer_of(const compiler::PlanOptions& requested) {
   const char* const names[] = {"sgd", "adam", "adamw"};
-  return {names[static_cast<size_t>(asked.optimizer)], asked.momentum};
+  return {names[static_cast<size_t>(requested.optimizer)], requested.momentum};
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class TimedCalls {
   struct Call final : at::ObserverContext {
     typename Sink::Note note;
     Call* caller = nullptr;
-    int64_t asked_ns = 0, start_ns = 0, start_aside_ns = 0;
+    int64_t requested_ns = 0, start_ns = 0, start_aside_ns = 0;
     int64_t callees_ns = 0, callees_aside_ns = 0;  // time of callees with their overhead; the excluded part of it
   };
 
@@ -52,12 +52,12 @@ class TimedCalls {
   }
 
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    const int64_t asked_ns = now_ns();
+    const int64_t requested_ns = now_ns();
     auto call = std::make_unique<Call>();
     Sink::begin(function, call->note);
     call->caller = innermost_;
     innermost_ = call.get();
-    call->asked_ns = asked_ns;
+    call->requested_ns = requested_ns;
     call->start_aside_ns = Sink::aside_ns();
     call->start_ns = now_ns();
     return call;
@@ -69,7 +69,7 @@ class TimedCalls {
     const int64_t end_ns = now_ns(), aside_ns = Sink::aside_ns() - call->start_aside_ns;
     innermost_ = call->caller;
     Sink::end(function, call->note, end_ns - call->start_ns - aside_ns - (call->callees_ns - call->callees_aside_ns));
-    const int64_t all_ns = now_ns() - call->asked_ns;
+    const int64_t all_ns = now_ns() - call->requested_ns;
     CountedCall counted{.counting_ns = all_ns - (end_ns - call->start_ns)};
     if (call->caller != nullptr) {
       call->caller->callees_ns += all_ns;

@@ -101,7 +101,7 @@ class Run {
     RANNC_TRY(finish());
     if (trainer_->steps_done() >= steps_) return {};
     if (leads()) say_how_to_go_on();
-    throw Exit{exit_of(signals.asked() != 0 ? signals.asked() : SIGTERM)};
+    throw Exit{exit_of(signals.stop_signal() != 0 ? signals.stop_signal() : SIGTERM)};
   }
 
   /// Runs the remaining steps, or those before a signal.
@@ -142,7 +142,7 @@ class Run {
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < steps_)
         RANNC_TRY(start_save(step + 1));
       // A request to one worker ends all workers after the same step.
-      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
+      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.stop_signal() == 0));
       if (!goes_on) break;
     }
     seconds_ = watch.seconds() - (validation_ ? validation_->seconds() : 0);

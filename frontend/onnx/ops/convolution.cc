@@ -40,7 +40,7 @@ void fit_length(Node& node, size_t axis, const ir::Dim& length, Window& window, 
 }
 
 /// Returns the requested lengths: `output_shape`, which overrides pads, or strides times the operand's. Empty: none.
-ir::Shape asked_lengths(Node& node, const Window& window) {
+ir::Shape requested_lengths(Node& node, const Window& window) {
   const ir::Shape from = *node.shape(node.in(0));
   if (node.has_attribute("output_shape")) {
     const ir::Shape given = list(node.integers("output_shape"));
@@ -65,7 +65,7 @@ void conv_transpose(Node& node) {
   std::vector<int64_t> added = node.integers("output_padding");
   if (added.empty()) added.assign(window->kernel.size(), 0);
   if (added.size() != window->kernel.size()) return node.fail("ConvTranspose: output_padding does not fit its axes");
-  const ir::Shape lengths = asked_lengths(node, *window);
+  const ir::Shape lengths = requested_lengths(node, *window);
   for (size_t i = 0; i < lengths.size() && node.good(); ++i) fit_length(node, i, lengths[i], *window, added[i]);
   std::vector<ValueId> operands = {x, weight};
   if (node.has(2)) operands.push_back(node.in(2));

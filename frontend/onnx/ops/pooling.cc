@@ -218,10 +218,11 @@ void max_unpool(Node& node) {
   const ValueId places = node.emit("mod", {node.in(1), plane});
   const ValueId made = node.emit("max_unpool", {x, places}, {{"sizes", sizes}});
   if (!node.has(2)) return node.result_at(0, made);
-  const auto asked = node.contents(node.in(2));
-  if (!asked || asked->size() != n + 2) return node.fail("MaxUnpool needs an output_shape that follows from sizes");
+  const auto requested = node.contents(node.in(2));
+  if (!requested || requested->size() != n + 2)
+    return node.fail("MaxUnpool needs an output_shape that follows from sizes");
   ir::Shape pads(2 * (n + 2), ir::Dim(0));
-  for (size_t i = 0; i < n; ++i) pads[n + 4 + i] = (*asked)[i + 2] - sizes[i];
+  for (size_t i = 0; i < n; ++i) pads[n + 4 + i] = (*requested)[i + 2] - sizes[i];
   node.result("pad", {made}, {{"pads", pads}, {"value", 0.0}});
 }
 

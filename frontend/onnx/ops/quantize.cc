@@ -93,17 +93,17 @@ std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
 DType precision_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 /// Returns the type of attribute `output_dtype`, or `otherwise`. Fails on an unsupported type.
-std::optional<DType> asked_type(Node& node, DType otherwise) {
-  const auto asked = static_cast<int>(node.integer("output_dtype", 0));
-  const auto dtype = asked == 0 ? std::optional(otherwise) : element_type(asked);
-  if (!dtype) node.fail(node.op() + " to " + element_type_name(asked) + " is not supported");
+std::optional<DType> requested_type(Node& node, DType otherwise) {
+  const auto requested = static_cast<int>(node.integer("output_dtype", 0));
+  const auto dtype = requested == 0 ? std::optional(otherwise) : element_type(requested);
+  if (!dtype) node.fail(node.op() + " to " + element_type_name(requested) + " is not supported");
   return dtype;
 }
 
 void quantize_linear(Node& node) {
   ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);
-  const auto to = node.has(2) ? std::optional(node.dtype(node.in(2))) : asked_type(node, DType::kU8);
+  const auto to = node.has(2) ? std::optional(node.dtype(node.in(2))) : requested_type(node, DType::kU8);
   if (!known || !to) return;
   auto steps = read_steps(node, *known, *to);
   if (!steps) return;
@@ -219,7 +219,7 @@ ValueId fake_quantized_blocks(Node& node, ValueId x, const Blocks& blocks, ir::A
 void dequantize_linear(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const sizes = node.shape(x);
-  const auto to = asked_type(node, node.dtype(node.in(1)));
+  const auto to = requested_type(node, node.dtype(node.in(1)));
   if (!sizes || !to) return;
   auto steps = read_steps(node, *sizes, node.dtype(x));
   if (!steps) return;

@@ -273,9 +273,9 @@ void mel_weight_matrix(Node& node) {
     }
     given.push_back((*known)[0]);
   }
-  const auto asked = static_cast<int>(node.integer("output_datatype", 1));
-  const auto dtype = element_type(asked);
-  if (!dtype) return node.fail("MelWeightMatrix of " + element_type_name(asked) + " is not supported");
+  const auto requested = static_cast<int>(node.integer("output_datatype", 1));
+  const auto dtype = element_type(requested);
+  if (!dtype) return node.fail("MelWeightMatrix of " + element_type_name(requested) + " is not supported");
   constexpr int64_t kMost = 1 << 16, kMostElements = 1 << 21;
   const Mel mel{whole(given[0]), whole(given[1]), given[2], given[3], given[4]};
   if (mel.bins < 1 || mel.bins > kMost || mel.length < 1 || mel.length > kMost || !(mel.rate > 0)) {

@@ -260,9 +260,9 @@ Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const Run
         "a loop that is not unrolled changes lists, texts or None between trips: only tensors and numbers may change");
   }
   const bool starts = loop.condition.is_none() || is_same_plain(loop.condition, Item(true));
-  const bool asks = !starts || !is_same_plain(trip.goes_on, Item(true));
+  const bool has_condition = !starts || !is_same_plain(trip.goes_on, Item(true));
   RANNC_ASSIGN(std::vector<ValueId> values, results(site, open.region(), tensors_of(trip.last)));
-  if (asks) {
+  if (has_condition) {
     Call within = writer(site, open.region(), "condition");
     values.insert(values.begin(), truth(within, trip.goes_on));
     if (within.failure()) return *within.failure();
@@ -276,7 +276,8 @@ Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const Run
   loop.trips ? attributes.set("trips", *loop.trips) : attributes.set("max_trips", ir::Dim(*site.max_trips));
   const ValueId counted =
       loop.counted.is_none() ? ValueId() : call.cast(call.tensor(loop.counted, "trips"), ir::DType::kI64);
-  std::vector<ValueId> operands = {counted, asks ? truth(call, starts ? Item(true) : loop.condition) : ValueId()};
+  std::vector<ValueId> operands = {counted,
+                                   has_condition ? truth(call, starts ? Item(true) : loop.condition) : ValueId()};
   for (const Item& state : tensors) operands.push_back(call.tensor(state, "state"));
   operands.insert(operands.end(), drawn.begin(), drawn.end());
   operands.insert(operands.end(), captured.begin(), captured.end());

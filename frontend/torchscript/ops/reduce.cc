@@ -103,8 +103,8 @@ template <bool all>
 void truth(Call& call) {
   const ValueId x = call.cast(call.tensor("self"), DType::kBool);
   if (!call.good()) return;
-  const ValueId asked = all ? call.emit("logical_not", {x}) : x;
-  const ValueId number = call.emit("cast", {asked}, {{"dtype", DType::kI64}});
+  const ValueId reduced = all ? call.emit("logical_not", {x}) : x;
+  const ValueId number = call.emit("cast", {reduced}, {{"dtype", DType::kI64}});
   const ValueId count = call.emit("sum", {number}, over(call, x));
   call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
 }
@@ -120,11 +120,11 @@ Spread spread(Call& call) {
   if (call.has("correction")) correction = call.number("correction");
   if (call.has("unbiased")) correction = call.flag("unbiased") ? 1 : 0;
   const Shape over_axes = axes(call, x);
-  const ir::Attributes kept = {{"axes", over_axes}, {"keepdim", true}}, asked = over(call, x);
+  const ir::Attributes kept = {{"axes", over_axes}, {"keepdim", true}}, reduced = over(call, x);
   const ValueId centred = call.emit("sub", {x, call.emit("mean", {x}, kept)});
   const ValueId squares = call.emit("mul", {centred, centred});
-  const ValueId mean = call.emit("mean", {x}, asked);
-  if (correction == 0) return {mean, call.emit("mean", {squares}, asked)};
+  const ValueId mean = call.emit("mean", {x}, reduced);
+  if (correction == 0) return {mean, call.emit("mean", {squares}, reduced)};
   Dim count = 1;
   for (const Dim& each : over_axes) count = count * (*call.shape(x))[static_cast<size_t>(each.constant())];
   const DType dtype = call.dtype(x);
@@ -132,7 +132,7 @@ Spread spread(Call& call) {
   const ValueId number =
       call.emit("full", {}, {{"shape", Shape{}}, {"value", count - Dim(whole(correction))}, {"dtype", DType::kI64}});
   const ValueId divisor = call.emit("cast", {number}, {{"dtype", dtype}});
-  return {mean, call.emit("div", {call.emit("sum", {squares}, asked), divisor})};
+  return {mean, call.emit("div", {call.emit("sum", {squares}, reduced), divisor})};
 }
 void var(Call& call) {
   const Spread found = spread(call);

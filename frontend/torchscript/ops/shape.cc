@@ -168,9 +168,9 @@ void unsqueeze(Call& call) {
 void squeeze(Call& call) {
   const auto x = self(call);
   if (!x) return;
-  std::vector<int64_t> asked = call.has("dim") ? call.integers("dim") : same_order(x->rank());
+  std::vector<int64_t> order = call.has("dim") ? call.integers("dim") : same_order(x->rank());
   Shape axes;
-  for (int64_t& each : asked) {
+  for (int64_t& each : order) {
     if (x->rank() == 0) break;
     each = call.axis(each, x->rank());
     if (call.good() && call.is_squeezed(x->shape[static_cast<size_t>(each)])) axes.emplace_back(each);

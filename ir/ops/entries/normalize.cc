@@ -181,7 +181,7 @@ TapeUse batch_norm_tape(const TapeCall& call) {
 std::vector<OpInfo> normalize_ops() {
   using Kind = AttributeKind;
   const AttributeInfo axis{"axis", Kind::kInteger, Dim(-1)}, epsilon{"epsilon", Kind::kNumber, 1e-5},
-      training{.name = "training", .kind = Kind::kFlag, .otherwise = false, .asks_training = true},
+      training{.name = "training", .kind = Kind::kFlag, .otherwise = false, .depends_on_training = true},
       synchronised{.name = std::string_view(kSynchronised), .kind = Kind::kFlag, .otherwise = false};
   const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   const OperandInfo x{"x"}, scale{"scale", Role::kWeight, Presence::kOptional},

@@ -39,7 +39,7 @@ class Search {
       if (top() <= 0 || box.bound >= top() * (1 - 2 * kStep) || queries_ == 0) break;
       if (best_ && stop_.stop_requested()) break;
       open_.erase(open_.begin());
-      ask(box);
+      request(box);
     }
     if (!best_) return std::nullopt;
     best_->lower_bound = open_.empty() ? top() : std::min(top(), open_.begin()->bound);
@@ -62,7 +62,7 @@ class Search {
     return box.bound > 0 ? std::sqrt(box.bound * top()) : top() / 4;
   }
 
-  void ask(Box box) {
+  void request(Box box) {
     --queries_;
     const double target = target_of(box), limit = per_step(box, target);
     const double high = std::min(box.high, limit);

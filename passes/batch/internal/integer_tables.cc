@@ -43,7 +43,7 @@ std::optional<StoredTensor> IntegerTables::find(ValueId id) {
 std::optional<StoredTensor> IntegerTables::compute(TaskId task, uint32_t result) {
   const ir::OpInfo& op = graph_.op(task);
   const ir::Attributes& attributes = graph_.attributes(task);
-  if (!op.known() || op.asks_training(attributes)) return std::nullopt;
+  if (!op.known() || op.depends_on_training(attributes)) return std::nullopt;
   std::vector<StoredTensor> tensors;
   for (const ValueId input : graph_.inputs(task)) {
     tensors.emplace_back();

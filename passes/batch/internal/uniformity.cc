@@ -107,7 +107,7 @@ bool Uniformity::counts_by_sizes_alone(TaskId task) const {
 Uniformity::Kind Uniformity::kind_of_result(TaskId task) {
   const OpInfo& op = graph_.op(task);
   const auto outputs = graph_.outputs(task);
-  if (!op.known() || outputs.empty() || op.makes_whole() || op.asks_training(graph_.attributes(task)) ||
+  if (!op.known() || outputs.empty() || op.makes_whole() || op.depends_on_training(graph_.attributes(task)) ||
       !counts_by_sizes_alone(task)) {
     return Kind::kVaries;
   }

@@ -87,12 +87,12 @@ void ParameterReport::recomputed(const std::set<std::string>& made) {
 }
 
 Result<void> ParameterReport::not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
-                                             const std::map<ValueId, ValueKind>& asked,
+                                             const std::map<ValueId, ValueKind>& requested,
                                              const std::vector<Roles>& roles) {
   std::vector<Note> found;
   for (const Recomputed::Open& each : open) {
     const ValueId value = graph.find(each.made);
-    if (asked.contains(value) || roles[value.index()].role == Role::kNone) continue;
+    if (requested.contains(value) || roles[value.index()].role == Role::kNone) continue;
     found.push_back({{},
                      fmt::format("'{}' was computed by the exporter from '{}', which is trained too, and how could "
                                  "not be determined from their numbers: torch.onnx.export(optimize=False) keeps the "

@@ -35,7 +35,7 @@ class ParameterReport {
   /// Tensors that follow from the file's parameters in an unknown way; an error if merged parameters are refused. Omits
   /// tensors of a kind that was specified, and those that no gradient reaches.
   Result<void> not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
-                              const std::map<ValueId, ir::ValueKind>& asked, const std::vector<Roles>& roles);
+                              const std::map<ValueId, ir::ValueKind>& requested, const std::vector<Roles>& roles);
   void untrained(const ir::Graph& graph, const UntrainedState& found);
   void contradiction(const ir::Graph& graph, ValueId value, ir::ValueKind kind);
   /// Tensors without the name of a layer's weight or bias come first, because they may be buffers.

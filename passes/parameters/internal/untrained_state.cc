@@ -91,11 +91,11 @@ std::vector<std::string> sizes_of(const Graph& graph, ValueId value) {
 }  // namespace
 
 UntrainedState untrained_state(const Graph& graph, const ir::StoredNotes& file,
-                               const std::map<ValueId, ir::ValueKind>& asked) {
+                               const std::map<ValueId, ir::ValueKind>& requested) {
   UntrainedState found;
   if (!file.listed.empty()) return found;
   const auto is_open = [&](ValueId value) {
-    return !asked.contains(value) && graph.kind(value) == ir::ValueKind::kConstant &&
+    return !requested.contains(value) && graph.kind(value) == ir::ValueKind::kConstant &&
            is_stored_tensor(graph, value, file);
   };
   const std::vector<bool> factors = untrained_factors(graph);

@@ -17,9 +17,9 @@ struct UntrainedState {
   std::set<ValueId> unowned;  ///< rows of zeros that are added to the last result and that no layer owns
 };
 
-/// Empty for files that list their state. Omits tensors whose kind the user specified (`asked`).
+/// Empty for files that list their state. Omits tensors whose kind the user specified (`requested`).
 UntrainedState untrained_state(const ir::Graph& graph, const ir::StoredNotes& file,
-                               const std::map<ValueId, ir::ValueKind>& asked);
+                               const std::map<ValueId, ir::ValueKind>& requested);
 
 /// Returns groups of trained factors with synthetic names and like sizes that one module reads. They are weights of its
 /// own, or one parameter as it is and computed on: nothing in the file tells which. Kinds must have been decided.

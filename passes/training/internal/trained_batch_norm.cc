@@ -87,12 +87,12 @@ bool is_batch_norm(const ir::Graph& graph, TaskId task) {
 }
 
 bool has_fixed_statistics(const ir::Graph& graph, TaskId task) {
-  return is_batch_norm(graph, task) && !graph.op(task).asks_training(graph.attributes(task)) &&
+  return is_batch_norm(graph, task) && !graph.op(task).depends_on_training(graph.attributes(task)) &&
          graph.outputs(task).size() == 1;
 }
 
-Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& asked, PassContext& context) {
-  const auto wanted = [&](TaskId task) { return has_fixed_statistics(graph, task) && asked.wanted(task); };
+Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& request, PassContext& context) {
+  const auto wanted = [&](TaskId task) { return has_fixed_statistics(graph, task) && request.wanted(task); };
   bool any = false;
   for (const TaskId task : graph.tasks()) {
     if (!wanted(task)) continue;
@@ -108,7 +108,7 @@ Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& asked,
       continue;
     }
     const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
-    const double momentum = asked.momentum.value_or(attributes.number("momentum"));
+    const double momentum = request.momentum.value_or(attributes.number("momentum"));
     RANNC_ASSIGN(statistics.emplace_back(), train(rewriter, graph, task, momentum));
     tell(graph, task, momentum, context);
   }

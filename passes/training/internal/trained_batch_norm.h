@@ -21,6 +21,6 @@ bool has_fixed_statistics(const ir::Graph& graph, TaskId task);
 /// Makes the wanted tasks normalise by their batch, with their statistics as buffers that are updated. Adds a remark
 /// for each. Returns whether there were any. It is an error if statistics are not stored tensors or have other readers.
 /// Linear.
-Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& asked, PassContext& context);
+Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& request, PassContext& context);
 
 }  // namespace rannc::passes

@@ -46,7 +46,7 @@ class RunWatch {
   void set(const Diagnostic& reason);
   void call_on_failure();
   /// Sends one heartbeat and records a reported failure.
-  void ask(const BusyWorker& own);
+  void poll(const BusyWorker& own);
   /// Waits a while for the reason, which may still be on its way. Waits longer while another worker may turn out to
   /// hang. Returns what else is known, for messages.
   std::string hear();

@@ -82,7 +82,7 @@ class StoreClient {
   StoreClient(OwnedFile socket, std::chrono::milliseconds timeout);
   Result<void> prove(const Rendezvous& where);
   /// Sends a request and returns the answer's frame without its length.
-  Result<std::string> ask(std::string frame);
+  Result<std::string> exchange(std::string frame);
   Result<void> transfer(const std::string& frame, std::string& answer);
   Result<void> await(short events, RunningClock& clock);
 

@@ -61,8 +61,8 @@ class StoreService {
   StoreWriter answer(StorePeer& peer, StoreReader& request);
   StoreWriter greet(StorePeer& peer, StoreReader& request) const;
   StoreWriter join(StorePeer& peer, StoreReader& request);
-  StoreWriter serve_worker(StorePeer& peer, StoreAsk ask, StoreReader& request);
-  StoreWriter beat(const StorePeer& asking) const;
+  StoreWriter serve_worker(StorePeer& peer, StoreRequest kind, StoreReader& request);
+  StoreWriter beat(const StorePeer& requester) const;
   StoreWriter get(const std::string& key) const;
   StoreWriter set(StoreReader& request);
   StoreWriter add(StoreReader& request);

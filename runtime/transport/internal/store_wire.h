@@ -13,7 +13,7 @@ namespace rannc::runtime {
 
 /// Requests. Each is answered by one frame: a `StoreAnswer`, then the results listed after the arrow. A worker sends
 /// the next request after the answer.
-enum class StoreAsk : uint8_t {
+enum class StoreRequest : uint8_t {
   kHello,  ///< kStoreMagic, nonce of the worker → nonce of the server
   kBeat,  ///< work or empty, time without progress in ms → failure or empty, number present, missing ranks as text, the
           ///< last refused worker as text or empty, the most silent rank, its silence in ms, the other worker busy for
@@ -25,7 +25,7 @@ enum class StoreAsk : uint8_t {
   kFail,   ///< reason → the first reported reason
   kProve,  ///< after kHello: rank, workers, proof of the worker → proof of the server. All others need it before
 };
-constexpr uint64_t kStoreAsks = 8;
+constexpr uint64_t kStoreRequests = 8;
 enum class StoreAnswer : uint8_t { kDone, kRefused };  ///< kRefused: followed by the reason as text
 
 constexpr std::string_view kStoreMagic = "rannc-store-3";

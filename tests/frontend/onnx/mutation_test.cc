@@ -52,8 +52,8 @@ scaled <factor> (p, q) => (z)
 )";
 
 uint64_t mutations() {
-  const char* const asked = std::getenv("RANNC_MUTATIONS");
-  return asked ? std::strtoull(asked, nullptr, 10) : 4000;
+  const char* const requested = std::getenv("RANNC_MUTATIONS");
+  return requested ? std::strtoull(requested, nullptr, 10) : 4000;
 }
 
 /// One to four edits: a bit, a byte, a number far out, a range dropped, doubled or moved, the end cut off.

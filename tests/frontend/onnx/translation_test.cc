@@ -69,9 +69,9 @@ TEST(Translation, BatchIsTheFirstSymbolOfAxisZero) {
   EXPECT_FALSE(model->type(model->inputs()[1]).batch.has_batch());
   ImportOptions options;
   options.batch_symbol = "B";
-  const auto asked = import_graph("agraph (float[T, B, 4] x) => (float[T, B, 4] y) { y = Relu (x) }", 17, options);
-  ASSERT_TRUE(asked.ok());
-  EXPECT_EQ(asked->type(asked->inputs()[0]).batch.axis, 1);
+  const auto requested = import_graph("agraph (float[T, B, 4] x) => (float[T, B, 4] y) { y = Relu (x) }", 17, options);
+  ASSERT_TRUE(requested.ok());
+  EXPECT_EQ(requested->type(requested->inputs()[0]).batch.axis, 1);
   options.batch_symbol = "C";
   EXPECT_FALSE(import_graph("agraph (float[T, B, 4] x) => (float[T, B, 4] y) { y = Relu (x) }", 17, options).ok());
 }

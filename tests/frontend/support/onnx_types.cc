@@ -129,8 +129,9 @@ std::set<std::string> within_softmaxes(const ModelProto& model, const ir::Graph&
   std::set<std::string> names;
   for (const auto& node : model.graph().node()) {
     if (node.op_type() != "Where" || !makers.contains(node.input(0)) || !makers.contains(node.input(2))) continue;
-    const auto &asks = *makers.at(node.input(0)), &softmax = *makers.at(node.input(2));
-    if (asks.op_type() != "IsNaN" || asks.input(0) != node.input(2) || softmax.op_type() != "Softmax") continue;
+    const auto &has_condition = *makers.at(node.input(0)), &softmax = *makers.at(node.input(2));
+    if (has_condition.op_type() != "IsNaN" || has_condition.input(0) != node.input(2) || softmax.op_type() != "Softmax")
+      continue;
     const ValueId result = graph.find(node.output(0));
     if (!result.valid() || graph.attributes(graph.producer(result)).text("hidden_rows") != "zero") continue;
     names.insert({node.input(0), node.input(2)});

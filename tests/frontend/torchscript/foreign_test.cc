@@ -21,7 +21,7 @@ using Arguments = std::vector<ForeignArgument>;
 ir::ValueType type(const std::string& text) { return ir::parse_foreign_types("-> " + text)->results[0]; }
 ForeignArgument tensor(const char* parameter, const std::string& text) { return {parameter, type(text)}; }
 
-Result<ForeignTask> asked(const std::string& schema, const Arguments& arguments) {
+Result<ForeignTask> requested(const std::string& schema, const Arguments& arguments) {
   static const bool loaded = [] {
     for (const char* name : {"soft_step", "without_meta"}) {
       const std::string path = std::string(RANNC_BINARY_DIR) + "/tests/libraries/" + name + ".so";
@@ -35,13 +35,13 @@ Result<ForeignTask> asked(const std::string& schema, const Arguments& arguments)
 
 /// The types as declared.
 std::string types(const std::string& schema, const Arguments& arguments) {
-  const auto task = asked(schema, arguments);
+  const auto task = requested(schema, arguments);
   if (!task.ok()) return task.diagnostic().str();
   return task->attributes.text("call.types");
 }
 
 bool guessed(const std::string& schema, const Arguments& arguments) {
-  return asked(schema, arguments).value().attributes.flag("call.guessed");
+  return requested(schema, arguments).value().attributes.flag("call.guessed");
 }
 
 TEST(ForeignTask, TypesOfATensKernels) {
@@ -83,21 +83,21 @@ TEST(ForeignTask, SizesAreDividedAndCounted) {
 }
 
 TEST(ForeignTask, ListsViewsAndNone) {
-  const auto parts = asked("aten::tensor_split.sections", {tensor("self", "f32[batch,7] samples 0"),
-                                                           {"sections", ir::Attribute(ir::Dim(2))},
-                                                           {"dim", ir::Attribute(ir::Dim(1))}});
+  const auto parts = requested("aten::tensor_split.sections", {tensor("self", "f32[batch,7] samples 0"),
+                                                               {"sections", ir::Attribute(ir::Dim(2))},
+                                                               {"dim", ir::Attribute(ir::Dim(1))}});
   ASSERT_TRUE(parts.ok()) << parts.diagnostic().str();
   EXPECT_EQ(parts->results.size(), 2U);
   EXPECT_TRUE(parts->attributes.flag("call.list"));
   EXPECT_TRUE(parts->attributes.flag("call.view"));
   const auto stacked =
-      asked("aten::row_stack", {{"tensors", ForeignArgument::Tensors{type("f32[2,3]"), type("f32[4,3]")}}});
+      requested("aten::row_stack", {{"tensors", ForeignArgument::Tensors{type("f32[2,3]"), type("f32[4,3]")}}});
   ASSERT_TRUE(stacked.ok()) << stacked.diagnostic().str();
   EXPECT_EQ(stacked->op, "aten.row_stack");
   EXPECT_EQ(stacked->attributes.text("call.types"), "f32[2,3], f32[4,3] -> f32[6,3]");
   EXPECT_FALSE(stacked->attributes.flag("call.guessed")) << "nothing is symbolic";
   const auto none =
-      asked("aten::bucketize.Tensor", {tensor("self", "f32[batch,2] samples 0"), tensor("boundaries", "f32[5]")});
+      requested("aten::bucketize.Tensor", {tensor("self", "f32[batch,2] samples 0"), tensor("boundaries", "f32[5]")});
   ASSERT_TRUE(none.ok()) << none.diagnostic().str();
   EXPECT_EQ(none->results[0], type("i64[batch,2] samples 0"));
 }
@@ -194,8 +194,8 @@ TEST(ForeignTask, MakesAGraphThatHolds) {
   const ValueId x = graph.add_value(ir::ValueKind::kInput, "x", type("f32[batch,7] samples 0"));
   graph.add_input(x);
   const auto task =
-      asked("aten::tensor_split.sections",
-            {{"self", graph.type(x)}, {"sections", ir::Attribute(ir::Dim(2))}, {"dim", ir::Attribute(ir::Dim(1))}});
+      requested("aten::tensor_split.sections",
+                {{"self", graph.type(x)}, {"sections", ir::Attribute(ir::Dim(2))}, {"dim", ir::Attribute(ir::Dim(1))}});
   ASSERT_TRUE(task.ok()) << task.diagnostic().str();
   const std::vector<std::string> names(task->results.size());
   const TaskId made = graph.add_task(graph.foreign_op(task->op), std::array{x}, task->attributes, names);

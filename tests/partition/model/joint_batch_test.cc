@@ -62,10 +62,10 @@ TEST(JointBatch, LeavesCountsThatDivideTheMiniBatch) {
 }
 
 TEST(JointBatch, KnowsTheReplicasThatAreAskedFor) {
-  PlanOptions asked = options(7, {1, 2, 3, 4});
-  asked.constraints.stages = 2;
-  asked.constraints.replicas = {1, 2};
-  EXPECT_EQ(with_joint_batch(normalised(true), asked).micro_batches, (Counts{1, 2, 3}));
+  PlanOptions requested = options(7, {1, 2, 3, 4});
+  requested.constraints.stages = 2;
+  requested.constraints.replicas = {1, 2};
+  EXPECT_EQ(with_joint_batch(normalised(true), requested).micro_batches, (Counts{1, 2, 3}));
 }
 
 // 7 samples in 4 micro-batches, the last of which has one: two replicas of a stage could not share it.

@@ -163,12 +163,12 @@ TEST(ChooseKernels, TakesTheFastestKernelOfTheOrder) {
 
 TEST(ChooseKernels, OffersOnlyKernelsThatTheElementTypeHas) {
   ir::Graph graph = short_graph(kBlock, "f64");
-  bool asked = false;
+  bool requested = false;
   choose(graph, [&](auto, auto& kernel, bool) {
-    asked = asked || kernel == "onednn";
+    requested = requested || kernel == "onednn";
     return 1.0;
   });
-  EXPECT_FALSE(asked);
+  EXPECT_FALSE(requested);
 }
 
 // The stretched operand of `mul` is no image of the result's sizes: whatever its order, nothing is copied.

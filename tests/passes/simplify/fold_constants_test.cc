@@ -27,13 +27,13 @@ class Doubling : public Evaluator {
   Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
                                                  std::span<const ir::StoredTensor* const> operands,
                                                  const ir::Attributes&) const override {
-    asked.push_back(op.name);
+    requested.push_back(op.name);
     if (op.name == "core.sin") return error("not here");
     auto numbers = ir::decode_numbers(operands[0]->type, operands[0]->data, 100).value();
     for (double& number : numbers) number *= 2;
     return std::vector<ir::StoredTensor>{{operands[0]->type, ir::encode_numbers(operands[0]->type.dtype, numbers)}};
   }
-  mutable std::vector<std::string> asked;
+  mutable std::vector<std::string> requested;
 };
 
 class FoldConstantsTest : public ::testing::Test {
@@ -194,7 +194,7 @@ TEST_F(FoldConstantsTest, FloatsGoThroughTheEvaluator) {
   context_.evaluator = &evaluator;
   EXPECT_TRUE(run());
   EXPECT_THAT(operators(), ElementsAre("core.sin", "core.erf"));
-  EXPECT_THAT(evaluator.asked, ElementsAre("core.erf", "core.sin"));
+  EXPECT_THAT(evaluator.requested, ElementsAre("core.erf", "core.sin"));
   const Graph::Value& folded = graph_.value(graph_.find("folded"));
   EXPECT_THAT(ir::decode_numbers(folded.type, folded.data, 10).value(), ElementsAre(2, 4));
 }

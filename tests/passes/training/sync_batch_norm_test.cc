@@ -93,7 +93,7 @@ outputs [%y]
 }
 
 TEST(SyncBatchNorm, IsPartOfThePipelineOnDemand) {
-  const auto marked = [](bool asked) {
+  const auto marked = [](bool requested) {
     ir::Graph graph = parsed(R"(rannc.graph 1
 batch batch
 input %x: f32[batch,3] samples 0
@@ -107,7 +107,7 @@ statistics %rm, %rv = %m, %v
 )");
     PassContext context;
     PipelineOptions options;
-    options.sync_batch_norm = asked;
+    options.sync_batch_norm = requested;
     const RunReport report = standard_pipeline(options).run(graph, context);
     EXPECT_TRUE(report.ok()) << report.failure->str();
     return ir::synchronised(graph, TaskId(0)).value();

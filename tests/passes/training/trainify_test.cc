@@ -33,9 +33,9 @@ struct Trained {
 };
 
 /// The graph after the pass, which verifies and has the types that infer-shapes finds.
-Trained trained(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
+Trained trained(const std::string& statements, const TrainingRequest& requested, const ir::TrainingNotes& notes = {}) {
   Trained made{graph_of(statements), {}, false};
-  const auto done = Trainify(asked, notes).run(made.graph, made.context);
+  const auto done = Trainify(requested, notes).run(made.graph, made.context);
   EXPECT_TRUE(done.ok()) << done.diagnostic().str();
   made.changed = done.ok() && done->changed;
   const auto sound = ir::as_result(ir::verify(made.graph));
@@ -45,23 +45,25 @@ Trained trained(const std::string& statements, const TrainingRequest& asked, con
   return made;
 }
 
-Diagnostic refusal(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
+Diagnostic refusal(const std::string& statements, const TrainingRequest& requested,
+                   const ir::TrainingNotes& notes = {}) {
   Graph graph = graph_of(statements);
   PassContext context;
-  const auto done = Trainify(asked, notes).run(graph, context);
+  const auto done = Trainify(requested, notes).run(graph, context);
   EXPECT_FALSE(done.ok()) << ir::print(graph);
   return done.ok() ? error("") : done.diagnostic();
 }
 
-std::string message(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
-  return refusal(statements, asked, notes).message;
+std::string message(const std::string& statements, const TrainingRequest& requested,
+                    const ir::TrainingNotes& notes = {}) {
+  return refusal(statements, requested, notes).message;
 }
 
 /// Again with the same demands changes nothing.
-void expect_settled(const Trained& once, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
+void expect_settled(const Trained& once, const TrainingRequest& requested, const ir::TrainingNotes& notes = {}) {
   Graph again = once.graph.clone();
   PassContext context;
-  const auto done = Trainify(asked, notes).run(again, context);
+  const auto done = Trainify(requested, notes).run(again, context);
   ASSERT_TRUE(done.ok()) << done.diagnostic().str();
   EXPECT_FALSE(done->changed);
   EXPECT_TRUE(ir::equal(again, once.graph)) << ir::print(again);
@@ -69,7 +71,7 @@ void expect_settled(const Trained& once, const TrainingRequest& asked, const ir:
 
 bool trains(const Graph& graph, std::string_view value) {
   const TaskId task = graph.producer(graph.find(value));
-  return graph.op(task).asks_training(graph.attributes(task));
+  return graph.op(task).depends_on_training(graph.attributes(task));
 }
 
 const std::string kLeaves = R"(
@@ -91,8 +93,8 @@ const std::string kNorms = R"(
 const std::string kEnds = "inputs [%x]\noutputs [%z]\n";
 
 TEST(Trainify, BatchNormsTrainAndTheirStatisticsAreBuffersThatFollow) {
-  const TrainingRequest asked{.batch_norm = true};
-  Trained made = trained(kLeaves + kNorms + kEnds, asked);
+  const TrainingRequest requested{.batch_norm = true};
+  Trained made = trained(kLeaves + kNorms + kEnds, requested);
   EXPECT_TRUE(made.changed);
   EXPECT_TRUE(trains(made.graph, "y"));
   EXPECT_TRUE(trains(made.graph, "z"));
@@ -107,7 +109,7 @@ TEST(Trainify, BatchNormsTrainAndTheirStatisticsAreBuffersThatFollow) {
               ElementsAre(Field(&Note::message, AllOf(HasSubstr("'y' trains"), HasSubstr("'a.running_mean'"))),
                           Field(&Note::message, HasSubstr("'z' trains"))));
   EXPECT_THAT(made.context.open, IsEmpty());
-  expect_settled(made, asked);
+  expect_settled(made, requested);
 
   PassContext context;
   ASSERT_TRUE(RecoverParameters().run(made.graph, context).ok());
@@ -222,8 +224,8 @@ TEST(Trainify, ArithmeticThatAPatternNamesIsABatchNorm) {
           "#8 %n: f32[*] = core.mul(%w, %j)\n#9 %ws: f32[*] = core.mul(%c, %n)\n#10 %z: f32[*] = core.add(%ws, %b)\n"),
   };
   for (const std::string& form : forms) {
-    const TrainingRequest asked{.batch_norms = {"z"}};
-    const Trained made = trained(kLeaves + form + kEnds, asked);
+    const TrainingRequest requested{.batch_norms = {"z"}};
+    const Trained made = trained(kLeaves + form + kEnds, requested);
     ASSERT_THAT(made.graph.statistics(), SizeIs(1)) << ir::print(made.graph);
     EXPECT_EQ(made.graph.value(made.graph.statistics()[0].running_mean).name, "a.running_mean");
     EXPECT_EQ(made.graph.value(made.graph.statistics()[0].running_variance).name, "a.running_var");
@@ -232,7 +234,7 @@ TEST(Trainify, ArithmeticThatAPatternNamesIsABatchNorm) {
     EXPECT_EQ(made.graph.value(task.inputs[1]).name, "a.weight");
     EXPECT_EQ(made.graph.value(task.inputs[2]).name, "a.bias");
     EXPECT_THAT(made.context.remarks, Contains(Field(&Note::message, HasSubstr("written out as arithmetic"))));
-    expect_settled(made, asked);
+    expect_settled(made, requested);
   }
 }
 
@@ -296,12 +298,12 @@ TEST(Trainify, DropoutsStandBehindWhatLeavesAPart) {
       {"net.0", {"q"}}, {"net.*", {"q", "z"}}, {"net*1", {"z"}},         {"act", {"r"}},
       {"q", {"q"}},     {"l0/*", {"q"}},       {"*/MatMul", {"p", "s"}}, {"?", {"p", "q", "r", "s", "z"}}};
   for (const auto& [pattern, values] : expected) {
-    const TrainingRequest asked{.dropout = {{pattern, 0.25}}};
-    const Trained made = trained(kLayers, asked, layers());
+    const TrainingRequest requested{.dropout = {{pattern, 0.25}}};
+    const Trained made = trained(kLayers, requested, layers());
     EXPECT_EQ(dropped(made.graph), values) << pattern;
     EXPECT_THAT(made.context.remarks, SizeIs(values.size()));
     EXPECT_EQ(made.graph.outputs()[0], made.graph.find("z")) << "the dropout has the name of what it drops";
-    expect_settled(made, asked, layers());
+    expect_settled(made, requested, layers());
   }
 }
 
@@ -334,12 +336,12 @@ TEST(Trainify, DropoutsThatAreThereGetTheShareThatIsAskedFor) {
   there.insert(1, "draw %u: f32[batch,2] samples 0 = bernoulli drop 0x1p-1 key 7\n");
   there.replace(there.find("core.relu(%q)"), 13, "core.mul(%q, %u)");
   for (const char* const pattern : {"act", "net.0", "q"}) {
-    const TrainingRequest asked{.dropout = {{pattern, 0.25}}};
-    const Trained made = trained(there, asked, layers());
+    const TrainingRequest requested{.dropout = {{pattern, 0.25}}};
+    const Trained made = trained(there, requested, layers());
     EXPECT_THAT(dropped(made.graph), ElementsAre("r")) << pattern;
     EXPECT_EQ(*made.graph.random_input(made.graph.find("u")),
               (ir::RandomInput{ir::RandomInput::Of::kBernoulli, 0.25, 7}));
-    expect_settled(made, asked, layers());
+    expect_settled(made, requested, layers());
   }
   EXPECT_FALSE(trained(there, {.dropout = {{"act", 0.5}}}, layers()).changed);
 }
@@ -384,12 +386,12 @@ TEST(Trainify, NormalisationsThatWereInTrainingAreAWarningWhereTheyAreLeft) {
 }
 
 TEST(Trainify, SpellingsAreReadAsTheyAreWritten) {
-  const TrainingRequest asked{.batch_norm = true,
-                              .batch_norms = {"a*", "b"},
-                              .momentum = 0.25,
-                              .dropout = {{"net:1", 0.5}, {"x", 0.125}},
-                              .lost_dropout = true};
-  const std::string text = str(asked);
+  const TrainingRequest requested{.batch_norm = true,
+                                  .batch_norms = {"a*", "b"},
+                                  .momentum = 0.25,
+                                  .dropout = {{"net:1", 0.5}, {"x", 0.125}},
+                                  .lost_dropout = true};
+  const std::string text = str(requested);
   EXPECT_EQ(text, "batch-norm,batch-norm=a*,batch-norm=b,momentum=0.25,dropout=net:1:0.5,dropout=x:0.125,lost-dropout");
   EXPECT_EQ(str(parse_training(text).value()), text);
   EXPECT_EQ(make_pass("trainify{" + text + "}").value()->spelling(), "trainify{" + text + "}");

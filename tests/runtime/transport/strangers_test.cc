@@ -58,7 +58,7 @@ using ::testing::StartsWith;
 constexpr const char* kSecret = "a secret of this test";
 constexpr milliseconds kShort{200};
 
-StoreWriter request(StoreAsk ask) { return std::move(StoreWriter().number(static_cast<uint64_t>(ask))); }
+StoreWriter request(StoreRequest ask) { return std::move(StoreWriter().number(static_cast<uint64_t>(ask))); }
 
 void say(const OwnedFile& socket, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -80,13 +80,13 @@ std::string hear(const OwnedFile& socket) {
 /// What a process hears that knows the protocol, and proves `secret`.
 std::string join_by_hand(const OwnedFile& socket, uint32_t rank, uint32_t workers, std::string_view secret) {
   StoreHandshake handshake{.worker_nonce = std::string(kStoreNonceSize, 'a'), .rank = rank, .workers = workers};
-  say(socket, request(StoreAsk::kHello).text(kStoreMagic).text(handshake.worker_nonce).frame());
+  say(socket, request(StoreRequest::kHello).text(kStoreMagic).text(handshake.worker_nonce).frame());
   const std::string greeting = hear(socket);
   StoreReader reader(greeting);
   reader.number();
   handshake.server_nonce = reader.text();
   const std::string proof = handshake.proof(secret, "worker");
-  say(socket, request(StoreAsk::kProve).number(rank).number(workers).text(proof).frame());
+  say(socket, request(StoreRequest::kProve).number(rank).number(workers).text(proof).frame());
   return hear(socket);
 }
 
@@ -193,7 +193,7 @@ TEST(Strangers, WhoKnowsTheProtocolAloneIsRefused) {
 TEST(Strangers, RequestsNeedAProof) {
   const Meeting meeting(2, std::chrono::minutes(1), kSecret);
   const auto first = meeting.join(0);
-  for (uint64_t ask = 1; ask < kStoreAsks + 1; ++ask) {
+  for (uint64_t ask = 1; ask < kStoreRequests + 1; ++ask) {
     const OwnedFile stranger = raw_connection(meeting.port);
     say(stranger, StoreWriter().number(ask).text("stop").text("").frame());
     EXPECT_NE(refusal_in(hear(stranger)), "") << ask;
@@ -284,14 +284,14 @@ TEST(Strangers, AnswersDoNotQueueUp) {
   StorePeer& peer = service.peers().front();
   peer.rank = 0;
   const std::string value(1 << 19, 'v');
-  peer.in = request(StoreAsk::kSet).text("key").text(value).frame();
+  peer.in = request(StoreRequest::kSet).text("key").text(value).frame();
   service.serve(peer, milliseconds(0));
   peer.out.clear();
-  for (int i = 0; i < 1000; ++i) peer.in += request(StoreAsk::kGet).text("key").frame();
-  const size_t asked = peer.in.size();
+  for (int i = 0; i < 1000; ++i) peer.in += request(StoreRequest::kGet).text("key").frame();
+  const size_t requested = peer.in.size();
   service.serve(peer, milliseconds(0));
   EXPECT_LT(peer.out.size(), kStoreFrameLimit);
-  EXPECT_EQ(peer.in.size(), asked / 1000 * 999);
+  EXPECT_EQ(peer.in.size(), requested / 1000 * 999);
 }
 
 // The address is in /proc/net/unix.

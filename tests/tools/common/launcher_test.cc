@@ -285,12 +285,12 @@ TEST_F(Restarts, AWorkerThatEndsByItselfIsNotLost) {
 }
 
 TEST_F(Restarts, AreNotForARunThatWasAskedToEnd) {
-  const auto asked = [this] {
+  const auto requested = [this] {
     const Result<int> failed =
         launch_in_folder("trap '' TERM; if [ $RANK = 1 ]; then kill -TERM $PPID; sleep 0.1; kill -9 $$; fi", 2);
     _exit(!failed.ok() && numbers_.empty() ? 7 : 8);
   };
-  EXPECT_EXIT(asked(), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(requested(), testing::ExitedWithCode(7), "");
 }
 
 TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
@@ -299,7 +299,7 @@ TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
     raise(SIGINT);
     usleep(static_cast<useconds_t>(pause_us));
     raise(SIGTERM);
-    _exit(signals.asked());
+    _exit(signals.requested());
   };
   EXPECT_EXIT(twice(400'000), testing::ExitedWithCode(exit_of(SIGTERM)), "ending after this step");
   EXPECT_EXIT(twice(0), testing::ExitedWithCode(SIGINT), "") << "one wish may come as two signals";
@@ -322,7 +322,7 @@ TEST(RunSignals, HeldOnesArriveWhenThereIsSomebodyToTakeThem) {
     hold_signals();
     raise(SIGTERM);
     const RunSignals signals({.announces = false});
-    _exit(signals.asked());
+    _exit(signals.requested());
   };
   EXPECT_EXIT(held(), testing::ExitedWithCode(SIGTERM), "");
 }

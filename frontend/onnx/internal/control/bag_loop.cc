@@ -53,7 +53,7 @@ class BagBody {
     const GraphProto& body = loop_.body;
     const bool stacks = loop_.sequence < 0 && body.input_size() == 2 && body.output_size() == 2;
     const bool grows = loop_.sequence >= 0 && body.input_size() == 4 && body.output_size() == 3;
-    if ((!stacks && !grows) || (loop_.asks && !holds({&top_, body.output(0).name()}))) return std::nullopt;
+    if ((!stacks && !grows) || (loop_.has_condition && !holds({&top_, body.output(0).name()}))) return std::nullopt;
     Name row{&top_, body.output(grows ? 1 + loop_.sequence : 1).name()};
     if (grows) {
       const auto insert = made(row);
@@ -264,13 +264,13 @@ class BagBody {
                                                                                  attribute(*node.node, "else_branch");
     if (!then || !otherwise || then->g().output_size() != 1 || otherwise->g().output_size() != 1) return std::nullopt;
     Branches found{&then->g(), &otherwise->g(), Branches::Taken::kUnknown};
-    const Made asked = made({node.level, node.node->input(0)});
-    if (!asked.node || asked.node->input_size() != 2) return std::nullopt;
-    const Name left{asked.level, asked.node->input(0)}, right{asked.level, asked.node->input(1)};
-    if (asked.node->op_type() == "Equal") {
+    const Made condition = made({node.level, node.node->input(0)});
+    if (!condition.node || condition.node->input_size() != 2) return std::nullopt;
+    const Name left{condition.level, condition.node->input(0)}, right{condition.level, condition.node->input(1)};
+    if (condition.node->op_type() == "Equal") {
       if (is_start(left) && is_end(right, last)) found.taken = Branches::Taken::kElse;
       if (trip(left) == 0 && is_last(right)) found.taken = Branches::Taken::kByLast;
-    } else if (asked.node->op_type() == "Greater" && last && is_last_size(left) && are(right, 0)) {
+    } else if (condition.node->op_type() == "Greater" && last && is_last_size(left) && are(right, 0)) {
       found.taken = Branches::Taken::kThen;
     }
     return found.taken == Branches::Taken::kUnknown ? std::nullopt : std::optional(found);

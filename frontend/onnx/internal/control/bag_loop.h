@@ -15,8 +15,8 @@ namespace rannc::frontend {
 struct LoopOverBags {
   const ONNX_NAMESPACE::GraphProto& body;
   ir::Dim trips;
-  bool asks;          ///< whether its condition could end it early
-  int sequence = -1;  ///< index of the state that is a sequence while the other counts trips from 0; -1: no states
+  bool has_condition;  ///< whether its condition could end it early
+  int sequence = -1;   ///< index of the state that is a sequence while the other counts trips from 0; -1: no states
   const TaskWriter& around_it;
   std::function<ValueId(const std::string&)> around;  ///< looks up a name outside the body; invalid: no tensor
   std::function<std::optional<ir::Shape>(const ONNX_NAMESPACE::TensorProto&)> stored;  ///< the integers of a tensor

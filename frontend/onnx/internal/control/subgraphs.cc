@@ -406,10 +406,10 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
                                                                 const Cycle& cycle, int64_t most) {
   const Place where = at(scope, node);
   Region& region = scope.region;
-  const bool asks = cycle.condition_value.valid();
+  const bool has_condition = cycle.condition_value.valid();
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
   const bool handed_on = cycle.body->input_size() > 1 && end == cycle.body->input(1).name();
-  const bool stays = !asks || is_constant(*cycle.body, end) || handed_on;
+  const bool stays = !has_condition || is_constant(*cycle.body, end) || handed_on;
   const bool few = cycle.trips && cycle.trips->constant() <= most;  // `most` trips then, at most
   const bool certain = stays && few;
   if (stays && !few) return std::optional<Items>();
@@ -451,7 +451,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     for (Item& state : states) state = std::move(*next++);
     RANNC_ASSIGN(const std::vector<ValueId> own, tensors({next, made.end()}, where));
     for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(own[i]);
-    if (!asks) continue;
+    if (!has_condition) continue;
     const auto known_to_hold = known(region.graph, condition);
     if (!known_to_hold) return undone();
     holds = *known_to_hold;
@@ -502,13 +502,13 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   for (size_t i = 0; i < cycle.scanned.size(); ++i) hand(cycle.scanned[i], states.size() + i, true);
   RANNC_ASSIGN(const Items made, run(scope, open.region(), node, *cycle.body, given, {}));
   RANNC_ASSIGN(std::vector<ValueId> outputs, tensors(made, where));
-  bool asks = cycle.condition_value.valid();
+  bool has_condition = cycle.condition_value.valid();
   if (cycle.counts) {
     const ir::Graph& inside = open.region().graph;
     const std::string end = renamed(*cycle.body, cycle.body->output(0).name());
     const bool stays = end == cycle.body->input(1).name() || known(inside, outputs[0]) == 1;
-    if (stays && cycle.condition == 1) asks = false;
-    if (!asks) outputs.erase(outputs.begin());
+    if (stays && cycle.condition == 1) has_condition = false;
+    if (!has_condition) outputs.erase(outputs.begin());
   }
   RANNC_TRY(close(open, outputs, Runs{true, cycle.trips}, where));
 
@@ -529,7 +529,8 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   const auto as_scalar = [&](ValueId value) {
     return value.valid() ? view.emit("reshape", {value}, {{"shape", ir::Shape{}}}) : ValueId();
   };
-  std::vector<ValueId> operands = {as_scalar(cycle.trips_value), asks ? as_scalar(cycle.condition_value) : ValueId()};
+  std::vector<ValueId> operands = {as_scalar(cycle.trips_value),
+                                   has_condition ? as_scalar(cycle.condition_value) : ValueId()};
   operands.insert(operands.end(), states.begin(), states.end());
   operands.insert(operands.end(), rows.begin(), rows.end());
   const std::vector<ValueId> taken = open.taken();

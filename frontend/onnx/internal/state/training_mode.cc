@@ -122,7 +122,7 @@ void TrainingMode::read_call(const Place& place, const TracedCall& call) {
   const bool has_mode = is_one_of(call, kNormalisations);
   if (has_mode || call.is(kWithRunningStatistics)) {
     Normalisation& found = normalisations_[key];
-    found.asked = has_mode && is_true(call, kTraining);
+    found.requested = has_mode && is_true(call, kTraining);
     found.kept |= node.op_type() == "BatchNormalization" && is_in_training(node);
     found.folded |= multiplies(node);
     if (multiplies(node)) found.module = module_path(node);
@@ -150,11 +150,11 @@ void TrainingMode::note_normalisations(const std::string& file, ImportNotes& not
   size_t lost = 0, folded = 0;
   std::set<std::string> modules;
   for (const auto& [key, call] : normalisations_) {
-    const bool fixed = call.asked && !call.kept && !call.result.empty();
+    const bool fixed = call.requested && !call.kept && !call.result.empty();
     if (fixed) notes.training.normalised.insert(call.result);
-    lost += call.asked && !call.kept && !fixed;
-    folded += !call.asked && call.folded;
-    if (!call.asked && call.folded) modules.insert(call.module);
+    lost += call.requested && !call.kept && !fixed;
+    folded += !call.requested && call.folded;
+    if (!call.requested && call.folded) modules.insert(call.module);
   }
   if (lost > 0) {
     notes.counted_warnings
@@ -186,9 +186,9 @@ void TrainingMode::note_dropouts(const std::string& file, ImportNotes& notes) co
   }
   if (lost > 0)
     notes.counted_warnings["dropouts of the exported program are not in the file, which trains without them"] = lost;
-  const bool trained =
-      on_ > 0 || !dropouts_.empty() ||
-      std::any_of(normalisations_.begin(), normalisations_.end(), [](const auto& entry) { return entry.second.asked; });
+  const bool trained = on_ > 0 || !dropouts_.empty() ||
+                       std::any_of(normalisations_.begin(), normalisations_.end(),
+                                   [](const auto& entry) { return entry.second.requested; });
   if (copies_.empty() || trained) return;
   notes.open.push_back(
       {{file, 0, 0, {}},

@@ -37,9 +37,9 @@ class TrainingMode {
 
  private:
   struct Normalisation {
-    bool asked = false;   ///< training mode was requested
-    bool kept = false;    ///< a node does what was requested
-    bool folded = false;  ///< it was folded into a product or a convolution
+    bool requested = false;  ///< training mode was requested
+    bool kept = false;       ///< a node does what was requested
+    bool folded = false;     ///< it was folded into a product or a convolution
     std::string module, result;
   };
   struct Dropout {

@@ -55,7 +55,7 @@ void edit_frames(Frames& frames, const Frames& other, Random& random) {
       set_number(body, random);
       break;
     case 2:
-      body.replace(0, kNumberBytes, number_of(below(runtime::kStoreAsks + 1, random)));
+      body.replace(0, kNumberBytes, number_of(below(runtime::kStoreRequests + 1, random)));
       break;
     case 3:
       frames.bodies.erase(frames.bodies.begin() + static_cast<std::ptrdiff_t>(at));

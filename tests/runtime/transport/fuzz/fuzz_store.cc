@@ -55,14 +55,14 @@ std::string send(Store& store, std::string_view bytes, size_t part) {
   return answers;
 }
 
-StoreWriter request(StoreAsk ask) { return std::move(StoreWriter().number(static_cast<uint64_t>(ask))); }
+StoreWriter request(StoreRequest ask) { return std::move(StoreWriter().number(static_cast<uint64_t>(ask))); }
 
 void send_as_stranger(std::string_view bytes) {
   Store store;
-  const std::string beat = store.ask_worker(request(StoreAsk::kBeat).text("").number(0));
+  const std::string beat = store.ask_worker(request(StoreRequest::kBeat).text("").number(0));
   send(store, bytes, kPart);
   RANNC_CHECK(!store.peer.rank) << "a stranger has joined";
-  const std::string later = store.ask_worker(request(StoreAsk::kBeat).text("").number(0));
+  const std::string later = store.ask_worker(request(StoreRequest::kBeat).text("").number(0));
   // A refused worker is reported.
   RANNC_CHECK(later.size() >= beat.size() && later.substr(4, 24) == beat.substr(4, 24)) << "a stranger had an effect";
 }
