@@ -192,12 +192,12 @@ class FunctionPrinter {
   /// Calls a loop. Its comment names all tasks.
   void loop(const FlatInstruction& of) {
     const runtime::FlatLoop& loop = code_.loops[of.index];
-    std::string says;
+    std::string operators;
     for (const auto& member : loop.members) {
       if (member.task != of.task) body_ += fmt::format("  // {}\n", function_.place(member.task));
-      says += (says.empty() ? "" : ", ") + code_.graph->op(member.task).name;
+      operators += (operators.empty() ? "" : ", ") + code_.graph->op(member.task).name;
     }
-    const auto [number, scratch] = kernels_.add(loop, says);
+    const auto [number, scratch] = kernels_.add(loop, operators);
     std::vector<std::string> in, out;
     for (uint32_t i = 0; i < of.count; ++i) in.push_back(loop_input(argument(of, i), loop.inputs[i], loop));
     for (uint32_t i = 0; i < of.results; ++i) out.push_back(loop_output(slot(of.slot + i), loop.outputs[i], loop));
@@ -347,12 +347,13 @@ bool joins_tensors(const runtime::FlatInstruction& of) {
   return of.handle && of.handle->schema().name() == "aten::cat" && of.handle->schema().overload_name().empty();
 }
 
-std::pair<uint32_t, uint32_t> NativeKernels::add(const runtime::FlatLoop& loop, const std::string& says) {
+std::pair<uint32_t, uint32_t> NativeKernels::add(const runtime::FlatLoop& loop, const std::string& operators) {
   const NativeLoop written = native_loop("", loop);
   const auto [found, fresh] =
       numbers_.emplace(written.text, std::pair(static_cast<uint32_t>(texts_.size()), written.scratch));
   if (fresh) {
-    texts_.push_back(fmt::format("\n// {}\n{}", says, native_loop(fmt::format("loop{}", texts_.size()), loop).text));
+    texts_.push_back(
+        fmt::format("\n// {}\n{}", operators, native_loop(fmt::format("loop{}", texts_.size()), loop).text));
   }
   return found->second;
 }

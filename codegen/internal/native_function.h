@@ -18,9 +18,9 @@ class NativeKernels {
   /// `allowed`: tasks may be computed by them instead of LibTorch's operators.
   explicit NativeKernels(bool allowed) : allowed_(allowed) {}
   bool allowed() const { return allowed_; }
-  /// Returns the number of the loop's function, and its scratch rows. `says` names its operators. Tasks of equal
+  /// Returns the number of the loop's function, and its scratch rows. `operators` names its operators. Tasks of equal
   /// structure share a function.
-  std::pair<uint32_t, uint32_t> add(const runtime::FlatLoop& loop, const std::string& says);
+  std::pair<uint32_t, uint32_t> add(const runtime::FlatLoop& loop, const std::string& operators);
   void add_products() { has_products_ = true; }
   bool has_loops() const { return !texts_.empty(); }
   bool has_products() const { return has_products_; }

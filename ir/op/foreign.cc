@@ -277,7 +277,7 @@ OpInfo entry(std::string name) {
   using Kind = AttributeKind;
   OpInfo op;
   op.name = std::move(name);
-  op.says = "a call of LibTorch's dispatcher";
+  op.summary = "a call of LibTorch's dispatcher";
   op.operands = {{.name = "operands", .presence = Presence::kVariadic}};
   op.results = {{"results", Presence::kVariadic}};
   op.attributes = {{kSchema, Kind::kText, {}, true},    {kOperands, Kind::kText, std::string()},

@@ -30,7 +30,7 @@ struct IntervalCall;
 /// One operator. Entries of the registry live as long as the program and never change.
 struct OpInfo {
   std::string name;                         ///< `core.add`, `aten.my_op`
-  std::string_view says = {};               ///< one sentence of documentation
+  std::string_view summary = {};            ///< one sentence of documentation
   std::vector<std::string_view> onnx = {};  ///< ONNX operators that map to this one for some attributes or opsets
   std::vector<std::string_view> aten = {};  ///< ATen operators beside the one of `form`
   std::vector<OperandInfo> operands = {};

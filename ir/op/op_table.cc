@@ -84,7 +84,7 @@ std::string aten_names(const OpInfo& op) {
 }
 
 std::string row(const OpInfo& op) {
-  return fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", op.name.substr(op.name.find('.') + 1), op.says,
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", op.name.substr(op.name.find('.') + 1), op.summary,
                      operands(op), attributes(op), results(op), fmt::join(op.onnx, " "), aten_names(op));
 }
 

@@ -47,8 +47,8 @@ bool contiguous_gradient(GradientCall& call) {
 
 std::vector<OpInfo> memory_ops() {
   return {{.name = "core.contiguous",
-           .says = "x [samples, channels, height, width], in memory as the axes say or channels last, the other way "
-                   "round than before",
+           .summary = "x [samples, channels, height, width], in memory as the axes say or channels last, the other way "
+                      "round than before",
            .aten = {"aten::contiguous", "aten::reshape", "aten::permute"},
            .operands = {{"x"}},
            .attributes = {channels_last_attribute()},

@@ -15,8 +15,8 @@ namespace rannc::passes {
 /// One kind of fusion: a set of patterns, none of which is specific to a model.
 struct Fusion {
   std::vector<ir::Rewrite> (*rules)();
-  std::string_view name;  ///< `gelu`
-  std::string_view says;  ///< what is replaced by what
+  std::string_view name;     ///< `gelu`
+  std::string_view summary;  ///< what is replaced by what
 };
 
 /// Returns the name of the fusion's pass: `fuse-gelu`.

@@ -24,7 +24,7 @@ bool keeps_type(const Match& match) {
 }
 
 /// Sizes that the task has as an attribute: nothing is read but x.
-bool says_its_shape(const Match& match) { return match.attributes(kOuter).list("shape") != nullptr; }
+bool has_outer_shape(const Match& match) { return match.attributes(kOuter).list("shape") != nullptr; }
 
 Attributes shape(const Match& match) { return {{"shape", *match.attributes(kOuter).list("shape")}}; }
 
@@ -53,7 +53,7 @@ std::vector<Rewrite> views() {
   const Pattern same_type = op_of({"reshape", "expand", "cast", "identity"}, {x}).as(kOuter);
   std::vector<Rewrite> rules = permutations();
   rules.push_back({"views of the same sizes", same_type.where(keeps_type), pass_on});
-  rules.push_back(rule("reshapes of reshapes", reshaped.where(says_its_shape), {"reshape", {kX}, shape}));
+  rules.push_back(rule("reshapes of reshapes", reshaped.where(has_outer_shape), {"reshape", {kX}, shape}));
   return rules;
 }
 

@@ -52,8 +52,8 @@ bool is_of_state(const ir::StoredNotes& file, const std::string& name) {
   if (file.literals.contains(name) || file.transient.contains(name)) return false;
   if (!file.listed.empty()) return file.listed.contains(name);
   const auto found = file.readings.find(name);
-  const auto says_so = [&](const ir::Reading& reading) { return reading.state == std::vector<std::string>{name}; };
-  return found != file.readings.end() && std::any_of(found->second.begin(), found->second.end(), says_so);
+  const auto is_own = [&](const ir::Reading& reading) { return reading.state == std::vector<std::string>{name}; };
+  return found != file.readings.end() && std::any_of(found->second.begin(), found->second.end(), is_own);
 }
 
 /// Untrained tensors that the program keeps belong to its state, too; a tensor that also has other names has its own. A

@@ -237,8 +237,8 @@ class Choice {
     if (items_[task.index()] == kNone) return true;
     if (ir::has_memory_format(graph_, task)) return operand == 0;
     const std::vector<ValueId> as = ir::laid_out_as(graph_, task);
-    const bool says = std::find(as.begin(), as.end(), value) != as.end();
-    return says || *graph_.type(value).shape == *graph_.type(graph_.outputs(task)[0]).shape;  // the others stretch
+    const bool is_listed = std::find(as.begin(), as.end(), value) != as.end();
+    return is_listed || *graph_.type(value).shape == *graph_.type(graph_.outputs(task)[0]).shape;  // the others stretch
   }
 
   uint32_t item_of(TaskId task) const { return items_[task.index()] == kNone ? kAsAxesSay : items_[task.index()]; }

@@ -125,7 +125,7 @@ Result<aten::Lowering> lower(const LowerCall& call) {
 std::vector<OpInfo> grad_attention_ops() {
   return {
       {.name = "core.attention_grad",
-       .says = "the gradients of attention's q, k and v",
+       .summary = "the gradients of attention's q, k and v",
        .aten = {"aten::_scaled_dot_product_flash_attention_for_cpu_backward"},
        .operands = {{"gy"}, {"q"}, {"k"}, {"v"}, {"result"}, {"log_sums"}, {"mask", Role::kData, Presence::kOptional}},
        .attributes = {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},

@@ -337,10 +337,10 @@ Result<aten::Lowering> lower_gather_elements_grad(const LowerCall& call) {
   return std::move(calls).with({calls("aten::scatter_add", {zeros, axis, index, aten::Operand{0}})});
 }
 
-OpInfo scattering(std::string_view name, std::string_view says, std::string_view aten, AttributeInfo more,
+OpInfo scattering(std::string_view name, std::string_view summary, std::string_view aten, AttributeInfo more,
                   InferRule infer, LowerRule lower, std::vector<AttributeInfo> further = {}) {
   OpInfo made = {.name = "core." + std::string(name),
-                 .says = says,
+                 .summary = summary,
                  .aten = {aten},
                  .operands = {{"gy"}, {"indices", Role::kIndex}},
                  .attributes = {std::move(more),
@@ -362,7 +362,7 @@ std::vector<OpInfo> grad_dense_ops() {
   const OperandInfo scale{"scale", Role::kWeight, Presence::kOptional};
   return {
       {.name = "core.layer_norm_grad_input",
-       .says = "the gradient of layer_norm's x",
+       .summary = "the gradient of layer_norm's x",
        .aten = {"aten::native_layer_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}, scale},
        .attributes = {last},
@@ -375,7 +375,7 @@ std::vector<OpInfo> grad_dense_ops() {
              return call.copies({0, 1});
            }},
       {.name = "core.layer_norm_grad_scale",
-       .says = "the gradient of layer_norm's scale",
+       .summary = "the gradient of layer_norm's scale",
        .aten = {"aten::native_layer_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}},
        .attributes = {last},
@@ -388,7 +388,7 @@ std::vector<OpInfo> grad_dense_ops() {
              return call.copies({0, 1});
            }},
       {.name = "core.rms_norm_grad_input",
-       .says = "the gradient of rms_norm's x",
+       .summary = "the gradient of rms_norm's x",
        .aten = {"aten::_fused_rms_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"rstd"}, scale},
        .attributes = {last},
@@ -399,7 +399,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .copied = multiplied,
        .temporary = rms_norm_grad_input_temporary},
       {.name = "core.rms_norm_grad_scale",
-       .says = "the gradient of rms_norm's scale",
+       .summary = "the gradient of rms_norm's scale",
        .aten = {"aten::_fused_rms_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"rstd"}},
        .attributes = {last},
@@ -410,7 +410,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .copied = [](const MemoryCall&) { return std::vector<uint32_t>{1}; },
        .temporary = rms_norm_grad_scale_temporary},
       {.name = "core.batch_norm_grad_input",
-       .says = "the gradient of batch_norm's x in training, by the batch's mean and inverse deviation",
+       .summary = "the gradient of batch_norm's x in training, by the batch's mean and inverse deviation",
        .aten = {"aten::native_batch_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"scale", Role::kWeight}, {"mean"}, {"rstd"}},
        .infer = infer_batch_norm_grad_input,
@@ -419,7 +419,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .lower = lower_batch_norm_grad_input,
        .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm_grad_scale",
-       .says = "the gradient of batch_norm's scale, by mean and inverse deviation",
+       .summary = "the gradient of batch_norm's scale, by mean and inverse deviation",
        .aten = {"aten::native_batch_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}},
        .infer = infer_batch_norm_grad_scale,
@@ -427,7 +427,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .work = norm_grad_work,
        .lower = lower_batch_norm_grad_scale},
       {.name = "core.cross_entropy_sum_grad_logits",
-       .says = "the gradient of cross_entropy_sum's logits, by the logarithms of the probabilities",
+       .summary = "the gradient of cross_entropy_sum's logits, by the logarithms of the probabilities",
        .aten = {"aten::nll_loss_backward", "aten::_log_softmax_backward_data"},
        .operands =
            {{"gy"}, {"log_probabilities"}, {"labels", Role::kIndex}, {"weights", Role::kData, Presence::kOptional}},
@@ -438,14 +438,14 @@ std::vector<OpInfo> grad_dense_ops() {
        .lower = lower_cross_entropy_grad,
        .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.mse_sum_grad_prediction",
-       .says = "the gradient of mse_sum's prediction",
+       .summary = "the gradient of mse_sum's prediction",
        .operands = {{"gy"}, {"prediction"}, {"target"}},
        .infer = infer_pairs_grad,
        .linear = always<Linear::kFirst>,
        .work = pairs_grad_work<3>,
        .form = form("aten::mse_loss_backward", 3, {{"", Dim(kSum)}})},
       {.name = "core.huber_sum_grad_prediction",
-       .says = "the gradient of huber_sum's prediction",
+       .summary = "the gradient of huber_sum's prediction",
        .operands = {{"gy"}, {"prediction"}, {"target"}},
        .attributes = {{"delta", Kind::kNumber, 1.0}},
        .infer = infer_pairs_grad,

@@ -176,9 +176,9 @@ Result<aten::Lowering> lower_product(const LowerCall& call) {
 // --- rows
 
 /// Entry for an elementwise operator of one operand, lowered to one call that reads the operand or the result.
-OpInfo unary(std::string_view name, std::string_view says, std::string_view reads, std::string schema, Slots slots = {},
-             std::vector<AttributeInfo> attributes = {}) {
-  OpInfo op = gradient_row(name, says, {{reads}}, infer_same);
+OpInfo unary(std::string_view name, std::string_view summary, std::string_view reads, std::string schema,
+             Slots slots = {}, std::vector<AttributeInfo> attributes = {}) {
+  OpInfo op = gradient_row(name, summary, {{reads}}, infer_same);
   op.attributes = std::move(attributes);
   op.form = form("aten::" + std::move(schema), 2, std::move(slots));
   return op;

@@ -78,7 +78,7 @@ std::vector<OpInfo> grad_group_norm_ops() {
   const AttributeInfo groups{.name = "groups", .kind = AttributeKind::kInteger, .required = true};
   return {
       {.name = "core.group_norm_grad_input",
-       .says = "the gradient of group_norm's x",
+       .summary = "the gradient of group_norm's x",
        .aten = {"aten::native_group_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}, {"scale", Role::kWeight, Presence::kOptional}},
        .attributes = {groups},
@@ -87,7 +87,7 @@ std::vector<OpInfo> grad_group_norm_ops() {
        .work = grad_work,
        .lower = lower_grad_input},
       {.name = "core.group_norm_grad_scale",
-       .says = "the gradient of group_norm's scale",
+       .summary = "the gradient of group_norm's scale",
        .aten = {"aten::native_group_norm_backward"},
        .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}},
        .attributes = {groups},

@@ -150,8 +150,8 @@ std::vector<OpInfo> gradient_entries() {
   const auto optional = [](std::string_view name) { return OperandInfo{name, Role::kData, Presence::kOptional}; };
   const auto weight = [](std::string_view name) { return OperandInfo{name, Role::kWeight, Presence::kOptional}; };
   return {{.name = "core.lstm_grad",
-           .says = "the gradients of the operands of lstm; both biases have the same. The gradients of results come "
-                   "after what they were computed from, as any of them may be absent",
+           .summary = "the gradients of the operands of lstm; both biases have the same. The gradients of results come "
+                      "after what they were computed from, as any of them may be absent",
            .aten = {"aten::mkldnn_rnn_layer_backward"},
            .operands = {{"x"},
                         {"weight", Role::kWeight},

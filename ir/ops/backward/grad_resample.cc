@@ -96,7 +96,7 @@ std::vector<OpInfo> grad_resample_ops() {
   sampled.push_back({.name = "sizes", .kind = AttributeKind::kSizes, .required = true});
   return {
       {.name = "core.upsample_grad_input",
-       .says = "the gradient of upsample's x, whose spatial axes have `sizes`",
+       .summary = "the gradient of upsample's x, whose spatial axes have `sizes`",
        .aten = {"aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward",
                 "aten::upsample_bicubic2d_backward"},
        .operands = {{"gy"}},
@@ -106,7 +106,7 @@ std::vector<OpInfo> grad_resample_ops() {
        .work = upsample_grad_work,
        .lower = lower_upsample_grad},
       {.name = "core.grid_sample_grad_input",
-       .says = "the gradient of grid_sample's x, whose spatial axes have `sizes`",
+       .summary = "the gradient of grid_sample's x, whose spatial axes have `sizes`",
        .aten = {"aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"},
        .operands = {{"gy"}, {"grid"}},
        .attributes = std::move(sampled),
@@ -115,7 +115,7 @@ std::vector<OpInfo> grad_resample_ops() {
        .work = grid_grad_work,
        .lower = lower_grid_grad_input},
       {.name = "core.grid_sample_grad_grid",
-       .says = "the gradient of grid_sample's grid",
+       .summary = "the gradient of grid_sample's grid",
        .aten = {"aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"},
        .operands = {{"gy"}, {"x"}, {"grid"}},
        .attributes = sampling_attributes(),

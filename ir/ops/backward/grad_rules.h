@@ -13,11 +13,11 @@ inline Result<void> require_gradient_shape(const OpCall& call, const Shape& resu
 }
 
 /// Entry of `core.<name>_grad`, whose operands are the gradient and `operands`.
-inline OpInfo gradient_row(std::string_view name, std::string_view says, std::vector<OperandInfo> operands,
+inline OpInfo gradient_row(std::string_view name, std::string_view summary, std::vector<OperandInfo> operands,
                            InferRule infer, WorkRule work = elementwise_work<4>) {
   operands.insert(operands.begin(), {"gy"});
   return {.name = "core." + std::string(name) + "_grad",
-          .says = says,
+          .summary = summary,
           .operands = std::move(operands),
           .infer = infer,
           .linear = always<Linear::kFirst>,

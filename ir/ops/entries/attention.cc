@@ -274,7 +274,7 @@ uint32_t attention_auxiliary(const TapeCall& call) {
 std::vector<OpInfo> attention_ops() {
   return {
       {.name = "core.attention",
-       .says =
+       .summary =
            "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes in the order asked "
            "for; a mask of bool says which places are seen. Rows that see none are zeros; the auxiliary result is the "
            "logarithm of the sum of exponentials of each row",

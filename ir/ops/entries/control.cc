@@ -320,7 +320,7 @@ std::vector<OpInfo> control_ops() {
   };
   return {
       {.name = "core.if",
-       .says = "the results of body `then` where the condition holds, else those of `else`; both take all values",
+       .summary = "the results of body `then` where the condition holds, else those of `else`; both take all values",
        .onnx = {"If"},
        .operands = {{"condition"}, values},
        .attributes = {body("then"), body("else")},
@@ -333,7 +333,7 @@ std::vector<OpInfo> control_ops() {
        .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = if_tape}},
       {.name = "core.loop",
-       .says =
+       .summary =
            "runs the body trip after trip, as long as the condition holds; values are first `states`, which each trip "
            "makes anew, then `scanned`, of which it takes a row, then what it only reads. Results are the last states, "
            "then all that the trips made besides, stacked",

@@ -289,7 +289,7 @@ std::vector<OpInfo> convolution_ops() {
       ceil{"ceil", Kind::kFlag, false}, last = channels_last_attribute();
   return {
       {.name = "core.conv",
-       .says =
+       .summary =
            "convolution over 1 to 3 axes; pads are begin…end. LibTorch chooses the kernel unless an algorithm is said: "
            "oneDNN's, or a product for each place",
        .onnx = {"Conv"},
@@ -309,7 +309,7 @@ std::vector<OpInfo> convolution_ops() {
        .gradient = gradient::conv,
        .tape = TapeInfo{.rule = conv_tape}},
       {.name = "core.max_pool",
-       .says = "largest element of each window; the auxiliary result is its place in the operand as padded",
+       .summary = "largest element of each window; the auxiliary result is its place in the operand as padded",
        .onnx = {"MaxPool", "GlobalMaxPool"},
        .aten = {"aten::max_pool1d", "aten::max_pool2d", "aten::max_pool3d"},
        .operands = {{"x"}},
@@ -323,7 +323,7 @@ std::vector<OpInfo> convolution_ops() {
        .gradient_takes_auxiliary = all_auxiliary,
        .tape = TapeInfo{.rule = max_pool_tape}},
       {.name = "core.avg_pool",
-       .says = "mean of each window",
+       .summary = "mean of each window",
        .onnx = {"AveragePool"},
        .aten = {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d"},
        .operands = {{"x"}},
@@ -335,7 +335,7 @@ std::vector<OpInfo> convolution_ops() {
        .gradient = gradient::avg_pool,
        .tape = TapeInfo{.rule = avg_pool_tape}},
       {.name = "core.adaptive_avg_pool",
-       .says = "mean of windows such that the result has the sizes asked for",
+       .summary = "mean of windows such that the result has the sizes asked for",
        .onnx = {"GlobalAveragePool"},
        .aten = {"aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d"},
        .operands = {{"x"}},

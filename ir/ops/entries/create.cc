@@ -145,7 +145,7 @@ std::vector<OpInfo> create_ops() {
   const auto bound = [](std::string_view name) { return OperandInfo{name, Role::kSize, Presence::kOptional, name}; };
   return {
       {.name = "core.range",
-       .says = "numbers from start up to limit by delta",
+       .summary = "numbers from start up to limit by delta",
        .onnx = {"Range"},
        .aten = {"aten::arange"},
        .operands = {bound("start"), bound("limit"), bound("delta")},
@@ -155,7 +155,7 @@ std::vector<OpInfo> create_ops() {
        .lower = lower_range,
        .interval = interval::range},
       {.name = "core.full",
-       .says = "one number, which may be a size, in every place",
+       .summary = "one number, which may be a size, in every place",
        .onnx = {"ConstantOfShape"},
        .aten = {"aten::full"},
        .operands = {bound("shape")},

@@ -72,7 +72,7 @@ TapeUse det_tape(const TapeCall& call) {
 
 std::vector<OpInfo> determinant_ops() {
   return {{.name = "core.det",
-           .says = "determinants of the matrices on the last two axes",
+           .summary = "determinants of the matrices on the last two axes",
            .onnx = {"Det"},
            .operands = {{"x"}},
            .autocast = Autocast::kFloat32,

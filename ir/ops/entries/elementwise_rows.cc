@@ -35,11 +35,11 @@ Result<Types> infer_float_test(const OpCall& call) {
   return Types{like(call, DType::kBool)};
 }
 
-OpInfo elementwise(std::string_view name, std::string_view says, Names onnx, std::vector<OperandInfo> operands,
+OpInfo elementwise(std::string_view name, std::string_view summary, Names onnx, std::vector<OperandInfo> operands,
                    InferRule infer, Traits traits) {
   const auto count = static_cast<uint32_t>(operands.size());
   OpInfo op{.name = "core." + std::string(name),
-            .says = says,
+            .summary = summary,
             .onnx = std::move(onnx),
             .aten = std::move(traits.aten),
             .operands = std::move(operands),
@@ -60,11 +60,11 @@ OpInfo elementwise(std::string_view name, std::string_view says, Names onnx, std
   return op;
 }
 
-OpInfo unary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits) {
-  return elementwise(name, says, std::move(onnx), {{"x"}}, infer, std::move(traits));
+OpInfo unary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits) {
+  return elementwise(name, summary, std::move(onnx), {{"x"}}, infer, std::move(traits));
 }
-OpInfo binary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits) {
-  return elementwise(name, says, std::move(onnx), {{"a"}, {"b"}}, infer, std::move(traits));
+OpInfo binary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits) {
+  return elementwise(name, summary, std::move(onnx), {{"a"}, {"b"}}, infer, std::move(traits));
 }
 
 }  // namespace rannc::ir::ops

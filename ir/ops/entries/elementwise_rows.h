@@ -29,10 +29,10 @@ struct Traits {
 };
 
 /// Entry of `core.<name>`. Several operands are broadcast to a common shape.
-OpInfo elementwise(std::string_view name, std::string_view says, Names onnx, std::vector<OperandInfo> operands,
+OpInfo elementwise(std::string_view name, std::string_view summary, Names onnx, std::vector<OperandInfo> operands,
                    InferRule infer, Traits traits);
-OpInfo unary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits = {});
-OpInfo binary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits);
+OpInfo unary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits = {});
+OpInfo binary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits);
 
 // --- values that the tape keeps
 inline TapeInfo keeps_nothing() { return {}; }

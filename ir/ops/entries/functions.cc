@@ -49,9 +49,9 @@ bool cosh_gradient(GradientCall& call) {
   return give(call, call.add("mul", {call.gradient(), call.add("sinh", {call.operand(0)})}));
 }
 
-OpInfo hyperbolic_or_arc(std::string_view name, std::string_view says, std::string_view onnx, GradientRule gradient,
+OpInfo hyperbolic_or_arc(std::string_view name, std::string_view summary, std::string_view onnx, GradientRule gradient,
                          uint32_t copies, Autocast autocast = Autocast::kWidest) {
-  return unary(name, says, {onnx}, infer_float,
+  return unary(name, summary, {onnx}, infer_float,
                {.autocast = autocast, .gradient = gradient, .tape = keeps_operand(copies), .costly = true});
 }
 

@@ -88,7 +88,7 @@ std::vector<OpInfo> group_norm_ops() {
   const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   return {
       {.name = "core.group_norm",
-       .says =
+       .summary =
            "x, [N, C, …], less its mean over its deviation within each of N · groups, scaled and shifted per channel; "
            "the auxiliary results are the means and the inverse deviations",
        .onnx = {"GroupNormalization", "InstanceNormalization"},

@@ -150,7 +150,7 @@ Dim matmul_temporary(const MemoryCall& call) {
 std::vector<OpInfo> linear_ops() {
   return {
       {.name = "core.matmul",
-       .says = "matrix product, broadcasting as numpy",
+       .summary = "matrix product, broadcasting as numpy",
        .onnx = {"MatMul", "Gemm"},
        .operands = {{"a"}, {"b"}},
        .autocast = Autocast::kSixteenBit,
@@ -162,7 +162,7 @@ std::vector<OpInfo> linear_ops() {
        .tape = TapeInfo{.rule = matmul_tape},
        .temporary = matmul_temporary},
       {.name = "core.linear",
-       .says = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
+       .summary = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
        .onnx = {"Gemm"},
        .aten = {"aten::linear"},
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},

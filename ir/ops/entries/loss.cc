@@ -184,9 +184,10 @@ std::vector<OpInfo> loss_ops() {
   using Kind = AttributeKind;
   return {
       {.name = "core.cross_entropy_sum",
-       .says = "sum of -log softmax(logits) at the labels that are not ignored, times the label's weight, and of such "
-               "parts of all classes where labels are smoothed; the auxiliary result is the logarithm, with the "
-               "classes on the last axis",
+       .summary =
+           "sum of -log softmax(logits) at the labels that are not ignored, times the label's weight, and of such "
+           "parts of all classes where labels are smoothed; the auxiliary result is the logarithm, with the "
+           "classes on the last axis",
        .onnx = {"SoftmaxCrossEntropyLoss"},
        .aten = {"aten::cross_entropy_loss"},
        .operands = {{"logits"}, {"labels", Role::kIndex}, {"weights", Role::kData, Presence::kOptional}},
@@ -203,7 +204,7 @@ std::vector<OpInfo> loss_ops() {
        .tape = TapeInfo{.rule = cross_entropy_tape},
        .temporary = cross_entropy_temporary},
       {.name = "core.mse_sum",
-       .says = "sum of the squares of prediction - target",
+       .summary = "sum of the squares of prediction - target",
        .operands = {{"prediction"}, {"target"}},
        .autocast = Autocast::kFloat32,
        .infer = infer_pairs,
@@ -213,8 +214,8 @@ std::vector<OpInfo> loss_ops() {
        .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
        .temporary = each_term},
       {.name = "core.huber_sum",
-       .says = "sum of half the squares of prediction - target where its size is below delta, else of "
-               "delta * (size - delta / 2)",
+       .summary = "sum of half the squares of prediction - target where its size is below delta, else of "
+                  "delta * (size - delta / 2)",
        .operands = {{"prediction"}, {"target"}},
        .attributes = {{"delta", Kind::kNumber, 1.0}},
        .autocast = Autocast::kFloat32,
@@ -225,8 +226,8 @@ std::vector<OpInfo> loss_ops() {
        .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
        .temporary = each_term},
       {.name = "core.bce_with_logits_sum",
-       .says = "sum of the cross entropies of a target from 0 to 1 and sigmoid(logits), the target's part times its "
-               "weight",
+       .summary = "sum of the cross entropies of a target from 0 to 1 and sigmoid(logits), the target's part times its "
+                  "weight",
        .aten = {"aten::binary_cross_entropy_with_logits"},
        .operands = {{"logits"}, {"target"}, {"positive_weights", Role::kData, Presence::kOptional}},
        .autocast = Autocast::kFloat32,

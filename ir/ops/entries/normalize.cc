@@ -188,8 +188,8 @@ std::vector<OpInfo> normalize_ops() {
       bias{"bias", Role::kWeight, Presence::kOptional};
   return {
       {.name = "core.layer_norm",
-       .says = "x less its mean over its deviation along the axes from `axis` on, scaled and shifted; the auxiliary "
-               "results are the mean and the inverse deviation",
+       .summary = "x less its mean over its deviation along the axes from `axis` on, scaled and shifted; the auxiliary "
+                  "results are the mean and the inverse deviation",
        .onnx = {"LayerNormalization"},
        .aten = {"aten::layer_norm"},
        .operands = {x, scale, bias},
@@ -205,8 +205,9 @@ std::vector<OpInfo> normalize_ops() {
        .tape = TapeInfo{.rule = layer_norm_tape},
        .temporary = [](const MemoryCall& call) { return call.copies({0}); }},
       {.name = "core.rms_norm",
-       .says = "x over the root of its mean square along the axes from `axis` on, scaled; the auxiliary result is the "
-               "inverse root",
+       .summary =
+           "x over the root of its mean square along the axes from `axis` on, scaled; the auxiliary result is the "
+           "inverse root",
        .onnx = {"RMSNormalization"},
        .aten = {"aten::rms_norm"},
        .operands = {x, scale},
@@ -221,10 +222,11 @@ std::vector<OpInfo> normalize_ops() {
        .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape},
        .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm",
-       .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
-               "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "
-               "normalised by; synchronised: the batch's statistics are those over all replicas of the stage; "
-               "own_statistics: there are no running ones, so that those of the batch count in evaluation, too",
+       .summary =
+           "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
+           "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "
+           "normalised by; synchronised: the batch's statistics are those over all replicas of the stage; "
+           "own_statistics: there are no running ones, so that those of the batch count in evaluation, too",
        .onnx = {"BatchNormalization"},
        .aten = {"aten::batch_norm"},
        .operands = {x,

@@ -54,8 +54,9 @@ std::vector<OpInfo> order_ops() {
   using Kind = AttributeKind;
   return {
       {.name = "core.topk",
-       .says = "the k largest elements along an axis, or smallest ones, in order, of equal ones those of lower places "
-               "first; then their places",
+       .summary =
+           "the k largest elements along an axis, or smallest ones, in order, of equal ones those of lower places "
+           "first; then their places",
        .onnx = {"TopK"},
        .aten = {"aten::sort", "aten::topk"},
        .operands = {{"x"}},

@@ -207,7 +207,7 @@ std::vector<OpInfo> quantize_ops() {
       high{.name = "high", .kind = Kind::kInteger, .required = true};
   return {
       {.name = "core.quantize",
-       .says = "x / scale, rounded to even, plus zero point, within what the integer type holds",
+       .summary = "x / scale, rounded to even, plus zero point, within what the integer type holds",
        .onnx = {"QuantizeLinear"},
        .aten = {"aten::round", "aten::clamp"},
        .operands = operands,
@@ -218,7 +218,7 @@ std::vector<OpInfo> quantize_ops() {
        .lower = lower_quantize,
        .tape = TapeInfo{}},
       {.name = "core.dequantize",
-       .says = "(x - zero point) * scale, of integers",
+       .summary = "(x - zero point) * scale, of integers",
        .onnx = {"DequantizeLinear"},
        .aten = {"aten::sub", "aten::mul"},
        .operands = operands,
@@ -230,7 +230,7 @@ std::vector<OpInfo> quantize_ops() {
        .gradient = dequantize_gradient,
        .tape = TapeInfo{.rule = dequantize_tape}},
       {.name = "core.fake_quantize",
-       .says = "x as quantizing and dequantizing it leaves it; its gradient passes where no integer was clipped",
+       .summary = "x as quantizing and dequantizing it leaves it; its gradient passes where no integer was clipped",
        .onnx = {"DequantizeLinear"},
        .aten = {"aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine"},
        .operands = operands,

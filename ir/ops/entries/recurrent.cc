@@ -224,7 +224,7 @@ std::vector<OpInfo> entries() {
   const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   return {
       {.name = "core.lstm",
-       .says =
+       .summary =
            "long short-term memory over x [steps, samples, features], in one direction or both, which stand side by "
            "side in the result; weights are [directions, 4 * hidden, …], gates in the order input, forget, cell, "
            "output; then the states after the last step. A state left out is zero; the auxiliary results are what the "
@@ -242,7 +242,7 @@ std::vector<OpInfo> entries() {
        .tape = TapeInfo{.rule = lstm_tape},
        .temporary = lstm_temporary},
       {.name = "core.gru",
-       .says =
+       .summary =
            "gated recurrent units likewise; gates in the order reset, update, new, of which the last takes the reset "
            "gate after the recurrence",
        .onnx = {"GRU"},
@@ -257,7 +257,7 @@ std::vector<OpInfo> entries() {
        .tape = TapeInfo{.rule = gru_tape},
        .temporary = gates_of_all_steps<3>},
       {.name = "core.rnn",
-       .says = "a plain recurrent layer likewise, of one gate",
+       .summary = "a plain recurrent layer likewise, of one gate",
        .onnx = {"RNN"},
        .aten = {"aten::rnn_tanh", "aten::rnn_relu"},
        .operands = operands(kCell),

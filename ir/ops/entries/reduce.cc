@@ -169,11 +169,11 @@ TapeUse prod_tape(const TapeCall& call) {
   return use;
 }
 
-OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer,
+OpInfo row(std::string_view name, std::string_view summary, std::vector<std::string_view> onnx, InferRule infer,
            LowerRule lower, FoldRule fold, GradientRule gradient, TapeInfo tape,
            Linear (*linear)(const OpCall&) = nullptr) {
   return {.name = "core." + std::string(name),
-          .says = says,
+          .summary = summary,
           .onnx = std::move(onnx),
           .operands = {{"x"}},
           .attributes = {{"axes", AttributeKind::kIntegers}, {"keepdim", AttributeKind::kFlag, false}},
@@ -186,9 +186,9 @@ OpInfo row(std::string_view name, std::string_view says, std::vector<std::string
           .tape = std::move(tape)};
 }
 
-OpInfo exponential(std::string_view name, std::string_view says, std::string_view onnx, GradientRule gradient) {
+OpInfo exponential(std::string_view name, std::string_view summary, std::string_view onnx, GradientRule gradient) {
   return {.name = "core." + std::string(name),
-          .says = says,
+          .summary = summary,
           .onnx = {onnx},
           .operands = {{"x"}},
           .attributes = {{"axis", AttributeKind::kInteger, Dim(-1)}},
@@ -245,7 +245,7 @@ std::vector<OpInfo> reduce_ops() {
                 product),
             "aten::prod", Autocast::kFloat32),
       {.name = "core.argmax",
-       .says = "place of the first largest element on an axis",
+       .summary = "place of the first largest element on an axis",
        .onnx = {"ArgMax"},
        .operands = {{"x"}},
        .attributes = {{"axis", AttributeKind::kInteger, Dim(0)}, {"keepdim", AttributeKind::kFlag, false}},
@@ -255,7 +255,8 @@ std::vector<OpInfo> reduce_ops() {
        .fold = fold::argmax,
        .interval = interval::argmax},
       {.name = "core.total",
-       .says = "a sum over the samples of a micro-batch made whole: over all micro-batches and replicas, once a step",
+       .summary =
+           "a sum over the samples of a micro-batch made whole: over all micro-batches and replicas, once a step",
        .operands = {{"partial"}},
        .view = View::kSame,
        .infer = infer_total,

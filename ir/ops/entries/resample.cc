@@ -186,7 +186,7 @@ Result<aten::Lowering> lower_grid_sample(const LowerCall& call) {
 std::vector<OpInfo> resample_ops() {
   return {
       {.name = "core.upsample",
-       .says =
+       .summary =
            "x over its spatial axes at `sizes`, larger or smaller; a scale that is absent is the ratio of the sizes",
        .onnx = {"Resize", "Upsample"},
        .aten = {"aten::upsample_nearest2d", "aten::_upsample_nearest_exact2d", "aten::upsample_bilinear2d",
@@ -201,7 +201,7 @@ std::vector<OpInfo> resample_ops() {
        .gradient = gradient::upsample,
        .tape = TapeInfo{}},
       {.name = "core.grid_sample",
-       .says = "x at the places of a grid, whose coordinates run from -1 to 1 and begin with the last axis",
+       .summary = "x at the places of a grid, whose coordinates run from -1 to 1 and begin with the last axis",
        .onnx = {"GridSample"},
        .aten = {"aten::grid_sampler_2d", "aten::grid_sampler_3d"},
        .operands = {{"x"}, {"grid"}},

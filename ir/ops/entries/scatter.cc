@@ -160,7 +160,7 @@ std::vector<OpInfo> scatter_ops() {
   const AttributeInfo reduction{"reduction", Kind::kText, "none", false, {"none", "add", "mul", "max", "min"}};
   return {
       {.name = "core.scatter_elements",
-       .says = "x with updates written, or reduced into it, at an index of the same place on one axis",
+       .summary = "x with updates written, or reduced into it, at an index of the same place on one axis",
        .onnx = {"ScatterElements", "Scatter"},
        .aten = {"aten::scatter", "aten::scatter_add", "aten::scatter_reduce"},
        .operands = {{"x"}, {"indices", Role::kIndex}, {"updates"}},
@@ -172,7 +172,7 @@ std::vector<OpInfo> scatter_ops() {
        .gradient = gradient::scatter_elements,
        .tape = TapeInfo{.rule = scatter_elements_tape}},
       {.name = "core.scatter_nd",
-       .says = "x with updates written, or reduced into it, at tuples of indices, the last axis of `indices`",
+       .summary = "x with updates written, or reduced into it, at tuples of indices, the last axis of `indices`",
        .onnx = {"ScatterND"},
        .aten = {"aten::index_copy", "aten::index_add", "aten::index_reduce"},
        .operands = {{"x"}, {"indices", Role::kIndex}, {"updates"}},

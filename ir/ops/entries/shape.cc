@@ -214,10 +214,10 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 
 // --- work: nothing is computed; views move nothing
 
-OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer, View view,
-           FoldRule fold, IntervalRule interval, GradientRule gradient) {
+OpInfo row(std::string_view name, std::string_view summary, std::vector<std::string_view> onnx, InferRule infer,
+           View view, FoldRule fold, IntervalRule interval, GradientRule gradient) {
   return {.name = "core." + std::string(name),
-          .says = says,
+          .summary = summary,
           .onnx = std::move(onnx),
           .operands = {{"x"}},
           .view = view,
@@ -253,7 +253,7 @@ std::vector<OpInfo> shape_ops() {
                     gradient::tile);
   tile.work = nullptr;
   OpInfo shape{.name = "core.shape",
-               .says = "sizes of the axes from `start` to `end`",
+               .summary = "sizes of the axes from `start` to `end`",
                .onnx = {"Shape", "Size"},
                .operands = {{"x", Role::kShape}},
                .attributes = {{"start", AttributeKind::kInteger}, {"end", AttributeKind::kInteger}},

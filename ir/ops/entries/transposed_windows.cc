@@ -140,7 +140,8 @@ std::vector<OpInfo> transposed_window_ops() {
   const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
   return {
       {.name = "core.conv_transpose",
-       .says = "what conv over 1 to 3 axes does to its gradient, and a bias; pads are taken off, output_padding added",
+       .summary =
+           "what conv over 1 to 3 axes does to its gradient, and a bias; pads are taken off, output_padding added",
        .onnx = {"ConvTranspose", "Col2Im"},
        .aten = {"aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"},
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
@@ -157,7 +158,7 @@ std::vector<OpInfo> transposed_window_ops() {
        .gradient = gradient::conv_transpose,
        .tape = TapeInfo{.rule = conv_transpose_tape}},
       {.name = "core.max_unpool",
-       .says = "x at its places in the spatial axes, whose `sizes` are given, seen as one; zeros elsewhere",
+       .summary = "x at its places in the spatial axes, whose `sizes` are given, seen as one; zeros elsewhere",
        .onnx = {"MaxUnpool"},
        .aten = {"aten::max_unpool2d", "aten::max_unpool3d"},
        .operands = {{"x"}, {"places", Role::kIndex}},

@@ -18,7 +18,7 @@ namespace {
 using ir::ValueKind;
 
 constexpr size_t kMeanOperand = 3;  // operand, before that of the variance
-constexpr std::array<std::string_view, 2> kSays = {"running mean", "running variance"};
+constexpr std::array<std::string_view, 2> kTrainingMode = {"running mean", "running variance"};
 
 bool is_stored(ValueKind kind) {
   return kind == ValueKind::kConstant || kind == ValueKind::kParameter || kind == ValueKind::kBuffer;
@@ -28,7 +28,7 @@ bool is_stored(ValueKind kind) {
 Result<void> check_statistics(const ir::Graph& graph, TaskId task, size_t which) {
   const ValueId value = graph.inputs(task)[kMeanOperand + which];
   const std::string what =
-      fmt::format("a batch normalisation cannot train whose {} %{}", kSays[which], graph.value(value).name);
+      fmt::format("a batch normalisation cannot train whose {} %{}", kTrainingMode[which], graph.value(value).name);
   if (!is_stored(graph.kind(value))) {
     return error(graph.location(task), what + " is computed or an input; it must be a stored tensor");
   }
@@ -97,7 +97,7 @@ Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& reques
   for (const TaskId task : graph.tasks()) {
     if (!wanted(task)) continue;
     any = true;
-    for (size_t which = 0; which < kSays.size(); ++which) RANNC_TRY(check_statistics(graph, task, which));
+    for (size_t which = 0; which < kTrainingMode.size(); ++which) RANNC_TRY(check_statistics(graph, task, which));
   }
   if (!any) return false;
   ir::Rewriter rewriter(graph);

@@ -119,7 +119,7 @@ TEST(OpTypes, RegistryIsSortedAndFindsEveryName) {
 TEST(OpEntries, AreConsistent) {
   for (const OpInfo& op : core_ops()) {
     SCOPED_TRACE(op.name);
-    EXPECT_FALSE(op.says.empty());
+    EXPECT_FALSE(op.summary.empty());
     EXPECT_FALSE(op.family.empty());
     ASSERT_FALSE(op.results.empty());
     std::set<std::string_view> names;

@@ -9,8 +9,8 @@ namespace {
 
 /// Describes what a file that LibTorch cannot load seems to be.
 std::string advice(const std::string& refusal) {
-  const auto says = [&](const char* text) { return refusal.find(text) != std::string::npos; };
-  if (says("constants.pkl") || says("file not found"))
+  const auto mentions = [&](const char* text) { return refusal.find(text) != std::string::npos; };
+  if (mentions("constants.pkl") || mentions("file not found"))
     return "it holds weights or a pickled module, not a program: export the model with torch.export.save, with "
            "torch.jit.save(torch.jit.trace(model, inputs), path), or with torch.onnx.export";
   const size_t begins = std::min(refusal.find_first_not_of(" \n"), refusal.size());
