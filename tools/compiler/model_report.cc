@@ -66,7 +66,7 @@ std::string pattern_of(const std::string& text) {
   return pattern;
 }
 
-std::vector<std::string> told(const std::vector<Note>& remarks, Detail detail) {
+std::vector<std::string> reported(const std::vector<Note>& remarks, Detail detail) {
   std::vector<std::string> lines;
   if (detail == Detail::kAll) {
     for (const Note& remark : remarks) {
@@ -97,7 +97,7 @@ std::vector<std::string> changes(const PreparedModel& model, Detail detail) {
   for (const passes::PassTime& pass : model.report.times) {
     if (pass.pass == "fold-constants") folded -= pass.added_tasks;
   }
-  std::vector<std::string> lines = told(model.remarks, detail);
+  std::vector<std::string> lines = reported(model.remarks, detail);
   if (folded > 0) {
     lines.insert(lines.begin(), plural(static_cast<uint64_t>(folded), "task") +
                                     " of sizes and constants computed in advance, or removed as unused");
@@ -163,7 +163,7 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
         fmt::format("the exporter generated the names of {} of {}, such as '{}'; the file lacks PyTorch's names",
                     count(generated), plural(parameters, "parameter tensor"), example));
   }
-  for (std::string& line : told(model.open, detail)) lines.push_back(std::move(line));
+  for (std::string& line : reported(model.open, detail)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -108,7 +108,7 @@ class Comparison {
   }
 
   /// Whether some output differs between samples. Returns true for graphs with losses, where this is unknown.
-  bool tells_apart(const Run& whole) const {
+  bool distinguishes(const Run& whole) const {
     if (whole.samples.count < 2 || !graph_.losses().empty()) return true;
     bool any = false;
     for (const ValueId output : graph_.outputs()) {
@@ -270,7 +270,7 @@ class Check {
   Result<void> compare_file(const Graph& file, const runtime::GraphValues& values, int64_t samples) const {
     return comparison_.compare(samples == runs_.whole ? whole_ : singles_.at(0), file, values);
   }
-  bool tells_apart() const { return comparison_.tells_apart(whole_); }
+  bool distinguishes() const { return comparison_.distinguishes(whole_); }
   bool is_finite() const { return comparison_.is_finite(whole_); }
 
  private:
@@ -327,7 +327,7 @@ Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFil
   }
   RANNC_TRY(check.compare());
   if (file) RANNC_TRY(check.compare_file(file->graph, of_file, file->samples));
-  if (!check.tells_apart()) return std::optional(left_out("its outputs are equal for all synthetic samples"));
+  if (!check.distinguishes()) return std::optional(left_out("its outputs are equal for all synthetic samples"));
   return std::optional(Compared{});
 }
 

@@ -198,14 +198,14 @@ class Search {
     const size_t before = formula_.size();
     const std::optional<size_t> made = make();
     if (made) seen_.push_back(*made);
-    const bool done = made && tells() && next();
+    const bool done = made && is_informative() && next();
     if (made) seen_.pop_back();
     formula_.shrink(before);
     return done;
   }
 
   /// Whether the last value is made of numbers, and not of one number repeated.
-  bool tells() const {
+  bool is_informative() const {
     const auto& numbers = formula_[formula_.size() - 1].numbers;
     return (one_number_ || !is_one_number(formula_.size() - 1)) &&
            std::all_of(numbers.begin(), numbers.end(), [](double number) { return std::isfinite(number); });

@@ -220,8 +220,8 @@ class Apart {
     const Names& group = uses[0].group;
     const bool one = std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.group == group; });
     const bool untied = is_untied(value);
-    const bool told = !known_.file.listed.empty() && !group.empty();
-    if (!one || !known_.trained[value.index()] || (told && !untied)) return;
+    const bool is_listed = !known_.file.listed.empty() && !group.empty();
+    if (!one || !known_.trained[value.index()] || (is_listed && !untied)) return;
     if (!untied) {
       if (known_.computed[value.index()]) return;
       const auto shared = shared_by_modules(graph_, {value}, known_.file.readings);

@@ -50,7 +50,7 @@ std::string listed_tensors(const std::set<std::string>& names) {
 }
 
 /// Whether the program lists its parameters, and all readings are known to be of one of them.
-bool is_told(const ir::StoredNotes& file, const std::string& name) {
+bool is_recorded(const ir::StoredNotes& file, const std::string& name) {
   const auto found = file.readings.find(name);
   if (file.listed.empty() || found == file.readings.end() || found->second.empty()) return false;
   const std::vector<std::string>& state = found->second.front().state;
@@ -274,7 +274,7 @@ Result<void> ParameterReport::shared(const ir::Graph& graph, const std::vector<V
     const std::string what =
         fmt::format("parameter {} is read by {} modules ({})", quoted_name(graph, shared.parameter),
                     shared.modules.size(), listed_modules(shared.modules));
-    if (shared.merged && !is_told(file, std::string(graph.value(shared.parameter).name))) {
+    if (shared.merged && !is_recorded(file, std::string(graph.value(shared.parameter).name))) {
       merged.push_back(
           {{},
            what + ": the exporter merged parameters of equal initial values, and they are trained as one; export the "

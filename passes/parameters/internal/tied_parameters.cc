@@ -65,7 +65,7 @@ class Ties {
     for (const Tie& tie : found) {
       if (ties.contains(tie.second)) continue;
       const std::string second(graph_.value(tie.second).name);
-      const bool one = is_one(tie), apart = is_told(tie) || rules_.parted.contains(second);
+      const bool one = is_one(tie), apart = is_specified(tie) || rules_.parted.contains(second);
       if (one) add(ties, tie);
       alike.push_back({std::string(graph_.value(tie.first).name), second, tie.transposed, one, apart});
     }
@@ -130,7 +130,7 @@ class Ties {
     return ties;
   }
 
-  bool is_told(const Tie& tie) const {
+  bool is_specified(const Tie& tie) const {
     return !rules_.file.listed.empty() && !name_of(tie.first).empty() && !name_of(tie.second).empty();
   }
 
@@ -144,7 +144,7 @@ class Ties {
     for (const std::string& pattern : rules_.tied) {
       if (names_.match_any(pattern, tie.first) && names_.match_any(pattern, tie.second)) return true;
     }
-    if (is_told(tie) || !is_copy(tie)) return false;
+    if (is_specified(tie) || !is_copy(tie)) return false;
     const Uses a = uses_of(graph_, tie.first), b = uses_of(graph_, tie.second);
     return (a.looked_up && b.multiplies && !b.looked_up) || (b.looked_up && a.multiplies && !a.looked_up);
   }

@@ -64,7 +64,7 @@ Result<ir::Statistics> train(ir::Rewriter& rewriter, const ir::Graph& from, Task
   return ir::Statistics{to.outputs(made)[1], to.outputs(made)[2], operands[kMeanOperand], operands[kMeanOperand + 1]};
 }
 
-void tell(const ir::Graph& graph, TaskId task, double momentum, PassContext& context) {
+void report(const ir::Graph& graph, TaskId task, double momentum, PassContext& context) {
   const std::string name(graph.value(graph.outputs(task)[0]).name);
   const auto statistic = [&](size_t which) { return graph.value(graph.inputs(task)[kMeanOperand + which]).name; };
   context.remarks.push_back(
@@ -110,7 +110,7 @@ Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& reques
     const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
     const double momentum = request.momentum.value_or(attributes.number("momentum"));
     RANNC_ASSIGN(statistics.emplace_back(), train(rewriter, graph, task, momentum));
-    tell(graph, task, momentum, context);
+    report(graph, task, momentum, context);
   }
   ir::Graph made = std::move(rewriter).finish();
   for (const ir::Statistics& each : statistics) {

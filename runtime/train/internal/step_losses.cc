@@ -151,10 +151,10 @@ Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, De
     const std::vector<DeviceId>& homes = plan.stages[places.owners[count].index()].devices;
     divided |= of.whose == Labels::kOwn && homes.size() > 1;
     // Only one process tells what several have.
-    const bool tells = of.whose == Labels::kOwn || !places.shared || devices.contains(homes.front());
+    const bool reports = of.whose == Labels::kOwn || !places.shared || devices.contains(homes.front());
     RANNC_ASSIGN(rows.emplace_back(),
                  own_rows(plan, pipeline, devices, places.owners[count], totals, count,
-                          {of.feed, of.symbols, of.samples, of.whose, of.labelled && tells, of.by_replica}));
+                          {of.feed, of.symbols, of.samples, of.whose, of.labelled && reports, of.by_replica}));
   }
   if (divided && !devices.whole()) {
     RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(packed(rows), step));

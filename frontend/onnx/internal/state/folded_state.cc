@@ -82,8 +82,8 @@ void ProgramState::name_looked_up(const ir::Graph& graph) {
     if (!result) continue;
     for (const auto& [table, kind] : listed_.kinds) {
       const std::string owner = ir::module_of(table);
-      const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
-                        !held_.contains(table);
+      const bool open = kind == ir::ValueKind::kParameter && !named_by_calls_.contains(table) &&
+                        !graph.find(table).valid() && !held_.contains(table);
       if (!open || (owner != readings[0].module && (owner.empty() || ir::module_of(owner) != readings[0].module)))
         continue;
       found[table].insert(name);

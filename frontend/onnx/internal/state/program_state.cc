@@ -229,7 +229,7 @@ void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& clai
 
 void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
   reading.state = {claim.name};
-  tell(claim.name);
+  note_named(claim.name);
   const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
   hold(graph, value, claim, derived);
 }
@@ -296,7 +296,7 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
 
 /// Whether a node reads a parameter that it does not name: it has no call, as the Split of `chunk`, or its call names a
 /// view, `%slice_1` of `p[:]`, for which the file has no node.
-bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told,
+bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& claimed,
                               const Reader& reader) const {
   const auto own = listed_.kinds.find(name);
   if (own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return false;
@@ -305,7 +305,7 @@ bool ProgramState::reads_view(const std::string& name, const std::vector<std::op
   return std::all_of(values.begin(), values.end(), [&](std::string_view value) {
     const auto found = listed_.targets.find(value);
     if (found == listed_.targets.end()) return true;
-    return std::any_of(told.begin(), told.end(),
+    return std::any_of(claimed.begin(), claimed.end(),
                        [&](const auto& claim) { return claim && claim->name == found->second; });
   });
 }
@@ -314,7 +314,7 @@ bool ProgramState::reads_view(const std::string& name, const std::vector<std::op
 void ProgramState::note_in_body(const std::string& name, const std::optional<Claim>& claim, ir::Reading& reading) {
   const auto own = listed_.kinds.find(name);
   if (!claim || own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return;
-  tell(claim->name);
+  note_named(claim->name);
   reading.state = {name};
   if (claim->name != name) notes_.stored.unclear[name].insert(claim->name);
 }
@@ -337,7 +337,7 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     modules_.insert(module);
     if (!is_of_leaf(op)) larger_.insert(module);
   }
-  const auto told = claims(graph, operands, reader);
+  const auto claimed = claims(graph, operands, reader);
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId value = operands[i];
     if (!value.valid() || !ir::is_float(graph.type(value).dtype) || !stored(graph, value).valid()) continue;
@@ -345,13 +345,13 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     auto& readings = notes_.stored.readings[name];
     ir::Reading& reading = readings.emplace_back(ir::Reading{reader.label, static_cast<uint32_t>(i), module, {}});
     if (reader.in_body) {
-      note_in_body(name, told[i], reading);
+      note_in_body(name, claimed[i], reading);
     } else if (listed_.kinds.contains(name) && reads_numbers(graph, value, i, reader)) {
       reading.state = {fmt::format("{}.{}", reader.label, i)};
       notes_.stored.literals.insert(reading.state[0]);
-    } else if (told[i]) {
-      note_claim(graph, value, *told[i], reading);
-    } else if (reads_view(name, told, reader)) {
+    } else if (claimed[i]) {
+      note_claim(graph, value, *claimed[i], reading);
+    } else if (reads_view(name, claimed, reader)) {
       unclear_.push_back({name, readings.size() - 1});
     } else if (note_recurrent(graph, value, reader, reading)) {
       continue;
@@ -364,7 +364,7 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
   }
   const std::string* const bias = reader.call ? omitted_bias(operands, reader.node, *reader.call) : nullptr;
   if (bias == nullptr) return;
-  tell(*bias);
+  note_named(*bias);
   if (!reader.in_body) notes_.stored.dropped_biases[reader.label] = *bias;
 }
 
@@ -495,7 +495,7 @@ void ProgramState::name_unread(const ir::Graph& graph) {
     if (is_of_unused_layer(name, open)) continue;
     std::set<std::string> tied;
     std::map<size_t, std::string> parts;  // in the order of readers
-    for (const auto& [other, place] : told_) {
+    for (const auto& [other, place] : named_by_calls_) {
       if (ir::last_word(other) != ir::last_word(name)) continue;
       if (tied_.contains(other)) tied.insert(other);
       if (ir::module_of(ir::module_of(other)) == ir::module_of(name) && !ir::module_of(name).empty())

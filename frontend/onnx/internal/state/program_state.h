@@ -98,12 +98,13 @@ class ProgramState {
     size_t reading;
   };
 
-  void tell(const std::string& name) { told_.try_emplace(name, told_.size()); }
+  void note_named(const std::string& name) { named_by_calls_.try_emplace(name, named_by_calls_.size()); }
   const std::string* target(const TracedCall& call, size_t argument) const;
   std::vector<std::optional<Claim>> claims(const ir::Graph& graph, std::span<const ValueId> operands,
                                            const Reader& reader) const;
   bool reads_numbers(const ir::Graph& graph, ValueId value, size_t operand, const Reader& reader) const;
-  bool reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told, const Reader& reader) const;
+  bool reads_view(const std::string& name, const std::vector<std::optional<Claim>>& claimed,
+                  const Reader& reader) const;
   std::optional<Claim> claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
                                       const Reader& reader) const;
   void note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading);
@@ -139,8 +140,9 @@ class ProgramState {
   ImportNotes& notes_;
   ListedState listed_;
   std::map<std::string, ir::StateTensor> held_;
-  std::map<std::string, size_t> told_;  ///< state tensors that a call names, with their places in the order of readers
-  std::set<std::string> tied_;          ///< those that modules read in place of their own
+  std::map<std::string, size_t>
+      named_by_calls_;          ///< state tensors that a call names, with their places in the order of readers
+  std::set<std::string> tied_;  ///< those that modules read in place of their own
   std::vector<Unnamed> unnamed_;
   std::vector<Alias> aliases_;
   std::vector<Unclear> unclear_;

@@ -39,7 +39,7 @@ void keep_alike(std::set<std::string>& names, const std::string& name) {
 std::set<std::string> ProgramState::unread(const ir::Graph& graph) const {
   std::set<std::string> found;
   for (const auto& [name, kind] : listed_.kinds) {
-    const bool has_tensor = told_.contains(name) || graph.find(name).valid() || held_.contains(name);
+    const bool has_tensor = named_by_calls_.contains(name) || graph.find(name).valid() || held_.contains(name);
     if (kind == ir::ValueKind::kParameter && !has_tensor) found.insert(name);
   }
   for (const auto& [made, from] : notes_.stored.folded) {
@@ -94,7 +94,7 @@ void ProgramState::name_unclear(const ir::Graph& graph) {
     const bool other = !inside && near.size() == 1 && modules.size() == 1;
     reading.state = {other ? *near.begin() : each.stored};
     if (other) {
-      tell(reading.state[0]);
+      note_named(reading.state[0]);
       found.emplace(reading.state[0], each.stored);
       continue;
     }
@@ -124,7 +124,7 @@ bool ProgramState::separate(const ir::Graph& graph, const MergedValue& merged) {
   const std::string word = ir::last_word(*source), own = ir::module_of(*source);
   const std::string other = merged.module.empty() ? word : merged.module + "." + word;
   const auto is_own = [&](const ir::Reading& reading) { return reading.module == own; };
-  if (other == *source || !is_parameter(other) || told_.contains(other) ||
+  if (other == *source || !is_parameter(other) || named_by_calls_.contains(other) ||
       std::none_of(readings->second.begin(), readings->second.end(), is_own))
     return false;
   for (const auto& [name, sources] : notes_.stored.folded) {  // computed twice

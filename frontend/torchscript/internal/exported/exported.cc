@@ -223,7 +223,7 @@ class Program {
 
   // Size ranges that the author declared or PyTorch derived.
   void note_ranges(const std::vector<InputSpec>& inputs) {
-    constexpr int64_t kTold = 2;  // PyTorch itself sets lower bounds up to this
+    constexpr int64_t kHighestDefault = 2;  // PyTorch itself sets lower bounds up to this
     const Json ranges = archive_.program().value("range_constraints", Json::object());
     for (const InputSpec& input : inputs) {
       for (size_t axis = 0; axis < input.type.shape->size(); ++axis) {
@@ -231,7 +231,8 @@ class Program {
         if (!size.is_symbol() || !ranges.contains(size.symbol_name())) continue;
         const Json& range = ranges.at(size.symbol_name());
         const Json low = range.value("min_val", Json()), high = range.value("max_val", Json());
-        const bool is_low = low.is_number_integer() && low.get<int64_t>() > kTold, is_high = high.is_number_integer();
+        const bool is_low = low.is_number_integer() && low.get<int64_t>() > kHighestDefault,
+                   is_high = high.is_number_integer();
         if (!is_low && !is_high) continue;
         notes_.remarks.push_back(
             {where(input.name),
