@@ -133,7 +133,7 @@ const std::vector<Row>& rows() {
 PassManager standard_pipeline(const PipelineOptions& options) {
   PassManager manager;
   const auto add = [&](std::unique_ptr<Pass> pass) {
-    if (!options.left_out.contains(std::string(pass->name()))) manager.add(std::move(pass));
+    if (!options.excluded.contains(std::string(pass->name()))) manager.add(std::move(pass));
   };
   add(std::make_unique<DropUnread>());
   if (options.baked) add(std::make_unique<Rebatch>(*options.baked));

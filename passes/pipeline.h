@@ -29,7 +29,7 @@ struct PipelineOptions {
   std::optional<BakedBatch> baked;  ///< makes a static batch size symbolic; nullopt: it stays
   OpenLoss::Judge judge_loss;       ///< of losses in the model; empty: none
   bool sync_batch_norm = false;     ///< batch normalization uses the samples of all replicas
-  std::set<std::string> left_out;   ///< passes to skip; each is one of `optional_passes`
+  std::set<std::string> excluded;   ///< passes to skip; each is one of `optional_passes`
 };
 
 /// From an imported graph to atoms:

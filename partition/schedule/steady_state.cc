@@ -75,18 +75,18 @@ uint64_t periods_ahead(const ir::Schedule& schedule, const Standing& earlier, co
 uint64_t move_on(const Standing& earlier, const Standing& now, const Period& period, uint64_t times,
                  std::vector<DeviceState>& states, std::vector<DeviceTimeline>& timelines) {
   const double count = static_cast<double>(times), later = count * period.time;
-  uint64_t left_out = 0;
+  uint64_t skipped = 0;
   for (size_t d = 0; d < states.size(); ++d) {
     const uint32_t length = now.devices[d].next - earlier.devices[d].next;
     if (length == 0) continue;
-    left_out += times * length;
+    skipped += times * length;
     states[d].next += static_cast<uint32_t>(times * length);
     states[d].clock += later;
     if (states[d].wake != kUnknown) states[d].wake += later;
     timelines[d].busy += count * (now.timelines[d].busy - earlier.timelines[d].busy);
     timelines[d].last += later;
   }
-  return left_out;
+  return skipped;
 }
 
 const Standing* Standings::keep(Period& period) {

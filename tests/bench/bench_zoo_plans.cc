@@ -158,7 +158,7 @@ Result<Prepared> prepare(const fs::path& file, const Case& model) {
   RANNC_TRY(rannc::ir::as_result(rannc::ir::verify(prepared.graph)));
   prepared.verify = watch.lap();
   rannc::passes::PipelineOptions options;
-  options.left_out = rannc::passes::shortening_passes();  // operators as papers count them
+  options.excluded = rannc::passes::shortening_passes();  // operators as papers count them
   RANNC_ASSIGN(options.losses, rannc::passes::parse_losses(model.loss));
   rannc::passes::PassContext context;
   const auto report = rannc::passes::standard_pipeline(options).run(prepared.graph, context);

@@ -218,8 +218,8 @@ TEST(Pipeline, EveryPassHasAnExampleThatItsHeaderNames) {
 }
 
 TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
-  const auto names = [](std::set<std::string> left_out) {
-    return standard_pipeline({.baked = BakedBatch{}, .left_out = std::move(left_out)}).names();
+  const auto names = [](std::set<std::string> excluded) {
+    return standard_pipeline({.baked = BakedBatch{}, .excluded = std::move(excluded)}).names();
   };
   const std::vector<std::string> all = names({});
   for (const std::string& pass : optional_passes()) {

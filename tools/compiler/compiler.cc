@@ -136,7 +136,7 @@ class ByNumbers {
   /// Checks the losses after all passes. `requested` contains the requested losses.
   Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& requested,
                             const ir::Graph& graph, passes::PassContext& context) {
-    if (graph.losses().empty() || left_out_) return {};
+    if (graph.losses().empty() || not_compared_) return {};
     begin();
     RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, requested), symbols_, limits()));
     note(found, context);
@@ -150,8 +150,8 @@ class ByNumbers {
     FileLoss loss{before, kSamplesOfLoss, {}, kTolerance};
     for (size_t i = 0; i < weights.size(); ++i) loss.outputs.emplace_back(before.outputs()[i], weights[i]);
     RANNC_ASSIGN(const Compared found, compare_loss(after, loss, symbols_));
-    if (found.left_out.empty()) return {};
-    context.open.push_back({{}, "the loss was not compared numerically with that of the file: " + found.left_out});
+    if (found.not_compared.empty()) return {};
+    context.open.push_back({{}, "the loss was not compared numerically with that of the file: " + found.not_compared});
     return {};
   }
 
@@ -174,15 +174,16 @@ class ByNumbers {
   }
   static CompareLimits limits() { return {.free_bytes = static_cast<double>(free_memory_bytes())}; }
   void note(const Compared& found, passes::PassContext& context) {
-    if (found.left_out.empty()) return;
-    left_out_ = true;
-    context.open.push_back({{}, "batched and per-sample execution were not compared numerically: " + found.left_out});
+    if (found.not_compared.empty()) return;
+    not_compared_ = true;
+    context.open.push_back(
+        {{}, "batched and per-sample execution were not compared numerically: " + found.not_compared});
   }
 
   const CompileProgress& progress_;
   const ir::Bindings symbols_;
   int64_t samples_ = 0;  // of the file
-  bool left_out_ = false;
+  bool not_compared_ = false;
 };
 
 // Makes a model with a static batch size batch-polymorphic if possible. Otherwise keeps the batch size and notes why.
@@ -192,7 +193,7 @@ Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const
   pipeline.baked = passes::BakedBatch{request.options.samples_in_file, pipeline.stored.file,
                                       [&](auto&&... what) { return numbers.judge(what...); }};
   pipeline.judge_loss = [&](auto&&... what) { return numbers.judge_opened(what...); };
-  const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
+  const bool baked = graph.batch_symbol().empty() && !pipeline.excluded.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, request.manager, progress.show_pass);
   if (baked && passed.report.ok()) {
     const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);

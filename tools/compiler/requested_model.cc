@@ -73,7 +73,7 @@ Result<passes::PipelineOptions> requested_passes(const ReadOptions& options) {
   pipeline.lost.strict.insert(options.strict_bounds.begin(), options.strict_bounds.end());
   RANNC_ASSIGN(pipeline.training, training_request(options.lost_training));
   pipeline.sync_batch_norm = options.sync_batch_norm;
-  pipeline.left_out.insert(options.skipped_passes.begin(), options.skipped_passes.end());
+  pipeline.excluded.insert(options.skipped_passes.begin(), options.skipped_passes.end());
   pipeline.stored = stored_facts(options);
   return pipeline;
 }

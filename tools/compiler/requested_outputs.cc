@@ -47,7 +47,7 @@ std::optional<std::vector<ValueId>> read_outputs(const ir::Graph& graph, const s
 bool is_divided(const Passed& passed) { return passed.report.ok() && !ir::fixed_samples(passed.graph); }
 
 /// Returns a note about the omitted outputs and the reason.
-Note left_out(const ir::Graph& graph, const std::vector<ValueId>& kept, const Passed& with_all) {
+Note excluded_note(const ir::Graph& graph, const std::vector<ValueId>& kept, const Passed& with_all) {
   std::vector<std::string_view> names;
   for (const ValueId output : graph.outputs()) {
     if (std::find(kept.begin(), kept.end(), output) == kept.end()) names.push_back(graph.value(output).name);
@@ -68,7 +68,7 @@ Passed run_for_losses(ir::Graph graph, const std::vector<passes::LossSpec>& loss
   if (!kept) return run(std::move(graph));
   Passed all = run(graph.clone());
   if (is_divided(all) || all.report.internal) return all;
-  const Note note = left_out(graph, *kept, all);
+  const Note note = excluded_note(graph, *kept, all);
   graph.set_outputs(*kept);
   Passed without = run(std::move(graph));
   if (!is_divided(without) && all.report.ok()) return all;

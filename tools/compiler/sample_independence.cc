@@ -282,7 +282,7 @@ class Check {
   std::vector<Run> singles_;
 };
 
-Compared left_out(const std::string& why) { return {why}; }
+Compared not_compared(const std::string& why) { return {why}; }
 
 /// Whether the graph may not terminate on synthetic samples.
 bool may_be_endless(const Graph& graph) {
@@ -327,37 +327,37 @@ Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFil
   }
   RANNC_TRY(check.compare());
   if (file) RANNC_TRY(check.compare_file(file->graph, of_file, file->samples));
-  if (!check.distinguishes()) return std::optional(left_out("its outputs are equal for all synthetic samples"));
+  if (!check.distinguishes()) return std::optional(not_compared("its outputs are equal for all synthetic samples"));
   return std::optional(Compared{});
 }
 
 Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples, const ir::Bindings& symbols,
                          const CompareLimits& limits) {
-  if (may_be_endless(graph)) return left_out("it has a loop whose number of trips depends on data");
+  if (may_be_endless(graph)) return not_compared("it has a loop whose number of trips depends on data");
   WideTensors tensors;
   const auto own = Float64Run::load(graph, tensors);
-  if (!own.ok()) return left_out(own.diagnostic().message);
+  if (!own.ok()) return not_compared(own.diagnostic().message);
   std::optional<Float64Run> of_file;
   if (file != nullptr) {
     auto loaded = Float64Run::load(*file, tensors);
-    if (!loaded.ok()) return left_out(loaded.diagnostic().message);
+    if (!loaded.ok()) return not_compared(loaded.diagnostic().message);
     of_file = std::move(*loaded);
   }
   const auto complete = planning_sizes(graph, symbols, kSmallSizes);
-  if (!complete.ok()) return left_out(complete.diagnostic().message);
+  if (!complete.ok()) return not_compared(complete.diagnostic().message);
   const ir::Bindings& sizes = complete->sizes;
   std::string why;
   for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
     const SyntheticSamples made_up(graph, sizes, kind);
     Check check(graph, *own, made_up, samples);
     const std::string large = too_large(*own, check.comparison(), check.runs(), file == nullptr ? 0 : samples, limits);
-    if (!large.empty()) return left_out(large);
+    if (!large.empty()) return not_compared(large);
     std::optional<OfFile> given;
     if (file != nullptr) given.emplace(OfFile{*file, *of_file, samples});
     RANNC_ASSIGN(const auto found, compared(check, given, kind == SyntheticSamples::Kind::kPlain, why));
     if (found) return *found;
   }
-  return left_out("on synthetic samples, " + why);
+  return not_compared("on synthetic samples, " + why);
 }
 
 /// A loss, and the sum of the sizes of its terms.
@@ -427,13 +427,13 @@ Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<File
                                 const ir::Bindings& symbols, const CompareLimits& limits) {
   RANNC_ASSIGN(Compared found, compare(nullptr, graph, kLeastTogether, symbols, limits));
   // A graph that does not run was already reported.
-  if (file && found.left_out.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
+  if (file && found.not_compared.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
   return found;
 }
 
 Result<Compared> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
   const auto complete = planning_sizes(graph, symbols, kSmallSizes);
-  if (!complete.ok()) return left_out(complete.diagnostic().message);
+  if (!complete.ok()) return not_compared(complete.diagnostic().message);
   std::string why;
   for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
     const auto both = both_losses(graph, file, SyntheticSamples(graph, complete->sizes, kind));
@@ -448,7 +448,7 @@ Result<Compared> compare_loss(const Graph& graph, const FileLoss& file, const ir
                  fmt::format("numeric check: the loss of {} samples is {:g}, but {:g} in the file's own graph",
                              file.samples, both->own, both->of_file));
   }
-  return left_out("on synthetic samples, " + why);
+  return not_compared("on synthetic samples, " + why);
 }
 
 }  // namespace rannc::tools

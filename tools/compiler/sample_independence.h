@@ -13,7 +13,7 @@ namespace rannc::tools {
 
 /// Result of a comparison that found no difference.
 struct Compared {
-  std::string left_out;  ///< why nothing was compared; empty: everything agrees
+  std::string not_compared;  ///< why nothing was compared; empty: everything agrees
 };
 
 /// Limits on the cost of a comparison.
@@ -33,8 +33,8 @@ struct CompareLimits {
 /// value that leaks from another sample, or is missing, changes the leading digits. Random numbers belong to each
 /// sample (`runtime/execute/random.h`) and are the same in both graphs.
 ///
-/// Returns an error at the task that computes a differing output, with both numbers. Returns a reason in `left_out` if
-/// weights are absent, a loop ends depending on data, the graph does not run on synthetic samples, the run exceeds
+/// Returns an error at the task that computes a differing output, with both numbers. Returns a reason in `not_compared`
+/// if weights are absent, a loop ends depending on data, the graph does not run on synthetic samples, the run exceeds
 /// `limits`, or the outputs are equal for all samples. `symbols` has known sizes other than the batch; the others
 /// become 8, or what `planning_sizes` finds near it.
 Result<Compared> compare_with_file(const ir::Graph& file, const ir::Graph& made, int64_t samples,

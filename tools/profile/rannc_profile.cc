@@ -115,12 +115,12 @@ class Profiler {
     add(kernels);
     add(blocks);
     fmt::print("{}: {} tasks of {} kinds: {} measured, {} reused{}; {} blocks: {} measured, {} reused{}\n", path,
-               model.graph.task_count(), tasks.entries(), tasks.measured, tasks.reused, left_out(tasks),
-               blocks.entries(), blocks.measured, blocks.reused, left_out(blocks));
+               model.graph.task_count(), tasks.entries(), tasks.measured, tasks.reused, excluded(tasks),
+               blocks.entries(), blocks.measured, blocks.reused, excluded(blocks));
     return {};
   }
 
-  static std::string left_out(const tools::MeasureCount& count) {
+  static std::string excluded(const tools::MeasureCount& count) {
     return count.too_large > 0 ? fmt::format(", {} too large for some sizes", count.too_large) : "";
   }
 

@@ -94,7 +94,7 @@ class Results {
       if (contains(wanted_.required, names_[i])) {
         required.push_back(graph_.outputs()[i]);
       } else {
-        RANNC_TRY(leave_out(names_[i], why));
+        RANNC_TRY(exclude(names_[i], why));
       }
     }
     graph_.set_outputs(std::move(required));
@@ -102,23 +102,23 @@ class Results {
   }
 
   Result<void> add(const Output& output) {
-    if (is_lost(output.item) && wanted_.fault) return leave_out(output.name, *wanted_.fault);
+    if (is_lost(output.item) && wanted_.fault) return exclude(output.name, *wanted_.fault);
     const auto* const tensor = output.item.get<TensorRef>();
     if (tensor == nullptr) {
       const std::string what = fmt::format("forward gives {}; expected tensors", describe(output.item));
-      return leave_out(output.name, error(Location{file_}, what));
+      return exclude(output.name, error(Location{file_}, what));
     }
     Call call(graph_, {file_, 0, 0, output.name}, "output", output.name, {}, notes_);
     const ValueId last = (*tensor)->read(call);
     const bool is_free = call.good() && graph_.producer(last).valid() && named_.emplace(last, output.name).second;
     if (!is_free) call.result("identity", {last});
-    if (call.failure()) return leave_out(output.name, wanted_.fault ? *wanted_.fault : *call.failure());
+    if (call.failure()) return exclude(output.name, wanted_.fault ? *wanted_.fault : *call.failure());
     names_.push_back(output.name);
     values_.push_back(is_free ? last : (*call.results()[0].get<TensorRef>())->now());
     return {};
   }
 
-  Result<void> leave_out(const std::string& name, const Diagnostic& why) {
+  Result<void> exclude(const std::string& name, const Diagnostic& why) {
     if (all_ || contains(wanted_.required, name)) return why;
     notes_.open.push_back(
         {why.where, fmt::format("output {} is left out, as the loss does not read it: {}", name, why.message)});

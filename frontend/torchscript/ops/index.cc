@@ -58,7 +58,7 @@ std::optional<EqualBags> bags_of(Call& call, ValueId indices) {
 }
 
 /// Returns the row that bags ignore; -1: none. Only operators whose name begins with an underscore use -1 for none.
-int64_t left_out(Call& call, ValueId table) {
+int64_t padding_row(Call& call, ValueId table) {
   if (!call.has("padding_idx")) return -1;
   const int64_t given = call.integer("padding_idx");
   const Shape* const shape = call.shape(table);
@@ -85,7 +85,7 @@ ValueId largest(Call& call, ValueId rows, ValueId kept) {
 void embedding_bag(Call& call) {
   constexpr int64_t kMean = 1, kMax = 2;
   const ValueId table = call.tensor("weight"), flat = as_index(call, call.tensor("indices"));
-  const int64_t mode = call.integer("mode"), padding = left_out(call, table);
+  const int64_t mode = call.integer("mode"), padding = padding_row(call, table);
   if (call.flag("sparse")) call.remark("embeddings request sparse gradients, but gradients are dense");
   if (call.flag("scale_grad_by_freq")) return call.fail("embedding_bag with scale_grad_by_freq is not supported");
   const auto bags = call.good() ? bags_of(call, flat) : std::nullopt;

@@ -55,8 +55,8 @@ class DapplePlanner final : public StagePlanner {
     plan.bottleneck = bottleneck_of(plan);
     plan.notes.push_back(fmt::format("pipeline latency L = {:.3f} ms by Formulas 1 and 2", best.latency / 1e6));
     if (!graph.all_counts()) plan.notes.push_back("not all device counts were tried: the cluster is large");
-    if (cuts.left_out > 0)
-      plan.notes.push_back(fmt::format("{} cuts were not tried because the chain is long", cuts.left_out));
+    if (cuts.excluded > 0)
+      plan.notes.push_back(fmt::format("{} cuts were not tried because the chain is long", cuts.excluded));
     if (stop.stop_requested()) plan.notes.push_back("the search was interrupted: this is the best plan so far");
     return plan;
   }

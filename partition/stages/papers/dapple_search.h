@@ -42,7 +42,7 @@ std::multimap<double, StagePlan> dapple_search(const StageProblem& problem, cons
 
 struct DappleCuts {
   std::vector<uint32_t> at;  ///< ascending
-  size_t left_out = 0;       ///< number of omitted cuts that could matter
+  size_t excluded = 0;       ///< number of omitted cuts that could matter
 };
 
 /// Selects at most `most` cuts to try. If neither work nor parameters lie between two cuts, only the one with the

@@ -46,8 +46,8 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   StageBytes bytes;
   bytes.gradients = ranges.gradients(a, b);
   const double temporary = std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples));
-  const double left_out = std::max(0.0, saved - kept), also_kept = std::min(left_out, more * samples);
-  bytes.repeated = recompute ? left_out - also_kept : 0;
+  const double not_kept = std::max(0.0, saved - kept), also_kept = std::min(not_kept, more * samples);
+  bytes.repeated = recompute ? not_kept - also_kept : 0;
   bytes.working = temporary + bytes.repeated;
   bytes.standing =
       ranges.resident(a, b) + temporary + sent + std::max(ranges.received(a, b).at(samples), sent) + bytes.repeated;

@@ -26,14 +26,14 @@ Names operators(const ir::Graph& graph) {
   return names;
 }
 
-Names compiled(const std::string& text, const std::string& loss, const std::string& left_out = "") {
+Names compiled(const std::string& text, const std::string& loss, const std::string& excluded = "") {
   SCOPED_TRACE(text);
   auto graph = test::import_graph(text, kOpset);
   EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.diagnostic().str());
   if (!graph.ok()) return {};
   passes::PipelineOptions options;
   if (!loss.empty()) options.losses = {{.kind = passes::LossSpec::Kind::kInGraph, .output = loss}};
-  if (!left_out.empty()) options.left_out = {left_out};
+  if (!excluded.empty()) options.excluded = {excluded};
   passes::PassContext context;
   const auto report = passes::standard_pipeline(options).run(*graph, context);
   EXPECT_TRUE(report.ok()) << (report.ok() ? "" : report.failure->str());

@@ -27,7 +27,7 @@ Prepared prepared(const Build& build, const std::string& loss) {
   if (!graph) return model;
   model.graph = std::move(*graph);
   passes::PipelineOptions options;
-  options.left_out = passes::shortening_passes();  // operators as papers count them
+  options.excluded = passes::shortening_passes();  // operators as papers count them
   options.losses = passes::parse_losses(loss).value();
   passes::PassContext context;
   const auto report = passes::standard_pipeline(options).run(model.graph, context);

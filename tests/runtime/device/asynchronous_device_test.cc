@@ -144,21 +144,21 @@ EventRef unlabelled(const EventRef& event) {
 /// A device that leaves out all waits of one kind.
 class WithoutWaits final : public rannc::testing::ForwardingDevice {
  public:
-  WithoutWaits(std::unique_ptr<Device> device, Wait left_out)
-      : ForwardingDevice(std::move(device)), left_out_(left_out) {}
+  WithoutWaits(std::unique_ptr<Device> device, Wait excluded)
+      : ForwardingDevice(std::move(device)), excluded_(excluded) {}
 
   std::unique_ptr<Device> with_own_streams() const override {
-    return std::make_unique<WithoutWaits>(target().with_own_streams(), left_out_);
+    return std::make_unique<WithoutWaits>(target().with_own_streams(), excluded_);
   }
   EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(target().record(stream), nullptr); }
   void await(Stream stream, const EventRef& event) override {
-    if (event != nullptr && kind_of(event) != left_out_) target().await(stream, unlabelled(event));
+    if (event != nullptr && kind_of(event) != excluded_) target().await(stream, unlabelled(event));
   }
   bool is_reached(const EventRef& event) const override { return target().is_reached(unlabelled(event)); }
   Value allocate(const TensorSpec& spec) override { return *received_.insert(target().allocate(spec)).first; }
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
-    const EventRef left[] = {left_out_ == Wait::kForValue ? nullptr : unlabelled(after[0]),
-                             left_out_ == Wait::kForMemory ? nullptr : unlabelled(after[1])};
+    const EventRef left[] = {excluded_ == Wait::kForValue ? nullptr : unlabelled(after[0]),
+                             excluded_ == Wait::kForMemory ? nullptr : unlabelled(after[1])};
     return std::make_shared<LabelledEvent>(target().copy(stream, from, to, left), to.get());
   }
 
@@ -172,7 +172,7 @@ class WithoutWaits final : public rannc::testing::ForwardingDevice {
     return own ? Wait::kForMessage : Wait::kForCopy;
   }
 
-  const Wait left_out_;
+  const Wait excluded_;
   std::set<Value> received_;
   size_t of_sums_ = 0;
 };
@@ -180,13 +180,13 @@ class WithoutWaits final : public rannc::testing::ForwardingDevice {
 class MissingWaits : public AsynchronousDevice, public ::testing::WithParamInterface<Wait> {
  protected:
   /// Runs steps without some waits. Returns whether the device has noticed it.
-  bool is_noticed(Wait left_out) {
+  bool is_noticed(Wait excluded) {
     const DeviceModel& model = kModels[0];
     const std::string path = bundle(model, {.cuts = {4}, .replicas = {2, 1}, .micro_batches = {4, 4}});
     rannc::testing::reset_test_device();
     const uint64_t before = rannc::testing::races_found();
     {
-      WithoutWaits hardware(devices_[0]->with_own_streams(), left_out);
+      WithoutWaits hardware(devices_[0]->with_own_streams(), excluded);
       const auto trainer = Trainer::open(path, options({&hardware})).value();
       for (int step = 0; step < kSteps; ++step) {
         if (!trainer->step(batch_of(model, 2)).ok()) break;

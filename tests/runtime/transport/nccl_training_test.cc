@@ -52,14 +52,14 @@ class WithoutWaits final : public rannc::testing::ForwardingDevice {
       : ForwardingDevice(std::move(device)), workers_(workers) {}
 
   /// From now on.
-  void leave_out(Wait left_out) { left_out_ = left_out; }
+  void exclude(Wait excluded) { excluded_ = excluded; }
 
   std::unique_ptr<Device> with_own_streams() const override { return target().with_own_streams(); }
   EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(target().record(stream), stream); }
   void await(Stream stream, const EventRef& event) override {
     if (event == nullptr) return;
     const auto& labelled = static_cast<const LabelledEvent&>(*event);
-    if (kind_of(stream, labelled.stream) != left_out_) target().await(stream, labelled.event);
+    if (kind_of(stream, labelled.stream) != excluded_) target().await(stream, labelled.event);
   }
   bool is_reached(const EventRef& event) const override {
     return event == nullptr || target().is_reached(static_cast<const LabelledEvent&>(*event).event);
@@ -76,7 +76,7 @@ class WithoutWaits final : public rannc::testing::ForwardingDevice {
   }
 
   const uint32_t workers_;
-  Wait left_out_ = Wait::kNone;
+  Wait excluded_ = Wait::kNone;
 };
 
 Batch batch_of(uint64_t seed) {
@@ -136,11 +136,11 @@ class NcclTraining : public ::testing::Test {
   Numbers over_local() const { return numbers_of(*Trainer::open(path_, options()).value()); }
 
   /// The numbers of each worker.
-  std::vector<Numbers> over_nccl(const ir::Plan& plan, Wait left_out = Wait::kNone) const {
+  std::vector<Numbers> over_nccl(const ir::Plan& plan, Wait excluded = Wait::kNone) const {
     Rendezvous common;
     common.workers = static_cast<uint32_t>(plan.devices.size());
     common.pairs = message_pairs(plan);
-    if (left_out != Wait::kNone) common.timeout = std::chrono::seconds(3);  // for workers whose peers have failed
+    if (excluded != Wait::kNone) common.timeout = std::chrono::seconds(3);  // for workers whose peers have failed
     std::vector<std::unique_ptr<WithoutWaits>> hardware;
     for (uint32_t i = 0; i < common.workers; ++i) {
       auto device = devices_of(rannc::testing::test_device_plugin())[i]->with_own_streams();
@@ -154,7 +154,7 @@ class NcclTraining : public ::testing::Test {
       if (!numbers[rank].failure.empty()) return;
       try {
         const auto trainer = Trainer::open_worker(path_, options(), std::move(joined.ends[rank])).value();
-        hardware[rank]->leave_out(left_out);
+        hardware[rank]->exclude(excluded);
         numbers[rank] = numbers_of(*trainer);
       } catch (const std::exception& failed) {
         numbers[rank].failure = failed.what();

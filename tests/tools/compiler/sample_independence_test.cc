@@ -50,7 +50,7 @@ Graph rebatched(const Graph& file) {
 /// What it says; empty: all agrees.
 std::string found(const Graph& file, const Graph& made, int64_t samples, const CompareLimits& limits = kNone) {
   const auto compared = compare_with_file(file, made, samples, {}, limits);
-  return compared.ok() ? compared->left_out : "error: " + compared.diagnostic().str();
+  return compared.ok() ? compared->not_compared : "error: " + compared.diagnostic().str();
 }
 
 /// Statements between inputs of so many samples and the outputs, `B` standing for their number.
@@ -170,7 +170,7 @@ std::string losses(const std::string& reduction) {
       "#2 %l: f32[] partial = core." +
       reduction + "(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\nloss %l weight 0x1p+0\n");
   const auto compared = compare_losses(graph, std::nullopt, {}, kNone);
-  return compared.ok() ? compared->left_out : compared.diagnostic().message;
+  return compared.ok() ? compared->not_compared : compared.diagnostic().message;
 }
 
 TEST(SampleIndependence, NumeratorsOfSamplesAddUp) {
@@ -198,7 +198,7 @@ TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
     if (divides) term.divisor = testing::count_elements(made, made.find("t"));
     made.add_loss(term);
     const auto compared = compare_losses(made, FileLoss{file, 3, {{file.find("l"), 1.0}}}, {}, kNone);
-    return compared.ok() ? compared->left_out : compared.diagnostic().message;
+    return compared.ok() ? compared->not_compared : compared.diagnostic().message;
   };
   EXPECT_EQ(judged(true), "");
   EXPECT_THAT(judged(false),

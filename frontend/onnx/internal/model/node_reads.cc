@@ -48,13 +48,13 @@ void NodeReads::collect(const NodeProto& node, std::vector<std::string>& into, i
   constexpr int kDeepest = 100;
   into.insert(into.end(), node.input().begin(), node.input().end());
   if (depth > kDeepest) return;  // an error when the node is translated
-  std::string_view left_out;
+  std::string_view excluded;
   if (node.op_type() == "If" && node.input_size() == 1) {
     const auto value = known_.find(node.input(0));
-    if (value != known_.end()) left_out = value->second != 0 ? "else_branch" : "then_branch";
+    if (value != known_.end()) excluded = value->second != 0 ? "else_branch" : "then_branch";
   }
   for (const auto& attribute : node.attribute()) {
-    if (!attribute.has_g() || attribute.name() == left_out) continue;
+    if (!attribute.has_g() || attribute.name() == excluded) continue;
     for (const NodeProto& within : attribute.g().node()) {
       note_known(within);
       collect(within, into, depth + 1);

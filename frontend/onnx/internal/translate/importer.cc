@@ -284,7 +284,7 @@ Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, c
 }
 
 /// Notes the omitted outputs, with the error of the whole model as reason.
-void note_left_out(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
+void note_excluded(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
   const auto& outputs = model.head().graph().output();
   for (int i = 0; i < outputs.size(); ++i) {
     if (needed.outputs[static_cast<size_t>(i)]) continue;
@@ -305,7 +305,7 @@ Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, co
   const auto needed = needed_for(model, options.required);
   if (!needed.ok() || !needed->leaves_out()) return imported;
   auto without = import_needed(model, file, options, &*needed);
-  if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
+  if (without.ok()) note_excluded(model, *needed, imported.diagnostic(), without->notes);
   return without;
 }
 

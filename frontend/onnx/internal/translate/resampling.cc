@@ -91,12 +91,12 @@ std::vector<int64_t> nearest_neighbours(const Resampling& rule, const ResampledA
 std::vector<double> weights(const Resampling& rule, const ResampledAxis& axis) {
   std::vector<double> all(static_cast<size_t>(axis.to * axis.from), 0.0);
   const std::vector<double> x = places(rule, axis);
-  const std::vector<bool> left_out = outside(rule, axis);
+  const std::vector<bool> excluded = outside(rule, axis);
   const double shrink = rule.antialias ? std::min(axis.scale, 1.0) : 1.0;
   const double before = std::floor((rule.mode == "linear" ? -1 : -2) / shrink) + 1;
   const auto count = static_cast<size_t>(2 - 2 * before);
   for (size_t i = 0; i < x.size(); ++i) {
-    if (left_out[i]) continue;
+    if (excluded[i]) continue;
     const double first = std::floor(x[i]) + before;
     std::vector<double> taps(count);
     for (size_t k = 0; k < count; ++k) taps[k] = filter(rule, (first + static_cast<double>(k) - x[i]) * shrink);
@@ -114,10 +114,10 @@ std::vector<double> weights(const Resampling& rule, const ResampledAxis& axis) {
 
 bool picks_the_same(NearestKernel kernel, bool by_scale, const Resampling& rule, const ResampledAxis& axis) {
   const std::vector<int64_t> wanted = nearest_neighbours(rule, axis);
-  const std::vector<bool> left_out = outside(rule, axis);
+  const std::vector<bool> excluded = outside(rule, axis);
   for (int64_t i = 0; i < axis.to; ++i) {
     const auto at = static_cast<size_t>(i);
-    if (left_out[at] || wanted[at] != kernel_neighbour<float>(kernel, by_scale, axis, i) ||
+    if (excluded[at] || wanted[at] != kernel_neighbour<float>(kernel, by_scale, axis, i) ||
         wanted[at] != kernel_neighbour<double>(kernel, by_scale, axis, i)) {
       return false;
     }
