@@ -206,7 +206,7 @@ class StageFollower::Pass {
       if (!input.valid() || !gradient(input)) return;
       if (resident(input)) return add_to_sum(task, input, transient);
       // A part is sent as a copy.
-      const bool passes = tape_.passes_gradient(task) || (tape_.gives_parts(task) && index(input) != made_.size());
+      const bool passes = tape_.passes_gradient(task) || (tape_.returns_parts(task) && index(input) != made_.size());
       give(input, passes ? shared : UINT32_MAX, passes, of);
     };
     if (tape_.is_view(task)) {
@@ -231,7 +231,7 @@ class StageFollower::Pass {
   /// into the parameter's order. A 16-bit gradient also exists once in the sum's type.
   void add_to_sum(TaskId task, ValueId parameter, double& transient) {
     const double ratio = sum_ratio(graph_.type(parameter).dtype), sum = bytes(parameter) * ratio;
-    const bool as_rows = tape_.gives_rows(task), as_view = tape_.is_view(task) && tape_.passes_gradient(task);
+    const bool as_rows = tape_.returns_rows(task), as_view = tape_.is_view(task) && tape_.passes_gradient(task);
     const double made = as_view ? 0 : as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
     const double widened = ratio == 1 ? 0 : as_rows ? made * ratio : sum;  // beside the gradient that the task computed
     summed_ += sum;

@@ -56,7 +56,7 @@ class TapeBuilder {
   struct Found {
     std::vector<ir::Kept> keeps;
     ByteLine own, workspace;
-    bool gives_rows = false;
+    bool returns_rows = false;
   };
 
   ValueId operand(size_t i) const {
@@ -83,7 +83,7 @@ class TapeBuilder {
     const bool flows =
         std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return tape_.needs_gradient_[v.index()]; });
     if (!flows) return;
-    if (is_concatenation(op)) tape_.traits_[task.index()] |= Tape::kGivesParts;
+    if (is_concatenation(op)) tape_.traits_[task.index()] |= Tape::kReturnsParts;
     if (!op.tape) return keep_all();
     if (op.tape->passes_gradient && passes_whole()) tape_.traits_[task.index()] |= Tape::kPassesGradient;
     add(tape_.workspace_[task.index()], line(result()), op.tape->copies);
@@ -156,7 +156,7 @@ class TapeBuilder {
     keep_listed(found.keeps);
     add(tape_.own_[task_.index()], found.own);
     if (tape_.scratch_kind(task_) == Tape::kNoScratch) add(tape_.workspace_[task_.index()], found.workspace);
-    if (found.gives_rows && is_large_table(operand(0))) tape_.traits_[task_.index()] |= Tape::kGivesRows;
+    if (found.returns_rows && is_large_table(operand(0))) tape_.traits_[task_.index()] |= Tape::kReturnsRows;
   }
 
   /// Same decision as in the runtime.
@@ -197,7 +197,7 @@ class TapeBuilder {
 
   Found find(uint64_t wanted) const {
     ir::TapeUse use = ir::tape_use(graph_, task_, wanted);
-    return {std::move(use.keeps), of(use.own_bytes), of(use.workspace_bytes), use.gives_rows};
+    return {std::move(use.keeps), of(use.own_bytes), of(use.workspace_bytes), use.returns_rows};
   }
 
   // Symbols of sizes have numbers, because those of the values were evaluated before.

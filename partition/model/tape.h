@@ -41,9 +41,9 @@ class Tape {
   bool passes_gradient(TaskId task) const { return traits_[task.index()] & kPassesGradient; }
   /// Whether the gradients of its operands are parts of its result's gradient, which stays in memory until the last
   /// part is freed.
-  bool gives_parts(TaskId task) const { return traits_[task.index()] & kGivesParts; }
+  bool returns_parts(TaskId task) const { return traits_[task.index()] & kReturnsParts; }
   /// Whether the gradient of the parameter that it reads consists of the rows that it looked up.
-  bool gives_rows(TaskId task) const { return traits_[task.index()] & kGivesRows; }
+  bool returns_rows(TaskId task) const { return traits_[task.index()] & kReturnsRows; }
   /// The value whose memory this one shares, or the value itself.
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether some task keeps the memory of this base.
@@ -56,7 +56,7 @@ class Tape {
 
  private:
   friend class TapeBuilder;
-  static constexpr uint8_t kView = 1, kPassesGradient = 2, kGivesRows = 4, kGivesParts = 8;
+  static constexpr uint8_t kView = 1, kPassesGradient = 2, kReturnsRows = 4, kReturnsParts = 8;
 
   /// A task of the kind, and the operands that need gradients.
   struct ScratchKind {

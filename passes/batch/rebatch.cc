@@ -107,7 +107,7 @@ class Walk {
       if (operand.valid()) same = same && to().type(operands.back()) == from_.type(operand);
     }
     reach(task);
-    if (same && gives_draws_out(task)) return give_draws_out(task, operands);
+    if (same && returns_random_inputs(task)) return return_random_inputs(task, operands);
     if (same) {
       rewriter_.copy(task);
       return {};
@@ -287,7 +287,7 @@ class Walk {
   }
 
   // Random numbers that depend on no input, a row for each sample, as a sample generator outputs them.
-  bool gives_draws_out(TaskId task) const {
+  bool returns_random_inputs(TaskId task) const {
     const auto outputs = from_.outputs(task);
     return std::any_of(outputs.begin(), outputs.end(), [&](ValueId output) {
       const auto& given = from_.outputs();
@@ -298,7 +298,7 @@ class Walk {
     });
   }
 
-  Result<void> give_draws_out(TaskId task, const std::vector<ValueId>& operands) {
+  Result<void> return_random_inputs(TaskId task, const std::vector<ValueId>& operands) {
     std::optional<Diagnostic> why;
     const auto way = with_samples_added(task, operands, why, Additions::kAll);
     if (way && way->types.front().batch == BatchLayout{0, 1, 1}) return build(task, *way);

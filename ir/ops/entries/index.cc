@@ -311,7 +311,7 @@ TapeUse gather_tape(const TapeCall& call) {
   const OpAttributes attributes(call.op, call.attributes);
   const size_t rank = shape_of(*call.inputs[0]).size();
   const int64_t axis = attributes.integer("axis");
-  return {.own_bytes = index_bytes(call), .gives_rows = rank == 2 && (axis == 0 || axis == -2)};
+  return {.own_bytes = index_bytes(call), .returns_rows = rank == 2 && (axis == 0 || axis == -2)};
 }
 // Keeps one flat index per tuple.
 TapeUse gather_nd_tape(const TapeCall& call) {

@@ -62,7 +62,7 @@ bool is_static(const ir::Graph& graph, ValueId value) {
   return shape && std::all_of(shape->begin(), shape->end(), [](const ir::Dim& dim) { return dim.is_constant(); });
 }
 
-bool gives_rows(const NodeProto& node) {
+bool is_transposed(const NodeProto& node) {
   return std::any_of(node.attribute().begin(), node.attribute().end(),
                      [](const auto& attribute) { return attribute.name() == "transB" && attribute.i() != 0; });
 }
@@ -164,7 +164,7 @@ std::optional<ProgramState::Claim> ProgramState::claim_by_place(const ir::Graph&
   };
   if (call.is("aten.linear")) {
     if (rank_of(graph, value) < 2) return claim(2, Form::kSame);
-    const bool columns = op == "MatMul" || (op == "Gemm" && !gives_rows(reader.node));
+    const bool columns = op == "MatMul" || (op == "Gemm" && !is_transposed(reader.node));
     return claim(1, columns ? Form::kTransposed : Form::kSame);
   }
   if (keeps_order(call, op)) return claim(operand, Form::kSame);
@@ -288,7 +288,7 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
     const bool has_bias = op == "Gemm" && reader.node.input_size() > 2;
     const std::string bias = has_bias ? reader.prefix + reader.node.input(2) : "";
     unnamed_.push_back(
-        {value, stored, reading, made, bias, "weight", gives_rows(reader.node) ? Form::kSame : Form::kTransposed});
+        {value, stored, reading, made, bias, "weight", is_transposed(reader.node) ? Form::kSame : Form::kTransposed});
   } else if ((op == "Mul" || op == "Add") && is_vector(graph, value)) {  // of decomposed normalizations
     unnamed_.push_back({value, stored, reading, "", "", op == "Mul" ? "weight" : "bias", Form::kFlat});
   }
