@@ -135,8 +135,8 @@ class FunctionPrinter {
       case FlatInstruction::Kind::kKernel:
         other(of);
         return {};
-      case FlatInstruction::Kind::kDraw:
-        statement(fmt::format("{} = run.draw(run.context, {});", slot(of.slot), index_), release({}));
+      case FlatInstruction::Kind::kRandomInput:
+        statement(fmt::format("{} = run.random_input(run.context, {});", slot(of.slot), index_), release({}));
         return {};
       case FlatInstruction::Kind::kLoop:
         loop(of);
@@ -209,8 +209,8 @@ class FunctionPrinter {
 
   std::string loop_input(const FlatArgument& argument, const runtime::FlatLoop::Input& input,
                          const runtime::FlatLoop& loop) {
-    if (input.draw) {
-      return fmt::format("drawn(run, {}, {})", input.draw->value.index(), size(input.draw->elements));
+    if (input.random) {
+      return fmt::format("random(run, {}, {})", input.random->value.index(), size(input.random->elements));
     }
     std::string from = tensor(argument);
     if (input.ignored) from = fmt::format("labels({}, {}, {})", from, size(loop.columns), *input.ignored);
@@ -234,7 +234,7 @@ class FunctionPrinter {
     for (const uint32_t each : output.sizes) sizes.push_back(size(each));
     std::string text = fmt::format("{{{}, ints({{{}}})", place, fmt::join(sizes, ", "));
     const auto kind =
-        output.drawn ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
+        output.random ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
     const bool truths = output.dtype == ir::DType::kBool;
     if (kind != ir::LoopStatement::Kind::kEach || truths) text += fmt::format(", Made::{}", made_as(kind));
     return text + (truths ? ", true}" : "}");

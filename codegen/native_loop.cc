@@ -124,7 +124,7 @@ class LoopWriter {
       }
     }
     for (uint32_t k = 0; k < loop_.outputs.size(); ++k) {
-      if (loop_.outputs[k].drawn) continue;
+      if (loop_.outputs[k].random) continue;
       Value& value = values_[results.at({loop_.outputs[k].member, loop_.outputs[k].result})];
       value.output = k;
     }
@@ -163,10 +163,10 @@ class LoopWriter {
     const FlatLoop::Input& input = loop_.inputs[i];
     const std::string type = element(input.dtype), more = type == "T" ? "" : ", " + type;
     const char* const periodic = ir::has_all_rows(input.value, loop_.members[0].loop.rows) ? "" : "periodic_";
-    if (input.draw) {
-      const bool drops = input.draw->random.of == ir::RandomInput::Of::kBernoulli;
-      line(2, fmt::format("const T* const p{0} = drawn_row<T>(run, {0}, r, {1}, {2});", i, place_of_draw(i),
-                          drops ? fmt::format("dropped({})", input.draw->random.drop) : "Uniform()"));
+    if (input.random) {
+      const bool drops = input.random->random.of == ir::RandomInput::Of::kBernoulli;
+      line(2, fmt::format("const T* const p{0} = random_row<T>(run, {0}, r, {1}, {2});", i, place_of_random(i),
+                          drops ? fmt::format("dropped({})", input.random->random.drop) : "Uniform()"));
     } else if (!loaded_per_row(i)) {
       line(2, fmt::format("const {1}* const p{0} = {2}row_of<{1}>(run, {0}, r);", i, type, periodic));
     } else {
@@ -176,9 +176,9 @@ class LoopWriter {
   }
 
   /// The row that random numbers are put into.
-  std::string place_of_draw(uint32_t input) {
+  std::string place_of_random(uint32_t input) {
     const auto kept = std::find_if(loop_.outputs.begin(), loop_.outputs.end(),
-                                   [&](const FlatLoop::Output& each) { return each.drawn == input; });
+                                   [&](const FlatLoop::Output& each) { return each.random == input; });
     if (kept == loop_.outputs.end()) return fmt::format("scratch_row<T, T>(run, {})", scratch_++);
     return fmt::format("result_row<T>(run, {}, r)", kept - loop_.outputs.begin());
   }

@@ -99,7 +99,7 @@ class NativeSourceWriter {
   std::string kernels() const {
     if (!has_kernels()) return "";
     std::string text = "\n#ifdef RANNC_LOOPS\n";
-    if (kernels_.has_loops()) text += "#include \"codegen/native/draws.h\"\n";
+    if (kernels_.has_loops()) text += "#include \"codegen/native/random_inputs.h\"\n";
     if (kernels_.has_products()) text += "#include \"codegen/native/products.h\"\n";
     if (kernels_.has_loops()) {
       text += fmt::format(

@@ -223,7 +223,7 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
 
 Result<TaskRun::Tensors> TaskRun::call(runtime::FlatProgram& program, Tensors arguments) {
   runtime::FlatRun with{.fixed = fixed_, .sums = sum_places_};
-  with.draw = [this](ValueId value) { return Result<at::Tensor>(fixed_[value.index()]); };
+  with.random_input = [this](ValueId value) { return Result<at::Tensor>(fixed_[value.index()]); };
   return program.run(std::move(arguments), with);
 }
 

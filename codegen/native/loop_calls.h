@@ -21,11 +21,11 @@ namespace rannc::native {
 struct In {
   const at::Tensor& tensor;
   int64_t divisor = 1, period = 1, outer_divisor = 1, outer_period = 1;
-  LoopDraw draw = {};  ///< of an undefined tensor
+  LoopRandom random = {};  ///< of an undefined tensor
 };
 
 /// Random numbers that a loop makes. `elements`: of a sample.
-inline In drawn(const Run& run, uint32_t value, int64_t elements) {
+inline In random(const Run& run, uint32_t value, int64_t elements) {
   static const at::Tensor none;
   const Numbers numbers = run.numbers(run.context, value);
   return {none, 1, 1, 1, 1, {numbers.key, numbers.first_sample, elements, numbers.ones}};
@@ -125,7 +125,7 @@ class LoopCall {
  private:
   LoopOperand operand(const In& each) {
     const int64_t period = std::max<int64_t>(each.period, 1), outer_period = std::max<int64_t>(each.outer_period, 1);
-    LoopOperand made{nullptr, each.divisor, period, each.outer_divisor, outer_period, each.draw};
+    LoopOperand made{nullptr, each.divisor, period, each.outer_divisor, outer_period, each.random};
     const at::Tensor* tensor = &each.tensor;
     if (!tensor->defined()) return made;
     if (!tensor->is_contiguous()) tensor = &copies_.emplace_back(tensor->contiguous());

@@ -6,7 +6,7 @@
 namespace rannc::native {
 
 /// Random numbers that a loop makes. Those of a sample lie one after the other.
-struct LoopDraw {
+struct LoopRandom {
   uint64_t key, first_sample;
   int64_t elements;  ///< of a sample
   bool ones;         ///< all numbers are 1
@@ -17,7 +17,7 @@ struct LoopDraw {
 struct LoopOperand {
   const void* data;
   int64_t divisor, period, outer_divisor, outer_period;
-  LoopDraw draw;  ///< instead of data
+  LoopRandom random;  ///< instead of data
 };
 
 /// One call of a loop.

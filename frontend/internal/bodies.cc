@@ -39,8 +39,8 @@ ValueId OpenBody::outside(ValueId leaf, ImportNotes& notes) {
   return moved;
 }
 
-Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::RandomInput& draw, const Runs& runs,
-                                        const Location& where) {
+Result<ValueId> OpenBody::random_outside(ValueId leaf, const ir::RandomInput& random_input, const Runs& runs,
+                                         const Location& where) {
   const ir::Graph::Value& found = graph_.value(leaf);
   ir::Graph& around = region_.around->graph;
   ir::ValueType type = found.type;
@@ -55,7 +55,7 @@ Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::RandomInput& dra
     if (type.batch.has_batch()) ++type.batch.axis;
   }
   // Node ordinals, which serve as keys, are unique only within one graph. Bodies count separately.
-  ir::RandomInput own = draw;
+  ir::RandomInput own = random_input;
   own.key = (uint64_t{1} << 32) + around.value_count();
   return around.add_random_input(found.name, std::move(type), own);
 }
@@ -68,15 +68,15 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& ru
     const auto& inputs = graph_.inputs();
     if (graph_.producer(leaf).valid() || std::find(inputs.begin(), inputs.end(), leaf) != inputs.end()) continue;
     const bool from_around = region_.of.contains(graph_.value(leaf).name);
-    const ir::RandomInput* const draw = from_around ? nullptr : graph_.random_input(leaf);
-    if (draw == nullptr) {
+    const ir::RandomInput* const random_input = from_around ? nullptr : graph_.random_input(leaf);
+    if (random_input == nullptr) {
       taken_.push_back(outside(leaf, notes));
       leaves_.push_back(leaf);
       continue;
     }
-    RANNC_ASSIGN(const ValueId moved, drawn_outside(leaf, *draw, runs, where));
-    (runs.repeated ? drawn_ : taken_).push_back(moved);
-    (runs.repeated ? drawn_leaves_ : leaves_).push_back(leaf);
+    RANNC_ASSIGN(const ValueId moved, random_outside(leaf, *random_input, runs, where));
+    (runs.repeated ? random_ : taken_).push_back(moved);
+    (runs.repeated ? random_leaves_ : leaves_).push_back(leaf);
   }
   // Assumptions of the body's tasks become assumptions of the whole graph.
   for (const ir::Assumption& each : graph_.assumptions()) {
@@ -92,7 +92,7 @@ ir::Body OpenBody::body(const std::vector<ValueId>& handed) && {
     graph_.set_kind(leaf, ir::ValueKind::kInput);
     graph_.add_input(leaf);
   };
-  for (const ValueId leaf : drawn_leaves_) hand(leaf);
+  for (const ValueId leaf : random_leaves_) hand(leaf);
   for (const ValueId value : handed) {
     const auto at = std::find(taken_.begin(), taken_.end(), value);
     if (at == taken_.end()) {

@@ -47,8 +47,8 @@ class OpenBody {
   const std::vector<ValueId>& taken() const { return taken_; }
   /// Random inputs of the enclosing region, of which each trip reads a row. A task passes them before `taken`. Only for
   /// a closed body.
-  const std::vector<ValueId>& drawn() const { return drawn_; }
-  /// Returns the body for a task that passes `handed` after the explicit inputs and `drawn`. `handed` consists of
+  const std::vector<ValueId>& random() const { return random_; }
+  /// Returns the body for a task that passes `handed` after the explicit inputs and `random`. `handed` consists of
   /// values of the enclosing region and contains all of `taken`.
   ir::Body body(const std::vector<ValueId>& handed) &&;
 
@@ -56,12 +56,13 @@ class OpenBody {
   /// Returns the enclosing value of a leaf. Moves a stored tensor of the body there.
   ValueId outside(ValueId leaf, ImportNotes& notes);
   /// Moves a random input of the body to the enclosing graph.
-  Result<ValueId> drawn_outside(ValueId leaf, const ir::RandomInput& draw, const Runs& runs, const Location& where);
+  Result<ValueId> random_outside(ValueId leaf, const ir::RandomInput& random_input, const Runs& runs,
+                                 const Location& where);
 
   ir::Graph graph_;
   Region region_;
   std::vector<ValueId> taken_, leaves_;
-  std::vector<ValueId> drawn_, drawn_leaves_;
+  std::vector<ValueId> random_, random_leaves_;
 };
 
 }  // namespace rannc::frontend

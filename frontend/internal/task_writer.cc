@@ -327,7 +327,7 @@ ValueId TaskWriter::scalar(double value, ir::DType dtype) {
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
 }
 
-ValueId TaskWriter::draw(ValueId x, ir::RandomInput draw) {
+ValueId TaskWriter::add_random_input(ValueId x, ir::RandomInput add_random_input) {
   if (!good() || !x.valid()) return {};
   ir::ValueType type = this->type(x);
   if (!ir::is_float(type.dtype)) {
@@ -335,8 +335,8 @@ ValueId TaskWriter::draw(ValueId x, ir::RandomInput draw) {
     return {};
   }
   type.batch.mix = ir::Mix::kNone;
-  draw.key = graph_.task_count();
-  return graph_.add_random_input(name_of("draw"), std::move(type), draw);
+  add_random_input.key = graph_.task_count();
+  return graph_.add_random_input(name_of("random"), std::move(type), add_random_input);
 }
 
 void TaskWriter::fail(std::string message) { fail(error(where_, std::move(message))); }

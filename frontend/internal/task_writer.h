@@ -73,7 +73,7 @@ class TaskWriter {
   ValueId scalar(double value, ir::DType dtype);
   /// A random input of the type of `x`, or invalid if `x` is invalid. Fails for a type other than floats. An operator
   /// may have only one.
-  ValueId draw(ValueId x, ir::RandomInput draw);
+  ValueId add_random_input(ValueId x, ir::RandomInput add_random_input);
 
   /// Whether an operator that removes axes of one element removes one of that size. A free size is assumed to be more
   /// than 1. The samples stay, also a single one.

@@ -18,7 +18,7 @@ std::string_view str(ValueKind kind) {
     case ValueKind::kConstant:
       return "constant";
     case ValueKind::kRandomInput:
-      return "draw";
+      return "random";
     case ValueKind::kActivation:
       return "activation";
   }
@@ -107,16 +107,16 @@ ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, 
   return push_value(value);
 }
 
-ValueId Graph::add_random_input(std::string_view name, ValueType type, const RandomInput& draw) {
+ValueId Graph::add_random_input(std::string_view name, ValueType type, const RandomInput& random_input) {
   const ValueId value = add_value(ValueKind::kRandomInput, name, std::move(type));
-  draws_.emplace(value, draw);
+  random_inputs_.emplace(value, random_input);
   return value;
 }
 
 const RandomInput* Graph::random_input(ValueId id) const {
   if (kind(id) != ValueKind::kRandomInput) return nullptr;
-  const auto found = draws_.find(id);
-  return found == draws_.end() ? nullptr : &found->second;
+  const auto found = random_inputs_.find(id);
+  return found == random_inputs_.end() ? nullptr : &found->second;
 }
 
 TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
@@ -166,7 +166,7 @@ ValueId Graph::copy_value(const Graph& from, ValueId value) {
   }
   name_value(record, record.name, record.name_hash);
   const ValueId copy = push_value(record);
-  if (const RandomInput* draw = from.random_input(value)) draws_.emplace(copy, *draw);
+  if (const RandomInput* random_input = from.random_input(value)) random_inputs_.emplace(copy, *random_input);
   return copy;
 }
 
@@ -276,8 +276,8 @@ bool equal(const Graph& a, const Graph& b) {
         x.type != y.type || !(x.data == y.data)) {
       return false;
     }
-    const RandomInput *drawn = a.random_input(id), *other = b.random_input(id);
-    if ((drawn == nullptr) != (other == nullptr) || (drawn != nullptr && *drawn != *other)) return false;
+    const RandomInput *random = a.random_input(id), *other = b.random_input(id);
+    if ((random == nullptr) != (other == nullptr) || (random != nullptr && *random != *other)) return false;
   }
   return true;
 }

@@ -149,7 +149,7 @@ class Graph {
   /// Adds a value that no task produces. A name that is taken gets a suffix `.1`, `.2` …
   ValueId add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data = {});
   /// Adds a random input. Its name follows the same rule.
-  ValueId add_random_input(std::string_view name, ValueType type, const RandomInput& draw);
+  ValueId add_random_input(std::string_view name, ValueType type, const RandomInput& random_input);
   /// Appends a task with `output_names.size()` new activations, whose types are unknown until a type rule sets them. An
   /// empty name becomes `v<number>`. Operands must exist already, which keeps the order topological.
   TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
@@ -309,7 +309,7 @@ class Graph {
   Interned<ValueType> types_;
   Interned<Attributes> attributes_;
   std::vector<TensorData> data_;
-  std::map<ValueId, RandomInput> draws_;
+  std::map<ValueId, RandomInput> random_inputs_;
   std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
   RuleAnswers answers_;
 };

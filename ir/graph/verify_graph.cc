@@ -92,7 +92,7 @@ class GraphVerifier {
   void value(ValueId id) {
     kind(id);
     if (graph_.value(id).data.present()) data(id);
-    if (graph_.kind(id) == ValueKind::kRandomInput) draw(id);
+    if (graph_.kind(id) == ValueKind::kRandomInput) random_input(id);
     if (graph_.kind(id) == ValueKind::kBuffer) buffers_.push_back(id);
     facts_of_type(id);
   }
@@ -131,14 +131,14 @@ class GraphVerifier {
     }
   }
 
-  void draw(ValueId id) {
+  void random_input(ValueId id) {
     const auto fault = [&](std::string what) { add({}, fmt::format("random input %{} {}", name(id), what), "G17"); };
-    const RandomInput* draw = graph_.random_input(id);
-    if (draw == nullptr) return fault("has no distribution");
+    const RandomInput* random_input = graph_.random_input(id);
+    if (random_input == nullptr) return fault("has no distribution");
     if (!is_float(graph_.type(id).dtype))
       fault(fmt::format("is {}; random inputs must be floats", str(graph_.type(id).dtype)));
-    if (!(draw->drop >= 0 && draw->drop < 1))
-      fault(fmt::format("has drop probability {}, which is not in [0, 1)", draw->drop));
+    if (!(random_input->drop >= 0 && random_input->drop < 1))
+      fault(fmt::format("has drop probability {}, which is not in [0, 1)", random_input->drop));
   }
 
   void data(ValueId id) {

@@ -47,7 +47,7 @@ class GraphReader {
   Result<Body> read_body(TextCursor& line);
   Result<std::string> fresh_name(TextCursor& line);
   Result<TensorData> read_data(TextCursor& line);
-  Result<RandomInput> read_draw(TextCursor& line);
+  Result<RandomInput> read_random_input(TextCursor& line);
   Result<void> add_factor(TextCursor& line, const Attributes& given);
   Result<ValueId> read_value(TextCursor& line);
   Result<const OpInfo*> read_op(TextCursor& line);

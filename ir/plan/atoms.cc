@@ -6,8 +6,8 @@
 namespace rannc::ir {
 
 bool is_fixed(const Graph& graph, ValueId leaf) {
-  const bool draws_samples = graph.kind(leaf) == ValueKind::kRandomInput && graph.type(leaf).batch.has_batch();
-  return graph.kind(leaf) != ValueKind::kInput && !draws_samples;
+  const bool is_random_per_sample = graph.kind(leaf) == ValueKind::kRandomInput && graph.type(leaf).batch.has_batch();
+  return graph.kind(leaf) != ValueKind::kInput && !is_random_per_sample;
 }
 
 namespace {

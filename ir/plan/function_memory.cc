@@ -200,7 +200,7 @@ class FunctionWalk {
   /// Runs tasks that one call computes.
   void step(const std::vector<TaskId>& tasks) {
     const TaskId first = tasks[0];
-    for (const TaskId task : tasks) draw(task);
+    for (const TaskId task : tasks) random_input(task);
     const int64_t copies = replace_copied(first);
     const bool in_sum = is_product_into_sum(first);
     if (!in_sum) {
@@ -226,7 +226,7 @@ class FunctionWalk {
     }
   }
 
-  void draw(TaskId task) {
+  void random_input(TaskId task) {
     for (const ValueId operand : operands(task)) {
       if (graph_.kind(operand) != ValueKind::kRandomInput || exists(operand)) continue;
       made_.insert(operand);

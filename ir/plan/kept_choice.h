@@ -18,7 +18,7 @@ struct RecomputeCosts {
   /// By task: time of its forward pass, or `kNever`. Only tasks of F count. Views take no time.
   std::vector<int64_t> forward_ns;
   /// By value: time to generate a random input again. Other values are ignored.
-  std::vector<int64_t> draw_ns;
+  std::vector<int64_t> random_ns;
 };
 
 /// What F keeps if an R follows, and what that costs.

@@ -43,7 +43,7 @@ Result<Graph> parse_graph(std::string_view text, const std::string& file) {
     RANNC_ASSIGN(const bool known, reader.read(line));
     if (known) return {};
     return line.expected(
-        "a statement (graph batch input parameter buffer constant draw #task body inputs outputs count coefficients "
+        "a statement (graph batch input parameter buffer constant random #task body inputs outputs count coefficients "
         "given metrics loss)");
   }));
   RANNC_TRY(reader.check_end(file));

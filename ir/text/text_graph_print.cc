@@ -64,18 +64,18 @@ class GraphPrinter {
     to_ += ' ';
     typed(id);
     append_data(to_, graph_.value(id), comment_);
-    if (const RandomInput* drawn = graph_.random_input(id)) draw(*drawn);
+    if (const RandomInput* random = graph_.random_input(id)) random_input(*random);
     end_line(to_, comment_);
   }
 
-  void draw(const RandomInput& draw) {
+  void random_input(const RandomInput& random_input) {
     to_ += " = ";
-    to_ += kDistributions[static_cast<size_t>(draw.of)];
-    if (draw.of == RandomInput::Of::kBernoulli) {
-      to_ += " drop " + hexadecimal(draw.drop);
-      fmt::format_to(std::back_inserter(comment_), "drop = {}", draw.drop);
+    to_ += kDistributions[static_cast<size_t>(random_input.of)];
+    if (random_input.of == RandomInput::Of::kBernoulli) {
+      to_ += " drop " + hexadecimal(random_input.drop);
+      fmt::format_to(std::back_inserter(comment_), "drop = {}", random_input.drop);
     }
-    fmt::format_to(std::back_inserter(to_), " key {}", draw.key);
+    fmt::format_to(std::back_inserter(to_), " key {}", random_input.key);
   }
 
   /// Prints the statements of a body, indented, before its task.

@@ -155,18 +155,18 @@ Result<TensorData> GraphReader::read_data(TextCursor& line) {
   return TensorData::in_file(path.front() == '/' ? path : folder_ + path, offset, length);
 }
 
-Result<RandomInput> GraphReader::read_draw(TextCursor& line) {
+Result<RandomInput> GraphReader::read_random_input(TextCursor& line) {
   const auto word = std::find(kDistributions.begin(), kDistributions.end(), line.peek_word());
   if (word == kDistributions.end()) return line.expected("a distribution (uniform normal bernoulli)");
   line.accept_word(*word);
-  RandomInput draw{.of = static_cast<RandomInput::Of>(word - kDistributions.begin())};
-  if (draw.of == RandomInput::Of::kBernoulli) {
+  RandomInput random_input{.of = static_cast<RandomInput::Of>(word - kDistributions.begin())};
+  if (random_input.of == RandomInput::Of::kBernoulli) {
     RANNC_TRY(line.expect("drop"));
-    RANNC_ASSIGN(draw.drop, line.number("a drop probability"));
+    RANNC_ASSIGN(random_input.drop, line.number("a drop probability"));
   }
   RANNC_TRY(line.expect("key"));
-  RANNC_ASSIGN(draw.key, line.unsigned_integer("a key"));
-  return draw;
+  RANNC_ASSIGN(random_input.key, line.unsigned_integer("a key"));
+  return random_input;
 }
 
 Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
@@ -175,9 +175,9 @@ Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
   RANNC_ASSIGN(ValueType type, line.type());
   if (kind == ValueKind::kRandomInput) {
     RANNC_TRY(line.expect("="));
-    RANNC_ASSIGN(const RandomInput draw, read_draw(line));
+    RANNC_ASSIGN(const RandomInput random_input, read_random_input(line));
     RANNC_TRY(line.expect_end());
-    graph_.add_random_input(name, std::move(type), draw);
+    graph_.add_random_input(name, std::move(type), random_input);
     return {};
   }
   TensorData data;
@@ -220,19 +220,19 @@ Result<Location> GraphReader::read_location(TextCursor& line) {
 Result<void> GraphReader::add_factor(TextCursor& line, const Attributes& given) {
   if (operands_.size() != 1 || output_names_.size() != 1)
     return line.fault(0, fmt::format("{} has one operand and one output", kDropout), "G3");
-  RandomInput draw{.of = RandomInput::Of::kBernoulli, .drop = 0.5, .key = graph_.task_count()};
+  RandomInput random_input{.of = RandomInput::Of::kBernoulli, .drop = 0.5, .key = graph_.task_count()};
   for (const auto& [name, value] : given) {
     const auto* const ratio = name == "ratio" ? std::get_if<double>(&value) : nullptr;
     const auto* const key = name == "key" ? std::get_if<Dim>(&value) : nullptr;
     if (ratio == nullptr && (key == nullptr || !key->is_constant()))
       return line.fault(0, fmt::format("{} has a number ratio and an integer key, not this {}", kDropout, name), "G4");
-    if (ratio != nullptr) draw.drop = *ratio;
-    if (key != nullptr) draw.key = static_cast<uint64_t>(key->constant());
+    if (ratio != nullptr) random_input.drop = *ratio;
+    if (key != nullptr) random_input.key = static_cast<uint64_t>(key->constant());
   }
   ValueType type = output_types_[0];
   type.batch.mix = Mix::kNone;
   type.contents.reset();
-  operands_.push_back(graph_.add_random_input(output_names_[0] + ".draw", std::move(type), draw));
+  operands_.push_back(graph_.add_random_input(output_names_[0] + ".random", std::move(type), random_input));
   return {};
 }
 

@@ -61,7 +61,7 @@ std::vector<int64_t> key_of(const ir::Plan& plan, StageId block, const ir::Recom
     add_all(graph.outputs(task));
   }
   for (const ValueId value : graph.values()) key.push_back(static_cast<int64_t>(graph.kind(value)));
-  for (const auto* numbers : {&costs.bytes, &costs.forward_ns, &costs.draw_ns}) {
+  for (const auto* numbers : {&costs.bytes, &costs.forward_ns, &costs.random_ns}) {
     key.insert(key.end(), numbers->begin(), numbers->end());
   }
   return key;

@@ -38,14 +38,14 @@ class StageFollower::Pass {
  private:
   double bytes(ValueId value) const { return tape_.bytes(value).at(samples_); }
   bool resident(ValueId value) const {
-    return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput && !drawn(value);
+    return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput && !is_random(value);
   }
   /// Whether it is the same for every micro-batch.
   bool fixed(ValueId value) const {
     const ir::BatchLayout& layout = graph_.type(value).batch;
-    return resident(base(value)) || (!layout.has_batch() && layout.mix == ir::Mix::kNone && !drawn(value));
+    return resident(base(value)) || (!layout.has_batch() && layout.mix == ir::Mix::kNone && !is_random(value));
   }
-  bool drawn(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kRandomInput; }
+  bool is_random(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kRandomInput; }
   ValueId base(ValueId value) const { return o_.base_[value.index()]; }
   bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
 
@@ -66,7 +66,7 @@ class StageFollower::Pass {
     }
     for (const TaskId task : tasks_) {
       for (const ValueId input : graph_.inputs(task)) {
-        if (input.valid() && drawn(input)) made_.push_back(input);
+        if (input.valid() && is_random(input)) made_.push_back(input);
       }
       for (const ValueId output : graph_.outputs(task)) {
         made_.push_back(output);
@@ -127,7 +127,7 @@ class StageFollower::Pass {
     for (uint32_t at = 0; at < tasks_.size(); ++at) {
       const TaskId task = tasks_[at];
       for (const ValueId input : graph_.inputs(task)) {
-        if (input.valid() && drawn(input) && o_.held_[input.index()] == 0) allocate(input);
+        if (input.valid() && is_random(input) && o_.held_[input.index()] == 0) allocate(input);
       }
       for (const ValueId output : graph_.outputs(task)) allocate(output);
       const double own = tape_.own(task).at(samples_), needed = static_cast<double>(scratch(task).forward);

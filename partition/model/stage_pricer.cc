@@ -194,7 +194,7 @@ ir::RecomputeCosts StagePricer::recompute_costs(const ir::Plan& plan, StageId st
     const auto line = byte_line(graph, value, options_.assume);
     const double bytes = line.ok() ? std::min(line->at(samples), kMostNs) : 0;
     costs.bytes.push_back(static_cast<int64_t>(bytes));
-    costs.draw_ns.push_back(whole_ns(std::min(launch_ns + 2e9 * bytes / bytes_per_second, kMostNs)));
+    costs.random_ns.push_back(whole_ns(std::min(launch_ns + 2e9 * bytes / bytes_per_second, kMostNs)));
   }
   for (const ValueId sample : ir::sample_inputs(plan, graph)) costs.bytes[sample.index()] = 0;
   costs.forward_ns.assign(graph.task_count(), 0);

@@ -69,7 +69,7 @@ class Walk {
   /// Choices that the failure rests on; where there was none, those of the first result that mixes samples.
   const ChoiceSet& failure() const { return failure_; }
   size_t tables() const { return made_.changed(); }
-  size_t drawn_for_each() const { return made_.drawn_for_each(); }
+  size_t random_per_sample() const { return made_.random_per_sample(); }
   const std::map<std::string, std::string>& parts() const { return made_.parts(); }
   size_t resized() const { return resized_; }
 
@@ -166,8 +166,8 @@ class Walk {
   // As it is, or with other sizes; else with operands that are given samples. What mixes samples comes last.
   Result<Way> find(TaskId task, const std::vector<ValueId>& operands) {
     std::optional<Diagnostic> why;
-    if (samples_.baked == 1 && reads_draws(task)) {
-      if (auto way = with_samples_added(task, operands, why, Additions::kDraws)) return std::move(*way);
+    if (samples_.baked == 1 && reads_random_inputs(task)) {
+      if (auto way = with_samples_added(task, operands, why, Additions::kRandomInputs)) return std::move(*way);
       why.reset();
     }
     std::vector<Way> accepted;
@@ -251,13 +251,13 @@ class Walk {
 
   /// Which operands may be given samples. One sample's random numbers fit others of its size as they are, the same for
   /// all samples of a mini-batch; a model that draws them as it draws any means each sample to have its own.
-  enum class Additions : uint8_t { kAll, kDraws };
+  enum class Additions : uint8_t { kAll, kRandomInputs };
 
   std::optional<Way> with_samples_added(TaskId task, const std::vector<ValueId>& operands,
                                         std::optional<Diagnostic>& why, Additions which) {
-    const auto drawn = [&](const auto& one) { return made_.is_drawn(from_.inputs(task)[one.first]); };
+    const auto random = [&](const auto& one) { return made_.is_random(from_.inputs(task)[one.first]); };
     for (const Added& added : additions(task, operands)) {
-      if (which == Additions::kDraws && !std::all_of(added.begin(), added.end(), drawn)) continue;
+      if (which == Additions::kRandomInputs && !std::all_of(added.begin(), added.end(), random)) continue;
       std::vector<ValueType> given;
       given.reserve(added.size());
       auto types = ir::type_list(to(), operands);
@@ -279,10 +279,10 @@ class Walk {
     return std::nullopt;
   }
 
-  bool reads_draws(TaskId task) const {
+  bool reads_random_inputs(TaskId task) const {
     const auto operands = from_.inputs(task);
     return std::any_of(operands.begin(), operands.end(), [&](ValueId operand) {
-      return operand.valid() && !reached_[operand.index()] && made_.is_drawn(operand);
+      return operand.valid() && !reached_[operand.index()] && made_.is_random(operand);
     });
   }
 
@@ -293,7 +293,7 @@ class Walk {
       const auto& given = from_.outputs();
       if (std::find(given.begin(), given.end(), output) == given.end()) return false;
       const auto& shape = from_.type(output).shape;
-      return !reached_[output.index()] && made_.is_drawn(output) && shape && !shape->empty() &&
+      return !reached_[output.index()] && made_.is_random(output) && shape && !shape->empty() &&
              shape->front() == Dim(samples_.baked);
     });
   }
@@ -446,7 +446,7 @@ bool has_symbol(const Graph& graph, const std::string& name) {
 /// What one choice made of the graph.
 struct Rebatched {
   Graph graph;
-  size_t resized, tables, drawn_for_each;
+  size_t resized, tables, random_per_sample;
   std::map<std::string, std::string> parts;
 };
 
@@ -463,7 +463,7 @@ Result<Rebatched> rebatched(const Baked& baked, const Evaluator* evaluator) {
     if (!done.ok() && !why) why = done.diagnostic();
     const bool apart = done.ok() && walk.mixed() == 0;
     if (apart || (done.ok() && !mixing)) {
-      mixing = Rebatched{{}, walk.resized(), walk.tables(), walk.drawn_for_each(), walk.parts()};
+      mixing = Rebatched{{}, walk.resized(), walk.tables(), walk.random_per_sample(), walk.parts()};
       mixing->graph = std::move(walk).finish();
     }
     if (apart) return std::move(*mixing);
@@ -524,11 +524,11 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
       {{},
        fmt::format("made the static batch size of {} symbolic: {} and {} changed", plural(samples.baked, "sample"),
                    plural(made.resized, "task"), plural(made.tables, "table"))});
-  if (samples.baked == 1 && made.drawn_for_each > 0) {
+  if (samples.baked == 1 && made.random_per_sample > 0) {
     context.remarks.push_back(
         {{},
          fmt::format("{} of the file's 1 sample now {} each sample its own numbers",
-                     plural(made.drawn_for_each, "random input"), made.drawn_for_each == 1 ? "gives" : "give")});
+                     plural(made.random_per_sample, "random input"), made.random_per_sample == 1 ? "gives" : "give")});
   }
   return Outcome{true};
 }

@@ -171,8 +171,8 @@ class Joiner {
       if (value.producer.valid() || map_[id.index()].valid()) continue;
       const bool labels = value.kind == ValueKind::kInput;
       const std::string name = (labels ? "labels/" : "") + std::string(value.name);
-      if (const ir::RandomInput* const draw = loss_.random_input(id)) {
-        ir::RandomInput own = *draw;
+      if (const ir::RandomInput* const random_input = loss_.random_input(id)) {
+        ir::RandomInput own = *random_input;
         own.key += kFirstKey;
         map_[id.index()] = model_.add_random_input(name, renamed(value.type), own);
         continue;

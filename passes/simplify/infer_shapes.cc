@@ -98,9 +98,9 @@ bool fill_contents(Graph& graph) {
 }
 
 // Random inputs that have the type of an operand beside them keep having it.
-class DrawTypes {
+class RandomTypes {
  public:
-  explicit DrawTypes(const Graph& graph) {
+  explicit RandomTypes(const Graph& graph) {
     for (const ValueId value : graph.values()) {
       if (graph.kind(value) != ir::ValueKind::kRandomInput) continue;
       graph.any_use(value, [&](Graph::Use use) {
@@ -128,14 +128,14 @@ class DrawTypes {
 
 Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
   Outcome outcome{fill_contents(graph)};
-  const DrawTypes draws(graph);
+  const RandomTypes random_inputs(graph);
   const std::vector<ir::Assumption> assumed = graph.assumptions();
   std::vector<uint32_t> before;  // numbers of the outputs' types
   for (uint32_t i = 0; i < graph.task_count();) {
     const TaskId task(i);
     before.clear();
     for (const ValueId output : graph.outputs(task)) before.push_back(graph.type_number(output));
-    draws.follow(graph, task);
+    random_inputs.follow(graph, task);
     if (auto inferred = ir::infer_types(graph, task); !inferred) {
       const auto change = renaming_at(graph, task);
       if (!change) return inferred.diagnostic();

@@ -29,7 +29,7 @@ struct TrainingRequest {
 ///   that is the same function first becomes a task, if a pattern names it, because other frozen normalizations look
 ///   alike. This function is x minus a mean, divided by the root of a variance plus a number, scaled and shifted, each
 ///   a stored number per channel.
-/// - Dropout: the result y of what matches becomes `y.whole`, and y = y.whole * draw, with a random input `y.draw` of
+/// - Dropout: the result y of what matches becomes `y.whole`, and y = y.whole * y.random, with a random input of
 ///   kind bernoulli. Its key depends on y's name only, so that masks do not depend on other options. A result that is
 ///   such a product already gets the new probability.
 /// - Lost dropout: the same for values that the file names (`ir::TrainingNotes`), unless a pattern specifies otherwise.

@@ -61,10 +61,10 @@ class FlatBuilder {
         if (group != at_place.end()) loop(*group->second, loops);
         continue;
       }
-      for (const TaskId task : call.tasks) draw_operands(task);
+      for (const TaskId task : call.tasks) read_random_operands(task);
       RANNC_TRY(call.tasks.size() > 1 ? lower(call) : lower(call.tasks[0]));
     }
-    for (const ValueId value : spec_.results) draw(value, TaskId());
+    for (const ValueId value : spec_.results) random_input(value, TaskId());
     for (const ValueId value : spec_.results) code_->results.push_back(place(value));
     find_last_readers();
     name_slots();
@@ -124,22 +124,24 @@ class FlatBuilder {
     return found;
   }
 
-  bool awaits_draw(ValueId value) const {
-    return !places_.contains(value) && std::find(spec_.draws.begin(), spec_.draws.end(), value) != spec_.draws.end();
+  bool awaits_random_input(ValueId value) const {
+    return !places_.contains(value) &&
+           std::find(spec_.random_inputs.begin(), spec_.random_inputs.end(), value) != spec_.random_inputs.end();
   }
 
   /// Draws a random input if it is read for the first time.
-  void draw(ValueId value, TaskId task) {
-    if (!awaits_draw(value)) return;
+  void random_input(ValueId value, TaskId task) {
+    if (!awaits_random_input(value)) return;
     const uint32_t slot = new_slots(1);
     places_[value] = {Kind::kSlot, false, slot};
-    add({.kind = FlatInstruction::Kind::kDraw, .task = task, .slot = slot, .results = 1, .index = value.index()}, {});
+    add({.kind = FlatInstruction::Kind::kRandomInput, .task = task, .slot = slot, .results = 1, .index = value.index()},
+        {});
   }
 
-  void draw_operands(TaskId task) {
+  void read_random_operands(TaskId task) {
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (ir::reads_operand(graph_, task, i)) draw(inputs[i], task);
+      if (ir::reads_operand(graph_, task, i)) random_input(inputs[i], task);
     }
   }
 
@@ -260,16 +262,16 @@ class FlatBuilder {
 
   void loop(const ir::LoopGroup& group, const ir::LoopTasks& loops) {
     const auto is_read = [&](ValueId value) { return leaves(value, group); };
-    const auto is_drawn = [&](ValueId value) { return awaits_draw(value); };
-    GroupLoop made = group_loop(graph_, group, {loops, *alias_, sizes_, is_read, is_drawn});
+    const auto is_random = [&](ValueId value) { return awaits_random_input(value); };
+    GroupLoop made = group_loop(graph_, group, {loops, *alias_, sizes_, is_read, is_random});
     std::vector<FlatArgument> arguments;
     for (size_t i = 0; i < made.inputs.size(); ++i) {
       const GroupLoop::Input& input = made.inputs[i];
-      if (made.loop.inputs[i].draw) {
+      if (made.loop.inputs[i].random_input) {
         arguments.emplace_back();
         continue;
       }
-      draw(input.operand, input.task);
+      random_input(input.operand, input.task);
       arguments.push_back(
           place(places_.contains(input.value) || !made_.contains(input.value) ? input.value : input.operand));
     }

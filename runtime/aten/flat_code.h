@@ -32,13 +32,13 @@ struct FlatArgument {
 
 struct FlatInstruction {
   enum class Kind : uint8_t {
-    kCall,        ///< a boxed call
-    kTask,        ///< a whole task above autograd
-    kKernel,      ///< a task of the caller
-    kDraw,        ///< random numbers of the caller
-    kAdd,         ///< adds an argument to a sum
-    kAddProduct,  ///< adds the product of two matrices to a sum
-    kLoop,        ///< a loop, which only compiled functions can run
+    kCall,         ///< a boxed call
+    kTask,         ///< a whole task above autograd
+    kKernel,       ///< a task of the caller
+    kRandomInput,  ///< random numbers of the caller
+    kAdd,          ///< adds an argument to a sum
+    kAddProduct,   ///< adds the product of two matrices to a sum
+    kLoop,         ///< a loop, which only compiled functions can run
   };
   Kind kind = Kind::kCall;
   TaskId task;
@@ -47,7 +47,7 @@ struct FlatInstruction {
   std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
   uint32_t first = 0, count = 0;              ///< arguments
   uint32_t slot = 0, results = 0;             ///< slots of the results
-  uint32_t index = 0;  ///< `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kDraw`: the value
+  uint32_t index = 0;  ///< `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kRandomInput`: the value
 };
 
 /// Tasks that one compiled loop computes. Its inputs are the arguments of the instruction.
@@ -65,22 +65,22 @@ struct FlatLoop {
     std::vector<ir::DType> types;                  ///< of its results
   };
   /// Random numbers of `value`. Those of a sample lie one after the other.
-  struct Draw {
+  struct Random {
     ValueId value;
     ir::RandomInput random;
     uint32_t elements = 0;  ///< of a sample: number in the size table
-    bool operator==(const Draw&) const = default;
+    bool operator==(const Random&) const = default;
   };
   struct Input {
     ir::LoopValue value;
     ir::DType dtype = ir::DType::kF32;
     uint32_t divisor = 0, period = 0, outer_divisor = 0, outer_period = 0;  ///< numbers in the size table
     std::optional<int64_t> ignored;                                         ///< of labels
-    std::optional<Draw> draw;  ///< random numbers that the loop makes; the argument is absent
+    std::optional<Random> random;  ///< random numbers that the loop makes; the argument is absent
   };
   struct Output {
     uint32_t member = 0, result = 0;
-    std::optional<uint32_t> drawn;  ///< instead of a result: numbers that the loop makes for this input
+    std::optional<uint32_t> random;  ///< instead of a result: numbers that the loop makes for this input
     ir::DType dtype = ir::DType::kF32;
     std::vector<uint32_t> sizes;  ///< numbers in the size table
   };

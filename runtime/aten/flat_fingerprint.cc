@@ -54,14 +54,14 @@ class Printer {
       text_ << " in " << static_cast<int>(input.value.kind) << ir::str(input.dtype);
       for (const uint32_t number : {input.divisor, input.period, input.outer_divisor, input.outer_period}) size(number);
       if (input.ignored) text_ << " ignored " << *input.ignored;
-      if (!input.draw) continue;
-      text_ << " draw " << input.draw->value.index() << static_cast<int>(input.draw->random.of)
-            << fmt::format("{:a}", input.draw->random.drop);
-      size(input.draw->elements);
+      if (!input.random) continue;
+      text_ << " random " << input.random->value.index() << static_cast<int>(input.random->random.of)
+            << fmt::format("{:a}", input.random->random.drop);
+      size(input.random->elements);
     }
     for (const FlatLoop::Output& output : loop.outputs) {
       text_ << " out " << output.member << "." << output.result << ir::str(output.dtype);
-      if (output.drawn) text_ << " drawn " << *output.drawn;
+      if (output.random) text_ << " makes " << *output.random;
       for (const uint32_t number : output.sizes) size(number);
     }
   }

@@ -88,8 +88,8 @@ class Interpreter {
     run.training = run_.training;
     run.task = reinterpret_cast<uint32_t*>(run_.running != nullptr ? run_.running : &task_);
     run.context = this;
-    run.draw = [](void* context, uint32_t instruction) {
-      return static_cast<Interpreter*>(context)->drawn(instruction);
+    run.random_input = [](void* context, uint32_t instruction) {
+      return static_cast<Interpreter*>(context)->random_input(instruction);
     };
     run.numbers = [](void* context, uint32_t value) {
       return static_cast<Interpreter*>(context)->run_.numbers(ValueId(value));
@@ -231,7 +231,9 @@ class Interpreter {
     return *std::move(result);
   }
 
-  at::Tensor drawn(uint32_t index) const { return or_throw(run_.draw(ValueId(code_.instructions[index].index))); }
+  at::Tensor random_input(uint32_t index) const {
+    return or_throw(run_.random_input(ValueId(code_.instructions[index].index)));
+  }
 
   void other(uint32_t index, at::Tensor* operands, at::Tensor* results) const {
     const FlatInstruction& instruction = code_.instructions[index];
@@ -257,8 +259,8 @@ class Interpreter {
         return keep(instruction, task(instruction, operands(instruction)));
       case FlatInstruction::Kind::kKernel:
         return keep(instruction, kernel(instruction, operands(instruction)));
-      case FlatInstruction::Kind::kDraw: {
-        RANNC_ASSIGN(slots_[instruction.slot], run_.draw(ValueId(instruction.index)));
+      case FlatInstruction::Kind::kRandomInput: {
+        RANNC_ASSIGN(slots_[instruction.slot], run_.random_input(ValueId(instruction.index)));
         return {};
       }
       case FlatInstruction::Kind::kAdd:

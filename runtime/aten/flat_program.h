@@ -46,10 +46,10 @@ using TaskKernel = std::function<std::vector<at::Tensor>(std::span<const at::Ten
 /// `FlatRun::fixed`.
 struct FlatSpec {
   const ir::Graph& graph;
-  std::span<const TaskId> tasks;                   ///< ascending; those that no result needs are left out
-  std::vector<ValueId> arguments;                  ///< distinct
-  std::vector<ValueId> draws;                      ///< distinct; requested from `FlatRun::draw` by the first reader
-  std::vector<ValueId> results;                    ///< may repeat, and may be arguments or fixed
+  std::span<const TaskId> tasks;       ///< ascending; those that no result needs are left out
+  std::vector<ValueId> arguments;      ///< distinct
+  std::vector<ValueId> random_inputs;  ///< distinct; requested from `FlatRun::random_input` by the first reader
+  std::vector<ValueId> results;        ///< may repeat, and may be arguments or fixed
   std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
   std::map<TaskId, TaskKernel> kernels = {};
   at::Device device = at::kCPU;
@@ -59,8 +59,8 @@ struct FlatSpec {
 struct FlatRun {
   std::span<const at::Tensor> fixed;  ///< by value of the graph
   std::span<at::Tensor* const> sums = {};
-  std::function<Result<at::Tensor>(ValueId)> draw = {};  ///< random numbers
-  std::function<native::Numbers(ValueId)> numbers = {};  ///< for loops that make them
+  std::function<Result<at::Tensor>(ValueId)> random_input = {};  ///< random numbers
+  std::function<native::Numbers(ValueId)> numbers = {};          ///< for loops that make them
   bool training = true;
   TaskId* running = nullptr;  ///< receives the task that runs
   /// Receives results that are not finite, each of which is examined only if it is set. Not of compiled functions.

@@ -28,7 +28,8 @@ class Connector {
       }
     }
     for (uint32_t i = 0; i < made_.inputs.size(); ++i) {
-      if (made_.loop.inputs[i].draw && of_.leaves(made_.inputs[i].value)) add_output({0, 0, i}, made_.inputs[i].value);
+      if (made_.loop.inputs[i].random && of_.leaves(made_.inputs[i].value))
+        add_output({0, 0, i}, made_.inputs[i].value);
     }
     return std::move(made_);
   }
@@ -62,22 +63,22 @@ class Connector {
     made_.inputs.push_back(input);
     made_.loop.inputs.push_back({lies, graph_.type(input.value).dtype, sizes_.number(lies.divisor),
                                  sizes_.number(lies.period), sizes_.number(lies.outer_divisor),
-                                 sizes_.number(lies.outer_period), ignored, draw(input.operand, lies)});
+                                 sizes_.number(lies.outer_period), ignored, random(input.operand, lies)});
     return {false, static_cast<uint32_t>(made_.inputs.size() - 1), 0};
   }
 
   /// Numbers that depend on bits alone, of samples that lie one after the other.
-  std::optional<FlatLoop::Draw> draw(ValueId value, const ir::LoopValue& lies) {
+  std::optional<FlatLoop::Random> random(ValueId value, const ir::LoopValue& lies) {
     const ir::RandomInput* const random = graph_.random_input(value);
     if (random == nullptr || random->of == ir::RandomInput::Of::kNormal) return std::nullopt;
     const ir::ValueType& type = graph_.type(value);
     const ir::BatchLayout& layout = type.batch;
-    if (lies.kind != ir::LoopValue::Kind::kFull || type.dtype != made_.loop.dtype || !of_.is_drawn(value))
+    if (lies.kind != ir::LoopValue::Kind::kFull || type.dtype != made_.loop.dtype || !of_.is_random(value))
       return std::nullopt;
     if (layout.has_batch() && (layout.axis != 0 || layout.outer != ir::Dim(1))) return std::nullopt;
     ir::Dim elements = layout.has_batch() ? layout.inner : (*type.shape)[0];
     for (size_t i = 1; i < type.shape->size(); ++i) elements = elements * (*type.shape)[i];
-    return FlatLoop::Draw{value, *random, sizes_.number(elements)};
+    return FlatLoop::Random{value, *random, sizes_.number(elements)};
   }
 
   void add_output(FlatLoop::Output output, ValueId value) {

@@ -26,8 +26,8 @@ struct GroupOf {
   const ir::LoopTasks& loops;
   const ir::LoopAliases& alias;
   SizeTable& sizes;
-  std::function<bool(ValueId)> leaves;    ///< whether something outside the group reads a value
-  std::function<bool(ValueId)> is_drawn;  ///< whether a value is a random input that nothing has read so far
+  std::function<bool(ValueId)> leaves;     ///< whether something outside the group reads a value
+  std::function<bool(ValueId)> is_random;  ///< whether a value is a random input that nothing has read so far
 };
 GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const GroupOf& of);
 

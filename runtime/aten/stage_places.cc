@@ -30,7 +30,7 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
   found.parameters = named(graph, signature.parameters);
   found.buffers = named(graph, signature.buffers);
   found.constants = named(graph, signature.constants);
-  found.draws = named(graph, signature.draws);
+  found.random_inputs = named(graph, signature.random_inputs);
   for (const ir::Statistics& each : graph.statistics()) {
     found.moments.push_back(each.mean);
     found.moments.push_back(each.variance);

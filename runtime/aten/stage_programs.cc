@@ -40,7 +40,7 @@ class ProgramBuilder {
     RANNC_ASSIGN(made.load, program(FunctionKind::kLoad, {}, made.loaded, load_sizes));
     RANNC_ASSIGN(made.step, program(FunctionKind::kStep, {}, made.stepped, sizes_));
     for (const ValueId value : table_[FunctionKind::kForward].arguments) {
-      (is_random(value) ? draws_ : made.inputs).push_back(value);
+      (is_random(value) ? random_inputs_ : made.inputs).push_back(value);
     }
     const Ids outputs = joined(places_.outputs, places_.moments);
     RANNC_ASSIGN(made.evaluate, program(FunctionKind::kForward, made.inputs, places_.outputs, sizes_));
@@ -114,7 +114,7 @@ class ProgramBuilder {
     return FlatProgram::build({.graph = joint_.graph,
                                .tasks = function.tasks,
                                .arguments = std::move(arguments),
-                               .draws = draws_,
+                               .random_inputs = random_inputs_,
                                .results = std::move(results),
                                .adds = std::move(adds),
                                .kernels = kernels_,
@@ -131,7 +131,7 @@ class ProgramBuilder {
   const at::Device device_;
   const bool loops_;
   SizeTable& sizes_;
-  Ids draws_;                                       // random inputs
+  Ids random_inputs_;                               // random inputs
   std::vector<std::pair<ValueId, uint32_t>> sums_;  // values and the sum that each is added to
 };
 

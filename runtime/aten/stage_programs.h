@@ -16,7 +16,7 @@ namespace rannc::runtime {
 struct StagePlaces {
   std::vector<ValueId> inputs, outputs;                 ///< by port
   std::vector<ValueId> parameters, buffers, constants;  ///< by weight; invalid: no task reads it
-  std::vector<ValueId> draws;                           ///< by random input
+  std::vector<ValueId> random_inputs;                   ///< by random input
   std::vector<ValueId> moments;                         ///< mean and variance of each of the statistics
   std::vector<std::optional<size_t>>
       input_gradients;                 ///< by input port: index in `Joint::inputs`; nothing: no gradient

@@ -15,8 +15,8 @@
 namespace rannc::cuda {
 namespace {
 
-using runtime::DeviceDraw;
 using runtime::DeviceFacts;
+using runtime::DeviceRandom;
 using runtime::RecordedWork;
 
 class CudaPlugin final : public runtime::DevicePlugin {
@@ -33,7 +33,9 @@ class CudaPlugin final : public runtime::DevicePlugin {
     return {properties.name, properties.totalGlobalMem, static_cast<uint64_t>(khz)};
   }
 
-  void fill(const DeviceDraw& draw) override { C10_CUDA_CHECK(fill_random(draw, c10::cuda::getCurrentCUDAStream())); }
+  void fill(const DeviceRandom& random_input) override {
+    C10_CUDA_CHECK(fill_random(random_input, c10::cuda::getCurrentCUDAStream()));
+  }
 
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
     return record_graph(work, pools_, pool);

@@ -7,7 +7,7 @@
 
 namespace rannc::cuda {
 
-/// Enqueues the generation of `draw` on a stream.
-cudaError_t fill_random(const runtime::DeviceDraw& draw, cudaStream_t stream);
+/// Enqueues the generation of `random_input` on a stream.
+cudaError_t fill_random(const runtime::DeviceRandom& random_input, cudaStream_t stream);
 
 }  // namespace rannc::cuda

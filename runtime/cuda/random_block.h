@@ -39,16 +39,16 @@ RANNC_HOST_DEVICE inline Bits philox(Bits counter, uint64_t key) {
 RANNC_HOST_DEVICE inline float uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
 /// Numbers 4 * block to 4 * block + 3 of a sample.
-RANNC_HOST_DEVICE inline Numbers random_block(const runtime::DeviceDraw& draw, uint64_t key, uint64_t sample,
+RANNC_HOST_DEVICE inline Numbers random_block(const runtime::DeviceRandom& random_input, uint64_t key, uint64_t sample,
                                               uint64_t block) {
   constexpr double kTwoPi = 6.283185307179586;
   const Bits bits = philox({{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                              static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)}},
                            key);
   Numbers numbers;
-  if (draw.of == runtime::DeviceDraw::Of::kUniform) {
+  if (random_input.of == runtime::DeviceRandom::Of::kUniform) {
     for (int i = 0; i < 4; ++i) numbers.values[i] = uniform(bits.words[i]);
-  } else if (draw.of == runtime::DeviceDraw::Of::kNormal) {
+  } else if (random_input.of == runtime::DeviceRandom::Of::kNormal) {
     for (int i = 0; i < 4; i += 2) {
       const double radius = sqrt(-2 * log(double{uniform(bits.words[i])} + 0x1p-24));
       const double angle = kTwoPi * uniform(bits.words[i + 1]);
@@ -56,8 +56,8 @@ RANNC_HOST_DEVICE inline Numbers random_block(const runtime::DeviceDraw& draw, u
       numbers.values[i + 1] = static_cast<float>(radius * sin(angle));
     }
   } else {
-    const auto limit = static_cast<uint64_t>(draw.drop * 4294967296.0);
-    const auto kept = static_cast<float>(1.0 / (1.0 - draw.drop));
+    const auto limit = static_cast<uint64_t>(random_input.drop * 4294967296.0);
+    const auto kept = static_cast<float>(1.0 / (1.0 - random_input.drop));
     for (int i = 0; i < 4; ++i) numbers.values[i] = bits.words[i] < limit ? 0.0F : kept;
   }
   return numbers;

@@ -33,7 +33,7 @@ class CpuDevice final : public Device {
   }
   Value upload(const Value& value) override { return value; }
   Value download(const Value& value) override { return value; }
-  void fill(const DeviceDraw&) override { throw std::logic_error("a processor has no plug-in"); }
+  void fill(const DeviceRandom&) override { throw std::logic_error("a processor has no plug-in"); }
 
   std::unique_ptr<RecordedWork> capture(const std::function<void()>&, uint64_t) override { return nullptr; }
 

@@ -83,7 +83,7 @@ class Device {
   virtual Value download(const Value& value) = 0;
 
   /// Generates random numbers on the compute stream.
-  virtual void fill(const DeviceDraw& draw) = 0;
+  virtual void fill(const DeviceRandom& random_input) = 0;
 
   /// Records what `work` enqueues on the compute stream, instead of running it (`DevicePlugin::record`). Recordings
   /// with one `pool` of this device share memory: they run in the order in which they were made. Null if that is

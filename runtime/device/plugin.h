@@ -18,7 +18,7 @@ namespace rannc::runtime {
 /// Numbers to generate in device memory. The counterpart of `fill` (`runtime/execute/random.h`) for several samples.
 /// Factors of dropout are bit-identical to those of a CPU, normal numbers up to the rounding of the device's
 /// logarithm and cosine.
-struct DeviceDraw {
+struct DeviceRandom {
   enum class Of : uint8_t { kUniform, kNormal, kBernoulli };
 
   float* numbers = nullptr;  ///< device memory, [samples, elements]
@@ -56,7 +56,7 @@ class DevicePlugin {
   virtual uint32_t count() const = 0;
   virtual DeviceFacts facts(uint32_t index) const = 0;
   /// Enqueues the generation of random numbers.
-  virtual void fill(const DeviceDraw& draw) = 0;
+  virtual void fill(const DeviceRandom& random_input) = 0;
   /// Records what `work` enqueues on the current stream, instead of running it. Other threads may use the device
   /// meanwhile. Memory that `work` allocates comes from the pool `pool`, which all recordings with that number share.
   /// Null if this kind of device cannot record.

@@ -176,9 +176,9 @@ class TorchDevice final : public Device {
     return to_value(tensor.cpu());
   }
 
-  void fill(const DeviceDraw& draw) override {
+  void fill(const DeviceRandom& random_input) override {
     const c10::StreamGuard on(at(Stream::kCompute));
-    plugin_.fill(draw);
+    plugin_.fill(random_input);
   }
 
   std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {

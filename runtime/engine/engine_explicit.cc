@@ -17,7 +17,7 @@
 #include "runtime/engine/internal/stage_calls.h"
 #include "runtime/engine/internal/step_recorder.h"
 #include "runtime/engine/internal/sync_norm_kernels.h"
-#include "runtime/engine/internal/torch_draws.h"
+#include "runtime/engine/internal/torch_random.h"
 #include "runtime/engine/internal/torch_weights.h"
 #include "runtime/internal/torch_value.h"
 
@@ -274,14 +274,14 @@ class ExplicitProgram final : public Program {
     if (!at.training || at.replicas != nullptr) return call(std::move(arguments), nullptr);
     symbols_ = *at.symbols;
     std::vector<std::array<int64_t, 2>> keys;
-    for (const DrawnValue& drawn : signature_.draws) keys.push_back(key_and_sample_of(drawn, at));
+    for (const RandomValue& random : signature_.random_inputs) keys.push_back(key_and_sample_of(random, at));
     return recorder_.run({kind, at.micro_batch, at.samples}, symbols_, std::move(arguments), places, keys, call);
   }
 
   Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at, const at::Tensor* keys) {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
-    with.draw = [&](ValueId value) { return draw(at, value, keys); };
-    with.numbers = [&](ValueId value) { return numbers_of(drawn_value(value), at); };
+    with.random_input = [&](ValueId value) { return random_input(at, value, keys); };
+    with.numbers = [&](ValueId value) { return numbers_of(random_value(value), at); };
     if (options_.nonfinite != nullptr) {
       with.nonfinite = [this, micro_batch = at.micro_batch](const FlatNonfinite& found) { report(found, micro_batch); };
     }
@@ -345,17 +345,17 @@ class ExplicitProgram final : public Program {
     return at == values.end() ? -1 : static_cast<int>(at - values.begin());
   }
 
-  const DrawnValue& drawn_value(ValueId value) const {
-    const int draw = index_in(places_.draws, value);
-    RANNC_CHECK(draw >= 0) << "the signature lists all random inputs";
-    return signature_.draws[static_cast<size_t>(draw)];
+  const RandomValue& random_value(ValueId value) const {
+    const int random_input = index_in(places_.random_inputs, value);
+    RANNC_CHECK(random_input >= 0) << "the signature lists all random inputs";
+    return signature_.random_inputs[static_cast<size_t>(random_input)];
   }
 
-  Result<at::Tensor> draw(const At& at, ValueId value, const at::Tensor* keys) const {
-    const DrawnValue& of = drawn_value(value);
+  Result<at::Tensor> random_input(const At& at, ValueId value, const at::Tensor* keys) const {
+    const RandomValue& of = random_value(value);
     const int64_t* const key =
-        keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * (&of - signature_.draws.data());
-    return drawn(of, at, sizes_.bindings(), device_, key);
+        keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * (&of - signature_.random_inputs.data());
+    return random(of, at, sizes_.bindings(), device_, key);
   }
 
   Tensors forward_arguments(Values inputs) const {

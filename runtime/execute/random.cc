@@ -58,13 +58,13 @@ void fill_by_four(uint64_t key, uint64_t sample, std::span<float> numbers, Numbe
 
 }  // namespace
 
-uint64_t draw_key(const ir::RandomInput& draw, const DrawnIn& in) {
-  return ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ draw.key);
+uint64_t random_key(const ir::RandomInput& random_input, const RandomStep& in) {
+  return ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ random_input.key);
 }
 
-void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers) {
-  const uint64_t key = draw_key(draw, in);
-  switch (draw.of) {
+void fill(const ir::RandomInput& random_input, const RandomStep& in, uint64_t sample, std::span<float> numbers) {
+  const uint64_t key = random_key(random_input, in);
+  switch (random_input.of) {
     case ir::RandomInput::Of::kUniform:
       return fill_by_four(key, sample, numbers, [](const Four& bits) {
         std::array<float, 4> four;
@@ -76,8 +76,8 @@ void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::
     case ir::RandomInput::Of::kBernoulli:
       break;
   }
-  const auto limit = static_cast<uint64_t>(draw.drop * 4294967296.0);
-  const auto kept = static_cast<float>(1.0 / (1.0 - draw.drop));
+  const auto limit = static_cast<uint64_t>(random_input.drop * 4294967296.0);
+  const auto kept = static_cast<float>(1.0 / (1.0 - random_input.drop));
   fill_by_four(key, sample, numbers, [&](const Four& bits) {
     std::array<float, 4> factors;
     for (size_t j = 0; j < 4; ++j) factors[j] = bits[j] < limit ? 0.0F : kept;

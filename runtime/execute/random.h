@@ -13,15 +13,15 @@ namespace rannc::runtime {
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 /// The run and step that random numbers belong to.
-struct DrawnIn {
+struct RandomStep {
   uint64_t seed = 0, step = 0;
 };
 
 /// The key of a random input's numbers in a step.
-uint64_t draw_key(const ir::RandomInput& draw, const DrawnIn& in);
+uint64_t random_key(const ir::RandomInput& random_input, const RandomStep& in);
 
-/// Fills `numbers` with the random input of one sample. Element i depends only on `draw`, `in`, `sample` (the index
-/// within the mini-batch) and i.
-void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);
+/// Fills `numbers` with the random input of one sample. Element i depends only on `random_input`, `in`, `sample` (the
+/// index within the mini-batch) and i.
+void fill(const ir::RandomInput& random_input, const RandomStep& in, uint64_t sample, std::span<float> numbers);
 
 }  // namespace rannc::runtime

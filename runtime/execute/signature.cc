@@ -48,7 +48,7 @@ class Builder {
     }
     add_inputs();
     add_weights();
-    add_draws();
+    add_random_inputs();
     add_outputs();
     for (const ir::Statistics& statistics : graph_.statistics()) {
       if (in_stage_[graph_.producer(statistics.mean).index()]) add(statistics);
@@ -70,7 +70,7 @@ class Builder {
         fixed_.insert(value);
         return;
       case ir::ValueKind::kRandomInput:
-        draws_.insert(value);
+        random_inputs_.insert(value);
         return;
       case ir::ValueKind::kInput:
         inputs_.insert(value);
@@ -95,10 +95,10 @@ class Builder {
     }
   }
 
-  void add_draws() {
-    for (ValueId value : draws_) {
-      const ir::Graph::Value& drawn = graph_.value(value);
-      signature_.draws.push_back({value, std::string(drawn.name), drawn.type, *graph_.random_input(value)});
+  void add_random_inputs() {
+    for (ValueId value : random_inputs_) {
+      const ir::Graph::Value& random = graph_.value(value);
+      signature_.random_inputs.push_back({value, std::string(random.name), random.type, *graph_.random_input(value)});
     }
   }
 
@@ -134,7 +134,7 @@ class Builder {
   StageId stage_;
   std::vector<bool> in_stage_;
   std::vector<bool> channels_last_;  // by value
-  std::set<ValueId> inputs_, fixed_, draws_;
+  std::set<ValueId> inputs_, fixed_, random_inputs_;
   std::map<ValueId, std::set<TaskId>> parameters_;
   Signature signature_;
 };

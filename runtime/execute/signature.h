@@ -38,12 +38,12 @@ struct Leaf {
 
 /// A random input of a stage. Its samples come from a counter keyed by (seed, step, key, sample), so that they are the
 /// same in every plan.
-struct DrawnValue {
+struct RandomValue {
   ValueId value;
   std::string name;  ///< in the graph
   ir::ValueType type;
-  ir::RandomInput draw;
-  bool operator==(const DrawnValue&) const = default;
+  ir::RandomInput random_input;
+  bool operator==(const RandomValue&) const = default;
 };
 
 /// Mean and unbiased variance of a normalized value. Two buffers are updated from them once per step, with the
@@ -59,13 +59,13 @@ struct Statistics {
 /// What one stage reads and returns. It also returns the mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
-  std::vector<Port> inputs;            ///< ascending by value
-  std::vector<Weight> parameters;      ///< ascending by value
-  std::vector<Leaf> leaves;            ///< by parameter, then by task
-  std::vector<Weight> buffers;         ///< ascending by value
-  std::vector<Weight> constants;       ///< ascending by value
-  std::vector<DrawnValue> draws;       ///< ascending by value
-  std::vector<Statistics> statistics;  ///< in the graph's order
+  std::vector<Port> inputs;                ///< ascending by value
+  std::vector<Weight> parameters;          ///< ascending by value
+  std::vector<Leaf> leaves;                ///< by parameter, then by task
+  std::vector<Weight> buffers;             ///< ascending by value
+  std::vector<Weight> constants;           ///< ascending by value
+  std::vector<RandomValue> random_inputs;  ///< ascending by value
+  std::vector<Statistics> statistics;      ///< in the graph's order
   /// Per task that normalizes by batch statistics in training, in task order: whether statistics span all replicas.
   std::vector<bool> synchronised;
   std::vector<std::string> symbols;  ///< sorted

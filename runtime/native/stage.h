@@ -26,8 +26,8 @@ struct Run {
   bool training = true;               ///< false: evaluation
   uint32_t* task = nullptr;           ///< set to the task of the joint graph that runs, to locate failures
   void* context = nullptr;            ///< first argument of the functions below, which throw on failure
-  at::Tensor (*draw)(void* context, uint32_t instruction) = nullptr;  ///< random numbers
-  Numbers (*numbers)(void* context, uint32_t value) = nullptr;        ///< for loops that make them
+  at::Tensor (*random_input)(void* context, uint32_t instruction) = nullptr;  ///< random numbers
+  Numbers (*numbers)(void* context, uint32_t value) = nullptr;                ///< for loops that make them
   /// Runs an instruction that has no C++ form: a foreign operator, a branch, a loop, a sum over replicas. Moves from
   /// `operands`.
   void (*other)(void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) = nullptr;

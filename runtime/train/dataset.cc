@@ -64,8 +64,8 @@ class TextDataset : public Dataset {
  private:
   Result<Batch> read(uint64_t step, const std::vector<uint64_t>& samples) const {
     return next_token_batch(options_.inputs, samples.size(), [&](uint64_t i, std::span<int64_t> tokens) {
-      const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + samples[i]));
-      const uint64_t start = draw % (text_.size() - options_.inputs.length);
+      const uint64_t random = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + samples[i]));
+      const uint64_t start = random % (text_.size() - options_.inputs.length);
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<unsigned char>(text_[start + i]);
       return Result<void>();
     });

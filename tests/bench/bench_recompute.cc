@@ -29,7 +29,7 @@ struct Flags {
   bool unfused = false;
   float dropout = 0;
   uint64_t samples = 4;
-  double draw_ns = 1;
+  double random_ns = 1;
   size_t points = passes::SelectiveRecompute::kHullPoints;
 };
 
@@ -73,7 +73,7 @@ Result<passes::RecomputeCosts> costs_of(const ir::Graph& graph, uint32_t forward
     RANNC_ASSIGN(const partition::ByteLine line, partition::byte_line(graph, value, {}));
     const bool sample = graph.kind(value) == ir::ValueKind::kInput;
     costs.bytes.push_back(sample ? 0 : static_cast<int64_t>(line.at(samples)));
-    costs.draw_ns.push_back(static_cast<int64_t>(line.at(samples) / 4 * flags.draw_ns));
+    costs.random_ns.push_back(static_cast<int64_t>(line.at(samples) / 4 * flags.random_ns));
   }
   costs.forward_ns.assign(graph.task_count(), 0);
   for (uint32_t i = 0; i < forward_tasks; ++i) {
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   app.add_flag("--unfused", flags.unfused, "the encoder in primitive operators");
   app.add_option("--dropout", flags.dropout, "ratio of the encoder");
   app.add_option("--samples", flags.samples, "of a micro-batch");
-  app.add_option("--draw-ns", flags.draw_ns, "time to generate a random number");
+  app.add_option("--draw-ns", flags.random_ns, "time to generate a random number");
   app.add_option("--points", flags.points, "most points of the hull");
   CLI11_PARSE(app, argc, argv);
   const bool temporary = flags.model.empty();

@@ -267,22 +267,22 @@ TEST(VerifyGraph, G11_Symbols) {
 
 TEST(VerifyGraph, G17_Draws) {
   const std::string good = kHead +
-                           "draw %d: f32[batch,4] samples 0 = bernoulli drop 0x1p-1 key 3\n"
+                           "random %d: f32[batch,4] samples 0 = bernoulli drop 0x1p-1 key 3\n"
                            "#0 %y: f32[batch,4] samples 0 = core.mul(%x, %d)\noutputs [%y]\n" +
                            kTail;
   EXPECT_TRUE(verify(parse_graph(good, "t.rir").value()).empty());
-  expect_broken(kHead + "draw %d: i64[4] = uniform key 1\n" + kTail, "G17", "%d");
+  expect_broken(kHead + "random %d: i64[4] = uniform key 1\n" + kTail, "G17", "%d");
   for (const char* share : {"0x1p+0", "-0x1p-4", "0xnan"}) {
-    expect_broken(kHead + "draw %d: f32[4] = bernoulli drop " + share + " key 1\n" + kTail, "G17", "%d");
+    expect_broken(kHead + "random %d: f32[4] = bernoulli drop " + share + " key 1\n" + kTail, "G17", "%d");
   }
-  expect_broken(kHead + "draw %d: f32[4] = normal key 1\noutputs [%d]\n" + kTail, "G17", "%d");
+  expect_broken(kHead + "random %d: f32[4] = normal key 1\noutputs [%d]\n" + kTail, "G17", "%d");
   Graph graph = parse_graph(kHead + kTail, "t.rir").value();
   graph.set_kind(graph.find("w"), ValueKind::kRandomInput);
   EXPECT_EQ(verify(graph).at(0).rule, "G17");
 }
 
 TEST(VerifyGraph, G5_DrawsHoldNothing) {
-  Graph graph = parse_graph(kHead + "draw %d: f32[1] = normal key 1\n" + kTail, "t.rir").value();
+  Graph graph = parse_graph(kHead + "random %d: f32[1] = normal key 1\n" + kTail, "t.rir").value();
   graph.set_data(graph.find("d"), TensorData::in_memory(std::vector<std::byte>(4)));
   EXPECT_EQ(verify(graph).at(0).rule, "G5");
 }

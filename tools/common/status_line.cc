@@ -62,9 +62,9 @@ StatusLine::~StatusLine() {
 void StatusLine::show(const std::string& text) {
   const std::lock_guard lock(mutex_);
   pace_.show(text, now_seconds());
-  if (!text.empty() || !drawn_) return;
+  if (!text.empty() || !shown_) return;
   fmt::print(stderr, "\r\033[K");
-  drawn_ = false;
+  shown_ = false;
 }
 
 void StatusLine::run() {
@@ -73,7 +73,7 @@ void StatusLine::run() {
     if (const auto text = pace_.due(now_seconds())) {
       fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", *text, terminal_ ? "" : "\n");
       std::fflush(stderr);
-      drawn_ = terminal_;
+      shown_ = terminal_;
     }
     changed_.wait_for(lock, std::chrono::milliseconds(100));
   }

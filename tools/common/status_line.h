@@ -49,7 +49,7 @@ class StatusLine {
   StatusPace pace_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool drawn_ = false, stop_ = false;
+  bool shown_ = false, stop_ = false;
   std::thread thread_;  // last: it uses all members above
 };
 

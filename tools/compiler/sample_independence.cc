@@ -212,10 +212,10 @@ bool is_used(const Graph& graph, ValueId value) {
 
 /// Returns inputs and random inputs of the file's graph that match those of the other graph.
 Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, const runtime::GraphValues& given) {
-  std::map<uint64_t, std::set<uint32_t>> draws;  // random inputs of `made` by key
+  std::map<uint64_t, std::set<uint32_t>> random_inputs;  // random inputs of `made` by key
   for (const ValueId value : made.values()) {
-    if (const ir::RandomInput* const draw = made.random_input(value); draw && is_used(made, value))
-      draws[draw->key].insert(value.index());
+    if (const ir::RandomInput* const random_input = made.random_input(value); random_input && is_used(made, value))
+      random_inputs[random_input->key].insert(value.index());
   }
   runtime::GraphValues values(file.value_count());
   for (const ValueId value : file.values()) {
@@ -224,9 +224,9 @@ Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, cons
       const ValueId own = made.find(name);
       if (own.valid()) values[value.index()] = given[own.index()];
     }
-    const ir::RandomInput* const draw = file.random_input(value);
-    if (draw == nullptr || !is_used(file, value)) continue;
-    const auto& same = draws[draw->key];
+    const ir::RandomInput* const random_input = file.random_input(value);
+    if (random_input == nullptr || !is_used(file, value)) continue;
+    const auto& same = random_inputs[random_input->key];
     if (same.size() != 1) return error(fmt::format("random input %{} occurs both with and without samples", name));
     values[value.index()] = given[*same.begin()];
   }

@@ -60,7 +60,7 @@ class Computation {
  private:
   /// Statements about values that no task computes, other than their bytes.
   std::vector<std::string> declared() const {
-    constexpr std::array kStatements = {"draw ", "statistics ", "state ", "assume "};
+    constexpr std::array kStatements = {"random ", "statistics ", "state ", "assume "};
     ir::Graph graph = graph_.clone();
     for (const ValueId value : graph.values()) {
       if (graph.value(value).data.present()) graph.set_data(value, {});

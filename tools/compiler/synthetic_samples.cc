@@ -119,13 +119,13 @@ Result<at::Tensor> SyntheticSamples::tensor(ValueId id, int64_t first, int64_t c
   const int64_t rows = layout.has_batch() ? count : 1;
   const int64_t elements = c10::multiply_integers(shape) / std::max<int64_t>(rows, 1);
   const bool is_float = ir::is_float(value.type.dtype), plain = kind_ == Kind::kPlain;
-  ir::RandomInput draw{.of = is_float && !plain ? ir::RandomInput::Of::kNormal : ir::RandomInput::Of::kUniform,
-                       .key = key_of(value.name)};
-  if (const ir::RandomInput* const own = graph_.random_input(id)) draw = *own;
+  ir::RandomInput random_input{.of = is_float && !plain ? ir::RandomInput::Of::kNormal : ir::RandomInput::Of::kUniform,
+                               .key = key_of(value.name)};
+  if (const ir::RandomInput* const own = graph_.random_input(id)) random_input = *own;
   at::Tensor numbers = at::empty({rows, elements}, at::kFloat);
   for (int64_t i = 0; i < rows; ++i) {
     const uint64_t sample = layout.has_batch() ? static_cast<uint64_t>(first + i) : 0;
-    runtime::fill(draw, {}, sample, {numbers.data_ptr<float>() + i * elements, static_cast<size_t>(elements)});
+    runtime::fill(random_input, {}, sample, {numbers.data_ptr<float>() + i * elements, static_cast<size_t>(elements)});
   }
   if (is_float) {
     numbers = numbers.to(at::kDouble);

@@ -116,10 +116,11 @@ std::string values_text(const char* title, const Json& values) {
 Json stage_json(const runtime::Bundle& bundle, StageId stage) {
   const ir::Plan& plan = bundle.plan;
   const runtime::Signature& signature = bundle.signatures[stage.index()];
-  Json devices = Json::array(), draws = Json::array(), files = Json::array();
+  Json devices = Json::array(), random_inputs = Json::array(), files = Json::array();
   for (const DeviceId device : plan.stages[stage.index()].devices)
     devices.push_back({{"rank", device.index()}, {"name", plan.devices[device.index()].name}});
-  for (const runtime::DrawnValue& draw : signature.draws) draws.push_back(value_json(plan, draw.name, draw.type));
+  for (const runtime::RandomValue& random_input : signature.random_inputs)
+    random_inputs.push_back(value_json(plan, random_input.name, random_input.type));
   for (const runtime::BundleFile& file : bundle.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
   Json json = {{"bundle", bundle.path},
@@ -131,7 +132,7 @@ Json stage_json(const runtime::Bundle& bundle, StageId stage) {
                {"micro_batch", largest_micro_batch(plan)},
                {"tasks", tasks_json(plan, plan.stages[stage.index()].tasks)},
                {"arguments", ports_json(plan, signature.inputs)},
-               {"random_inputs", draws},
+               {"random_inputs", random_inputs},
                {"results", ports_json(plan, signature.outputs)},
                {"weights", weights_json(bundle, stage)},
                {"files", files}};

@@ -32,7 +32,7 @@ void dropout(Node& node) {
   const auto ratio = node.has(1) ? node.number(node.in(1)) : std::optional(0.5);
   if (!ratio || *ratio < 0 || *ratio >= 1) return node.fail("Dropout needs a constant ratio in [0, 1)");
   if (*ratio == 0) return keep_all(node);
-  const ValueId factor = node.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = *ratio});
+  const ValueId factor = node.random_input(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = *ratio});
   node.result("mul", {x, factor});
   if (node.good() && node.wants(1)) {
     node.result_at(1, node.emit("ne", {factor, node.scalar(0, node.dtype(factor))}));
@@ -51,10 +51,10 @@ ValueId like(Node& node) {
 
 /// Emits scale * random + shift. Ignores the seed of the node: numbers follow from the seed of the run.
 void scaled(Node& node, ValueId like, ir::RandomInput::Of of, double scale, double shift) {
-  const ValueId drawn = node.draw(like, {.of = of});
+  const ValueId random = node.random_input(like, {.of = of});
   if (!node.good()) return;
-  const ir::DType dtype = node.dtype(drawn);
-  node.result("add", {node.emit("mul", {drawn, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
+  const ir::DType dtype = node.dtype(random);
+  node.result("add", {node.emit("mul", {random, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
 }
 
 /// Returns the largest number below `high` of that type, or one within two steps of it. Needed because rounding of
@@ -85,10 +85,10 @@ void random_uniform(Node& node) {
     return node.fail(fmt::format("{} from {} to {}; expected finite bounds, the lower first", node.op(), low, high));
   }
   if (low == 0 || low == high) return scaled(node, like(node), ir::RandomInput::Of::kUniform, high - low, low);
-  const ValueId drawn = node.draw(like(node), {.of = ir::RandomInput::Of::kUniform});
+  const ValueId random = node.random_input(like(node), {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
-  const ir::DType dtype = node.dtype(drawn);
-  const ValueId wide = node.emit("mul", {drawn, node.scalar(high - low, dtype)});
+  const ir::DType dtype = node.dtype(random);
+  const ValueId wide = node.emit("mul", {random, node.scalar(high - low, dtype)});
   const ValueId shifted = node.emit("add", {wide, node.scalar(low, dtype)});
   node.result("clamp", {shifted}, {{"max", std::max(low, below(high, dtype))}});
 }
@@ -101,32 +101,32 @@ void random_normal(Node& node) {
 /// 1 with the probability given by the operand.
 void bernoulli(Node& node) {
   const ValueId p = node.in(0);
-  const ValueId drawn = node.draw(p, {.of = ir::RandomInput::Of::kUniform});
+  const ValueId random = node.random_input(p, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(node.dtype(p))));
   const auto dtype = element_type(number);
   if (!dtype) return node.fail("Bernoulli of " + element_type_name(number) + " is not supported");
-  node.result("cast", {node.emit("lt", {drawn, p})}, {{"dtype", *dtype}});
+  node.result("cast", {node.emit("lt", {random, p})}, {{"dtype", *dtype}});
 }
 
 /// Reports that the exported program drew without replacement, which ONNX cannot represent.
-void note_replacement(Node& node, int64_t draws) {
+void note_replacement(Node& node, int64_t random_inputs) {
   const auto& call = node.traced();
-  if (draws < 2 || !call || !call->is("aten.multinomial")) return;
+  if (random_inputs < 2 || !call || !call->is("aten.multinomial")) return;
   if (call->arguments.size() > 2 && call->arguments[2] == "True") return;
   node.remark("Multinomial nodes draw with replacement; the exported program drew without replacement");
 }
 
 /// Fails and returns false unless the node is valid.
-bool draws_classes(Node& node) {
+bool random_classes(Node& node) {
   const ir::Shape* const shape = node.shape(node.in(0));
   if (!shape) return false;
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kI32)));
   const auto dtype = element_type(number);
   if (shape->size() != 2) {
     node.fail(fmt::format("Multinomial of {}; expected [batch, classes]", ir::str(*shape)));
-  } else if (const int64_t draws = node.integer("sample_size", 1); draws < 1) {
-    node.fail(fmt::format("Multinomial of sample_size {}; expected at least 1", draws));
+  } else if (const int64_t random_inputs = node.integer("sample_size", 1); random_inputs < 1) {
+    node.fail(fmt::format("Multinomial of sample_size {}; expected at least 1", random_inputs));
   } else if (dtype != ir::DType::kI32 && dtype != ir::DType::kI64) {
     node.fail(fmt::format("Multinomial of {}; expected int32 or int64", element_type_name(number)));
   } else if (const ir::DType of = node.dtype(node.in(0)); !ir::is_float(of)) {
@@ -139,20 +139,20 @@ bool draws_classes(Node& node) {
 /// u * sum, with u uniform in [0, 1). A class of probability 0 is never drawn, because u * sum < sum also after
 /// rounding.
 void multinomial(Node& node) {
-  if (!draws_classes(node)) return;
+  if (!random_classes(node)) return;
   ValueId x = node.in(0);
   const ir::Dim rows = (*node.shape(x))[0], classes = (*node.shape(x))[1];
-  const int64_t draws = node.integer("sample_size", 1);
-  note_replacement(node, draws);
+  const int64_t random_inputs = node.integer("sample_size", 1);
+  note_replacement(node, random_inputs);
   if (ir::byte_size(node.dtype(x)) < 4) x = node.emit("cast", {x}, {{"dtype", ir::DType::kF32}});
   const ir::Attributes along = {{"axis", ir::Dim(1)}};
   const ValueId sums = node.emit("cumsum", {node.emit("softmax", {x}, along)}, along);
   const ValueId sum = node.emit(
       "slice", {sums}, {{"axes", ir::Shape{1}}, {"starts", ir::Shape{classes - 1}}, {"ends", ir::Shape{classes}}});
-  const ValueId sum_for_each = node.emit("expand", {sum}, {{"shape", ir::Shape{rows, draws}}});
-  const ValueId drawn = node.draw(sum_for_each, {.of = ir::RandomInput::Of::kUniform});
+  const ValueId sum_for_each = node.emit("expand", {sum}, {{"shape", ir::Shape{rows, random_inputs}}});
+  const ValueId random = node.random_input(sum_for_each, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
-  const ValueId place = node.emit("mul", {drawn, sum_for_each});
+  const ValueId place = node.emit("mul", {random, sum_for_each});
   const ValueId passed = node.emit("le", {node.emit("unsqueeze", {sums}, {{"axes", ir::Shape{1}}}),
                                           node.emit("unsqueeze", {place}, {{"axes", ir::Shape{2}}})});
   const ValueId counted = node.emit("cast", {passed}, {{"dtype", ir::DType::kI64}});

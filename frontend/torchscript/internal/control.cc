@@ -268,18 +268,18 @@ Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const Run
     if (within.failure()) return *within.failure();
   }
   RANNC_TRY(open.close(values, Runs{true, loop.trips}, site.where, site.notes));
-  const std::vector<ValueId> drawn = open.drawn(), captured = open.taken();
+  const std::vector<ValueId> random = open.random(), captured = open.taken();
   const std::vector<Item> tensors = tensors_of(states);
   if (tensors.empty()) return states;  // the loop has no effect
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(tensors.size()))},
-                               {"scanned", ir::Dim(static_cast<int64_t>(drawn.size()))}};
+                               {"scanned", ir::Dim(static_cast<int64_t>(random.size()))}};
   loop.trips ? attributes.set("trips", *loop.trips) : attributes.set("max_trips", ir::Dim(*site.max_trips));
   const ValueId counted =
       loop.counted.is_none() ? ValueId() : call.cast(call.tensor(loop.counted, "trips"), ir::DType::kI64);
   std::vector<ValueId> operands = {counted,
                                    has_condition ? truth(call, starts ? Item(true) : loop.condition) : ValueId()};
   for (const Item& state : tensors) operands.push_back(call.tensor(state, "state"));
-  operands.insert(operands.end(), drawn.begin(), drawn.end());
+  operands.insert(operands.end(), random.begin(), random.end());
   operands.insert(operands.end(), captured.begin(), captured.end());
   attributes.set("body", std::move(open).body(captured));
   std::vector<Item> last;

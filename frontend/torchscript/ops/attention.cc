@@ -201,8 +201,8 @@ class Attention {
     if (mask_.valid()) last.set("hidden_rows", std::string("zero"));
     const ValueId weights = call_.emit("softmax", {scores}, last);
     if (!call_.good()) return;
-    const ValueId kept =
-        call_.emit("mul", {weights, call_.draw(weights, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
+    const ValueId kept = call_.emit(
+        "mul", {weights, call_.add_random_input(weights, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
     call_.result("matmul", {kept, v_});
   }
 

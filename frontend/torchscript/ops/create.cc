@@ -156,12 +156,12 @@ void eye(Call& call) {
 }
 
 template <ir::RandomInput::Of of>
-void drawn(Call& call) {
+void random(Call& call) {
   const DType dtype = call.dtype("dtype", DType::kF32);
   const Shape shape = call.sizes("size");
   if (!call.good()) return;
   const ValueId like = call.emit("full", {}, {{"shape", shape}, {"value", 0.0}, {"dtype", dtype}});
-  if (call.good()) call.give(call.draw(like, {.of = of}));
+  if (call.good()) call.give(call.add_random_input(like, {.of = of}));
 }
 
 constexpr Maker kZeros{false, false, false, 0}, kOnes{false, false, false, 1}, kFull{false, false, true, 0};
@@ -191,8 +191,8 @@ std::span<const Translator> create_translators() {
       {"arange", arange},
       {"linspace", linspace},
       {"eye", eye},
-      {"rand", drawn<ir::RandomInput::Of::kUniform>},
-      {"randn", drawn<ir::RandomInput::Of::kNormal>},
+      {"rand", random<ir::RandomInput::Of::kUniform>},
+      {"randn", random<ir::RandomInput::Of::kNormal>},
   };
   return kTable;
 }

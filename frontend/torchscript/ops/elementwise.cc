@@ -378,7 +378,7 @@ void dropout(Call& call) {
     return call.give(Item(call.item(size_t{0})));
   }
   if (drop == 0) return call.give(Item(call.item(size_t{0})));
-  call.result("mul", {x, call.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
+  call.result("mul", {x, call.add_random_input(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
 }
 
 /// Drops whole channels, with one random number per channel.
@@ -392,12 +392,12 @@ void feature_dropout(Call& call) {
   ir::Shape axes;
   for (int64_t axis = 2; axis < rank; ++axis) axes.emplace_back(axis);
   const ValueId channels = call.emit("sum", {x}, {{"axes", axes}, {"keepdim", true}});
-  call.result("mul", {x, call.draw(channels, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
+  call.result("mul", {x, call.add_random_input(channels, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
 }
 
 template <ir::RandomInput::Of of>
-void draw_like(Call& call) {
-  call.give(call.draw(call.tensor("self"), {.of = of}));
+void random_like(Call& call) {
+  call.give(call.add_random_input(call.tensor("self"), {.of = of}));
 }
 
 }  // namespace
@@ -498,8 +498,8 @@ std::span<const Translator> elementwise_translators() {
       {"prelu", prelu},
       {"dropout", dropout},
       {"feature_dropout", feature_dropout},
-      {"rand_like", draw_like<ir::RandomInput::Of::kUniform>},
-      {"randn_like", draw_like<ir::RandomInput::Of::kNormal>},
+      {"rand_like", random_like<ir::RandomInput::Of::kUniform>},
+      {"randn_like", random_like<ir::RandomInput::Of::kNormal>},
       {"isnan", function},
       {"isinf", function},
   };

@@ -70,7 +70,8 @@ void run(Call& call, std::string_view op, const std::vector<ValueId>& states) {
     for (size_t kind = 0; kind < kinds; ++kind) last[kind].push_back(made[kind + 1]);
     if (layers.drop > 0 && layer + 1 < layers.count) {
       if (layers.trains)
-        x = call.emit("mul", {x, call.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = layers.drop})});
+        x = call.emit("mul",
+                      {x, call.add_random_input(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = layers.drop})});
       else
         call.notes().training.dropouts.emplace(call.name(x), ir::LostDropout{layers.drop, false});
     }

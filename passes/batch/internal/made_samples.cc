@@ -81,12 +81,12 @@ MadeSamples::MadeSamples(const Graph& from, ir::Rewriter& rewriter, const Sample
       samples_(samples),
       parameters_(parameters),
       tables_(tables),
-      drawn_(from.value_count()) {
-  const auto of_draws = [this](ValueId value) { return value.valid() && is_drawn(value); };
+      random_(from.value_count()) {
+  const auto of_random = [this](ValueId value) { return value.valid() && is_random(value); };
   for (const TaskId task : from.tasks()) {
     const auto inputs = from.inputs(task);
-    if (std::none_of(inputs.begin(), inputs.end(), of_draws)) continue;
-    for (const ValueId output : from.outputs(task)) drawn_[output.index()] = true;
+    if (std::none_of(inputs.begin(), inputs.end(), of_random)) continue;
+    for (const ValueId output : from.outputs(task)) random_[output.index()] = true;
   }
 }
 
@@ -104,8 +104,8 @@ Result<ValueId> MadeSamples::of(ValueId old, const BatchLayout& wanted) {
 
 Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   const Graph::Value value = from_.value(old);
-  const ir::RandomInput* const draw = from_.random_input(old);
-  if (samples_.baked == 1 && draw == nullptr && !drawn_[old.index()] && rewriter_.mapped(old)) {
+  const ir::RandomInput* const random_input = from_.random_input(old);
+  if (samples_.baked == 1 && random_input == nullptr && !random_[old.index()] && rewriter_.mapped(old)) {
     return stretched(old, wanted, {});
   }
   if (samples_.baked > 1 && is_static(value.type, wanted)) {
@@ -113,10 +113,10 @@ Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   }
   if (value.producer.valid()) return from_task(old, wanted);
   if (value.kind == ir::ValueKind::kConstant) return from_stored(old, wanted);
-  if (draw != nullptr) {
+  if (random_input != nullptr) {
     ValueType type = with_samples(value.type, wanted, samples_);
-    ++drawn_for_each_;
-    return rewriter_.graph().add_random_input(fmt::format("{}.samples", value.name), std::move(type), *draw);
+    ++random_per_sample_;
+    return rewriter_.graph().add_random_input(fmt::format("{}.samples", value.name), std::move(type), *random_input);
   }
   return error(fmt::format("%{} has no samples, but needs them on {}", value.name, text(wanted)));
 }

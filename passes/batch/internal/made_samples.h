@@ -36,14 +36,14 @@ class MadeSamples {
                                     const ir::Dim& inner);
 
   /// Returns whether a value of the old graph depends on random numbers.
-  bool is_drawn(ValueId old) const { return drawn_[old.index()] || from_.random_input(old) != nullptr; }
+  bool is_random(ValueId old) const { return random_[old.index()] || from_.random_input(old) != nullptr; }
 
   /// Stored tensors of which the new graph has the part of one sample: its name there -> name of the whole.
   const std::map<std::string, std::string>& parts() const { return parts_; }
   /// Returns the number of these, plus the number of tables that count samples.
   size_t changed() const { return parts_.size() + counted_; }
   /// Returns the number of random inputs that have separate numbers for each sample.
-  size_t drawn_for_each() const { return drawn_for_each_; }
+  size_t random_per_sample() const { return random_per_sample_; }
 
  private:
   using Key = std::pair<uint32_t, std::string>;
@@ -62,10 +62,10 @@ class MadeSamples {
   const Samples& samples_;
   const std::set<std::string>& parameters_;
   IntegerTables& tables_;
-  std::vector<bool> drawn_;  // values of `from` that depend on random inputs
+  std::vector<bool> random_;  // values of `from` that depend on random inputs
   std::map<Key, Result<ValueId>> made_;
   std::map<std::string, std::string> parts_;
-  size_t counted_ = 0, drawn_for_each_ = 0;
+  size_t counted_ = 0, random_per_sample_ = 0;
   int depth_ = 0;
 };
 

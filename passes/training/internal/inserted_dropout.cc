@@ -22,8 +22,8 @@ ValueId factor(const ir::Graph& graph, TaskId task) {
   static const ir::Ops kProduct{"mul"};
   if (!task.valid() || !kProduct.contains(graph.op(task))) return {};
   for (const ValueId operand : graph.inputs(task)) {
-    const RandomInput* const draw = graph.random_input(operand);
-    if (draw != nullptr && draw->of == RandomInput::Of::kBernoulli) return operand;
+    const RandomInput* const random_input = graph.random_input(operand);
+    if (random_input != nullptr && random_input->of == RandomInput::Of::kBernoulli) return operand;
   }
   return {};
 }
@@ -33,7 +33,7 @@ class Keys {
  public:
   explicit Keys(const ir::Graph& graph) {
     for (const ValueId value : graph.values()) {
-      if (const RandomInput* const draw = graph.random_input(value)) taken_.insert(draw->key);
+      if (const RandomInput* const random_input = graph.random_input(value)) taken_.insert(random_input->key);
     }
   }
   uint64_t of(std::string_view name) {
@@ -50,18 +50,18 @@ class Keys {
 };
 
 /// Random inputs that get another dropout probability.
-std::map<ValueId, double> changed_draws(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
+std::map<ValueId, double> changed_random_inputs(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
   std::map<ValueId, double> changed;
   for (const auto& [value, share] : shares) {
-    const ValueId drawn = factor(graph, graph.producer(value));
-    if (drawn.valid()) changed.emplace(drawn, share);
+    const ValueId random = factor(graph, graph.producer(value));
+    if (random.valid()) changed.emplace(random, share);
   }
   return changed;
 }
 
 std::vector<bool> all_but(const ir::Graph& graph, const std::map<ValueId, double>& changed) {
   std::vector<bool> kept(graph.value_count(), true);
-  for (const auto& [drawn, share] : changed) kept[drawn.index()] = false;
+  for (const auto& [random, share] : changed) kept[random.index()] = false;
   return kept;
 }
 
@@ -69,10 +69,11 @@ class Insertion {
  public:
   Insertion(const ir::Graph& from, const std::map<ValueId, double>& shares, const std::map<ValueId, double>& changed)
       : from_(from), shares_(shares), rewriter_(from, all_but(from, changed)), keys_(from) {
-    for (const auto& [drawn, share] : changed) {
-      RandomInput draw = *from.random_input(drawn);
-      draw.drop = share;
-      rewriter_.replace(drawn, rewriter_.graph().add_random_input(from.value(drawn).name, from.type(drawn), draw));
+    for (const auto& [random, share] : changed) {
+      RandomInput random_input = *from.random_input(random);
+      random_input.drop = share;
+      rewriter_.replace(random,
+                        rewriter_.graph().add_random_input(from.value(random).name, from.type(random), random_input));
     }
   }
 
@@ -119,10 +120,10 @@ class Insertion {
     const std::string name(from_.value(output).name);
     ir::ValueType type = from_.type(output);
     type.batch.mix = ir::Mix::kNone;
-    const RandomInput draw{.of = RandomInput::Of::kBernoulli, .drop = share, .key = keys_.of(name)};
-    const ValueId drawn = to.add_random_input(name + ".draw", std::move(type), draw);
+    const RandomInput random_input{.of = RandomInput::Of::kBernoulli, .drop = share, .key = keys_.of(name)};
+    const ValueId random = to.add_random_input(name + ".random", std::move(type), random_input);
     const ValueId dropped =
-        to.add(ir::core("mul"), {rewriter_.map(output), drawn}, {}, name, from_.location(from_.producer(output)));
+        to.add(ir::core("mul"), {rewriter_.map(output), random}, {}, name, from_.location(from_.producer(output)));
     RANNC_TRY(ir::infer_types(to, to.producer(dropped)));
     rewriter_.replace(output, dropped);
     return {};
@@ -137,8 +138,8 @@ class Insertion {
 }  // namespace
 
 std::optional<double> dropped_share(const ir::Graph& graph, ValueId value) {
-  const ValueId drawn = factor(graph, graph.producer(value));
-  return drawn.valid() ? std::optional(graph.random_input(drawn)->drop) : std::nullopt;
+  const ValueId random = factor(graph, graph.producer(value));
+  return random.valid() ? std::optional(graph.random_input(random)->drop) : std::nullopt;
 }
 
 ValueId dropped_value(const ir::Graph& graph, ValueId value) {
@@ -150,7 +151,7 @@ ValueId dropped_value(const ir::Graph& graph, ValueId value) {
 }
 
 Result<ir::Graph> with_dropouts(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
-  return Insertion(graph, shares, changed_draws(graph, shares)).run();
+  return Insertion(graph, shares, changed_random_inputs(graph, shares)).run();
 }
 
 }  // namespace rannc::passes

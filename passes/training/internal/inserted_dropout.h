@@ -16,9 +16,10 @@ std::optional<double> dropped_share(const ir::Graph& graph, ValueId value);
 /// Returns the result of the dropout that is the only reader of a value; without one, the value itself.
 ValueId dropped_value(const ir::Graph& graph, ValueId value);
 
-/// Returns a copy of the graph with a dropout after each of these values, which tasks make: `y = y.whole * y.draw`. The
-/// key of the random input follows from y's name and differs from all other keys. A value that already is a dropout
-/// gets a random input with the new probability and the old key. It is an error if a value cannot be multiplied.
+/// Returns a copy of the graph with a dropout after each of these values, which tasks make: `y = y.whole *
+/// y.random_input`. The key of the random input follows from y's name and differs from all other keys. A value that
+/// already is a dropout gets a random input with the new probability and the old key. It is an error if a value cannot
+/// be multiplied.
 Result<ir::Graph> with_dropouts(const ir::Graph& graph, const std::map<ValueId, double>& shares);
 
 }  // namespace rannc::passes

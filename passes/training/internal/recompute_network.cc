@@ -107,8 +107,8 @@ class RecomputeBuilder {
     if (graph_.producer(root).valid()) made.maker = add_task(graph_.producer(root));
     made.is_tape = ir::is_tape(graph_, root);
     if (graph_.kind(root) == ir::ValueKind::kRandomInput) {
-      made.draw_ns = costs_.draw_ns[root.index()];
-      made_.total_ns += made.draw_ns;
+      made.random_ns = costs_.random_ns[root.index()];
+      made_.total_ns += made.random_ns;
     }
     made_.total_bytes += made.bytes;
     const auto index = static_cast<uint32_t>(made_.memory.size());
@@ -155,8 +155,8 @@ std::vector<bool> RecomputeNetwork::cut(RecomputePrice price) const {
   for (const uint32_t index : saved_memory) network.connect(kSource, needed(index), never);
   for (uint32_t i = 0; i < memory.size(); ++i) {
     const Memory& each = memory[i];
-    const bool drawn = is_drawn_again(each, price);
-    const int64_t cost = drawn ? price.per_ns * each.draw_ns : each.is_tape ? never : price.per_byte * each.bytes;
+    const bool random = is_repeated_random(each, price);
+    const int64_t cost = random ? price.per_ns * each.random_ns : each.is_tape ? never : price.per_byte * each.bytes;
     network.connect(needed(i), each.maker == kNone ? kSink : runs(each.maker), cost);
   }
   for (uint32_t i = 0; i < tasks.size(); ++i) {
@@ -173,8 +173,8 @@ KeptChoice RecomputeNetwork::choice(const std::vector<bool>& on_source_side, Rec
   for (uint32_t i = 0; i < memory.size(); ++i) {
     const Memory& each = memory[i];
     if (!on_source_side[needed(i)] || (each.maker != kNone && on_source_side[runs(each.maker)])) continue;
-    is_kept[i] = !is_drawn_again(each, price);
-    (is_kept[i] ? found.kept_bytes : found.recompute_ns) += is_kept[i] ? each.bytes : each.draw_ns;
+    is_kept[i] = !is_repeated_random(each, price);
+    (is_kept[i] ? found.kept_bytes : found.recompute_ns) += is_kept[i] ? each.bytes : each.random_ns;
   }
   std::set<ValueId> kept;
   const auto read = [&](ValueId value) {
@@ -195,7 +195,7 @@ KeptChoice RecomputeNetwork::cheapest(RecomputePrice price) const { return choic
 
 RecomputeNetwork recompute_network(const ir::Joint& joint, const RecomputeCosts& costs) {
   const ir::Graph& graph = joint.graph;
-  RANNC_CHECK(costs.bytes.size() == graph.value_count() && costs.draw_ns.size() == graph.value_count())
+  RANNC_CHECK(costs.bytes.size() == graph.value_count() && costs.random_ns.size() == graph.value_count())
       << "costs are by value";
   RANNC_CHECK(costs.forward_ns.size() == graph.task_count()) << "times are by task";
   RecomputeNetwork network = RecomputeBuilder(joint, costs).build();

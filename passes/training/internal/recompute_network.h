@@ -16,8 +16,8 @@ struct RecomputeNetwork {
   struct Memory {
     uint32_t maker = kNone;  ///< index in `tasks`; none: an input or a random input
     int64_t bytes = 0;
-    int64_t draw_ns = RecomputeCosts::kNever;  ///< of a random input
-    bool is_tape = false;                      ///< never kept
+    int64_t random_ns = RecomputeCosts::kNever;  ///< of a random input
+    bool is_tape = false;                        ///< never kept
   };
   struct Task {
     int64_t ns = 0;
@@ -41,8 +41,8 @@ struct RecomputeNetwork {
   static constexpr uint32_t kSource = 0, kSink = 1;
   uint32_t needed(uint32_t memory_index) const { return 2 + memory_index; }
   uint32_t runs(uint32_t task_index) const { return 2 + static_cast<uint32_t>(memory.size()) + task_index; }
-  bool is_drawn_again(const Memory& of, RecomputePrice price) const {
-    return of.draw_ns != RecomputeCosts::kNever && price.per_ns * of.draw_ns <= price.per_byte * of.bytes;
+  bool is_repeated_random(const Memory& of, RecomputePrice price) const {
+    return of.random_ns != RecomputeCosts::kNever && price.per_ns * of.random_ns <= price.per_byte * of.bytes;
   }
   std::vector<bool> cut(RecomputePrice price) const;
   KeptChoice choice(const std::vector<bool>& on_source_side, RecomputePrice price) const;

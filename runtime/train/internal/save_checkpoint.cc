@@ -63,7 +63,7 @@ std::vector<uint32_t> all_parts(const DeviceSet& devices) {
 }
 
 /// Returns a random number that is equal in all processes.
-Result<uint64_t> draw_number(DeviceSet& devices, uint64_t step) {
+Result<uint64_t> random_number(DeviceSet& devices, uint64_t step) {
   const int64_t own = devices.contains(DeviceId(0)) ? static_cast<int64_t>(std::random_device()()) : 0;
   RANNC_ASSIGN(const at::Tensor sum, devices.sum_over_processes(at::full({1}, own, at::kLong), step));
   return static_cast<uint64_t>(sum.item<int64_t>());
@@ -128,7 +128,7 @@ CheckpointSave::~CheckpointSave() {
 Result<std::unique_ptr<CheckpointSave>> CheckpointSave::start(DeviceSet& devices, const std::string& folder,
                                                               const CheckpointState& state) {
   discard_checkpoint(folder);  // what an interrupted run left; nobody writes until all have drawn the number
-  RANNC_ASSIGN(const uint64_t number, draw_number(devices, state.step));
+  RANNC_ASSIGN(const uint64_t number, random_number(devices, state.step));
   std::unique_ptr<CheckpointSave> save(new CheckpointSave(devices, folder, state, number));
   for (const auto& device : devices.all()) save->parts_.push_back(std::make_unique<Part>(folder, *device, state.step));
   return save;

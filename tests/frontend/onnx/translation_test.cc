@@ -268,7 +268,7 @@ TEST(Translation, RandomNumbersAreDraws) {
   const Imported normal(head + "float[batch, 4] y) { y = RandomNormalLike <mean = 3.0, scale = 0.5> (x) }", 17);
   EXPECT_THAT(normal.ops(), ElementsAre("full", "mul", "full", "add"));
   ASSERT_TRUE(normal.ok());
-  const ValueId drawn = normal->find("y.draw");
+  const ValueId drawn = normal->find("y.random");
   ASSERT_TRUE(drawn.valid());
   EXPECT_EQ(normal->random_input(drawn)->of, ir::RandomInput::Of::kNormal);
   EXPECT_EQ(normal->type(drawn), normal->type(normal->find("x")));
@@ -300,7 +300,7 @@ TEST(Translation, MultinomialIsADrawAgainstSumsOfShares) {
                          17);
   ASSERT_TRUE(several.ok());
   EXPECT_EQ(several.output(), "i32[batch,3]");
-  const ValueId drawn = several->find("y.draw");
+  const ValueId drawn = several->find("y.random");
   ASSERT_TRUE(drawn.valid());
   EXPECT_EQ(several->random_input(drawn)->of, ir::RandomInput::Of::kUniform);
   EXPECT_EQ(ir::str(*several->type(drawn).shape), "[batch,3]");

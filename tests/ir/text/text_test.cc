@@ -130,19 +130,20 @@ TEST(TextGraph, OldDropoutIsAProductWithADraw) {
                                    tail,
                                "old.rir");
   ASSERT_TRUE(old.ok()) << old.diagnostic().str();
-  const auto now = parse_graph(head +
-                                   "draw %y.draw: f32[batch,4] samples 0 = bernoulli drop 0x1.999999999999ap-4 key 7\n"
-                                   "#0 %y: f32[batch,4] samples 0 = core.mul(%x, %y.draw) at \"m.onnx\" node "
-                                   "\"/drop\"\n" +
-                                   tail,
-                               "now.rir");
+  const auto now =
+      parse_graph(head +
+                      "random %y.random: f32[batch,4] samples 0 = bernoulli drop 0x1.999999999999ap-4 key 7\n"
+                      "#0 %y: f32[batch,4] samples 0 = core.mul(%x, %y.random) at \"m.onnx\" node "
+                      "\"/drop\"\n" +
+                      tail,
+                  "now.rir");
   ASSERT_TRUE(now.ok()) << now.diagnostic().str();
   EXPECT_TRUE(equal(*old, *now)) << print(*old);
   EXPECT_TRUE(verify(*old).empty());
   // What was not said: half of the elements, and the number of the task.
   const auto bare = parse_graph(head + "#0 %y: f32[batch,4] samples 0 = core.dropout(%x)\n" + tail, "old.rir");
   ASSERT_TRUE(bare.ok()) << bare.diagnostic().str();
-  EXPECT_EQ(*bare->random_input(bare->find("y.draw")), (RandomInput{RandomInput::Of::kBernoulli, 0.5, 0}));
+  EXPECT_EQ(*bare->random_input(bare->find("y.random")), (RandomInput{RandomInput::Of::kBernoulli, 0.5, 0}));
 }
 
 struct Fault {
@@ -164,10 +165,10 @@ TEST(TextGraph, ErrorsSayWhere) {
       {head + "input %\"\": f32[4]\n", "t.rir:3:7", "empty name"},
       {head + "input %\"a\\q\": f32[4]\n", "t.rir:3:10", "unknown escape"},
       {head + "input %\"a: f32[4]\n", "t.rir:3:8", "no end"},
-      {head + "draw %y: f32[4]\n", "t.rir:3:16", "`=`"},
-      {head + "draw %y: f32[4] = dice key 1\n", "t.rir:3:19", "a distribution"},
-      {head + "draw %y: f32[4] = bernoulli key 1\n", "t.rir:3:29", "`drop`"},
-      {head + "draw %y: f32[4] = normal\n", "t.rir:3:25", "`key`"},
+      {head + "random %y: f32[4]\n", "t.rir:3:18", "`=`"},
+      {head + "random %y: f32[4] = dice key 1\n", "t.rir:3:21", "a distribution"},
+      {head + "random %y: f32[4] = bernoulli key 1\n", "t.rir:3:31", "`drop`"},
+      {head + "random %y: f32[4] = normal\n", "t.rir:3:27", "`key`"},
       {head + "#0 %y: f32[4] = core.dropout()\n", "t.rir:3:1", "one operand"},
       {head + "#0 %y: f32[4] = core.dropout(%x) {ratio = true}\n", "t.rir:3:1", "a number ratio"},
       {head + "#0 %y: f32[4] = core.dropout(%x) {key = s}\n", "t.rir:3:1", "an integer key"},

@@ -350,11 +350,11 @@ std::string drawing(const std::string& samples, const std::string& rest) {
 TEST(Rebatch, DrawsAreEachSamplesOwn) {
   const std::string dropout = "#0 %y: f32[*] = core.mul(%x, %d)\ninputs [%x]\noutputs [%y]\n";
   for (const char* const samples : {"1", "3"}) {
-    const std::string own = "draw %d: f32[" + std::string(samples) + ",4] = bernoulli drop 0x1p-2 key 7\n";
+    const std::string own = "random %d: f32[" + std::string(samples) + ",4] = bernoulli drop 0x1p-2 key 7\n";
     const Graph graph = rebatched(drawing(samples, own + dropout));
     EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1})) << samples;
     EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4}));
-    const Graph shared = rebatched(drawing(samples, "draw %d: f32[4] = bernoulli drop 0x1p-2 key 7\n" + dropout));
+    const Graph shared = rebatched(drawing(samples, "random %d: f32[4] = bernoulli drop 0x1p-2 key 7\n" + dropout));
     EXPECT_FALSE(layout_of_draw(shared).has_batch()) << "a vector is that of all samples, of " << samples;
   }
 }
@@ -364,21 +364,21 @@ TEST(Rebatch, DrawsAreEachSamplesOwnBeforeTheyMeetIt) {
       "#0 %two: f32[] = core.full() {shape = [], value = 0x1p+1, dtype = !f32}\n#1 %n: f32[*] = core.mul(%d, %two)\n"
       "#2 %row: f32[*] = core.reshape(%n) {shape = [1,4]}\n#3 %y: f32[*] = core.add(%x, %row)\ninputs "
       "[%x]\noutputs [%y]\n";
-  const Graph graph = rebatched(drawing("1", "draw %d: f32[1,2,2] = normal key 7\n" + scaled));
+  const Graph graph = rebatched(drawing("1", "random %d: f32[1,2,2] = normal key 7\n" + scaled));
   EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1}));
 }
 
 TEST(Rebatch, DrawsThatAreGivenOutAreEachSamplesOwn) {
   for (const char* const samples : {"1", "3"}) {
     const std::string size = samples;
-    const std::string given = "draw %d: f32[" + size + ",4] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n" +
+    const std::string given = "random %d: f32[" + size + ",4] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n" +
                               "#1 %z: f32[*] = core.exp(%d)\ninputs [%x]\noutputs [%y, %z]\n";
     const Graph graph = rebatched(drawing(size, given));
     EXPECT_EQ(shape_of(graph, "z"), (Shape{kBatch, 4})) << samples;
     EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1}));
   }
   const std::string mixed =
-      "draw %d: f32[4,3] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n#1 %z: f32[*] = core.permute(%d) {dims = "
+      "random %d: f32[4,3] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n#1 %z: f32[*] = core.permute(%d) {dims = "
       "[1,0]}\n#2 %s: f32[*] = core.softmax(%z) {axis = 0}\ninputs [%x]\noutputs [%y, %s]\n";
   EXPECT_THAT(refusal(drawing("3", mixed)), HasSubstr("random numbers are not provably separate"));
 }

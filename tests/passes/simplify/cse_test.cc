@@ -71,10 +71,11 @@ TEST(Cse, LeavesLargeConstants) {
 
 TEST(Cse, KeepsEachDrawToItself) {
   for (const std::string key : {"1", "2"}) {
-    ir::Graph graph = short_graph(kX +
-                                  "draw p [batch,4] samples 0 = bernoulli drop 0x1p-1 key 1\ndraw q [batch,4] samples "
-                                  "0 = bernoulli drop 0x1p-1 key " +
-                                  key + "\na = mul(x, p)\nb = mul(x, q)\ny = add(a, b)\noutputs y\n");
+    ir::Graph graph =
+        short_graph(kX +
+                    "random p [batch,4] samples 0 = bernoulli drop 0x1p-1 key 1\nrandom q [batch,4] samples "
+                    "0 = bernoulli drop 0x1p-1 key " +
+                    key + "\na = mul(x, p)\nb = mul(x, q)\ny = add(a, b)\noutputs y\n");
     EXPECT_FALSE(merge(graph)) << key;
   }
 }

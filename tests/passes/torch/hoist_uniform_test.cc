@@ -184,7 +184,7 @@ std::vector<Case> near_misses() {
       {"AnInputBefore", kX + "input z [1,3]\n" + squares},
       {"AParameterBefore", kX + "parameter z [1,3]\n" + squares},
       {"ABufferBefore", kX + "buffer z [1,3]\n" + squares},
-      {"ADrawBefore", kX + "draw z [1,3] = bernoulli drop 0x1p-1 key 1\n" + squares},
+      {"ADrawBefore", kX + "random z [1,3] = bernoulli drop 0x1p-1 key 1\n" + squares},
       {"NumberOfSamplesInArithmetic",
        kX + kC +
            "k = full() {shape=[], value=2*batch, dtype=!i64}\nf = cast(k) {dtype=!f64}\nd = mul(c, f)\ne = expand(d) "

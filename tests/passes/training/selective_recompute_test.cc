@@ -37,7 +37,7 @@ RecomputeCosts random_costs(const Joint& joint, std::mt19937_64& random) {
   RecomputeCosts costs;
   for (uint32_t i = 0; i < joint.graph.value_count(); ++i) {
     costs.bytes.push_back(below(random, 9));
-    costs.draw_ns.push_back(below(random, 9));
+    costs.random_ns.push_back(below(random, 9));
   }
   for (uint32_t i = 0; i < joint.graph.task_count(); ++i) {
     costs.forward_ns.push_back(below(random, 12) == 0 ? kNever : below(random, 9));
@@ -60,7 +60,7 @@ class Judge {
     for (const ValueId value : table[FunctionKind::kRebuild].arguments) {
       const bool drawn =
           graph_.kind(value) == ir::ValueKind::kRandomInput && !std::binary_search(kept.begin(), kept.end(), value);
-      if (drawn) found.recompute_ns += costs_.draw_ns[value.index()];
+      if (drawn) found.recompute_ns += costs_.random_ns[value.index()];
     }
     return found;
   }
@@ -141,7 +141,7 @@ class Exhaustive {
       return list.size() - 1;
     };
     for (const ValueId value : values_) {
-      Item item{.draw = graph_.kind(value) == ir::ValueKind::kRandomInput};
+      Item item{.random_input = graph_.kind(value) == ir::ValueKind::kRandomInput};
       const ValueId base = judge_.base(value);
       item.base = uint32_t{1} << number(bases, base);
       if (graph_.producer(value).valid()) {
@@ -164,8 +164,8 @@ class Exhaustive {
     for (size_t i = size(); i-- > 0;) {
       if ((needed >> i & 1) == 0 || (kept >> i & 1) != 0) continue;
       const Item& item = items_[i];
-      if (item.draw) time += costs_.draw_ns[values_[i].index()];
-      if (!item.draw && item.task < 0) return -1;
+      if (item.random_input) time += costs_.random_ns[values_[i].index()];
+      if (!item.random_input && item.task < 0) return -1;
       if (item.task < 0 || (ran >> item.task & 1) != 0) continue;
       const int64_t ns = task_ns_[static_cast<size_t>(item.task)];
       if (ns == kNever) return -1;
@@ -327,7 +327,7 @@ TEST(SelectiveRecompute, LargeCostsGiveTheSameHull) {
     RecomputeCosts costs = random_costs(joint, random);
     const auto small = SelectiveRecompute(joint, costs).hull(1000);
     for (int64_t& bytes : costs.bytes) bytes <<= 35;
-    for (int64_t& ns : costs.draw_ns) ns <<= 30;
+    for (int64_t& ns : costs.random_ns) ns <<= 30;
     for (int64_t& ns : costs.forward_ns) ns = ns == kNever ? kNever : ns << 30;
     const auto large = SelectiveRecompute(joint, costs).hull(1000);
     ASSERT_EQ(large.size(), small.size());
@@ -344,7 +344,7 @@ RecomputeCosts plain_costs(const Joint& joint) {
   for (const ValueId value : joint.graph.values()) {
     costs.bytes.push_back(joint.graph.kind(value) == ir::ValueKind::kInput ? 0 : 1000);
   }
-  costs.draw_ns.assign(joint.graph.value_count(), 1);
+  costs.random_ns.assign(joint.graph.value_count(), 1);
   costs.forward_ns.assign(joint.graph.task_count(), 1);
   return costs;
 }
@@ -370,9 +370,9 @@ TEST(SelectiveRecompute, ASynchronisedNormalizationNeverRunsAgain) {
 TEST(SelectiveRecompute, AMaskIsKeptWhereItsNumbersAreSlowToGenerate) {
   const ir::Plan plan = build_plan(rannc::testing::dropout_model(ir::DType::kF32), {});
   const Joint& joint = plan.functions[0]->joint;
-  const auto kept_masks = [&](int64_t draw_ns) {
+  const auto kept_masks = [&](int64_t random_ns) {
     RecomputeCosts costs = plain_costs(joint);
-    costs.draw_ns.assign(costs.draw_ns.size(), draw_ns);
+    costs.random_ns.assign(costs.random_ns.size(), random_ns);
     const KeptChoice found = SelectiveRecompute(joint, costs).cheapest({1, 1});
     return std::count_if(found.kept.begin(), found.kept.end(),
                          [&](ValueId value) { return joint.graph.kind(value) == ir::ValueKind::kRandomInput; });

@@ -313,27 +313,27 @@ TEST(Trainify, DropoutsAreProductsWithDrawsOfTheirOwn) {
   const auto draw = [](const Trained& made, const char* name) {
     return *made.graph.random_input(made.graph.find(name));
   };
-  EXPECT_EQ(draw(both, "q.draw").of, ir::RandomInput::Of::kBernoulli);
-  EXPECT_EQ(draw(both, "q.draw").drop, 0.25);
-  EXPECT_NE(draw(both, "q.draw").key, draw(both, "z.draw").key);
-  EXPECT_EQ(draw(one, "z.draw").key, draw(both, "z.draw").key) << "whatever else is asked for";
-  EXPECT_EQ(both.graph.type(both.graph.find("q.draw")).batch.axis, 0);
+  EXPECT_EQ(draw(both, "q.random").of, ir::RandomInput::Of::kBernoulli);
+  EXPECT_EQ(draw(both, "q.random").drop, 0.25);
+  EXPECT_NE(draw(both, "q.random").key, draw(both, "z.random").key);
+  EXPECT_EQ(draw(one, "z.random").key, draw(both, "z.random").key) << "whatever else is asked for";
+  EXPECT_EQ(both.graph.type(both.graph.find("q.random")).batch.axis, 0);
   EXPECT_TRUE(both.graph.find("q.whole").valid());
 }
 
 TEST(Trainify, KeysDifferFromThoseInTheFile) {
   const Trained alone = trained(kLayers, {.dropout = {{"q", 0.5}}});
-  const uint64_t key = alone.graph.random_input(alone.graph.find("q.draw"))->key;
+  const uint64_t key = alone.graph.random_input(alone.graph.find("q.random"))->key;
   std::string taken = kLayers;
-  taken.insert(1, "draw %u: f32[batch,2] samples 0 = uniform key " + std::to_string(key) + "\n");
+  taken.insert(1, "random %u: f32[batch,2] samples 0 = uniform key " + std::to_string(key) + "\n");
   const Trained made = trained(taken, {.dropout = {{"q", 0.5}}});
   EXPECT_EQ(made.graph.random_input(made.graph.find("u"))->key, key);
-  EXPECT_EQ(made.graph.random_input(made.graph.find("q.draw"))->key, key + 1);
+  EXPECT_EQ(made.graph.random_input(made.graph.find("q.random"))->key, key + 1);
 }
 
 TEST(Trainify, DropoutsThatAreThereGetTheShareThatIsAskedFor) {
   std::string there = kLayers;
-  there.insert(1, "draw %u: f32[batch,2] samples 0 = bernoulli drop 0x1p-1 key 7\n");
+  there.insert(1, "random %u: f32[batch,2] samples 0 = bernoulli drop 0x1p-1 key 7\n");
   there.replace(there.find("core.relu(%q)"), 13, "core.mul(%q, %u)");
   for (const char* const pattern : {"act", "net.0", "q"}) {
     const TrainingRequest requested{.dropout = {{pattern, 0.25}}};
@@ -361,8 +361,8 @@ TEST(Trainify, LostDropoutsComeBackWithTheirShares) {
   ir::TrainingNotes notes = layers();
   notes.dropouts = {{"r", {0.25, true}}, {"z", {0.125, false}}};
   const Trained made = trained(kLayers, {.dropout = {{"net.1", 0.5}}, .lost_dropout = true}, notes);
-  EXPECT_EQ(made.graph.random_input(made.graph.find("r.draw"))->drop, 0.25);
-  EXPECT_EQ(made.graph.random_input(made.graph.find("z.draw"))->drop, 0.5) << "a pattern says otherwise";
+  EXPECT_EQ(made.graph.random_input(made.graph.find("r.random"))->drop, 0.25);
+  EXPECT_EQ(made.graph.random_input(made.graph.find("z.random"))->drop, 0.5) << "a pattern says otherwise";
   EXPECT_THAT(made.context.warnings, IsEmpty());
   EXPECT_THAT(made.context.open, IsEmpty());
 

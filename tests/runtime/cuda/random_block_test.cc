@@ -10,7 +10,7 @@
 namespace rannc::runtime {
 namespace {
 
-std::vector<float> by_blocks(const DeviceDraw& draw, uint64_t sample) {
+std::vector<float> by_blocks(const DeviceRandom& draw, uint64_t sample) {
   std::vector<float> numbers;
   for (uint64_t block = 0; 4 * block < draw.elements; ++block) {
     for (const float number : cuda::random_block(draw, draw.key, sample, block).values) numbers.push_back(number);
@@ -19,9 +19,9 @@ std::vector<float> by_blocks(const DeviceDraw& draw, uint64_t sample) {
   return numbers;
 }
 
-void expect_same(const ir::RandomInput& of, DeviceDraw draw) {
-  const DrawnIn in{.seed = 17, .step = 1ull << 33};
-  draw.key = draw_key(of, in);
+void expect_same(const ir::RandomInput& of, DeviceRandom draw) {
+  const RandomStep in{.seed = 17, .step = 1ull << 33};
+  draw.key = random_key(of, in);
   for (const uint64_t elements : {1, 2, 3, 4, 5, 1023}) {
     draw.elements = elements;
     for (const uint64_t sample : {uint64_t{0}, uint64_t{5}, uint64_t{1} << 40}) {
@@ -36,15 +36,15 @@ void expect_same(const ir::RandomInput& of, DeviceDraw draw) {
 }
 
 TEST(RandomBlock, UniformNumbers) {
-  expect_same({.of = ir::RandomInput::Of::kUniform, .key = 3}, {.of = DeviceDraw::Of::kUniform});
+  expect_same({.of = ir::RandomInput::Of::kUniform, .key = 3}, {.of = DeviceRandom::Of::kUniform});
 }
 TEST(RandomBlock, NormalNumbers) {
-  expect_same({.of = ir::RandomInput::Of::kNormal, .key = 4}, {.of = DeviceDraw::Of::kNormal});
+  expect_same({.of = ir::RandomInput::Of::kNormal, .key = 4}, {.of = DeviceRandom::Of::kNormal});
 }
 TEST(RandomBlock, FactorsOfDropout) {
   for (const double drop : {0.1, 0.5, 0.9999}) {
     expect_same({.of = ir::RandomInput::Of::kBernoulli, .drop = drop, .key = 5},
-                {.of = DeviceDraw::Of::kBernoulli, .drop = drop});
+                {.of = DeviceRandom::Of::kBernoulli, .drop = drop});
   }
 }
 

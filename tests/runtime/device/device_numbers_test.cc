@@ -29,14 +29,14 @@ class DeviceNumbers : public ::testing::Test {
     scope_ = device()->enter(Stream::kCompute);
   }
 
-  static at::Tensor numbers(DeviceDraw draw, const ir::RandomInput& input, const DrawnIn& in, bool from_memory) {
+  static at::Tensor numbers(DeviceRandom draw, const ir::RandomInput& input, const RandomStep& in, bool from_memory) {
     const Value made = device()->allocate(
         {ir::DType::kF32, {static_cast<int64_t>(draw.samples), static_cast<int64_t>(draw.elements)}});
     draw.numbers = static_cast<float*>(to_tensor(made).data_ptr());
-    const auto key = static_cast<int64_t>(draw_key(input, in));
+    const auto key = static_cast<int64_t>(random_key(input, in));
     const Value state =
         device()->upload(to_value(at::tensor({key, static_cast<int64_t>(draw.first_sample)}, at::kLong)));
-    draw.key = from_memory ? 0 : draw_key(input, in);
+    draw.key = from_memory ? 0 : random_key(input, in);
     if (from_memory) {
       draw.first_sample = 0;
       draw.key_and_sample = static_cast<const uint64_t*>(to_tensor(state).data_ptr());
@@ -46,8 +46,8 @@ class DeviceNumbers : public ::testing::Test {
   }
 
   /// Compares bits, or with `ulps` the distance of nearby numbers.
-  static void expect_same(const ir::RandomInput& input, DeviceDraw draw, double relative = 0) {
-    const DrawnIn in{.seed = 11, .step = 4};
+  static void expect_same(const ir::RandomInput& input, DeviceRandom draw, double relative = 0) {
+    const RandomStep in{.seed = 11, .step = 4};
     draw.samples = 3;
     draw.first_sample = 7;
     for (const uint64_t elements : {1, 5, 4096, 100003}) {
@@ -72,18 +72,18 @@ class DeviceNumbers : public ::testing::Test {
 };
 
 TEST_F(DeviceNumbers, UniformOnesHaveTheBitsOfTheProcessor) {
-  expect_same({.of = Of::kUniform, .key = 1}, {.of = DeviceDraw::Of::kUniform});
+  expect_same({.of = Of::kUniform, .key = 1}, {.of = DeviceRandom::Of::kUniform});
 }
 
 TEST_F(DeviceNumbers, FactorsOfDropoutHaveTheBitsOfTheProcessor) {
   for (const double drop : {0.1, 0.5}) {
-    expect_same({.of = Of::kBernoulli, .drop = drop, .key = 2}, {.of = DeviceDraw::Of::kBernoulli, .drop = drop});
+    expect_same({.of = Of::kBernoulli, .drop = drop, .key = 2}, {.of = DeviceRandom::Of::kBernoulli, .drop = drop});
   }
 }
 
 // Logarithm and cosine of a device may differ in the last bit of a double, hence of a float.
 TEST_F(DeviceNumbers, NormalOnesDifferByARoundingAtMost) {
-  expect_same({.of = Of::kNormal, .key = 3}, {.of = DeviceDraw::Of::kNormal}, 1.2e-7);
+  expect_same({.of = Of::kNormal, .key = 3}, {.of = DeviceRandom::Of::kNormal}, 1.2e-7);
 }
 
 TEST_F(DeviceNumbers, CopiesKeepOrderBetweenStreams) {

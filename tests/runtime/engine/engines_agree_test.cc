@@ -118,7 +118,7 @@ passes::RecomputeCosts random_costs(const ir::Joint& joint, std::mt19937_64& ran
   passes::RecomputeCosts costs;
   for (uint32_t i = 0; i < joint.graph.value_count(); ++i) {
     costs.bytes.push_back(static_cast<int64_t>(random() % 100));
-    costs.draw_ns.push_back(static_cast<int64_t>(random() % 100));
+    costs.random_ns.push_back(static_cast<int64_t>(random() % 100));
   }
   for (uint32_t i = 0; i < joint.graph.task_count(); ++i) {
     costs.forward_ns.push_back(static_cast<int64_t>(random() % 100));

@@ -250,8 +250,8 @@ batch batch
 input %x: T[batch,5,27] samples 0
 input %target: T[batch,5,27] samples 0
 parameter %c: T[27]
-draw %d: T[batch,5,27] samples 0 = bernoulli drop 0x1p-2 key 7
-draw %u: T[batch,5,27] samples 0 = uniform key 9
+random %d: T[batch,5,27] samples 0 = bernoulli drop 0x1p-2 key 7
+random %u: T[batch,5,27] samples 0 = uniform key 9
 #0 %a: T[batch,5,27] samples 0 = core.mul(%x, %c)
 #1 %b: T[batch,5,27] samples 0 = core.mul(%a, %d)
 #2 %g: bool[batch,5,27] samples 0 = core.gt(%u, %c)
@@ -277,7 +277,7 @@ TEST_P(NativeLoops, MakeTheRandomNumbersOfOtherEngines) {
   const std::string source = codegen::native_source(plan, StageId(0)).value();
   EXPECT_NE(source.find("dropped(0.25)"), std::string::npos);
   EXPECT_NE(source.find("Uniform()"), std::string::npos);
-  EXPECT_EQ(source.find("run.draw("), std::string::npos);
+  EXPECT_EQ(source.find("run.random_input("), std::string::npos);
   for (const bool training : {true, false}) {
     RunOptions options{.step = 3, .seed = 7, .training = training, .engine = "explicit", .loops = true};
     const Numbers expected = run_locally(plan, rows.batch, {60.0}, options);

@@ -25,7 +25,7 @@ TEST(Philox, GivesThePublishedAnswers) {
 
 using Of = ir::RandomInput::Of;
 
-std::vector<float> drawn(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, size_t count) {
+std::vector<float> random(const ir::RandomInput& draw, const RandomStep& in, uint64_t sample, size_t count) {
   std::vector<float> numbers(count);
   fill(draw, in, sample, numbers);
   return numbers;

@@ -36,7 +36,7 @@ class ForwardingDevice : public runtime::Device {
   }
   runtime::Value upload(const runtime::Value& value) override { return device_->upload(value); }
   runtime::Value download(const runtime::Value& value) override { return device_->download(value); }
-  void fill(const runtime::DeviceDraw& draw) override { device_->fill(draw); }
+  void fill(const runtime::DeviceRandom& draw) override { device_->fill(draw); }
   std::unique_ptr<runtime::RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
     return device_->capture(work, pool);
   }

@@ -6,7 +6,7 @@
 #include "ir/op/op.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/aten/stored_tensor.h"
-#include "runtime/engine/internal/torch_draws.h"
+#include "runtime/engine/internal/torch_random.h"
 #include "runtime/engine/load_options.h"
 #include "runtime/execute/program.h"
 #include "runtime/execute/signature.h"
@@ -30,7 +30,7 @@ void add_inputs(const ir::Plan& plan, const std::map<std::string, at::Tensor>& b
                                          static_cast<int64_t>(at.samples));
   }
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    for (const runtime::DrawnValue& draw : runtime::signature(plan, StageId::from(s)).draws)
+    for (const runtime::RandomValue& draw : runtime::signature(plan, StageId::from(s)).random_inputs)
       values[draw.value.index()] = runtime::drawn(draw, at, sizes, runtime::cpu()).value();
   }
 }

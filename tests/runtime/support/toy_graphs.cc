@@ -136,7 +136,7 @@ ir::Graph skip_and_tie(DType dtype, bool drops, bool counts = false) {
   const ValueId w2 = g.parameter("w2", {6, 6}), b3 = g.parameter("b3", {6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
   const auto dropped = [&](ValueId value, uint32_t key) {
-    return drops ? g.drawn("mul", value, {ir::RandomInput::Of::kBernoulli, kDropped, key}) : value;
+    return drops ? g.random("mul", value, {ir::RandomInput::Of::kBernoulli, kDropped, key}) : value;
   };
   CountedLosses counted(g, x, target);
   const ValueId a = g.task("relu", {g.task("linear", {x, w0, b0}, oi)});
@@ -209,8 +209,8 @@ ir::Graph dropout_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
-  const ValueId a = g.drawn("mul", g.task("linear", {x, w0}, oi), {ir::RandomInput::Of::kBernoulli, 0.4, 1});
-  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::RandomInput::Of::kBernoulli, 0.4, 2});
+  const ValueId a = g.random("mul", g.task("linear", {x, w0}, oi), {ir::RandomInput::Of::kBernoulli, 0.4, 1});
+  const ValueId b = g.random("mul", g.task("tanh", {a}), {ir::RandomInput::Of::kBernoulli, 0.4, 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish_by_elements(y, loss, target);
@@ -221,8 +221,8 @@ ir::Graph noise_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
-  const ValueId a = g.drawn("add", g.task("linear", {x, w0}, oi), {.of = ir::RandomInput::Of::kNormal, .key = 1});
-  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::RandomInput::Of::kUniform, .key = 2});
+  const ValueId a = g.random("add", g.task("linear", {x, w0}, oi), {.of = ir::RandomInput::Of::kNormal, .key = 1});
+  const ValueId b = g.random("mul", g.task("tanh", {a}), {.of = ir::RandomInput::Of::kUniform, .key = 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish_by_elements(y, loss, target);

@@ -18,7 +18,7 @@
 namespace rannc::testing {
 namespace {
 
-using runtime::DeviceDraw;
+using runtime::DeviceRandom;
 using Four = std::array<float, 4>;
 
 uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
@@ -26,13 +26,13 @@ uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 float uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
 /// The numbers of `rannc::runtime::fill` of four elements.
-Four numbers_of(const DeviceDraw& draw, const std::array<uint32_t, 4>& bits) {
+Four numbers_of(const DeviceRandom& draw, const std::array<uint32_t, 4>& bits) {
   Four numbers;
   switch (draw.of) {
-    case DeviceDraw::Of::kUniform:
+    case DeviceRandom::Of::kUniform:
       std::transform(bits.begin(), bits.end(), numbers.begin(), uniform);
       break;
-    case DeviceDraw::Of::kNormal:
+    case DeviceRandom::Of::kNormal:
       for (size_t i = 0; i < 4; i += 2) {
         const double radius = std::sqrt(-2 * std::log(double{uniform(bits[i])} + 0x1p-24));
         const double angle = 2 * std::numbers::pi * uniform(bits[i + 1]);
@@ -40,7 +40,7 @@ Four numbers_of(const DeviceDraw& draw, const std::array<uint32_t, 4>& bits) {
         numbers[i + 1] = static_cast<float>(radius * std::sin(angle));
       }
       break;
-    case DeviceDraw::Of::kBernoulli:
+    case DeviceRandom::Of::kBernoulli:
       const auto limit = static_cast<uint64_t>(draw.drop * 4294967296.0);
       const auto kept = static_cast<float>(1.0 / (1.0 - draw.drop));
       for (size_t i = 0; i < 4; ++i) numbers[i] = bits[i] < limit ? 0.0F : kept;
@@ -48,7 +48,7 @@ Four numbers_of(const DeviceDraw& draw, const std::array<uint32_t, 4>& bits) {
   return numbers;
 }
 
-void fill_on_host(const DeviceDraw& draw, uint64_t key, uint64_t first_sample, float* to) {
+void fill_on_host(const DeviceRandom& draw, uint64_t key, uint64_t first_sample, float* to) {
   for (uint64_t i = 0; i < draw.samples; ++i) {
     const uint64_t sample = first_sample + i;
     float* row = to + i * draw.elements;
@@ -70,7 +70,7 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
     return {fmt::format("test device {}", index), kTestDeviceBytes, kTestDeviceKhz};
   }
 
-  void fill(const DeviceDraw& draw) override {
+  void fill(const DeviceRandom& draw) override {
     const DeviceMemory& memory = DeviceMemory::instance();
     TORCH_CHECK(memory.contains(draw.numbers), "the numbers to fill are not on a test device");
     const c10::Stream stream = current_stream(memory.device_of(draw.numbers));

@@ -15,7 +15,7 @@
 namespace rannc::testing {
 namespace {
 
-using runtime::DeviceDraw;
+using runtime::DeviceRandom;
 using ::testing::HasSubstr;
 
 class TestDevicePluginTest : public ::testing::Test {
@@ -54,20 +54,20 @@ TEST_F(TestDevicePluginTest, FillsWithTheNumbersOfTheCpu) {
   constexpr int64_t kSamples = 3, kElements = 13;
   using Of = ir::RandomInput::Of;
   for (const auto& [of, of_device] :
-       {std::pair(Of::kUniform, DeviceDraw::Of::kUniform), std::pair(Of::kNormal, DeviceDraw::Of::kNormal),
-        std::pair(Of::kBernoulli, DeviceDraw::Of::kBernoulli)}) {
+       {std::pair(Of::kUniform, DeviceRandom::Of::kUniform), std::pair(Of::kNormal, DeviceRandom::Of::kNormal),
+        std::pair(Of::kBernoulli, DeviceRandom::Of::kBernoulli)}) {
     ir::RandomInput input;
     input.of = of;
     input.key = 11;
     input.drop = 0.3;
-    const runtime::DrawnIn in{5, 6};
+    const runtime::RandomStep in{5, 6};
     at::Tensor expected = at::empty({kSamples, kElements});
     for (int64_t i = 0; i < kSamples; ++i) {
       runtime::fill(input, in, 40 + static_cast<uint64_t>(i),
                     {expected.data_ptr<float>() + i * kElements, static_cast<size_t>(kElements)});
     }
     const at::Tensor numbers = at::empty({kSamples, kElements}, options());
-    DeviceDraw draw{numbers.data_ptr<float>(), kSamples, kElements, of_device, 0.3};
+    DeviceRandom draw{numbers.data_ptr<float>(), kSamples, kElements, of_device, 0.3};
     draw.key = ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ input.key);
     draw.first_sample = 40;
     plugin_.fill(draw);

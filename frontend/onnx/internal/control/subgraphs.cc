@@ -516,7 +516,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   wiring.output_names.resize(states.size() + cycle.rows);
   Node view(graph, node, opset, where, std::move(wiring), source_);
   std::vector<ValueId> rows = cycle.scanned;
-  rows.insert(rows.end(), open.drawn().begin(), open.drawn().end());
+  rows.insert(rows.end(), open.random().begin(), open.random().end());
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(states.size()))},
                                {"scanned", ir::Dim(static_cast<int64_t>(rows.size()))}};
   if (cycle.trips) {

@@ -84,11 +84,12 @@ RANNC_INLINE Dropped dropped(double drop) {
 
 /// Numbers `first` to `first` + `count` - 1 of a sample.
 template <class T, class NumberOf>
-RANNC_INLINE void draw(const LoopDraw& draw, uint64_t sample, int64_t first, int64_t count, T* to, NumberOf number) {
+RANNC_INLINE void random(const LoopRandom& random, uint64_t sample, int64_t first, int64_t count, T* to,
+                         NumberOf number) {
   for (int64_t made = 0; made < count;) {
     const int64_t skipped = (first + made) % 4;
     uint32_t bits[kMade];
-    philox(draw.key, sample, static_cast<uint64_t>((first + made) / 4), bits);
+    philox(random.key, sample, static_cast<uint64_t>((first + made) / 4), bits);
     T numbers[kMade];
     for (int i = 0; i < kMade; ++i) numbers[i] = static_cast<T>(number(bits[i]));
     const int64_t rest = count - made, usable = kMade - skipped, taken = rest < usable ? rest : usable;
@@ -99,8 +100,8 @@ RANNC_INLINE void draw(const LoopDraw& draw, uint64_t sample, int64_t first, int
 
 /// The numbers of a row, in `to`. `number` maps 32 random bits.
 template <class T, class NumberOf>
-RANNC_INLINE const T* drawn_row(const LoopRun& run, int operand, int64_t row, T* to, NumberOf number) {
-  const LoopDraw& from = run.in[operand].draw;
+RANNC_INLINE const T* random_row(const LoopRun& run, int operand, int64_t row, T* to, NumberOf number) {
+  const LoopRandom& from = run.in[operand].random;
   const int64_t columns = length_of(run, row);
   if (from.ones) {
     for (int64_t j = 0; j < columns; ++j) to[j] = T(1);
@@ -109,7 +110,7 @@ RANNC_INLINE const T* drawn_row(const LoopRun& run, int operand, int64_t row, T*
   for (int64_t made = 0; made < columns;) {
     const int64_t at = row * run.columns + made, sample = at / from.elements, first = at % from.elements;
     const int64_t rest = columns - made, left = from.elements - first, taken = rest < left ? rest : left;
-    draw(from, from.first_sample + static_cast<uint64_t>(sample), first, taken, to + made, number);
+    random(from, from.first_sample + static_cast<uint64_t>(sample), first, taken, to + made, number);
     made += taken;
   }
   return to;
