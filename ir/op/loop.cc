@@ -6,7 +6,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
-#include "ir/ops/loops/loops.h"
+#include "ir/op/loops/loops.h"
 
 namespace rannc::ir {
 

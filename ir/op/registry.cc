@@ -4,7 +4,7 @@
 #include "ir/graph/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op/op.h"
-#include "ir/ops/rules.h"
+#include "ir/op/rules/rules.h"
 
 namespace rannc::ir {
 

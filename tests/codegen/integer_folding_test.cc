@@ -9,7 +9,7 @@
 #include "ir/op/fold.h"
 #include "runtime/aten/evaluate.h"
 #include "tests/codegen/drawn_calls.h"
-#include "tests/ir/ops/op_cases.h"
+#include "tests/ir/op/op_cases.h"
 
 namespace rannc {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "tests/ir/ops/op_cases.h"
+#include "tests/ir/op/op_cases.h"
 
 namespace rannc::ir::testing {
 

@@ -15,7 +15,7 @@
 #include "runtime/aten/evaluate.h"
 #include "runtime/aten/stored_tensor.h"
 #include "tests/codegen/tape_gradients.h"
-#include "tests/ir/ops/op_cases.h"
+#include "tests/ir/op/op_cases.h"
 
 namespace rannc::test {
 

@@ -103,7 +103,7 @@ class CheckLayout(PlantedTest):
             self.expect_green({"tools/good.cc": line, "runtime/examples/good.cc": line, "runtime/good.cc": f"// {line}\nwork->abort(); transport.exit();\n"})
 
     def test_L9_architectures_by_name(self):
-        lines = {"frontend/onnx/bad.cc": 'if (name.contains("bert")) fuse();', "ir/ops/bad.h": "void fuse_gpt2();",
+        lines = {"frontend/onnx/bad.cc": 'if (name.contains("bert")) fuse();', "ir/op/rules/bad.h": "void fuse_gpt2();",
                  "passes/bad.cc": "struct ResNetBlock {};", "partition/bad.cc": '"model.vit.encoder"', "codegen/bad.cc": "int t5_bias = 0;",
                  "runtime/bad.cc": "bool is_unet;", "tools/bad.cc": '"mobilenet_v3"'}
         for path, line in lines.items():

@@ -55,7 +55,7 @@ class OperatorsTest(unittest.TestCase):
                        'graph.add_task(ir::core(rows ? "sum" : "mean"), parts);', 'json["shape"] = size;', 'label("sum")'):
             with self.subTest(source):
                 self.assertEqual(self.names(source + "\n")[0], 0)
-        self.assertEqual(self.names('if (op == "core.add") return;\n', "ir/ops")[0], 0)
+        self.assertEqual(self.names('if (op == "core.add") return;\n', "ir/op/entries")[0], 0)
 
 
 if __name__ == "__main__":

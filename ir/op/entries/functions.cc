@@ -1,0 +1,129 @@
+// Mathematical functions of one operand.
+#include "ir/gradient/gradient.h"
+#include "ir/op/entries/elementwise_rows.h"
+#include "ir/op/gradients/gradients_elementwise.h"
+
+namespace rannc::ir::ops {
+
+namespace {
+
+// gy / (1 + x²)
+bool atan_gradient(GradientCall& call) {
+  const ValueId x = call.operand(0), square = call.add("mul", {x, x});
+  call.give(0, call.add("div", {call.gradient(), call.add("add", {square, call.number(1, x)})}));
+  return true;
+}
+
+bool give(GradientCall& call, ValueId gradient) {
+  call.give(0, gradient);
+  return true;
+}
+
+ValueId square(GradientCall& call) { return call.add("mul", {call.operand(0), call.operand(0)}); }
+ValueId one(GradientCall& call) { return call.number(1, call.operand(0)); }
+
+// gy / √inside
+ValueId over_root(GradientCall& call, ValueId inside) {
+  return call.add("mul", {call.gradient(), call.add("rsqrt", {inside})});
+}
+
+bool asin_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("sub", {one(call), square(call)})));
+}
+bool acos_gradient(GradientCall& call) {
+  return give(call, call.add("neg", {over_root(call, call.add("sub", {one(call), square(call)}))}));
+}
+bool asinh_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("add", {square(call), one(call)})));
+}
+bool acosh_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("sub", {square(call), one(call)})));
+}
+bool atanh_gradient(GradientCall& call) {
+  return give(call, call.add("div", {call.gradient(), call.add("sub", {one(call), square(call)})}));
+}
+bool sinh_gradient(GradientCall& call) {
+  return give(call, call.add("mul", {call.gradient(), call.add("cosh", {call.operand(0)})}));
+}
+bool cosh_gradient(GradientCall& call) {
+  return give(call, call.add("mul", {call.gradient(), call.add("sinh", {call.operand(0)})}));
+}
+
+OpInfo hyperbolic_or_arc(std::string_view name, std::string_view summary, std::string_view onnx, GradientRule gradient,
+                         uint32_t copies, Autocast autocast = Autocast::kWidest) {
+  return unary(name, summary, {onnx}, infer_float,
+               {.autocast = autocast, .gradient = gradient, .tape = keeps_operand(copies), .costly = true});
+}
+
+}  // namespace
+
+std::vector<OpInfo> function_ops() {
+  using aten::FromAttribute;
+  using aten::Scalar;
+  using Kind = AttributeKind;
+  const AttributeInfo approximate{"approximate", Kind::kText, "none", false, {"none", "tanh"}};
+  return {
+      unary("floor", "rounded down", {"Floor"}, infer_float, {.gradient = gradient::steps, .tape = keeps_nothing()}),
+      unary("ceil", "rounded up", {"Ceil"}, infer_float, {.gradient = gradient::steps, .tape = keeps_nothing()}),
+      unary("round", "rounded to the nearest integer, a half to the even one", {"Round"}, infer_float,
+            {.gradient = gradient::steps, .tape = keeps_nothing()}),
+      unary("exp", "e to the power of x", {"Exp"}, infer_float,
+            {.autocast = Autocast::kFloat32, .gradient = gradient::exp, .tape = keeps_result(), .costly = true}),
+      unary("log", "natural logarithm", {"Log"}, infer_float,
+            {.autocast = Autocast::kFloat32, .gradient = gradient::log, .tape = keeps_operand(), .costly = true}),
+      unary("sqrt", "square root", {"Sqrt"}, infer_float, {.gradient = gradient::sqrt, .tape = keeps_result(1)}),
+      unary("rsqrt", "1 / √x", {}, infer_float,
+            {.autocast = Autocast::kFloat32, .gradient = gradient::rsqrt, .tape = keeps_result(2)}),
+      unary("reciprocal", "1 / x", {"Reciprocal"}, infer_float,
+            {.autocast = Autocast::kFloat32, .gradient = gradient::reciprocal, .tape = keeps_result(2)}),
+      unary("erf", "error function", {"Erf"}, infer_float,
+            {.gradient = gradient::erf, .tape = keeps_operand(4), .costly = true}),
+      unary("tanh", "hyperbolic tangent", {"Tanh"}, infer_float,
+            {.gradient = gradient::tanh, .tape = keeps_result(), .costly = true}),
+      unary("sigmoid", "1 / (1 + e^-x)", {"Sigmoid"}, infer_float,
+            {.gradient = gradient::sigmoid, .tape = keeps_result(), .costly = true}),
+      unary("sin", "sine", {"Sin"}, infer_float, {.gradient = gradient::sin, .tape = keeps_operand(1), .costly = true}),
+      unary("cos", "cosine", {"Cos"}, infer_float,
+            {.gradient = gradient::cos, .tape = keeps_operand(2), .costly = true}),
+      unary("atan", "arc whose tangent is x", {"Atan"}, infer_float,
+            {.gradient = atan_gradient, .tape = keeps_operand(2), .costly = true}),
+      hyperbolic_or_arc("asin", "arc whose sine is x", "Asin", asin_gradient, 2, Autocast::kFloat32),
+      hyperbolic_or_arc("acos", "arc whose cosine is x", "Acos", acos_gradient, 2, Autocast::kFloat32),
+      hyperbolic_or_arc("sinh", "hyperbolic sine", "Sinh", sinh_gradient, 1, Autocast::kFloat32),
+      hyperbolic_or_arc("cosh", "hyperbolic cosine", "Cosh", cosh_gradient, 1, Autocast::kFloat32),
+      hyperbolic_or_arc("asinh", "number whose hyperbolic sine is x", "Asinh", asinh_gradient, 2),
+      hyperbolic_or_arc("acosh", "number from 0 on whose hyperbolic cosine is x", "Acosh", acosh_gradient, 2),
+      hyperbolic_or_arc("atanh", "number whose hyperbolic tangent is x", "Atanh", atanh_gradient, 2),
+      unary("silu", "x * sigmoid(x)", {"Swish"}, infer_float,
+            {.gradient = gradient::silu, .tape = keeps_operand(), .costly = true}),
+      unary("hardswish", "x * hardsigmoid(x)", {"HardSwish"}, infer_float,
+            {.gradient = gradient::hardswish, .tape = keeps_operand()}),
+      unary("hardsigmoid", "x / 6 + 1 / 2 within 0 and 1", {"HardSigmoid"}, infer_float,
+            {.gradient = gradient::hardsigmoid, .tape = keeps_operand()}),
+      // ATen's default threshold of 20 would give an error of 1e-9.
+      unary("softplus", "log(1 + e^x)", {"Softplus"}, infer_float,
+            {.autocast = Autocast::kFloat32,
+             .gradient = gradient::softplus,
+             .tape = keeps_operand(),
+             .costly = true,
+             .slots = {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}}),
+      unary("gelu", "x times the share of a normal distribution below it", {"Gelu"}, infer_float,
+            {.gradient = gradient::gelu,
+             .tape = keeps_operand(),
+             .costly = true,
+             .attributes = {approximate},
+             .slots = {{"approximate", FromAttribute{"approximate"}}}}),
+      unary("leaky_relu", "x where it is positive, else alpha * x", {"LeakyRelu"}, infer_float,
+            {.gradient = gradient::leaky_relu,
+             .tape = keeps_operand(),
+             .attributes = {{"alpha", Kind::kNumber, 0.01}},
+             .slots = {{"", FromAttribute{"alpha"}}}}),
+      unary("elu", "x where it is positive, else alpha * (e^x - 1)", {"Elu"}, infer_float,
+            {.gradient = gradient::elu,
+             .tape = keeps_operand(),
+             .costly = true,
+             .attributes = {{"alpha", Kind::kNumber, 1.0}},
+             .slots = {{"", FromAttribute{"alpha"}}}})};
+}
+
+}  // namespace rannc::ir::ops
