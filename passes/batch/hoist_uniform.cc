@@ -165,8 +165,8 @@ class Hoist {
                         [&](ValueId operand) { return operand.valid() && graph_.type(operand).batch.has_batch(); });
   }
 
-  /// Whether a task stays as it is, beside what makes one sample's part: it has others, or it is asked for all of them
-  /// and expands already, or gives what is no part expanded.
+  /// Whether the batched task must be kept in addition to the one-sample task: it has results that are not one sample's
+  /// part, or all samples of its result are read and it expands already, or its result is not an expanded part.
   bool is_copied(TaskId task) const {
     if (!uniformity_.of_samples(task)) return true;
     const auto outputs = graph_.outputs(task);
@@ -227,7 +227,7 @@ class Hoist {
     }
   }
 
-  /// Whether a task is there for one sample, since a part is asked for that is not known.
+  /// Whether to build the one-sample task: its result is needed and not constant.
   bool is_made(TaskId task) const {
     const auto outputs = graph_.outputs(task);
     return std::any_of(outputs.begin(), outputs.end(),

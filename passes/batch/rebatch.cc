@@ -120,7 +120,7 @@ class Walk {
     return build(task, way);
   }
 
-  // A sum over samples that is divided by a multiple of their number is a mean, of which nothing says so.
+  // Dividing a sum over samples by a multiple of their number may hide a mean.
   Result<void> check_scale(TaskId task, const Way& way) const {
     static const ir::Ops kMul = "mul", kDiv = "div";
     const ir::OpInfo& op = from_.op(task);
@@ -195,8 +195,8 @@ class Walk {
   static bool is_repeated(const std::vector<Way>& ways, const std::vector<ValueType>& types) {
     return std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.types == types; });
   }
-  // Of the results of a reshape those come first whose samples have an axis to themselves, then the one in front. As a
-  // view of [1, -1, …] stands, what is left for the -1 would take the samples in.
+  // Of the results of a reshape those come first whose samples have an axis to themselves, then the one in front. In a
+  // view of [1, -1, …], the -1 would otherwise absorb the batch axis.
   void prefer_own_axis(TaskId task, std::vector<Way>& ways) const {
     static const ir::Ops kReshape{"reshape", "squeeze"};
     if (!kReshape.contains(from_.op(task))) return;
@@ -527,8 +527,8 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   if (samples.baked == 1 && made.random_per_sample > 0) {
     context.remarks.push_back(
         {{},
-         fmt::format("{} of the file's 1 sample now {} each sample its own numbers",
-                     plural(made.random_per_sample, "random input"), made.random_per_sample == 1 ? "gives" : "give")});
+         fmt::format("{} {} now independent per sample (exported with batch size 1)",
+                     plural(made.random_per_sample, "random input"), made.random_per_sample == 1 ? "is" : "are")});
   }
   return Outcome{true};
 }

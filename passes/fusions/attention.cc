@@ -200,7 +200,7 @@ class Layout {
   }
 
  private:
-  /// In a graph of the views alone; all that is none lies in one piece.
+  /// In a graph of the views alone. Values that are not views are contiguous.
   ValueId copy(ValueId value, int depth) {
     constexpr int kMostTasks = 24;
     const TaskId maker = graph_.producer(value);

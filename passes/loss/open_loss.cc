@@ -149,7 +149,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
     if (const auto measured = opener.measure(output); !measured.ok()) {
       context.open.push_back(
           {measured.diagnostic().where,
-           fmt::format("output '{}' is left out: it combines the samples of a mini-batch, of which a "
+           fmt::format("output '{}' is excluded: it combines the samples of a mini-batch, of which a "
                        "micro-batch has a part, and {}",
                        graph.value(output).name, measured.diagnostic().message)});
     }

@@ -42,7 +42,7 @@ class Widener {
   }
 
  private:
-  // Whether a value is a sum, or is made of one alone: a task that says something of single samples is left as it is.
+  // Whether a value is derived only from sums. Tasks on single samples are left unchanged.
   bool carries_sum(ValueId value) const {
     const TaskId task = graph_.producer(value);
     if (!task.valid() || graph_.outputs(task).size() != 1 || !graph_.op(task).known()) return false;

@@ -56,7 +56,7 @@ Result<Outcome> LoadWeights::run(ir::Graph& graph, PassContext& context) const {
       context.warnings.push_back({{}, fmt::format("{}: {} {}: {}", file, names.size(), what, fmt::join(names, ", "))});
   };
   warn(match.missing, "tensors of the model are missing and stay as they are");
-  warn(match.unexpected, "tensors are unknown to the model and left out");
+  warn(match.unexpected, "tensors are unknown to the model and excluded");
   return Outcome{!taken.empty()};
 }
 

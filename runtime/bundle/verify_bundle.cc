@@ -197,11 +197,11 @@ class BundleVerifier {
     const BundleFile& listed = listed_.at(name);
     const uint64_t bytes = std::filesystem::file_size(at(name), failed);
     if (listed.bytes != bytes)
-      return fail_file(name, fmt::format("has {} bytes; the manifest says {}", bytes, listed.bytes), "B3");
+      return fail_file(name, fmt::format("has {} bytes; the manifest has {}", bytes, listed.bytes), "B3");
     const Result<std::string> digest = file_digest(at(name));
     if (!digest.ok()) return found_.push_back(digest.diagnostic());
     if (listed.digest != *digest)
-      return fail_file(name, fmt::format("has digest {}; the manifest says {}", *digest, listed.digest), "B3");
+      return fail_file(name, fmt::format("has digest {}; the manifest has {}", *digest, listed.digest), "B3");
     bundle_.files.push_back(listed);
   }
 
@@ -215,7 +215,7 @@ class BundleVerifier {
       return false;
     }
     if (plan->stages.size() != stages_)
-      fail(at(kPlanFile), fmt::format("has {} stages; the manifest says {}", plan->stages.size(), stages_), "B4");
+      fail(at(kPlanFile), fmt::format("has {} stages; the manifest has {}", plan->stages.size(), stages_), "B4");
     bundle_.path = path_;
     bundle_.hosted = hosted_;
     bundle_.plan = *std::move(plan);

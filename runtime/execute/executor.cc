@@ -149,7 +149,7 @@ class Executor::Impl {
     }
   }
 
-  /// Steps that keep outputs or earlier gradients free values at other points. Sums within passes are of the host.
+  /// Steps that keep outputs or earlier gradients free values at other points. In-pass sums run on the host.
   StepKind kind(StageId stage) {
     const bool alike = input_->training && !input_->carry && !input_->keep_outputs && replicas(stage) == nullptr;
     return alike ? StepKind::kAlike : StepKind::kOther;

@@ -104,7 +104,7 @@ TEST_F(Rebuild, MendsMissingAndDamagedFiles) {
     write(in_bundle(name), text);
     mends(std::string(name) + ": has digest ");
     write(in_bundle(name), "longer" + text);
-    mends(std::string(name) + ": has " + std::to_string(text.size() + 6) + " bytes; the manifest says ");
+    mends(std::string(name) + ": has " + std::to_string(text.size() + 6) + " bytes; the manifest has ");
   }
 }
 

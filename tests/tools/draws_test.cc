@@ -215,7 +215,7 @@ TEST_F(BakedDraws, OfLiteralShapesAreEachSamplesOwn) {
 
 TEST_F(BakedDraws, OfOneSampleAreSaid) {
   const tools::PreparedModel model = prepared(model_text(kDrawings[0], "1"), kLoss);
-  const auto said = [](const Note& note) { return note.message.find("each sample its own") != std::string::npos; };
+  const auto said = [](const Note& note) { return note.message.find("independent per sample") != std::string::npos; };
   EXPECT_TRUE(std::any_of(model.remarks.begin(), model.remarks.end(), said));
 }
 

@@ -150,7 +150,7 @@ class In(WeightsTest):
             self.assertNotIn("6.bias", refused.stderr)
             done = self.succeed(*arguments, "--weights", path, "--partial-weights")
             self.assertIn("7 tensors of the model are missing and stay as they are: 0.weight", done.stderr)
-            self.assertIn("1 tensors are unknown to the model and left out: head.weight", done.stderr)
+            self.assertIn("1 tensors are unknown to the model and excluded: head.weight", done.stderr)
         found = programs.read_safetensors(self.own(self.scratch / "x", "found"))
         self.assertEqual(found, {**tensors, "6.bias": part["6.bias"]})
 

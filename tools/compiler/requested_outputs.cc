@@ -55,7 +55,7 @@ Note excluded_note(const ir::Graph& graph, const std::vector<ValueId>& kept, con
   const auto& failure = with_all.report.failure;
   const bool is_one = names.size() == 1;
   return {failure ? failure->where : Location{},
-          fmt::format("{} {} left out, as the loss does not read {}: {}", is_one ? "output" : "outputs",
+          fmt::format("{} {} excluded, as the loss does not read {}: {}", is_one ? "output" : "outputs",
                       fmt::format("{} {}", fmt::join(names, ", "), is_one ? "is" : "are"), is_one ? "it" : "them",
                       failure ? failure->message : "otherwise mini-batches cannot be divided")};
 }

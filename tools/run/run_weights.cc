@@ -33,7 +33,7 @@ Result<void> take_weights(runtime::Trainer& trainer, const WeightFlags& flags, b
       fmt::print(stderr, "warning: {}: {} {}: {}\n", flags.from, names.size(), what, fmt::join(names, ", "));
   };
   warn(loaded.missing, "tensors of the model are missing and stay as they are");
-  warn(loaded.unexpected, "tensors are unknown to the model and left out");
+  warn(loaded.unexpected, "tensors are unknown to the model and excluded");
   return {};
 }
 

@@ -29,8 +29,8 @@ std::string devices_of(const runtime::Bundle& bundle, StageId stage) {
   return fmt::format("{}", fmt::join(devices, ", "));
 }
 
-/// A rank by hand must be one of the stage's devices. A launcher starts one program for all ranks, so that its ranks
-/// need not be.
+/// An explicit --rank must be one of the stage's devices. A launcher starts one program for all ranks, so that its
+/// ranks need not be.
 Result<void> check_rank(const tools::RunFlags& flags, const tools::OwnStage& own) {
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment(flags.worker));
   if (flags.transport == "local" && worker && worker->workers > 1)

@@ -121,7 +121,7 @@ class Results {
   Result<void> exclude(const std::string& name, const Diagnostic& why) {
     if (all_ || contains(wanted_.required, name)) return why;
     notes_.open.push_back(
-        {why.where, fmt::format("output {} is left out, as the loss does not read it: {}", name, why.message)});
+        {why.where, fmt::format("output {} is excluded, as the loss does not read it: {}", name, why.message)});
     return {};
   }
 

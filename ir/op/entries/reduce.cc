@@ -1,9 +1,9 @@
 // Reductions along axes.
 #include <algorithm>
 
-#include "ir/op/op_memory.h"
 #include "ir/op/folding/fold.h"
 #include "ir/op/gradients/gradients_elementwise.h"
+#include "ir/op/op_memory.h"
 #include "ir/op/rules/interval.h"
 #include "ir/op/rules/rules.h"
 
@@ -208,7 +208,7 @@ Dim softmax_temporary(const MemoryCall& call) {
 
 OpInfo softmax() {
   OpInfo op = exponential(
-      "softmax", "e^x over its sum along an axis; of nothing but -infinity NaN, or zeros where hidden_rows says so",
+      "softmax", "e^x over its sum along an axis; rows of all -infinity give NaN, or zeros if hidden_rows=zero",
       "Softmax", gradient::softmax);
   op.form.reset();
   op.lower = lower_softmax;

@@ -245,7 +245,7 @@ TEST(OpenedLosses, OtherOutputsThatCombineSamplesAreMetrics) {
   ASSERT_EQ(metrics.outputs().size(), 1U);
   EXPECT_EQ(metrics.value(metrics.outputs()[0]).name, "size");
   ASSERT_EQ(context.open.size(), 1U);
-  EXPECT_THAT(context.open[0].message, HasSubstr("output 'share' is left out"));
+  EXPECT_THAT(context.open[0].message, HasSubstr("output 'share' is excluded"));
   EXPECT_TRUE(passes::InferShapes().run(*graph, context).ok()) << "a sum that a metric reads may be an output";
 }
 

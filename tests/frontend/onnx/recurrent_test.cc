@@ -215,7 +215,7 @@ TEST(Recurrent, WhatIsRefused) {
               HasSubstr("RNN has 2 activations; 1 directions need 1"));
   for (const char* const steps : {"4", "time"}) {
     EXPECT_THAT(refusal(rnn(std::string(steps) + ", batch, 5", "activations = [\"Sinh\"]")),
-                HasSubstr("RNN has the activation 'sinh', which is none of ONNX's"));
+                HasSubstr("RNN has the activation 'sinh', which is not an ONNX activation"));
   }
   EXPECT_THAT(refusal(rnn("time, batch", "hidden_size = 3")), HasSubstr("rank 3"));
 }

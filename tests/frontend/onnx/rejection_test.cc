@@ -45,7 +45,7 @@ TEST(Rejection, WhatNoOutputNeedsIsLeftOut) {
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   EXPECT_EQ(read->graph.task_count(), 1U);
   ASSERT_EQ(read->notes.remarks.size(), 1U);
-  EXPECT_THAT(read->notes.remarks[0].message, HasSubstr("2 nodes are left out, as no output needs them"));
+  EXPECT_THAT(read->notes.remarks[0].message, HasSubstr("2 nodes are excluded, as no output needs them"));
 }
 
 TEST(Rejection, AnOutputThatNobodyAsksForIsLeftOut) {
@@ -62,7 +62,7 @@ TEST(Rejection, AnOutputThatNobodyAsksForIsLeftOut) {
   ASSERT_TRUE(found.ok()) << found.diagnostic().str();
   EXPECT_EQ(found->graph.outputs().size(), 1U);
   ASSERT_EQ(found->notes.open.size(), 1U);
-  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output label is left out, as the loss does not read it"));
+  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output label is excluded, as the loss does not read it"));
   EXPECT_FALSE(read({}).ok()) << "all are needed";
   EXPECT_FALSE(read({"label"}).ok());
   EXPECT_FALSE(read({"no such output"}).ok()) << "all are needed where the name is none of them";

@@ -108,7 +108,7 @@ TEST(LoadWeights, IsAsStrictAsItIsTold) {
   EXPECT_THAT(numbers(graph, "table"), ElementsAre(1, 2));
   ASSERT_EQ(context.warnings.size(), 2U);
   EXPECT_THAT(context.warnings[0].message, HasSubstr("1 tensors of the model are missing and stay as they are: table"));
-  EXPECT_THAT(context.warnings[1].message, HasSubstr("1 tensors are unknown to the model and left out: more"));
+  EXPECT_THAT(context.warnings[1].message, HasSubstr("1 tensors are unknown to the model and excluded: more"));
 }
 
 TEST(LoadWeights, ConvertsFloatsWhereAPrecisionIsDemanded) {

@@ -269,7 +269,7 @@ TEST_F(Bundles, B3FilesAreThoseOfTheManifest) {
   write(at("stage0.safetensors"), weights);
   breaks("B3", "stage0.safetensors: error: has digest");
   write(at("stage0.safetensors"), weights + "x");
-  breaks("B3", "bytes; the manifest says");
+  breaks("B3", "bytes; the manifest has");
   resign();
   auto without = manifest();
   without["files"].erase("stage1.safetensors");

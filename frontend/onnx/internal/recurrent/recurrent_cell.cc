@@ -169,7 +169,7 @@ ValueId RecurrentCell::applied(size_t function, ValueId x) const {
   const auto* const found =
       std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function& f) { return f.name == by.name; });
   if (found != std::end(kFunctions)) return found->emit(node_, x, by);
-  node_.fail(fmt::format("{} has the activation '{}', which is none of ONNX's", node_.op(), by.name));
+  node_.fail(fmt::format("{} has the activation '{}', which is not an ONNX activation", node_.op(), by.name));
   return {};
 }
 

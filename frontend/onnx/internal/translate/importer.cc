@@ -288,12 +288,12 @@ void note_excluded(const ModelFile& model, const Needed& needed, const Diagnosti
   const auto& outputs = model.head().graph().output();
   for (int i = 0; i < outputs.size(); ++i) {
     if (needed.outputs[static_cast<size_t>(i)]) continue;
-    notes.open.push_back({why.where, fmt::format("output {} is left out, as the loss does not read it: {}",
+    notes.open.push_back({why.where, fmt::format("output {} is excluded, as the loss does not read it: {}",
                                                  outputs[i].name(), why.message)});
   }
   if (std::find(needed.outputs.begin(), needed.outputs.end(), false) != needed.outputs.end()) return;
   notes.remarks.push_back(
-      {why.where, fmt::format("{} nodes are left out, as no output needs them: {}",
+      {why.where, fmt::format("{} nodes are excluded, as no output needs them: {}",
                               std::count(needed.nodes.begin(), needed.nodes.end(), false), why.message)});
 }
 
