@@ -11,9 +11,9 @@ namespace rannc::ir::ops {
 namespace {
 
 using Kind = LoopStatement::Kind;
-using Body = std::optional<LoopBody>;
+using Statements = std::optional<LoopBody>;
 
-Body gelu(const LowerCall& call) {
+Statements gelu(const LowerCall& call) {
   if (call.attributes.text("approximate") == "tanh") {
     return LoopBody{{Kind::kEach, "y0", "0.5 * x0 * (1 + tanh(0.7978845608028654 * (x0 + 0.044715 * x0 * x0 * x0)))"}};
   }
@@ -21,7 +21,7 @@ Body gelu(const LowerCall& call) {
 }
 
 // Operands: the result's gradient, x.
-Body gelu_grad(const LowerCall& call) {
+Statements gelu_grad(const LowerCall& call) {
   if (call.attributes.text("approximate") == "tanh") {
     return LoopBody{{Kind::kEach, "square", "x1 * x1"},
                     {Kind::kEach, "t", "tanh(0.7978845608028654 * x1 * (1 + 0.044715 * square))"},
@@ -33,11 +33,11 @@ Body gelu_grad(const LowerCall& call) {
                   {Kind::kEach, "y0", "x0 * (below + x1 * density)"}};
 }
 
-Body silu_grad(const LowerCall&) {
+Statements silu_grad(const LowerCall&) {
   return LoopBody{{Kind::kEach, "s", "sigmoid(x1)"}, {Kind::kEach, "y0", "x0 * s * (1 + x1 * (1 - s))"}};
 }
 
-Body div(const LowerCall& call) {
+Statements div(const LowerCall& call) {
   if (call.attributes.text("rounding") != "none") return std::nullopt;
   return LoopBody{{Kind::kEach, "y0", "x0 / x1"}};
 }
@@ -45,7 +45,7 @@ Body div(const LowerCall& call) {
 LoopBody each(std::string expression) { return {{Kind::kEach, "y0", std::move(expression)}}; }
 
 // NaN stays NaN.
-Body clamp(const LowerCall& call) {
+Statements clamp(const LowerCall& call) {
   std::string expression = "x0";
   for (const auto& [name, function] : {std::pair("min", "max"), std::pair("max", "min")}) {
     const Attribute* const bound = call.attributes.find(name);
@@ -59,24 +59,24 @@ Body clamp(const LowerCall& call) {
   return each(expression);
 }
 
-Body elu(const LowerCall& call) {
+Statements elu(const LowerCall& call) {
   return each(fmt::format("select(x0 > 0, x0, {} * (exp(x0) - 1))", call.attributes.number("alpha")));
 }
 
-Body elu_grad(const LowerCall& call) {
+Statements elu_grad(const LowerCall& call) {
   return each(fmt::format("select(x1 > 0, x0, x0 * ({} * exp(x1)))", call.attributes.number("alpha")));
 }
 
-Body leaky_relu(const LowerCall& call) {
+Statements leaky_relu(const LowerCall& call) {
   return each(fmt::format("select(x0 > 0, x0, {} * x0)", call.attributes.number("alpha")));
 }
 
-Body leaky_relu_grad(const LowerCall& call) {
+Statements leaky_relu_grad(const LowerCall& call) {
   return each(fmt::format("select(x1 > 0, x0, {} * x0)", call.attributes.number("alpha")));
 }
 
 // A cast to the same type is no copy.
-Body cast(const LowerCall& call) {
+Statements cast(const LowerCall& call) {
   const DType from = call.inputs[0]->dtype, to = call.outputs[0]->dtype;
   if (from == to) return std::nullopt;
   if (from == DType::kBool) return each("select(x0, 1, 0)");
@@ -84,7 +84,7 @@ Body cast(const LowerCall& call) {
 }
 
 // From 40 on the result is x, as the lowering has it.
-Body softplus_grad(const LowerCall&) {
+Statements softplus_grad(const LowerCall&) {
   return LoopBody{{Kind::kEach, "power", "exp(x1)"},
                   {Kind::kEach, "y0", "select(x1 > 40, x0, x0 * power / (power + 1))"}};
 }

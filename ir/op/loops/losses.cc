@@ -9,7 +9,7 @@ namespace rannc::ir::ops {
 namespace {
 
 using Kind = LoopStatement::Kind;
-using Body = std::optional<LoopBody>;
+using Statements = std::optional<LoopBody>;
 
 /// Sum of `term` over all elements.
 LoopBody all_terms(std::string term) {
@@ -18,9 +18,9 @@ LoopBody all_terms(std::string term) {
 
 // --- of a prediction and a target
 
-Body mse_sum(const LowerCall&) { return all_terms("(x0 - x1) * (x0 - x1)"); }
+Statements mse_sum(const LowerCall&) { return all_terms("(x0 - x1) * (x0 - x1)"); }
 
-Body huber_sum(const LowerCall& call) {
+Statements huber_sum(const LowerCall& call) {
   const double delta = call.attributes.number("delta");
   return LoopBody{{Kind::kEach, "size", "abs(x0 - x1)"},
                   {Kind::kRowSum, "terms",
@@ -29,14 +29,14 @@ Body huber_sum(const LowerCall& call) {
 }
 
 // Operands: the loss's gradient, prediction, target.
-Body huber_grad(const LowerCall& call) {
+Statements huber_grad(const LowerCall& call) {
   const double delta = call.attributes.number("delta");
   return LoopBody{{Kind::kEach, "off", "x1 - x2"},
                   {Kind::kEach, "y0", fmt::format("x0 * max(min(off, {0}), -{0})", delta)}};
 }
 
 // Operands: logits, target, weights of the target's part.
-Body bce_sum(const LowerCall& call) {
+Statements bce_sum(const LowerCall& call) {
   const std::string weight = call.has(2) ? "((x2 - 1) * x1 + 1) * " : "";
   return all_terms(fmt::format("(1 - x1) * x0 + {}(log1p(exp(-abs(x0))) + max(-x0, 0))", weight));
 }
@@ -44,7 +44,7 @@ Body bce_sum(const LowerCall& call) {
 // --- of logits and labels
 
 // Operands: logits, labels, weights of classes. `picked` is the logarithm at the label.
-Body cross_entropy_sum(const LowerCall& call) {
+Statements cross_entropy_sum(const LowerCall& call) {
   if (!is_along_columns(call, 0)) return std::nullopt;
   const std::string log = call.outputs.size() > 1 ? "y1" : "log_probability";
   const std::string weighted = call.has(2) ? log + " * x2" : log;
@@ -65,7 +65,7 @@ Body cross_entropy_sum(const LowerCall& call) {
 
 // Operands: the loss's gradient, the logarithms of probabilities, labels, weights of classes. `g` is the negative
 // gradient of the logarithms over the loss's.
-Body cross_entropy_grad(const LowerCall& call) {
+Statements cross_entropy_grad(const LowerCall& call) {
   if (!is_along_columns(call, 1)) return std::nullopt;
   const double smoothing = call.attributes.number("label_smoothing");
   const std::string weight = call.has(3) ? "x3" : "1";

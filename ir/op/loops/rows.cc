@@ -10,11 +10,11 @@ namespace rannc::ir::ops {
 namespace {
 
 using Kind = LoopStatement::Kind;
-using Body = std::optional<LoopBody>;
+using Statements = std::optional<LoopBody>;
 
 // --- rows
 
-Body softmax(const LowerCall& call) {
+Statements softmax(const LowerCall& call) {
   if (!is_along_columns(call, 0)) return std::nullopt;
   const bool zeroes = call.attributes.text("hidden_rows") == "zero";
   return LoopBody{{Kind::kRowMax, "largest", "x0"},
@@ -24,12 +24,12 @@ Body softmax(const LowerCall& call) {
 }
 
 // Operands: the result's gradient, the result.
-Body softmax_grad(const LowerCall& call) {
+Statements softmax_grad(const LowerCall& call) {
   if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowSum, "total", "x0 * x1"}, {Kind::kEach, "y0", "(x0 - total) * x1"}};
 }
 
-Body log_softmax(const LowerCall& call) {
+Statements log_softmax(const LowerCall& call) {
   if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowMax, "largest", "x0"},
                   {Kind::kRowSum, "total", "exp(x0 - largest)"},
@@ -37,7 +37,7 @@ Body log_softmax(const LowerCall& call) {
                   {Kind::kEach, "y0", "x0 - shift"}};
 }
 
-Body log_softmax_grad(const LowerCall& call) {
+Statements log_softmax_grad(const LowerCall& call) {
   if (!is_along_columns(call, 0)) return std::nullopt;
   return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kEach, "y0", "x0 - exp(x1) * total"}};
 }
@@ -53,7 +53,7 @@ std::string with(const LowerCall& call, size_t index, std::string_view sign) {
   return call.has(index) ? fmt::format(" {} x{}", sign, index) : std::string();
 }
 
-Body layer_norm(const LowerCall& call) {
+Statements layer_norm(const LowerCall& call) {
   if (!normalizes_last_axis(call, 0)) return std::nullopt;
   const bool keeps = call.outputs.size() > 1;
   const std::string mean = keeps ? "y1" : "mean", rstd = keeps ? "y2" : "rstd";
@@ -66,7 +66,7 @@ Body layer_norm(const LowerCall& call) {
 }
 
 // Operands: the result's gradient, x, mean, rstd, scale.
-Body layer_norm_grad_input(const LowerCall& call) {
+Statements layer_norm_grad_input(const LowerCall& call) {
   if (!normalizes_last_axis(call, 1)) return std::nullopt;
   return LoopBody{{Kind::kEach, "g", "x0" + with(call, 4, "*")},
                   {Kind::kEach, "h", "(x1 - x2) * x3"},
@@ -75,12 +75,12 @@ Body layer_norm_grad_input(const LowerCall& call) {
                   {Kind::kEach, "y0", "x3 * (g - (a + h * b) / n)"}};
 }
 
-Body layer_norm_grad_scale(const LowerCall& call) {
+Statements layer_norm_grad_scale(const LowerCall& call) {
   if (!normalizes_last_axis(call, 1)) return std::nullopt;
   return LoopBody{{Kind::kColumnSum, "y0", "x0 * ((x1 - x2) * x3)"}};
 }
 
-Body rms_norm(const LowerCall& call) {
+Statements rms_norm(const LowerCall& call) {
   if (!normalizes_last_axis(call, 0)) return std::nullopt;
   const std::string rstd = call.outputs.size() > 1 ? "y1" : "rstd";
   return LoopBody{{Kind::kRowSum, "squares", "x0 * x0"},
@@ -89,7 +89,7 @@ Body rms_norm(const LowerCall& call) {
 }
 
 // Operands: the result's gradient, x, rstd, scale.
-Body rms_norm_grad_input(const LowerCall& call) {
+Statements rms_norm_grad_input(const LowerCall& call) {
   if (!normalizes_last_axis(call, 1)) return std::nullopt;
   return LoopBody{{Kind::kEach, "g", "x0" + with(call, 3, "*")},
                   {Kind::kEach, "h", "x1 * x2"},
@@ -97,7 +97,7 @@ Body rms_norm_grad_input(const LowerCall& call) {
                   {Kind::kEach, "y0", "x2 * (g - h * (b / n))"}};
 }
 
-Body rms_norm_grad_scale(const LowerCall& call) {
+Statements rms_norm_grad_scale(const LowerCall& call) {
   if (!normalizes_last_axis(call, 1)) return std::nullopt;
   return LoopBody{{Kind::kColumnSum, "y0", "x0 * (x1 * x2)"}};
 }
@@ -118,7 +118,7 @@ Reduced reduced(const LowerCall& call) {
   return others ? Reduced::kRows : Reduced::kNeither;
 }
 
-Body sum(const LowerCall& call) {
+Statements sum(const LowerCall& call) {
   switch (reduced(call)) {
     case Reduced::kNeither:
       return std::nullopt;
@@ -132,12 +132,12 @@ Body sum(const LowerCall& call) {
   return std::nullopt;
 }
 
-Body mean(const LowerCall& call) {
+Statements mean(const LowerCall& call) {
   if (reduced(call) != Reduced::kColumns) return std::nullopt;
   return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total / n"}};
 }
 
-Body amax(const LowerCall& call) {
+Statements amax(const LowerCall& call) {
   if (reduced(call) != Reduced::kColumns) return std::nullopt;
   return LoopBody{{Kind::kRowMax, "largest", "x0"}, {Kind::kRow, "y0", "largest"}};
 }
