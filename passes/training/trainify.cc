@@ -159,23 +159,23 @@ Result<bool> drop_named(Graph& graph, const TrainingRequest& request, const ir::
 
 // --- what is left as it is
 
-/// `request`: by the exported program, which was in training mode.
+/// `requested`: by the exported program, which was in training mode.
 struct Left {
-  size_t request = 0, others = 0;
+  size_t requested = 0, others = 0;
 };
 
 void tell_batch_norms(const Graph& graph, const ir::TrainingNotes& notes, PassContext& context) {
   Left left;
   for (const TaskId task : graph.tasks()) {
     if (!has_fixed_statistics(graph, task)) continue;
-    ++(notes.normalised.contains(name_of(graph, graph.outputs(task)[0])) ? left.request : left.others);
+    ++(notes.normalised.contains(name_of(graph, graph.outputs(task)[0])) ? left.requested : left.others);
   }
-  if (left.request > 0) {
+  if (left.requested > 0) {
     context.warnings.push_back(
         {{},
          fmt::format("{} batch normalisations of the exported program were in training mode, but the file has fixed "
                      "statistics for them: it is an inference graph; --train-batch-norm trains them",
-                     left.request)});
+                     left.requested)});
   }
   if (left.others > 0) {
     context.open.push_back({{},
@@ -196,14 +196,14 @@ void tell_dropouts(const Graph& graph, const ir::TrainingNotes& notes, PassConte
   for (const auto& [name, dropout] : notes.dropouts) {
     const ValueId value = graph.find(name);
     if (!value.valid() || dropped_share(graph, dropped_value(graph, value))) continue;
-    ++(dropout.request ? left.request : left.others);
+    ++(dropout.requested ? left.requested : left.others);
   }
-  if (left.request > 0) {
+  if (left.requested > 0) {
     context.warnings.push_back(
         {{},
          fmt::format("{} dropouts of the exported program are off or not in the file, so training omits them: "
                      "--train-dropout restores them",
-                     left.request)});
+                     left.requested)});
   }
   if (left.others > 0) {
     context.open.push_back({{},

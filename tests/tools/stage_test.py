@@ -1,6 +1,8 @@
 """Executables of stages: started by hand on hosts that have one stage each, and by the variables of launchers."""
 import json
 import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -174,6 +176,15 @@ class Described(stage_runs.StageTest):
         for word in ["stage 1 of 2", "--rank 1 --world 2", found["tasks"]["first"], manifest["stage1"]["digest"],
                      found["arguments"][0]["name"], f"{found['weights']['bytes']} bytes"]:
             self.assertIn(word, text)
+
+    def test_libtorch_of_a_link_in_the_bundle_comes_first(self):
+        def libtorch():
+            libraries = subprocess.run(["ldd", self.hosts[0] / "stage0"], capture_output=True, text=True, check=True).stdout
+            return pathlib.Path(re.search(r"libtorch_cpu\S* => (\S+)", libraries).group(1))
+
+        (self.hosts[0] / "libtorch").symlink_to(libtorch().parent)
+        self.assertEqual(libtorch().parent, self.hosts[0] / "libtorch")
+        self.describe()
 
     def test_neither_onnx_nor_protobuf_is_linked(self):
         libraries = subprocess.run(["ldd", self.hosts[0] / "stage0"], capture_output=True, text=True, check=True).stdout

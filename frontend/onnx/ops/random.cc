@@ -32,7 +32,7 @@ void dropout(Node& node) {
   const auto ratio = node.has(1) ? node.number(node.in(1)) : std::optional(0.5);
   if (!ratio || *ratio < 0 || *ratio >= 1) return node.fail("Dropout needs a constant ratio in [0, 1)");
   if (*ratio == 0) return keep_all(node);
-  const ValueId factor = node.random_input(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = *ratio});
+  const ValueId factor = node.add_random_input(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = *ratio});
   node.result("mul", {x, factor});
   if (node.good() && node.wants(1)) {
     node.result_at(1, node.emit("ne", {factor, node.scalar(0, node.dtype(factor))}));
@@ -51,7 +51,7 @@ ValueId like(Node& node) {
 
 /// Emits scale * random + shift. Ignores the seed of the node: numbers follow from the seed of the run.
 void scaled(Node& node, ValueId like, ir::RandomInput::Of of, double scale, double shift) {
-  const ValueId random = node.random_input(like, {.of = of});
+  const ValueId random = node.add_random_input(like, {.of = of});
   if (!node.good()) return;
   const ir::DType dtype = node.dtype(random);
   node.result("add", {node.emit("mul", {random, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
@@ -85,7 +85,7 @@ void random_uniform(Node& node) {
     return node.fail(fmt::format("{} from {} to {}; expected finite bounds, the lower first", node.op(), low, high));
   }
   if (low == 0 || low == high) return scaled(node, like(node), ir::RandomInput::Of::kUniform, high - low, low);
-  const ValueId random = node.random_input(like(node), {.of = ir::RandomInput::Of::kUniform});
+  const ValueId random = node.add_random_input(like(node), {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const ir::DType dtype = node.dtype(random);
   const ValueId wide = node.emit("mul", {random, node.scalar(high - low, dtype)});
@@ -101,7 +101,7 @@ void random_normal(Node& node) {
 /// 1 with the probability given by the operand.
 void bernoulli(Node& node) {
   const ValueId p = node.in(0);
-  const ValueId random = node.random_input(p, {.of = ir::RandomInput::Of::kUniform});
+  const ValueId random = node.add_random_input(p, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(node.dtype(p))));
   const auto dtype = element_type(number);
@@ -150,7 +150,7 @@ void multinomial(Node& node) {
   const ValueId sum = node.emit(
       "slice", {sums}, {{"axes", ir::Shape{1}}, {"starts", ir::Shape{classes - 1}}, {"ends", ir::Shape{classes}}});
   const ValueId sum_for_each = node.emit("expand", {sum}, {{"shape", ir::Shape{rows, random_inputs}}});
-  const ValueId random = node.random_input(sum_for_each, {.of = ir::RandomInput::Of::kUniform});
+  const ValueId random = node.add_random_input(sum_for_each, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const ValueId place = node.emit("mul", {random, sum_for_each});
   const ValueId passed = node.emit("le", {node.emit("unsqueeze", {sums}, {{"axes", ir::Shape{1}}}),
