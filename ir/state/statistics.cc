@@ -54,7 +54,7 @@ std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
     if (!running.back().valid() || graph.kind(running.back()) != ValueKind::kBuffer) return std::nullopt;
   }
   if (made.empty() || !op.depends_on_training(graph.attributes(task))) return std::nullopt;
-  RANNC_CHECK(made.size() == 2) << op.name << " says a mean and a variance";
+  RANNC_CHECK(made.size() == 2) << op.name << " has a mean and a variance";
   return Statistics{made[0], made[1], running[0], running[1]};
 }
 

@@ -275,8 +275,8 @@ std::vector<OpInfo> attention_ops() {
   return {
       {.name = "core.attention",
        .summary =
-           "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes in the order asked "
-           "for; a mask of bool says which places are seen. Rows that see none are zeros; the auxiliary result is the "
+           "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes as in `order`; a "
+           "mask of bool marks the places that are seen. Rows that see none are zeros; the auxiliary result is the "
            "logarithm of the sum of exponentials of each row",
        .onnx = {"Attention"},
        .aten = {"aten::scaled_dot_product_attention", "aten::permute"},

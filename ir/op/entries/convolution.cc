@@ -335,7 +335,7 @@ std::vector<OpInfo> convolution_ops() {
        .gradient = gradient::avg_pool,
        .tape = TapeInfo{.rule = avg_pool_tape}},
       {.name = "core.adaptive_avg_pool",
-       .summary = "mean of windows such that the result has the sizes asked for",
+       .summary = "mean of windows such that the result has the requested sizes",
        .onnx = {"GlobalAveragePool"},
        .aten = {"aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d"},
        .operands = {{"x"}},

@@ -216,7 +216,7 @@ void add_arithmetic(std::vector<OpInfo>& table) {
                .fold = fold::mul,
                .interval = interval::mul,
                .schema = "aten::mul.Tensor"}),
-       binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
+       binary("div", "a / b; of integers rounded by `rounding`", {"Div"}, infer_quotient,
               {.linear = linear_div,
                .gradient = gradient::div,
                .tape = quotient,

@@ -162,7 +162,7 @@ std::vector<OpInfo> linear_ops() {
        .tape = TapeInfo{.rule = matmul_tape},
        .temporary = matmul_temporary},
       {.name = "core.linear",
-       .summary = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
+       .summary = "x times a weight [out, in] or [in, out], by `layout`, plus bias",
        .onnx = {"Gemm"},
        .aten = {"aten::linear"},
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
