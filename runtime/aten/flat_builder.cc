@@ -267,7 +267,7 @@ class FlatBuilder {
     std::vector<FlatArgument> arguments;
     for (size_t i = 0; i < made.inputs.size(); ++i) {
       const GroupLoop::Input& input = made.inputs[i];
-      if (made.loop.inputs[i].random_input) {
+      if (made.loop.inputs[i].random) {
         arguments.emplace_back();
         continue;
       }

@@ -355,7 +355,7 @@ class ExplicitProgram final : public Program {
     const RandomValue& of = random_value(value);
     const int64_t* const key =
         keys == nullptr ? nullptr : keys->const_data_ptr<int64_t>() + 2 * (&of - signature_.random_inputs.data());
-    return random(of, at, sizes_.bindings(), device_, key);
+    return make_random_input(of, at, sizes_.bindings(), device_, key);
   }
 
   Tensors forward_arguments(Values inputs) const {

@@ -17,7 +17,7 @@ std::optional<double> dropped_share(const ir::Graph& graph, ValueId value);
 ValueId dropped_value(const ir::Graph& graph, ValueId value);
 
 /// Returns a copy of the graph with a dropout after each of these values, which tasks make: `y = y.whole *
-/// y.random_input`. The key of the random input follows from y's name and differs from all other keys. A value that
+/// y.random`. The key of the random input follows from y's name and differs from all other keys. A value that
 /// already is a dropout gets a random input with the new probability and the old key. It is an error if a value cannot
 /// be multiplied.
 Result<ir::Graph> with_dropouts(const ir::Graph& graph, const std::map<ValueId, double>& shares);
