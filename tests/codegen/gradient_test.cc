@@ -53,7 +53,7 @@ void compare(const OpCase& c, const Prepared& made, Asked requested, int64_t bat
   runtime::GraphValues values(joint.graph.value_count());
   std::vector<at::Tensor> leaves, results, seeds;
   std::vector<size_t> numbers;
-  std::vector<at::Tensor> random = testing::drawn(made, batch);
+  std::vector<at::Tensor> drawn = testing::drawn(made, batch);
   for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
     if (made.operands[k].absent) continue;
     at::Tensor tensor = drawn[at++];
@@ -136,7 +136,7 @@ TEST(Gradients, OfValuesThatAreChannelsLastAreChannelsLast) {
     SCOPED_TRACE(describe(c));
     const Joint joint = join(c, made, {.wanted = 1, .read = 1});
     runtime::GraphValues values(joint.graph.value_count());
-    std::vector<at::Tensor> random = testing::drawn(made, 3);
+    std::vector<at::Tensor> drawn = testing::drawn(made, 3);
     drawn[0] = drawn[0].contiguous(last);
     for (size_t k = 0; k < drawn.size(); ++k) values[joint.graph.inputs(joint.task)[k].index()] = drawn[k];
     const at::Tensor forward = testing::execute(made, drawn, 3)[0];

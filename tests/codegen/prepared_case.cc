@@ -54,7 +54,7 @@ std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tens
   return results;
 }
 
-std::vector<at::Tensor> random(const Prepared& made, int64_t batch) {
+std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {
   std::vector<at::Tensor> inputs;
   for (const Operand& operand : made.operands) {
     if (!operand.absent) inputs.push_back(draw(operand, batch));

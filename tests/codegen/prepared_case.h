@@ -25,7 +25,7 @@ std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch);
 /// Positive floats, integers of the operand's range (as floats too, where it says so), or its contents.
 at::Tensor draw(const Operand& operand, int64_t batch);
 /// One tensor for each operand that is there.
-std::vector<at::Tensor> random(const Prepared& made, int64_t batch);
+std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch);
 /// These tensors, one for each operand that is there, in the places of all operands.
 std::vector<std::optional<at::Tensor>> in_places(const Prepared& made, const std::vector<at::Tensor>& tensors);
 /// Results of the calls; gradients as rows are made dense.

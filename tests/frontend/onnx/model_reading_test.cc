@@ -156,7 +156,7 @@ TEST(Unsorted, ACircleIsRefused) {
 /// Operands that ONNX gives a size and elementwise tasks would stretch.
 TEST(FixedSizes, AreNotStretched) {
   struct Case {
-    std::string_view text, summary;
+    std::string_view text, reports;
   };
   const Case cases[] = {
       {"agraph (float[batch, 1] x, float[4] s) => (float[batch, 4] y) { y = PRelu (x, s) }",
@@ -183,7 +183,7 @@ TEST(FixedSizes, AreNotStretched) {
   for (const Case& each : cases) {
     const auto graph = test::import_graph(each.text, 18);
     ASSERT_FALSE(graph.ok()) << each.text;
-    EXPECT_THAT(graph.diagnostic().str(), HasSubstr(std::string(each.summary)));
+    EXPECT_THAT(graph.diagnostic().str(), HasSubstr(std::string(each.reports)));
   }
   EXPECT_TRUE(
       test::import_graph("agraph (float[b, 2, 3] x, float[2, 1] s) => (float[b, 2, 3] y) { y = PRelu (x, s) }", 18)

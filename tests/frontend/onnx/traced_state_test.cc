@@ -71,7 +71,7 @@ struct Traced {
   std::map<std::string, size_t> warnings;  ///< of the frontend
 };
 
-auto summary(const std::string& part) { return Contains(Field(&Note::message, HasSubstr(part))); }
+auto reports(const std::string& part) { return Contains(Field(&Note::message, HasSubstr(part))); }
 
 const char* const kGates =
     "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[1] times = {2}, float minus = {3}, float by = {4}, float "
@@ -106,7 +106,7 @@ TEST(TracedState, NamesOfOtherExportersProveNothing) {
 }
 
 TEST(TracedState, NumbersThatTheExporterComputedAreNamed) {
-  EXPECT_THAT(Traced(kGates, {{"made", "onnx::Add_7"}}).context.warnings, summary("onnx::Add_7"));
+  EXPECT_THAT(Traced(kGates, {{"made", "onnx::Add_7"}}).context.warnings, reports("onnx::Add_7"));
 }
 
 const char* const kSpectral =
@@ -117,7 +117,7 @@ const char* const kSpectral =
 TEST(TracedState, FactorsOfANumberThatScalesAWeightAreBuffers) {
   const Traced model(kSpectral);
   EXPECT_EQ(model.kinds(), (Kinds{{"w", "parameter"}, {"u", "buffer"}, {"v", "buffer"}, {"b", "parameter"}}));
-  EXPECT_THAT(model.context.remarks, summary("2 tensors that only scale or mask weights are buffers (u, v)"));
+  EXPECT_THAT(model.context.remarks, reports("2 tensors that only scale or mask weights are buffers (u, v)"));
 }
 
 TEST(TracedState, FactorsOfOneRowAreBuffersToo) {
@@ -159,7 +159,7 @@ TEST(TracedState, ARowOfZerosThatNoLayerOwnsIsReported) {
   const Names names{{"w", "model.layer.weight"}, {"last", "final_bias"}};
   const Traced model(kLastBias, names);
   EXPECT_EQ(model.kinds().at("final_bias"), "buffer");
-  EXPECT_THAT(model.context.warnings, summary("'final_bias' is a row of zeros that no layer of the model owns"));
+  EXPECT_THAT(model.context.warnings, reports("'final_bias' is a row of zeros that no layer of the model owns"));
   const Traced owned(kLastBias, {{"w", "model.layer.weight"}, {"last", "model.head.bias"}});
   EXPECT_EQ(owned.kinds().at("model.head.bias"), "parameter");
   EXPECT_THAT(owned.context.warnings, IsEmpty());
@@ -180,7 +180,7 @@ TEST(TracedState, ComputedCopiesAreComputedAgain) {
     EXPECT_EQ(model.kinds().at("w"), "parameter") << numbers;
     EXPECT_FALSE(model.kinds().contains("onnx::MatMul_3")) << numbers;
     EXPECT_EQ(model.tasks(op), 1) << numbers;
-    EXPECT_THAT(model.context.remarks, summary("the exporter computed 'onnx::MatMul_3' is 'w'")) << numbers;
+    EXPECT_THAT(model.context.remarks, reports("the exporter computed 'onnx::MatMul_3' is 'w'")) << numbers;
   }
 }
 
@@ -204,10 +204,10 @@ TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
   const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}, {"sub", "/a/Sub"}});
   EXPECT_EQ(named.kinds(), (Kinds{{"a.row", "constant"}, {"b.weight", "parameter"}}));
   EXPECT_THAT(named.context.warnings,
-              summary("1 tensors with names of the program are not trained because of their use alone "
+              reports("1 tensors with names of the program are not trained because of their use alone "
                       "(a.row): --train trains them"));
   // A parameter of the root module has no module's name before its own; nodes of other exporters have no paths.
-  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.warnings, summary("(row): --train trains them"));
+  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.warnings, reports("(row): --train trains them"));
   EXPECT_THAT(Traced(text, {{"sub", "Sub__12"}}, "tf2onnx").context.warnings, IsEmpty());
 }
 
@@ -220,7 +220,7 @@ TEST(TracedState, WeightsOfOneModuleThatMayBeOneAreNamed) {
   Names one = names, two = names;
   one["second"] = "/part/MatMul_1";
   two["second"] = "/other/MatMul";
-  EXPECT_THAT(Traced(text, one).context.warnings, summary("weights of one module (onnx::MatMul_3, onnx::MatMul_4)"));
+  EXPECT_THAT(Traced(text, one).context.warnings, reports("weights of one module (onnx::MatMul_3, onnx::MatMul_4)"));
   EXPECT_THAT(Traced(text, two).context.warnings, IsEmpty());
 }
 
@@ -234,9 +234,9 @@ TEST(TracedState, ARowOfZerosOfATableMayBePadding) {
                   {{"t", "words.weight"}})
         .context.warnings;
   };
-  EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), summary("only row 1 of 'words.weight' is all zeros"));
-  EXPECT_THAT(open("1, 2, 0, 5, 3, 4"), Not(summary("all zeros")));
-  EXPECT_THAT(open("0, 0, 0, 0, 3, 4"), Not(summary("all zeros"))) << "two such rows";
+  EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), reports("only row 1 of 'words.weight' is all zeros"));
+  EXPECT_THAT(open("1, 2, 0, 5, 3, 4"), Not(reports("all zeros")));
+  EXPECT_THAT(open("0, 0, 0, 0, 3, 4"), Not(reports("all zeros"))) << "two such rows";
 }
 
 /// `table(x) @ cat([table.weight.t(), rest])`, carried out by the exporter.
@@ -255,8 +255,8 @@ TEST(TracedState, APartOfAJoinedTensorIsNamed) {
     return Traced(model, names).context.warnings;
   };
   EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 9, 4, 4, 1, 2"),
-              summary("'onnx::MatMul_7' contains the numbers of 'table.weight', transposed, as if"));
-  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 8, 4, 4, 1, 2"), Not(summary("contains the numbers")));
+              reports("'onnx::MatMul_7' contains the numbers of 'table.weight', transposed, as if"));
+  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 8, 4, 4, 1, 2"), Not(reports("contains the numbers")));
 }
 
 /// What has no layer's name may be a buffer.
@@ -266,7 +266,7 @@ TEST(TracedState, DoubtfulTensorsAreListedFirst) {
       "2] v = {1, 2, 3, 6}, float[2] row = {3, 4}> {\n  a = Gemm (x, w, b)\n c = MatMul (a, v)\n y = Add (c, row) }",
       {{"w", "a.weight"}, {"b", "a.bias"}, {"v", "b.weight"}, {"row", "c.row"}});
   EXPECT_THAT(model.context.remarks,
-              summary("4 tensors are trained because of their use alone (c.row, a.bias, a.weight and 1 more)"));
+              reports("4 tensors are trained because of their use alone (c.row, a.bias, a.weight and 1 more)"));
 }
 
 TEST(TracedState, SlicesAndNormsAreComputedAgain) {
@@ -293,12 +293,12 @@ TEST(TracedState, ComputedNumbersAreComputedAgainWhereOneTensorAloneIsMeant) {
   EXPECT_EQ(one.kinds().at("gate"), "parameter");
   EXPECT_FALSE(one.kinds().contains("onnx::Mul_4"));
   EXPECT_THAT(one.context.warnings,
-              summary("'onnx::Mul_4' is 'gate': it, negated, plus 1, judging by a single number"));
+              reports("'onnx::Mul_4' is 'gate': it, negated, plus 1, judging by a single number"));
   std::string two = text;
   two.replace(two.find("0.75"), 4, "0.375");
   const Traced several(two, {{"rest", "onnx::Mul_4"}});
   EXPECT_EQ(several.kinds().at("onnx::Mul_4"), "constant");
-  EXPECT_THAT(several.context.warnings, summary("onnx::Mul_4"));
+  EXPECT_THAT(several.context.warnings, reports("onnx::Mul_4"));
 }
 
 /// Copies of whole layers begin equal: those are read by other modules.
@@ -316,7 +316,7 @@ TEST(TracedState, TensorsOfLostParametersAreNamed) {
       "  a = Mul (x, w)\n y = Add (a, made) }",
       {{"made", "onnx::Add_3"}});
   EXPECT_EQ(model.kinds(), (Kinds{{"w", "parameter"}, {"onnx::Add_3", "parameter"}}));
-  EXPECT_THAT(model.context.warnings, summary("1 tensors that the exporter computed are trained in place"));
+  EXPECT_THAT(model.context.warnings, reports("1 tensors that the exporter computed are trained in place"));
 }
 
 /// A node of the program that hands on its operand is no tensor that the exporter left out.

@@ -129,9 +129,8 @@ std::set<std::string> within_softmaxes(const ModelProto& model, const ir::Graph&
   std::set<std::string> names;
   for (const auto& node : model.graph().node()) {
     if (node.op_type() != "Where" || !makers.contains(node.input(0)) || !makers.contains(node.input(2))) continue;
-    const auto &has_condition = *makers.at(node.input(0)), &softmax = *makers.at(node.input(2));
-    if (has_condition.op_type() != "IsNaN" || has_condition.input(0) != node.input(2) || softmax.op_type() != "Softmax")
-      continue;
+    const auto &is_nan = *makers.at(node.input(0)), &softmax = *makers.at(node.input(2));
+    if (is_nan.op_type() != "IsNaN" || is_nan.input(0) != node.input(2) || softmax.op_type() != "Softmax") continue;
     const ValueId result = graph.find(node.output(0));
     if (!result.valid() || graph.attributes(graph.producer(result)).text("hidden_rows") != "zero") continue;
     names.insert({node.input(0), node.input(2)});

@@ -95,7 +95,7 @@ TEST(DataOfSamples, DoesNotDecide) {
 }
 
 struct Refused {
-  const char *name, *source, *summary;
+  const char *name, *source, *reports;
 };
 void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.name; }
 class DataCannotDecide : public testing::TestWithParam<Refused> {};
@@ -104,7 +104,7 @@ TEST_P(DataCannotDecide, NamesThePlace) {
   const SavedModule module(GetParam().source);
   const auto imported = frontend::read_torch(module.path(), {.inputs = {"x=f64[batch,6]", "y=f64[]"}});
   ASSERT_FALSE(imported.ok());
-  EXPECT_NE(imported.diagnostic().str().find(GetParam().summary), std::string::npos) << imported.diagnostic().str();
+  EXPECT_NE(imported.diagnostic().str().find(GetParam().reports), std::string::npos) << imported.diagnostic().str();
 }
 
 constexpr Refused kRefused[] = {

@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(Picked, Programs, testing::ValuesIn(kPicked),
 // --- what is refused, and where
 
 struct Refused {
-  const char *name, *source, *summary;
+  const char *name, *source, *reports;
 };
 void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.name; }
 class Refusals : public testing::TestWithParam<Refused> {};
@@ -251,7 +251,7 @@ TEST_P(Refusals, NameThePlace) {
   const SavedModule module(GetParam().source);
   const auto imported = frontend::read_torch(module.path(), {.inputs = input_flags(inputs())});
   ASSERT_FALSE(imported.ok());
-  EXPECT_NE(imported.diagnostic().str().find(GetParam().summary), std::string::npos) << imported.diagnostic().str();
+  EXPECT_NE(imported.diagnostic().str().find(GetParam().reports), std::string::npos) << imported.diagnostic().str();
 }
 
 constexpr Refused kRefused[] = {
@@ -526,8 +526,8 @@ TEST(TorchScriptArchives, OthersAreRefusedByName) {
     std::ofstream(path) << bytes;
     const auto refused = frontend::read_torch(path);
     ASSERT_FALSE(refused.ok());
-    const char* const summary = bytes.starts_with("PK") ? "no complete directory of a zip archive" : "torch.jit.save";
-    EXPECT_NE(refused.diagnostic().str().find(summary), std::string::npos) << refused.diagnostic().str();
+    const char* const reports = bytes.starts_with("PK") ? "no complete directory of a zip archive" : "torch.jit.save";
+    EXPECT_NE(refused.diagnostic().str().find(reports), std::string::npos) << refused.diagnostic().str();
     EXPECT_EQ(refused.diagnostic().where.file, path);
   }
   EXPECT_FALSE(frontend::read_torch(testing::TempDir() + "absent.pt").ok());

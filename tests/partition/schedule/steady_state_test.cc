@@ -79,7 +79,7 @@ const char* const kNames[] = {"1f1b",  "dapple-b",    "warmup", "gpipe",  "zb-h1
                               "zb-h2", "interleaved", "zb-v",   "v-half", "v-min"};
 
 /// Whether leaving out periods changes a time; adds up how many actions were left out.
-void expect_equal_times(const Instance& one, uint64_t& skipped, uint64_t& actions) {
+void expect_equal_times(const Instance& one, uint64_t& omitted, uint64_t& actions) {
   SimulationOptions options;
   options.contention = true;
   options.spans = options.memory = false;
@@ -94,7 +94,7 @@ void expect_equal_times(const Instance& one, uint64_t& skipped, uint64_t& action
     ASSERT_EQ(skipped.devices[d].busy, whole.devices[d].busy);
   }
   ASSERT_LE(skipped.simulated, whole.simulated);
-  skipped += whole.simulated - skipped.simulated;
+  omitted += whole.simulated - skipped.simulated;
   actions += whole.simulated;
   // Rounding itself moves times by no more than its own size, an action at a time.
   options.skip_periods = false;
@@ -106,21 +106,21 @@ void expect_equal_times(const Instance& one, uint64_t& skipped, uint64_t& action
 // The sums are exact, so the times are equal to the last bit.
 TEST(SteadyState, LeavesEveryTimeAsItIs) {
   int recognised = 0;
-  uint64_t skipped = 0, actions = 0;
+  uint64_t omitted = 0, actions = 0;
   for (int i = 0; i < 3000; ++i) {
     std::mt19937_64 random(static_cast<uint64_t>(i) * 7919 + 5);
     const std::string name = kNames[i % 10];
     const bool slow = name == "v-half" || name == "v-min";  // to generate
     SCOPED_TRACE("instance " + std::to_string(i) + ", " + name);
-    const uint64_t before = skipped;
-    expect_equal_times(random_instance(random, name, slow ? 60 : 160), skipped, actions);
+    const uint64_t before = omitted;
+    expect_equal_times(random_instance(random, name, slow ? 60 : 160), omitted, actions);
     if (HasFatalFailure()) return;
-    recognised += skipped > before;
+    recognised += omitted > before;
   }
   RecordProperty("found", recognised);
-  RecordProperty("percent_left_out", static_cast<int>(100 * skipped / actions));
+  RecordProperty("percent_left_out", static_cast<int>(100 * omitted / actions));
   EXPECT_GE(recognised, 1500);
-  EXPECT_GE(skipped * 2, actions);
+  EXPECT_GE(omitted * 2, actions);
 }
 
 // When stage 0 has done I0, stage 1 is at I2, whose gradient is still to come; 4 later it is at W0, which sends
@@ -131,9 +131,9 @@ TEST(SteadyState, WhatIsUnderWayMustRepeatToo) {
   one.costs.compute = {{{1, 2, 2, 0}}, {{1, 4, 4, 0}}, {{1, 1, 1, 0}}};
   one.costs.link = [](DeviceId, DeviceId) { return LinkCost{5, 0}; };
   one.schedule = make_schedule(one.shape, {.name = "zb-h2"}).value();
-  uint64_t skipped = 0, actions = 0;
-  expect_equal_times(one, skipped, actions);
-  EXPECT_EQ(skipped, 0u);
+  uint64_t omitted = 0, actions = 0;
+  expect_equal_times(one, omitted, actions);
+  EXPECT_EQ(omitted, 0u);
 }
 
 /// One to three replicas for each stage, and the sends, reductions and steps of finished plans.
@@ -159,16 +159,16 @@ Instance replicated(std::mt19937_64& random, const std::string& name) {
 
 TEST(SteadyState, LeavesFinishedPlansAsTheyAre) {
   int recognised = 0;
-  uint64_t skipped = 0, actions = 0;
+  uint64_t omitted = 0, actions = 0;
   const char* const names[] = {"1f1b", "dapple-b", "zb-h1", "gpipe"};
   for (int i = 0; i < 600; ++i) {
     std::mt19937_64 random(static_cast<uint64_t>(i) * 104729 + 3);
     const Instance one = replicated(random, names[i % 4]);
     SCOPED_TRACE("instance " + std::to_string(i));
-    const uint64_t before = skipped;
-    expect_equal_times(one, skipped, actions);
+    const uint64_t before = omitted;
+    expect_equal_times(one, omitted, actions);
     if (HasFatalFailure()) return;
-    recognised += skipped > before;
+    recognised += omitted > before;
   }
   EXPECT_GE(recognised, 150);
 }

@@ -18,7 +18,7 @@ std::stop_token stopped() {
   return source.get_token();
 }
 
-bool summary(const StagePlan& plan, const char* what) {
+bool reports(const StagePlan& plan, const char* what) {
   return std::any_of(plan.notes.begin(), plan.notes.end(),
                      [&](const std::string& note) { return note.find(what) != std::string::npos; });
 }
@@ -31,8 +31,8 @@ class Comparison {
     ASSERT_EQ(a != nullptr, b != nullptr);
     if (a == nullptr) return;
     ++plans_;
-    EXPECT_TRUE(summary(*a, note) || a->gap() < 1e-8);
-    EXPECT_FALSE(summary(*b, note));
+    EXPECT_TRUE(reports(*a, note) || a->gap() < 1e-8);
+    EXPECT_FALSE(reports(*b, note));
     EXPECT_GE(a->objective, b->objective * (1 - 1e-9));
     EXPECT_LE(a->lower_bound, b->objective * (1 + 1e-9));
     worse_ += a->objective > b->objective * (1 + 1e-9);
