@@ -13,9 +13,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/data/dataset.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/checkpoint.h"
-#include "runtime/train/dataset.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_gloo.h"
 

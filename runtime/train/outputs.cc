@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "runtime/bundle/safetensors.h"
+#include "runtime/data/dataset.h"
 #include "runtime/internal/torch_value.h"
-#include "runtime/train/dataset.h"
 
 namespace rannc::runtime {
 

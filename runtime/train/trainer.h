@@ -11,11 +11,11 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/state_dict.h"
+#include "runtime/data/batch.h"
 #include "runtime/device/device.h"
 #include "runtime/engine/nonfinite_observer.h"
 #include "runtime/engine/operator_origin.h"
 #include "runtime/execute/bucket.h"
-#include "runtime/train/batch.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/transport/sent_bytes.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/train/samples.h"
+#include "runtime/data/samples.h"
 #include "runtime/train/trainer.h"
 
 namespace rannc::runtime {

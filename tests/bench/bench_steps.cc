@@ -7,7 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/train/dataset.h"
+#include "runtime/data/dataset.h"
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "tests/runtime/measure/call_times.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "ir/base/diagnostic.h"
-#include "runtime/train/token_files.h"
+#include "runtime/data/token_files.h"
 #include "tests/fuzz/target.h"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "codegen/bundle_writer.h"
+#include "runtime/data/numbers.h"
 #include "runtime/engine/tensor.h"
-#include "runtime/train/numbers.h"
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "tests/frontend/support/onnx_text.h"

@@ -13,10 +13,10 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/plan/held_samples.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/numbers.h"
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/engine/tensor.h"
-#include "runtime/train/dataset.h"
-#include "runtime/train/numbers.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_gloo.h"
 #include "tools/check/reference.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/train/batch.h"
+#include "runtime/data/batch.h"
 #include "tools/common/scratch.h"
 #include "tools/compiler/compiler.h"
 

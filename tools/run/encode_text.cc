@@ -8,7 +8,7 @@
 #include "ir/base/subprocess.h"
 #include "partition/text_digest.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/train/text_files.h"
+#include "runtime/data/text_files.h"
 #include "tools/common/environment.h"
 #include "tools/common/scratch.h"
 

@@ -7,8 +7,8 @@
 
 #include "ir/base/stopwatch.h"
 #include "ir/plan/fixed_samples.h"
+#include "runtime/data/sample_file.h"
 #include "runtime/train/loss_sums.h"
-#include "runtime/train/sample_file.h"
 #include "tools/common/how_to_train.h"
 #include "tools/run/output_parts.h"
 

@@ -9,8 +9,8 @@
 
 #include "ir/base/stopwatch.h"
 #include "ir/plan/functions.h"
+#include "runtime/data/dataset.h"
 #include "runtime/execute/trace.h"
-#include "runtime/train/dataset.h"
 #include "runtime/train/loss_sums.h"
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "ir/plan/fixed_samples.h"
-#include "runtime/train/prefetch.h"
-#include "runtime/train/sample_file.h"
-#include "runtime/train/token_files.h"
+#include "runtime/data/prefetch.h"
+#include "runtime/data/sample_file.h"
+#include "runtime/data/token_files.h"
 #include "tools/measure/memory_gauge.h"
 #include "tools/run/encode_text.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/train/samples.h"
+#include "runtime/data/samples.h"
 
 namespace rannc::tools {
 

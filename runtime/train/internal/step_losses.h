@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "runtime/aten/totals.h"
+#include "runtime/data/batch.h"
+#include "runtime/data/needed_samples.h"
 #include "runtime/execute/pipeline.h"
-#include "runtime/train/batch.h"
 #include "runtime/train/internal/device_set.h"
-#include "runtime/train/needed_samples.h"
 #include "runtime/train/trainer.h"
 
 namespace rannc::runtime {
