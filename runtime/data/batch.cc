@@ -110,7 +110,7 @@ std::optional<Value> zeros_of(const ir::ValueType& type, const ir::Bindings& bin
     if (!extent) return std::nullopt;
     sizes.push_back(*extent);
   }
-  return to_value(at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype))));
+  return to_value(at::zeros(sizes, at::TensorOptions().dtype(scalar_type(type.dtype))));
 }
 
 }  // namespace
@@ -213,7 +213,7 @@ Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
     const auto found = converted.find(std::string(plan.graph.value(id).name));
     if (found == converted.end() || !ir::is_float(plan.graph.type(id).dtype)) continue;
     const at::Tensor& tensor = to_tensor(found->second);
-    if (tensor.is_floating_point()) found->second = to_value(tensor.to(to_scalar_type(plan.graph.type(id).dtype)));
+    if (tensor.is_floating_point()) found->second = to_value(tensor.to(scalar_type(plan.graph.type(id).dtype)));
   }
   return converted;
 }

@@ -9,14 +9,14 @@
 namespace rannc::runtime {
 
 at::Tensor mapped_tensor(const std::shared_ptr<const MappedFile>& file, const TensorSpec& spec, uint64_t offset) {
-  const auto options = at::TensorOptions().dtype(to_scalar_type(spec.dtype));
+  const auto options = at::TensorOptions().dtype(scalar_type(spec.dtype));
   if (spec.bytes() == 0) return at::empty(spec.shape, options);
   void* const data = const_cast<char*>(file->bytes().data() + offset);  // only read
   if (offset % ir::byte_size(spec.dtype) == 0)
     return at::from_blob(
         data, spec.shape, [file](void*) {}, options);
   const at::Tensor bytes = at::from_blob(data, {static_cast<int64_t>(spec.bytes())}, at::kByte);
-  return bytes.clone().view(to_scalar_type(spec.dtype)).reshape(spec.shape);
+  return bytes.clone().view(scalar_type(spec.dtype)).reshape(spec.shape);
 }
 
 Result<MappedBatch> map_batch(const std::string& path) {

@@ -40,7 +40,7 @@ TensorSpec as_in_model(const ir::Graph& graph, const std::string& name, TensorSp
 
 /// Returns a copy of this element type.
 Value copied(const Value& value, ir::DType type) {
-  return to_value(to_tensor(value).to(to_scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
+  return to_value(to_tensor(value).to(scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
 }
 
 /// Whether all extents except that of `axis` match the type, as far as `bindings` determine them.
@@ -344,7 +344,7 @@ Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set
     const ir::DType type = types_.at(name);
     batch.emplace(name, values.size() == 1
                             ? copied(values[0], type)
-                            : to_value(to_tensor(values[0]->joined(values, input.axis)).to(to_scalar_type(type))));
+                            : to_value(to_tensor(values[0]->joined(values, input.axis)).to(scalar_type(type))));
   }
   return batch;
 }

@@ -137,7 +137,7 @@ class TorchDevice final : public Device {
 
   Value allocate(const TensorSpec& spec) override {
     const c10::StreamGuard on(at(Stream::kCompute));
-    return to_value(at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)).device(device_)));
+    return to_value(at::empty(spec.shape, at::TensorOptions().dtype(scalar_type(spec.dtype)).device(device_)));
   }
 
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {

@@ -407,7 +407,7 @@ class ExplicitProgram final : public Program {
       if (!extent) return error("size `" + dim.str() + "` has no value in this step");
       sizes.push_back(*extent);
     }
-    return at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype)).device(torch_device_));
+    return at::zeros(sizes, at::TensorOptions().dtype(scalar_type(type.dtype)).device(torch_device_));
   }
 
   Result<Values> input_gradients(Tensors results) const {
@@ -444,7 +444,7 @@ class ExplicitProgram final : public Program {
     if (!any && !totals_.empty()) return;
     Tensors arguments;
     for (size_t i = 0; i < totals_.size(); ++i) {
-      const auto type = to_scalar_type(joint_.graph.type(programs_.totals[i]).dtype);
+      const auto type = scalar_type(joint_.graph.type(programs_.totals[i]).dtype);
       arguments.push_back(totals_[i].defined() ? totals_[i].to(type) : zeros(programs_.totals[i]).value());
       totals_[i].reset();
     }

@@ -82,8 +82,7 @@ native::Numbers numbers_of(const RandomValue& value, const At& at) {
 
 Result<at::Tensor> make_random_input(const RandomValue& value, const At& at, const ir::Bindings& bindings,
                                      Device& device, const int64_t* key_and_sample) {
-  const auto options =
-      at::TensorOptions().dtype(to_scalar_type(value.type.dtype)).device(c10::Device(device.address()));
+  const auto options = at::TensorOptions().dtype(scalar_type(value.type.dtype)).device(c10::Device(device.address()));
   if (is_all_ones(value, at)) return at::ones({}, options);
   RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
   const ir::BatchLayout& layout = value.type.batch;

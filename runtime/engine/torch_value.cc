@@ -115,13 +115,6 @@ void overwrite(const at::Tensor& tensor, std::span<const std::byte> bytes) {
   tensor.detach().copy_(at::from_blob(data, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())));
 }
 
-at::ScalarType to_scalar_type(ir::DType dtype) { return static_cast<at::ScalarType>(ir::torch_number(dtype)); }
-
-at::ScalarType sum_type(at::ScalarType type) {
-  const auto dtype = ir::dtype_of_torch(static_cast<int>(type));
-  return dtype ? to_scalar_type(ir::sum_dtype(*dtype)) : type;
-}
-
 Result<ir::DType> to_dtype(at::ScalarType type) {
   if (const auto dtype = ir::dtype_of_torch(static_cast<int>(type))) return *dtype;
   return error(std::string("element type ") + at::toString(type) + " is not supported");

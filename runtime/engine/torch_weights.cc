@@ -9,7 +9,7 @@ namespace rannc::runtime {
 
 Result<at::Tensor> read_tensor(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
   RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
-  at::Tensor tensor = at::empty(entry.spec.shape, to_scalar_type(entry.spec.dtype));
+  at::Tensor tensor = at::empty(entry.spec.shape, scalar_type(entry.spec.dtype));
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor;
 }

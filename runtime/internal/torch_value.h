@@ -1,8 +1,9 @@
-/// Element types and sums of LibTorch tensors.
+/// Sums and memory of LibTorch tensors.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include "runtime/aten/torch_types.h"
 #include "runtime/engine/tensor.h"
 
 namespace rannc::runtime {
@@ -16,9 +17,6 @@ at::Tensor on_host(const Value& value);
 /// Replaces the elements of a contiguous tensor on any device. Waits for the copy.
 void overwrite(const at::Tensor& tensor, std::span<const std::byte> bytes);
 
-at::ScalarType to_scalar_type(ir::DType dtype);
-/// Returns the type in which gradients of tensors of `type` are summed (`ir::sum_dtype`).
-at::ScalarType sum_type(at::ScalarType type);
 /// Returns the element type, or an error for unsupported types such as complex and quantized ones.
 Result<ir::DType> to_dtype(at::ScalarType type);
 

@@ -45,7 +45,7 @@ class SyntheticFeed final : public Feed {
       if (!size) return error(fmt::format("the size {} of '{}' is not known", dim.str(), port.name));
       sizes.push_back(*size);
     }
-    const auto options = at::TensorOptions().dtype(to_scalar_type(port.type.dtype));
+    const auto options = at::TensorOptions().dtype(scalar_type(port.type.dtype));
     known = to_value(ir::is_float(port.type.dtype) ? at::randn(sizes, options) : at::zeros(sizes, options));
     return known;
   }
@@ -99,7 +99,7 @@ class Bench {
     input_.symbols.erase(plan_.graph.batch_symbol());
     input_.feed = &feed_;
     for (const ir::LossTerm& term : plan_.graph.losses()) {
-      const auto type = to_scalar_type(plan_.graph.type(term.numerator).dtype);
+      const auto type = scalar_type(plan_.graph.type(term.numerator).dtype);
       input_.loss_seeds.push_back(to_value(at::scalar_tensor(kLossSeed, at::TensorOptions().dtype(type))));
     }
   }

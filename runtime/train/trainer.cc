@@ -280,7 +280,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& sc
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     const ir::LossTerm& term = plan().graph.losses()[t];
-    const auto dtype = to_scalar_type(plan().graph.type(term.numerator).dtype);
+    const auto dtype = scalar_type(plan().graph.type(term.numerator).dtype);
     input.loss_seeds.push_back(
         to_value(at::scalar_tensor(term.loss(1, scales[t]) * loss_scale(), at::TensorOptions().dtype(dtype))));
   }
@@ -315,7 +315,7 @@ Result<std::vector<ir::TermScale>> Trainer::Impl::use_counts(const Tensors& coun
       return error(fmt::format("step {}: %{} has elements that are not finite, computed from the counts {}", step_,
                                graph.value(given.input).name, words_of(counts)));
     }
-    const auto dtype = to_scalar_type(graph.type(given.input).dtype);
+    const auto dtype = scalar_type(graph.type(given.input).dtype);
     bound.batch[std::string(graph.value(given.input).name)] = to_value(number.to(dtype));
   }
   return scales;

@@ -84,7 +84,7 @@ class GlooTransport final : public ExchangeTransport {
     if (auto reason = failure()) return *reason;
     try {
       const NoBrokenPipes guard;
-      std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)))};
+      std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(scalar_type(spec.dtype)))};
       GlooWork work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
       return std::unique_ptr<Receipt>(
           new GlooReceipt(watch_, hardware_, std::move(work), tensors[0],

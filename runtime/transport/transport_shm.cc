@@ -86,7 +86,7 @@ class ShmTransport final : public ExchangeTransport {
 
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
     if (auto reason = failure()) return *reason;
-    const at::Tensor tensor = at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)));
+    const at::Tensor tensor = at::empty(spec.shape, at::TensorOptions().dtype(scalar_type(spec.dtype)));
     const auto message =
         incoming(head_of(key, spec), tensor, fmt::format("device {} to send {}", from.index(), message_text(key)));
     pump_.post(from.index(), Lane::kMessages, message);

@@ -52,7 +52,7 @@ class StateDicts : public ::testing::Test {
     const SafetensorsFile file = SafetensorsFile::open(path(name)).value();
     Tensors found;
     for (const auto& entry : file.entries()) {
-      at::Tensor tensor = at::empty(entry.spec.shape, to_scalar_type(entry.spec.dtype));
+      at::Tensor tensor = at::empty(entry.spec.shape, scalar_type(entry.spec.dtype));
       const auto bytes = file.data(entry).read().value();
       std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
       found.emplace(entry.name, tensor);

@@ -43,7 +43,7 @@ class NarrowTypes : public ::testing::TestWithParam<std::tuple<Case, ir::DType>>
   /// Gradients of so many equal samples, each divided by the same number.
   Tensors gradients(int64_t samples, PlanSpec spec) const {
     const auto& [toy, dtype] = GetParam();
-    Tensors batch = toy.sample(runtime::to_scalar_type(dtype));
+    Tensors batch = toy.sample(runtime::scalar_type(dtype));
     for (auto& [name, tensor] : batch) tensor = at::cat(std::vector<at::Tensor>(static_cast<size_t>(samples), tensor));
     return run_locally(build_plan(toy.graph(dtype), spec), batch, {kDenominator}).gradients;
   }
@@ -76,7 +76,7 @@ TEST_P(NarrowTypes, GradientsOfMicroBatchesAreSummedInFloat32) {
       {.cuts = {cut}, .replicas = {2, 1}, .micro_batches = pairs, .recompute = true},
   };
   // Sums in the model's own type would not pass.
-  const auto type = runtime::to_scalar_type(std::get<1>(GetParam()));
+  const auto type = runtime::scalar_type(std::get<1>(GetParam()));
   double worst_narrow = 0;
   for (const auto& [name, part] : one) {
     at::Tensor narrow = at::zeros_like(part, type);

@@ -147,9 +147,9 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
     if (options.commit) input.update = [](StageId, runtime::Program&) { return Result<void>(); };
     for (size_t term = 0; term < denominators.size(); ++term) {
       const ir::LossTerm& loss = plan.graph.losses()[term];
-      input.loss_seeds.push_back(runtime::to_value(
-          at::full({}, loss.weight / denominators[term],
-                   at::TensorOptions(runtime::to_scalar_type(plan.graph.type(loss.numerator).dtype)))));
+      input.loss_seeds.push_back(
+          runtime::to_value(at::full({}, loss.weight / denominators[term],
+                                     at::TensorOptions(runtime::scalar_type(plan.graph.type(loss.numerator).dtype)))));
     }
     std::vector<std::thread> threads;
     for (Device& device : devices) threads.emplace_back([&] { device.outcome = device.executor->run(input); });

@@ -58,7 +58,7 @@ runtime::Batch batch_of(const ExactnessCase& of, uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   int64_t samples = 0;
   for (const uint32_t size : of.micro_batches) samples += size;
-  const at::ScalarType type = runtime::to_scalar_type(of.dtype);
+  const at::ScalarType type = runtime::scalar_type(of.dtype);
   return {{"x", runtime::to_value(at::randn({samples, 6}, generator, at::kDouble).to(type))},
           {"target", runtime::to_value(at::randn({samples, 6}, generator, at::kDouble).to(type))}};
 }

@@ -57,7 +57,7 @@ loss %l weight 0x1p+0
     const bool bias = parameter[0] == 'b' || parameter[0] == 'c';
     const at::Tensor tensor =
         (at::randn(bias ? std::vector<int64_t>{kWidth} : std::vector<int64_t>{kWidth, kWidth}, at::kDouble) * 0.1)
-            .to(to_scalar_type(dtype));
+            .to(scalar_type(dtype));
     const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
     graph.set_data(graph.find(parameter), ir::TensorData::in_memory({bytes, bytes + tensor.nbytes()}));
   }
@@ -66,7 +66,7 @@ loss %l weight 0x1p+0
 
 Batch batch_of(int64_t samples, ir::DType dtype, uint64_t seed) {
   at::manual_seed(seed);
-  const auto some = [&] { return to_value(at::randn({samples, kWidth}, at::kDouble).to(to_scalar_type(dtype))); };
+  const auto some = [&] { return to_value(at::randn({samples, kWidth}, at::kDouble).to(scalar_type(dtype))); };
   Batch batch{{"x", some()}};
   batch.emplace("target", some());
   return batch;

@@ -172,7 +172,7 @@ std::string refusal(const TransportKind& kind, const TensorSpec& sent, const Mes
   Rendezvous common;
   common.workers = 2;
   auto joined = rannc::testing::join_each(common, [&](const Rendezvous& where) { return kind.join(where, cpu()); });
-  const at::Tensor tensor = at::zeros(sent.shape, to_scalar_type(sent.dtype));
+  const at::Tensor tensor = at::zeros(sent.shape, scalar_type(sent.dtype));
   EXPECT_TRUE(joined.ends[1]->send(sent_as, DeviceId(0), to_value(tensor), SentValue::kFreedWhenTaken).ok());
   const auto receipt = joined.ends[0]->receive({.route = 1}, DeviceId(1), {ir::DType::kF32, {4, 2}});
   const auto arrived = (*receipt)->wait();
