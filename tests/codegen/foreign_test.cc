@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/joint_run.h"
-#include "codegen/measure.h"
 #include "frontend/torchscript/foreign.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -15,8 +13,10 @@
 #include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
 #include "runtime/aten/graph_run.h"
+#include "runtime/measure/measure_tasks.h"
+#include "tests/codegen/joint_run.h"
 
-namespace rannc::codegen {
+namespace rannc::test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -239,11 +239,11 @@ TEST(Foreign, IsMeasured) {
   const ir::Graph graph = parsed(kCdist + kLoss);
   const TaskId task(0);
   const auto cut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
-  const auto times = measure_tasks(graph, {&task, 1}, RunFacts(graph), {{"batch", 8}}, {cut});
+  const auto times = runtime::measure_tasks(graph, {&task, 1}, runtime::GraphFacts(graph), {{"batch", 8}}, {cut});
   ASSERT_TRUE(times.ok()) << times.diagnostic().str();
   EXPECT_GT(times->forward_ns, 0);
   EXPECT_GT(times->weight_gradient_ns, 0);
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::test

@@ -1,5 +1,5 @@
 // Joint graphs run to the gradients of LibTorch's tape, each task as often as it must, keeping what their types say.
-#include "codegen/joint_run.h"
+#include "tests/codegen/joint_run.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "passes/training/differentiate.h"
 #include "tests/codegen/random_program.h"
 
-namespace rannc::codegen {
+namespace rannc::test {
 namespace {
 
 using ir::Frequency;
@@ -227,4 +227,4 @@ TEST(JointRuns, KeepWhatTheirTypesSay) {
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::test

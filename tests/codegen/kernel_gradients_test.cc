@@ -6,14 +6,14 @@
 #include <map>
 #include <set>
 
-#include "codegen/joint_run.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/training/differentiate.h"
+#include "tests/codegen/joint_run.h"
 #include "tests/codegen/prepared_case.h"
 #include "tests/codegen/tape_gradients.h"
 
-namespace rannc::codegen {
+namespace rannc::test {
 namespace {
 
 using ir::DType;
@@ -265,4 +265,4 @@ TEST(AttentionGradient, ReadsAnyLayout) {
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::test

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "codegen/joint_run.h"
 #include "ir/base/split_mix.h"
 #include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
@@ -14,6 +13,7 @@
 #include "passes/training/differentiate.h"
 #include "runtime/aten/evaluate.h"
 #include "runtime/aten/stored_tensor.h"
+#include "tests/codegen/joint_run.h"
 #include "tests/codegen/tape_gradients.h"
 #include "tests/ir/op/op_cases.h"
 
@@ -182,9 +182,9 @@ Result<Graph> trained(const Graph& graph) {
 using Gradients = std::map<std::string, at::Tensor>;
 
 /// Sample `index` of each input that has samples; everything of a graph without.
-codegen::JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, const GraphValues& all,
-                                   ir::Bindings sizes, int64_t index) {
-  codegen::JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), std::move(sizes)};
+JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, const GraphValues& all, ir::Bindings sizes,
+                          int64_t index) {
+  JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), std::move(sizes)};
   if (!graph.batch_symbol().empty()) made.sizes[graph.batch_symbol()] = 1;
   for (const ValueId value : graph.values()) {
     const bool drawn = graph.kind(value) == ValueKind::kRandomInput && all[value.index()];
@@ -205,12 +205,12 @@ Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir:
     if (graph.producer(value).valid() || of_micro_batch || !all[value.index()]) continue;
     stored[joint.graph.find(graph.value(value).name).index()] = all[value.index()];
   }
-  RANNC_ASSIGN(codegen::JointRun run, codegen::JointRun::load(joint, std::move(stored)));
+  RANNC_ASSIGN(JointRun run, JointRun::load(joint, std::move(stored)));
   const auto batch = sizes.find(graph.batch_symbol());
-  std::vector<codegen::JointRun::MicroBatch> parts;
+  std::vector<JointRun::MicroBatch> parts;
   const int64_t samples = batch == sizes.end() ? 1 : batch->second;
   for (int64_t i = 0; i < samples; ++i) parts.push_back(part(graph, joint, all, sizes, i));
-  RANNC_ASSIGN(const codegen::JointRun::Step step, run.step(parts, std::vector<double>(graph.losses().size(), 1.0)));
+  RANNC_ASSIGN(const JointRun::Step step, run.step(parts, std::vector<double>(graph.losses().size(), 1.0)));
   Gradients sums;
   for (size_t i = 0; i < joint.gradients.size(); ++i) {
     at::Tensor& sum = sums[std::string(joint.graph.value(joint.gradients[i].parameter).name)];

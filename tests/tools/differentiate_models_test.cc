@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "codegen/joint_run.h"
 #include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
 #include "passes/training/differentiate.h"
@@ -14,6 +13,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/numbers.h"
 #include "runtime/engine/tensor.h"
+#include "tests/codegen/joint_run.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/check/reference.h"
 #include "tools/compiler/compiler.h"
@@ -22,7 +22,6 @@ namespace rannc::test {
 namespace {
 
 namespace fs = std::filesystem;
-using codegen::JointRun;
 using runtime::GraphValues;
 
 /// A folder's model in float64, with its mini-batch.
@@ -88,7 +87,7 @@ Result<tools::OwnNumbers> run(const Model& model, const ir::Joint& joint) {
   }
   RANNC_ASSIGN(const JointRun::Step step, run.step({&whole, 1}, seeds));
   tools::OwnNumbers numbers;
-  RANNC_ASSIGN(const int64_t derived, codegen::kept_bytes(joint, model.symbols));
+  RANNC_ASSIGN(const int64_t derived, kept_bytes(joint, model.symbols));
   EXPECT_NEAR(static_cast<double>(step.kept_bytes), static_cast<double>(derived), 0.02 * static_cast<double>(derived));
   numbers.loss = 0;
   for (size_t term = 0; term < seeds.size(); ++term)

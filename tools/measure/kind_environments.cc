@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "codegen/measure.h"
 #include "partition/device_names.h"
 #include "tools/measure/measure.h"
 

@@ -9,12 +9,12 @@
 #include <optional>
 #include <set>
 
-#include "codegen/measure.h"
 #include "ir/plan/plan.h"
 #include "partition/cost/analytic.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
 #include "runtime/device/device.h"
+#include "runtime/measure/measure_tasks.h"
 #include "tools/measure/block_runs.h"
 
 namespace rannc::tools {
@@ -52,17 +52,17 @@ uint64_t usable_memory(const runtime::Device* device) {
 struct Bench {
   const ir::Graph& graph;
   const MeasureOptions& options;
-  codegen::RunFacts facts_of_graph{graph};
+  runtime::GraphFacts facts_of_graph{graph};
   const std::vector<ir::GradientRole>& roles() const { return facts_of_graph.roles; }
   std::vector<ir::Frequency> frequency = ir::execution_frequency(graph);
   std::string environment = environment_name(options);
   uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory(options.device);
 
-  Result<codegen::RunTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
+  Result<runtime::TaskTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
     ir::Bindings bindings = options.assume;
     if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
     const auto cut = [](const ir::StageGraph& stage) { return passes::cut_functions(stage); };
-    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {cut, options.repeat, options.device});
+    return runtime::measure_tasks(graph, tasks, facts_of_graph, bindings, {cut, options.repeat, options.device});
   }
 
   Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
@@ -80,7 +80,7 @@ Result<bool> measure_task(const Bench& bench, const std::string& key, TaskId tas
     RANNC_ASSIGN(const partition::TaskFacts facts, bench.facts(task, samples));
     RANNC_CHECK(facts.key == key);
     if (kBytesPerTraffic * facts.traffic_bytes > static_cast<double>(bench.memory)) return false;
-    RANNC_ASSIGN(const codegen::RunTimes times, bench.run({&task, 1}, samples));
+    RANNC_ASSIGN(const runtime::TaskTimes times, bench.run({&task, 1}, samples));
     TaskCost& cost = curve[samples];
     if (times.begin_ns > 0) {
       cost.forward_ns = cost.recompute_ns = times.begin_ns;
@@ -164,7 +164,7 @@ bool measure_block(const Bench& bench, const BlockRun& run, ProfileDatabase& dat
 }
 
 void describe(const MeasureOptions& options, ProfileDatabase& database) {
-  std::map<std::string, std::string> facts{{"library", codegen::library_version()}};
+  std::map<std::string, std::string> facts{{"library", runtime::library_version()}};
   if (options.device == nullptr) {
     facts["device"] = processor();
     facts["threads"] = std::to_string(options.threads);
@@ -178,11 +178,11 @@ void describe(const MeasureOptions& options, ProfileDatabase& database) {
 }  // namespace
 
 std::string environment_name(uint32_t threads) {
-  return fmt::format("{}, {}, {} thread{}", processor(), codegen::library_version(), threads, threads == 1 ? "" : "s");
+  return fmt::format("{}, {}, {} thread{}", processor(), runtime::library_version(), threads, threads == 1 ? "" : "s");
 }
 
 std::string environment_name(const std::string& model) {
-  return fmt::format("{}, {}", model, codegen::library_version());
+  return fmt::format("{}, {}", model, runtime::library_version());
 }
 
 std::string environment_name(const MeasureOptions& options) {

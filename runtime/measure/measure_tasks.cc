@@ -1,4 +1,4 @@
-#include "codegen/measure.h"
+#include "runtime/measure/measure_tasks.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -8,14 +8,14 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/internal/pass_clock.h"
-#include "codegen/internal/task_run.h"
 #include "ir/graph/memory_format.h"
 #include "ir/plan/plan.h"
 #include "runtime/aten/torch_types.h"
 #include "runtime/engine/allocation_meter.h"
+#include "runtime/measure/internal/pass_clock.h"
+#include "runtime/measure/internal/task_run.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
@@ -30,7 +30,7 @@ double typical(std::vector<double> times) {
 /// Bytes that a run allocates, since the construction of the meter.
 class RunMeter {
  public:
-  explicit RunMeter(runtime::Device* device) : device_(device) {
+  explicit RunMeter(Device* device) : device_(device) {
     if (device_ == nullptr) {
       thread_.emplace();
       return;
@@ -46,13 +46,13 @@ class RunMeter {
  private:
   int64_t since(uint64_t bytes) const { return static_cast<int64_t>(bytes) - static_cast<int64_t>(before_); }
 
-  runtime::Device* const device_;
-  std::optional<runtime::AllocationMeter> thread_;
+  Device* const device_;
+  std::optional<AllocationMeter> thread_;
   uint64_t before_ = 0;
 };
 
 /// Measures bytes with one additional pass of each kind.
-Result<void> weigh(TaskRun& run, runtime::Device* device, RunTimes& times) {
+Result<void> weigh(TaskRun& run, Device* device, TaskTimes& times) {
   RunMeter meter(device);
   RANNC_ASSIGN(TaskRun::Forward made, run.forward());
   times.temporary_bytes = static_cast<double>(meter.peak_bytes() - meter.live_bytes());
@@ -73,49 +73,49 @@ Result<void> weigh(TaskRun& run, runtime::Device* device, RunTimes& times) {
 Result<void> run_pass(TaskRun& run, bool apart, bool first, PassClock& clock) {
   Result<void> done;
   if (run.has_begin()) {
-    clock.time(Part::kBegin, [&] { done = run.begin(); });
+    clock.time(PassPart::kBegin, [&] { done = run.begin(); });
     RANNC_TRY(done);
   }
   Result<TaskRun::Forward> made = TaskRun::Forward{};
-  clock.time(Part::kForward, [&] { made = run.forward(); });
+  clock.time(PassPart::kForward, [&] { made = run.forward(); });
   RANNC_TRY(made);
   if (!run.has_backward()) return {};
   if (first) run.prepare(*made);
   if (!apart && run.has_rebuild()) {
-    clock.time(Part::kRebuild, [&] { done = run.rebuild(); });
+    clock.time(PassPart::kRebuild, [&] { done = run.rebuild(); });
     RANNC_TRY(done);
   }
   if (apart && run.has_input() && run.has_weight()) {
     Result<TaskRun::Tensors> pending = TaskRun::Tensors{};
-    clock.time(Part::kInput, [&] { pending = run.input(made->saved); });
+    clock.time(PassPart::kInput, [&] { pending = run.input(made->saved); });
     RANNC_TRY(pending);
-    clock.time(Part::kWeight, [&] { done = run.weight(*std::move(pending)); });
+    clock.time(PassPart::kWeight, [&] { done = run.weight(*std::move(pending)); });
     RANNC_TRY(done);
     RANNC_TRY(run.end());
   }
-  clock.time(Part::kBackward, [&] { done = run.backward(std::move(made->saved)); });
+  clock.time(PassPart::kBackward, [&] { done = run.backward(std::move(made->saved)); });
   RANNC_TRY(done);
   if (!run.has_end()) return {};
-  clock.time(Part::kEnd, [&] { done = run.end(); });
+  clock.time(PassPart::kEnd, [&] { done = run.end(); });
   return done;
 }
 
-Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
+Result<TaskTimes> run_all(TaskRun& run, bool apart, const TaskRunOptions& options) {
   const auto clock =
       options.device != nullptr ? device_timer(*options.device, options.repeat) : processor_clock(options.repeat);
   bool first = true;
   while (clock->next_pass()) RANNC_TRY(run_pass(run, apart, std::exchange(first, false), *clock));
   PartTimes counted = clock->times();
-  const auto of = [&](Part part) { return typical(std::move(counted[static_cast<size_t>(part)])); };
-  RunTimes times;
-  times.begin_ns = of(Part::kBegin);
-  times.gradients_ns = of(Part::kEnd);
-  times.rebuild_ns = of(Part::kRebuild);
+  const auto of = [&](PassPart part) { return typical(std::move(counted[static_cast<size_t>(part)])); };
+  TaskTimes times;
+  times.begin_ns = of(PassPart::kBegin);
+  times.gradients_ns = of(PassPart::kEnd);
+  times.rebuild_ns = of(PassPart::kRebuild);
   if (!apart) times.rebuilt = run.rebuilt();
-  times.forward_ns = of(Part::kForward);
-  times.backward_ns = of(Part::kBackward);
-  times.input_gradient_ns = of(Part::kInput);
-  times.weight_gradient_ns = of(Part::kWeight);
+  times.forward_ns = of(PassPart::kForward);
+  times.backward_ns = of(PassPart::kBackward);
+  times.input_gradient_ns = of(PassPart::kInput);
+  times.weight_gradient_ns = of(PassPart::kWeight);
   if (apart && times.input_gradient_ns == 0) {
     (run.has_input() ? times.input_gradient_ns : times.weight_gradient_ns) = times.backward_ns;
   }
@@ -125,18 +125,18 @@ Result<RunTimes> run_all(TaskRun& run, bool apart, const RunOptions& options) {
 
 }  // namespace
 
-RunFacts::RunFacts(const ir::Graph& graph)
+GraphFacts::GraphFacts(const ir::Graph& graph)
     : needs_gradient(ir::needs_gradient(graph)),
       roles(ir::gradient_roles(graph, needs_gradient)),
       channels_last(ir::channels_last(graph)) {}
 
-Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
-                               const ir::Bindings& bindings, const RunOptions& options) {
+Result<TaskTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const GraphFacts& facts,
+                                const ir::Bindings& bindings, const TaskRunOptions& options) {
   const auto refused = [&](const char* what) {
     return error(graph.location(tasks.front()), std::string("cannot be measured: ") + what);
   };
   try {
-    const auto scope = options.device != nullptr ? options.device->enter(runtime::Stream::kCompute) : nullptr;
+    const auto scope = options.device != nullptr ? options.device->enter(Stream::kCompute) : nullptr;
     RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings, options));
     auto times = run_all(*run, tasks.size() == 1, options);
     return times.ok() ? times : refused(times.diagnostic().message.c_str());
@@ -149,4 +149,4 @@ Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> t
 
 std::string library_version() { return fmt::format("libtorch {}", TORCH_VERSION); }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

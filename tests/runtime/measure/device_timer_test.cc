@@ -4,19 +4,17 @@
 
 #include <algorithm>
 
-#include "codegen/internal/pass_clock.h"
-#include "codegen/measure.h"
 #include "passes/training/cut_functions.h"
 #include "runtime/device/devices.h"
+#include "runtime/measure/internal/pass_clock.h"
+#include "runtime/measure/measure_tasks.h"
 #include "tests/runtime/support/forwarding_device.h"
 #include "tests/runtime/support/toy_graphs.h"
 #include "tests/support/test_device/test_device.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 namespace {
 
-using runtime::EventRef;
-using runtime::Stream;
 using ::testing::Each;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
@@ -24,7 +22,7 @@ using ::testing::SizeIs;
 /// Notes calls as letters, and copies nothing. Any two stamps are `ns` apart.
 class NotingDevice final : public rannc::testing::ForwardingDevice {
  public:
-  NotingDevice(std::unique_ptr<runtime::Device> device, int64_t ns) : ForwardingDevice(std::move(device)), ns_(ns) {}
+  NotingDevice(std::unique_ptr<Device> device, int64_t ns) : ForwardingDevice(std::move(device)), ns_(ns) {}
 
   std::unique_ptr<Device> with_own_streams() const override {
     return std::make_unique<NotingDevice>(target().with_own_streams(), ns_);
@@ -42,7 +40,7 @@ class NotingDevice final : public rannc::testing::ForwardingDevice {
     calls += 'r';
     return ns_;
   }
-  EventRef copy(Stream stream, const runtime::Value&, const runtime::Value&, std::span<const EventRef>) override {
+  EventRef copy(Stream stream, const Value&, const Value&, std::span<const EventRef>) override {
     EXPECT_EQ(stream, Stream::kCompute);
     calls += 'c';
     return nullptr;
@@ -58,7 +56,7 @@ class DeviceTimerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     rannc::testing::reset_test_device();
-    device_ = runtime::devices_of(rannc::testing::test_device_plugin())[0];
+    device_ = devices_of(rannc::testing::test_device_plugin())[0];
   }
   void TearDown() override { EXPECT_EQ(rannc::testing::take_race(), std::nullopt); }
 
@@ -68,19 +66,19 @@ class DeviceTimerTest : public ::testing::Test {
   static PartTimes forward_times(NotingDevice& device, uint32_t repeat) {
     const auto scope = device.enter(Stream::kCompute);
     const auto timer = device_timer(device, repeat);
-    while (timer->next_pass()) timer->time(Part::kForward, [&] { device.calls += 'k'; });
+    while (timer->next_pass()) timer->time(PassPart::kForward, [&] { device.calls += 'k'; });
     return timer->times();
   }
 
-  static Result<RunTimes> measure(const ir::Graph& graph, uint32_t repeat, runtime::Device& device) {
+  static Result<TaskTimes> measure(const ir::Graph& graph, uint32_t repeat, Device& device) {
     std::vector<TaskId> tasks;
     for (const TaskId task : graph.tasks()) tasks.push_back(task);
-    RunOptions options{[](const ir::StageGraph& stage) { return passes::cut_functions(stage); }, repeat};
+    TaskRunOptions options{[](const ir::StageGraph& stage) { return passes::cut_functions(stage); }, repeat};
     options.device = &device;
-    return measure_tasks(graph, tasks, RunFacts(graph), {{graph.batch_symbol(), 8}}, options);
+    return measure_tasks(graph, tasks, GraphFacts(graph), {{graph.batch_symbol(), 8}}, options);
   }
 
-  std::shared_ptr<runtime::Device> device_;
+  std::shared_ptr<Device> device_;
 };
 
 TEST_F(DeviceTimerTest, DoesNotWaitBetweenPasses) {
@@ -116,9 +114,9 @@ TEST_F(DeviceTimerTest, RepeatsShortWork) {
        {Row{0, 3, 38}, Row{1, 3, 38}, Row{1, 50, 50}, Row{1'000'000, 3, 8}, Row{1'000'000'000, 3, 3}}) {
     NotingDevice device = noting(row.ns);
     const PartTimes times = forward_times(device, row.repeat);
-    EXPECT_THAT(times[static_cast<size_t>(Part::kForward)], SizeIs(row.passes)) << row.ns;
-    EXPECT_THAT(times[static_cast<size_t>(Part::kForward)], Each(std::max(1.0, static_cast<double>(row.ns))));
-    EXPECT_THAT(times[static_cast<size_t>(Part::kBackward)], SizeIs(0));
+    EXPECT_THAT(times[static_cast<size_t>(PassPart::kForward)], SizeIs(row.passes)) << row.ns;
+    EXPECT_THAT(times[static_cast<size_t>(PassPart::kForward)], Each(std::max(1.0, static_cast<double>(row.ns))));
+    EXPECT_THAT(times[static_cast<size_t>(PassPart::kBackward)], SizeIs(0));
   }
 }
 
@@ -152,10 +150,10 @@ TEST_F(DeviceTimerTest, CountsBytesOfTheDevice) {
   const ir::Graph graph = rannc::testing::skip_and_tie(ir::DType::kF32);
   const uint64_t before = device_->live_bytes();
   device_->restart_peak();
-  const RunTimes times = measure(graph, 1, *device_).value();
+  const TaskTimes times = measure(graph, 1, *device_).value();
   EXPECT_EQ(device_->live_bytes(), before) << "everything was freed";
   EXPECT_GE(static_cast<double>(device_->peak_bytes() - before), times.held_bytes);
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

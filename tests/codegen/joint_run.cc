@@ -1,4 +1,4 @@
-#include "codegen/joint_run.h"
+#include "tests/codegen/joint_run.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -10,7 +10,7 @@
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
 
-namespace rannc::codegen {
+namespace rannc::test {
 
 namespace {
 
@@ -183,4 +183,4 @@ Result<int64_t> kept_bytes(const ir::Joint& joint, const ir::Bindings& sizes) {
   return bytes;
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::test

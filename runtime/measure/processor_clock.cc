@@ -3,13 +3,13 @@
 
 #include <ctime>
 
-#include "codegen/internal/pass_clock.h"
+#include "runtime/measure/internal/pass_clock.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
-double now_ns() {
+double clock_ns() {
   timespec time{};
   clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
@@ -25,10 +25,10 @@ class ProcessorClock final : public PassClock {
     return true;
   }
 
-  void time(Part part, const std::function<void()>& work) override {
-    const double start = now_ns();
+  void time(PassPart part, const std::function<void()>& work) override {
+    const double start = clock_ns();
     work();
-    const double elapsed = now_ns() - start;
+    const double elapsed = clock_ns() - start;
     if (passes_ <= PassLimits::kWarmUps) return;
     times_[static_cast<size_t>(part)].push_back(elapsed);
     total_ns_ += elapsed;
@@ -47,4 +47,4 @@ class ProcessorClock final : public PassClock {
 
 std::unique_ptr<PassClock> processor_clock(uint32_t repeat) { return std::make_unique<ProcessorClock>(repeat); }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -12,10 +12,10 @@
 #include "ir/plan/stage_graph.h"
 #include "runtime/device/device.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 /// Lower quartiles over the counted runs. Without a gradient, the backward numbers are 0.
-struct RunTimes {
+struct TaskTimes {
   double begin_ns = 0;            ///< P of a step; 0: the tasks have none
   double forward_ns = 0;          ///< F
   double input_gradient_ns = 0;   ///< I; only for a single task
@@ -33,15 +33,15 @@ struct RunTimes {
 /// Differentiates a stage and cuts its functions (`passes::cut_functions`).
 using CutFunctions = std::function<Result<ir::StageFunctions>(const ir::StageGraph&)>;
 
-struct RunOptions {
+struct TaskRunOptions {
   CutFunctions cut;
-  uint32_t repeat = 5;                ///< minimum number of counted runs; short runs are repeated more often
-  runtime::Device* device = nullptr;  ///< null: the processor
+  uint32_t repeat = 5;       ///< minimum number of counted runs; short runs are repeated more often
+  Device* device = nullptr;  ///< null: the processor
 };
 
 /// Facts about a graph, computed once for many runs.
-struct RunFacts {
-  explicit RunFacts(const ir::Graph& graph);
+struct GraphFacts {
+  explicit GraphFacts(const ir::Graph& graph);
   std::vector<bool> needs_gradient;     ///< by value (`ir::needs_gradient`)
   std::vector<ir::GradientRole> roles;  ///< by value (`ir::gradient_roles`)
   std::vector<bool> channels_last;      ///< by value (`ir::channels_last`)
@@ -54,10 +54,10 @@ struct RunFacts {
 /// its type, takes times from its events and bytes from its allocator, which nothing else in the process may use.
 /// Random tasks use given factors, so generating random numbers is not measured. Errors have the location of the first
 /// task: a task cannot be lowered or differentiated, a symbol is unbound, or LibTorch rejects the operands.
-Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
-                               const ir::Bindings& bindings, const RunOptions& options);
+Result<TaskTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const GraphFacts& facts,
+                                const ir::Bindings& bindings, const TaskRunOptions& options);
 
 /// Returns LibTorch's version, for the name of a profile's environment.
 std::string library_version();
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -9,14 +9,14 @@
 
 #include "runtime/device/device.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 /// Functions of a stage, in the order of a pass.
-enum class Part : uint8_t { kBegin, kForward, kRebuild, kInput, kWeight, kBackward, kEnd };
-constexpr size_t kParts = 7;
+enum class PassPart : uint8_t { kBegin, kForward, kRebuild, kInput, kWeight, kBackward, kEnd };
+constexpr size_t kPassParts = 7;
 
 /// Times of the counted passes by part, ns.
-using PartTimes = std::array<std::vector<double>, kParts>;
+using PartTimes = std::array<std::vector<double>, kPassParts>;
 
 /// Limits on the number of passes.
 struct PassLimits {
@@ -32,7 +32,7 @@ class PassClock {
   /// Begins the next pass. Returns false if enough passes have run.
   virtual bool next_pass() = 0;
   /// Runs `work`, a part of the current pass.
-  virtual void time(Part part, const std::function<void()>& work) = 0;
+  virtual void time(PassPart part, const std::function<void()>& work) = 0;
   /// Returns the times of all counted passes. Call it after the last pass.
   virtual PartTimes times() = 0;
 };
@@ -44,6 +44,6 @@ std::unique_ptr<PassClock> processor_clock(uint32_t repeat);
 /// Measures by events of the device. Counts at least `repeat` passes. The host waits after the warm-ups and at the end,
 /// but not between counted passes. Before these, copies keep the compute stream busy for as long as the host needs to
 /// enqueue the passes. The host therefore stays ahead, and times of small kernels do not contain it.
-std::unique_ptr<PassClock> device_timer(runtime::Device& device, uint32_t repeat);
+std::unique_ptr<PassClock> device_timer(Device& device, uint32_t repeat);
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "codegen/measure.h"
 #include "runtime/aten/stage_programs.h"
+#include "runtime/measure/measure_tasks.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 /// A stage that consists of these tasks. Weights are random, so that models without weight files can be measured.
 /// Factors of random tasks are given. Integer operands are random within the extents that they index.
@@ -21,8 +21,8 @@ class TaskRun {
   /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through. On a device, all calls
   /// need a scope of its compute stream, and only enqueue work.
   static Result<std::unique_ptr<TaskRun>> build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const RunFacts& facts, const ir::Bindings& bindings,
-                                                const RunOptions& options);
+                                                const GraphFacts& facts, const ir::Bindings& bindings,
+                                                const TaskRunOptions& options);
 
   /// Results of a forward pass and what it keeps.
   struct Forward {
@@ -62,15 +62,15 @@ class TaskRun {
   TaskRun() = default;
   Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings,
                               at::Device device);
-  Result<Tensors> call(runtime::FlatProgram& program, Tensors arguments);
+  Result<Tensors> call(FlatProgram& program, Tensors arguments);
   Tensors with_seeds(Tensors saved) const;
 
   std::vector<TaskId> tasks_;  // of the graph, by task of the stage
   ir::StageFunctions functions_;
   ir::FunctionTable table_;
-  runtime::StagePlaces places_;
-  runtime::SizeTable sizes_, load_sizes_;
-  runtime::StagePrograms programs_;
+  StagePlaces places_;
+  SizeTable sizes_, load_sizes_;
+  StagePrograms programs_;
   Tensors fixed_;  // by value of the joint graph
   Tensors seeds_, sums_;
   std::vector<at::Tensor*> sum_places_;
@@ -79,4 +79,4 @@ class TaskRun {
   friend class TaskRunBuilder;
 };
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,5 +1,5 @@
 // What is measured of tasks and of runs of tasks. No test here knows how long anything takes.
-#include "codegen/measure.h"
+#include "runtime/measure/measure_tasks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "tests/runtime/support/toy_graphs.h"
 #include "tests/support/short_graph.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 namespace {
 
 constexpr int64_t kSamples = 8;
@@ -20,12 +20,12 @@ const CutFunctions kCut = [](const ir::StageGraph& stage) { return passes::cut_f
 struct Measured {
   explicit Measured(ir::Graph made) : graph(std::move(made)), facts(graph) {}
 
-  Result<RunTimes> run(uint32_t first, uint32_t last) const {
+  Result<TaskTimes> run(uint32_t first, uint32_t last) const {
     std::vector<TaskId> tasks;
     for (uint32_t task = first; task <= last; ++task) tasks.push_back(TaskId(task));
     return measure_tasks(graph, tasks, facts, {{graph.batch_symbol(), kSamples}}, {kCut, 1});
   }
-  RunTimes task(uint32_t index) const { return run(index, index).value(); }
+  TaskTimes task(uint32_t index) const { return run(index, index).value(); }
   double output_bytes(uint32_t task) const {
     const ir::ValueType& type = graph.type(graph.outputs(TaskId(task))[0]);
     return static_cast<double>(ir::byte_size(type.dtype) *
@@ -33,21 +33,21 @@ struct Measured {
   }
 
   ir::Graph graph;
-  RunFacts facts;
+  GraphFacts facts;
 };
 
 TEST(MeasureTasks, PartsInputFromWeightGradients) {
   const Measured model(testing::skip_and_tie(ir::DType::kF32));
-  const RunTimes first = model.task(0);  // a linear layer on the model's input
+  const TaskTimes first = model.task(0);  // a linear layer on the model's input
   EXPECT_GT(first.forward_ns, 0);
   EXPECT_EQ(first.input_gradient_ns, 0);
   EXPECT_EQ(first.weight_gradient_ns, first.backward_ns);
   EXPECT_GT(first.backward_ns, 0);
-  const RunTimes relu = model.task(1);
+  const TaskTimes relu = model.task(1);
   EXPECT_EQ(relu.weight_gradient_ns, 0);
   EXPECT_EQ(relu.input_gradient_ns, relu.backward_ns);
   EXPECT_GT(relu.backward_ns, 0);
-  const RunTimes inner = model.task(2);
+  const TaskTimes inner = model.task(2);
   EXPECT_GT(inner.input_gradient_ns, 0);
   EXPECT_GT(inner.weight_gradient_ns, 0);
   EXPECT_GT(inner.backward_ns, 0);
@@ -90,18 +90,18 @@ ir::Graph squared_weights() {
 
 TEST(MeasureTasks, PartsWorkOncePerStepFromMicroBatches) {
   const Measured model(squared_weights());
-  const RunTimes square = model.task(0);
+  const TaskTimes square = model.task(0);
   EXPECT_GT(square.begin_ns, 0);
   EXPECT_GT(square.backward_ns, 0) << "the gradient of the result arrives from outside";
-  const RunTimes reader = model.task(1);  // the weight is a parameter, the input has no gradient
+  const TaskTimes reader = model.task(1);  // the weight is a parameter, the input has no gradient
   EXPECT_EQ(reader.begin_ns, 0);
   EXPECT_EQ(reader.gradients_ns, 0);
   EXPECT_EQ(reader.input_gradient_ns, 0);
   EXPECT_GT(reader.weight_gradient_ns, 0);
-  const RunTimes inner = model.task(4);
+  const TaskTimes inner = model.task(4);
   EXPECT_GT(inner.input_gradient_ns, 0);
   EXPECT_GT(inner.weight_gradient_ns, 0);
-  const RunTimes whole = model.run(0, 4).value();
+  const TaskTimes whole = model.run(0, 4).value();
   EXPECT_GT(whole.begin_ns, 0);
   EXPECT_GT(whole.forward_ns, 0);
   EXPECT_GT(whole.backward_ns, 0);
@@ -110,7 +110,7 @@ TEST(MeasureTasks, PartsWorkOncePerStepFromMicroBatches) {
 
 TEST(MeasureTasks, RebuildsWhatTheBackwardPassReads) {
   const Measured model(squared_weights());
-  const RunTimes whole = model.run(0, 4).value();
+  const TaskTimes whole = model.run(0, 4).value();
   EXPECT_GT(whole.rebuild_ns, 0);
   EXPECT_THAT(whole.rebuilt, ::testing::ElementsAre(TaskId(1), TaskId(2))) << "nobody reads the last product";
   EXPECT_EQ(model.task(2).rebuild_ns, 0) << "as long as F";
@@ -125,4 +125,4 @@ TEST(MeasureTasks, NamesTheSizeItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -3,14 +3,12 @@
 #include <chrono>
 #include <cmath>
 
-#include "codegen/internal/pass_clock.h"
+#include "runtime/measure/internal/pass_clock.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
-using runtime::EventRef;
-using runtime::Stream;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kCopiedBytes = int64_t{32} << 20;  // takes a GPU longer than the host needs to enqueue it
@@ -18,7 +16,7 @@ constexpr double kMostCopies = 512;                  // a GPU accepts about 1,00
 
 class DeviceTimer final : public PassClock {
  public:
-  DeviceTimer(runtime::Device& device, uint32_t repeat) : device_(device), repeat_(repeat) {}
+  DeviceTimer(Device& device, uint32_t repeat) : device_(device), repeat_(repeat) {}
 
   bool next_pass() override {
     if (passes_ == PassLimits::kWarmUps) begin_counting();
@@ -29,7 +27,7 @@ class DeviceTimer final : public PassClock {
     return true;
   }
 
-  void time(Part part, const std::function<void()>& work) override {
+  void time(PassPart part, const std::function<void()>& work) override {
     const EventRef begin = device_.stamp(Stream::kCompute);
     work();
     spans_.push_back({part, begin, device_.stamp(Stream::kCompute)});
@@ -44,7 +42,7 @@ class DeviceTimer final : public PassClock {
 
  private:
   struct Span {
-    Part part;
+    PassPart part;
     EventRef begin, end;
   };
 
@@ -67,8 +65,8 @@ class DeviceTimer final : public PassClock {
 
   /// Enqueues copies that take the device this long.
   void occupy(double ns) {
-    const runtime::TensorSpec spec{ir::DType::kU8, {kCopiedBytes}};
-    const runtime::Value from = device_.allocate(spec), to = device_.allocate(spec);
+    const TensorSpec spec{ir::DType::kU8, {kCopiedBytes}};
+    const Value from = device_.allocate(spec), to = device_.allocate(spec);
     const auto copy = [&] { device_.copy(Stream::kCompute, from, to, {}); };
     copy();
     const EventRef begin = device_.stamp(Stream::kCompute);
@@ -80,7 +78,7 @@ class DeviceTimer final : public PassClock {
     for (uint32_t i = 0; i < copies; ++i) copy();
   }
 
-  runtime::Device& device_;
+  Device& device_;
   const uint32_t repeat_;
   uint32_t passes_ = 0;   // begun
   uint32_t counted_ = 0;  // passes that count
@@ -90,8 +88,8 @@ class DeviceTimer final : public PassClock {
 
 }  // namespace
 
-std::unique_ptr<PassClock> device_timer(runtime::Device& device, uint32_t repeat) {
+std::unique_ptr<PassClock> device_timer(Device& device, uint32_t repeat) {
   return std::make_unique<DeviceTimer>(device, repeat);
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

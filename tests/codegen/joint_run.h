@@ -11,7 +11,7 @@
 #include "ir/plan/functions.h"
 #include "runtime/aten/graph_run.h"
 
-namespace rannc::codegen {
+namespace rannc::test {
 
 /// Reference for engines. Tasks run one by one, at the frequency given by `ir::execution_frequency`. The joint graph
 /// must outlive it.
@@ -63,4 +63,4 @@ class JointRun {
 /// gradient tasks read, with shared memory counted once. `sizes` binds the symbols.
 Result<int64_t> kept_bytes(const ir::Joint& joint, const ir::Bindings& sizes);
 
-}  // namespace rannc::codegen
+}  // namespace rannc::test

@@ -1,5 +1,5 @@
 // Cuts tasks out of their graph and creates operands for them.
-#include "codegen/internal/task_run.h"
+#include "runtime/measure/internal/task_run.h"
 
 #include <ATen/ATen.h>
 
@@ -12,7 +12,7 @@
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
@@ -24,8 +24,8 @@ constexpr double kSeed = 1e-3;
 
 class TaskRunBuilder {
  public:
-  TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
-                 const ir::Bindings& bindings, const RunOptions& options)
+  TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const GraphFacts& facts,
+                 const ir::Bindings& bindings, const TaskRunOptions& options)
       : graph_(graph),
         tasks_(tasks.begin(), tasks.end()),
         facts_(facts),
@@ -37,7 +37,7 @@ class TaskRunBuilder {
     std::unique_ptr<TaskRun> run(new TaskRun);
     std::vector<ir::StageOutput> returned = outputs();
     ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
-    stage.device = runtime::device_type(device_);
+    stage.device = device_type(device_);
     RANNC_ASSIGN(run->functions_, options_.cut(stage));
     run->functions_.kept = ir::kept_by_whole_recompute(run->functions_.joint);
     run->tasks_ = tasks_;
@@ -131,7 +131,7 @@ class TaskRunBuilder {
   Result<at::Tensor> make(ValueId id, const Location& place) {
     const ir::Graph::Value& value = graph_.value(id);
     RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(value.type, place));
-    const auto options = at::TensorOptions().dtype(runtime::scalar_type(value.type.dtype)).device(device_);
+    const auto options = at::TensorOptions().dtype(scalar_type(value.type.dtype)).device(device_);
     if (value.kind == ir::ValueKind::kRandomInput) return at::ones(extents, options);
     if (value.kind != ir::ValueKind::kParameter && value.data.present()) {
       at::Tensor stored = at::empty(extents, options.device(at::kCPU));
@@ -175,15 +175,15 @@ class TaskRunBuilder {
 
   const ir::Graph& graph_;
   const std::vector<TaskId> tasks_;
-  const RunFacts& facts_;
+  const GraphFacts& facts_;
   const ir::Bindings& bindings_;
-  const RunOptions& options_;
+  const TaskRunOptions& options_;
   const at::Device device_;
 };
 
 Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const RunFacts& facts, const ir::Bindings& bindings,
-                                                const RunOptions& options) {
+                                                const GraphFacts& facts, const ir::Bindings& bindings,
+                                                const TaskRunOptions& options) {
   RANNC_CHECK(!tasks.empty()) << "a run of no tasks";
   return TaskRunBuilder(graph, tasks, facts, bindings, options).build();
 }
@@ -212,7 +212,7 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {
     const at::Tensor& parameter = fixed_[part.parameter.index()];
     sums_[static_cast<size_t>(&part - joint.gradients.data())] =
-        at::zeros_like(parameter, runtime::sum_type(parameter.scalar_type()));
+        at::zeros_like(parameter, sum_type(parameter.scalar_type()));
   }
   RANNC_TRY(sizes_.bind(bindings));
   RANNC_TRY(load_sizes_.bind(bindings));
@@ -221,8 +221,8 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   return {};
 }
 
-Result<TaskRun::Tensors> TaskRun::call(runtime::FlatProgram& program, Tensors arguments) {
-  runtime::FlatRun with{.fixed = fixed_, .sums = sum_places_};
+Result<TaskRun::Tensors> TaskRun::call(FlatProgram& program, Tensors arguments) {
+  FlatRun with{.fixed = fixed_, .sums = sum_places_};
   with.random_input = [this](ValueId value) { return Result<at::Tensor>(fixed_[value.index()]); };
   return program.run(std::move(arguments), with);
 }
@@ -298,4 +298,4 @@ Result<void> TaskRun::weight(Tensors arguments) {
   return {};
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime
