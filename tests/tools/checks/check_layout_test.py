@@ -4,10 +4,20 @@ import unittest
 from planted import PlantedTest
 
 
+LAW = {"ir": "", "frontend": "`ir/`", "passes": "`ir/`", "partition": "`ir/`", "runtime": "`ir/`",
+       "codegen": "`ir/` `runtime/bundle/bundle.h` `runtime/flat/`", "tests": "all", "tools": "all"}
+
+
+def table(law):
+    """The folders in README.md and what they may include."""
+    rows = "".join(f"| [`{folder}/`]({folder}/README.md) | | {allowed} |\n" for folder, allowed in law.items())
+    return "# rannc\n\n| folder | content | may include |\n|---|---|---|\n" + rows
+
+
 class CheckLayout(PlantedTest):
     CHECK = "check-layout"
     CLEAN = {
-        "README.md": "",
+        "README.md": table(LAW),
         "ir/README.md": "",
         "ir/graph/graph.h": "#include <vector>\n",
         "ir/internal/arena.h": "",
@@ -44,8 +54,17 @@ class CheckLayout(PlantedTest):
         self.expect_red({"passes/bad.cc": '\n#include "partition/dag.h"\n'}, "L2", "passes/bad.cc:2", "partition/dag.h")
         self.expect_red({"partition/bad.cc": '#include "passes/pass.h"\n'}, "L2", "passes/pass.h")
 
-    def test_L2_codegen_sees_the_bundle_only(self):
-        self.expect_red({"codegen/bad.cc": '#include "runtime/execute/program.h"\n'}, "L2", "runtime/execute/program.h")
+    def test_L2_codegen_sees_single_folders_and_headers_of_the_runtime(self):
+        self.expect_green({"codegen/good.cc": '#include "runtime/flat/code.h"\n'})
+        for header in ("runtime/execute/program.h", "runtime/flatter/code.h", "runtime/bundle/bundle.html"):
+            self.expect_red({"codegen/bad.cc": f'#include "{header}"\n'}, "L2", header, "may include ir/, runtime/bundle/bundle.h, runtime/flat/")
+
+    def test_L2_the_law_is_the_table_of_the_readme(self):
+        planted = {"partition/found.cc": '#include "passes/pass.h"\n'}
+        self.expect_green({"README.md": table({**LAW, "partition": "`ir/` `passes/`"}), **planted})
+        self.expect_red({"README.md": table({**LAW, "partition": "`ir/` `passes/plan/`"}), **planted}, "L2", "passes/pass.h")
+        self.expect_red({"README.md": table({**LAW, "utils": "`ir/`"}), "utils/README.md": "", "utils/misc.cc": '#include "passes/pass.h"\n'},
+                        "L2", "utils/misc.cc:1", "passes/pass.h")
 
     def test_L2_runtime_sees_ir_only(self):
         self.expect_red({"runtime/bad.cc": '#include "codegen/emit.h"\n'}, "L2", "codegen/emit.h")
@@ -58,6 +77,9 @@ class CheckLayout(PlantedTest):
         planted = '#include "partition/stages/search/auto.h"\n'
         self.expect_red({"partition/stages/pricing/bad.cc": planted}, "L10", "pricing/bad.cc:1", "search/auto.h")
         self.expect_green({"partition/stages/papers/good.cc": planted, "partition/stages/registry.cc": planted})
+        planted = '#include "runtime/train/trainer.h"\n'
+        self.expect_red({"runtime/data/bad.cc": planted}, "L10", "runtime/data/bad.cc:1", "trainer.h")
+        self.expect_green({"runtime/measure/good.cc": planted, "runtime/execute/good.cc": planted})
 
     def test_L11_a_plugin_is_not_linked(self):
         tree = {"runtime/cuda/random.h": "", "runtime/device/plugin.h": ""}
