@@ -12,7 +12,6 @@
 #include "codegen/internal/native_product.h"
 #include "codegen/internal/native_text.h"
 #include "ir/op/op.h"
-#include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {
 

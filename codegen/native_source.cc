@@ -10,9 +10,9 @@
 #include "codegen/internal/native_text.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
-#include "runtime/aten/stage_places.h"
-#include "runtime/aten/stage_programs.h"
 #include "runtime/execute/signature.h"
+#include "runtime/flat/stage_places.h"
+#include "runtime/flat/stage_programs.h"
 
 namespace rannc::codegen {
 

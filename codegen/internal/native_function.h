@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::codegen {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::codegen {
 

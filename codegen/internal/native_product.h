@@ -1,7 +1,7 @@
 /// Products that a compiled stage computes by a kernel of its own.
 #pragma once
 
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::codegen {
 

@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "ir/op/foreign.h"
-#include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/internal/aten_schema.h"
 
 namespace rannc::runtime {
 

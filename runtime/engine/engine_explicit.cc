@@ -8,7 +8,6 @@
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
 #include "ir/state/statistics.h"
-#include "runtime/aten/stage_places.h"
 #include "runtime/engine/internal/compiled_stage.h"
 #include "runtime/engine/internal/hardware_kernels.h"
 #include "runtime/engine/internal/parameter_sums.h"
@@ -19,6 +18,7 @@
 #include "runtime/engine/internal/sync_norm_kernels.h"
 #include "runtime/engine/internal/torch_random.h"
 #include "runtime/engine/internal/torch_weights.h"
+#include "runtime/flat/stage_places.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {

@@ -25,7 +25,7 @@ function(rannc_install_package)
   # Headers under internal/ are no headers of the package, nor is what codegen alone has of the runtime.
   foreach(folder ir partition runtime)
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rannc FILES_MATCHING PATTERN "*.h"
-            PATTERN internal EXCLUDE PATTERN aten EXCLUDE PATTERN native EXCLUDE PATTERN cuda EXCLUDE PATTERN examples EXCLUDE PATTERN allocation_meter.h EXCLUDE)
+            PATTERN internal EXCLUDE PATTERN aten EXCLUDE PATTERN flat EXCLUDE PATTERN native EXCLUDE PATTERN cuda EXCLUDE PATTERN examples EXCLUDE PATTERN allocation_meter.h EXCLUDE)
   endforeach()
   if(TARGET rannc_compiler)
     install(DIRECTORY tools/compiler/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "ir/op/op.h"
-#include "runtime/aten/nonfinite.h"
 #include "runtime/engine/tensor.h"
+#include "runtime/flat/nonfinite.h"
 
 namespace rannc::tools {
 

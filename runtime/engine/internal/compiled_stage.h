@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/aten/stage_programs.h"
 #include "runtime/engine/compiled_stage_facts.h"
+#include "runtime/flat/stage_programs.h"
 #include "runtime/native/stage.h"
 
 namespace rannc::runtime {

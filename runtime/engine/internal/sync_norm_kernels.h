@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ir/graph/graph.h"
-#include "runtime/aten/flat_program.h"
 #include "runtime/engine/internal/sync_batch_norm.h"
+#include "runtime/flat/flat_program.h"
 
 namespace rannc::runtime {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/aten/stage_programs.h"
+#include "runtime/flat/stage_programs.h"
 #include "runtime/measure/measure_tasks.h"
 
 namespace rannc::runtime {

@@ -1,7 +1,7 @@
 #include "runtime/train/internal/report_nonfinite.h"
 
 #include "ir/gradient/gradient_reach.h"
-#include "runtime/aten/nonfinite.h"
+#include "runtime/flat/nonfinite.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {

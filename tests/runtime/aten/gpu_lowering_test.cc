@@ -6,8 +6,8 @@
 
 #include "ir/op/op_memory.h"
 #include "runtime/aten/aten_call.h"
-#include "runtime/aten/flat_program.h"
 #include "runtime/engine/allocation_meter.h"
+#include "runtime/flat/flat_program.h"
 #include "tests/codegen/prepared_case.h"
 
 namespace rannc::ir {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/plan/functions.h"
-#include "runtime/aten/flat_program.h"
+#include "runtime/flat/flat_program.h"
 
 namespace rannc::runtime {
 

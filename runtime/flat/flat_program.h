@@ -13,7 +13,7 @@
 
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
-#include "runtime/aten/nonfinite.h"
+#include "runtime/flat/nonfinite.h"
 #include "runtime/native/stage.h"
 
 namespace rannc::runtime {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/op/loop.h"
-#include "runtime/aten/flat_program.h"
+#include "runtime/flat/flat_program.h"
 
 namespace rannc::runtime {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/op/loop_groups.h"
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::runtime {
 

@@ -14,10 +14,10 @@
 #include "ir/op/matrix_product.h"
 #include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
-#include "runtime/aten/flat_code.h"
-#include "runtime/aten/group_loop.h"
-#include "runtime/aten/internal/aten_schema.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/flat/flat_code.h"
+#include "runtime/flat/internal/group_loop.h"
+#include "runtime/internal/aten_schema.h"
 
 namespace rannc::runtime {
 

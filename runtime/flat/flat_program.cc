@@ -1,5 +1,5 @@
 // Interprets the instructions of a flat program.
-#include "runtime/aten/flat_program.h"
+#include "runtime/flat/flat_program.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
-#include "runtime/aten/flat_code.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::runtime {
 

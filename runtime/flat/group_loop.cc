@@ -1,5 +1,5 @@
 // Connects the tasks of a group.
-#include "runtime/aten/group_loop.h"
+#include "runtime/flat/internal/group_loop.h"
 
 #include <map>
 

@@ -1,8 +1,8 @@
 /// Where a stage's signature lies in its functions.
 #pragma once
 
-#include "runtime/aten/stage_programs.h"
 #include "runtime/execute/signature.h"
+#include "runtime/flat/stage_programs.h"
 
 namespace rannc::runtime {
 

@@ -1,5 +1,5 @@
 // Calls of the flat programs of a stage's functions.
-#include "runtime/aten/flat_program.h"
+#include "runtime/flat/flat_program.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>

@@ -1,10 +1,10 @@
-#include "runtime/aten/nonfinite.h"
+#include "runtime/flat/nonfinite.h"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::runtime {
 

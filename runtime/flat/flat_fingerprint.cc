@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "runtime/aten/flat_code.h"
+#include "runtime/flat/flat_code.h"
 
 namespace rannc::runtime {
 
@@ -55,13 +55,13 @@ class Printer {
       for (const uint32_t number : {input.divisor, input.period, input.outer_divisor, input.outer_period}) size(number);
       if (input.ignored) text_ << " ignored " << *input.ignored;
       if (!input.random) continue;
-      text_ << " random " << input.random->value.index() << static_cast<int>(input.random->random.of)
+      text_ << " draw " << input.random->value.index() << static_cast<int>(input.random->random.of)
             << fmt::format("{:a}", input.random->random.drop);
       size(input.random->elements);
     }
     for (const FlatLoop::Output& output : loop.outputs) {
       text_ << " out " << output.member << "." << output.result << ir::str(output.dtype);
-      if (output.random) text_ << " makes " << *output.random;
+      if (output.random) text_ << " drawn " << *output.random;
       for (const uint32_t number : output.sizes) size(number);
     }
   }

@@ -1,5 +1,5 @@
 // Finds a stage's weights, inputs and outputs in its joint graph by name.
-#include "runtime/aten/stage_places.h"
+#include "runtime/flat/stage_places.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // Builds flat programs of the functions of a stage.
-#include "runtime/aten/stage_programs.h"
+#include "runtime/flat/stage_programs.h"
 
 #include <algorithm>
 #include <set>
