@@ -20,11 +20,10 @@
 #include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
-#include "partition/stages/covers/cover_plan.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/prices.h"
-#include "partition/stages/problem/places.h"
 #include "partition/stages/registry.h"
+#include "partition/stages/search/given_stages.h"
 
 namespace rannc::partition {
 
@@ -392,27 +391,6 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
   return Outcome(*std::move(in_part));
 }
 
-// Judges the given stages for their objective and bound. Stages that the judge refuses, because it knows their memory
-// approximately, have no bound.
-StagePlan judged(const StageProblem& problem, StagePlan stages) {
-  PlanJudge judge(problem);
-  const bool known = find_schedule(stages.schedule) != nullptr && suits(stages.schedule, stages) &&
-                     !schedule_needs(stages.schedule, ScheduleFamily::Needs::kTable);
-  StagePlan priced = stages;
-  if (!known) priced.schedule = places_of(stages).shared() ? "interleaved" : "1f1b";
-  const JudgedPlan found = suits(priced.schedule, priced) ? judge.judge(std::move(priced)) : JudgedPlan(Refusal());
-  if (!found) return stages;
-  stages.objective_name = found->objective_name;
-  stages.objective = found->objective;
-  stages.step_ns = found->step_ns;
-  stages.stages = found->stages;
-  stages.bottleneck = bottleneck_of(stages);
-  const Bound bound = judge.lower_bound({.shared_devices = places_of(stages).shared()});
-  stages.lower_bound = bound.value;
-  stages.bound_name = bound.argument;
-  return stages;
-}
-
 /// Completes a plan whose stages and rows are given.
 Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
@@ -442,7 +420,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& req
     stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
   planned.problem.sharded = std::any_of(given.stages.begin(), given.stages.end(),
                                         [](const GivenPlan::Stage& stage) { return stage.sharded; });
-  planned.stages = judged(planned.problem, std::move(stages));
+  planned.stages = price_given(planned.problem, std::move(stages));
   RANNC_TRY(complete(options, facts, memory, planned));
   planned.plan.schedule.name = given.schedule;
   if (planned.stages.objective == 0) planned.stages.objective = static_cast<double>(planned.plan.step_ns);

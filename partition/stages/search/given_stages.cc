@@ -26,17 +26,22 @@ StagePlan decisions_of(const StagePlan& plan) {
   return bare;
 }
 
-Result<void> check_schedule(const StagePlan& plan) {
+/// Why the judge cannot simulate the plan's schedule; empty: it can.
+std::string unsuited(const StagePlan& plan) {
   if (find_schedule(plan.schedule) == nullptr) {
-    return error(
-        fmt::format("unknown schedule '{}'; the schedules are {}", plan.schedule, fmt::join(schedule_names(), ", ")));
+    return fmt::format("unknown schedule '{}'; the schedules are {}", plan.schedule, fmt::join(schedule_names(), ", "));
   }
   if (schedule_needs(plan.schedule, ScheduleFamily::Needs::kTable)) {
-    return error(fmt::format("schedule {}: a profile has no hand-written schedule", plan.schedule));
+    return fmt::format("schedule {}: a profile has no hand-written schedule", plan.schedule);
   }
   if (!suits(plan.schedule, plan)) {
-    return error(fmt::format("schedule {} does not suit stages {}", plan.schedule, brief(plan)));
+    return fmt::format("schedule {} does not suit stages {}", plan.schedule, brief(plan));
   }
+  return {};
+}
+
+Result<void> check_schedule(const StagePlan& plan) {
+  if (std::string why = unsuited(plan); !why.empty()) return error(std::move(why));
   if (!plan.warm_up.empty() && plan.warm_up.size() != plan.stages.size()) {
     return error(fmt::format("{} warm-up depths for {} stages", plan.warm_up.size(), plan.stages.size()));
   }
@@ -69,6 +74,23 @@ Result<StageOutcome> judge_given(const StageProblem& problem, const StagePlan& g
   RANNC_TRY(verify_plan(problem, bare));
   RANNC_TRY(check_schedule(bare));
   return GivenStages(bare).plan(problem, std::move(stop));
+}
+
+StagePlan price_given(const StageProblem& problem, StagePlan stages) {
+  PlanJudge judge(problem);
+  StagePlan priced = stages;
+  if (!unsuited(stages).empty()) priced.schedule = places_of(stages).shared() ? "interleaved" : "1f1b";
+  const JudgedPlan found = suits(priced.schedule, priced) ? judge.judge(std::move(priced)) : JudgedPlan(Refusal());
+  if (!found) return stages;
+  stages.objective_name = found->objective_name;
+  stages.objective = found->objective;
+  stages.step_ns = found->step_ns;
+  stages.stages = found->stages;
+  stages.bottleneck = bottleneck_of(stages);
+  const Bound bound = judge.lower_bound({.shared_devices = places_of(stages).shared()});
+  stages.lower_bound = bound.value;
+  stages.bound_name = bound.argument;
+  return stages;
 }
 
 }  // namespace rannc::partition

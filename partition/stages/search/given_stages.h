@@ -1,4 +1,4 @@
-/// Judges a plan that is given instead of searched for.
+/// Judges plans that are given instead of searched for.
 #pragma once
 
 #include <stop_token>
@@ -13,5 +13,10 @@ namespace rannc::partition {
 /// `Infeasible` if the plan does not fit memory or breaks a limit. Errors: rules V1 to V4 (`verify_plan`), an unknown
 /// schedule, or one that does not suit the stages.
 Result<StageOutcome> judge_given(const StageProblem& problem, const StagePlan& given, std::stop_token stop = {});
+
+/// Adds times, memory, objective, bound and bottleneck to stages with rows of their own: those of their schedule, or of
+/// a usual one if only the rows define it. Stages that the judge refuses, because it knows their memory approximately,
+/// are returned as they are.
+StagePlan price_given(const StageProblem& problem, StagePlan stages);
 
 }  // namespace rannc::partition
