@@ -19,8 +19,8 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "partition/blocks/block_partitioner.h"
 #include "partition/blocks/interval_cut.h"
 #include "partition/formats/pipedream_text.h"
@@ -316,10 +316,7 @@ std::vector<fs::path> profiles_in(const std::string& folder) {
 }
 
 void run_profile(const fs::path& path, const std::string& name, uint32_t tasks, Bench& bench) {
-  std::stringstream text;
-  std::ifstream in(path, std::ios::binary);
-  text << in.rdbuf();
-  const auto profile = read_pipedream(text.str(), name);
+  const auto profile = read_pipedream(read_file(path).value(), name);
   if (!profile.ok()) return bench.fail(profile.diagnostic().str());
   const auto valid = validate(dag_of_profile(*profile, kBytesPerSecond, kTransfers));
   if (!valid.ok()) return bench.fail(name + ": " + valid.diagnostic().str());

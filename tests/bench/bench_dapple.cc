@@ -10,11 +10,10 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/papers/dapple.h"
 #include "partition/stages/papers/dapple_released.h"
@@ -296,10 +295,8 @@ Result<std::vector<Profile>> read_all(const std::string& folder) {
   std::sort(paths.begin(), paths.end());
   std::vector<Profile> profiles;
   for (const auto& path : paths) {
-    std::ifstream stream(path);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    RANNC_ASSIGN(PipedreamProfile graph, read_pipedream(text.str(), path.string()));
+    RANNC_ASSIGN(const std::string text, read_file(path));
+    RANNC_ASSIGN(PipedreamProfile graph, read_pipedream(text, path.string()));
     profiles.push_back({path.filename().string(), std::move(graph)});
   }
   return profiles;

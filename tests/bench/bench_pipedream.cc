@@ -8,9 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "partition/stages/papers/pipedream.h"
 
 namespace {
@@ -55,10 +54,7 @@ int main(int argc, char** argv) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   for (const auto& path : files) {
-    std::ifstream stream(path);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    const auto profile = read_pipedream(text.str(), path.string());
+    const auto profile = read_pipedream(rannc::read_file(path).value(), path.string());
     if (!profile.ok()) {
       fmt::print(stderr, "{}\n", profile.diagnostic().str());
       return 1;

@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/placement_json.h"
 #include "partition/reference/contiguous_split.h"
@@ -33,18 +32,16 @@ struct Case {
 };
 
 Result<Case> load(const fs::path& path, const std::string& name) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
+  RANNC_ASSIGN(const std::string text, read_file(path));
   Case out;
   out.file = name;
   if (path.extension() == ".json") {
-    RANNC_ASSIGN(PlacementInput input, read_placement(text.str(), name));
+    RANNC_ASSIGN(PlacementInput input, read_placement(text, name));
     out.devices = input.devices;
     RANNC_ASSIGN(out.problem, make_split_problem(input.source));
     return out;
   }
-  RANNC_ASSIGN(const PipedreamProfile profile, read_pipedream(text.str(), name));
+  RANNC_ASSIGN(const PipedreamProfile profile, read_pipedream(text, name));
   RANNC_ASSIGN(out.problem, split_problem_of(dag_of_profile(profile, kProfileBytesPerSecond, kTransfers)));
   return out;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "ir/base/replacement.h"
 #include "ir/graph/constant.h"
 #include "ir/text/text.h"
 #include "runtime/bundle/bundle.h"
@@ -26,8 +27,7 @@ using runtime::SafetensorsTensor;
 class Files {
  public:
   Files() {
-    std::ifstream in(RANNC_SOURCE_DIR "/tests/fuzz/seeds/plan.rir");
-    const std::string text(std::istreambuf_iterator<char>(in), {});
+    const std::string text = read_file(RANNC_SOURCE_DIR "/tests/fuzz/seeds/plan.rir").value();
     const ir::Plan plan = ir::parse_plan(text, "plan.rir").value();
     write(runtime::kPlanFile, text);
     for (size_t stage = 0; stage < plan.stages.size(); ++stage) {

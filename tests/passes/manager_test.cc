@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "ir/base/replacement.h"
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -164,18 +163,13 @@ TEST(Pipeline, EveryPassHasItsSpelling) {
   }
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 /// Header that declares a pass. Fusions share a class, so theirs is the file of their rules.
 std::string header_that_names(const std::string& example, const std::string& pass) {
   const std::string folder = RANNC_SOURCE_DIR "/passes", declared = "return \"" + pass + "\"";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     const bool is_rules = pass.starts_with("fuse-") && entry.path().parent_path() == folder + "/fusions";
     if (entry.path().extension() != (is_rules ? ".cc" : ".h")) continue;
-    const std::string text = text_of(entry.path());
+    const std::string text = read_file(entry.path()).value();
     if (text.find(example) != std::string::npos && (is_rules || text.find(declared) != std::string::npos))
       return entry.path();
   }
@@ -201,7 +195,7 @@ TEST(Pipeline, EveryPassHasAnExampleThatItsHeaderNames) {
     SCOPED_TRACE(example);
     EXPECT_NE(header_that_names(example, name), "") << "the header of " << name << " does not name its example";
 
-    const std::string text = text_of(std::filesystem::path(RANNC_SOURCE_DIR) / example);
+    const std::string text = read_file(std::filesystem::path(RANNC_SOURCE_DIR) / example).value();
     ASSERT_NE(text, "") << "there is no such file";
     const auto manager = make_passes(passes_of(text));
     ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
 
+#include "ir/base/replacement.h"
 #include "ir/schedule/schedule.h"
 
 namespace rannc::ir {
@@ -87,8 +87,7 @@ TEST(ActionKinds, AnErrorOfTheTextNamesAll) {
 }
 
 TEST(ActionKinds, TheManualNamesAll) {
-  std::ifstream file(RANNC_SOURCE_DIR "/ir/text-format.md");
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::string page = read_file(RANNC_SOURCE_DIR "/ir/text-format.md").value();
   for (const ActionTraits& row : kActionTraits) {
     const std::regex example("\\| (`[^`]*`, )*`" + std::string(row.letters) + "[0-9]");
     EXPECT_TRUE(std::regex_search(page, example)) << row.letters << " is missing in the table of actions";

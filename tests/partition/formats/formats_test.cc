@@ -3,10 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 
+#include "ir/base/replacement.h"
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/placement_json.h"
 
@@ -168,10 +167,7 @@ TEST(Published, EveryProfileIsReadAndRoundTrips) {
   for (const char* folder : {"pipedream", "dapple"}) {
     for (const auto& entry : fs::directory_iterator(shared / "data" / folder)) {
       if (entry.path().extension() != ".txt") continue;
-      std::ifstream in(entry.path(), std::ios::binary);
-      std::stringstream text;
-      text << in.rdbuf();
-      const auto profile = read_pipedream(text.str(), entry.path().string());
+      const auto profile = read_pipedream(read_file(entry.path()).value(), entry.path().string());
       ASSERT_TRUE(profile.ok()) << profile.diagnostic().str();
       EXPECT_EQ(*read_pipedream(write_pipedream(*profile), "again"), *profile) << entry.path();
       EXPECT_TRUE(validate(dag_of_profile(*profile, 25e9, 2)).ok()) << entry.path();

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "ir/base/replacement.h"
 #include "runtime/engine/tensor.h"
 #include "tools/common/scratch.h"
 
@@ -181,10 +182,7 @@ TEST_F(Slices, HaveAVersionOfTheirOwn) {
   EXPECT_FALSE(is_optimizer_key(slice_key("parameter/w", 0, 5)));
 }
 
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string bytes_of(const fs::path& path) { return read_file(path).value(); }
 
 void overwrite_file(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
