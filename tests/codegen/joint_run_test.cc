@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "ir/verify.h"
 #include "passes/training/differentiate.h"
 #include "tests/codegen/random_program.h"
+#include "tests/codegen/tape_gradients.h"
 
 namespace rannc::test {
 namespace {
@@ -35,35 +35,6 @@ runtime::GraphValues draw(const Graph& graph, int64_t batch) {
     values[value.index()] = number ? at::randn(sizes, at::kDouble) * 0.7 : at::randint(0, 4, sizes, at::kLong);
   }
   return values;
-}
-
-struct Taped {
-  std::vector<at::Tensor> numerators;
-  std::map<std::string, at::Tensor> gradients;  // by parameter; of those under a loss
-};
-
-Taped by_tape(const Graph& graph, runtime::GraphValues values, const std::vector<double>& seeds, int64_t batch) {
-  std::vector<at::Tensor> parameters;
-  std::vector<std::string> names;
-  for (const ValueId value : graph.values()) {
-    if (graph.kind(value) != ValueKind::kParameter) continue;
-    values[value.index()]->set_requires_grad(true);
-    parameters.push_back(*values[value.index()]);
-    names.emplace_back(graph.value(value).name);
-  }
-  EXPECT_TRUE(runtime::run_graph(graph, {.sizes = {{"batch", batch}}}, values).ok());
-  Taped taped;
-  at::Tensor loss = at::zeros({}, at::kDouble);
-  for (size_t i = 0; i < seeds.size(); ++i) {
-    taped.numerators.push_back(*values[graph.losses()[i].numerator.index()]);
-    loss = loss + taped.numerators.back() * seeds[i];
-  }
-  if (!loss.requires_grad()) return taped;
-  const auto found = torch::autograd::grad({loss}, parameters, {}, false, false, /*allow_unused=*/true);
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].defined()) taped.gradients[names[i]] = found[i];
-  }
-  return taped;
 }
 
 /// Samples begin…end of each input and of each draw.
@@ -144,7 +115,7 @@ TEST_P(RandomPrograms, HaveTheGradientsOfTheTape) {
     const runtime::GraphValues all = draw(graph, 6);
     const std::vector<double> seeds = {0.5, 2.0, 1.25};
     const std::vector<double> used(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(graph.losses().size()));
-    const Taped taped = by_tape(graph, all, used, 6);
+    const Taped taped = gradients_by_tape(graph, {{"batch", 6}}, all, used).value();
     const Ran ran = by_tasks(graph, *joint, all, used, {0, 3, 5, 6});
     expect_equal(by_parameter(*joint, ran.step), taped.gradients);
     for (size_t term = 0; term < used.size(); ++term) {

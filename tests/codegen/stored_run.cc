@@ -198,7 +198,7 @@ JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, const Grap
 }
 
 Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir::Bindings& sizes,
-                           const GraphValues& all) {
+                           const GraphValues& all, const std::vector<double>& seeds) {
   GraphValues stored(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
     const bool of_micro_batch = graph.kind(value) == ValueKind::kInput || graph.kind(value) == ValueKind::kRandomInput;
@@ -210,7 +210,7 @@ Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir:
   std::vector<JointRun::MicroBatch> parts;
   const int64_t samples = batch == sizes.end() ? 1 : batch->second;
   for (int64_t i = 0; i < samples; ++i) parts.push_back(part(graph, joint, all, sizes, i));
-  RANNC_ASSIGN(const JointRun::Step step, run.step(parts, std::vector<double>(graph.losses().size(), 1.0)));
+  RANNC_ASSIGN(const JointRun::Step step, run.step(parts, seeds));
   Gradients sums;
   for (size_t i = 0; i < joint.gradients.size(); ++i) {
     at::Tensor& sum = sums[std::string(joint.graph.value(joint.gradients[i].parameter).name)];
@@ -280,12 +280,13 @@ Result<TapeCheck> check_gradients(const Graph& graph, const StoredInputs& inputs
   TapeCheck check;
   if (planning.losses().empty()) return check;
   RANNC_ASSIGN(const GraphValues all, leaves(planning, inputs, true));
-  RANNC_ASSIGN(const Gradients expected, gradients_by_tape(planning, sizes, all));
+  const std::vector<double> seeds(planning.losses().size(), 1.0);
+  RANNC_ASSIGN(const Taped taped, gradients_by_tape(planning, sizes, all, seeds));
   RANNC_ASSIGN(const ir::Joint joint, passes::differentiate(planning));
-  RANNC_ASSIGN(const Gradients found, by_tasks(planning, joint, sizes, all));
-  check.differentiable = expected.size();
+  RANNC_ASSIGN(const Gradients found, by_tasks(planning, joint, sizes, all, seeds));
+  check.differentiable = taped.gradients.size();
   for (const TaskId task : joint.graph.tasks()) check.by_vjp += ir::vjp_of(joint.graph, task).has_value();
-  check.fault = first_fault(found, expected);
+  check.fault = first_fault(found, taped.gradients);
   return check;
 }
 

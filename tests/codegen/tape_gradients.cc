@@ -5,9 +5,9 @@
 
 namespace rannc::test {
 
-Result<std::map<std::string, at::Tensor>> gradients_by_tape(const ir::Graph& graph, const ir::Bindings& sizes,
-                                                            runtime::GraphValues values) {
-  std::vector<at::Tensor> parameters, losses;
+Result<Taped> gradients_by_tape(const ir::Graph& graph, const ir::Bindings& sizes, runtime::GraphValues values,
+                                const std::vector<double>& seeds) {
+  std::vector<at::Tensor> parameters, losses, factors;
   std::vector<std::string> names;
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ir::ValueKind::kParameter) continue;
@@ -16,16 +16,19 @@ Result<std::map<std::string, at::Tensor>> gradients_by_tape(const ir::Graph& gra
     names.emplace_back(graph.value(value).name);
   }
   RANNC_TRY(runtime::run_graph(graph, {.sizes = sizes}, values));
-  std::map<std::string, at::Tensor> gradients;
-  for (const ir::LossTerm& term : graph.losses()) {
-    if (values[term.numerator.index()]->requires_grad()) losses.push_back(*values[term.numerator.index()]);
+  Taped taped;
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    const at::Tensor& numerator = taped.numerators.emplace_back(*values[graph.losses()[i].numerator.index()]);
+    if (!numerator.requires_grad()) continue;
+    losses.push_back(numerator);
+    factors.push_back(at::full_like(numerator, seeds[i]));
   }
-  if (losses.empty() || parameters.empty()) return gradients;
-  const auto found = torch::autograd::grad(losses, parameters, {}, false, false, /*allow_unused=*/true);
+  if (losses.empty() || parameters.empty()) return taped;
+  const auto found = torch::autograd::grad(losses, parameters, factors, false, false, /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].defined()) gradients[names[i]] = found[i];
+    if (found[i].defined()) taped.gradients[names[i]] = found[i];
   }
-  return gradients;
+  return taped;
 }
 
 }  // namespace rannc::test

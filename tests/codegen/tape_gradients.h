@@ -3,14 +3,20 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::test {
 
-/// Gradients of the sum of all loss numerators, by parameter name, of those parameters that the tape gives one.
-/// `values` has a tensor for each leaf; parameters are copied.
-Result<std::map<std::string, at::Tensor>> gradients_by_tape(const ir::Graph& graph, const ir::Bindings& sizes,
-                                                            runtime::GraphValues values);
+struct Taped {
+  std::vector<at::Tensor> numerators;           ///< by loss term
+  std::map<std::string, at::Tensor> gradients;  ///< by parameter, of those that the tape gives one
+};
+
+/// Gradients of the sum of all loss numerators, each times its seed. `values` has a tensor for each leaf; parameters
+/// are copied.
+Result<Taped> gradients_by_tape(const ir::Graph& graph, const ir::Bindings& sizes, runtime::GraphValues values,
+                                const std::vector<double>& seeds);
 
 }  // namespace rannc::test
