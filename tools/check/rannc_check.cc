@@ -210,7 +210,7 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
 Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
   rannc::codegen::BundleOptions options;
   if (flags.engine != "native") return options;
-  const tools::FormFlags form{.form = "native", .cxx = flags.cxx};
+  const tools::FormFlags form{.form = rannc::compiler::Form::kNative, .cxx = flags.cxx};
   RANNC_ASSIGN(const rannc::compiler::Programs found, tools::programs_of(form, flags.passes.loops));
   if (found.form != rannc::compiler::Form::kNative) return rannc::error("--engine native needs a C++ compiler");
   RANNC_ASSIGN(rannc::codegen::NativeCompiler compiler, rannc::codegen::NativeCompiler::open(found.cxx, found.cache));

@@ -90,10 +90,12 @@ CLI::Option* FlagTable::entered(const OptionRow& row, CLI::Option* option) {
 }
 
 CLI::Option* FlagTable::add_choice(const OptionRow& row, const compiler::Choices& choices,
-                                   const std::function<void(const std::string&)>& set) {
+                                   std::function<void(size_t)> set) {
   std::vector<std::string> texts(choices.begin(), choices.end());
   std::erase(texts, "");
-  CLI::Option* option = add_row<std::string>(row, set);
+  CLI::Option* option = add_row<std::string>(row, [choices, set = std::move(set)](const std::string& text) {
+    set(static_cast<size_t>(std::find(choices.begin(), choices.end(), text) - choices.begin()));
+  });
   entries_.back().value = fmt::format("{}", fmt::join(texts, "|"));
   return option->check(CLI::IsMember(texts));
 }

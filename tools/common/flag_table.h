@@ -47,8 +47,8 @@ class FlagTable {
   CLI::Option* add_row(const OptionRow& row, std::function<void(const Value&)> set) {
     return entered(row, app_.add_option_function<Value>(row.flag, std::move(set), help_of(row)));
   }
-  CLI::Option* add_choice(const OptionRow& row, const compiler::Choices& choices,
-                          const std::function<void(const std::string&)>& set);
+  /// Adds a flag for one of `choices`; `set` receives its position. An empty choice is none of the flag's.
+  CLI::Option* add_choice(const OptionRow& row, const compiler::Choices& choices, std::function<void(size_t)> set);
   CLI::Option* add_switch(const OptionRow& row, bool& value) {
     return entered(row, app_.add_flag(row.flag, value, help_of(row)));
   }
@@ -123,8 +123,8 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::string&
 template <class Member>
 CLI::Option* add_flag(FlagTable& table, const OptionRow& row, const std::string& initial, const Member& member,
                       const compiler::Choices& choices) {
-  CLI::Option* option = table.add_choice(row, choices, [member](const std::string& text) { member() = text; });
-  return option->default_str(initial);
+  const auto set = [member, choices](size_t choice) { member() = choices[choice]; };
+  return table.add_choice(row, choices, set)->default_str(initial);
 }
 
 template <class Member>
@@ -161,9 +161,7 @@ requires std::is_arithmetic_v<Number> CLI::Option* add_flag(FlagTable& table, co
 template <class Choice, class Member>
 requires std::is_enum_v<Choice> CLI::Option* add_flag(FlagTable& table, const OptionRow& row, Choice initial,
                                                       const Member& member, const compiler::Choices& names) {
-  const auto set = [member, names, flag = row.flag](const std::string& text) {
-    member() = static_cast<Choice>(choice_of(flag, names, text));
-  };
+  const auto set = [member](size_t choice) { member() = static_cast<Choice>(choice); };
   return table.add_choice(row, names, set)->default_str(names[static_cast<size_t>(initial)]);
 }
 

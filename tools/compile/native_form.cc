@@ -32,7 +32,7 @@ Result<FoundCompiler> find_compiler(const std::string& cxx) {
 }
 
 Result<compiler::Programs> programs_of(const FormFlags& flags, bool loops) {
-  if (flags.form != "native") return compiler::Programs();
+  if (flags.form != compiler::Form::kNative) return compiler::Programs();
   const Result<FoundCompiler> found = find_compiler(flags.cxx);
   if (found.ok()) return compiler::Programs{compiler::Form::kNative, found->path, found->cache, loops};
   if (!flags.cxx.empty()) return found.diagnostic();

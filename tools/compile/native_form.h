@@ -8,7 +8,7 @@
 namespace rannc::tools {
 
 struct FormFlags {
-  std::string form = "interpreted";
+  compiler::Form form = compiler::Form::kInterpreted;
   std::string cxx;  ///< name or path of a compiler; empty: the first of `c++`, `g++` and `clang++` in the PATH
 };
 

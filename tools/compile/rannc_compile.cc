@@ -138,7 +138,10 @@ bool is_local_worker(const rannc::ir::PlanDevice& device) {
 
 // Sets what the bundle decides unless flags do: the form, and a cluster of this machine's workers.
 Result<void> complete(const tools::PlannedBundle& bundle, const CLI::App& app, Flags& flags) {
-  if (app.count("--form") == 0) flags.form.form = rannc::runtime::str(bundle.form);
+  if (app.count("--form") == 0) {
+    const bool native = bundle.form == rannc::runtime::BundleForm::kNative;
+    flags.form.form = native ? rannc::compiler::Form::kNative : rannc::compiler::Form::kInterpreted;
+  }
   flags.passes.loops = bundle.loops;
   if (app.count("--cluster") > 0) return {};
   for (const rannc::ir::PlanDevice& device : bundle.devices) {
