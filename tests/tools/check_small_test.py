@@ -167,8 +167,8 @@ class SpoiledFolders(programs.ProgramTest):
         (folder / "card.json").write_text(json.dumps(card))
         return folder
 
-    def fails(self, folder, *parts, transport="local", dtype="float64"):
-        done, entries = programs.check([folder], stages=2, micro_batches=3, transport=transport, dtype=dtype)
+    def fails(self, folder, *parts, dtype="float64"):
+        done, entries = programs.check([folder], stages=2, micro_batches=3, transport="local", dtype=dtype)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual([entry["ok"] for entry in entries], [False])
         for part in parts:
@@ -196,13 +196,17 @@ class SpoiledFolders(programs.ProgramTest):
         self.assertTrue(entries[0]["ok"])
 
     def test_one_gradient_off_by_twice_the_limit(self):
-        for name in programs.SMALL:
-            key = self.first_gradient(name)
-            for transport in ("local", "gloo"):
-                with self.subTest(folder=name, transport=transport):
-                    folder = self.spoil_reference(name, self.nudge(key, 1, 2e-10))
-                    self.fails(folder, "gradient of " + key.partition("/")[2], transport=transport)
-                    shutil.rmtree(folder)
+        keys = {name: self.first_gradient(name) for name in programs.SMALL}
+        folders = [self.spoil_reference(name, self.nudge(key, 1, 2e-10)) for name, key in keys.items()]
+        for transport in ("local", "gloo"):
+            done, entries = programs.check(folders, stages=2, micro_batches=3, transport=transport, dtype="float64")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual([entry["folder"] for entry in entries], programs.SMALL)
+            for entry, key in zip(entries, keys.values()):
+                with self.subTest(folder=entry["folder"], transport=transport):
+                    self.assertFalse(entry["ok"])
+                    wrong = "gradient of " + key.partition("/")[2]
+                    self.assertTrue(any(wrong in line for line in entry["failures"]), (wrong, entry["failures"]))
 
     def test_one_gradient_off_by_half_the_limit_passes(self):
         folder = self.spoil_reference("small_mlp", self.nudge(self.first_gradient("small_mlp"), 1, 5e-11))

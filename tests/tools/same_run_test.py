@@ -8,7 +8,10 @@ import time
 
 import programs
 
-STEPS = 50
+STEPS = 30
+# A run is killed after KILLED steps. Its first checkpoint, of step EVERY, is complete then.
+EVERY = 5
+KILLED = 2 * EVERY + 1
 STAGES = [1, 2, 4]
 # Where a tied parameter's readers lie in several stages, its gradient is summed in another order.
 TIED_LIMIT = 1e-9
@@ -99,21 +102,24 @@ class SameRun(programs.ProgramTest):
         processes = self.train(bundle, "processes", *self.text, "--transport", "gloo")
         self.assertEqual(threads, processes)
 
+    uninterrupted = {}
+
     def killed_and_resumed(self, transport):
         # Wide enough that a step takes longer than to notice it.
         bundle = self.gpt_bundle(self.model(tied=True, width=96), 2)
-        whole = self.train(bundle, "whole", *self.text, "--transport", transport)
-        more = [*self.text, "--steps", STEPS, "--checkpoint-every", 10, "--transport", transport]
-        self.kill_after(21, self.arguments(bundle, "parts", *more))
+        if not self.uninterrupted:  # the same for all transports
+            self.uninterrupted.update(self.train(bundle, "whole", *self.text))
+        more = [*self.text, "--steps", STEPS, "--checkpoint-every", EVERY, "--transport", transport]
+        self.kill_after(KILLED, self.arguments(bundle, "parts", *more))
         before = read_losses(self.scratch / "parts.log")
-        self.assertGreaterEqual(len(before), 21)
+        self.assertGreaterEqual(len(before), KILLED)
         self.assertLess(len(before), STEPS, "it was killed before its end")
         self.succeed(*self.arguments(bundle, "parts", *more, "--resume"))
         resumed = read_losses(self.scratch / "parts.log")
-        self.assertEqual(resumed, whole)
+        self.assertEqual(resumed, self.uninterrupted)
         lines = (self.scratch / "parts.log").read_text().count("\n")
-        # That of step 20 may not have been complete. It was begun when that of step 10 was.
-        self.assertLessEqual(lines - len(before), STEPS - 10, "it went on from the checkpoint of step 10 or a later one")
+        # The second checkpoint may not have been complete. It was begun when the first one was.
+        self.assertLessEqual(lines - len(before), STEPS - EVERY, "it went on from the first checkpoint or a later one")
 
     def kill_after(self, steps, command, worker=False):
         """Kills the program itself by SIGKILL, or one of the processes that it started; all the others have to end with it."""
@@ -142,8 +148,8 @@ class SameRun(programs.ProgramTest):
         model = self.model(tied=False, width=96)
         two, four = self.gpt_bundle(model, 2), self.gpt_bundle(model, 4)
         whole = self.train(two, "whole", *self.text)
-        more = [*self.text, "--steps", STEPS, "--checkpoint-every", 10]
-        self.kill_after(21, self.arguments(two, "parts", *more, "--transport", "gloo"), worker=True)
+        more = [*self.text, "--steps", STEPS, "--checkpoint-every", EVERY]
+        self.kill_after(KILLED, self.arguments(two, "parts", *more, "--transport", "gloo"), worker=True)
         self.assertLess(len(read_losses(self.scratch / "parts.log")), STEPS, "it was killed before its end")
         self.succeed(*self.arguments(four, "parts", *more, "--resume"))
         self.assertEqual(read_losses(self.scratch / "parts.log"), whole)
