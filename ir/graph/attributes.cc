@@ -59,6 +59,10 @@ size_t Body::hash() const {
   return hash;
 }
 
+Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> list) {
+  for (const auto& [name, value] : list) set(name, value);
+}
+
 bool Attributes::operator==(const Attributes& other) const {
   return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
                     [](const auto& a, const auto& b) { return a.first == b.first && alike(a.second, b.second); });

@@ -35,9 +35,7 @@ using Attribute = std::variant<bool, Dim, double, std::string, DType, Shape, std
 class Attributes {
  public:
   Attributes() = default;
-  Attributes(std::initializer_list<std::pair<std::string, Attribute>> list) {
-    for (const auto& [name, value] : list) set(name, value);
-  }
+  Attributes(std::initializer_list<std::pair<std::string, Attribute>> list);
   void set(std::string_view name, Attribute value);
   void erase(std::string_view name);
   const Attribute* find(std::string_view name) const;

@@ -142,7 +142,4 @@ struct Lowering {
   bool operator==(const Lowering&) const = default;
 };
 
-inline Block::Block(Lowering lowering) : lowering_(std::make_shared<const Lowering>(std::move(lowering))) {}
-inline bool Block::operator==(const Block& other) const { return *lowering_ == *other.lowering_; }
-
 }  // namespace rannc::ir::aten
