@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 
+#include "ir/text/text.h"
 #include "passes/batch/hoist_uniform.h"
 #include "passes/fusions/fuse.h"
 #include "passes/loss/attach_loss.h"
@@ -81,6 +83,20 @@ Made with_training(std::string_view options) {
   return Made(std::make_unique<Trainify>(std::move(request)));
 }
 
+/// `constant %fc.weight: f32[1,2] = hex "…"; …`: the tensors of a `state_dict` as statements of text IR.
+Made with_weights(std::string_view options) {
+  if (options.empty()) return Made(std::make_unique<LoadWeights>());
+  std::string text = fmt::format("rannc.graph 1\n{}\ninputs []\noutputs []\n", options);
+  std::replace(text.begin(), text.end(), ';', '\n');
+  GivenWeights given{.file = "load-weights"};
+  RANNC_ASSIGN(const ir::Graph graph, ir::parse_graph(text, given.file));
+  for (const ValueId value : graph.values()) {
+    const ir::Graph::Value& tensor = graph.value(value);
+    given.tensors.emplace(tensor.name, ir::StoredTensor{tensor.type, tensor.data});
+  }
+  return Made(std::make_unique<LoadWeights>(std::move(given)));
+}
+
 struct Row {
   std::string name;
   std::function<Made(std::string_view options)> make;
@@ -97,7 +113,7 @@ std::vector<Row> all_rows() {
       {"recover-parameters", plain<RecoverParameters>},
       {"trainify", with_training},
       {"set-precision", with_dtype},
-      {"load-weights", plain<LoadWeights>},
+      {"load-weights", with_weights},
       {"fold-constants", plain<FoldConstants>, true},
       {"attach-loss", with_losses<AttachLoss>},
       {"widen-losses", plain<WidenLosses>},

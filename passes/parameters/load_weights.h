@@ -27,6 +27,8 @@ struct GivenWeights {
 /// and before fold-constants, which reads numbers. Cost: the bytes of tensors that the graph stores in another form
 /// than the file (transposed, concatenated, converted); the others stay in the file. Without tensors it does nothing,
 /// because a reproducer has none.
+///
+/// Example: `tests/passes/golden/load_weights.rir`.
 class LoadWeights : public Pass {
  public:
   explicit LoadWeights(std::optional<GivenWeights> given = {}) : given_(std::move(given)) {}
