@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -23,25 +25,43 @@
 namespace rannc::runtime {
 
 namespace {
-constexpr std::array<std::pair<OptimizerKind, std::string_view>, 3> kNames{
-    {{OptimizerKind::kSgd, "sgd"}, {OptimizerKind::kAdam, "adam"}, {OptimizerKind::kAdamW, "adamw"}}};
+
+constexpr std::array<std::string_view, 3> kKinds = {"sgd", "adam", "adamw"};
+constexpr std::array<std::string_view, 5> kDecays = {"cosine", "linear", "wsd", "inverse-sqrt", "constant"};
+
+template <class Choice, size_t N>
+Result<Choice> parse_choice(const char* what, std::string_view name, const std::array<std::string_view, N>& names) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return static_cast<Choice>(found - names.begin());
+  return error(fmt::format("{} '{}' is not one of {}", what, name, fmt::join(names, ", ")));
+}
+
 }  // namespace
 
-std::string_view str(OptimizerKind kind) { return kNames[static_cast<size_t>(kind)].second; }
-
+std::string_view str(OptimizerKind kind) { return kKinds[static_cast<size_t>(kind)]; }
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
-  for (const auto& [kind, text] : kNames) {
-    if (text == name) return kind;
-  }
-  return error("optimizer '" + std::string(name) + "' is not one of sgd, adam, adamw");
+  return parse_choice<OptimizerKind>("optimizer", name, kKinds);
+}
+
+std::string_view str(Decay decay) { return kDecays[static_cast<size_t>(decay)]; }
+Result<Decay> parse_decay(std::string_view name) { return parse_choice<Decay>("decay", name, kDecays); }
+
+uint64_t OptimizerOptions::decay_begin() const {
+  const bool is_late = decay == Decay::kWsd && decay_from == 0;
+  return std::max(warmup_steps, is_late ? decay_steps - decay_steps / 5 : decay_from);
 }
 
 double OptimizerOptions::learning_rate_at(uint64_t update) const {
   if (update < warmup_steps) return learning_rate * static_cast<double>(update + 1) / static_cast<double>(warmup_steps);
-  if (decay_steps <= warmup_steps) return learning_rate;
-  const double span = static_cast<double>(decay_steps - warmup_steps);
-  const double done = std::min(1.0, static_cast<double>(update - warmup_steps) / span);
-  return learning_rate * (decay_to + (1 - decay_to) * 0.5 * (1 + std::cos(std::numbers::pi * done)));
+  if (decay == Decay::kInverseSqrt) {
+    const auto scale = static_cast<double>(std::max<uint64_t>(warmup_steps, 1));
+    return learning_rate * std::sqrt(scale / (scale + static_cast<double>(update - warmup_steps)));
+  }
+  const uint64_t begin = decay_begin();
+  if (decay == Decay::kConstant || decay_steps <= begin || update < begin) return learning_rate;
+  const double done = std::min(1.0, static_cast<double>(update - begin) / static_cast<double>(decay_steps - begin));
+  const double left = decay == Decay::kCosine ? 0.5 * (1 + std::cos(std::numbers::pi * done)) : 1 - done;
+  return learning_rate * (decay_to + (1 - decay_to) * left);
 }
 
 uint32_t OptimizerOptions::states() const {
@@ -248,7 +268,7 @@ class StageOptimizer::Impl {
       // The state begins as zeros, so that the first step is like the others.
       at::_fused_sgd_(group.parameters, group.gradients,
                       group.states.empty() ? std::vector<at::Tensor>{} : group.states[0], options.weight_decay,
-                      options.momentum, rate, /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                      options.momentum, rate, /*dampening=*/0, options.nesterov, /*maximize=*/false,
                       /*is_first_step=*/false);
       return;
     }

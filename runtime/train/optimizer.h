@@ -20,17 +20,29 @@ std::string_view str(OptimizerKind kind);
 /// Accepts `sgd`, `adam` and `adamw`. The error for other names lists them.
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
+/// How the learning rate falls after the warm-up: to `decay_to` of its value by half a cosine or a line until
+/// `decay_steps`, which `kWsd` (warm-up, stable, decay) begins late; or as the inverse square root of the updates.
+enum class Decay : uint8_t { kCosine, kLinear, kWsd, kInverseSqrt, kConstant };
+std::string_view str(Decay decay);
+/// Accepts `cosine`, `linear`, `wsd`, `inverse-sqrt` and `constant`. The error for other names lists them.
+Result<Decay> parse_decay(std::string_view name);
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double learning_rate = 0.01;
   double momentum = 0;                                ///< SGD
+  bool nesterov = false;                              ///< SGD with momentum
   double weight_decay = 0;                            ///< added to the gradient; AdamW: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam
   uint64_t warmup_steps = 0;                          ///< the learning rate rises linearly over this many steps
-  uint64_t decay_steps = 0;                           ///< then falls as a half cosine until this step; 0: no decay
+  Decay decay = Decay::kCosine;                       ///< how it falls then
+  uint64_t decay_from = 0;                            ///< earliest update of the decay; `kWsd`, 0: its last fifth
+  uint64_t decay_steps = 0;                           ///< until this update; 0: no decay, except `kInverseSqrt`
   double decay_to = 0.1;                              ///< to this fraction
   /// Returns the learning rate of an update. Updates are counted from 0.
   double learning_rate_at(uint64_t update) const;
+  /// Returns the first update of the decay.
+  uint64_t decay_begin() const;
   /// Number of state tensors per parameter.
   uint32_t states() const;
   bool operator==(const OptimizerOptions&) const = default;

@@ -3,8 +3,8 @@
     python tests/data/trajectories.py
 
 with torch and safetensors. Per case of CASES, 20 steps over the one mini-batch of the folder: `<case>/loss` and
-`<case>/norm` (of the gradient, before clipping) by step, and `<case>/<parameter>` after the last. The cases stand
-again, as options of ours, in tests/runtime/train/trajectories_test.cc.
+`<case>/norm` (of the gradient, before clipping) by step, and `<case>/<parameter>` after the last; and `rates/<decay>`, the
+learning rates of its schedulers. The cases stand again, as options of ours, in tests/runtime/train/trajectories_test.cc.
 """
 import pathlib
 import sys
@@ -25,6 +25,7 @@ CASES = {
     "sgd-clip": (torch.optim.SGD, {"lr": 0.05}, False, 1.5),
     "momentum": (torch.optim.SGD, {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.01}, False, None),
     "momentum-all": (torch.optim.SGD, {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.01}, True, 1.5),
+    "nesterov": (torch.optim.SGD, {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}, False, None),
     "adam": (torch.optim.Adam, {"lr": 0.01}, False, None),
     "adam-all": (torch.optim.Adam, {"lr": 0.03, "weight_decay": 0.1}, True, 1.5),
     "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}, False, None),
@@ -42,6 +43,40 @@ def scheduled(optimizer):
          lr.CosineAnnealingLR(optimizer, T_max=DECAY - WARMUP, eta_min=0.1 * rate),
          lr.ConstantLR(optimizer, factor=0.1, total_iters=STEPS)],
         milestones=[WARMUP, DECAY])
+
+
+def rates():
+    """The learning rate of each update by PyTorch's schedulers: 0.03, after a warm-up of WARMUP updates."""
+    lr = torch.optim.lr_scheduler
+
+    def sequence(parts, milestones):
+        return lambda optimizer: lr.SequentialLR(
+            optimizer, [lr.LinearLR(optimizer, start_factor=1 / WARMUP, total_iters=WARMUP - 1), *(part(optimizer) for part in parts)],
+            milestones=[WARMUP, *milestones])
+
+    def line(updates):
+        return lambda optimizer: lr.LinearLR(optimizer, start_factor=1, end_factor=0.25, total_iters=updates)
+
+    def constant(optimizer):
+        return lr.ConstantLR(optimizer, factor=1, total_iters=STEPS)
+
+    kinds = {
+        "cosine": scheduled,
+        "linear": sequence([line(DECAY - WARMUP)], []),
+        "wsd": sequence([constant, line(3)], [12]),  # a fifth of 15 steps
+        "inverse-sqrt": sequence([lambda optimizer: lr.LambdaLR(optimizer, lambda update: (WARMUP / (WARMUP + update)) ** 0.5)], []),
+        "constant": sequence([constant], []),
+    }
+    found = {}
+    for name, kind in kinds.items():
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.03)
+        scheduler, listed = kind(optimizer), []
+        for _ in range(STEPS):
+            listed.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+        found[f"rates/{name}"] = torch.tensor(listed, dtype=torch.float64)
+    return found
 
 
 def loss_of(outputs, batch, terms):
@@ -70,7 +105,7 @@ def train(batch, optimizer, arguments, schedule, limit):
 def main():
     folder = HERE / "small_regression"
     batch = {name: tensor.double() for name, tensor in load_file(folder / "batch.safetensors").items()}
-    found = {}
+    found = rates()
     for name, case in CASES.items():
         losses, norms, state = train(batch, *case)
         found[f"{name}/loss"] = torch.tensor(losses, dtype=torch.float64)

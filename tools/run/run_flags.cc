@@ -113,11 +113,27 @@ void RunFlags::rows(Table& table) {
             Real{0, 1e300, true});
   table.row({"--momentum", "M", kCheckpoint, "momentum of `sgd` (default: the bundle's)"}, &SettingFlags::momentum,
             Real{0, 0.999999});
+  table.row({"--nesterov", "", kCheckpoint, "Nesterov's momentum, for `sgd`"}, &SettingFlags::nesterov);
+  table.row({"--betas", "B1,B2", kCheckpoint, "decay of the averages of `adam` and `adamw` (default: 0.9,0.999)"},
+            &SettingFlags::betas, Real{0, 0.9999999});
+  table.row({"--epsilon", "E", kCheckpoint, "added to the denominator of `adam` and `adamw` (default: 1e-8)"},
+            &SettingFlags::epsilon, Real{0, 1});
   table.row({"--weight-decay", "D", kCheckpoint, "weight decay (default: 0)"}, &SettingFlags::weight_decay, Real{0});
   table.row({"--warmup-steps", "N", kCheckpoint, "steps over which the learning rate rises (default: 0)"},
             &SettingFlags::warmup_steps, Whole{0, kMost});
-  table.row({"--decay-steps", "N", kCheckpoint, "step at which the learning rate reaches a tenth (default: no decay)"},
+  table.row({"--decay", "", kCheckpoint,
+             "how the [learning rate](#learning-rates) falls after the warm-up; all but the last two need "
+             "`--decay-steps` (default: cosine)"},
+            &SettingFlags::decay, Choices{"cosine", "linear", "wsd", "inverse-sqrt", "constant"});
+  table.row({"--decay-steps", "N", kCheckpoint, "step at which the decay ends (default: no decay)"},
             &SettingFlags::decay_steps, Whole{0, kMost});
+  table.row({"--decay-from", "N", kCheckpoint,
+             "step at which the decay begins (default: after the warm-up; `wsd`: a fifth of `--decay-steps` before its "
+             "end)"},
+            &SettingFlags::decay_from, Whole{0, kMost});
+  table.row({"--final-rate", "F", kCheckpoint,
+             "learning rate after the decay, as a fraction of `--learning-rate` (default: 0.1)"},
+            &SettingFlags::final_rate, Real{0, 1});
   table.row({"--clip-norm", "N", kCheckpoint, "maximum global norm of the gradient; 0: unlimited (default: 0)"},
             &SettingFlags::clip_norm, Real{0});
   table.row({"--loss-scale", "N", kCheckpoint,

@@ -14,9 +14,11 @@ namespace rannc::tools {
 
 /// Settings from the command line; the others come from the checkpoint or the bundle.
 struct SettingFlags {
-  std::optional<std::string> optimizer;
-  std::optional<double> learning_rate, momentum, weight_decay, clip_norm;
-  std::optional<uint64_t> warmup_steps, decay_steps, seed, kept_checkpoints;
+  std::optional<std::string> optimizer, decay;
+  std::optional<double> learning_rate, momentum, weight_decay, epsilon, final_rate, clip_norm;
+  std::vector<double> betas;
+  bool nesterov = false;
+  std::optional<uint64_t> warmup_steps, decay_from, decay_steps, seed, kept_checkpoints;
 };
 
 struct SettingsFound {

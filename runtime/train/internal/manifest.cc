@@ -35,7 +35,10 @@ json to_json(const TrainingSettings& settings) {
           {"beta1", optimizer.beta1},
           {"beta2", optimizer.beta2},
           {"epsilon", optimizer.epsilon},
+          {"nesterov", optimizer.nesterov ? 1 : 0},
           {"warmup_steps", optimizer.warmup_steps},
+          {"decay", std::string(str(optimizer.decay))},
+          {"decay_from", optimizer.decay_from},
           {"decay_steps", optimizer.decay_steps},
           {"decay_to", optimizer.decay_to},
           {"clip_norm", settings.clip_norm},
@@ -45,15 +48,23 @@ json to_json(const TrainingSettings& settings) {
 
 void read_settings(JsonFields fields, TrainingSettings& settings, std::string& fault) {
   OptimizerOptions& optimizer = settings.optimizer;
-  std::string kind;
+  std::string kind, decay(str(Decay::kCosine));
   fields.read("optimizer", kind);
+  fields.read_if_present("decay", decay);
   if (!fault.empty()) return;
-  const auto known = parse_optimizer(kind);
-  if (!known.ok()) {
-    fault = fmt::format("field '{}': {}", fields.place("optimizer"), known.diagnostic().message);
-    return;
-  }
-  optimizer.kind = *known;
+  const auto take = [&](const char* field, const auto& known, auto& into) {
+    if (known.ok()) {
+      into = *known;
+    } else if (fault.empty()) {
+      fault = fmt::format("field '{}': {}", fields.place(field), known.diagnostic().message);
+    }
+  };
+  take("optimizer", parse_optimizer(kind), optimizer.kind);
+  take("decay", parse_decay(decay), optimizer.decay);
+  if (!fault.empty()) return;
+  uint64_t nesterov = 0;
+  fields.read_if_present("nesterov", nesterov, WholeRange{0, 1});
+  optimizer.nesterov = nesterov != 0;
   constexpr NumberRange kNotNegative{.least = 0}, kDecay{.least = 0, .most = 1};
   fields.read("learning_rate", optimizer.learning_rate, kNotNegative);
   fields.read("momentum", optimizer.momentum, kDecay);
@@ -62,6 +73,7 @@ void read_settings(JsonFields fields, TrainingSettings& settings, std::string& f
   fields.read("beta2", optimizer.beta2, kDecay);
   fields.read("epsilon", optimizer.epsilon, kNotNegative);
   fields.read("warmup_steps", optimizer.warmup_steps);
+  fields.read_if_present("decay_from", optimizer.decay_from);
   fields.read("decay_steps", optimizer.decay_steps);
   fields.read("decay_to", optimizer.decay_to, kNotNegative);
   fields.read("clip_norm", settings.clip_norm, kNotNegative);

@@ -57,6 +57,8 @@ std::vector<Case> cases() {
   runtime::TrainerOptions momentum = options(OptimizerKind::kSgd, 0.02);
   momentum.optimizer.momentum = 0.9;
   momentum.optimizer.weight_decay = 0.01;
+  runtime::TrainerOptions nesterov = momentum;
+  nesterov.optimizer.nesterov = true;
   runtime::TrainerOptions adam = options(OptimizerKind::kAdam, 0.03);
   adam.optimizer.weight_decay = 0.1;
   runtime::TrainerOptions adamw = options(OptimizerKind::kAdamW, 0.01);
@@ -70,10 +72,33 @@ std::vector<Case> cases() {
           {"sgd-clip", clipped},
           {"momentum", momentum},
           {"momentum-all", with_all(momentum)},
+          {"nesterov", nesterov},
           {"adam", options(OptimizerKind::kAdam, 0.01)},
           {"adam-all", with_all(adam)},
           {"adamw", adamw},
           {"adamw-all", with_all(unusual)}};
+}
+
+// As `rates` in tests/data/trajectories.py.
+TEST(Rates, AreThoseOfPyTorchsSchedulers) {
+  using runtime::Decay;
+  const std::map<std::string, runtime::OptimizerOptions> kinds = {
+      {"cosine", {.decay_steps = 14}},
+      {"linear", {.decay = Decay::kLinear, .decay_steps = 14, .decay_to = 0.25}},
+      {"wsd", {.decay = Decay::kWsd, .decay_steps = 15, .decay_to = 0.25}},
+      {"inverse-sqrt", {.decay = Decay::kInverseSqrt}},
+      {"constant", {.decay = Decay::kConstant, .decay_steps = 14}},
+  };
+  const auto reference = read_tensors(folder() + "/trajectories.safetensors");
+  for (const auto& [name, kind] : kinds) {
+    runtime::OptimizerOptions options = kind;
+    options.learning_rate = 0.03;
+    options.warmup_steps = 4;
+    EXPECT_EQ(str(options.decay), name);
+    const double* const rates = reference.at("rates/" + name).const_data_ptr<double>();
+    for (uint64_t update = 0; update < kSteps; ++update)
+      EXPECT_NEAR(options.learning_rate_at(update), rates[update], 1e-16) << name << " " << update;
+  }
 }
 
 class Trajectories : public testing::TestWithParam<uint32_t> {

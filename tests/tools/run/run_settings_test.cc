@@ -38,6 +38,8 @@ TrainingSettings all_set() {
                         .beta2 = 0.99,
                         .epsilon = 1e-9,
                         .warmup_steps = 7,
+                        .decay = runtime::Decay::kWsd,
+                        .decay_from = 800,
                         .decay_steps = 900,
                         .decay_to = 0.25};
   settings.clip_norm = 1.0 / 3;
@@ -87,6 +89,38 @@ TEST(RunSettings, MomentumIsOfSgd) {
   const auto refused = find_settings({.momentum = 0.9}, {"adam", 0}, nullptr);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.diagnostic().str(), HasSubstr("--momentum applies to sgd, not to adam"));
+}
+
+std::string refusal(const SettingFlags& flags, const char* optimizer = "adam") {
+  const auto refused = find_settings(flags, {optimizer, 0}, nullptr);
+  return refused.ok() ? "" : refused.diagnostic().str();
+}
+
+TEST(RunSettings, OptionsOfOneOptimizerAreRefusedForAnother) {
+  EXPECT_THAT(refusal({.nesterov = true}), HasSubstr("--nesterov applies to sgd, not to adam"));
+  EXPECT_THAT(refusal({.nesterov = true}, "sgd"), HasSubstr("--nesterov needs --momentum above 0"));
+  EXPECT_THAT(refusal({.betas = {0.8, 0.9}}, "sgd"), HasSubstr("--betas applies to adam and adamw, not to sgd"));
+  EXPECT_THAT(refusal({.epsilon = 1e-6}, "sgd"), HasSubstr("--epsilon applies to adam and adamw, not to sgd"));
+  EXPECT_THAT(refusal({.betas = {0.8}}), HasSubstr("--betas: expected 2 numbers, got 1"));
+  const auto optimizer = found({.epsilon = 1e-6, .betas = {0.8, 0.9}}, {"adamw", 0}).settings.optimizer;
+  EXPECT_EQ(optimizer.beta1, 0.8);
+  EXPECT_EQ(optimizer.beta2, 0.9);
+  EXPECT_EQ(optimizer.epsilon, 1e-6);
+  EXPECT_TRUE(found({.momentum = 0.9, .nesterov = true}, {"sgd", 0}).settings.optimizer.nesterov);
+}
+
+TEST(RunSettings, FlagsOfADecayThatContradictEachOtherAreRefused) {
+  EXPECT_THAT(refusal({.decay = "linear"}), HasSubstr("--decay linear needs --decay-steps"));
+  EXPECT_THAT(refusal({.final_rate = 0.5}), HasSubstr("--final-rate needs --decay-steps"));
+  EXPECT_THAT(refusal({.decay_from = 5}), HasSubstr("--decay-from needs --decay-steps"));
+  EXPECT_THAT(refusal({.decay = "inverse-sqrt", .decay_steps = 9}),
+              HasSubstr("--decay-steps applies to cosine, linear and wsd, not to inverse-sqrt"));
+  EXPECT_THAT(refusal({.decay_from = 9, .decay_steps = 9}),
+              HasSubstr("--decay-from 9: expected a step before that of --decay-steps, 9"));
+  const auto optimizer = found({.decay = "wsd", .final_rate = 0.25, .decay_steps = 15}, {}).settings.optimizer;
+  EXPECT_EQ(optimizer.decay, runtime::Decay::kWsd);
+  EXPECT_EQ(optimizer.decay_begin(), 12U);
+  EXPECT_EQ(optimizer.learning_rate_at(15), 0.25 * optimizer.learning_rate);
 }
 
 TEST(RunSettings, ACheckpointKeepsAllOfThem) {
