@@ -3,24 +3,19 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ir/base/batching.h"
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
 #include "ir/state/stored_notes.h"
 #include "ir/state/training_notes.h"
 
 namespace rannc::frontend {
-
-/// Import mode of a model that mixes its samples: the graph has no batch symbol and no input has a batch axis.
-struct WholeBatch {
-  /// Number that replaces the symbol that would count samples, under all its names. Absent: each name stays a separate
-  /// symbol that the data bind, like any other size.
-  std::optional<uint32_t> samples = {};
-};
 
 /// A user's statements about a model file, with the limits on what is read.
 struct ImportOptions {
@@ -32,8 +27,8 @@ struct ImportOptions {
   std::map<std::string, std::string> same_symbol;
   /// Fixed sizes by symbol: a number, or an affine expression in another symbol, such as `32*k`. Not the batch symbol.
   std::map<std::string, ir::Dim> sizes = {};
-  /// Present: the graph gets no batch symbol.
-  std::optional<WholeBatch> whole = {};
+  /// `BatchKind::kWhole`: the graph gets no batch symbol, and no input a batch axis. All other kinds are read alike.
+  Batching batching = {};
   /// Whether an external file may be absent. Its tensors then have a type but no data, which is enough for planning.
   bool missing_weights = false;
   /// Input types, in order: `tokens=i64[batch,128]`. TorchScript files need them. Files of torch.export contain types;
@@ -75,5 +70,9 @@ struct Imported {
   ir::Graph graph;
   ImportNotes notes;
 };
+
+/// Imports a parsed file with these options. Every call starts from the same parsed form, and none parses the file
+/// again; data of tensors is read from it where the import depends on them. Not for concurrent calls.
+using ImportParsed = std::function<Result<Imported>(const ImportOptions&)>;
 
 }  // namespace rannc::frontend

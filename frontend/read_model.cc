@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
@@ -25,10 +27,35 @@ bool is_archive(const std::filesystem::path& path) {
          std::equal(first.begin(), first.end(), kZip.begin());
 }
 
-Result<Imported> read_text(const std::filesystem::path& path) {
+Result<ImportParsed> parse_text(const std::filesystem::path& path, uint64_t /*max_bytes*/) {
   RANNC_ASSIGN(const std::string text, read_file(path.string()));
-  RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text, path.string()));
-  return Imported{std::move(graph), {}};
+  RANNC_ASSIGN(ir::Graph parsed, ir::parse_graph(text, path.string()));
+  const auto graph = std::make_shared<const ir::Graph>(std::move(parsed));
+  return ImportParsed([graph](const ImportOptions&) { return Imported{graph->clone(), {}}; });
+}
+
+/// A format of model files.
+struct Format {
+  ModelFormat format;
+  std::vector<std::string_view> extensions;
+  Result<ImportParsed> (*parse)(const std::filesystem::path& path, uint64_t max_bytes);
+  bool takes_names;   ///< `ImportOptions::inputs` and `outputs`
+  bool takes_values;  ///< `ImportOptions::input_values`
+  bool takes_sizes;   ///< `ImportOptions::sizes`
+};
+
+const std::vector<Format>& formats() {
+  static const std::vector<Format> kFormats = {
+      {ModelFormat::kText, {".rir"}, parse_text, false, true, false},
+      {ModelFormat::kOnnx, {}, parse_onnx, false, true, true},
+      {ModelFormat::kTorchScript, {".pt", ".pth", ".ts"}, parse_torch, true, true, true},
+      {ModelFormat::kExported, {".pt2"}, parse_torch, true, false, true},
+  };
+  return kFormats;
+}
+
+const Format& row_of(ModelFormat format) {
+  return *std::find_if(formats().begin(), formats().end(), [&](const Format& row) { return row.format == format; });
 }
 
 /// Names of the file's own stand in what is said about it.
@@ -43,52 +70,62 @@ void make_printable(ImportNotes& notes) {
   }
 }
 
-Result<Imported> read_any(const std::filesystem::path& path, const ImportOptions& options, ModelFormat format) {
-  if (format == ModelFormat::kText) return read_text(path);
-  if (!is_torch(format)) return read_onnx(path, options);
-  auto imported = read_torch(path, options);
-  if (imported.ok() || imported.diagnostic().where.file == path.string()) return imported;
-  // The place is an option, or a line of the Python program that wrote the file.
-  Diagnostic failure = imported.diagnostic();
-  if (failure.where.file.empty()) {
-    failure.where.file = path.string();
-    return failure;
-  }
-  return std::move(failure).note("in this file", Location{path.string()});
-}
-
 /// Returns what the options contain that files of this format do not take; empty: nothing.
-const char* misplaced(const ImportOptions& options, ModelFormat format) {
-  if (!is_torch(format) && !options.inputs.empty())
+const char* misplaced(const ImportOptions& options, const Format& format) {
+  if (!format.takes_names && !options.inputs.empty())
     return "--input applies to PyTorch files (.pt, .pt2) only; this file declares its inputs";
-  if (!is_torch(format) && !options.outputs.empty())
+  if (!format.takes_names && !options.outputs.empty())
     return "--output-name applies to PyTorch files (.pt, .pt2) only; this file names its outputs";
-  if (format == ModelFormat::kExported && !options.input_values.empty())
+  if (!format.takes_values && !options.input_values.empty())
     return "--input-value applies to ONNX and TorchScript files only; export this program with those values instead";
-  if (format == ModelFormat::kText && !options.sizes.empty())
+  if (!format.takes_sizes && !options.sizes.empty())
     return "--size applies to ONNX and PyTorch files only; replace the symbol in this text instead";
   return "";
+}
+
+Result<void> check_options(const ImportOptions& options, const Format& format, const std::filesystem::path& path) {
+  const std::string_view fault = misplaced(options, format);
+  return fault.empty() ? Result<void>() : error(Location{path.string()}, std::string(fault));
+}
+
+/// Adds the file to errors of PyTorch files, whose place is an option or a line of the program that wrote the file.
+template <class T>
+Result<T> placed(Result<T> result, const Format& format, const std::filesystem::path& path) {
+  if (result.ok() || !is_torch(format.format) || result.diagnostic().where.file == path.string()) return result;
+  Diagnostic failure = result.diagnostic();
+  if (!failure.where.file.empty()) return std::move(failure).note("in this file", Location{path.string()});
+  failure.where.file = path.string();
+  return failure;
 }
 
 }  // namespace
 
 ModelFormat model_format(const std::filesystem::path& path) {
-  const std::string extension = path.extension().string();
-  if (extension == ".rir") return ModelFormat::kText;
-  if (extension == ".pt2") return ModelFormat::kExported;
-  const bool named = extension == ".pt" || extension == ".pth" || extension == ".ts";
-  return named || is_archive(path) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
+  for (const Format& row : formats()) {
+    const auto& known = row.extensions;
+    if (std::find(known.begin(), known.end(), path.extension().string()) != known.end()) return row.format;
+  }
+  return is_archive(path) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
 }
 
-bool is_torch(ModelFormat format) { return format == ModelFormat::kTorchScript || format == ModelFormat::kExported; }
+bool is_torch(ModelFormat format) { return row_of(format).parse == parse_torch; }
+
+Result<ParsedModel> parse_model(const std::filesystem::path& path, const ImportOptions& options) {
+  const Format& format = row_of(model_format(path));
+  RANNC_TRY(check_options(options, format, path));
+  RANNC_ASSIGN(const ImportParsed parsed, placed(format.parse(path, options.max_file_bytes), format, path));
+  const auto import = [=, &format](const ImportOptions& given) -> Result<Imported> {
+    RANNC_TRY(check_options(given, format, path));
+    auto imported = placed(parsed(given), format, path);
+    if (imported.ok()) make_printable(imported->notes);
+    return imported;
+  };
+  return ParsedModel{format.format, import};
+}
 
 Result<Imported> read_model(const std::filesystem::path& path, const ImportOptions& options) {
-  const ModelFormat format = model_format(path);
-  if (const std::string_view fault = misplaced(options, format); !fault.empty())
-    return error(Location{path.string()}, std::string(fault));
-  auto imported = read_any(path, options, format);
-  if (imported.ok()) make_printable(imported->notes);
-  return imported;
+  RANNC_ASSIGN(const ParsedModel model, parse_model(path, options));
+  return model.import(options);
 }
 
 }  // namespace rannc::frontend

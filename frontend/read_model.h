@@ -1,4 +1,4 @@
-/// Reads a model file of any format.
+/// Parses a model file of any format.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,18 @@ ModelFormat model_format(const std::filesystem::path& path);
 /// Whether a file is an archive of PyTorch.
 bool is_torch(ModelFormat format);
 
-/// Imports a file by the frontend of its format; text is parsed and has no notes. Fails as that frontend does, and if
-/// an option does not apply to the format: `inputs` and `outputs` only to PyTorch files, `input_values` only to ONNX
-/// files.
+/// A parsed model file, from which every attempt to compile it starts.
+struct ParsedModel {
+  ModelFormat format = ModelFormat::kText;
+  ImportParsed import;
+};
+
+/// Parses a file by the frontend of its format; the import of text has no notes. Both fail as that frontend does, and
+/// if an option does not apply to the format: `inputs` and `outputs` only to PyTorch files, `input_values` not to
+/// programs of `torch.export`, `sizes` not to text. Of `options`, parsing uses `max_file_bytes`.
+Result<ParsedModel> parse_model(const std::filesystem::path& path, const ImportOptions& options = {});
+
+/// Parses and imports a file.
 Result<Imported> read_model(const std::filesystem::path& path, const ImportOptions& options = {});
 
 }  // namespace rannc::frontend

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "frontend/symbols.h"
-#include "frontend/whole_batch.h"
 
 namespace rannc::frontend {
 
@@ -185,9 +184,10 @@ Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const Import
   }
   RANNC_TRY(fix_sizes(types, options, batches, file));
   if (batch.empty()) return batch;
-  const bool whole = options.whole.has_value();
-  if (whole && !options.whole->samples) return std::string();
-  const ir::Dim count = whole ? ir::Dim(int64_t{*options.whole->samples}) : ir::Dim::symbol(batch);
+  const bool whole = options.batching.kind == BatchKind::kWhole;
+  const auto& samples = options.batching.samples;
+  if (whole && !samples) return std::string();
+  const ir::Dim count = whole ? ir::Dim(int64_t{*samples}) : ir::Dim::symbol(batch);
   for (const std::string& name : batches) {
     if (!whole && name == batch) continue;
     for (ir::ValueType& type : types) substitute(type, name, count);

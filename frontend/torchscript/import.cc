@@ -5,10 +5,15 @@
 
 namespace rannc::frontend {
 
+Result<ImportParsed> parse_torch(const std::filesystem::path& path, uint64_t max_bytes) {
+  RANNC_ASSIGN(torchscript::ArchiveFile file, torchscript::ArchiveFile::open(path, max_bytes));
+  return torchscript::is_exported(file) ? torchscript::parse_exported(std::move(file))
+                                        : torchscript::parse_script(std::move(file));
+}
+
 Result<Imported> read_torch(const std::filesystem::path& path, const ImportOptions& options) {
-  RANNC_ASSIGN(torchscript::ArchiveFile file, torchscript::ArchiveFile::open(path, options.max_file_bytes));
-  if (torchscript::is_exported(file)) return torchscript::read_exported(file, options);
-  return torchscript::read_script(std::move(file), options);
+  RANNC_ASSIGN(const ImportParsed import, parse_torch(path, options.max_file_bytes));
+  return import(options);
 }
 
 }  // namespace rannc::frontend

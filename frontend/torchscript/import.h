@@ -7,7 +7,7 @@
 
 namespace rannc::frontend {
 
-/// Imports an archive of `torch.jit.save` (traced, scripted or frozen) or `torch.export.save`, detected from its
+/// Parses an archive of `torch.jit.save` (traced, scripted or frozen) or `torch.export.save`, detected from its
 /// content.
 /// - Calls become core operators with inferred types, or foreign operators that LibTorch's dispatcher runs.
 /// - Parameters and buffers are constants named as in `state_dict`. The notes list which of them are parameters.
@@ -19,6 +19,9 @@ namespace rannc::frontend {
 /// arguments. A name that is not an argument's renames an input. Submodule calls are inlined. Loops and branches are
 /// evaluated from sizes and constants. An exported program contains its inputs; `options` may rename them and the
 /// symbols of their sizes.
+Result<ImportParsed> parse_torch(const std::filesystem::path& path, uint64_t max_bytes);
+
+/// Parses and imports an archive.
 Result<Imported> read_torch(const std::filesystem::path& path, const ImportOptions& options = {});
 
 }  // namespace rannc::frontend

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/batching.h"
 #include "ir/gradient/joint.h"
 #include "ir/plan/kept_choice.h"
 #include "ir/plan/plan.h"
@@ -44,6 +45,7 @@ struct PlanOptions : PlanDemands {
   std::string schedule_file;     ///< its name in messages
   /// Instead of a search. Its schedule replaces `schedule`; blocks, planner and demands on the plan do not apply.
   std::shared_ptr<const GivenPlan> given;
+  Batching batching;    ///< of the model; its reason stands in refusals
   AtomDemands demands;  ///< converted to constraints once blocks are known
   /// Sets `Plan::functions` of a plan whose stages are chosen, which determine its memory. Absent for models without
   /// tasks to differentiate, such as published profiles; memory is then that of the tasks' saved values.

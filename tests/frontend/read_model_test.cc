@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ir/text/text.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {
@@ -52,6 +53,33 @@ TEST_F(ReadModel, ReadsEachFormat) {
   const auto exported = read_model(std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2");
   ASSERT_TRUE(exported.ok()) << exported.diagnostic().str();
   EXPECT_GT(exported->graph.task_count(), 1U);
+}
+
+TEST_F(ReadModel, ImportsStartFromTheParsedForm) {
+  const std::string program = std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2";
+  fs::copy_file(program, folder_ / "program.pt2");
+  const std::string text =
+      "rannc.graph 1\ninput %x: f32[2]\n#0 %y: f32[2] = core.relu(%x)\ninputs [%x]\noutputs [%y]\n";
+  // A node before the one that it reads: the parsed form is sorted by the first import.
+  const std::string unsorted =
+      write("unsorted.onnx", test::onnx_bytes(test::onnx_model(
+                                 "agraph (float[N, 2] x) => (float[N, 2] y) { y = Relu (z) \n z = Neg (x) }", 17)));
+  ImportOptions whole;
+  whole.batching.kind = BatchKind::kWhole;
+  for (const std::string& path :
+       {write("a.rir", text), onnx("relu.onnx"), unsorted, (folder_ / "program.pt2").string()}) {
+    SCOPED_TRACE(path);
+    const Imported own = read_model(path).value(), undivided = read_model(path, whole).value();
+    const ParsedModel parsed = parse_model(path).value();
+    fs::remove(path);
+    for (int i = 0; i < 2; ++i) {
+      const Imported again = parsed.import({}).value();
+      EXPECT_EQ(ir::print(again.graph), ir::print(own.graph));
+      EXPECT_EQ(again.notes.counted_remarks, own.notes.counted_remarks);
+      EXPECT_EQ(ir::print(parsed.import(whole)->graph), ir::print(undivided.graph));
+    }
+    EXPECT_FALSE(read_model(path).ok());
+  }
 }
 
 TEST_F(ReadModel, NamesTheFile) {

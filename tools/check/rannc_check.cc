@@ -20,6 +20,7 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
+#include "partition/model/fixed_batch.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/numbers.h"
 #include "runtime/data/sample_file.h"
@@ -41,7 +42,6 @@
 #include "tools/compile/native_form.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/model_report.h"
-#include "tools/compiler/undivided_batch.h"
 #include "tools/run/output_parts.h"
 #include "tools/run/run_worker.h"
 
@@ -193,7 +193,8 @@ Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const to
     if (count == 1) continue;
     partition::PlanOptions demanded;
     demanded.micro_batches = {count};
-    RANNC_TRY(tools::check_undivided(model, demanded));
+    demanded.batching = model.batching;
+    RANNC_TRY(partition::check_undivided(model.graph, demanded));
     rannc::Diagnostic failure =
         rannc::error({checked.folder.model, 0, 0, {}},
                      fmt::format("the file has a static batch size: the mini-batch of {} cannot be divided, but "

@@ -52,7 +52,8 @@ Result<BundleModel> read_bundle(const std::string& path, const std::vector<std::
   model.graph = bundle.plan.graph.clone();
   model.digest = bundle.plan.model_digest;
   model.read.tasks = model.graph.task_count();
-  if (ir::fixed_samples(model.graph)) model.undivided = error({.file = path}, "the model has a static batch size");
+  if (ir::fixed_samples(model.graph))
+    model.batching = {BatchKind::kWhole, error({.file = path}, "the model has a static batch size")};
   RANNC_TRY(form_atoms(model));
   const ir::Plan& plan = bundle.plan;
   read.planned = {.mini_batch = plan.mini_batch,

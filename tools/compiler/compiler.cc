@@ -8,86 +8,29 @@
 
 #include "frontend/onnx/copy.h"
 #include "frontend/read_model.h"
-#include "frontend/whole_batch.h"
+#include "frontend/symbols.h"
 #include "ir/graph/assumptions.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
-#include "passes/loss/join_loss.h"
+#include "partition/model/fixed_batch.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/bundle/state_dict.h"
 #include "tools/common/machine.h"
+#include "tools/compiler/model_files.h"
 #include "tools/compiler/named_tasks.h"
 #include "tools/compiler/plan_costs.h"
 #include "tools/compiler/planning_sizes.h"
 #include "tools/compiler/requested_outputs.h"
 #include "tools/compiler/sample_independence.h"
 #include "tools/compiler/torch_evaluator.h"
-#include "tools/compiler/undivided_batch.h"
 #include "tools/compiler/untrained_weights.h"
 
 namespace rannc::tools {
 
 namespace {
-
-// Joins a loss from a separate file. Its tensors are not part of the model's state.
-Result<void> add_loss_graph(const RequestedModel& request, bool whole, ir::Graph& graph,
-                            passes::PipelineOptions& pipeline, PreparedModel& model) {
-  const compiler::LossGraph& given = *request.options.loss_graph;
-  frontend::ImportOptions import;
-  if (whole) import.whole.emplace();  // sizes come from the model's outputs
-  RANNC_ASSIGN(frontend::Imported loss, frontend::read_model(given.file, import));
-  const size_t before = graph.value_count();
-  RANNC_ASSIGN(const std::vector<passes::LossSpec> terms,
-               passes::join_loss(graph, loss.graph, {given.file, given.inputs, given.weights}));
-  for (const ValueId value : graph.values()) {
-    if (value.index() < before || graph.kind(value) != ir::ValueKind::kConstant) continue;
-    pipeline.stored.file.literals.emplace(graph.value(value).name);
-  }
-  pipeline.losses.insert(pipeline.losses.end(), terms.begin(), terms.end());
-  model.remarks.insert(model.remarks.end(), loss.notes.remarks.begin(), loss.notes.remarks.end());
-  model.open.insert(model.open.end(), loss.notes.open.begin(), loss.notes.open.end());
-  return {};
-}
-
-// Reads the model. Stores facts of the file in `pipeline` and notes for the user in `model`.
-Result<ir::Graph> read_graph(const RequestedModel& request, passes::PipelineOptions& pipeline, PreparedModel& model,
-                             const std::optional<frontend::WholeBatch>& whole = {}) {
-  frontend::ImportOptions import = request.import;
-  import.whole = whole;
-  RANNC_ASSIGN(import.required, outputs_of_losses(request));
-  RANNC_ASSIGN(frontend::Imported imported, frontend::read_model(request.path, import));
-  model.read.nodes = imported.notes.nodes;
-  pipeline.stored.file = std::move(imported.notes.stored);
-  pipeline.trained_file = std::move(imported.notes.training);
-  model.remarks = std::move(imported.notes.remarks);
-  model.open = std::move(imported.notes.open);
-  for (const auto& [text, nodes] : imported.notes.counted_remarks) {
-    model.remarks.push_back({{request.path, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
-  }
-  for (const auto& [text, nodes] : imported.notes.counted_warnings) {
-    model.warnings.push_back(fmt::format("{} {}", nodes, text));
-  }
-  for (const Note& warning : imported.notes.warnings) {
-    const std::string& node = warning.where.node;
-    model.warnings.push_back(node.empty() ? warning.message : fmt::format("{} (node '{}')", warning.message, node));
-  }
-  return std::move(imported.graph);
-}
-
-// Returns the pass options, including the tensors of the weights file.
-Result<passes::PipelineOptions> pipeline_options(const RequestedModel& request) {
-  passes::PipelineOptions pipeline = request.pipeline;
-  const compiler::ReadOptions& options = request.options;
-  if (options.weights.empty()) return pipeline;
-  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
-  pipeline.weights = passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
-                                          pipeline.precision.has_value()};
-  return pipeline;
-}
 
 Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report, const std::string& path) {
   if (!report.internal || report.reproducer.empty() || path.empty()) return failure;
@@ -111,7 +54,7 @@ std::vector<AtomName> task_names(const PreparedModel& model) {
 
 Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
-  Passed passed{std::move(graph), {}, {}};
+  Passed passed{std::move(graph), {}, {}, {}};
   const TorchEvaluator evaluator;
   passed.context.evaluator = &evaluator;
   passed.report = passes::standard_pipeline(pipeline).run(passed.graph, passed.context, options, show);
@@ -186,125 +129,153 @@ class ByNumbers {
   bool not_compared_ = false;
 };
 
-// Makes a model with a static batch size batch-polymorphic if possible. Otherwise keeps the batch size and notes why.
-Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const RequestedModel& request,
-                        const CompileProgress& progress, std::optional<Diagnostic>& undivided) {
-  ByNumbers numbers(request.options, progress);
-  pipeline.baked = passes::BakedBatch{request.options.samples_in_file, pipeline.stored.file,
-                                      [&](auto&&... what) { return numbers.judge(what...); }};
-  pipeline.judge_loss = [&](auto&&... what) { return numbers.judge_opened(what...); };
-  const bool baked = graph.batch_symbol().empty() && !pipeline.excluded.contains("rebatch");
-  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, request.manager, progress.show_pass);
-  if (baked && passed.report.ok()) {
-    const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
-    if (!judged.ok()) passed.report.failure = judged.diagnostic();
-  }
-  if (passed.report.ok() || passed.report.internal || !baked || request.options.samples_in_file) return passed;
-  const Diagnostic why = *passed.report.failure;
-  pipeline.baked.reset();
-  passes::ManagerOptions others = request.manager;
-  std::erase(others.print_after, "rebatch");
-  passed = run_passes(std::move(graph), pipeline, others, progress.show_pass);
-  const std::string what = "the static batch size of the file is kept: ";
-  if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
-  undivided = why;
-  return passed;
-}
+/// Prepares a model by one attempt after the other, until one succeeds.
+class Attempts {
+ public:
+  Attempts(const RequestedModel& request, const ModelFiles& files, const CompileProgress& progress)
+      : request_(request), files_(files), progress_(progress) {}
 
-/// How to read a model, and whether a failure is internal.
-struct Attempt {
-  std::optional<frontend::WholeBatch> whole;
-  bool internal = false;
-};
-
-Result<PreparedModel> prepare(const RequestedModel& request, const CompileProgress& progress, Attempt& attempt) {
-  PreparedModel model;
-  RANNC_ASSIGN(model.digest, runtime::file_digest(request.path));
-  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(request));
-  RANNC_ASSIGN(model.graph, read_graph(request, pipeline, model, attempt.whole));
-  model.read.tasks = model.graph.task_count();
-  for (const ValueId input : model.graph.inputs()) {
-    const ir::BatchLayout& batch = model.graph.type(input).batch;
-    if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
-  }
-  if (request.options.loss_graph) {
-    RANNC_TRY(add_loss_graph(request, attempt.whole.has_value(), model.graph, pipeline, model));
-  }
-  RANNC_TRY(ir::as_result(ir::verify(model.graph)));
-  model.read.samples = ir::fixed_samples(model.graph);
-  const std::vector<std::string> integers = integer_weights(model.graph);
-  const passes::StoredFacts stored = pipeline.stored;
-  Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
-    model.undivided.reset();
-    return attempt.whole ? run_passes(std::move(graph), pipeline, request.manager, progress.show_pass)
-                         : run_baked_passes(std::move(graph), pipeline, request, progress, model.undivided);
-  });
-  passes::PassContext& context = passed.context;
-  model.report = std::move(passed.report);
-  attempt.internal = model.report.internal;
-  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, request.options.reproducer);
-  RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
-  model.graph = std::move(passed.graph);
-  model.atoms = std::move(*context.atoms);
-  model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
-  model.open.insert(model.open.end(), context.open.begin(), context.open.end());
-  model.parted = std::move(context.parted);
-  model.folded = passes::folded_tensors(model.graph, stored);
-  for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
-  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, request.path));
-  model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
-  return model;
-}
-
-// Samples of a mini-batch that cannot be divided.
-uint32_t whole_mini_batch(const RequestedModel& request) { return request.options.mini_batch.value_or(kMiniBatch); }
-
-// Prepares a model whose mini-batch cannot be divided. If it does not compile for any number of samples, uses that of
-// the options. A model without a loss may also be one of single samples.
-Result<PreparedModel> prepare_whole(const RequestedModel& request, const CompileProgress& progress) {
-  Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{whole_mini_batch(request)}};
-  auto model = prepare(request, progress, of_data);
-  if (!model.ok()) {
+  Result<PreparedModel> run() {
+    auto model = prepare({});
+    const bool text = files_.model.format == frontend::ModelFormat::kText;
+    if (model.ok() || internal_ || text || request_.options.samples_in_file) return model;
     const Diagnostic why = model.diagnostic();
-    model = prepare(request, progress, of_samples);
-    if (model.ok() || !request.pipeline.losses.empty() || request.options.loss_graph) return model;
-    Attempt of_one{frontend::WholeBatch{1}};
-    auto single = prepare(request, progress, of_one);
+    auto whole = prepare_whole(why);
+    if (!whole.ok()) {
+      if (whole.diagnostic().message == why.message) return why;
+      return Diagnostic(why).note("also with undivided mini-batches: " + whole.diagnostic().message,
+                                  whole.diagnostic().where);
+    }
+    whole->open.push_back({why.where, why_whole(*whole)});
+    // Such as that an output may be a loss, which the user can request.
+    whole->open.insert(whole->open.end(), why.notes.begin(), why.notes.end());
+    return whole;
+  }
+
+ private:
+  // Prepares a model whose mini-batch cannot be divided. If it does not compile for any number of samples, uses that of
+  // the options. A model without a loss may also be one of single samples.
+  Result<PreparedModel> prepare_whole(const Diagnostic& why) {
+    auto model = prepare({BatchKind::kWhole, why});
+    if (model.ok()) {
+      model->batching.symbol = frontend::symbol_of_whole(model->graph, request_.import);
+      return model;
+    }
+    const Diagnostic of_data = model.diagnostic();
+    model = prepare({BatchKind::kWhole, why, mini_batch()});
+    if (model.ok() || !request_.pipeline.losses.empty() || request_.options.loss_graph) return model;
+    auto single = prepare({BatchKind::kWhole, why, 1});
     if (!single.ok()) return model;
-    single->open.push_back({why.where, "the model accepts one sample at a time: " + why.message});
+    single->open.push_back({of_data.where, "the model accepts one sample at a time: " + of_data.message});
     return single;
   }
-  model->extent_of_data = frontend::symbol_of_whole(model->graph, request.import);
-  return model;
-}
+
+  Result<PreparedModel> prepare(const Batching& batching) {
+    PreparedModel model;
+    passes::PipelineOptions pipeline = files_.pipeline;
+    RANNC_ASSIGN(model.graph, import_model(request_, files_, batching, pipeline, model));
+    model.read.tasks = model.graph.task_count();
+    for (const ValueId input : model.graph.inputs()) {
+      const ir::BatchLayout& batch = model.graph.type(input).batch;
+      if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
+    }
+    RANNC_TRY(import_loss(request_, files_, batching, model.graph, pipeline, model));
+    RANNC_TRY(ir::as_result(ir::verify(model.graph)));
+    if (batching.kind != BatchKind::kWhole) model.read.samples = ir::fixed_samples(model.graph);
+    const std::vector<std::string> integers = integer_weights(model.graph);
+    const passes::StoredFacts stored = pipeline.stored;
+    Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
+      return batching.kind == BatchKind::kWhole ? run_as(batching, std::move(graph), pipeline, request_.manager)
+                                                : run_divisible(std::move(graph), pipeline);
+    });
+    passes::PassContext& context = passed.context;
+    model.report = std::move(passed.report);
+    internal_ = model.report.internal;
+    if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, request_.options.reproducer);
+    RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
+    model.graph = std::move(passed.graph);
+    model.batching = std::move(passed.batching);
+    model.atoms = std::move(*context.atoms);
+    model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
+    model.open.insert(model.open.end(), context.open.begin(), context.open.end());
+    model.parted = std::move(context.parted);
+    model.folded = passes::folded_tensors(model.graph, stored);
+    for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
+    RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, request_.path));
+    model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
+    return model;
+  }
+
+  Passed run_as(const Batching& batching, ir::Graph graph, const passes::PipelineOptions& pipeline,
+                const passes::ManagerOptions& manager) const {
+    Passed passed = run_passes(std::move(graph), pipeline, manager, progress_.show_pass);
+    passed.batching = batching;
+    return passed;
+  }
+
+  // Makes a static batch size symbolic if possible. Otherwise keeps it and notes why.
+  Passed run_divisible(ir::Graph graph, passes::PipelineOptions pipeline) const {
+    ByNumbers numbers(request_.options, progress_);
+    pipeline.baked = passes::BakedBatch{request_.options.samples_in_file, pipeline.stored.file,
+                                        [&](auto&&... what) { return numbers.judge(what...); }};
+    pipeline.judge_loss = [&](auto&&... what) { return numbers.judge_opened(what...); };
+    if (!graph.batch_symbol().empty()) return run_as({}, std::move(graph), pipeline, request_.manager);
+    if (pipeline.excluded.contains("rebatch"))
+      return run_as({BatchKind::kFixed}, std::move(graph), pipeline, request_.manager);
+    Passed passed = run_as({BatchKind::kPolymorphic}, graph.clone(), pipeline, request_.manager);
+    if (passed.report.ok()) {
+      const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
+      if (!judged.ok()) passed.report.failure = judged.diagnostic();
+    }
+    if (passed.report.ok() && passed.graph.batch_symbol().empty()) passed.batching.kind = BatchKind::kFixed;
+    if (passed.report.ok() || passed.report.internal || request_.options.samples_in_file) return passed;
+    const Diagnostic why = *passed.report.failure;
+    pipeline.baked.reset();
+    passes::ManagerOptions others = request_.manager;
+    std::erase(others.print_after, "rebatch");
+    passed = run_as({BatchKind::kFixed, why}, std::move(graph), pipeline, others);
+    if (passed.report.ok())
+      passed.context.open.push_back({why.where, "the static batch size of the file is kept: " + why.message});
+    return passed;
+  }
+
+  // Samples of a mini-batch that cannot be divided.
+  uint32_t mini_batch() const { return request_.options.mini_batch.value_or(kMiniBatch); }
+
+  // Explains why mini-batches cannot be divided, and what would make them divisible.
+  std::string why_whole(const PreparedModel& model) const {
+    const Diagnostic& why = *model.batching.reason;
+    const std::string& symbol = model.batching.symbol;
+    const uint32_t samples = symbol.empty() ? ir::fixed_samples(model.graph).value_or(1) : mini_batch();
+    const bool of_data = !symbol.empty() && ir::undivided_symbol(model.graph).empty();
+    const std::string extent = of_data ? std::string("the mini-batch of all inputs together")
+                                       : fmt::format("a mini-batch of {} sample{}", samples, samples == 1 ? "" : "s");
+    const std::string at = why.where.node.empty() ? std::string() : fmt::format("'{}': ", why.where.node);
+    return fmt::format("{} is not divided, but runs as one micro-batch without replicas: {}{}; {}", extent, at,
+                       why.message, partition::kDivisible);
+  }
+
+  const RequestedModel& request_;
+  const ModelFiles& files_;
+  const CompileProgress& progress_;
+  bool internal_ = false;  // whether the last attempt failed by a defect
+};
 
 }  // namespace
 
 PreparedModel clone(const PreparedModel& model) {
-  return {model.graph.clone(), model.atoms,  model.read,   model.remarks, model.open,      model.warnings,
-          model.report,        model.digest, model.parted, model.folded,  model.undivided, model.extent_of_data};
+  return {model.graph.clone(), model.atoms,  model.read,   model.remarks, model.open,    model.warnings,
+          model.report,        model.digest, model.parted, model.folded,  model.batching};
 }
 
 Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
                                     const CompileProgress& progress) {
   RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
-  Attempt divided;
-  auto model = prepare(request, progress, divided);
-  const bool text = frontend::model_format(path) == frontend::ModelFormat::kText;
-  if (model.ok() || divided.internal || text || options.samples_in_file) return model;
-  Diagnostic why = model.diagnostic();
-  auto whole = prepare_whole(request, progress);
-  if (!whole.ok()) {
-    if (whole.diagnostic().message == why.message) return why;
-    return std::move(why).note("also with undivided mini-batches: " + whole.diagnostic().message,
-                               whole.diagnostic().where);
-  }
-  whole->read.samples.reset();  // they come from the plan, not from the file
-  whole->open.push_back({why.where, why_whole(*whole, why, whole_mini_batch(request))});
-  // Such as that an output may be a loss, which the user can request.
-  whole->open.insert(whole->open.end(), why.notes.begin(), why.notes.end());
-  whole->undivided = std::move(why);
-  return whole;
+  RANNC_ASSIGN(const std::string digest, runtime::file_digest(path));
+  RANNC_ASSIGN(const ModelFiles files, parse_files(request));
+  auto model = Attempts(request, files, progress).run();
+  if (model.ok()) model->digest = digest;
+  return model;
 }
 
 namespace {
@@ -330,9 +301,10 @@ Result<std::vector<std::string>> copy_with_weights(const std::string& path, cons
                  "is not an ONNX file; --emit onnx writes a copy of an ONNX model with other weights");
   }
   RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
-  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(request));
+  RANNC_ASSIGN(const ModelFiles files, parse_files(request));
+  passes::PipelineOptions pipeline = files.pipeline;
   PreparedModel model;
-  RANNC_ASSIGN(ir::Graph graph, read_graph(request, pipeline, model));
+  RANNC_ASSIGN(ir::Graph graph, import_model(request, files, {}, pipeline, model));
   const auto weights = std::exchange(pipeline.weights, std::nullopt);
   passes::PassContext context;
   const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
@@ -361,7 +333,7 @@ namespace {
 
 uint32_t planned_samples(const RequestedPlan& request, const PreparedModel& model, const ir::Bindings& sizes) {
   const auto whole = ir::fixed_samples(model.graph, sizes);
-  if (whole && !model.extent_of_data.empty()) return *whole;
+  if (whole && !model.batching.symbol.empty()) return *whole;
   const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
   return request.options.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
 }
@@ -374,9 +346,8 @@ Result<partition::PlanOptions> unpriced(const RequestedPlan& request, const Prep
     progress.remark(fmt::format("{} workers share the {} cores of this machine; task times assume one core per worker",
                                 plan.cluster.size(), machine_cores()));
   }
-  if (!model.extent_of_data.empty()) {
-    plan.assume.emplace(model.extent_of_data, request.options.mini_batch.value_or(kMiniBatch));
-  }
+  if (const std::string& symbol = model.batching.symbol; !symbol.empty())
+    plan.assume.emplace(symbol, request.options.mini_batch.value_or(kMiniBatch));
   if (const std::string symbol = ir::undivided_symbol(model.graph); !symbol.empty() && request.options.mini_batch) {
     plan.assume[symbol] = *request.options.mini_batch;
   }
@@ -393,7 +364,8 @@ Result<partition::PlanOptions> unpriced(const RequestedPlan& request, const Prep
   plan.recompute_choices = [](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     return passes::SelectiveRecompute(joint, costs).hull();
   };
-  RANNC_TRY(check_undivided(model, plan));
+  plan.batching = model.batching;
+  RANNC_TRY(partition::check_undivided(model.graph, plan));
   return plan;
 }
 
@@ -408,7 +380,6 @@ Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const 
 }
 
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {
-  RANNC_TRY(check_undivided(model, options));
   RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, options));
   if (auto* planned = std::get_if<partition::PlannedModel>(&outcome)) return std::move(*planned);
   return no_plan(std::get<partition::Infeasible>(outcome));

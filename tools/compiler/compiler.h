@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/base/batching.h"
 #include "ir/plan/plan.h"
 #include "partition/model/plan_model.h"
 #include "passes/manager.h"
@@ -37,12 +38,7 @@ struct PreparedModel {
   /// Stored tensors that the exporter merged, by name: name of the merged tensor.
   std::map<std::string, std::string> parted;
   passes::FoldedTensors folded;
-  /// Why mini-batches cannot be divided, at the task that mixes samples. Absent if they can be divided or no input has
-  /// a sample axis.
-  std::optional<Diagnostic> undivided;
-  /// Symbol that would count samples, if the inputs together are one mini-batch of the data's extents. Empty if a
-  /// number or the batch symbol counts samples.
-  std::string extent_of_data;
+  Batching batching;
 };
 
 /// Returns a copy, which shares the bytes of stored tensors.

@@ -139,7 +139,7 @@ std::vector<std::string> normalisations(const PreparedModel& model) {
 std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   std::vector<std::string> lines;
   const auto samples = ir::fixed_samples(model.graph);
-  if (samples && (!model.undivided || model.read.samples)) {
+  if (samples && model.batching.kind != BatchKind::kWhole) {
     lines.push_back(
         fmt::format("its batch size is static: the mini-batch of {} is one micro-batch; an export with a "
                     "dynamic batch dimension can be divided",

@@ -6,26 +6,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "frontend/read_model.h"
-#include "ir/plan/fixed_samples.h"
 #include "passes/loss/attach_loss.h"
 
 namespace rannc::tools {
-
-Result<std::vector<std::string>> outputs_of_losses(const RequestedModel& request) {
-  std::vector<std::string> names;
-  for (const passes::LossSpec& loss : request.pipeline.losses) {
-    if (loss.output.empty()) return std::vector<std::string>{};
-    names.push_back(loss.output);
-  }
-  const auto& loss_graph = request.options.loss_graph;
-  if (!loss_graph) return names;
-  const auto loss = frontend::read_model(loss_graph->file);
-  if (!loss.ok()) return std::vector<std::string>{};  // the error is reported where the loss joins the model
-  for (const ValueId input : loss->graph.inputs()) names.emplace_back(loss->graph.value(input).name);
-  for (const auto& [input, output] : loss_graph->inputs) names.push_back(output);
-  return names;
-}
 
 namespace {
 
@@ -44,7 +27,7 @@ std::optional<std::vector<ValueId>> read_outputs(const ir::Graph& graph, const s
   return kept;
 }
 
-bool is_divided(const Passed& passed) { return passed.report.ok() && !ir::fixed_samples(passed.graph); }
+bool is_divided(const Passed& passed) { return passed.report.ok() && passed.batching.is_divisible(); }
 
 /// Returns a note about the omitted outputs and the reason.
 Note excluded_note(const ir::Graph& graph, const std::vector<ValueId>& kept, const Passed& with_all) {

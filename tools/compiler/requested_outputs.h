@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ir/graph/graph.h"
@@ -12,15 +11,12 @@
 
 namespace rannc::tools {
 
-/// Returns the names of outputs that the losses of `request` may read. Empty if all outputs are required: there is no
-/// loss, or a loss names no output.
-Result<std::vector<std::string>> outputs_of_losses(const RequestedModel& request);
-
 /// A model's graph after its passes.
 struct Passed {
   ir::Graph graph;
   passes::PassContext context;
   passes::RunReport report;
+  Batching batching;
 };
 
 /// Returns the result of `run` on the graph. If that fails or does not divide the mini-batch, runs it again on the

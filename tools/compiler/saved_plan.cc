@@ -12,6 +12,7 @@
 #include "ir/base/replacement.h"
 #include "ir/graph/memory_format.h"
 #include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/given_plan.h"

@@ -118,7 +118,7 @@ Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, 
                             : how.is_literal || is_complex                      ? Role::kLiteral
                             : trained                                           ? Role::kParameter
                                                                                 : Role::kConstant};
-  RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor));
+  RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor, copied_));
   TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
   tensors_.emplace(place, made);
   return as_item(made);

@@ -57,6 +57,7 @@ class State {
   std::map<Place, Naming> named_;                            ///< names as in `state_dict`
   std::map<Place, TensorRef> tensors_;
   SharedMemory memory_;
+  uint64_t copied_ = 0;  ///< bytes of tensors in memory
   bool has_no_parameters_ = true;
 };
 

@@ -350,7 +350,7 @@ TEST_F(CutStages, OfEveryPublishedExportPassTheChecker) {
   if (test::shared_model_folders().empty()) GTEST_SKIP() << "no published exports";
   for (const fs::path& folder : test::shared_model_folders()) {
     SCOPED_TRACE(folder.filename().string());
-    const auto imported = import_onnx(folder / "model.onnx", {.whole = WholeBatch{}});
+    const auto imported = import_onnx(folder / "model.onnx", {.batching = {.kind = BatchKind::kWhole}});
     if (!imported.ok()) continue;
     Planned planned{imported->clone(), {}};
     for (const uint32_t third : {1U, 2U}) {

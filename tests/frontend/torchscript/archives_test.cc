@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -60,6 +61,29 @@ TEST(TorchScriptMutants, ThatAreCutOffEndInADiagnostic) {
   ASSERT_TRUE(mutants.read(mutants.bytes()));
   for (size_t length = 0; length < mutants.bytes().size(); length += 61)
     EXPECT_FALSE(mutants.read(mutants.bytes().substr(0, length)));
+}
+
+TEST(TorchScriptArchives, ImportsStartFromTheLoadedModule) {
+  constexpr int64_t kWide = 10 << 20;  // 40 MiB as a copy; an import may make 64 MiB of a small file
+  const SavedModule module("def forward(self, x):\n  return x * self.w + self.wide\n", [](torch::jit::Module& m) {
+    m.register_parameter("w", at::randn({1}).requires_grad_(true), false);
+    m.register_buffer("wide", at::ones({1}).expand({kWide}));
+  });
+  const std::string path = ::testing::TempDir() + "parsed.pt";
+  std::filesystem::copy_file(module.path(), path, std::filesystem::copy_options::overwrite_existing);
+  const auto import = frontend::parse_torch(path, 1 << 20).value();
+  std::filesystem::remove(path);
+  const std::vector<std::string> inputs = {"x=f32[batch,10485760]"};
+  for (int i = 0; i < 2; ++i) {
+    const auto own = import({.inputs = inputs});
+    ASSERT_TRUE(own.ok()) << own.diagnostic().str();
+    EXPECT_EQ(own->graph.batch_symbol(), "batch");
+    EXPECT_EQ(own->graph.task_count(), 2U);
+    const auto whole = import({.batching = {.kind = BatchKind::kWhole}, .inputs = inputs});
+    ASSERT_TRUE(whole.ok()) << whole.diagnostic().str();
+    EXPECT_EQ(whole->graph.batch_symbol(), "");
+    EXPECT_EQ(whole->graph.task_count(), 2U);
+  }
 }
 
 /// Seconds of the processor.

@@ -1,5 +1,6 @@
 // Models without a symbol of samples: one micro-batch, one device a stage, the mini-batch of the file.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,6 +111,25 @@ TEST(FixedBatch, WhatSplitsItIsRefused) {
   wanted.constraints.stages = 2;
   wanted.constraints.replicas = {2, 1};
   expect_refused(wanted, "replicas 2,1 were requested");
+}
+
+TEST(FixedBatch, ARefusalNamesWhatMixesSamples) {
+  PlanOptions wanted = options(kSamples);
+  wanted.batching = {BatchKind::kWhole, error({"fixed.onnx", 0, 0, "pairs"}, "it multiplies samples")};
+  const auto refusal = [&](const std::string& batch, bool symbol) {
+    const auto outcome = plan(layers(batch, symbol), wanted);
+    return outcome.ok() ? std::string() : outcome.diagnostic().str();
+  };
+  EXPECT_EQ(refusal("8", false), "");
+  wanted.micro_batches = {2, 4};
+  EXPECT_THAT(refusal("8", false),
+              ::testing::StartsWith("fixed.onnx: 'pairs': error: it multiplies samples, so its mini-batches cannot "
+                                    "be divided, but 2 or 4 micro-batches are requested [P15]"));
+  EXPECT_EQ(refusal("batch", true), "") << "a symbol counts the samples of this graph";
+  wanted.micro_batches = {};
+  wanted.constraints.stages = 2;
+  wanted.constraints.replicas = {2, 1};
+  EXPECT_THAT(refusal("8", false), ::testing::HasSubstr("cannot be divided, but 2, 1 replicas are requested [P15]"));
 }
 
 TEST(FixedBatch, OneMicroBatchAmongOthersMayBeChosen) {

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "rannc/compiler.h"
+#include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::compiler {
 namespace {
@@ -101,6 +103,36 @@ TEST(Compiler, GraphsOfPassesAreShown) {
   progress.graph = [&](std::string_view pass, const std::string&) { passes.emplace_back(pass); };
   ASSERT_TRUE(read(kModel, {.loss = kLoss, .print_after = {"attach-loss"}}, progress).ok());
   EXPECT_THAT(passes, ElementsAre("attach-loss"));
+}
+
+/// The samples of a mini-batch meet in the loss, so the model is compiled once more as a whole batch.
+TEST(Compiler, AttemptsDoNotReadTheFilesAgain) {
+  const fs::path folder = fs::path(testing::TempDir()) / "public_api_test_attempts";
+  fs::create_directories(folder);
+  const auto write_onnx = [&](const char* name, const std::string& graph) {
+    std::ofstream(folder / name, std::ios::binary) << test::onnx_bytes(test::onnx_model(graph, 17));
+    return (folder / name).string();
+  };
+  const std::string model = write_onnx(
+      "model.onnx",
+      "agraph (float[batch, 2] x) => (float[batch, 2] h) <float[2, 2] table = {1, 2, 3, 4}> { h = MatMul (x, table) }");
+  ReadOptions options;
+  options.print_after = {"drop-unread"};
+  options.loss_graph.emplace().file = write_onnx("loss.onnx",
+                                                 "agraph (float[batch, 2] h) => (float loss) {"
+                                                 "t = Transpose <perm = [1, 0]> (h) \n p = MatMul (h, t) \n "
+                                                 "loss = ReduceMean <keepdims = 0> (p) }");
+  const std::string expected = read(model, options).value().text();
+  size_t attempts = 0;
+  Progress progress;
+  progress.graph = [&](std::string_view, const std::string&) {
+    ++attempts;
+    fs::remove_all(folder);
+  };
+  const Result<Model> made = read(model, options, progress);
+  ASSERT_TRUE(made.ok()) << made.diagnostic().str();
+  EXPECT_GT(attempts, 1U);
+  EXPECT_EQ(made->text(), expected);
 }
 
 }  // namespace

@@ -54,12 +54,6 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
     return found->second;
   }
 
-  /// Counts bytes of tensors that are copied to memory. Returns their sum.
-  uint64_t count(uint64_t copied) const {
-    const std::lock_guard lock(mutex_);
-    return copied_ = copied > UINT64_MAX - copied_ ? UINT64_MAX : copied_ + copied;
-  }
-
  private:
   size_t read_all(uint64_t offset, void* to, size_t length) const {
     size_t got = 0;
@@ -76,7 +70,6 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
   uint64_t bytes_;
   mutable std::mutex mutex_;
   mutable std::map<const void*, Range> read_;
-  mutable uint64_t copied_ = 0;
 };
 
 Result<ArchiveFile> ArchiveFile::open(const std::filesystem::path& path, uint64_t max_bytes) {
@@ -106,7 +99,7 @@ uint64_t ArchiveFile::bytes() const { return reader_->size(); }
 
 std::shared_ptr<caffe2::serialize::ReadAdapterInterface> ArchiveFile::reader() const { return reader_; }
 
-Result<ir::TensorData> ArchiveFile::data(const at::Tensor& tensor) const {
+Result<ir::TensorData> ArchiveFile::data(const at::Tensor& tensor, uint64_t& copied) const {
   const at::Storage& storage = tensor.storage();
   if (tensor.is_contiguous() && tensor.nbytes() > kInMemory) {
     if (const auto source = reader_->source(storage.data(), storage.nbytes())) {
@@ -114,7 +107,9 @@ Result<ir::TensorData> ArchiveFile::data(const at::Tensor& tensor) const {
       return ir::TensorData::in_file(path_, source->offset + first, tensor.nbytes());
     }
   }
-  if (const uint64_t all = reader_->count(tensor.nbytes()); all > most_unpacked(bytes())) {
+  const uint64_t size = tensor.nbytes();
+  copied = size > UINT64_MAX - copied ? UINT64_MAX : copied + size;
+  if (copied > most_unpacked(bytes())) {
     return error(Location{path_},
                  fmt::format("tensors that are not stored as they are read take more than {} bytes, the "
                              "limit for a file of {}",

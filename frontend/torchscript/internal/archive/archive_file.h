@@ -28,9 +28,9 @@ class ArchiveFile {
   std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader() const;
   const ZipDirectory& directory() const { return directory_; }
   /// The bytes of a tensor in row-major order: a range of the file if its storage is an unmodified copy of that range,
-  /// or else bytes in memory. An error if those in memory are more than the archive may unpack to, as of small tensors
-  /// that are expanded.
-  Result<ir::TensorData> data(const at::Tensor& tensor) const;
+  /// or else bytes in memory. An error if those in memory, with the `copied` ones of earlier calls, are more than the
+  /// archive may unpack to, as of small tensors that are expanded. Adds them to `copied`.
+  Result<ir::TensorData> data(const at::Tensor& tensor, uint64_t& copied) const;
 
  private:
   std::string path_;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "frontend/internal/batch.h"
@@ -178,8 +180,7 @@ class Importer {
   Interpreter interpreter_;
 };
 
-Result<Imported> load_and_import(ArchiveFile file, const ImportOptions& options) {
-  RANNC_ASSIGN(const Archive archive, Archive::load(std::move(file)));
+Result<Imported> import_module(const Archive& archive, const ImportOptions& options) {
   try {
     return Importer(archive, options).run();
   } catch (const c10::Error& failure) {
@@ -190,15 +191,40 @@ Result<Imported> load_and_import(ArchiveFile file, const ImportOptions& options)
   }
 }
 
+/// A module, whose code may be nested so deep that it is loaded, imported and freed on a stack of this size.
+struct LoadedScript {
+  Location where;
+  uint64_t stack_bytes = 0;
+  std::optional<Archive> archive = {};
+
+  ~LoadedScript() {
+    if (archive && !run_on_stack(stack_bytes, [&] { archive.reset(); }).ok()) archive.reset();
+  }
+  Result<void> load(ArchiveFile file) {
+    return on_stack<void>([&]() -> Result<void> {
+      RANNC_ASSIGN(archive, Archive::load(std::move(file)));
+      return {};
+    });
+  }
+  template <class T>
+  Result<T> on_stack(const std::function<Result<T>()>& run) const {
+    std::optional<Result<T>> result;
+    const auto ran = run_on_stack(stack_bytes, [&] { result = run(); });
+    if (!ran.ok()) return error(where, ran.diagnostic().message);
+    return *std::move(result);
+  }
+};
+
 }  // namespace
 
-Result<Imported> read_script(ArchiveFile file, const ImportOptions& options) {
-  RANNC_ASSIGN(const uint64_t stack_bytes, check_archive(file));
-  const Location where{file.path()};
-  std::optional<Result<Imported>> imported;
-  const auto ran = run_on_stack(stack_bytes, [&] { imported = load_and_import(std::move(file), options); });
-  if (!ran.ok()) return error(where, ran.diagnostic().message);
-  return *std::move(imported);
+Result<ImportParsed> parse_script(ArchiveFile file) {
+  const auto script = std::make_shared<LoadedScript>();
+  script->where = {file.path()};
+  RANNC_ASSIGN(script->stack_bytes, check_archive(file));
+  RANNC_TRY(script->load(std::move(file)));
+  return ImportParsed([script](const ImportOptions& options) {
+    return script->on_stack<Imported>([&] { return import_module(*script->archive, options); });
+  });
 }
 
 }  // namespace rannc::frontend::torchscript

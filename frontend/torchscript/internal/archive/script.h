@@ -1,4 +1,4 @@
-/// Imports archives of `torch.jit.save`: traced, scripted or frozen modules.
+/// Parses archives of `torch.jit.save`: traced, scripted or frozen modules.
 #pragma once
 
 #include "frontend/import.h"
@@ -6,7 +6,7 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Returns the graph of the module's `forward`, interpreted symbolically.
-Result<Imported> read_script(ArchiveFile file, const ImportOptions& options);
+/// Loads the module. Its import is the graph of `forward`, interpreted symbolically.
+Result<ImportParsed> parse_script(ArchiveFile file);
 
 }  // namespace rannc::frontend::torchscript

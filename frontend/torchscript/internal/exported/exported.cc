@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "frontend/internal/batch.h"
@@ -138,7 +140,7 @@ class Program {
                                                               : Role::kLiteral};
     ir::TensorData data;
     if (tensor.defined()) {
-      RANNC_ASSIGN(data, file_.data(tensor));
+      RANNC_ASSIGN(data, file_.data(tensor, copied_));
     }
     TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
     if (bound.kind == "buffer") made->set_state(entry.name);
@@ -316,6 +318,7 @@ class Program {
   const ImportOptions& options_;
   ir::Graph graph_;
   ImportNotes notes_;
+  uint64_t copied_ = 0;  ///< bytes of tensors in memory
   bool is_without_weights_ = false;
   ExportedGraph run_;
 };
@@ -331,11 +334,13 @@ bool is_exported(const ArchiveFile& file) {
   }
 }
 
-Result<Imported> read_exported(const ArchiveFile& file, const ImportOptions& options) {
-  const Location where{file.path()};
+namespace {
+
+/// Returns the result of `read`, or an error at `where` if it throws.
+template <class T>
+Result<T> caught(const Location& where, const std::function<Result<T>()>& read) {
   try {
-    RANNC_ASSIGN(const ExportedArchive archive, ExportedArchive::open(file));
-    return Program(file, archive, options).run();
+    return read();
   } catch (const nlohmann::json::exception& broken) {
     return error(where, fmt::format("does not match the schema of exported programs: {}", broken.what()));
   } catch (const c10::Error& failure) {
@@ -343,6 +348,18 @@ Result<Imported> read_exported(const ArchiveFile& file, const ImportOptions& opt
   } catch (const std::exception& failure) {
     return error(where, fmt::format("cannot be read: {}", failure.what()));
   }
+}
+
+}  // namespace
+
+Result<ImportParsed> parse_exported(ArchiveFile archive_file) {
+  const auto file = std::make_shared<const ArchiveFile>(std::move(archive_file));
+  RANNC_ASSIGN(ExportedArchive opened,
+               caught<ExportedArchive>({file->path()}, [&] { return ExportedArchive::open(*file); }));
+  const auto archive = std::make_shared<const ExportedArchive>(std::move(opened));
+  return ImportParsed([=](const ImportOptions& options) {
+    return caught<Imported>({file->path()}, [&] { return Program(*file, *archive, options).run(); });
+  });
 }
 
 }  // namespace rannc::frontend::torchscript

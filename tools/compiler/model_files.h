@@ -1,0 +1,34 @@
+/// The files of a request, each of which is parsed once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/read_model.h"
+#include "ir/base/batching.h"
+#include "passes/pipeline.h"
+#include "tools/compiler/compiler.h"
+
+namespace rannc::tools {
+
+/// Files in the form from which every attempt to compile the model starts.
+struct ModelFiles {
+  frontend::ParsedModel model;
+  std::optional<Result<frontend::ParsedModel>> loss;  ///< the file of `--loss-graph`, if one is requested
+  std::vector<std::string> required;                  ///< `ImportOptions::required`
+  passes::PipelineOptions pipeline;                   ///< those of the request, with the tensors of the weights file
+};
+
+/// Parses the files. A loss that cannot be parsed is an error of `import_loss` only.
+Result<ModelFiles> parse_files(const RequestedModel& request);
+
+/// Imports the model. Stores facts of the file in `pipeline` and notes for the user in `model`.
+Result<ir::Graph> import_model(const RequestedModel& request, const ModelFiles& files, const Batching& batching,
+                               passes::PipelineOptions& pipeline, PreparedModel& model);
+
+/// Joins the file of a loss, if there is one, to the model's graph. Its tensors are not part of the model's state.
+Result<void> import_loss(const RequestedModel& request, const ModelFiles& files, const Batching& batching,
+                         ir::Graph& graph, passes::PipelineOptions& pipeline, PreparedModel& model);
+
+}  // namespace rannc::tools
