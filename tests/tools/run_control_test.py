@@ -271,6 +271,17 @@ class Settings(RunControl):
         self.assertEqual(done.stdout.count("changed by a flag"), 2)
         self.assertEqual(self.settings("run", 6)["learning_rate"], 0.5)
 
+    def test_a_decay_is_in_the_log_and_in_checkpoints(self):
+        bundle, log = self.bundle(), self.scratch / "log"
+        done = self.train(bundle, "run", "--log", log, "--learning-rate", 0.5, "--warmup-steps", 1, "--decay", "wsd", "--decay-from", 2,
+                          "--decay-steps", 4, "--final-rate", 0.25, "--betas", "0.8,0.95", steps=3)
+        self.assertIn("betas 0.8 and 0.95", done.stdout)
+        self.assertIn("wsd decay from step 2 until step 4 to 0.25 of the rate", done.stdout)
+        self.train(bundle, "run", "--resume", "--log", log, steps=6)
+        rates = [json.loads(line)["learning_rate"] for line in log.read_text().splitlines()]
+        self.assertEqual(rates, [0.5, 0.5, 0.5, 0.3125, 0.125, 0.125])
+        self.refuse(DIAGNOSTICS, ["--decay linear needs --decay-steps"], *self.arguments(bundle, "other", 3, "--decay", "linear"))
+
     def test_another_optimizer(self):
         bundle = self.bundle()
         self.train(bundle, "run", steps=4)
