@@ -107,7 +107,7 @@ class Exhaustive {
   struct Item {
     uint32_t operands = 0;
     int task = -1;
-    bool draw = false;
+    bool random_input = false;
     uint32_t base = 0;
   };
 
