@@ -54,7 +54,7 @@ class GraphBuilder {
     graph_.add_statistics({made[1], made[2], inputs[3], inputs[4]});
     return made[0];
   }
-  ValueId drawn(const char* op, ValueId value, const ir::RandomInput& draw) {
+  ValueId random(const char* op, ValueId value, const ir::RandomInput& draw) {
     return task(op, {value, graph_.add_random_input("", graph_.type(value), draw)});
   }
   // With a loss that is divided by the number of elements of an input.
