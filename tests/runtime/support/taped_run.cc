@@ -31,7 +31,7 @@ void add_inputs(const ir::Plan& plan, const std::map<std::string, at::Tensor>& b
   }
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const runtime::RandomValue& draw : runtime::signature(plan, StageId::from(s)).random_inputs)
-      values[draw.value.index()] = runtime::drawn(draw, at, sizes, runtime::cpu()).value();
+      values[draw.value.index()] = runtime::make_random_input(draw, at, sizes, runtime::cpu()).value();
   }
 }
 

@@ -299,7 +299,7 @@ TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
     raise(SIGINT);
     usleep(static_cast<useconds_t>(pause_us));
     raise(SIGTERM);
-    _exit(signals.requested());
+    _exit(signals.stop_signal());
   };
   EXPECT_EXIT(twice(400'000), testing::ExitedWithCode(exit_of(SIGTERM)), "ending after this step");
   EXPECT_EXIT(twice(0), testing::ExitedWithCode(SIGINT), "") << "one wish may come as two signals";
@@ -322,7 +322,7 @@ TEST(RunSignals, HeldOnesArriveWhenThereIsSomebodyToTakeThem) {
     hold_signals();
     raise(SIGTERM);
     const RunSignals signals({.announces = false});
-    _exit(signals.requested());
+    _exit(signals.stop_signal());
   };
   EXPECT_EXIT(held(), testing::ExitedWithCode(SIGTERM), "");
 }
