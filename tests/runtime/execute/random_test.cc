@@ -25,7 +25,7 @@ TEST(Philox, GivesThePublishedAnswers) {
 
 using Of = ir::RandomInput::Of;
 
-std::vector<float> random(const ir::RandomInput& draw, const RandomStep& in, uint64_t sample, size_t count) {
+std::vector<float> drawn(const ir::RandomInput& draw, const RandomStep& in, uint64_t sample, size_t count) {
   std::vector<float> numbers(count);
   fill(draw, in, sample, numbers);
   return numbers;
@@ -40,7 +40,7 @@ double moment(const std::vector<float>& numbers, int power) {
 
 TEST(RandomInput, BernoulliKeepsTheExpectedShareAndMean) {
   for (const double ratio : {0.1, 0.5, 0.9}) {
-    const auto factors = make_random_input({Of::kBernoulli, ratio, 3}, {1, 2}, 4, 200'000);
+    const auto factors = drawn({Of::kBernoulli, ratio, 3}, {1, 2}, 4, 200'000);
     double kept = 0, total = 0;
     for (float factor : factors) {
       kept += factor > 0;
@@ -55,7 +55,7 @@ TEST(RandomInput, BernoulliKeepsTheExpectedShareAndMean) {
 
 // The first factors of a run as they have always been: a change of the counter would change every trained model.
 TEST(RandomInput, BernoulliStaysWhatItIs) {
-  const auto factors = make_random_input({Of::kBernoulli, 0.4, 3}, {1, 2}, 4, 16);
+  const auto factors = drawn({Of::kBernoulli, 0.4, 3}, {1, 2}, 4, 16);
   std::string kept;
   for (const float factor : factors) kept += factor > 0 ? '1' : '0';
   EXPECT_EQ(kept, "1011000101111001");
@@ -65,11 +65,11 @@ TEST(RandomInput, BernoulliStaysWhatItIs) {
 TEST(RandomInput, UniformAndNormalHaveTheirMoments) {
   constexpr size_t kCount = 400'000;
   const double root = std::sqrt(static_cast<double>(kCount));
-  const auto uniform = make_random_input({Of::kUniform, 0, 3}, {1, 2}, 4, kCount);
+  const auto uniform = drawn({Of::kUniform, 0, 3}, {1, 2}, 4, kCount);
   EXPECT_TRUE(std::all_of(uniform.begin(), uniform.end(), [](float x) { return x >= 0 && x < 1; }));
   EXPECT_NEAR(moment(uniform, 1), 1. / 2, 5 * std::sqrt(1. / 12) / root);
   EXPECT_NEAR(moment(uniform, 2), 1. / 3, 5 * std::sqrt(4. / 45) / root);
-  const auto normal = make_random_input({Of::kNormal, 0, 3}, {1, 2}, 4, kCount);
+  const auto normal = drawn({Of::kNormal, 0, 3}, {1, 2}, 4, kCount);
   EXPECT_NEAR(moment(normal, 1), 0, 5 / root);
   EXPECT_NEAR(moment(normal, 2), 1, 5 * std::sqrt(2.) / root);
   EXPECT_NEAR(moment(normal, 3), 0, 5 * std::sqrt(15.) / root);
@@ -78,13 +78,13 @@ TEST(RandomInput, UniformAndNormalHaveTheirMoments) {
 
 TEST(RandomInput, DependsOnKeyAndSampleAndNotOnHowManyAreDrawn) {
   for (const Of of : {Of::kUniform, Of::kNormal, Of::kBernoulli}) {
-    const auto base = make_random_input({of, 0.5, 3}, {1, 2}, 4, 64);
-    EXPECT_EQ(base, make_random_input({of, 0.5, 3}, {1, 2}, 4, 64));
-    EXPECT_NE(base, make_random_input({of, 0.5, 3}, {9, 2}, 4, 64));
-    EXPECT_NE(base, make_random_input({of, 0.5, 3}, {1, 9}, 4, 64));
-    EXPECT_NE(base, make_random_input({of, 0.5, 9}, {1, 2}, 4, 64));
-    EXPECT_NE(base, make_random_input({of, 0.5, 3}, {1, 2}, 9, 64));
-    const auto longer = make_random_input({of, 0.5, 3}, {1, 2}, 4, 103);
+    const auto base = drawn({of, 0.5, 3}, {1, 2}, 4, 64);
+    EXPECT_EQ(base, drawn({of, 0.5, 3}, {1, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {9, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {1, 9}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 9}, {1, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {1, 2}, 9, 64));
+    const auto longer = drawn({of, 0.5, 3}, {1, 2}, 4, 103);
     EXPECT_TRUE(std::equal(base.begin(), base.end(), longer.begin()));
   }
 }
