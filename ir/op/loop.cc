@@ -5,8 +5,8 @@
 
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
-#include "ir/op/op.h"
 #include "ir/op/loops/loops.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir {
 

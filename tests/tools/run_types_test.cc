@@ -86,8 +86,8 @@ Result<GraphValues> leaves(const ir::Graph& graph, const runtime::Batch& batch, 
 }
 
 /// The element type that a run on a CPU has to make. There ATen keeps statistics of 16-bit floats in 16 bits, where
-/// types are those of a GPU (`ir/op/rules/norms.h`): auxiliary results of normalisations, which only their own gradients
-/// read.
+/// types are those of a GPU (`ir/op/rules/norms.h`): auxiliary results of normalisations, which only their own
+/// gradients read.
 ir::DType dtype_on_cpu(const ir::Graph& graph, ValueId value) {
   const ir::DType dtype = graph.type(value).dtype;
   const TaskId task = graph.producer(value);

@@ -3,10 +3,10 @@
 #include <array>
 
 #include "ir/gradient/vjp.h"
-#include "ir/op/op_memory.h"
 #include "ir/op/backward/grad_rules.h"
 #include "ir/op/entries/recurrent.h"
 #include "ir/op/gradients/gradients_dense.h"
+#include "ir/op/op_memory.h"
 
 namespace rannc::ir::ops {
 namespace recurrent {

@@ -1,6 +1,6 @@
 // Matrix products.
-#include "ir/op/op_memory.h"
 #include "ir/op/gradients/gradients_dense.h"
+#include "ir/op/op_memory.h"
 #include "ir/op/rules/rules.h"
 
 namespace rannc::ir::ops {

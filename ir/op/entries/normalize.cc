@@ -1,6 +1,6 @@
 // Layer, RMS and batch normalization.
-#include "ir/op/op_memory.h"
 #include "ir/op/gradients/gradients_dense.h"
+#include "ir/op/op_memory.h"
 #include "ir/op/rules/memory.h"
 #include "ir/op/rules/norms.h"
 #include "ir/state/statistics.h"

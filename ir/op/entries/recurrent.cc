@@ -4,8 +4,8 @@
 #include <array>
 
 #include "ir/gradient/vjp.h"
-#include "ir/op/op_memory.h"
 #include "ir/op/gradients/gradients_dense.h"
+#include "ir/op/op_memory.h"
 
 namespace rannc::ir::ops {
 namespace recurrent {

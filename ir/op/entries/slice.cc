@@ -1,9 +1,9 @@
 // Operators that split, slice, pad or concatenate values along axes.
 #include <algorithm>
 
-#include "ir/op/rules/cuts.h"
 #include "ir/op/folding/fold.h"
 #include "ir/op/gradients/gradients_elementwise.h"
+#include "ir/op/rules/cuts.h"
 #include "ir/op/rules/interval.h"
 #include "ir/op/rules/rules.h"
 

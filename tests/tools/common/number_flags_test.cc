@@ -75,6 +75,7 @@ const std::set<std::string> kWithoutNumbers = {
     "--cxx",
     "--data",
     "--database",
+    "--decay",
     "--dtype",
     "--emit",
     "--engine",

@@ -141,7 +141,7 @@ outputs [%rows]
 TEST(SampleIndependence, RandomNumbersAreThoseOfEachSample) {
   for (const char* const samples : {"1", "3"}) {
     const Graph file =
-        typed(with_samples("input %x: f32[B,4]\ndraw %d: f32[B,4] = normal key 7\n"
+        typed(with_samples("input %x: f32[B,4]\nrandom %d: f32[B,4] = normal key 7\n"
                            "#0 %y: f32[*] = core.mul(%x, %d)\ninputs [%x]\noutputs [%y]\n",
                            samples));
     EXPECT_EQ(found(file, rebatched(file), std::stoi(samples)), "");
