@@ -76,7 +76,7 @@ class ByNumbers {
     samples_ = samples;
     return {};
   }
-  /// Checks the losses after all passes. `requested` contains the requested losses.
+  /// Checks the losses after all passes.
   Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& requested,
                             const ir::Graph& graph, passes::PassContext& context) {
     if (graph.losses().empty() || not_compared_) return {};

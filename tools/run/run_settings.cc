@@ -64,6 +64,9 @@ Result<void> take_optimizer(const SettingFlags& flags, runtime::OptimizerOptions
   return {};
 }
 
+/// Whether the decay ends at a step, so that `--decay-steps` applies.
+bool ends(runtime::Decay decay) { return decay != runtime::Decay::kConstant && decay != runtime::Decay::kInverseSqrt; }
+
 /// Returns an error for flags of the learning rate that contradict each other.
 Result<void> take_rates(const SettingFlags& flags, runtime::OptimizerOptions& optimizer, Override& take) {
   take("warm-up steps", flags.warmup_steps, optimizer.warmup_steps);
@@ -73,14 +76,14 @@ Result<void> take_rates(const SettingFlags& flags, runtime::OptimizerOptions& op
   take("start of the decay", flags.decay_from, optimizer.decay_from);
   take("decay steps", flags.decay_steps, optimizer.decay_steps);
   take("final rate", flags.final_rate, optimizer.decay_to);
-  const bool ends = optimizer.decay != runtime::Decay::kConstant && optimizer.decay != runtime::Decay::kInverseSqrt;
   for (const auto& [flag, given] : {std::pair{"--decay-steps", flags.decay_steps.value_or(0) != 0},
                                     std::pair{"--decay-from", flags.decay_from.has_value()},
                                     std::pair{"--final-rate", flags.final_rate.has_value()}}) {
-    if (given && !ends) return error(fmt::format("{} applies to cosine, linear and wsd, not to {}", flag, decay));
+    if (given && !ends(optimizer.decay))
+      return error(fmt::format("{} applies to cosine, linear and wsd, not to {}", flag, decay));
     if (given && optimizer.decay_steps == 0) return error(fmt::format("{} needs --decay-steps", flag));
   }
-  if (flags.decay && ends && optimizer.decay_steps == 0)
+  if (flags.decay && ends(optimizer.decay) && optimizer.decay_steps == 0)
     return error(fmt::format("--decay {} needs --decay-steps, the step at which the decay ends", decay));
   const bool turned = flags.decay_from || (flags.decay_steps && optimizer.decay_from != 0);
   if (turned && optimizer.decay_from >= optimizer.decay_steps)
@@ -120,7 +123,7 @@ std::string describe(const runtime::TrainingSettings& settings) {
   if (optimizer.warmup_steps != 0) text += fmt::format(", {} steps of warm-up", optimizer.warmup_steps);
   if (optimizer.decay == runtime::Decay::kInverseSqrt) {
     text += ", falling as the inverse square root of the step";
-  } else if (optimizer.decay != runtime::Decay::kConstant && optimizer.decay_steps != 0) {
+  } else if (ends(optimizer.decay) && optimizer.decay_steps != 0) {
     text += fmt::format(", {} decay from step {} until step {} to {} of the rate", str(optimizer.decay),
                         optimizer.decay_begin(), optimizer.decay_steps, optimizer.decay_to);
   }
