@@ -80,7 +80,7 @@ class FunctionPrinter {
 
   void take_arguments() {
     std::vector<uint32_t> values;
-    for (uint32_t i = 0; i < code_.argument_count; ++i) values.push_back(code_.values[i].index());
+    for (uint32_t i = 0; i < code_.argument_count(); ++i) values.push_back(code_.values[i].index());
     if (values.empty()) return;
     values_ = std::max(values_, *std::max_element(values.begin(), values.end()) + 1);
     statement(fmt::format("take(arguments, v, {{{}}});", fmt::join(values, ", ")));
@@ -190,11 +190,11 @@ class FunctionPrinter {
 
   /// Calls a loop. Its comment names all tasks.
   void loop(const FlatInstruction& of) {
-    const runtime::FlatLoop& loop = code_.loops[of.index];
+    const ir::ProgramLoop& loop = code_.program.loops[of.index];
     std::string operators;
     for (const auto& member : loop.members) {
       if (member.task != of.task) body_ += fmt::format("  // {}\n", function_.place(member.task));
-      operators += (operators.empty() ? "" : ", ") + code_.graph->op(member.task).name;
+      operators += (operators.empty() ? "" : ", ") + code_.graph().op(member.task).name;
     }
     const auto [number, scratch] = kernels_.add(loop, operators);
     std::vector<std::string> in, out;
@@ -206,8 +206,8 @@ class FunctionPrinter {
               releases(of));
   }
 
-  std::string loop_input(const FlatArgument& argument, const runtime::FlatLoop::Input& input,
-                         const runtime::FlatLoop& loop) {
+  std::string loop_input(const FlatArgument& argument, const ir::ProgramLoop::Input& input,
+                         const ir::ProgramLoop& loop) {
     if (input.random) {
       return fmt::format("random(run, {}, {})", input.random->value.index(), size(input.random->elements));
     }
@@ -216,9 +216,9 @@ class FunctionPrinter {
     if (ir::has_all_rows(input.value, loop.members[0].loop.rows) || is_one_row(input.value)) {
       return fmt::format("{{{}}}", from);
     }
-    std::string text = fmt::format("{{{}, {}, {}", from, size(input.divisor), size(input.period));
+    std::string text = fmt::format("{{{}, {}, {}", from, size(input.value.divisor), size(input.value.period));
     if (input.value.outer_period != ir::Dim(1)) {
-      text += fmt::format(", {}, {}", size(input.outer_divisor), size(input.outer_period));
+      text += fmt::format(", {}, {}", size(input.value.outer_divisor), size(input.value.outer_period));
     }
     return text + "}";
   }
@@ -227,10 +227,10 @@ class FunctionPrinter {
     return value.period == ir::Dim(1) && value.outer_period == ir::Dim(1);
   }
 
-  std::string loop_output(const std::string& place, const runtime::FlatLoop::Output& output,
-                          const runtime::FlatLoop& loop) {
+  std::string loop_output(const std::string& place, const ir::ProgramLoop::Output& output,
+                          const ir::ProgramLoop& loop) {
     std::vector<std::string> sizes;
-    for (const uint32_t each : output.sizes) sizes.push_back(size(each));
+    for (const ir::Dim& each : output.sizes) sizes.push_back(size(each));
     std::string text = fmt::format("{{{}, ints({{{}}})", place, fmt::join(sizes, ", "));
     const auto kind =
         output.random ? ir::LoopStatement::Kind::kEach : loop.members[output.member].loop.results[output.result];
@@ -314,11 +314,11 @@ class FunctionPrinter {
     return std::string();
   }
 
-  std::string size(uint32_t number) {
-    const ir::Dim& dim = code_.size_table->dim(number);
+  std::string size(uint32_t number) { return size(code_.size_table->dim(number)); }
+  std::string size(const ir::Dim& dim) {
     if (dim.is_constant()) return integer(dim.constant());
     reads_sizes_ = true;
-    return fmt::format("s[{}]", number);
+    return fmt::format("s[{}]", code_.size_table->number(dim));
   }
 
   std::string tensors(const FlatCode::TensorList& list, const NativeParameter& parameter) {
@@ -346,7 +346,7 @@ bool joins_tensors(const runtime::FlatInstruction& of) {
   return of.handle && of.handle->schema().name() == "aten::cat" && of.handle->schema().overload_name().empty();
 }
 
-std::pair<uint32_t, uint32_t> NativeKernels::add(const runtime::FlatLoop& loop, const std::string& operators) {
+std::pair<uint32_t, uint32_t> NativeKernels::add(const ir::ProgramLoop& loop, const std::string& operators) {
   const NativeLoop written = native_loop("", loop);
   const auto [found, fresh] =
       numbers_.emplace(written.text, std::pair(static_cast<uint32_t>(texts_.size()), written.scratch));

@@ -17,7 +17,7 @@ namespace {
 
 using ir::LoopStatement;
 using ir::LoopValue;
-using runtime::FlatLoop;
+using ir::ProgramLoop;
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -43,7 +43,7 @@ std::string replaced(const std::string& expression, Each&& each) {
 
 class LoopWriter {
  public:
-  LoopWriter(std::string name, const FlatLoop& loop) : name_(std::move(name)), loop_(loop) {}
+  LoopWriter(std::string name, const ProgramLoop& loop) : name_(std::move(name)), loop_(loop) {}
 
   NativeLoop write() {
     collect();
@@ -95,7 +95,7 @@ class LoopWriter {
   void collect() {
     std::map<std::pair<uint32_t, uint32_t>, size_t> results;  // of members
     for (uint32_t m = 0; m < loop_.members.size(); ++m) {
-      const FlatLoop::Member& member = loop_.members[m];
+      const ProgramLoop::Member& member = loop_.members[m];
       std::map<std::string, size_t> named;
       for (const LoopStatement& statement : member.loop.body) {
         Value value{.name = fmt::format("{}_{}", statement.name, m), .kind = statement.kind};
@@ -103,7 +103,7 @@ class LoopWriter {
           if (const auto found = named.find(word); found != named.end()) return read(value, found->second);
           if (word.size() < 2 || word[0] != 'x' || word.find_first_not_of("0123456789", 1) != std::string::npos)
             return word;
-          const FlatLoop::Operand& operand = *member.operands.at(std::stoul(word.substr(1)));
+          const ProgramLoop::Operand& operand = *member.operands.at(std::stoul(word.substr(1)));
           if (operand.is_made) return read(value, results.at({operand.index, operand.result}));
           value.inputs.insert(operand.index);
           return fmt::format("i{}", operand.index);
@@ -160,7 +160,7 @@ class LoopWriter {
   }
 
   void head_of_input(uint32_t i) {
-    const FlatLoop::Input& input = loop_.inputs[i];
+    const ProgramLoop::Input& input = loop_.inputs[i];
     const std::string type = element(input.dtype), more = type == "T" ? "" : ", " + type;
     const char* const periodic = ir::has_all_rows(input.value, loop_.members[0].loop.rows) ? "" : "periodic_";
     if (input.random) {
@@ -178,7 +178,7 @@ class LoopWriter {
   /// The row that random numbers are put into.
   std::string place_of_random(uint32_t input) {
     const auto kept = std::find_if(loop_.outputs.begin(), loop_.outputs.end(),
-                                   [&](const FlatLoop::Output& each) { return each.random == input; });
+                                   [&](const ProgramLoop::Output& each) { return each.random == input; });
     if (kept == loop_.outputs.end()) return fmt::format("scratch_row<T, T>(run, {})", scratch_++);
     return fmt::format("result_row<T>(run, {}, r)", kept - loop_.outputs.begin());
   }
@@ -305,7 +305,7 @@ class LoopWriter {
   }
 
   const std::string name_;
-  const FlatLoop& loop_;
+  const ProgramLoop& loop_;
   std::vector<Value> values_;
   uint32_t scratch_ = 0;
   std::string text_;
@@ -313,6 +313,6 @@ class LoopWriter {
 
 }  // namespace
 
-NativeLoop native_loop(const std::string& name, const FlatLoop& loop) { return LoopWriter(name, loop).write(); }
+NativeLoop native_loop(const std::string& name, const ProgramLoop& loop) { return LoopWriter(name, loop).write(); }
 
 }  // namespace rannc::codegen

@@ -17,7 +17,7 @@ ValueId value_of(const runtime::FlatCode& code, const FlatArgument& argument) {
 
 const ir::ValueType* matrix(const runtime::FlatCode& code, ValueId value) {
   if (!value.valid()) return nullptr;
-  const ir::ValueType& type = code.graph->type(value);
+  const ir::ValueType& type = code.graph().type(value);
   return type.shape && type.shape->size() == 2 ? &type : nullptr;
 }
 
@@ -25,7 +25,7 @@ const ir::ValueType* matrix(const runtime::FlatCode& code, ValueId value) {
 
 bool is_small_product(const runtime::FlatCode& code, const runtime::FlatInstruction& of) {
   const ir::ValueType* const a = matrix(code, value_of(code, code.arguments[of.first]));
-  const ir::ValueType* const made = matrix(code, code.graph->outputs(of.task)[0]);
+  const ir::ValueType* const made = matrix(code, code.graph().outputs(of.task)[0]);
   if (a == nullptr || made == nullptr || a->dtype != made->dtype) return false;
   if (a->dtype != ir::DType::kF32 && a->dtype != ir::DType::kF64) return false;
   int symbols = 0;

@@ -20,7 +20,7 @@ class NativeKernels {
   bool allowed() const { return allowed_; }
   /// Returns the number of the loop's function, and its scratch rows. `operators` names its operators. Tasks of equal
   /// structure share a function.
-  std::pair<uint32_t, uint32_t> add(const runtime::FlatLoop& loop, const std::string& operators);
+  std::pair<uint32_t, uint32_t> add(const ir::ProgramLoop& loop, const std::string& operators);
   void add_products() { has_products_ = true; }
   bool has_loops() const { return !texts_.empty(); }
   bool has_products() const { return has_products_; }

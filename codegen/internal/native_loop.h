@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/flat/flat_code.h"
+#include "ir/program/program_loop.h"
 
 namespace rannc::codegen {
 
@@ -13,6 +13,6 @@ struct NativeLoop {
 };
 
 /// Writes the passes of a loop over the columns of a row. `name` is the function's.
-NativeLoop native_loop(const std::string& name, const runtime::FlatLoop& loop);
+NativeLoop native_loop(const std::string& name, const ir::ProgramLoop& loop);
 
 }  // namespace rannc::codegen

@@ -1,4 +1,4 @@
-/// The instructions of a flat program.
+/// The instructions of a flat program: a program whose calls are completed by the schemas of LibTorch.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/op/loop.h"
+#include "ir/program/program.h"
 #include "runtime/flat/flat_program.h"
 
 namespace rannc::runtime {
@@ -50,48 +50,6 @@ struct FlatInstruction {
   uint32_t index = 0;  ///< `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kRandomInput`: the value
 };
 
-/// Tasks that one compiled loop computes. Its inputs are the arguments of the instruction.
-struct FlatLoop {
-  /// An operand: an input of the loop, or a result of an earlier member.
-  struct Operand {
-    bool is_made = false;
-    uint32_t index = 0;   ///< of the input, or of the member
-    uint32_t result = 0;  ///< of the member
-  };
-  struct Member {
-    TaskId task;
-    ir::LoopTask loop;
-    std::vector<std::optional<Operand>> operands;  ///< nothing: absent
-    std::vector<ir::DType> types;                  ///< of its results
-  };
-  /// Random numbers of `value`. Those of a sample lie one after the other.
-  struct Random {
-    ValueId value;
-    ir::RandomInput random;
-    uint32_t elements = 0;  ///< of a sample: number in the size table
-    bool operator==(const Random&) const = default;
-  };
-  struct Input {
-    ir::LoopValue value;
-    ir::DType dtype = ir::DType::kF32;
-    uint32_t divisor = 0, period = 0, outer_divisor = 0, outer_period = 0;  ///< numbers in the size table
-    std::optional<int64_t> ignored;                                         ///< of labels
-    std::optional<Random> random;  ///< random numbers that the loop makes; the argument is absent
-  };
-  struct Output {
-    uint32_t member = 0, result = 0;
-    std::optional<uint32_t> random;  ///< instead of a result: numbers that the loop makes for this input
-    ir::DType dtype = ir::DType::kF32;
-    std::vector<uint32_t> sizes;  ///< numbers in the size table
-  };
-  ir::DType dtype = ir::DType::kF32;
-  bool by_rows = false;
-  uint32_t rows = 0, columns = 0;  ///< numbers in the size table
-  std::vector<Member> members;
-  std::vector<Input> inputs;
-  std::vector<Output> outputs;  ///< parallel to the results of the instruction
-};
-
 struct FlatCode {
   using Slots = std::vector<FlatArgument>;
   struct TensorList {
@@ -99,7 +57,7 @@ struct FlatCode {
     bool optional = false;
   };
 
-  const ir::Graph* graph = nullptr;
+  ir::Program program;  ///< that it was resolved from
   at::Device device = at::kCPU;
   SizeTable* size_table = nullptr;
   std::vector<FlatInstruction> instructions;
@@ -109,13 +67,14 @@ struct FlatCode {
   std::vector<std::vector<uint32_t>> size_lists;  ///< the same
   std::vector<TensorList> lists;
   std::vector<TaskKernel> kernels;
-  std::vector<FlatLoop> loops;
   std::vector<FlatArgument> results;
   std::vector<std::vector<uint32_t>> dead;  ///< by instruction: result slots that nothing reads
   std::vector<ValueId> values;              ///< by slot; invalid: an intermediate result of a lowering
-  uint32_t argument_count = 0;              ///< the first slots
-  uint32_t slot_count = 0;
-  native::Function native = nullptr;  ///< runs instead of the instructions if there is one
+  uint32_t slot_count = 0;                  ///< arguments first
+  native::Function native = nullptr;        ///< runs instead of the instructions if there is one
+
+  const ir::Graph& graph() const { return *program.graph; }
+  uint32_t argument_count() const { return program.arguments; }
 };
 
 }  // namespace rannc::runtime

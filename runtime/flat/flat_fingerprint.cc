@@ -17,7 +17,7 @@ class Printer {
   explicit Printer(const FlatCode& code) : code_(code) {}
 
   std::string print() {
-    text_ << code_.device << " " << code_.argument_count << " " << code_.slot_count << "\n";
+    text_ << code_.device << " " << code_.argument_count() << " " << code_.slot_count << "\n";
     for (size_t i = 0; i < code_.instructions.size(); ++i) {
       print(code_.instructions[i]);
       for (const uint32_t slot : code_.dead[i]) text_ << " dead " << slot;
@@ -32,16 +32,16 @@ class Printer {
     text_ << static_cast<int>(instruction.kind) << " task " << instruction.task.index() << " ";
     if (instruction.handle) text_ << instruction.handle->operator_name() << " ";
     text_ << instruction.grad_mode << instruction.records << " " << instruction.slot << "+" << instruction.results;
-    if (instruction.kind == FlatInstruction::Kind::kLoop) print(code_.loops[instruction.index]);
+    if (instruction.kind == FlatInstruction::Kind::kLoop) print(code_.program.loops[instruction.index]);
     if (instruction.kind != FlatInstruction::Kind::kCall) text_ << " #" << instruction.index;
     for (uint32_t i = 0; i < instruction.count; ++i) print(code_.arguments[instruction.first + i]);
   }
 
-  void print(const FlatLoop& loop) {
+  void print(const ir::ProgramLoop& loop) {
     text_ << " loop " << ir::str(loop.dtype) << loop.by_rows;
     size(loop.rows);
     size(loop.columns);
-    for (const FlatLoop::Member& member : loop.members) {
+    for (const ir::ProgramLoop::Member& member : loop.members) {
       text_ << " member";
       for (const auto& operand : member.operands) {
         if (operand) text_ << " " << operand->is_made << operand->index << "." << operand->result;
@@ -50,19 +50,21 @@ class Printer {
         text_ << " {" << static_cast<int>(each.kind) << each.name << "=" << each.expression << "}";
       }
     }
-    for (const FlatLoop::Input& input : loop.inputs) {
+    for (const ir::ProgramLoop::Input& input : loop.inputs) {
       text_ << " in " << static_cast<int>(input.value.kind) << ir::str(input.dtype);
-      for (const uint32_t number : {input.divisor, input.period, input.outer_divisor, input.outer_period}) size(number);
+      for (const ir::Dim& each :
+           {input.value.divisor, input.value.period, input.value.outer_divisor, input.value.outer_period})
+        size(each);
       if (input.ignored) text_ << " ignored " << *input.ignored;
       if (!input.random) continue;
       text_ << " draw " << input.random->value.index() << static_cast<int>(input.random->random.of)
             << fmt::format("{:a}", input.random->random.drop);
       size(input.random->elements);
     }
-    for (const FlatLoop::Output& output : loop.outputs) {
+    for (const ir::ProgramLoop::Output& output : loop.outputs) {
       text_ << " out " << output.member << "." << output.result << ir::str(output.dtype);
       if (output.random) text_ << " drawn " << *output.random;
-      for (const uint32_t number : output.sizes) size(number);
+      for (const ir::Dim& each : output.sizes) size(each);
     }
   }
 
@@ -93,6 +95,7 @@ class Printer {
     }
   }
 
+  void size(const ir::Dim& dim) { size(code_.size_table->number(dim)); }
   void size(uint32_t number) { text_ << "[" << number << " " << code_.size_table->dim(number).str() << "]"; }
 
   const FlatCode& code_;

@@ -212,7 +212,7 @@ class Interpreter {
                         .device = code_.device,
                         .training = run_.training,
                         .records = instruction.records};
-    RANNC_ASSIGN(Tensors made, run_on(*code_.graph, instruction.task, with, operands));
+    RANNC_ASSIGN(Tensors made, run_on(code_.graph(), instruction.task, with, operands));
     for (at::Tensor& each : made) {
       if (each.defined() && each.requires_grad()) each = each.detach();
     }
@@ -306,7 +306,7 @@ bool FlatProgram::only_calls() const {
 }
 
 Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
-  RANNC_CHECK(arguments.size() == code_->argument_count) << arguments.size() << " arguments";
+  RANNC_CHECK(arguments.size() == code_->argument_count()) << arguments.size() << " arguments";
   const c10::impl::LocalDispatchKeySet outer = c10::impl::tls_local_dispatch_key_set();
   const c10::NoGradGuard no_tape;
   const at::AutoDispatchBelowADInplaceOrView below;

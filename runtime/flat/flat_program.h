@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
-#include "ir/graph/graph.h"
+#include "ir/program/program.h"
 #include "runtime/flat/nonfinite.h"
 #include "runtime/native/stage.h"
 
@@ -42,18 +42,10 @@ class SizeTable {
 /// Runs a task in the place of LibTorch, on its operands (undefined: absent). Exceptions are the task's failure.
 using TaskKernel = std::function<std::vector<at::Tensor>(std::span<const at::Tensor> operands, bool training)>;
 
-/// What to build a program from. Values that are neither arguments nor made by a task are fixed: they are read from
-/// `FlatRun::fixed`.
-struct FlatSpec {
-  const ir::Graph& graph;
-  std::span<const TaskId> tasks;       ///< ascending; those that no result needs are left out
-  std::vector<ValueId> arguments;      ///< distinct
-  std::vector<ValueId> random_inputs;  ///< distinct; requested from `FlatRun::random_input` by the first reader
-  std::vector<ValueId> results;        ///< may repeat, and may be arguments or fixed
-  std::vector<std::pair<ValueId, uint32_t>> adds;  ///< values and the sum that each is added to
-  std::map<TaskId, TaskKernel> kernels = {};
+/// What a program is bound to.
+struct FlatBinding {
   at::Device device = at::kCPU;
-  bool loops = false;  ///< compute loop tasks (`ir/op/loop.h`) by loops; such a program has to be compiled
+  std::map<TaskId, TaskKernel> kernels = {};  ///< of all tasks that replicas compute together
 };
 
 struct FlatRun {
@@ -69,14 +61,12 @@ struct FlatRun {
 
 struct FlatCode;
 
-/// A program. Handles are resolved once. A value is freed by its last reader. Not thread-safe.
-///
-/// Operators without a lowering to plain calls (foreign operators, `vjp` tasks, branches, loops) run above the autograd
-/// keys, because a library may have registered one there alone. Only a `taped` task whose tape is read records.
+/// A program whose calls are completed by LibTorch's schemas. Handles are resolved once. A value is freed by its last
+/// reader. Not thread-safe.
 class FlatProgram {
  public:
-  /// The graph must outlive the program. `sizes` is shared by the programs of a stage and outlives them.
-  static Result<FlatProgram> build(const FlatSpec& spec, SizeTable& sizes);
+  /// The graph of the program must outlive this one. `sizes` is shared by the programs of a stage and outlives them.
+  static Result<FlatProgram> resolve(ir::Program program, const FlatBinding& to, SizeTable& sizes);
   FlatProgram();
   FlatProgram(FlatProgram&&) noexcept;
   FlatProgram& operator=(FlatProgram&&) noexcept;
@@ -100,7 +90,7 @@ class FlatProgram {
   bool only_calls() const;
 
  private:
-  friend class FlatBuilder;
+  friend class FlatResolver;
   std::unique_ptr<FlatCode> code_;
   TaskId failed_;
 };

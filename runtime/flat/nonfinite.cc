@@ -40,11 +40,11 @@ NonfiniteCounts count_nonfinite(const at::Tensor& tensor) {
 }
 
 NonfiniteWatch::NonfiniteWatch(const FlatCode& code, const FlatRun& run, std::span<const at::Tensor> slots)
-    : code_(code), run_(run), found_(code.slot_count), slot_of_(code.graph->value_count(), -1) {
+    : code_(code), run_(run), found_(code.slot_count), slot_of_(code.graph().value_count(), -1) {
   for (uint32_t slot = 0; slot < code.slot_count; ++slot) {
     if (code.values[slot].valid()) slot_of_[code.values[slot].index()] = slot;
   }
-  for (uint32_t slot = 0; slot < code.argument_count; ++slot) found_[slot] = of_tensor(slots[slot]);
+  for (uint32_t slot = 0; slot < code.argument_count(); ++slot) found_[slot] = of_tensor(slots[slot]);
 }
 
 void NonfiniteWatch::before(const FlatInstruction& instruction) {
@@ -58,7 +58,7 @@ void NonfiniteWatch::after(const FlatInstruction& instruction, std::span<const a
     found_[slot] = {.nan = counts.nan > 0, .infinite = counts.infinite > 0};
     const ValueId value = code_.values[slot];
     if (!counts.any() || !value.valid()) continue;
-    const TaskId task = code_.graph->producer(value);
+    const TaskId task = code_.graph().producer(value);
     Nonfinite inputs = of_inputs(task);
     // The first of merged tasks has the operands; later ones read what no slot has.
     if (task != instruction.task) inputs |= of_arguments(instruction);
@@ -84,7 +84,7 @@ Nonfinite NonfiniteWatch::of_value(ValueId value) const {
 
 Nonfinite NonfiniteWatch::of_inputs(TaskId task) const {
   Nonfinite all;
-  for (const ValueId input : code_.graph->inputs(task)) all |= of_value(input);
+  for (const ValueId input : code_.graph().inputs(task)) all |= of_value(input);
   return all;
 }
 

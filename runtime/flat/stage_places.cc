@@ -41,13 +41,13 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
     found.input_gradients.emplace_back();
     if (at != joint.inputs.end()) found.input_gradients.back() = static_cast<size_t>(at - joint.inputs.begin());
   }
-  found.leaf_count = signature.leaves.size();
+  found.sum_count = static_cast<uint32_t>(signature.leaves.size());
   std::map<std::pair<ValueId, TaskId>, uint32_t> leaves;
-  for (uint32_t i = 0; i < found.leaf_count; ++i) {
+  for (uint32_t i = 0; i < found.sum_count; ++i) {
     leaves[{found.parameters[signature.leaves[i].parameter], signature.leaves[i].task}] = i;
   }
   for (const auto& part : joint.gradients) {
-    found.leaf_of_part.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
+    found.sums.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
   }
   return found;
 }

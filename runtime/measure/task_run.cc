@@ -199,15 +199,13 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
     places_.moments.push_back(each.mean);
     places_.moments.push_back(each.variance);
   }
-  places_.leaf_count = joint.gradients.size();
-  for (uint32_t i = 0; i < places_.leaf_count; ++i) places_.leaf_of_part.push_back(i);
+  for (; places_.sum_count < joint.gradients.size(); ++places_.sum_count) places_.sums.push_back(places_.sum_count);
   table_ = ir::function_table(functions_);
   has_input_ = !table_[ir::FunctionKind::kInput].tasks.empty() || !joint.inputs.empty();
   const ir::StageFunction& weight = table_[ir::FunctionKind::kWeight];
   has_weight_ = !weight.tasks.empty() || !weight.added.empty();
-  RANNC_ASSIGN(programs_,
-               runtime::build_programs({joint, functions_.kept, table_, places_, {}, device}, sizes_, load_sizes_));
-  sums_.resize(places_.leaf_count + programs_.totals.size());
+  RANNC_ASSIGN(programs_, runtime::build_programs({functions_, table_, places_, {}, device}, sizes_, load_sizes_));
+  sums_.resize(places_.sum_count + programs_.totals.size());
   for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {
     const at::Tensor& parameter = fixed_[part.parameter.index()];
@@ -276,7 +274,7 @@ TaskRun::Tensors TaskRun::with_seeds(Tensors saved) const {
 Result<void> TaskRun::end() {
   if (!programs_.has_end) return {};
   Tensors totals;
-  for (size_t i = places_.leaf_count; i < sums_.size(); ++i) totals.push_back(std::exchange(sums_[i], {}));
+  for (size_t i = places_.sum_count; i < sums_.size(); ++i) totals.push_back(std::exchange(sums_[i], {}));
   if (std::any_of(totals.begin(), totals.end(), [](const at::Tensor& total) { return !total.defined(); })) return {};
   RANNC_TRY(call(programs_.end, std::move(totals)));
   return {};

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/op/op_memory.h"
+#include "ir/program/lower_program.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/flat/flat_program.h"
@@ -155,9 +156,10 @@ class AttentionByProducts : public ::testing::Test {
     const std::vector<ValueId> results(graph_.outputs(task).begin(), graph_.outputs(task).end());
     runtime::SizeTable sizes;
     const std::vector<TaskId> tasks = {task};
+    ProgramLowering lowering(graph_, {.device = DeviceType::kCuda});
     runtime::FlatProgram program =
-        runtime::FlatProgram::build(
-            {.graph = graph_, .tasks = tasks, .arguments = arguments, .results = results, .device = at::kCUDA}, sizes)
+        runtime::FlatProgram::resolve(lowering.lower({"", tasks, arguments, results}).value(), {.device = at::kCUDA},
+                                      sizes)
             .value();
     sizes.bind({}).value();
     const runtime::AllocationMeter meter;

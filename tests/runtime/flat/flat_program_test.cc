@@ -10,6 +10,7 @@
 
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
+#include "ir/program/lower_program.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -27,12 +28,10 @@ size_t calls(const ir::StageFunctions& stage, FunctionKind kind) {
   std::vector<std::pair<ValueId, uint32_t>> adds;
   for (const ValueId value : function.added) adds.emplace_back(value, static_cast<uint32_t>(adds.size()));
   SizeTable sizes;
-  return FlatProgram::build({.graph = stage.joint.graph,
-                             .tasks = function.tasks,
-                             .arguments = function.arguments,
-                             .results = std::move(results),
-                             .adds = std::move(adds)},
-                            sizes)
+  ir::ProgramLowering lowering(stage.joint.graph, {});
+  return FlatProgram::resolve(
+             lowering.lower({"", function.tasks, function.arguments, std::move(results), std::move(adds)}).value(), {},
+             sizes)
       .value()
       .calls();
 }
@@ -85,9 +84,9 @@ void run_linear(const std::vector<int64_t>& stored, const char* view, const ir::
   for (const ValueId made : {x, y}) ir::infer_types(graph, graph.producer(made)).value();
   const std::vector<TaskId> tasks = {graph.producer(x), graph.producer(y)};
   SizeTable table;
+  ir::ProgramLowering lowering(graph, {});
   FlatProgram program =
-      FlatProgram::build({.graph = graph, .tasks = tasks, .arguments = {given, weight, bias}, .results = {y}}, table)
-          .value();
+      FlatProgram::resolve(lowering.lower({"", tasks, {given, weight, bias}, {y}}).value(), {}, table).value();
   table.bind({}).value();
   const at::Tensor a = at::randn(stored), w = at::randn({4, 8}), b = at::randn({4});
   const Kernels recorded;

@@ -1,25 +1,25 @@
 // Connects the tasks of a group.
-#include "runtime/flat/internal/group_loop.h"
+#include "ir/program/internal/loop_of_group.h"
 
 #include <map>
 
 #include "ir/graph/execution_frequency.h"
 
-namespace rannc::runtime {
+namespace rannc::ir {
 
 namespace {
 
 class Connector {
  public:
-  Connector(const ir::Graph& graph, const GroupOf& of) : graph_(graph), of_(of), sizes_(of.sizes) {}
+  Connector(const Graph& graph, const GroupOf& of) : graph_(graph), of_(of) {}
 
-  GroupLoop connect(const ir::LoopGroup& group) {
-    const ir::LoopTask& first = of_.loops.at(group.tasks[0]);
+  GroupLoop connect(const LoopGroup& group) {
+    const LoopTask& first = of_.loops.at(group.tasks[0]);
     for (const TaskId task : group.tasks) {
       if (const auto dtype = of_.loops.at(task).dtype) made_.loop.dtype = *dtype;
     }
-    made_.loop.rows = sizes_.number(first.rows);
-    made_.loop.columns = sizes_.number(first.columns);
+    made_.loop.rows = first.rows;
+    made_.loop.columns = first.columns;
     for (const TaskId task : group.tasks) add(task);
     for (uint32_t m = 0; m < made_.loop.members.size(); ++m) {
       const auto outputs = graph_.outputs(made_.loop.members[m].task);
@@ -36,11 +36,11 @@ class Connector {
 
  private:
   void add(TaskId task) {
-    FlatLoop::Member member{task, of_.loops.at(task), {}, {}};
+    ProgramLoop::Member member{task, of_.loops.at(task), {}, {}};
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
       member.operands.emplace_back();
-      if (!ir::reads_operand(graph_, task, i)) continue;
+      if (!reads_operand(graph_, task, i)) continue;
       const bool labels = member.loop.labels && member.loop.labels->operand == i;
       member.operands.back() = operand({of_.alias(inputs[i]), inputs[i], task}, member.loop.operands[i],
                                        labels ? std::optional(member.loop.labels->ignored) : std::nullopt);
@@ -54,51 +54,48 @@ class Connector {
     made_.loop.members.push_back(std::move(member));
   }
 
-  FlatLoop::Operand operand(const GroupLoop::Input& input, const ir::LoopValue& lies, std::optional<int64_t> ignored) {
+  ProgramLoop::Operand operand(const GroupLoop::Input& input, const LoopValue& lies, std::optional<int64_t> ignored) {
     if (const auto made = results_.find(input.value); made != results_.end()) return made->second;
     for (uint32_t i = 0; i < made_.inputs.size(); ++i) {
-      const FlatLoop::Input& known = made_.loop.inputs[i];
+      const ProgramLoop::Input& known = made_.loop.inputs[i];
       if (made_.inputs[i].value == input.value && known.value == lies && known.ignored == ignored) return {false, i, 0};
     }
     made_.inputs.push_back(input);
-    made_.loop.inputs.push_back({lies, graph_.type(input.value).dtype, sizes_.number(lies.divisor),
-                                 sizes_.number(lies.period), sizes_.number(lies.outer_divisor),
-                                 sizes_.number(lies.outer_period), ignored, random(input.operand, lies)});
+    made_.loop.inputs.push_back({lies, graph_.type(input.value).dtype, ignored, random(input.operand, lies)});
     return {false, static_cast<uint32_t>(made_.inputs.size() - 1), 0};
   }
 
   /// Numbers that depend on bits alone, of samples that lie one after the other.
-  std::optional<FlatLoop::Random> random(ValueId value, const ir::LoopValue& lies) {
-    const ir::RandomInput* const random = graph_.random_input(value);
-    if (random == nullptr || random->of == ir::RandomInput::Of::kNormal) return std::nullopt;
-    const ir::ValueType& type = graph_.type(value);
-    const ir::BatchLayout& layout = type.batch;
-    if (lies.kind != ir::LoopValue::Kind::kFull || type.dtype != made_.loop.dtype || !of_.is_random(value))
+  std::optional<ProgramLoop::Random> random(ValueId value, const LoopValue& lies) {
+    const RandomInput* const random = graph_.random_input(value);
+    if (random == nullptr || random->of == RandomInput::Of::kNormal) return std::nullopt;
+    const ValueType& type = graph_.type(value);
+    const BatchLayout& layout = type.batch;
+    if (lies.kind != LoopValue::Kind::kFull || type.dtype != made_.loop.dtype || !of_.is_random(value))
       return std::nullopt;
-    if (layout.has_batch() && (layout.axis != 0 || layout.outer != ir::Dim(1))) return std::nullopt;
-    ir::Dim elements = layout.has_batch() ? layout.inner : (*type.shape)[0];
+    if (layout.has_batch() && (layout.axis != 0 || layout.outer != Dim(1))) return std::nullopt;
+    Dim elements = layout.has_batch() ? layout.inner : (*type.shape)[0];
     for (size_t i = 1; i < type.shape->size(); ++i) elements = elements * (*type.shape)[i];
-    return FlatLoop::Random{value, *random, sizes_.number(elements)};
+    return ProgramLoop::Random{value, *random, elements};
   }
 
-  void add_output(FlatLoop::Output output, ValueId value) {
+  void add_output(ProgramLoop::Output output, ValueId value) {
     output.dtype = graph_.type(value).dtype;
-    for (const ir::Dim& dim : *graph_.type(value).shape) output.sizes.push_back(sizes_.number(dim));
+    output.sizes = *graph_.type(value).shape;
     made_.loop.outputs.push_back(std::move(output));
     made_.outputs.push_back(value);
   }
 
-  const ir::Graph& graph_;
+  const Graph& graph_;
   const GroupOf& of_;
-  SizeTable& sizes_;
   GroupLoop made_;
-  std::map<ValueId, FlatLoop::Operand> results_;  ///< of members
+  std::map<ValueId, ProgramLoop::Operand> results_;  ///< of members
 };
 
 }  // namespace
 
-GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const GroupOf& of) {
+GroupLoop loop_of_group(const Graph& graph, const LoopGroup& group, const GroupOf& of) {
   return Connector(graph, of).connect(group);
 }
 
-}  // namespace rannc::runtime
+}  // namespace rannc::ir

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "ir/op/loop_groups.h"
-#include "runtime/flat/flat_code.h"
+#include "ir/program/program_loop.h"
 
-namespace rannc::runtime {
+namespace rannc::ir {
 
 /// A loop, and the values that it reads and makes.
 struct GroupLoop {
@@ -16,19 +16,18 @@ struct GroupLoop {
     ValueId operand;  ///< the operand of the first reader
     TaskId task;      ///< the first reader
   };
-  FlatLoop loop;
+  ProgramLoop loop;
   std::vector<Input> inputs;     ///< parallel to the loop's
   std::vector<ValueId> outputs;  ///< parallel to the loop's
 };
 
 /// What a loop is built for.
 struct GroupOf {
-  const ir::LoopTasks& loops;
-  const ir::LoopAliases& alias;
-  SizeTable& sizes;
+  const LoopTasks& loops;
+  const LoopAliases& alias;
   std::function<bool(ValueId)> leaves;     ///< whether something outside the group reads a value
   std::function<bool(ValueId)> is_random;  ///< whether a value is a random input that nothing has read so far
 };
-GroupLoop group_loop(const ir::Graph& graph, const ir::LoopGroup& group, const GroupOf& of);
+GroupLoop loop_of_group(const Graph& graph, const LoopGroup& group, const GroupOf& of);
 
-}  // namespace rannc::runtime
+}  // namespace rannc::ir

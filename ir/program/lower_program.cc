@@ -1,0 +1,419 @@
+// Lowers tasks to instructions and finds the last reader of each value.
+#include "ir/program/lower_program.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/gradient/vjp.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/foreign.h"
+#include "ir/op/matrix_product.h"
+#include "ir/op/merged_calls.h"
+#include "ir/op/op.h"
+#include "ir/program/internal/loop_of_group.h"
+
+namespace rannc::ir {
+
+namespace {
+
+/// Whether a call multiplies a stack of rows by one matrix, and LibTorch would not do so by one call of a kernel:
+///   - If the rows do not lie at equal distances, it multiplies the matrices of the stack one by one. If a gradient
+///     is required, it copies the rows into one matrix, which is faster.
+///   - If the rows are not contiguous, it adds a bias separately. A stage that receives them would get other bits.
+bool multiplies_scattered_rows(const Graph& graph, const Views& views, TaskId task, const aten::Call& call) {
+  if (call.schema != "aten::linear" && call.schema != "aten::matmul") return false;
+  const auto inputs = graph.inputs(task);
+  const auto rank = [&](size_t i) { return graph.type(inputs[i]).shape ? graph.type(inputs[i]).shape->size() : 0; };
+  if (inputs.size() < 2 || rank(0) < 3 || rank(1) != 2) return false;
+  const bool biased = inputs.size() > 2 && inputs[2].valid();
+  return biased ? views.is_scattered(inputs[0]) : !views.merges(graph, inputs[0], 1);
+}
+
+template <class Lowering, class Visit>
+void for_each_argument(Lowering& lowering, const Visit& visit) {
+  for (auto& call : lowering.calls) {
+    for (auto& argument : call.arguments) {
+      if (auto* value = std::get_if<aten::Value>(&argument.value)) visit(*value);
+      if (auto* values = std::get_if<std::vector<aten::Value>>(&argument.value))
+        std::for_each(values->begin(), values->end(), visit);
+    }
+  }
+}
+
+/// Copies operand 0 before the calls. `aten::contiguous` leaves axes of one element, such as one sample, with strides
+/// of scattered rows.
+void copy_rows(aten::Lowering& lowering) {
+  const auto moved = [](aten::Value& value) {
+    if (auto* made = std::get_if<aten::Made>(&value)) ++made->call;
+    if (value == aten::Value(aten::Operand{0})) value = aten::Made{0, 0};
+  };
+  for_each_argument(lowering, moved);
+  std::for_each(lowering.results.begin(), lowering.results.end(), moved);
+  aten::Call copy{"aten::clone", {aten::Operand{0}, {"memory_format", aten::MemoryFormat::kContiguous}}};
+  lowering.calls.insert(lowering.calls.begin(), std::move(copy));
+}
+
+}  // namespace
+
+// --- what the programs of a graph share
+
+ProgramLowering::ProgramLowering(const Graph& graph, LoweringOptions options)
+    : graph_(graph), options_(std::move(options)), views_(graph), calls_(graph.task_count()) {}
+
+bool ProgramLowering::is_resident(ValueId base) const {
+  if (!options_.resident.empty()) return options_.resident[base.index()];
+  const ValueKind kind = graph_.kind(base);
+  return !graph_.producer(base).valid() && kind != ValueKind::kInput && kind != ValueKind::kRandomInput;
+}
+
+Result<ProgramLowering::Lowering> ProgramLowering::calls_of(TaskId task) {
+  if (calls_[task.index()]) return *calls_[task.index()];
+  const auto taped = taped_of(graph_, task);
+  const auto in = type_list(graph_, graph_.inputs(task));
+  const auto out = type_list(graph_, taped ? taped->results : graph_.outputs(task));
+  auto made = lowering({taped ? *taped->op : graph_.op(task), in, out,
+                        taped ? taped->attributes : graph_.attributes(task), options_.device});
+  if (!made.ok()) return error(graph_.location(task), made.diagnostic().message);
+  const auto has_blocks = [](const aten::Call& call) { return !call.blocks.empty(); };
+  Lowering kept;
+  if (std::none_of(made->calls.begin(), made->calls.end(), has_blocks)) {
+    const auto scattered = [&](const aten::Call& call) {
+      return multiplies_scattered_rows(graph_, views_, task, call);
+    };
+    if (std::any_of(made->calls.begin(), made->calls.end(), scattered)) copy_rows(*made);
+    kept = std::make_shared<aten::Lowering>(*std::move(made));
+  }
+  calls_[task.index()] = kept;
+  return kept;
+}
+
+const LoopTasks& ProgramLowering::loops() {
+  if (loops_) return *loops_;
+  loops_.emplace();
+  if (!options_.loops) return *loops_;
+  const std::vector<bool> channels_last = ir::channels_last(graph_);
+  const auto is_channels_last = [&](ValueId value) { return value.valid() && channels_last[value.index()]; };
+  for (const TaskId task : graph_.tasks()) {
+    const auto inputs = graph_.inputs(task), outputs = graph_.outputs(task);
+    const bool excluded = std::binary_search(options_.exchanges.begin(), options_.exchanges.end(), task) ||
+                          std::any_of(inputs.begin(), inputs.end(), is_channels_last) ||
+                          std::any_of(outputs.begin(), outputs.end(), is_channels_last);
+    if (excluded) continue;
+    if (auto loop = loop_task(graph_, task)) loops_->emplace(task, *std::move(loop));
+  }
+  return *loops_;
+}
+
+// --- one program
+
+class ProgramBuilder {
+ public:
+  using Kind = Instruction::Kind;
+
+  ProgramBuilder(ProgramLowering& shared, const ProgramSpec& spec)
+      : shared_(shared), spec_(spec), graph_(shared.graph_), sums_(spec.adds.begin(), spec.adds.end()) {
+    program_.name = spec.name;
+    program_.graph = &graph_;
+    program_.device = shared.options_.device;
+  }
+
+  Result<Program> build() {
+    select_tasks();
+    for (const ValueId value : spec_.arguments) places_[value] = slot_of(new_slot(value));
+    program_.arguments = static_cast<uint32_t>(program_.slots.size());
+    for (const auto& [value, sum] : spec_.adds) {
+      if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, {});
+    }
+    RANNC_TRY(lower_tasks());
+    for (const ValueId value : spec_.results) random_input(value, {});
+    std::vector<ProgramOperand> results;
+    for (const ValueId value : spec_.results) results.push_back(place(value));
+    add({.kind = Kind::kReturn, .operands = std::move(results)});
+    find_last_readers();
+    return std::move(program_);
+  }
+
+ private:
+  /// Leaves out tasks that no result and no sum needs.
+  void select_tasks() {
+    std::set<ValueId> needed(spec_.results.begin(), spec_.results.end());
+    for (const auto& [value, sum] : spec_.adds) needed.insert(value);
+    for (size_t i = spec_.tasks.size(); i-- > 0;) {
+      const auto outputs = graph_.outputs(spec_.tasks[i]);
+      if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return needed.contains(v); })) continue;
+      tasks_.push_back(spec_.tasks[i]);
+      made_.insert(outputs.begin(), outputs.end());
+      const auto inputs = graph_.inputs(spec_.tasks[i]);
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        if (!reads_operand(graph_, spec_.tasks[i], k)) continue;
+        needed.insert(inputs[k]);
+        ++readers_[inputs[k]];
+      }
+    }
+    for (const ValueId value : spec_.results) ++readers_[value];
+    for (const auto& [value, sum] : spec_.adds) ++readers_[value];
+    std::reverse(tasks_.begin(), tasks_.end());
+  }
+
+  // --- slots
+
+  uint32_t new_slot(ValueId value) {
+    const ValueId memory = shared_.views_.base(value);
+    program_.slots.push_back({value, shared_.is_resident(memory) ? ValueId() : memory});
+    return static_cast<uint32_t>(program_.slots.size() - 1);
+  }
+  static ProgramOperand slot_of(uint32_t slot) { return {ProgramOperand::Kind::kSlot, false, slot}; }
+
+  ProgramOperand place(ValueId value) const {
+    if (!value.valid()) return {};
+    const auto found = places_.find(value);
+    if (found != places_.end()) return found->second;
+    RANNC_CHECK(!made_.contains(value)) << "%" << graph_.value(value).name << " is read before it is made";
+    return {ProgramOperand::Kind::kFixed, false, value.index()};
+  }
+
+  /// Appends an instruction that makes these values.
+  Instruction& add(Instruction instruction, std::span<const ValueId> makes = {}) {
+    instruction.first_result = static_cast<uint32_t>(program_.slots.size());
+    instruction.results = static_cast<uint32_t>(makes.size());
+    for (const ValueId value : makes) places_[value] = slot_of(new_slot(value));
+    program_.instructions.push_back(std::move(instruction));
+    return program_.instructions.back();
+  }
+
+  std::vector<ProgramOperand> operands_of(const std::vector<TaskId>& tasks) const {
+    std::vector<ProgramOperand> operands;
+    for (const TaskId task : tasks) {
+      const auto inputs = graph_.inputs(task);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        operands.push_back(reads_operand(graph_, task, i) ? place(inputs[i]) : ProgramOperand{});
+      }
+    }
+    return operands;
+  }
+
+  // --- random inputs and sums
+
+  bool awaits_random_input(ValueId value) const {
+    return value.valid() && graph_.kind(value) == ValueKind::kRandomInput && !places_.contains(value);
+  }
+
+  /// Makes a random input that is read for the first time.
+  void random_input(ValueId value, std::vector<TaskId> reader) {
+    if (!awaits_random_input(value)) return;
+    add({.kind = Kind::kRandomInput, .tasks = std::move(reader), .number = value.index()}, {&value, 1});
+  }
+
+  void read_random_operands(TaskId task) {
+    const auto inputs = graph_.inputs(task);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (reads_operand(graph_, task, i)) random_input(inputs[i], {task});
+    }
+  }
+
+  /// The sums that a value is added to.
+  std::vector<uint32_t> sums_of(ValueId value) const {
+    std::vector<uint32_t> found;
+    const auto [first, last] = sums_.equal_range(value);
+    for (auto at = first; at != last; ++at) found.push_back(at->second);
+    return found;
+  }
+
+  void add_to_sum(ValueId value, uint32_t sum, std::vector<TaskId> task) {
+    add({.kind = Kind::kAdd, .tasks = std::move(task), .operands = {place(value)}, .number = sum});
+  }
+
+  void add_results_to_sums(const std::vector<TaskId>& tasks) {
+    for (const TaskId task : tasks) {
+      for (const ValueId output : graph_.outputs(task)) {
+        for (const uint32_t sum : sums_of(output)) add_to_sum(output, sum, {task});
+      }
+    }
+  }
+
+  // --- tasks
+
+  Result<void> lower_tasks() {
+    const LoopTasks& all = shared_.loops();
+    LoopTasks loops;
+    std::vector<TaskId> apart = shared_.options_.exchanges;
+    for (const TaskId task : tasks_) {
+      const auto found = all.find(task);
+      if (found == all.end()) continue;
+      loops.insert(*found);
+      apart.push_back(task);
+    }
+    std::sort(apart.begin(), apart.end());
+    const std::vector<MergedCall> calls = merged_calls(graph_, tasks_, apart, program_.device);
+    const std::vector<LoopGroup> groups = loop_groups(graph_, calls, loops);
+    std::map<TaskId, const LoopGroup*> at_place;
+    for (const LoopGroup& group : groups) at_place[group.place] = &group;
+    const LoopAliases alias(graph_, calls);
+    for (const MergedCall& call : calls) {
+      if (!loops.contains(call.tasks[0])) {
+        RANNC_TRY(lower(call));
+      } else if (const auto group = at_place.find(call.tasks[0]); group != at_place.end()) {
+        loop(*group->second, loops, alias);
+      }
+    }
+    return {};
+  }
+
+  Result<void> lower(const MergedCall& call) {
+    for (const TaskId task : call.tasks) read_random_operands(task);
+    if (call.tasks.size() == 1) return lower(call.tasks[0]);
+    lower(call.tasks, std::make_shared<aten::Lowering>(call.lowering));
+    return {};
+  }
+
+  Result<void> lower(TaskId task) {
+    const std::vector<TaskId>& exchanges = shared_.options_.exchanges;
+    if (std::binary_search(exchanges.begin(), exchanges.end(), task)) return whole(Kind::kExchange, task);
+    if (runs_above_autograd(task)) return whole(Kind::kTask, task);
+    RANNC_ASSIGN(const ProgramLowering::Lowering lowering, shared_.calls_of(task));
+    if (lowering == nullptr) return whole(Kind::kTask, task);
+    if (!add_product(task)) lower({task}, lowering);
+    return {};
+  }
+
+  /// Calls of one task or of several.
+  void lower(const std::vector<TaskId>& tasks, ProgramLowering::Lowering lowering) {
+    Instruction instruction{.kind = Kind::kCalls, .tasks = tasks, .operands = operands_of(tasks)};
+    const TaskId first = tasks[0];
+    instruction.grad_mode = !taped_of(graph_, first) && graph_.outputs(first).size() > graph_.op(first).min_results();
+    std::vector<ValueId> outputs, makes;
+    for (const TaskId task : tasks) {
+      const auto made = graph_.outputs(task);
+      outputs.insert(outputs.end(), made.begin(), made.end());
+    }
+    std::vector<size_t> same(lowering->results.size());  // by result: the first one that is the same value
+    for (size_t i = 0; i < same.size(); ++i) {
+      const auto& results = lowering->results;
+      same[i] = static_cast<size_t>(std::find(results.begin(), results.end(), results[i]) - results.begin());
+      if (std::holds_alternative<aten::Made>(results[i]) && same[i] == i) makes.push_back(outputs[i]);
+    }
+    for (size_t i = 0; i < same.size(); ++i) {
+      const auto* operand = std::get_if<aten::Operand>(&lowering->results[i]);
+      if (operand == nullptr) continue;
+      const bool given = operand->index < instruction.operands.size();
+      places_[outputs[i]] = given ? instruction.operands[operand->index] : ProgramOperand{};
+    }
+    drop_unread(instruction.operands, *lowering);
+    instruction.lowering = lowering;
+    if (!lowering->calls.empty()) add(std::move(instruction), makes);
+    for (size_t i = 0; i < same.size(); ++i) {
+      if (same[i] != i) places_[outputs[i]] = places_.at(outputs[same[i]]);
+    }
+    add_results_to_sums(tasks);
+  }
+
+  /// Leaves out operands that no call reads.
+  static void drop_unread(std::vector<ProgramOperand>& operands, const aten::Lowering& lowering) {
+    std::vector<bool> read(operands.size());
+    for_each_argument(lowering, [&](const aten::Value& value) {
+      const auto* operand = std::get_if<aten::Operand>(&value);
+      if (operand != nullptr && operand->index < read.size()) read[operand->index] = true;
+    });
+    for (size_t i = 0; i < read.size(); ++i) {
+      if (!read[i]) operands[i] = {};
+    }
+  }
+
+  /// A task that no calls compute.
+  Result<void> whole(Kind kind, TaskId task) {
+    Instruction instruction{.kind = kind, .tasks = {task}, .operands = operands_of({task})};
+    instruction.records = kind == Kind::kTask && keeps_tape(task);
+    add(std::move(instruction), graph_.outputs(task));
+    add_results_to_sums({task});
+    return {};
+  }
+
+  /// Whether a task runs as a whole above autograd. Its checks of guessed types name the operator.
+  bool runs_above_autograd(TaskId task) const {
+    const auto taped = taped_of(graph_, task);
+    const bool foreign = is_foreign(taped ? *taped->op : graph_.op(task));
+    return foreign || keeps_tape(task) || vjp_of(graph_, task).has_value();
+  }
+
+  /// Whether a task makes a tape that is read. Else it runs like any other.
+  bool keeps_tape(TaskId task) const {
+    const auto taped = taped_of(graph_, task);
+    return taped && readers_.contains(taped->tape);
+  }
+
+  /// Adds a product of matrices to its sum without a value of its own, if nothing else reads it.
+  bool add_product(TaskId task) {
+    const auto outputs = graph_.outputs(task);
+    if (outputs.size() != 1) return false;
+    const std::vector<uint32_t> sums = sums_of(outputs[0]);
+    if (sums.size() != 1 || readers_.at(outputs[0]) != 1 || !is_matrix_product(graph_, task)) return false;
+    add({.kind = Kind::kAddProduct, .tasks = {task}, .operands = operands_of({task}), .number = sums[0]});
+    return true;
+  }
+
+  // --- loops
+
+  void loop(const LoopGroup& group, const LoopTasks& loops, const LoopAliases& alias) {
+    const auto is_read = [&](ValueId value) { return leaves(value, group); };
+    const auto is_random = [&](ValueId value) { return awaits_random_input(value); };
+    GroupLoop made = loop_of_group(graph_, group, {loops, alias, is_read, is_random});
+    Instruction instruction{.kind = Kind::kLoop, .tasks = group.tasks};
+    instruction.number = static_cast<uint32_t>(program_.loops.size());
+    for (size_t i = 0; i < made.inputs.size(); ++i) {
+      const GroupLoop::Input& input = made.inputs[i];
+      if (made.loop.inputs[i].random) {
+        instruction.operands.emplace_back();
+        continue;
+      }
+      random_input(input.operand, {input.task});
+      const bool known = places_.contains(input.value) || !made_.contains(input.value);
+      instruction.operands.push_back(place(known ? input.value : input.operand));
+    }
+    program_.loops.push_back(std::move(made.loop));
+    add(std::move(instruction), made.outputs);
+    add_results_to_sums(group.tasks);
+  }
+
+  /// Whether something outside the group reads a value. Members read through reshapes that keep columns.
+  bool leaves(ValueId value, const LoopGroup& group) const {
+    const bool requested = std::find(spec_.results.begin(), spec_.results.end(), value) != spec_.results.end();
+    if (requested || sums_.contains(value)) return true;
+    return graph_.any_use(value, [&](Graph::Use use) {
+      if (!std::binary_search(tasks_.begin(), tasks_.end(), use.task)) return false;
+      return std::find(group.tasks.begin(), group.tasks.end(), use.task) == group.tasks.end();
+    });
+  }
+
+  // --- liveness
+
+  void find_last_readers() {
+    std::vector<bool> read(program_.slots.size());
+    for (size_t i = program_.instructions.size(); i-- > 0;) {
+      Instruction& each = program_.instructions[i];
+      for (uint32_t k = 0; k < each.results; ++k) {
+        if (!read[each.first_result + k]) each.dead.push_back(each.first_result + k);
+      }
+      for (size_t k = each.operands.size(); k-- > 0;) {
+        ProgramOperand& operand = each.operands[k];
+        if (operand.kind != ProgramOperand::Kind::kSlot) continue;
+        operand.last = !read[operand.index];
+        read[operand.index] = true;
+      }
+    }
+  }
+
+  ProgramLowering& shared_;
+  const ProgramSpec& spec_;
+  const Graph& graph_;
+  Program program_;
+  std::vector<TaskId> tasks_;
+  std::set<ValueId> made_;  ///< by the tasks
+  std::map<ValueId, uint32_t> readers_;
+  const std::multimap<ValueId, uint32_t> sums_;
+  std::map<ValueId, ProgramOperand> places_;
+};
+
+Result<Program> ProgramLowering::lower(const ProgramSpec& spec) { return ProgramBuilder(*this, spec).build(); }
+
+}  // namespace rannc::ir

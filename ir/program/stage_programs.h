@@ -1,0 +1,59 @@
+/// The programs of a stage.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "ir/plan/functions.h"
+#include "ir/program/lower_program.h"
+
+namespace rannc::ir {
+
+/// The programs of a stage. F has one for each set of values that it keeps.
+enum class ProgramKind : uint8_t {
+  kLoad,      ///< P, once per load
+  kStep,      ///< P, once per step
+  kEvaluate,  ///< F that keeps nothing
+  kForward,   ///< F that keeps what the backward pass reads
+  kBegin,     ///< F that keeps what R reads; only if the stage has an R
+  kRebuild,   ///< R, if the stage has one
+  kInput,     ///< I
+  kWeight,    ///< W
+  kBackward,  ///< B
+  kEnd,       ///< E
+};
+inline constexpr size_t kProgramKinds = 10;
+/// The name of a program in texts and generated sources: `P_load`, `P_step`, `F_evaluate`, `F`, `F_recomputed`, `R`,
+/// `I`, `W`, `B`, `E`.
+std::string_view name(ProgramKind kind);
+
+/// How the programs of a stage are connected.
+struct StagePorts {
+  std::vector<ValueId> outputs;   ///< in the order in which F returns them
+  std::vector<ValueId> moments;   ///< means and variances, which F returns behind them
+  std::vector<uint32_t> sums;     ///< by `Joint::gradients`: the sum that the part is added to
+  uint32_t sum_count = 0;         ///< sums of totals follow
+};
+/// The ports of a stage whose sums are its parts of gradients.
+StagePorts own_ports(const Joint& joint);
+
+struct StagePrograms {
+  std::array<Program, kProgramKinds> programs;  ///< without instructions if the stage has no such program
+  std::vector<ValueId> inputs;                  ///< arguments of F
+  std::vector<ValueId> rebuild_from;            ///< arguments of R
+  std::vector<ValueId> loaded, stepped;         ///< results of P
+  std::vector<ValueId> totals;                  ///< operands of totals, arguments of E
+
+  const Program& operator[](ProgramKind kind) const { return programs[static_cast<size_t>(kind)]; }
+  Program& operator[](ProgramKind kind) { return programs[static_cast<size_t>(kind)]; }
+};
+
+/// The values in memory during all programs: parameters, buffers, constants, results of P. By value.
+std::vector<bool> resident_values(const Graph& joint, const FunctionTable& table);
+
+/// Lowers all functions of a stage. `lowering`: of its joint graph.
+Result<StagePrograms> stage_programs(ProgramLowering& lowering, const StageFunctions& stage,
+                                     const FunctionTable& table, const StagePorts& ports);
+
+}  // namespace rannc::ir
