@@ -3,8 +3,9 @@
 
 #include <vector>
 
-#include "ir/graph/views.h"
-#include "ir/plan/functions.h"
+#include "ir/base/instruction_set.h"
+#include "ir/program/program_memory.h"
+#include "ir/program/stage_programs.h"
 
 namespace rannc::ir {
 
@@ -32,32 +33,32 @@ struct StepMemory {
   int64_t end = 0;     ///< peak of E
 };
 
-/// Follows the functions of a stage task by task, as the explicit engine runs them: a value lives until its last reader
-/// has run or, if it leaves the function, to the end.
-///
-/// Limits: temporary memory of a task is what its operator entry declares (`OpInfo::copied`, `OpInfo::temporary`), the
-/// scratch memory of convolutions, and what `vjp` tasks allocate. Values of unknown size count as empty.
+/// Memory of a stage's programs (`ir/program/program_memory.h`).
 class FunctionFollower {
  public:
   /// Of a stage of a plan with functions, which must outlive the follower.
   FunctionFollower(const Plan& plan, StageId stage);
 
   const FunctionTable& table() const { return table_; }
-  FunctionMemory follow(const Bindings& sizes) const;
-  StepMemory step(const Bindings& sizes) const;
+  FunctionMemory follow(const Bindings& sizes);
+  StepMemory step(const Bindings& sizes);
   /// Whether a value shares memory with a saved value, or with one that R reads.
-  bool is_saved(ValueId value) const { return saved_[views_.base(value).index()]; }
-  bool is_kept(ValueId value) const { return kept_[views_.base(value).index()]; }
+  bool is_saved(ValueId value) const { return saved_[views().base(value).index()]; }
+  bool is_kept(ValueId value) const { return kept_[views().base(value).index()]; }
 
  private:
-  friend class FunctionWalk;
+  const Views& views() const { return lowering_.views(); }
+  const Program& program(ProgramKind kind);
+  /// Bytes of the memory of values, each once.
+  int64_t held(ProgramMemory& memory, const std::vector<ValueId>& values) const;
+
   const StageFunctions& stage_;
   const FunctionTable table_;
-  const Views views_;
-  const std::vector<ValueId> samples_;
-  const DeviceType device_;
+  ProgramLowering lowering_;
+  StageSpecs specs_;
+  std::array<std::optional<Program>, kProgramKinds> programs_;  ///< lowered on first use
+  const std::vector<ValueId> samples_;                          ///< ascending
   const std::vector<InstructionSet> instructions_;
-  std::vector<bool> fixed_;         ///< by base: parameters, buffers, constants, results of P, samples
   std::vector<bool> saved_, kept_;  ///< by base
 };
 

@@ -250,7 +250,7 @@ bool counts_functions(const Plan& plan) {
 // Adds what the functions of the stages hold beside the times of their passes.
 void add_functions(const Plan& plan, PipelineShape& shape) {
   for (size_t s = 0; s < shape.stages.size(); ++s) {
-    const FunctionFollower follower(plan, StageId::from(s));
+    FunctionFollower follower(plan, StageId::from(s));
     const StepMemory step = follower.step(plan.sizes);
     StageShape& entry = shape.stages[s];
     entry.fixed_bytes += step.fixed;

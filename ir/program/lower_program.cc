@@ -263,7 +263,7 @@ class ProgramBuilder {
   Result<void> lower(const MergedCall& call) {
     for (const TaskId task : call.tasks) read_random_operands(task);
     if (call.tasks.size() == 1) return lower(call.tasks[0]);
-    lower(call.tasks, std::make_shared<aten::Lowering>(call.lowering));
+    lower(call.tasks, shared_.options_.calls ? std::make_shared<aten::Lowering>(call.lowering) : nullptr);
     return {};
   }
 
@@ -271,9 +271,12 @@ class ProgramBuilder {
     const std::vector<TaskId>& exchanges = shared_.options_.exchanges;
     if (std::binary_search(exchanges.begin(), exchanges.end(), task)) return whole(Kind::kExchange, task);
     if (runs_above_autograd(task)) return whole(Kind::kTask, task);
-    RANNC_ASSIGN(const ProgramLowering::Lowering lowering, shared_.calls_of(task));
-    if (lowering == nullptr) return whole(Kind::kTask, task);
-    if (!add_product(task)) lower({task}, lowering);
+    ProgramLowering::Lowering lowering;
+    if (shared_.options_.calls) {
+      RANNC_ASSIGN(lowering, shared_.calls_of(task));
+      if (lowering == nullptr) return whole(Kind::kTask, task);
+    }
+    if (!add_product(task)) lower({task}, std::move(lowering));
     return {};
   }
 
@@ -286,6 +289,10 @@ class ProgramBuilder {
     for (const TaskId task : tasks) {
       const auto made = graph_.outputs(task);
       outputs.insert(outputs.end(), made.begin(), made.end());
+    }
+    if (lowering == nullptr) {
+      add(std::move(instruction), outputs);
+      return add_results_to_sums(tasks);
     }
     std::vector<size_t> same(lowering->results.size());  // by result: the first one that is the same value
     for (size_t i = 0; i < same.size(); ++i) {

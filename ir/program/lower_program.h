@@ -19,9 +19,9 @@ namespace rannc::ir {
 /// A function to lower. Values that are neither arguments nor made by a task nor random are fixed.
 struct ProgramSpec {
   std::string name;
-  std::span<const TaskId> tasks;   ///< ascending; those that no result needs are left out
-  std::vector<ValueId> arguments;  ///< distinct
-  std::vector<ValueId> results;    ///< may repeat, and may be arguments, random or fixed
+  std::span<const TaskId> tasks;                        ///< ascending; those that no result needs are left out
+  std::vector<ValueId> arguments;                       ///< distinct
+  std::vector<ValueId> results;                         ///< may repeat, and may be arguments, random or fixed
   std::vector<std::pair<ValueId, uint32_t>> adds = {};  ///< values and the sum that each is added to
 };
 
@@ -29,6 +29,7 @@ struct ProgramSpec {
 struct LoweringOptions {
   DeviceType device = DeviceType::kCpu;
   bool loops = false;                  ///< compute loop tasks (`ir/op/loop.h`) by loops
+  bool calls = true;                   ///< false: `Instruction::lowering` is null; cannot fail. For memory alone
   std::vector<TaskId> exchanges = {};  ///< ascending: tasks that replicas compute together
   std::vector<bool> resident = {};     ///< by value: is in memory during all programs; empty: leaves only
 };
@@ -47,12 +48,13 @@ class ProgramLowering {
   Result<Program> lower(const ProgramSpec& spec);
   const Graph& graph() const { return graph_; }
   const Views& views() const { return views_; }
+  /// Whether memory is that of a fixed value. `base`: a value that has its own memory.
+  bool is_resident(ValueId base) const;
 
  private:
   friend class ProgramBuilder;
   using Lowering = std::shared_ptr<const aten::Lowering>;
 
-  bool is_resident(ValueId base) const;
   /// The calls of a task. Null: control flow, which runs as a whole task.
   Result<Lowering> calls_of(TaskId task);
   const LoopTasks& loops();

@@ -46,8 +46,8 @@ struct Instruction {
     kReturn,       ///< the last instruction; its operands are the results of the program
   };
   Kind kind = Kind::kCalls;
-  std::vector<TaskId> tasks;  ///< none: a random input that is returned, a sum of an argument, the return
-  std::vector<ProgramOperand> operands;  ///< of its tasks, one task after the other
+  std::vector<TaskId> tasks;               ///< none: a random input that is returned, a sum of an argument, the return
+  std::vector<ProgramOperand> operands;    ///< of its tasks, one task after the other
   uint32_t first_result = 0, results = 0;  ///< slots
   std::vector<uint32_t> dead;              ///< results that nothing reads
   /// Of `kCalls`. Slots are those of its results that a call makes, each once, in order. A result that is an operand

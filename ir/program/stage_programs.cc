@@ -15,59 +15,58 @@ Ids joined(Ids a, const Ids& b) {
   return a;
 }
 
-class StageLowering {
+class SpecWriter {
  public:
-  StageLowering(ProgramLowering& lowering, const StageFunctions& stage, const FunctionTable& table,
-                const StagePorts& ports)
-      : lowering_(lowering), stage_(stage), joint_(stage.joint), table_(table), ports_(ports) {}
+  SpecWriter(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports)
+      : stage_(stage), joint_(stage.joint), table_(table), ports_(ports) {}
 
-  Result<StagePrograms> lower() {
+  StageSpecs write() && {
     made_.totals = table_[FunctionKind::kStepEnd].arguments;
     for (size_t i = 0; i < joint_.gradients.size(); ++i)
       sums_.emplace_back(joint_.gradients[i].gradient, ports_.sums[i]);
     for (uint32_t i = 0; i < made_.totals.size(); ++i) sums_.emplace_back(made_.totals[i], ports_.sum_count + i);
     made_.loaded = read_elsewhere(FunctionKind::kLoad);
     made_.stepped = read_elsewhere(FunctionKind::kStep);
-    RANNC_TRY(add(ProgramKind::kLoad, FunctionKind::kLoad, {}, made_.loaded));
-    RANNC_TRY(add(ProgramKind::kStep, FunctionKind::kStep, {}, made_.stepped));
-    RANNC_TRY(forward());
-    RANNC_TRY(backward());
-    RANNC_TRY(add(ProgramKind::kEnd, FunctionKind::kStepEnd, made_.totals, {}));
+    add(ProgramKind::kLoad, FunctionKind::kLoad, {}, made_.loaded);
+    add(ProgramKind::kStep, FunctionKind::kStep, {}, made_.stepped);
+    forward();
+    backward();
+    add(ProgramKind::kEnd, FunctionKind::kStepEnd, made_.totals, {});
     return std::move(made_);
   }
 
  private:
   bool is_random(ValueId value) const { return joint_.graph.kind(value) == ValueKind::kRandomInput; }
 
-  Result<void> forward() {
+  void forward() {
     for (const ValueId value : table_[FunctionKind::kForward].arguments) {
       if (!is_random(value)) made_.inputs.push_back(value);
     }
     const Ids outputs = joined(ports_.outputs, ports_.moments);
     const auto add_forward = [&](ProgramKind kind, Ids results) {
-      return add(kind, FunctionKind::kForward, made_.inputs, std::move(results));
+      add(kind, FunctionKind::kForward, made_.inputs, std::move(results));
     };
-    RANNC_TRY(add_forward(ProgramKind::kEvaluate, ports_.outputs));
-    RANNC_TRY(add_forward(ProgramKind::kForward, joined(outputs, table_.saved)));
-    if (!stage_.kept) return {};
-    RANNC_TRY(add_forward(ProgramKind::kBegin, joined(outputs, table_.recompute)));
+    add_forward(ProgramKind::kEvaluate, ports_.outputs);
+    add_forward(ProgramKind::kForward, joined(outputs, table_.saved));
+    if (!stage_.kept) return;
+    add_forward(ProgramKind::kBegin, joined(outputs, table_.recompute));
     for (const ValueId value : table_[FunctionKind::kRebuild].arguments) {
       const bool kept = std::binary_search(table_.recompute.begin(), table_.recompute.end(), value);
       if (kept || !is_random(value)) made_.rebuild_from.push_back(value);
     }
-    return add(ProgramKind::kRebuild, FunctionKind::kRebuild, made_.rebuild_from, table_.rebuilt);
+    add(ProgramKind::kRebuild, FunctionKind::kRebuild, made_.rebuild_from, table_.rebuilt);
   }
 
   /// Backward programs take all saved values, then seeds. I also returns what W takes.
-  Result<void> backward() {
+  void backward() {
     Ids seeds, gradients;
     for (const auto& output : joint_.outputs) seeds.push_back(output.gradient);
     for (const auto& input : joint_.inputs) gradients.push_back(input.gradient);
     const Ids& for_weight = table_[FunctionKind::kWeight].arguments;
     const Ids arguments = joined(table_.saved, seeds);
-    RANNC_TRY(add(ProgramKind::kInput, FunctionKind::kInput, arguments, joined(gradients, for_weight)));
-    RANNC_TRY(add(ProgramKind::kWeight, FunctionKind::kWeight, for_weight, {}));
-    return add(ProgramKind::kBackward, FunctionKind::kBackward, arguments, gradients);
+    add(ProgramKind::kInput, FunctionKind::kInput, arguments, joined(gradients, for_weight));
+    add(ProgramKind::kWeight, FunctionKind::kWeight, for_weight, {});
+    add(ProgramKind::kBackward, FunctionKind::kBackward, arguments, gradients);
   }
 
   /// Values that P makes and another function reads.
@@ -89,7 +88,7 @@ class StageLowering {
     return found;
   }
 
-  Result<void> add(ProgramKind kind, FunctionKind of, Ids arguments, Ids results) {
+  void add(ProgramKind kind, FunctionKind of, Ids arguments, Ids results) {
     const StageFunction& function = table_[of];
     ProgramSpec spec{std::string(name(kind)), function.tasks, std::move(arguments), std::move(results)};
     const Ids& added = of == FunctionKind::kStepEnd ? function.results : function.added;
@@ -97,17 +96,15 @@ class StageLowering {
     for (const auto& [value, sum] : sums_) {
       if (terms.contains(value)) spec.adds.emplace_back(value, sum);
     }
-    RANNC_ASSIGN(made_[kind], lowering_.lower(spec));
-    return {};
+    made_[kind] = std::move(spec);
   }
 
-  ProgramLowering& lowering_;
   const StageFunctions& stage_;
   const Joint& joint_;
   const FunctionTable& table_;
   const StagePorts& ports_;
   std::vector<std::pair<ValueId, uint32_t>> sums_;  ///< values and the sum that each is added to
-  StagePrograms made_;
+  StageSpecs made_;
 };
 
 }  // namespace
@@ -140,9 +137,8 @@ std::vector<bool> resident_values(const Graph& joint, const FunctionTable& table
   return found;
 }
 
-Result<StagePrograms> stage_programs(ProgramLowering& lowering, const StageFunctions& stage,
-                                     const FunctionTable& table, const StagePorts& ports) {
-  return StageLowering(lowering, stage, table, ports).lower();
+StageSpecs stage_specs(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports) {
+  return SpecWriter(stage, table, ports).write();
 }
 
 }  // namespace rannc::ir

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,30 +31,29 @@ std::string_view name(ProgramKind kind);
 
 /// How the programs of a stage are connected.
 struct StagePorts {
-  std::vector<ValueId> outputs;   ///< in the order in which F returns them
-  std::vector<ValueId> moments;   ///< means and variances, which F returns behind them
-  std::vector<uint32_t> sums;     ///< by `Joint::gradients`: the sum that the part is added to
-  uint32_t sum_count = 0;         ///< sums of totals follow
+  std::vector<ValueId> outputs;  ///< in the order in which F returns them
+  std::vector<ValueId> moments;  ///< means and variances, which F returns behind them
+  std::vector<uint32_t> sums;    ///< by `Joint::gradients`: the sum that the part is added to
+  uint32_t sum_count = 0;        ///< sums of totals follow
 };
 /// The ports of a stage whose sums are its parts of gradients.
 StagePorts own_ports(const Joint& joint);
 
-struct StagePrograms {
-  std::array<Program, kProgramKinds> programs;  ///< without instructions if the stage has no such program
-  std::vector<ValueId> inputs;                  ///< arguments of F
-  std::vector<ValueId> rebuild_from;            ///< arguments of R
-  std::vector<ValueId> loaded, stepped;         ///< results of P
-  std::vector<ValueId> totals;                  ///< operands of totals, arguments of E
+/// What the programs of a stage are lowered from.
+struct StageSpecs {
+  std::array<std::optional<ProgramSpec>, kProgramKinds> programs;  ///< nothing: the stage has no such program
+  std::vector<ValueId> inputs;                                     ///< arguments of F
+  std::vector<ValueId> rebuild_from;                               ///< arguments of R
+  std::vector<ValueId> loaded, stepped;                            ///< results of P
+  std::vector<ValueId> totals;                                     ///< operands of totals, arguments of E
 
-  const Program& operator[](ProgramKind kind) const { return programs[static_cast<size_t>(kind)]; }
-  Program& operator[](ProgramKind kind) { return programs[static_cast<size_t>(kind)]; }
+  std::optional<ProgramSpec>& operator[](ProgramKind kind) { return programs[static_cast<size_t>(kind)]; }
 };
 
 /// The values in memory during all programs: parameters, buffers, constants, results of P. By value.
 std::vector<bool> resident_values(const Graph& joint, const FunctionTable& table);
 
-/// Lowers all functions of a stage. `lowering`: of its joint graph.
-Result<StagePrograms> stage_programs(ProgramLowering& lowering, const StageFunctions& stage,
-                                     const FunctionTable& table, const StagePorts& ports);
+/// The programs of a stage. `table` must outlive them.
+StageSpecs stage_specs(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports);
 
 }  // namespace rannc::ir

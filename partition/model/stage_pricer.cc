@@ -49,7 +49,7 @@ void add_common_memory(const Memory& memory, ir::StageTime& time) {
 }
 
 // Sets the memory of a stage by following its functions.
-void add_memory_of_functions(const ir::Plan& plan, const ir::FunctionFollower& follower, ir::StageTime& time) {
+void add_memory_of_functions(const ir::Plan& plan, ir::FunctionFollower& follower, ir::StageTime& time) {
   const ir::FunctionMemory memory = follower.follow(ir::bindings_of(plan, time.samples));
   time.passing_bytes = whole_bytes(memory.evaluate);
   if (!plan.training) return;

@@ -35,20 +35,22 @@ std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StageProgr
 
 Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
   const ir::Joint& joint = stage.functions.joint;
-  ir::LoweringOptions options{device_type(stage.device), stage.loops, {}, resident_values(joint.graph, stage.table)};
+  ir::LoweringOptions options{
+      .device = device_type(stage.device), .loops = stage.loops, .resident = resident_values(joint.graph, stage.table)};
   for (const auto& [task, kernel] : stage.kernels) options.exchanges.push_back(task);
   ir::ProgramLowering lowering(joint.graph, std::move(options));
-  RANNC_ASSIGN(ir::StagePrograms lowered, stage_programs(lowering, stage.functions, stage.table, stage.places));
-  StagePrograms made{.inputs = std::move(lowered.inputs),
-                     .rebuild_from = std::move(lowered.rebuild_from),
-                     .loaded = std::move(lowered.loaded),
-                     .stepped = std::move(lowered.stepped),
-                     .totals = std::move(lowered.totals)};
+  ir::StageSpecs specs = stage_specs(stage.functions, stage.table, stage.places);
+  StagePrograms made{.inputs = std::move(specs.inputs),
+                     .rebuild_from = std::move(specs.rebuild_from),
+                     .loaded = std::move(specs.loaded),
+                     .stepped = std::move(specs.stepped),
+                     .totals = std::move(specs.totals)};
   const auto all = by_kind(made);
   for (size_t i = 0; i < all.size(); ++i) {
-    if (lowered.programs[i].instructions.empty()) continue;
+    if (!specs.programs[i]) continue;
+    RANNC_ASSIGN(ir::Program program, lowering.lower(*specs.programs[i]));
     SizeTable& of = i == static_cast<size_t>(ir::ProgramKind::kLoad) ? load_sizes : sizes;
-    RANNC_ASSIGN(*all[i], FlatProgram::resolve(std::move(lowered.programs[i]), {stage.device, stage.kernels}, of));
+    RANNC_ASSIGN(*all[i], FlatProgram::resolve(std::move(program), {stage.device, stage.kernels}, of));
   }
   const ir::StageFunction& end = stage.table[ir::FunctionKind::kStepEnd];
   made.has_end = !end.tasks.empty() || !end.results.empty();
