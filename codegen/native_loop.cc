@@ -11,35 +11,17 @@
 #include <optional>
 #include <set>
 
+#include "codegen/internal/native_expression.h"
+
 namespace rannc::codegen {
 
 namespace {
 
+using ir::LoopNode;
+using ir::LoopOp;
 using ir::LoopStatement;
 using ir::LoopValue;
 using ir::ProgramLoop;
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-/// Calls `each` for all words of an expression, and returns the text with words replaced by what it returns.
-template <class Each>
-std::string replaced(const std::string& expression, Each&& each) {
-  std::string text;
-  for (size_t i = 0; i < expression.size();) {
-    const char c = expression[i];
-    size_t end = i;
-    while (end < expression.size() && (is_name(expression[end]) || (expression[end] == '.' && std::isdigit(c) != 0)))
-      ++end;
-    if (end == i) {
-      text += expression[i++];
-      continue;
-    }
-    const std::string word = expression.substr(i, end - i);
-    text += std::isdigit(static_cast<unsigned char>(c)) != 0 ? word : each(word);
-    i = end;
-  }
-  return text;
-}
 
 class LoopWriter {
  public:
@@ -65,6 +47,7 @@ class LoopWriter {
     std::string name;
     LoopStatement::Kind kind = LoopStatement::Kind::kEach;
     std::string expression;
+    bool counts = false;             ///< reads the number of the column
     size_t pass = 0;                 ///< in which it is computed; of a row's value: after which
     std::optional<uint32_t> output;  ///< of the loop
     bool truth = false;
@@ -96,14 +79,16 @@ class LoopWriter {
     std::map<std::pair<uint32_t, uint32_t>, size_t> results;  // of members
     for (uint32_t m = 0; m < loop_.members.size(); ++m) {
       const ProgramLoop::Member& member = loop_.members[m];
-      std::map<std::string, size_t> named;
+      const size_t first = values_.size();
       for (const LoopStatement& statement : member.loop.body) {
-        Value value{.name = fmt::format("{}_{}", statement.name, m), .kind = statement.kind};
-        value.expression = replaced(statement.expression, [&](const std::string& word) -> std::string {
-          if (const auto found = named.find(word); found != named.end()) return read(value, found->second);
-          if (word.size() < 2 || word[0] != 'x' || word.find_first_not_of("0123456789", 1) != std::string::npos)
-            return word;
-          const ProgramLoop::Operand& operand = *member.operands.at(std::stoul(word.substr(1)));
+        Value value{.name = fmt::format("s{}", values_.size()), .kind = statement.kind};
+        for (const LoopNode& node : statement.expression) {
+          counts_ = counts_ || node.op == LoopOp::kColumns;
+          value.counts = value.counts || node.op == LoopOp::kColumn;
+        }
+        value.expression = native_expression(statement.expression, [&](const LoopNode& node) {
+          if (node.op == LoopOp::kStatement) return read(value, first + node.index);
+          const ProgramLoop::Operand& operand = *member.operands.at(node.index);
           if (operand.is_made) return read(value, results.at({operand.index, operand.result}));
           value.inputs.insert(operand.index);
           return fmt::format("i{}", operand.index);
@@ -114,11 +99,9 @@ class LoopWriter {
           Value& from = values_[each];
           if (!per_row(from) && from.pass < value.pass) from.again = true;
         }
-        named[statement.name] = values_.size();
-        if (statement.name[0] == 'y' && is_result(statement.name)) {
-          const auto result = static_cast<uint32_t>(std::stoul(statement.name.substr(1)));
-          results[{m, result}] = values_.size();
-          value.truth = member.types.at(result) == ir::DType::kBool;
+        if (statement.result) {
+          results[{m, *statement.result}] = values_.size();
+          value.truth = member.types.at(*statement.result) == ir::DType::kBool;
         }
         values_.push_back(std::move(value));
       }
@@ -133,28 +116,13 @@ class LoopWriter {
     }
   }
 
-  static bool is_result(const std::string& name) {
-    return name.size() > 1 && name.find_first_not_of("0123456789", 1) == std::string::npos;
-  }
-
   std::string read(Value& value, size_t from) {
     value.reads.insert(from);
     return values_[from].name;
   }
 
-  static bool has_word(const std::string& expression, std::string_view searched) {
-    bool found = false;
-    replaced(expression, [&](const std::string& word) {
-      found = found || word == searched;
-      return word;
-    });
-    return found;
-  }
-
   void head() {
-    const bool counts =
-        std::any_of(values_.begin(), values_.end(), [](const Value& each) { return has_word(each.expression, "n"); });
-    if (counts) line(2, "const Vec<T> n = T(columns);");
+    if (counts_) line(2, "const Vec<T> n = T(columns);");
     for (uint32_t i = 0; i < loop_.inputs.size(); ++i) head_of_input(i);
     for (const Value& value : values_) head_of(value);
   }
@@ -240,13 +208,13 @@ class LoopWriter {
       if (pass == 0 && reads_no_pass(*value)) assign_row(*value);
     }
     for (const Value* value : inside) {
-      if (value->kind == LoopStatement::Kind::kRowSum) line(2, fmt::format("Vec<T> a{} = T(0);", value->name));
-      if (value->kind == LoopStatement::Kind::kRowMax) line(2, fmt::format("Vec<T> a{} = -T(INFINITY);", value->name));
+      if (value->kind == LoopStatement::Kind::kRowSum) line(2, fmt::format("Vec<T> lanes_{} = T(0);", value->name));
+      if (value->kind == LoopStatement::Kind::kRowMax)
+        line(2, fmt::format("Vec<T> lanes_{} = -T(INFINITY);", value->name));
     }
     if (!inside.empty()) {
       line(2, "each<T>(columns, [&](int64_t j, auto lanes) __attribute__((always_inline)) {");
-      const bool counts = std::any_of(inside.begin(), inside.end(),
-                                      [](const Value* each) { return has_word(each->expression, "column"); });
+      const bool counts = std::any_of(inside.begin(), inside.end(), [](const Value* each) { return each->counts; });
       if (counts) line(3, "const auto column = lane_numbers<T>() + T(j);");
       for (const uint32_t input : inputs) line(3, load_of(input));
       for (const size_t from : earlier) {
@@ -261,9 +229,9 @@ class LoopWriter {
     }
     for (const Value* value : inside) {
       if (value->kind == LoopStatement::Kind::kRowSum)
-        line(2, fmt::format("const Vec<T> {0} = lane_sum(a{0});", value->name));
+        line(2, fmt::format("const Vec<T> {0} = lane_sum(lanes_{0});", value->name));
       if (value->kind == LoopStatement::Kind::kRowMax)
-        line(2, fmt::format("const Vec<T> {0} = lane_max(a{0});", value->name));
+        line(2, fmt::format("const Vec<T> {0} = lane_max(lanes_{0});", value->name));
     }
     for (const Value* value : after) {
       if (pass > 0 || !reads_no_pass(*value)) assign_row(*value);
@@ -289,11 +257,11 @@ class LoopWriter {
         if (value.scratch) line(3, fmt::format("lanes.store(kept{} + j, {});", *value.scratch, value.name));
         return;
       case LoopStatement::Kind::kRowSum:
-        line(3, fmt::format("a{0} = a{0} + lanes.or_else(Vec<T>({1}), T(0));", value.name, value.expression));
+        line(3, fmt::format("lanes_{0} = lanes_{0} + lanes.or_else(Vec<T>({1}), T(0));", value.name, value.expression));
         return;
       case LoopStatement::Kind::kRowMax:
-        line(3,
-             fmt::format("a{0} = max(a{0}, lanes.or_else(Vec<T>({1}), -T(INFINITY)));", value.name, value.expression));
+        line(3, fmt::format("lanes_{0} = max(lanes_{0}, lanes.or_else(Vec<T>({1}), -T(INFINITY)));", value.name,
+                            value.expression));
         return;
       case LoopStatement::Kind::kColumnSum:
         line(3, fmt::format("lanes.store(q{0} + j, lanes.load(q{0} + j) + ({1}));", *value.output, value.expression));
@@ -307,6 +275,7 @@ class LoopWriter {
   const std::string name_;
   const ProgramLoop& loop_;
   std::vector<Value> values_;
+  bool counts_ = false;  ///< the columns
   uint32_t scratch_ = 0;
   std::string text_;
 };

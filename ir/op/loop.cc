@@ -114,8 +114,8 @@ bool place(LoopTask& task, const LowerCall& call, const Shape& all) {
                                     !(value->kind == LoopValue::Kind::kScalars && value->period == Dim(1)));
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const auto made = std::find_if(task.body.begin(), task.body.end(),
-                                   [&](const LoopStatement& each) { return each.name == "y" + std::to_string(i); });
+    const auto made =
+        std::find_if(task.body.begin(), task.body.end(), [&](const LoopStatement& each) { return each.result == i; });
     if (made == task.body.end()) return false;
     task.results.push_back(made->kind);
     if (made->kind == Kind::kEach && *call.outputs[i]->shape != all) return false;

@@ -4,16 +4,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
+#include "ir/op/loop_expression.h"
 #include "ir/op/op_call.h"
 
 namespace rannc::ir {
 
-/// One statement. Its expression is C++ over vectors of one floating-point type. It reads operands `x0`, `x1` …, the
-/// names of earlier statements, `n`, the number of columns, and `column`, the number of a column. Functions are those
-/// of `codegen/native/vector_math.h`.
+/// One statement: an expression over operands and earlier statements of the task.
 struct LoopStatement {
   enum class Kind : uint8_t {
     kEach,       ///< for each element
@@ -24,10 +25,17 @@ struct LoopStatement {
     kTotal,      ///< sum of the expression, a value per row, over the rows; only a result
   };
   Kind kind = Kind::kEach;
-  std::string name;  ///< a result is `y0`, `y1` …
-  std::string expression;
+  LoopExpression expression;
+  std::optional<uint32_t> result = {};  ///< of the task, that the statement makes
+  bool operator==(const LoopStatement&) const = default;
 };
 using LoopBody = std::vector<LoopStatement>;
+
+/// Returns the text form of statements, which refer to earlier ones by number and name results:
+/// `{row_sum x0; row (div s0 n); each y0 (sub x0 s1)}`. Numbers are hexadecimal.
+std::string print(const LoopBody& body);
+/// Reads the text form. `file` is the location of errors.
+Result<LoopBody> parse_loop_body(std::string_view text, const std::string& file);
 
 /// Labels: integers per row that number columns. One that is neither a column nor `ignored` is an error.
 struct LoopLabels {

@@ -46,9 +46,7 @@ class Printer {
       for (const auto& operand : member.operands) {
         if (operand) text_ << " " << operand->is_made << operand->index << "." << operand->result;
       }
-      for (const ir::LoopStatement& each : member.loop.body) {
-        text_ << " {" << static_cast<int>(each.kind) << each.name << "=" << each.expression << "}";
-      }
+      text_ << " " << ir::print(member.loop.body);
     }
     for (const ir::ProgramLoop::Input& input : loop.inputs) {
       text_ << " in " << static_cast<int>(input.value.kind) << ir::str(input.dtype);

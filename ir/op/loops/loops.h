@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "ir/op/loop.h"
+#include "ir/op/loops/terms.h"
 
 namespace rannc::ir::ops {
 
@@ -24,10 +24,9 @@ constexpr int64_t kLeastColumns = 16;
 /// A row of a table of rules.
 struct LoopRow {
   std::string_view name;
-  std::string_view expression = {};  ///< of the only result
-  /// Instead of an expression. Nothing: the attributes have no loop.
-  std::optional<LoopBody> (*rule)(const LowerCall& call) = nullptr;
-  std::optional<uint32_t> labels = {};  ///< operand of labels; attribute `ignore_index` is ignored
+  Term expression = {};                                 ///< of the only result
+  Statements (*rule)(const LowerCall& call) = nullptr;  ///< instead of an expression
+  std::optional<uint32_t> labels = {};                  ///< operand of labels; attribute `ignore_index` is ignored
   bool integers = false, truths = false;
   int64_t least_columns = kLeastColumns;  ///< as `bench-loops` measures it
 };
@@ -37,6 +36,9 @@ std::span<const LoopRow> loss_loops();
 
 /// Whether attribute `axis` counts the last axis of an operand.
 bool is_along_columns(const LowerCall& call, size_t operand);
+
+/// The label that a loss does not count.
+double ignored(const LowerCall& call);
 
 /// The rule of a call. Nothing: the operator or its attributes have none.
 std::optional<LoopRule> loop_rule(const LowerCall& call);

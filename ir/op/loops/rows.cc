@@ -1,6 +1,4 @@
 // Loop rules of operators that reduce rows or columns.
-#include <fmt/format.h>
-
 #include "ir/op/loops/loops.h"
 #include "ir/op/rules/norms.h"
 #include "ir/op/rules/rules.h"
@@ -9,37 +7,37 @@ namespace rannc::ir::ops {
 
 namespace {
 
-using Kind = LoopStatement::Kind;
-using Statements = std::optional<LoopBody>;
-
 // --- rows
 
 Statements softmax(const LowerCall& call) {
-  if (!is_along_columns(call, 0)) return std::nullopt;
-  const bool zeroes = call.attributes.text("hidden_rows") == "zero";
-  return LoopBody{{Kind::kRowMax, "largest", "x0"},
-                  {Kind::kEach, "power", "exp(x0 - largest)"},
-                  {Kind::kRowSum, "total", "power"},
-                  {Kind::kEach, "y0", zeroes ? "select(largest == -INFINITY, 0, power / total)" : "power / total"}};
+  if (!is_along_columns(call, 0)) return {};
+  Statements s;
+  const Term largest = s.row_max(x0), power = s.each(exp(x0 - largest)), share = power / s.row_sum(power);
+  s.each(call.attributes.text("hidden_rows") == "zero" ? select(largest == -kInfinity, 0, share) : share, 0);
+  return s;
 }
 
 // Operands: the result's gradient, the result.
 Statements softmax_grad(const LowerCall& call) {
-  if (!is_along_columns(call, 0)) return std::nullopt;
-  return LoopBody{{Kind::kRowSum, "total", "x0 * x1"}, {Kind::kEach, "y0", "(x0 - total) * x1"}};
+  if (!is_along_columns(call, 0)) return {};
+  Statements s;
+  s.each((x0 - s.row_sum(x0 * x1)) * x1, 0);
+  return s;
 }
 
 Statements log_softmax(const LowerCall& call) {
-  if (!is_along_columns(call, 0)) return std::nullopt;
-  return LoopBody{{Kind::kRowMax, "largest", "x0"},
-                  {Kind::kRowSum, "total", "exp(x0 - largest)"},
-                  {Kind::kRow, "shift", "largest + log(total)"},
-                  {Kind::kEach, "y0", "x0 - shift"}};
+  if (!is_along_columns(call, 0)) return {};
+  Statements s;
+  const Term largest = s.row_max(x0), total = s.row_sum(exp(x0 - largest));
+  s.each(x0 - s.row(largest + log(total)), 0);
+  return s;
 }
 
 Statements log_softmax_grad(const LowerCall& call) {
-  if (!is_along_columns(call, 0)) return std::nullopt;
-  return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kEach, "y0", "x0 - exp(x1) * total"}};
+  if (!is_along_columns(call, 0)) return {};
+  Statements s;
+  s.each(x0 - exp(x1) * s.row_sum(x0), 0);
+  return s;
 }
 
 // --- normalizations over the last axis
@@ -48,58 +46,58 @@ bool normalizes_last_axis(const LowerCall& call, size_t operand) {
   return normalised_sizes(call.attributes, shape_of(*call.inputs[operand])).size() == 1;
 }
 
-/// Operand `index` as a factor or a term; nothing if it is absent.
-std::string with(const LowerCall& call, size_t index, std::string_view sign) {
-  return call.has(index) ? fmt::format(" {} x{}", sign, index) : std::string();
-}
-
+// Results 1 and 2: mean and rstd.
 Statements layer_norm(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 0)) return std::nullopt;
-  const bool keeps = call.outputs.size() > 1;
-  const std::string mean = keeps ? "y1" : "mean", rstd = keeps ? "y2" : "rstd";
-  return LoopBody{
-      {Kind::kRowSum, "total", "x0"},
-      {Kind::kRow, mean, "total / n"},
-      {Kind::kRowSum, "squares", fmt::format("(x0 - {0}) * (x0 - {0})", mean)},
-      {Kind::kRow, rstd, fmt::format("1 / sqrt(squares / n + {})", call.attributes.number("epsilon"))},
-      {Kind::kEach, "y0", fmt::format("(x0 - {}) * {}{}{}", mean, rstd, with(call, 1, "*"), with(call, 2, "+"))}};
+  if (!normalizes_last_axis(call, 0)) return {};
+  Statements s;
+  const Term mean = s.row(s.row_sum(x0) / n, 1), squares = s.row_sum((x0 - mean) * (x0 - mean));
+  Term y = (x0 - mean) * s.row(1 / sqrt(squares / n + call.attributes.number("epsilon")), 2);
+  if (call.has(1)) y = y * x1;
+  if (call.has(2)) y = y + x2;
+  s.each(y, 0);
+  return s;
 }
 
 // Operands: the result's gradient, x, mean, rstd, scale.
 Statements layer_norm_grad_input(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return std::nullopt;
-  return LoopBody{{Kind::kEach, "g", "x0" + with(call, 4, "*")},
-                  {Kind::kEach, "h", "(x1 - x2) * x3"},
-                  {Kind::kRowSum, "a", "g"},
-                  {Kind::kRowSum, "b", "g * h"},
-                  {Kind::kEach, "y0", "x3 * (g - (a + h * b) / n)"}};
+  if (!normalizes_last_axis(call, 1)) return {};
+  Statements s;
+  const Term g = s.each(call.has(4) ? x0 * x4 : x0), h = s.each((x1 - x2) * x3);
+  const Term a = s.row_sum(g), b = s.row_sum(g * h);
+  s.each(x3 * (g - (a + h * b) / n), 0);
+  return s;
 }
 
 Statements layer_norm_grad_scale(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return std::nullopt;
-  return LoopBody{{Kind::kColumnSum, "y0", "x0 * ((x1 - x2) * x3)"}};
+  if (!normalizes_last_axis(call, 1)) return {};
+  Statements s;
+  s.column_sum(x0 * ((x1 - x2) * x3));
+  return s;
 }
 
+// Result 1: rstd.
 Statements rms_norm(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 0)) return std::nullopt;
-  const std::string rstd = call.outputs.size() > 1 ? "y1" : "rstd";
-  return LoopBody{{Kind::kRowSum, "squares", "x0 * x0"},
-                  {Kind::kRow, rstd, fmt::format("1 / sqrt(squares / n + {})", call.attributes.number("epsilon"))},
-                  {Kind::kEach, "y0", "x0 * " + rstd + with(call, 1, "*")}};
+  if (!normalizes_last_axis(call, 0)) return {};
+  Statements s;
+  const Term rstd = s.row(1 / sqrt(s.row_sum(x0 * x0) / n + call.attributes.number("epsilon")), 1);
+  s.each(call.has(1) ? x0 * rstd * x1 : x0 * rstd, 0);
+  return s;
 }
 
 // Operands: the result's gradient, x, rstd, scale.
 Statements rms_norm_grad_input(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return std::nullopt;
-  return LoopBody{{Kind::kEach, "g", "x0" + with(call, 3, "*")},
-                  {Kind::kEach, "h", "x1 * x2"},
-                  {Kind::kRowSum, "b", "g * h"},
-                  {Kind::kEach, "y0", "x2 * (g - h * (b / n))"}};
+  if (!normalizes_last_axis(call, 1)) return {};
+  Statements s;
+  const Term g = s.each(call.has(3) ? x0 * x3 : x0), h = s.each(x1 * x2), b = s.row_sum(g * h);
+  s.each(x2 * (g - h * (b / n)), 0);
+  return s;
 }
 
 Statements rms_norm_grad_scale(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return std::nullopt;
-  return LoopBody{{Kind::kColumnSum, "y0", "x0 * (x1 * x2)"}};
+  if (!normalizes_last_axis(call, 1)) return {};
+  Statements s;
+  s.column_sum(x0 * (x1 * x2));
+  return s;
 }
 
 // --- sums
@@ -119,27 +117,32 @@ Reduced reduced(const LowerCall& call) {
 }
 
 Statements sum(const LowerCall& call) {
+  Statements s;
   switch (reduced(call)) {
     case Reduced::kNeither:
-      return std::nullopt;
+      break;
     case Reduced::kColumns:
-      return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total"}};
+      s.row(s.row_sum(x0), 0);
+      break;
     case Reduced::kRows:
-      return LoopBody{{Kind::kColumnSum, "y0", "x0"}};
+      s.column_sum(x0);
+      break;
     case Reduced::kAll:
-      return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kTotal, "y0", "total"}};
+      s.total(s.row_sum(x0));
   }
-  return std::nullopt;
+  return s;
 }
 
 Statements mean(const LowerCall& call) {
-  if (reduced(call) != Reduced::kColumns) return std::nullopt;
-  return LoopBody{{Kind::kRowSum, "total", "x0"}, {Kind::kRow, "y0", "total / n"}};
+  Statements s;
+  if (reduced(call) == Reduced::kColumns) s.row(s.row_sum(x0) / n, 0);
+  return s;
 }
 
 Statements amax(const LowerCall& call) {
-  if (reduced(call) != Reduced::kColumns) return std::nullopt;
-  return LoopBody{{Kind::kRowMax, "largest", "x0"}, {Kind::kRow, "y0", "largest"}};
+  Statements s;
+  if (reduced(call) == Reduced::kColumns) s.row(s.row_max(x0), 0);
+  return s;
 }
 
 constexpr LoopRow kRowLoops[] = {
