@@ -10,6 +10,7 @@
 #include "codegen/internal/native_text.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
+#include "ir/program/program_text.h"
 #include "runtime/execute/signature.h"
 #include "runtime/flat/stage_places.h"
 #include "runtime/flat/stage_programs.h"
@@ -34,6 +35,15 @@ class NativeSourceWriter {
     return head() + kernels() + functions();
   }
 
+  Result<std::string> programs() {
+    RANNC_ASSIGN(const runtime::StagePrograms programs,
+                 build(ir::device_type(plan_) == ir::DeviceType::kCuda ? at::kCUDA : at::kCPU));
+    std::string text;
+    for (const auto& [name, program] : runtime::named_programs(programs))
+      text += ir::print(program->code().program, stage_.index());
+    return text;
+  }
+
   Result<std::map<std::string, std::string>> fingerprints() {
     RANNC_ASSIGN(const runtime::StagePrograms programs, build());
     std::map<std::string, std::string> found;
@@ -43,13 +53,13 @@ class NativeSourceWriter {
   }
 
  private:
-  Result<runtime::StagePrograms> build() {
+  Result<runtime::StagePrograms> build(at::Device device = at::kCPU) {
     const runtime::Signature signature = runtime::signature(plan_, stage_);
     const runtime::StagePlaces places = runtime::places_of(signature, functions_.joint, tasks_);
     const ir::FunctionTable table = ir::function_table(functions_);
     std::map<TaskId, runtime::TaskKernel> kernels;  // of the engine; here only their places count
     for (const auto& [task, number] : runtime::replica_sums(functions_.joint)) kernels[task] = {};
-    return runtime::build_programs({functions_, table, places, std::move(kernels), at::kCPU, options_.loops}, sizes_,
+    return runtime::build_programs({functions_, table, places, std::move(kernels), device, options_.loops}, sizes_,
                                    load_sizes_);
   }
 
@@ -146,17 +156,27 @@ class NativeSourceWriter {
   size_t count_ = 0;
 };
 
+Result<void> expect_functions(const ir::Plan& plan) {
+  if (plan.functions.size() == plan.stages.size()) return {};
+  return error("the plan has no stage functions to compile");
+}
+
 }  // namespace
 
 Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOptions options) {
-  if (plan.functions.size() != plan.stages.size()) return error("the plan has no stage functions to compile");
+  RANNC_TRY(expect_functions(plan));
   return NativeSourceWriter(plan, stage, options).write();
 }
 
 Result<std::map<std::string, std::string>> native_fingerprints(const ir::Plan& plan, StageId stage,
                                                                NativeOptions options) {
-  if (plan.functions.size() != plan.stages.size()) return error("the plan has no stage functions to compile");
+  RANNC_TRY(expect_functions(plan));
   return NativeSourceWriter(plan, stage, options).fingerprints();
+}
+
+Result<std::string> program_text(const ir::Plan& plan, StageId stage, NativeOptions options) {
+  RANNC_TRY(expect_functions(plan));
+  return NativeSourceWriter(plan, stage, options).programs();
 }
 
 }  // namespace rannc::codegen

@@ -13,6 +13,11 @@ namespace rannc::ir {
 /// Appends all statements of a graph, in the order of value ids, without the version line.
 void append_graph(std::string& to, const Graph& graph);
 
+/// Appends `bernoulli drop 0x1p-2 key 7`. Adds the probability to `comment`.
+void append_random_input(std::string& to, const RandomInput& random_input, std::string& comment);
+/// Reads the same.
+Result<RandomInput> read_random_input(TextCursor& line);
+
 /// Builds a graph statement by statement.
 class GraphReader {
  public:
@@ -47,7 +52,6 @@ class GraphReader {
   Result<Body> read_body(TextCursor& line);
   Result<std::string> fresh_name(TextCursor& line);
   Result<TensorData> read_data(TextCursor& line);
-  Result<RandomInput> read_random_input(TextCursor& line);
   Result<void> add_factor(TextCursor& line, const Attributes& given);
   Result<ValueId> read_value(TextCursor& line);
   Result<const OpInfo*> read_op(TextCursor& line);

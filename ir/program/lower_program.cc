@@ -12,6 +12,7 @@
 #include "ir/op/merged_calls.h"
 #include "ir/op/op.h"
 #include "ir/program/internal/loop_of_group.h"
+#include "ir/program/internal/text_program.h"
 
 namespace rannc::ir {
 
@@ -30,17 +31,6 @@ bool multiplies_scattered_rows(const Graph& graph, const Views& views, TaskId ta
   return biased ? views.is_scattered(inputs[0]) : !views.merges(graph, inputs[0], 1);
 }
 
-template <class Lowering, class Visit>
-void for_each_argument(Lowering& lowering, const Visit& visit) {
-  for (auto& call : lowering.calls) {
-    for (auto& argument : call.arguments) {
-      if (auto* value = std::get_if<aten::Value>(&argument.value)) visit(*value);
-      if (auto* values = std::get_if<std::vector<aten::Value>>(&argument.value))
-        std::for_each(values->begin(), values->end(), visit);
-    }
-  }
-}
-
 /// Copies operand 0 before the calls. `aten::contiguous` leaves axes of one element, such as one sample, with strides
 /// of scattered rows.
 void copy_rows(aten::Lowering& lowering) {
@@ -48,7 +38,7 @@ void copy_rows(aten::Lowering& lowering) {
     if (auto* made = std::get_if<aten::Made>(&value)) ++made->call;
     if (value == aten::Value(aten::Operand{0})) value = aten::Made{0, 0};
   };
-  for_each_argument(lowering, moved);
+  for_each_value(lowering, moved);
   std::for_each(lowering.results.begin(), lowering.results.end(), moved);
   aten::Call copy{"aten::clone", {aten::Operand{0}, {"memory_format", aten::MemoryFormat::kContiguous}}};
   lowering.calls.insert(lowering.calls.begin(), std::move(copy));
@@ -318,7 +308,7 @@ class ProgramBuilder {
   /// Leaves out operands that no call reads.
   static void drop_unread(std::vector<ProgramOperand>& operands, const aten::Lowering& lowering) {
     std::vector<bool> read(operands.size());
-    for_each_argument(lowering, [&](const aten::Value& value) {
+    for_each_value(lowering, [&](const aten::Value& value) {
       const auto* operand = std::get_if<aten::Operand>(&value);
       if (operand != nullptr && operand->index < read.size()) read[operand->index] = true;
     });

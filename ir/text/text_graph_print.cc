@@ -70,12 +70,7 @@ class GraphPrinter {
 
   void random_input(const RandomInput& random_input) {
     to_ += " = ";
-    to_ += kDistributions[static_cast<size_t>(random_input.of)];
-    if (random_input.of == RandomInput::Of::kBernoulli) {
-      to_ += " drop " + hexadecimal(random_input.drop);
-      fmt::format_to(std::back_inserter(comment_), "drop = {}", random_input.drop);
-    }
-    fmt::format_to(std::back_inserter(to_), " key {}", random_input.key);
+    append_random_input(to_, random_input, comment_);
   }
 
   /// Prints the statements of a body, indented, before its task.
@@ -217,6 +212,15 @@ class GraphPrinter {
 };
 
 }  // namespace
+
+void append_random_input(std::string& to, const RandomInput& random_input, std::string& comment) {
+  to += kDistributions[static_cast<size_t>(random_input.of)];
+  if (random_input.of == RandomInput::Of::kBernoulli) {
+    to += " drop " + hexadecimal(random_input.drop);
+    fmt::format_to(std::back_inserter(comment), "drop = {}", random_input.drop);
+  }
+  fmt::format_to(std::back_inserter(to), " key {}", random_input.key);
+}
 
 void append_graph(std::string& to, const Graph& graph) { GraphPrinter(to, graph).print(); }
 

@@ -155,7 +155,7 @@ Result<TensorData> GraphReader::read_data(TextCursor& line) {
   return TensorData::in_file(path.front() == '/' ? path : folder_ + path, offset, length);
 }
 
-Result<RandomInput> GraphReader::read_random_input(TextCursor& line) {
+Result<RandomInput> read_random_input(TextCursor& line) {
   const auto word = std::find(kDistributions.begin(), kDistributions.end(), line.peek_word());
   if (word == kDistributions.end()) return line.expected("a distribution (uniform normal bernoulli)");
   line.accept_word(*word);

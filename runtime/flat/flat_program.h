@@ -78,8 +78,7 @@ class FlatProgram {
   TaskId failed_task() const { return failed_; }
   /// Runs `function` from now on, which was compiled from this program (`fingerprint`).
   void use(native::Function function);
-  /// Returns a 128-bit hash of the instructions as 32 hexadecimal digits. Programs of equal fingerprints over the same
-  /// joint graph are equal.
+  /// Returns a 128-bit hash of the program's text (`ir/program/program_text.h`) as 32 hexadecimal digits.
   std::string fingerprint() const;
   const FlatCode& code() const { return *code_; }
   /// Whether it was built.

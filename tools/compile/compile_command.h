@@ -55,13 +55,15 @@ void CompileCommand::rows(Table& table) {
              "or staged profile (.txt) (default: the model's name with .rannc)"},
             &CompileCommand::output);
   table.row({"--replace", "", kAny, "overwrite an existing output"}, &CompileCommand::replace);
-  table.row({"--emit", "", kAny,
-             "stop and print this intermediate result; `source`: C++ of the stages; `onnx`: write a copy of the model "
-             "with the values of [`--weights`](parameters.md#weights-by-pytorch-names); `stage-onnx`: write a folder "
-             "with an [ONNX file per stage](#stages-as-onnx-files) of `--bundle`"},
-            &CompileCommand::emit,
-            Choices{"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "source", "bundle", "onnx",
-                    "stage-onnx"});
+  table.row(
+      {"--emit", "", kAny,
+       "stop and print this intermediate result; `programs`: what the stages run, instruction by "
+       "[instruction](../../ir/functions.md#programs); `source`: the same as C++; `onnx`: write a copy of the model "
+       "with the values of [`--weights`](parameters.md#weights-by-pytorch-names); `stage-onnx`: write a folder "
+       "with an [ONNX file per stage](#stages-as-onnx-files) of `--bundle`"},
+      &CompileCommand::emit,
+      Choices{"graph", "atoms", "backward", "blocks", "plan", "schedule", "functions", "programs", "source", "bundle",
+              "onnx", "stage-onnx"});
   table.row({"--bundle", "BUNDLE", kModelFile | kSavedPlan, "bundle at whose plan `--emit stage-onnx` cuts the model"},
             &CompileCommand::bundle);
   table.row({"--stage-onnx", "", kModelFile | kSavedPlan,

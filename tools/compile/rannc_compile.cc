@@ -9,6 +9,7 @@
 #include "ir/base/output_lock.h"
 #include "ir/base/replacement.h"
 #include "ir/plan/functions.h"
+#include "ir/program/program_text.h"
 #include "ir/text/text.h"
 #include "passes/training/differentiate.h"
 #include "rannc/compiler.h"
@@ -186,12 +187,17 @@ Result<void> emit_functions(const Flags& flags, const rannc::ir::Plan& plan) {
   return emit(flags, text);
 }
 
-Result<void> emit_source(const Flags& flags, const rannc::ir::Plan& plan) {
-  std::string text;
+/// Prints what the stages run: their programs, or these as C++. Only compiled programs have loops.
+Result<void> emit_programs(const Flags& flags, const rannc::ir::Plan& plan) {
+  const bool source = flags.emit == "source";
+  const rannc::codegen::NativeOptions options{.loops = flags.passes.loops &&
+                                                       (source || flags.form.form == rannc::compiler::Form::kNative)};
+  std::string text = source ? "" : rannc::ir::programs_head();
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    RANNC_ASSIGN(const std::string source,
-                 rannc::codegen::native_source(plan, rannc::StageId::from(s), {.loops = flags.passes.loops}));
-    text += source;
+    const auto stage = rannc::StageId::from(s);
+    RANNC_ASSIGN(const std::string of_stage, source ? rannc::codegen::native_source(plan, stage, options)
+                                                    : rannc::codegen::program_text(plan, stage, options));
+    text += of_stage;
   }
   return emit(flags, text);
 }
@@ -208,7 +214,7 @@ Result<void> write(const Flags& flags, const compiler::Plan& plan, const compile
 Result<void> emit_plan(const Flags& flags, const compiler::Plan& plan) {
   const rannc::ir::Plan& planned = plan.state().planned.plan;
   if (flags.emit == "functions") return emit_functions(flags, planned);
-  if (flags.emit == "source") return emit_source(flags, planned);
+  if (flags.emit == "source" || flags.emit == "programs") return emit_programs(flags, planned);
   if (flags.emit == "plan") return emit(flags, plan.text());
   return emit(flags, rannc::ir::print_schedule(planned.schedule));
 }

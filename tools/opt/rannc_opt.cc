@@ -7,6 +7,7 @@
 
 #include "ir/base/replacement.h"
 #include "ir/op/op_table.h"
+#include "ir/program/program_text.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/pipeline.h"
@@ -73,6 +74,11 @@ Result<void> run(const Options& options) {
     RANNC_ASSIGN(const ir::Plan plan, ir::parse_plan(text, name));
     return options.verify_only ? Result<void>() : write_text(options.output, ir::print(plan));
   }
+  if (text.starts_with("rannc.programs")) {
+    if (!options.passes.empty()) return error({name, 1, 1, {}}, "passes require a graph, but these are programs");
+    RANNC_ASSIGN(const ir::ParsedPrograms programs, ir::parse_programs(text, name));
+    return options.verify_only ? Result<void>() : write_text(options.output, programs.print());
+  }
   RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text, name));
   if (options.verify_only) {
     const auto holds = ir::as_result(ir::verify(graph));
@@ -86,7 +92,7 @@ Result<void> run(const Options& options) {
 }  // namespace rannc
 
 int rannc::tools::opt_main(int argc, char** argv) {
-  CLI::App app("Reads text IR (a graph or a plan), runs passes, prints text IR", "rannc-opt");
+  CLI::App app("Reads text IR (a graph, a plan or programs), runs passes, prints text IR", "rannc-opt");
   Options options;
   app.add_option("input", options.input, "text IR; - for standard input")->capture_default_str();
   app.add_option("-o,--output", options.output, "output file; - for standard output")->capture_default_str();
@@ -97,7 +103,8 @@ int rannc::tools::opt_main(int argc, char** argv) {
         const auto made = passes::make_passes(text);
         return made.ok() ? std::string() : made.diagnostic().message;
       });
-  app.add_flag("--verify", options.verify_only, "only verify rules G, and for plans also rules P and S");
+  app.add_flag("--verify", options.verify_only,
+               "only verify rules G, for plans also rules P and S, for programs rules L");
   app.add_option("--print-after", options.manager.print_after,
                  "print the graph after these passes, separated by commas")
       ->delimiter(',')
