@@ -39,8 +39,9 @@ class NativeSourceWriter {
     RANNC_ASSIGN(const runtime::StagePrograms programs,
                  build(ir::device_type(plan_) == ir::DeviceType::kCuda ? at::kCUDA : at::kCPU));
     std::string text;
-    for (const auto& [name, program] : runtime::named_programs(programs))
-      text += ir::print(program->code().program, stage_.index());
+    for (const auto& [name, program] : runtime::named_programs(programs)) {
+      if (!program->code().program.is_empty()) text += ir::print(program->code().program, stage_.index());
+    }
     return text;
   }
 

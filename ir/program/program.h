@@ -72,7 +72,8 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<ProgramLoop> loops;
 
-  const std::vector<ProgramOperand>& results() const { return instructions.back().operands; }
+  /// Whether it computes and returns nothing.
+  bool is_empty() const { return instructions.size() == 1 && instructions[0].operands.empty(); }
 };
 
 }  // namespace rannc::ir
