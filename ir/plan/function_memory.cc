@@ -14,8 +14,11 @@ namespace {
 using Ids = std::vector<ValueId>;
 
 /// The programs are followed, not run.
-LoweringOptions for_memory(const Plan& plan, const Graph& joint, const FunctionTable& table) {
-  return {.device = device_type(plan), .calls = false, .resident = resident_values(joint, table)};
+LoweringOptions for_memory(const Plan& plan, const Joint& joint, const FunctionTable& table) {
+  return {.device = device_type(plan),
+          .origins = joint.origins,
+          .calls = false,
+          .resident = resident_values(joint.graph, table)};
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ Ids sample_inputs(const Plan& plan, const Graph& joint) {
 FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
     : stage_(*plan.functions[stage.index()]),
       table_(function_table(stage_)),
-      lowering_(stage_.joint.graph, for_memory(plan, stage_.joint.graph, table_)),
+      lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
       specs_(stage_specs(stage_, table_, own_ports(stage_.joint))),
       samples_(sample_inputs(plan, stage_.joint.graph)),
       instructions_(instruction_sets(plan, stage)) {

@@ -235,7 +235,7 @@ class ProgramBuilder {
       apart.push_back(task);
     }
     std::sort(apart.begin(), apart.end());
-    const std::vector<MergedCall> calls = merged_calls(graph_, tasks_, apart, program_.device);
+    const std::vector<MergedCall> calls = merged_calls(graph_, shared_.options_.origins, tasks_, apart);
     const std::vector<LoopGroup> groups = loop_groups(graph_, calls, loops);
     std::map<TaskId, const LoopGroup*> at_place;
     for (const LoopGroup& group : groups) at_place[group.place] = &group;
@@ -253,7 +253,13 @@ class ProgramBuilder {
   Result<void> lower(const MergedCall& call) {
     for (const TaskId task : call.tasks) read_random_operands(task);
     if (call.tasks.size() == 1) return lower(call.tasks[0]);
-    lower(call.tasks, shared_.options_.calls ? std::make_shared<aten::Lowering>(call.lowering) : nullptr);
+    ProgramLowering::Lowering lowering;
+    if (shared_.options_.calls) {
+      auto made = ir::lowering(graph_, call, program_.device);
+      if (!made.ok()) return error(graph_.location(call.tasks[0]), made.diagnostic().message);
+      lowering = std::make_shared<aten::Lowering>(*std::move(made));
+    }
+    lower(call.tasks, std::move(lowering));
     return {};
   }
 

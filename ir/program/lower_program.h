@@ -28,7 +28,8 @@ struct ProgramSpec {
 /// Of all programs of a graph.
 struct LoweringOptions {
   DeviceType device = DeviceType::kCpu;
-  bool loops = false;                  ///< compute loop tasks (`ir/op/loop.h`) by loops
+  std::span<const Joint::Origin> origins = {};  ///< of a joint graph, which outlives the lowering; by task
+  bool loops = false;                           ///< compute loop tasks (`ir/op/loop.h`) by loops
   bool calls = true;                   ///< false: `Instruction::lowering` is null; cannot fail. For memory alone
   std::vector<TaskId> exchanges = {};  ///< ascending: tasks that replicas compute together
   std::vector<bool> resident = {};     ///< by value: is in memory during all programs; empty: leaves only

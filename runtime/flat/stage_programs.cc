@@ -35,8 +35,10 @@ std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StageProgr
 
 Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
   const ir::Joint& joint = stage.functions.joint;
-  ir::LoweringOptions options{
-      .device = device_type(stage.device), .loops = stage.loops, .resident = resident_values(joint.graph, stage.table)};
+  ir::LoweringOptions options{.device = device_type(stage.device),
+                              .origins = joint.origins,
+                              .loops = stage.loops,
+                              .resident = resident_values(joint.graph, stage.table)};
   for (const auto& [task, kernel] : stage.kernels) options.exchanges.push_back(task);
   ir::ProgramLowering lowering(joint.graph, std::move(options));
   ir::StageSpecs specs = stage_specs(stage.functions, stage.table, stage.places);

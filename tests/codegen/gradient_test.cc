@@ -5,7 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
 
+#include "ir/op/merged_calls.h"
+#include "runtime/aten/aten_call.h"
 #include "runtime/aten/graph_run.h"
 #include "tests/codegen/joint_case.h"
 
@@ -122,6 +127,62 @@ TEST(Gradients, WithoutARuleAreOneTask) {
     ++compared;
   }
   EXPECT_GT(compared, 60U);
+}
+
+/// Runs the tasks of each merged call at once: the gradients are those of the tasks alone. Adds the calls of kernels
+/// with the gradients that are wanted of them.
+void run_merged(const OpCase& c, const Prepared& made, uint64_t wanted, std::set<std::string>& kernels) {
+  const Joint joint = join(c, made, {.wanted = wanted});
+  runtime::GraphValues values(joint.graph.value_count());
+  const std::vector<std::optional<at::Tensor>> operands = testing::in_places(made, testing::drawn(made, 3));
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (operands[k]) values[joint.graph.inputs(joint.task)[k].index()] = *operands[k];
+  }
+  for (const ValueId seed : joint.seeds) {
+    if (!seed.valid()) continue;
+    const ValueType& type = joint.graph.type(seed);
+    values[seed.index()] = at::randn(testing::sizes_of(*type.shape, 3), testing::scalar_type(type.dtype));
+  }
+  ASSERT_TRUE(runtime::run_graph(joint.graph, {.sizes = {{"batch", 3}}}, values).ok());
+  std::vector<TaskId> tasks;
+  for (const TaskId task : joint.graph.tasks()) tasks.push_back(task);
+  std::vector<ir::Joint::Origin> origins(tasks.size(), ir::Joint::Origin{joint.task, Phase::kWeight});
+  origins[joint.task.index()].phase = Phase::kForward;
+  for (const MergedCall& call : merged_calls(joint.graph, origins, tasks)) {
+    if (call.tasks.size() < 2) continue;
+    std::vector<std::optional<at::Tensor>> given;
+    std::vector<at::Tensor> expected;
+    for (const TaskId task : call.tasks) {
+      for (const ValueId input : joint.graph.inputs(task))
+        given.push_back(input.valid() ? values[input.index()] : std::nullopt);
+      expected.push_back(*values[joint.graph.outputs(task)[0].index()]);
+    }
+    for (const DeviceType device : {DeviceType::kCuda, DeviceType::kCpu}) {
+      const aten::Lowering lowered = lowering(joint.graph, call, device).value();
+      for (const aten::Call& each : lowered.calls) EXPECT_TRUE(runtime::check_call(each).ok()) << each.schema;
+      const auto found = runtime::run_lowering(lowered, {.operands = given, .sizes = {{"batch", 3}}}).value();
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i) {
+        const double tolerance = tolerance_of(made.operands[0].type.dtype) * expected[i].abs().max().item<double>();
+        EXPECT_TRUE(at::allclose(found[i], expected[i], 0, tolerance)) << i << " of " << expected.size();
+      }
+    }
+    std::string kernel = made.op->name;
+    for (const TaskId task : call.tasks) kernel += " " + joint.graph.op(task).name;
+    kernels.insert(kernel);
+  }
+}
+
+TEST(Gradients, OfOneKernelAreThoseOfItsTasks) {
+  at::manual_seed(11);
+  std::set<std::string> kernels;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF64);
+    if (!has_gradient(c, made)) continue;
+    SCOPED_TRACE(describe(c));
+    for (const uint64_t wanted : {3, 5, 6, 7}) run_merged(c, made, wanted, kernels);
+  }
+  EXPECT_EQ(kernels.size(), 12U) << "three of each kernel: of the bias, it needs that of the weight or scale beside it";
 }
 
 // A gradient in another format than its value costs a copy in each task that reads both.

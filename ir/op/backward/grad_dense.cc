@@ -1,6 +1,7 @@
 // Backward operators of normalizations, losses and look-ups.
 #include <algorithm>
 
+#include "ir/op/backward/gradient_kernels.h"
 #include "ir/op/op_memory.h"
 #include "ir/op/rules/norms.h"
 #include "ir/op/rules/picks.h"
@@ -49,28 +50,6 @@ Result<Types> infer_norm_grad_scale(const OpCall& call) {
   RANNC_TRY(checked_rows(call, statistics));
   const ValueType& x = call.in(1);
   return Types{sum_over_samples(call, x.dtype, normalised_sizes(call.attributes, *x.shape))};
-}
-
-Result<aten::Lowering> lower_layer_norm_grad_input(const LowerCall& call) {
-  Calls calls;
-  const aten::Made made =
-      calls("aten::native_layer_norm_backward",
-            {aten::Operand{0}, aten::Operand{1}, normalised_sizes(call.attributes, shape_of(*call.inputs[1])),
-             aten::Operand{2}, aten::Operand{3}, aten::Operand{4}, aten::None{}, std::vector<bool>{true, false, false}},
-            3);
-  return std::move(calls).with({made});
-}
-
-// ATen reads only the shape of the scale.
-Result<aten::Lowering> lower_layer_norm_grad_scale(const LowerCall& call) {
-  const Shape sizes = normalised_sizes(call.attributes, shape_of(*call.inputs[1]));
-  Calls calls;
-  const aten::Made scale = calls("aten::new_empty", {aten::Operand{1}, sizes});
-  const aten::Made made = calls("aten::native_layer_norm_backward",
-                                {aten::Operand{0}, aten::Operand{1}, sizes, aten::Operand{2}, aten::Operand{3}, scale,
-                                 aten::None{}, std::vector<bool>{false, true, false}},
-                                3);
-  return std::move(calls).with({aten::Made{made.call, 1}});
 }
 
 // With n = x * rstd and g = gy * scale: (g - n * mean(g * n)) * rstd.
@@ -134,27 +113,6 @@ Result<Types> infer_batch_norm_grad(const OpCall& call, bool of_scale) {
 }
 Result<Types> infer_batch_norm_grad_input(const OpCall& call) { return infer_batch_norm_grad(call, false); }
 Result<Types> infer_batch_norm_grad_scale(const OpCall& call) { return infer_batch_norm_grad(call, true); }
-
-aten::Lowering batch_norm_backward(Calls calls, aten::Argument::Kind scale, uint32_t mean, uint32_t wanted) {
-  std::vector<bool> mask(3);
-  mask[wanted] = true;
-  const aten::Made made = calls("aten::native_batch_norm_backward",
-                                {aten::Operand{0}, aten::Operand{1}, std::move(scale), aten::None{}, aten::None{},
-                                 aten::Operand{mean}, aten::Operand{mean + 1}, true, 0.0, mask},
-                                3);
-  return std::move(calls).with({aten::Made{made.call, wanted}});
-}
-Result<aten::Lowering> lower_batch_norm_grad_input(const LowerCall&) {
-  return batch_norm_backward({}, aten::Value(aten::Operand{2}), 3, 0);
-}
-// The numbers of the scale have no influence. Without a scale CUDA's kernels fail, or return no gradient; the kernel of
-// the processor reads its type.
-Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall& call) {
-  if (call.device != DeviceType::kCuda) return batch_norm_backward({}, aten::None{}, 2, 1);
-  Calls calls;
-  const aten::Value scale = calls("aten::new_empty", {aten::Operand{1}, Shape{shape_of(*call.inputs[1])[1]}});
-  return batch_norm_backward(std::move(calls), scale, 2, 1);
-}
 
 // --- losses
 
@@ -356,6 +314,36 @@ OpInfo scattering(std::string_view name, std::string_view summary, std::string_v
 
 }  // namespace
 
+// For the gradient of the scale, ATen reads only the shape of the scale, and for that of the bias the shape of the
+// bias.
+Result<aten::Lowering> layer_norm_backward(const KernelCall& call) {
+  const Shape sizes = normalised_sizes(call.any().attributes, shape_of(*call.any().inputs[1]));
+  Calls calls;
+  std::optional<aten::Value> scale = call.operand("scale");
+  if (!scale && call.wants(1)) scale = calls("aten::new_empty", {aten::Operand{1}, sizes});
+  const std::optional<aten::Value> bias = call.wants(2) ? scale : std::nullopt;
+  const aten::Made made = calls("aten::native_layer_norm_backward",
+                                {aten::Operand{0}, aten::Operand{1}, sizes, or_none(call.operand("mean")),
+                                 or_none(call.operand("rstd")), or_none(scale), or_none(bias), call.mask()},
+                                3);
+  return std::move(calls).with(gradients_of(made));
+}
+
+// The numbers of the scale have no influence on its gradient. Without a scale CUDA's kernels fail, or return no
+// gradient; the kernel of the processor reads its type.
+Result<aten::Lowering> batch_norm_backward(const KernelCall& call) {
+  Calls calls;
+  std::optional<aten::Value> scale = call.operand("scale");
+  if (!scale && call.any().device == DeviceType::kCuda) {
+    scale = calls("aten::new_empty", {aten::Operand{1}, call.shape(1)});
+  }
+  const aten::Made made = calls("aten::native_batch_norm_backward",
+                                {aten::Operand{0}, aten::Operand{1}, or_none(scale), aten::None{}, aten::None{},
+                                 or_none(call.operand("mean")), or_none(call.operand("rstd")), true, 0.0, call.mask()},
+                                3);
+  return std::move(calls).with(gradients_of(made));
+}
+
 std::vector<OpInfo> grad_dense_ops() {
   using Kind = AttributeKind;
   const AttributeInfo last{"axis", Kind::kInteger, Dim(-1)}, first{"axis", Kind::kInteger, Dim(0)};
@@ -369,7 +357,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_input<2>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_layer_norm_grad_input,
+       .lower = one_gradient<layer_norm_backward, 0>,
        .temporary =
            [](const MemoryCall& call) {
              return call.copies({0, 1});
@@ -382,7 +370,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_norm_grad_scale<2>,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_layer_norm_grad_scale,
+       .lower = one_gradient<layer_norm_backward, 1>,
        .temporary =
            [](const MemoryCall& call) {
              return call.copies({0, 1});
@@ -416,7 +404,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_batch_norm_grad_input,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_batch_norm_grad_input,
+       .lower = one_gradient<batch_norm_backward, 0>,
        .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm_grad_scale",
        .summary = "the gradient of batch_norm's scale, by mean and inverse deviation",
@@ -425,7 +413,7 @@ std::vector<OpInfo> grad_dense_ops() {
        .infer = infer_batch_norm_grad_scale,
        .linear = always<Linear::kFirst>,
        .work = norm_grad_work,
-       .lower = lower_batch_norm_grad_scale},
+       .lower = one_gradient<batch_norm_backward, 1>},
       {.name = "core.cross_entropy_sum_grad_logits",
        .summary = "the gradient of cross_entropy_sum's logits, by the logarithms of the probabilities",
        .aten = {"aten::nll_loss_backward", "aten::_log_softmax_backward_data"},

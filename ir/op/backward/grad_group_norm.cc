@@ -1,5 +1,6 @@
 // Gradient rule and backward operators of group normalization.
 #include "ir/op/backward/grad_rules.h"
+#include "ir/op/backward/gradient_kernels.h"
 #include "ir/op/entries/group_norm.h"
 #include "ir/op/gradients/gradients_dense.h"
 
@@ -47,32 +48,27 @@ Work grad_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(12) : Dim(0), call, outputs);
 }
 
-aten::Lowering backward(const LowerCall& call, Calls calls, aten::Argument scale, uint32_t wanted) {
-  std::vector<aten::Argument> arguments;
-  for (const uint32_t operand : {0, 1, 2, 3}) arguments.push_back(in_one_piece(call, calls, operand));
-  arguments.push_back(std::move(scale));
-  for (const aten::Argument& size : group_sizes(call, 1)) arguments.push_back(size);
-  std::vector<bool> mask(3);
-  mask[wanted] = true;
-  arguments.emplace_back(mask);
-  const aten::Made made = calls("aten::native_group_norm_backward", std::move(arguments), 3);
-  return std::move(calls).with({aten::Made{made.call, wanted}});
-}
-
-Result<aten::Lowering> lower_grad_input(const LowerCall& call) {
-  Calls calls;
-  aten::Argument scale = in_one_piece(call, calls, 4);
-  return backward(call, std::move(calls), std::move(scale), 0);
-}
-
-// ATen reads only the shape of the scale.
-Result<aten::Lowering> lower_grad_scale(const LowerCall& call) {
-  Calls calls;
-  const aten::Made scale = calls("aten::new_empty", {aten::Operand{1}, Shape{shape_of(*call.inputs[1])[1]}});
-  return backward(call, std::move(calls), scale, 1);
-}
-
 }  // namespace
+
+// ATen requires contiguous operands. For the gradient of the scale it reads only the shape of the scale.
+Result<aten::Lowering> group_norm_backward(const KernelCall& call) {
+  Calls calls;
+  std::optional<aten::Value> scale = call.operand("scale");
+  if (scale) {
+    scale = calls("aten::contiguous", {*scale});
+  } else if (call.wants(1)) {
+    scale = calls("aten::new_empty", {aten::Operand{1}, call.shape(1)});
+  }
+  std::vector<aten::Argument> arguments;
+  for (const std::string_view name : {"gy", "x", "mean", "rstd"}) {
+    arguments.emplace_back(calls("aten::contiguous", {*call.operand(name)}));
+  }
+  arguments.push_back(or_none(scale));
+  for (const aten::Argument& size : group_sizes(call.any(), 1)) arguments.push_back(size);
+  arguments.emplace_back(call.mask());
+  const aten::Made made = calls("aten::native_group_norm_backward", std::move(arguments), 3);
+  return std::move(calls).with(gradients_of(made));
+}
 
 std::vector<OpInfo> grad_group_norm_ops() {
   const AttributeInfo groups{.name = "groups", .kind = AttributeKind::kInteger, .required = true};
@@ -85,7 +81,7 @@ std::vector<OpInfo> grad_group_norm_ops() {
        .infer = infer_grad_input,
        .linear = always<Linear::kFirst>,
        .work = grad_work,
-       .lower = lower_grad_input},
+       .lower = one_gradient<group_norm_backward, 0>},
       {.name = "core.group_norm_grad_scale",
        .summary = "the gradient of group_norm's scale",
        .aten = {"aten::native_group_norm_backward"},
@@ -94,7 +90,7 @@ std::vector<OpInfo> grad_group_norm_ops() {
        .infer = infer_grad_scale,
        .linear = always<Linear::kFirst>,
        .work = grad_work,
-       .lower = lower_grad_scale},
+       .lower = one_gradient<group_norm_backward, 1>},
   };
 }
 

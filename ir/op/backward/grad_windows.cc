@@ -1,4 +1,5 @@
 // Backward operators of convolutions and pooling. `sizes` are those of the operand's spatial axes.
+#include "ir/op/backward/gradient_kernels.h"
 #include "ir/op/op_memory.h"
 #include "ir/op/rules/memory.h"
 #include "ir/op/rules/windows.h"
@@ -95,38 +96,6 @@ Work conv_grad_weight_work(const OpCall& call, std::span<const ValueType> output
   const Shape& weight = *outputs[0].shape;
   const Dim filter = element_count(Shape(weight.begin() + 1, weight.end())) * Dim(2);
   return work(element_count(*call.in(0).shape) * filter, call, outputs);
-}
-
-aten::Made convolution_backward(Calls& calls, const LowerCall& call, const Window& window, aten::Value x,
-                                aten::Value weight, std::vector<bool> mask) {
-  const std::vector<int64_t> none(window.rank(), 0);
-  return calls("aten::convolution_backward",
-               {aten::Operand{0}, x, weight, aten::None{}, window.strides, window.begin, window.dilations, false, none,
-                call.attributes.integer("groups"), std::move(mask)},
-               3);
-}
-
-Result<aten::Lowering> lower_conv_grad_input(const LowerCall& call) {
-  RANNC_ASSIGN(const Window window, window_of(call.attributes, plain(shape_of(*call.inputs[1]), 2)));
-  const Shape& to = shape_of(*call.outputs[0]);
-  Calls calls;
-  const bool by_hand = !window.symmetric();
-  const aten::Value x = dense(calls, call, by_hand ? padded_shape(window, to) : to);
-  aten::Value made = convolution_backward(calls, call, by_hand ? without_pads(window) : window, x, aten::Operand{1},
-                                          {true, false, false});
-  if (by_hand) made = without_pads(calls, window, made);
-  return std::move(calls).with({made});
-}
-
-Result<aten::Lowering> lower_conv_grad_weight(const LowerCall& call) {
-  RANNC_ASSIGN(const Window window, window_of(call.attributes, call.attributes.integers("kernel")));
-  Calls calls;
-  const bool by_hand = !window.symmetric();
-  const aten::Value x = by_hand ? padded(calls, window, aten::Operand{1}, 0) : aten::Value(aten::Operand{1});
-  const aten::Value weight = dense(calls, call, shape_of(*call.outputs[0]));
-  const aten::Made made =
-      convolution_backward(calls, call, by_hand ? without_pads(window) : window, x, weight, {false, true, false});
-  return std::move(calls).with({aten::Made{made.call, 1}});
 }
 
 // --- pooling; ATen has no derivatives for one axis, so a first axis of one element is added
@@ -227,6 +196,30 @@ Work pool_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 }  // namespace
 
+// ATen reads the numbers of x for the gradient of the weight, and those of the weight for the gradient of x. Of an
+// operand that it does not read, it needs shape and format.
+Result<aten::Lowering> convolution_backward(const KernelCall& call) {
+  const OpAttributes& attributes = call.any().attributes;
+  const std::vector<int64_t> kernel = plain(call.wants(1) ? call.shape(1) : shape_of(*call.any().inputs[1]), 2);
+  RANNC_ASSIGN(const Window window, window_of(attributes, kernel));
+  const bool by_hand = !window.symmetric();
+  const Window inner = by_hand ? without_pads(window) : window;
+  Calls calls;
+  std::optional<aten::Value> x = call.operand("x"), weight = call.operand("weight");
+  if (x && by_hand) x = padded(calls, window, *x, 0);
+  if (!x) x = dense(calls, call.any(), by_hand ? padded_shape(window, call.shape(0)) : call.shape(0));
+  if (!weight) weight = dense(calls, call.any(), call.shape(1));
+  const aten::Argument bias = call.wants(2) ? aten::Argument(call.shape(2)) : aten::Argument(aten::None{});
+  const std::vector<int64_t> none(window.rank(), 0);
+  std::vector<aten::Value> made =
+      gradients_of(calls("aten::convolution_backward",
+                         {aten::Operand{0}, *x, *weight, bias, inner.strides, inner.begin, inner.dilations, false, none,
+                          attributes.integer("groups"), call.mask()},
+                         3));
+  if (by_hand && call.wants(0)) made[0] = without_pads(calls, window, made[0]);
+  return std::move(calls).with(std::move(made));
+}
+
 std::vector<OpInfo> grad_windows_ops() {
   using Kind = AttributeKind;
   const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
@@ -242,7 +235,7 @@ std::vector<OpInfo> grad_windows_ops() {
        .infer = infer_conv_grad_input,
        .linear = always<Linear::kEach>,
        .work = conv_grad_input_work,
-       .lower = lower_conv_grad_input},
+       .lower = one_gradient<convolution_backward, 0>},
       {.name = "core.conv_grad_weight",
        .summary = "the gradient of conv's weight, whose spatial axes have the sizes `kernel`",
        .aten = {"aten::convolution_backward"},
@@ -251,7 +244,7 @@ std::vector<OpInfo> grad_windows_ops() {
        .infer = infer_conv_grad_weight,
        .linear = always<Linear::kEach>,
        .work = conv_grad_weight_work,
-       .lower = lower_conv_grad_weight},
+       .lower = one_gradient<convolution_backward, 1>},
       {.name = "core.max_pool_grad_input",
        .summary = "the gradient of max_pool's x, whose spatial axes have `sizes`, from the places of the maxima",
        .aten = {"aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward"},

@@ -26,11 +26,6 @@ std::vector<aten::Argument> group_sizes(const LowerCall& call, size_t index) {
   return {x[0], x[1], element_count(Shape(x.begin() + 2, x.end())), call.attributes.integer("groups")};
 }
 
-aten::Argument in_one_piece(const LowerCall& call, Calls& calls, uint32_t operand) {
-  if (!call.has(operand)) return aten::Operand{operand};
-  return calls("aten::contiguous", {aten::Operand{operand}});
-}
-
 namespace {
 
 Result<Types> infer_group_norm(const OpCall& call) {
@@ -53,6 +48,12 @@ Result<Types> infer_group_norm(const OpCall& call) {
 
 Work group_norm_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(8) : Dim(0), call, outputs);
+}
+
+// A contiguous form of an operand, as ATen's kernels require; None if the operand is absent.
+aten::Argument in_one_piece(const LowerCall& call, Calls& calls, uint32_t operand) {
+  if (!call.has(operand)) return aten::Operand{operand};
+  return calls("aten::contiguous", {aten::Operand{operand}});
 }
 
 Result<aten::Lowering> lower_group_norm(const LowerCall& call) {

@@ -12,7 +12,5 @@ Result<int64_t> checked_groups(const OpCall& call, size_t index);
 ValueType statistics_of_groups(const ValueType& x, int64_t groups);
 /// ATen's size arguments for [N, C, …]: N, C, the product of the rest, `groups`.
 std::vector<aten::Argument> group_sizes(const LowerCall& call, size_t index);
-/// A contiguous form of an operand, as ATen's group-norm kernels require; None if the operand is absent.
-aten::Argument in_one_piece(const LowerCall& call, Calls& calls, uint32_t operand);
 
 }  // namespace rannc::ir::ops

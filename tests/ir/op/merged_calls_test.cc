@@ -24,12 +24,14 @@ class MergedCalls : public ::testing::Test {
     return graph_.add_value(samples ? ValueKind::kInput : ValueKind::kParameter, name, type);
   }
 
+  /// Adds a gradient task of `origin_`.
   TaskId add(std::string_view op, const Ids& operands, const Attributes& attributes) {
     const std::vector<std::string> names = {"v" + std::to_string(graph_.task_count())};
     const TaskId task = graph_.add_task(core(op), operands, attributes, names);
     const auto types = infer_types(graph_, task);
     EXPECT_TRUE(types.ok()) << types.diagnostic().str();
     tasks_.push_back(task);
+    origins_.push_back({origin_, Phase::kInput});
     return task;
   }
 
@@ -37,8 +39,13 @@ class MergedCalls : public ::testing::Test {
 
   std::vector<Tasks> merged(const Tasks& apart = {}) const {
     std::vector<Tasks> found;
-    for (const MergedCall& call : merged_calls(graph_, tasks_, apart)) found.push_back(call.tasks);
+    for (const MergedCall& call : merged_calls(graph_, origins_, tasks_, apart)) found.push_back(call.tasks);
     return found;
+  }
+
+  /// Lowers the first call.
+  aten::Lowering lowered(DeviceType device = DeviceType::kCpu) const {
+    return lowering(graph_, merged_calls(graph_, origins_, tasks_)[0], device).value();
   }
 
   void unrelated(int count) {
@@ -61,6 +68,8 @@ class MergedCalls : public ::testing::Test {
 
   Graph graph_;
   Tasks tasks_;
+  std::vector<Joint::Origin> origins_;
+  TaskId origin_ = TaskId(0);  ///< of tasks to come
   const Dim batch_ = Dim::symbol("batch");
   const ValueId gy_ = value("gy", {batch_, 8, 6, 6}), x_ = value("x", {batch_, 4, 6, 6}),
                 weight_ = value("weight", {8, 4, 3, 3}, false);
@@ -69,7 +78,7 @@ class MergedCalls : public ::testing::Test {
 TEST_F(MergedCalls, OneCallComputesAllGradientsOfAConvolution) {
   const Tasks tasks = convolution();
   EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
-  const aten::Lowering lowering = merged_calls(graph_, tasks_)[0].lowering;
+  const aten::Lowering lowering = lowered();
   ASSERT_EQ(lowering.calls.size(), 1U) << "placeholders are left out";
   EXPECT_EQ(lowering.calls[0].schema, "aten::convolution_backward");
   EXPECT_EQ(lowering.calls[0].arguments.back(), aten::Argument(std::vector<bool>{true, true, true}));
@@ -88,13 +97,21 @@ TEST_F(MergedCalls, TasksFarApartAreMerged) {
 TEST_F(MergedCalls, PadsThatDifferArePartOfTheCall) {
   convolution(0, {2, 2, 0, 0});
   EXPECT_EQ(merged().size(), 1U);
-  EXPECT_EQ(merged_calls(graph_, tasks_)[0].lowering.calls[0].schema, "aten::constant_pad_nd");
+  EXPECT_EQ(lowered().calls[0].schema, "aten::constant_pad_nd");
 }
 
 TEST_F(MergedCalls, SumsOverOtherAxesStayApart) {
   Tasks tasks = convolution();
   tasks_.pop_back();
   const TaskId sum = add("sum", {gy_}, {{"axes", Shape{0, 1, 2}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{tasks[0], tasks[1]}, {sum}}));
+}
+
+// The kernel of a transposed convolution has the operand in the place of the result's gradient.
+TEST_F(MergedCalls, SumsOfOtherValuesStayApart) {
+  Tasks tasks = convolution();
+  tasks_.pop_back();
+  const TaskId sum = add("sum", {x_}, {{"axes", Shape{0, 2, 3}}});
   EXPECT_EQ(merged(), (std::vector<Tasks>{{tasks[0], tasks[1]}, {sum}}));
 }
 
@@ -109,6 +126,7 @@ TEST_F(MergedCalls, TasksThatReadLaterResultsStayApart) {
 TEST_F(MergedCalls, TasksOfTheCallerStayApart) {
   const Tasks tasks = convolution();
   EXPECT_EQ(merged({tasks[0]}), (std::vector<Tasks>{{tasks[0]}, {tasks[1], tasks[2]}}));
+  EXPECT_EQ(merged({tasks[2]}), (std::vector<Tasks>{{tasks[0], tasks[1]}, {tasks[2]}})) << "a sum too";
 }
 
 // Both call operators whose lowering has several calls and no kernel in common.
@@ -117,6 +135,14 @@ TEST_F(MergedCalls, GradientsWithoutACommonKernelStayApart) {
   const TaskId input = add("rms_norm_grad_input", {gy, x, rstd}, {}),
                scale = add("rms_norm_grad_scale", {gy, x, rstd}, {});
   EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {scale}}));
+}
+
+TEST_F(MergedCalls, GradientsOfOtherKernelsStayApart) {
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false),
+                rstd = value("rstd", {4}, false), scale = value("scale", {4}, false);
+  const TaskId weight = add("conv_grad_weight", {gy, x_}, {{"pads", Shape{1, 1, 1, 1}}, {"kernel", Shape{3, 3}}}),
+               input = add("batch_norm_grad_input", {gy, x_, scale, mean, rstd}, {});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{weight}, {input}}));
 }
 
 // The operands of a group normalization are made contiguous first: once for both.
@@ -128,7 +154,7 @@ TEST_F(MergedCalls, CallsBeforeAKernelAreMadeOnce) {
   const TaskId of_scale = add("group_norm_grad_scale", {gy, x_, mean, rstd}, groups);
   const TaskId of_bias = add("sum", {gy}, {{"axes", Shape{0, 2, 3}}});
   EXPECT_EQ(merged(), (std::vector<Tasks>{{input, of_scale, of_bias}}));
-  EXPECT_EQ(merged_calls(graph_, tasks_)[0].lowering.calls.size(), 6U) << "five copies and the kernel";
+  EXPECT_EQ(lowered().calls.size(), 6U) << "five copies and the kernel";
 }
 
 // CUDA's kernel of a batch normalization's gradients fails without a scale.
@@ -137,7 +163,7 @@ TEST_F(MergedCalls, ABatchNormalizationsKernelForGpusHasAScale) {
                 rstd = value("rstd", {4}, false), scale = value("scale", {4}, false);
   const auto scale_of_kernel = [&](const Tasks& tasks) {
     EXPECT_EQ(merged(), (std::vector<Tasks>{tasks}));
-    const aten::Lowering lowering = merged_calls(graph_, tasks_, {}, DeviceType::kCuda)[0].lowering;
+    const aten::Lowering lowering = lowered(DeviceType::kCuda);
     EXPECT_EQ(lowering.calls.back().schema, "aten::native_batch_norm_backward");
     return std::get<aten::Value>(lowering.calls.back().arguments[2].value);
   };
@@ -145,6 +171,37 @@ TEST_F(MergedCalls, ABatchNormalizationsKernelForGpusHasAScale) {
   EXPECT_EQ(scale_of_kernel(tasks), aten::Value(aten::Made{0, 0})) << "memory of its size";
   tasks.push_back(add("batch_norm_grad_input", {gy, x_, scale, mean, rstd}, {}));
   EXPECT_EQ(std::get<aten::Operand>(scale_of_kernel(tasks)).index, 7U) << "of the gradient of x";
+}
+
+// Both branches of a sum get its gradient. The images of the first one need none.
+TEST_F(MergedCalls, GradientsOfOtherTasksStayApart) {
+  const Attributes window = {{"pads", Shape{1, 1, 1, 1}}};
+  Attributes of_weight = window;
+  of_weight.set("kernel", Shape{3, 3});
+  const TaskId other = add("conv_grad_weight", {gy_, x_}, of_weight);
+  origin_ = TaskId(1);
+  const Tasks tasks = convolution();
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{other}, tasks}));
+}
+
+TEST_F(MergedCalls, GradientsOfOneOriginWithOtherOperandsStayApart) {
+  const ValueId gy = value("gy2", {batch_, 4, 6, 6}), mean = value("mean", {4}, false),
+                rstd = value("rstd", {4}, false), scale = value("scale", {4}, false);
+  const TaskId input = add("batch_norm_grad_input", {gy, x_, scale, mean, rstd}, {}),
+               of_scale = add("batch_norm_grad_scale", {gy, x_, rstd, mean}, {});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {of_scale}}));
+}
+
+TEST_F(MergedCalls, GradientsOfOneOriginWithOtherAttributesStayApart) {
+  const TaskId input = add("conv_grad_input", {gy_, weight_}, {{"pads", Shape{1, 1, 1, 1}}, {"sizes", Shape{6, 6}}}),
+               of_weight = add("conv_grad_weight", {gy_, x_}, {{"pads", Shape{2, 2, 0, 0}}, {"kernel", Shape{3, 3}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {of_weight}}));
+}
+
+TEST_F(MergedCalls, NothingIsMergedWithoutOrigins) {
+  convolution();
+  origins_.clear();
+  EXPECT_EQ(merged().size(), 3U);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ size_t calls(const ir::StageFunctions& stage, FunctionKind kind) {
   std::vector<std::pair<ValueId, uint32_t>> adds;
   for (const ValueId value : function.added) adds.emplace_back(value, static_cast<uint32_t>(adds.size()));
   SizeTable sizes;
-  ir::ProgramLowering lowering(stage.joint.graph, {});
+  ir::ProgramLowering lowering(stage.joint.graph, {.origins = stage.joint.origins});
   return FlatProgram::resolve(
              lowering.lower({"", function.tasks, function.arguments, std::move(results), std::move(adds)}).value(), {},
              sizes)
