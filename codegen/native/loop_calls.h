@@ -105,10 +105,13 @@ class LoopCall {
       shape_.columns = std::min(elements_, kPieceColumns);
       shape_.rows = shape_.columns == 0 ? 0 : (elements_ + shape_.columns - 1) / shape_.columns;
     }
-    for (const In& each : in) *operands++ = operand(each);
+    const at::Tensor* const model = in_memory_order(in);
+    for (const In& each : in) *operands++ = operand(each, model != nullptr);
     for (const Out& each : out) {
       sums_ = sums_ || sum_size(each) > 0;
-      each.place = at::detail::empty_cpu(each.sizes, each.truths ? at::kBool : shape.dtype);
+      const at::ScalarType dtype = each.truths ? at::kBool : shape.dtype;
+      each.place = model == nullptr ? at::detail::empty_cpu(each.sizes, dtype)
+                                    : at::detail::empty_strided_cpu(each.sizes, model->strides(), dtype);
       *results++ = each.place.mutable_data_ptr();
     }
   }
@@ -123,12 +126,28 @@ class LoopCall {
   }
 
  private:
-  LoopOperand operand(const In& each) {
+  /// An operand, if all operands and results of a loop over single elements have its sizes, and all operands its
+  /// strides, which leave no gaps, but are not in the order of the axes: those of channels last, for example. The loop
+  /// then follows the memory, as LibTorch's operators do, and its results have the same strides.
+  const at::Tensor* in_memory_order(std::initializer_list<In> in) const {
+    const at::Tensor* model = nullptr;
+    for (const In& each : in) {
+      if (shape_.by_rows || !each.tensor.defined()) return nullptr;  // random numbers follow the axes
+      if (each.tensor.numel() == 1) continue;
+      if (model == nullptr) model = &each.tensor;
+      if (each.tensor.sizes() != model->sizes() || each.tensor.strides() != model->strides()) return nullptr;
+    }
+    if (model == nullptr || model->is_contiguous() || !model->is_non_overlapping_and_dense()) return nullptr;
+    const bool sized = std::all_of(out_.begin(), out_.end(), [&](const Out& o) { return o.sizes == model->sizes(); });
+    return sized ? model : nullptr;
+  }
+
+  LoopOperand operand(const In& each, bool in_memory_order) {
     const int64_t period = std::max<int64_t>(each.period, 1), outer_period = std::max<int64_t>(each.outer_period, 1);
     LoopOperand made{nullptr, each.divisor, period, each.outer_divisor, outer_period, each.random};
     const at::Tensor* tensor = &each.tensor;
     if (!tensor->defined()) return made;
-    if (!tensor->is_contiguous()) tensor = &copies_.emplace_back(tensor->contiguous());
+    if (!in_memory_order && !tensor->is_contiguous()) tensor = &copies_.emplace_back(tensor->contiguous());
     made.data = tensor->const_data_ptr();
     return made;
   }
