@@ -26,6 +26,7 @@ Printed printed(const Plan& plan, LoweringOptions options) {
   for (size_t s = 0; s < plan.functions.size(); ++s) {
     const StageFunctions& stage = *plan.functions[s];
     const FunctionTable table = function_table(stage);
+    options.origins = stage.joint.origins;
     options.resident = resident_values(stage.joint.graph, table);
     ProgramLowering lowering(stage.joint.graph, options);
     for (const auto& spec : stage_specs(stage, table, own_ports(stage.joint)).programs) {
