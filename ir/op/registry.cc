@@ -216,22 +216,6 @@ Work work_of(const Graph& graph, TaskId task) {
   return op.work ? op.work(call, outputs) : Work{0, ops::traffic(call, outputs)};
 }
 
-TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
-  const OpInfo& op = graph.op(task);
-  RANNC_CHECK(op.tape.has_value()) << "it is not known what the tape keeps of " << op.name;
-  TapeUse use;
-  if (op.tape->rule != nullptr) {
-    const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
-    const std::vector<const ValueType*> outputs = type_list(graph, graph.outputs(task));
-    const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
-    if (std::none_of(inputs.begin(), inputs.end(), unknown) && std::none_of(outputs.begin(), outputs.end(), unknown)) {
-      use = op.tape->rule({op, inputs, outputs, graph.attributes(task), wanted});
-    }
-  }
-  use.keeps.insert(use.keeps.begin(), op.tape->keeps.begin(), op.tape->keeps.end());
-  return use;
-}
-
 namespace {
 
 // Fits bodies to the current types of the operands.

@@ -165,10 +165,6 @@ BodyTape tape_of_body(const Body& body, const std::vector<bool>& wanted) {
     const auto leads = [&](ValueId output) { return leads_out[output.index()]; };
     if (mask == 0 || std::none_of(outputs.begin(), outputs.end(), leads)) continue;
     for (const ValueId output : outputs) wants[output.index()] = is_float(graph.type(output).dtype);
-    if (!graph.op(task).tape) {
-      for (const ValueId output : outputs) kept[views.base(output).index()] = true;
-      continue;
-    }
     const TapeUse use = tape_use(graph, task, mask);
     tape.own_bytes = tape.own_bytes + use.own_bytes;
     tape.workspace_bytes = max(tape.workspace_bytes, use.workspace_bytes);
