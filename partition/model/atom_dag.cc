@@ -70,7 +70,7 @@ Result<void> weigh_atoms(const ModelFacts& model, const AtomSamples& samples, si
     if (model.training) {
       dag.backward[atom] = cost.backward_ns();
       dag.stashed_bytes[atom] =
-          static_cast<uint64_t>(model.tape.stash_bytes(task, static_cast<double>(samples.smallest_share)));
+          static_cast<uint64_t>(model.memory.saved(task).at(static_cast<double>(samples.smallest_share)));
     }
     RANNC_ASSIGN(const double resident, owners.bytes_of(task));
     dag.resident_bytes[atom] = static_cast<uint64_t>(resident);

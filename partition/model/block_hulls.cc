@@ -71,7 +71,7 @@ std::vector<int64_t> key_of(const ir::Plan& plan, StageId block, const ir::Recom
 
 bool may_recompute_in_part(const PlanOptions& options) {
   return options.training && options.recompute == RecomputeRule::kChoose && options.recompute_choices &&
-         options.cut_functions && !schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);
+         !schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);
 }
 
 std::vector<std::vector<RebuildPoint>> block_hulls(const ModelFacts& model, const BlockPartition& blocks,
@@ -80,9 +80,9 @@ std::vector<std::vector<RebuildPoint>> block_hulls(const ModelFacts& model, cons
   apart.micro_batches = std::max<uint64_t>(1, options.mini_batch / samples);
   for (uint32_t b = 0; b < blocks.count; ++b) apart.stages.push_back({b, b + 1, {DeviceId(0)}, true});
   const Result<ir::Plan> cut = cut_plan(model, blocks.block_of, apart, options);
-  if (!cut.ok() || cut->functions.empty()) return {};  // `finish_plan` reports why stages have no functions
+  if (!cut.ok()) return {};  // `finish_plan` reports why stages have no functions
   const ir::Plan& plan = *cut;
-  const StagePricer pricer(plan, model, options, apart);
+  const StagePricer pricer(model, options, apart);
   const uint64_t at_once = plan.micro_batches.front();
   std::map<std::vector<int64_t>, std::vector<RebuildPoint>> known;
   std::vector<std::vector<RebuildPoint>> hulls;

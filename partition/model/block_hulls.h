@@ -14,7 +14,7 @@ bool may_recompute_in_part(const PlanOptions& options);
 
 /// Returns the rebuild hull of every block for `samples` at once, by `options.recompute_choices`. Each block is cut
 /// into the functions of a stage of its own. Equal blocks share a hull. What a block sends is kept in every choice,
-/// because the next block of its stage reads it. Empty if the model has no functions.
+/// because the next block of its stage reads it. Empty if its stages have no functions.
 ///
 /// Limit: times are those of the cluster's first device.
 std::vector<std::vector<RebuildPoint>> block_hulls(const ModelFacts& model, const BlockPartition& blocks,

@@ -166,7 +166,7 @@ class KeptSearch {
 }  // namespace
 
 Result<void> choose_kept(ir::Plan& plan, StagePricer& pricer, const PlanOptions& options, const MakeRows& make_rows) {
-  if (plan.functions.empty() || !plan.training || !options.recompute_choices) return {};
+  if (!plan.training || !options.recompute_choices) return {};
   if (options.recompute != RecomputeRule::kChoose) return {};
   const bool none = std::none_of(plan.stages.begin(), plan.stages.end(), [](const auto& s) { return s.recompute; });
   const bool by_hand = schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);  // may have an R anywhere

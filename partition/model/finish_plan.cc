@@ -114,7 +114,7 @@ Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& 
   choose_devices(plan, stages, options.cluster, chosen);
   ir::derive_routes(plan);
 
-  if (options.cut_functions) RANNC_TRY(options.cut_functions(plan));
+  RANNC_TRY(options.cut_functions(plan));
   return plan;
 }
 
@@ -125,7 +125,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
     RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(of, stages, options)));
     return ir::lower_schedule(shape, rows);
   };
-  StagePricer pricer(plan, model, options, stages);
+  StagePricer pricer(model, options, stages);
   RANNC_TRY(choose_kept(plan, pricer, options, make_rows));
   RANNC_TRY(pricer.price_all(plan));
 

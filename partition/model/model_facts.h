@@ -4,7 +4,7 @@
 #include "ir/graph/graph.h"
 #include "ir/plan/atoms.h"
 #include "partition/model/model_costs.h"
-#include "partition/model/tape.h"
+#include "partition/model/task_memory.h"
 
 namespace rannc::partition {
 
@@ -13,7 +13,7 @@ struct ModelFacts {
   const ir::Graph& graph;
   const ir::Atoms& atoms;
   const ModelCosts& costs;
-  const Tape& tape;
+  const TaskMemory& memory;
   const ir::Bindings& assume;   ///< values of symbols other than the batch
   bool training = true;         ///< false: no backward pass, gradients, optimizer state or stash
   double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters

@@ -498,9 +498,10 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   Lap lap;
   RANNC_ASSIGN(const ModelCosts costs,
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
-  RANNC_ASSIGN(const Tape tape, Tape::of(graph, options.assume, options.cluster.instruction_sets()));
+  RANNC_CHECK(options.joint != nullptr && options.cut_functions) << "planning needs a joint graph and functions";
+  RANNC_ASSIGN(const TaskMemory memory, TaskMemory::of(graph, *options.joint, options.assume, options.cluster));
   const ModelFacts facts{
-      graph, atoms, costs, tape, options.assume, options.training, static_cast<double>(options.optimizer_states)};
+      graph, atoms, costs, memory, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
   const auto search =

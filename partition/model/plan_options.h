@@ -47,8 +47,10 @@ struct PlanOptions : PlanDemands {
   std::shared_ptr<const GivenPlan> given;
   Batching batching;    ///< of the model; its reason stands in refusals
   AtomDemands demands;  ///< converted to constraints once blocks are known
-  /// Sets `Plan::functions` of a plan whose stages are chosen, which determine its memory. Absent for models without
-  /// tasks to differentiate, such as published profiles; memory is then that of the tasks' saved values.
+  /// The joint graph of the model, for the type of the cluster's devices: the memory of blocks. Of inference, its
+  /// forward pass alone. Required.
+  std::shared_ptr<const ir::Joint> joint;
+  /// Sets `Plan::functions` of a plan whose stages are chosen: the memory of stages. Required.
   std::function<Result<void>(ir::Plan&)> cut_functions;
   /// Trade-offs of a stage's recompute, by ascending bytes and descending time; the last recomputes nothing. If it is
   /// absent, recompute repeats whole stages.

@@ -36,24 +36,17 @@ std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir
 }
 
 uint64_t whole_bytes(int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); }
-uint64_t whole_bytes(double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); }
-
-// Sets the memory of training that both followers know.
-template <class Memory>
-void add_common_memory(const Memory& memory, ir::StageTime& time) {
-  time.stashed_bytes = whole_bytes(memory.saved);
-  time.pending_bytes = whole_bytes(memory.pending);
-  time.forward_bytes = whole_bytes(memory.forward);
-  time.backward_bytes = whole_bytes(memory.backward);
-  time.first_backward_bytes = whole_bytes(memory.first_backward);
-}
 
 // Sets the memory of a stage by following its functions.
 void add_memory_of_functions(const ir::Plan& plan, ir::FunctionFollower& follower, ir::StageTime& time) {
   const ir::FunctionMemory memory = follower.follow(ir::bindings_of(plan, time.samples));
   time.passing_bytes = whole_bytes(memory.evaluate);
   if (!plan.training) return;
-  add_common_memory(memory, time);
+  time.stashed_bytes = whole_bytes(memory.saved);
+  time.pending_bytes = whole_bytes(memory.pending);
+  time.forward_bytes = whole_bytes(memory.forward);
+  time.backward_bytes = whole_bytes(memory.backward);
+  time.first_backward_bytes = whole_bytes(memory.first_backward);
   time.kept_bytes = whole_bytes(memory.kept);
   time.begin_bytes = whole_bytes(memory.begin);
   time.rebuild_bytes = whole_bytes(memory.rebuild);
@@ -62,23 +55,10 @@ void add_memory_of_functions(const ir::Plan& plan, ir::FunctionFollower& followe
   time.first_weight_bytes = whole_bytes(memory.first_weight);
 }
 
-// Sets the memory of a stage by following its tasks under LibTorch's tape.
-void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
-  std::vector<ValueId> sent;
-  for (const ir::Route& route : plan.routes) {
-    if (route.from == time.stage && route.gradient) sent.push_back(route.value);
-  }
-  sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
-  const StageMemory memory = follower.follow(plan.stages[time.stage.index()].tasks, sent, time.samples);
-  time.passing_bytes = whole_bytes(memory.passing);
-  if (plan.training) add_common_memory(memory, time);
-}
-
 }  // namespace
 
-StagePricer::StagePricer(const ir::Plan& plan, const ModelFacts& model, const PlanOptions& options,
-                         const StagePlan& stages)
-    : model_(model), options_(options), follower_(std::make_unique<StageFollower>(plan.graph, model.tape)) {
+StagePricer::StagePricer(const ModelFacts& model, const PlanOptions& options, const StagePlan& stages)
+    : model_(model), options_(options) {
   for (const PlannedStage& stage : stages.stages) {
     std::set<uint32_t>& kinds = kinds_.emplace_back();
     for (const DeviceId device : stage.devices) kinds.insert(options.cluster.devices[device.index()].kind);
@@ -127,27 +107,19 @@ Result<ir::StageTime> StagePricer::time_of(const ir::Plan& plan, StageId stage, 
   }
   ir::StageTime time{stage, samples, whole_ns(forward), whole_ns(backward)};
   time.weight_ns = std::min(whole_ns(weight), time.backward_ns);
-  if (!plan.functions.empty() && plan.functions[stage.index()]->kept) {
+  if (plan.functions[stage.index()]->kept) {
     time.rebuild_ns = std::max<int64_t>(1, whole_ns(rebuild));
   }
   return time;
 }
 
 Result<std::vector<ir::StageTime>> StagePricer::price(const ir::Plan& plan, StageId stage) {
+  ir::FunctionFollower functions(plan, stage);
+  const std::vector<TaskId> repeated = repeated_tasks(plan, stage, functions.table());
   std::vector<ir::StageTime> times;
-  std::optional<ir::FunctionFollower> functions;
-  std::vector<TaskId> repeated;
-  if (!plan.functions.empty()) {
-    functions.emplace(plan, stage);
-    repeated = repeated_tasks(plan, stage, functions->table());
-  }
   for (const uint32_t samples : samples_of(plan, stage)) {
     RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples, repeated));
-    if (functions) {
-      add_memory_of_functions(plan, *functions, time);
-    } else {
-      add_memory(plan, *follower_, time);
-    }
+    add_memory_of_functions(plan, functions, time);
     times.push_back(time);
   }
   return times;

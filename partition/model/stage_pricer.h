@@ -1,7 +1,6 @@
 /// Prices the stages of a plan: time and memory of their passes.
 #pragma once
 
-#include <memory>
 #include <set>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "ir/plan/plan.h"
 #include "partition/model/model_facts.h"
 #include "partition/model/plan_options.h"
-#include "partition/model/stage_memory.h"
 #include "partition/stages/problem/plan.h"
 
 namespace rannc::partition {
@@ -17,11 +15,11 @@ namespace rannc::partition {
 /// Prices stages whose tasks and devices do not change. Their functions and recompute may.
 class StagePricer {
  public:
-  /// `plan` and `stages` have the same stages. Keeps references to `model` and `options`.
-  StagePricer(const ir::Plan& plan, const ModelFacts& model, const PlanOptions& options, const StagePlan& stages);
+  /// Keeps references to `model` and `options`.
+  StagePricer(const ModelFacts& model, const PlanOptions& options, const StagePlan& stages);
 
   /// Returns the times of a stage for each number of samples that a replica computes at once, larger ones first. Memory
-  /// is that of the stage's functions if it has some, else that of LibTorch's tape.
+  /// is that of the stage's functions.
   Result<std::vector<ir::StageTime>> price(const ir::Plan& plan, StageId stage);
   /// Sets the times of all stages' passes.
   Result<void> price_all(ir::Plan& plan);
@@ -44,7 +42,6 @@ class StagePricer {
   const ModelFacts& model_;
   const PlanOptions& options_;
   std::vector<std::set<uint32_t>> kinds_;  ///< of devices, by stage
-  std::unique_ptr<StageFollower> follower_;
 };
 
 }  // namespace rannc::partition

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "partition/model/atom_dag.h"
-#include "partition/model/stage_memory.h"
+#include "partition/model/block_memory.h"
 
 namespace rannc::partition {
 
@@ -70,13 +70,16 @@ class Holdings {
         problem_.buffer_bytes[block] += sum_bytes(input);  // each reader sums its own gradient
       }
     }
+    for (const ValueId output : model_.graph.outputs(task)) {
+      if (model_.memory.is_stored(output)) blocks_of_[output.index()].push_back(block);
+    }
   }
 
   void add() {
     for (const ValueId value : model_.graph.values()) {
       std::vector<uint32_t>& blocks = blocks_of_[value.index()];
       if (blocks.empty()) continue;
-      const ByteLine& line = model_.tape.bytes(value);
+      const ByteLine& line = model_.memory.bytes(value);
       using Kind = SharedHolding::Kind;
       if (model_.graph.kind(value) == ir::ValueKind::kInput) {
         if (model_.training) problem_.shared.push_back({Kind::kInput, std::move(blocks), line.per_sample, line.fixed});
@@ -97,7 +100,7 @@ class Holdings {
 
  private:
   double sum_bytes(ValueId parameter) const {
-    return model_.tape.bytes(parameter).fixed * sum_ratio(model_.graph.type(parameter).dtype);
+    return model_.memory.bytes(parameter).fixed * sum_ratio(model_.graph.type(parameter).dtype);
   }
 
   const ModelFacts& model_;
@@ -105,35 +108,23 @@ class Holdings {
   std::vector<std::vector<uint32_t>> blocks_of_;  // ascending
 };
 
-// Temporary memory of a block's passes, including gradients of the values that it sends.
-double temporary_bytes(const ModelFacts& model, const StageMemory& memory, const std::vector<ValueId>& sent,
-                       double samples) {
-  if (!model.training) return memory.passing;
-  double gradients = 0;
-  for (const ValueId value : sent) gradients += model.tape.bytes(value).at(samples);
-  return std::max(memory.backward + gradients, memory.forward - (memory.saved - memory.inputs));
-}
-
 // Sets the kept and temporary memory of blocks, at the largest size.
 void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>& tasks,
                 const std::vector<std::vector<ValueId>>& sent, StageProblem& problem) {
   Holdings holdings(model, problem);
-  StageFollower follower(model.graph, model.tape);
   const double samples = static_cast<double>(model.costs.sizes.back());
   const double least = static_cast<double>(model.costs.sizes.front());
+  BlockFollower follower(model.memory, model.costs.sizes.front(), model.costs.sizes.back());
   for (uint32_t block = 0; block < problem.blocks; ++block) {
     for (const TaskId task : tasks[block]) holdings.read(task, block);
-    const StageMemory smallest = follower.follow(tasks[block], sent[block], least);
-    const double at_least = temporary_bytes(model, smallest, sent[block], least);
-    const StageMemory memory = follower.follow(tasks[block], sent[block], samples);
-    const double at_most = temporary_bytes(model, memory, sent[block], samples);
+    const BlockMemory memory = follower.follow(tasks[block], sent[block], model.training);
+    const double at_least = memory.least_temporary, at_most = memory.temporary;
     // Temporaries are maxima of lines. The line through both ends lies above the values in between.
     const double growth = samples > least ? std::max(0.0, at_most - at_least) / (samples - least) : at_most / samples;
     problem.temporary_bytes_per_sample[block] = growth;
     problem.temporary_bytes[block] = std::max({0.0, at_most - growth * samples, at_least - growth * least});
-    if (!model.training) continue;
     double stashed = 0;
-    for (const TaskId task : tasks[block]) stashed += model.tape.stash_bytes(task, samples);
+    for (const TaskId task : tasks[block]) stashed += model.memory.saved(task).at(samples);
     problem.stashed_bytes_per_sample[block] = stashed / samples;
     problem.pending_bytes_per_sample[block] = memory.pending / samples;
   }
@@ -142,7 +133,7 @@ void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>&
 
 ValueKept kept_of(const ModelFacts& model, ValueId value) {
   if (!model.training) return ValueKept::kNever;
-  return model.tape.is_kept(model.tape.base(value)) ? ValueKept::kInProducersStash : ValueKept::kWhereItCrosses;
+  return model.memory.is_saved(value) ? ValueKept::kInProducersStash : ValueKept::kWhereItCrosses;
 }
 
 // Returns, for each block, the values that it sends and whose gradients return.
@@ -158,8 +149,8 @@ std::vector<std::vector<ValueId>> add_crossing_values(const ModelFacts& model, c
       if (readers.empty()) continue;
       std::sort(readers.begin(), readers.end());
       readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-      const ByteLine& line = model.tape.bytes(output);
-      const bool gradient = model.training && model.tape.needs_gradient(output);
+      const ByteLine& line = model.memory.bytes(output);
+      const bool gradient = model.training && model.memory.needs_gradient(output);
       if (gradient) sent[producer].push_back(output);
       problem.values.push_back(
           {producer, std::move(readers), line.per_sample, line.fixed, gradient, kept_of(model, output)});

@@ -22,6 +22,7 @@
 #include "partition/model/plan_model.h"
 #include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
+#include "tests/support/planning.h"
 
 namespace {
 
@@ -242,7 +243,8 @@ Result<nlohmann::ordered_json> run(const Job& job) {
   options.planner = job.planner;
   options.blocks = job.blocks;
   Stopwatch watch;
-  RANNC_ASSIGN(auto outcome, partition::plan_model(job.prepared->graph, job.prepared->atoms, options));
+  RANNC_ASSIGN(auto outcome, partition::plan_model(job.prepared->graph, job.prepared->atoms,
+                                                   rannc::test::with_passes(job.prepared->graph, options)));
   const double planning = watch.lap();
   if (const auto* infeasible = std::get_if<partition::Infeasible>(&outcome)) {
     line["infeasible"] = infeasible->reason;

@@ -16,6 +16,7 @@
 #include "partition/model/fixed_batch.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
+#include "passes/training/differentiate.h"
 #include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
 #include "tools/common/machine.h"
@@ -380,7 +381,12 @@ Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const 
 }
 
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {
-  RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, options));
+  passes::StageBorder border;
+  border.device = options.cluster.kind_of(DeviceId(0)).type;
+  RANNC_ASSIGN(ir::Joint joint, passes::differentiate(model.graph, border));
+  partition::PlanOptions planning = options;
+  planning.joint = std::make_shared<const ir::Joint>(std::move(joint));
+  RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, planning));
   if (auto* planned = std::get_if<partition::PlannedModel>(&outcome)) return std::move(*planned);
   return no_plan(std::get<partition::Infeasible>(outcome));
 }

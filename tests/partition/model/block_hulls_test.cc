@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
 #include "tests/partition/model/planned_models.h"
+#include "tests/support/planning.h"
 
 namespace rannc::test {
 namespace {
@@ -17,7 +17,6 @@ partition::PlanOptions selective_options(int& cuts) {
   auto options = options_for("flat:4", 32);
   options.planner = "auto";
   options.schedule = "1f1b";
-  options.cut_functions = [](ir::Plan& plan) { return passes::cut_functions(plan); };
   options.recompute_choices = [&cuts](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     ++cuts;
     return passes::SelectiveRecompute(joint, costs).hull();
@@ -61,7 +60,7 @@ TEST(BlockHulls, GainUnderAMemoryLimit) {
     options.constraints.memory_bytes = static_cast<uint64_t>(part * std::max(always, never));
     auto whole = options;
     whole.recompute_choices = nullptr;
-    const auto outcome = partition::plan_model(model.graph, model.atoms, whole).value();
+    const auto outcome = partition::plan_model(model.graph, model.atoms, with_passes(model.graph, whole)).value();
     const auto* before = std::get_if<partition::PlannedModel>(&outcome);
     if (before == nullptr) continue;
     const auto plan = planned(model, options);

@@ -7,7 +7,6 @@
 
 #include "ir/plan/functions.h"
 #include "ir/text/text.h"
-#include "passes/training/cut_functions.h"
 #include "passes/training/selective_recompute.h"
 #include "tests/partition/model/planned_models.h"
 
@@ -22,7 +21,6 @@ partition::PlanOptions options_with_functions(uint32_t stages, const std::string
   options.micro_batches = {8};
   options.constraints.stages = stages;
   options.schedule = schedule;
-  options.cut_functions = [](ir::Plan& plan) { return passes::cut_functions(plan); };
   options.recompute_choices = [](const ir::Joint& joint, const ir::RecomputeCosts& costs) {
     return passes::SelectiveRecompute(joint, costs).hull();
   };

@@ -11,6 +11,7 @@
 #include "partition/model/finish_plan.h"
 #include "partition/model/plan_model.h"
 #include "partition/stages/registry.h"
+#include "tests/support/planning.h"
 #include "tests/support/small_plan.h"
 
 namespace rannc::partition {
@@ -45,7 +46,7 @@ PlanOptions options(uint32_t mini_batch) {
 using Planned = Result<std::variant<PlannedModel, Infeasible>>;
 
 Planned plan(const ir::Graph& graph, const PlanOptions& options) {
-  return plan_model(graph, testing::atoms_of(graph), options);
+  return plan_model(graph, testing::atoms_of(graph), test::with_passes(graph, options));
 }
 
 ir::Plan found(const Planned& planned) {

@@ -9,6 +9,7 @@
 #include "partition/model/model_costs.h"
 #include "partition/model/plan_model.h"
 #include "partition/stages/registry.h"
+#include "tests/support/planning.h"
 #include "tests/support/small_plan.h"
 
 namespace rannc::partition {
@@ -77,7 +78,7 @@ TEST(JointBatch, EveryPlannersPlanVerifies) {
         SCOPED_TRACE(::testing::Message() << planner << " " << mini_batch << " synchronised " << synchronised);
         PlanOptions wanted = options(mini_batch);
         wanted.planner = planner;
-        const auto outcome = plan_model(graph, testing::atoms_of(graph), wanted);
+        const auto outcome = plan_model(graph, testing::atoms_of(graph), test::with_passes(graph, wanted));
         if (planner == "rannc-paper" && synchronised && !outcome.ok()) {  // its counts are those of the paper
           EXPECT_EQ(outcome.diagnostic().rule, "P18");
           continue;
@@ -103,7 +104,7 @@ TEST(JointBatch, WhatCannotBeIsAnErrorByName) {
   PlanOptions wanted = options(7, {2});
   wanted.constraints.stages = 1;
   wanted.constraints.replicas = {4};
-  const auto outcome = plan_model(graph, testing::atoms_of(graph), wanted);
+  const auto outcome = plan_model(graph, testing::atoms_of(graph), test::with_passes(graph, wanted));
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.diagnostic().rule, "P18") << outcome.diagnostic().str();
 }

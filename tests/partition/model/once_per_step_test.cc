@@ -4,6 +4,7 @@
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/plan_model.h"
+#include "tests/support/planning.h"
 #include "tests/support/short_graph.h"
 #include "tests/support/small_plan.h"
 
@@ -39,7 +40,7 @@ PlanOptions options_of(uint32_t devices, uint64_t micro_batches) {
 }
 
 PlannedModel planned(const ir::Graph& graph, const PlanOptions& options) {
-  auto outcome = plan_model(graph, testing::atoms_of(graph), options).value();
+  auto outcome = plan_model(graph, testing::atoms_of(graph), test::with_passes(graph, options)).value();
   PlannedModel model = std::get<PlannedModel>(std::move(outcome));
   EXPECT_TRUE(ir::verify(model.plan).empty());
   return model;
@@ -79,6 +80,17 @@ TEST(OncePerStep, IsNoPartOfAMicroBatch) {
     EXPECT_NEAR(found.stages.step_ns, static_cast<double>(found.plan.step_ns), 2.0 * micro_batches + 3);
     EXPECT_LE(found.stages.lower_bound, found.stages.step_ns);
   }
+}
+
+TEST(OncePerStep, ResultsAreHeldLikeBuffers) {
+  const PlannedModel found = planned(model(), options_of(1, 4));
+  double held = 0;
+  for (const double bytes : found.problem.buffer_bytes) held += bytes;
+  for (const SharedHolding& shared : found.problem.shared) {
+    held += shared.kind == SharedHolding::Kind::kBuffer ? shared.bytes : 0;
+  }
+  constexpr double kWeight = 64 * 64 * 4;
+  EXPECT_EQ(held, 2 * kWeight + 2 * kWeight + 4 + 4) << "v2, w2, gradients of both factors, half and quarter";
 }
 
 TEST(OncePerStep, CountsInTheStageThatReadsIt) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "tests/partition/model/planned_models.h"
+#include "tests/support/planning.h"
 
 namespace rannc::test {
 namespace {
@@ -45,7 +46,7 @@ TEST(PlanLimits, TimesThatNoPlanHoldsAreNamed) {
   auto options = options_for("flat:1", 8);
   const EvenCosts costs(1e18);
   options.costs = std::shared_ptr<const partition::CostModel>(&costs, [](const auto*) {});
-  const auto outcome = partition::plan_model(model.graph, model.atoms, options);
+  const auto outcome = partition::plan_model(model.graph, model.atoms, with_passes(model.graph, options));
   ASSERT_FALSE(outcome.ok());
   EXPECT_NE(outcome.diagnostic().str().find("stage 0 would take"), std::string::npos) << outcome.diagnostic().str();
 }

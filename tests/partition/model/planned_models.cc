@@ -7,6 +7,7 @@
 #include "partition/cost/analytic.h"
 #include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
+#include "tests/support/planning.h"
 
 namespace rannc::test {
 
@@ -57,7 +58,7 @@ partition::PlanOptions options_for(const std::string& cluster, uint32_t mini_bat
 }
 
 partition::PlannedModel planned(const Prepared& model, const partition::PlanOptions& options) {
-  auto outcome = partition::plan_model(model.graph, model.atoms, options);
+  auto outcome = partition::plan_model(model.graph, model.atoms, with_passes(model.graph, options));
   EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   if (!outcome.ok()) return {};
   if (const auto* infeasible = std::get_if<partition::Infeasible>(&*outcome)) {
@@ -71,7 +72,7 @@ partition::PlannedModel planned(const Prepared& model, const partition::PlanOpti
 }
 
 partition::Infeasible refused(const Prepared& model, const partition::PlanOptions& options) {
-  auto outcome = partition::plan_model(model.graph, model.atoms, options);
+  auto outcome = partition::plan_model(model.graph, model.atoms, with_passes(model.graph, options));
   EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   if (!outcome.ok()) return {};
   const auto* infeasible = std::get_if<partition::Infeasible>(&*outcome);

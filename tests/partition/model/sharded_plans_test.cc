@@ -4,6 +4,7 @@
 #include "ir/plan/plan.h"
 #include "ir/text/text.h"
 #include "tests/partition/model/planned_models.h"
+#include "tests/support/planning.h"
 
 namespace rannc::test {
 namespace {
@@ -79,6 +80,8 @@ TEST(ShardedPlans, AutoKeepsStateWholeWhereItFits) {
   options.cluster = partition::preset_cluster("flat:4").value();
   options.constraints.stages = 2;
   options.constraints.replicas = {2, 2};
+  const auto last = static_cast<uint32_t>(model.atoms.tasks.size() - 1);
+  options.demands.together = {{last / 3, last}};  // stages of unequal memory
   const uint64_t whole = fullest(planned(model, options).plan);
   options.shard_optimizer = ShardOptimizer::kAlways;
   const uint64_t shares = fullest(planned(model, options).plan);
@@ -86,7 +89,7 @@ TEST(ShardedPlans, AutoKeepsStateWholeWhereItFits) {
   int mixed = 0;
   for (uint64_t part = 1; part < 8; ++part) {
     options.constraints.memory_bytes = shares + (whole - shares) * part / 8;
-    const auto outcome = partition::plan_model(model.graph, model.atoms, options);
+    const auto outcome = partition::plan_model(model.graph, model.atoms, with_passes(model.graph, options));
     ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
     const auto* found = std::get_if<PlannedModel>(&*outcome);
     if (found == nullptr) continue;

@@ -9,6 +9,7 @@
 #include "partition/cost/analytic.h"
 #include "partition/metrics.h"
 #include "partition/model/atom_dag.h"
+#include "passes/training/differentiate.h"
 #include "tests/partition/model/planned_models.h"
 
 namespace rannc::test {
@@ -47,9 +48,10 @@ partition::Dag task_graph(const Prepared& model) {
   const auto costs =
       partition::price_model(model.graph, cluster, *partition::analytic_costs(), partition::sample_sizes(8), assume)
           .value();
-  const auto tape = partition::Tape::of(model.graph, assume).value();
+  const ir::Joint joint = passes::differentiate(model.graph).value();
+  const auto memory = partition::TaskMemory::of(model.graph, joint, assume, cluster).value();
   const partition::ModelFacts facts{
-      .graph = model.graph, .atoms = model.atoms, .costs = costs, .tape = tape, .assume = assume};
+      .graph = model.graph, .atoms = model.atoms, .costs = costs, .memory = memory, .assume = assume};
   return partition::atom_dag(facts, cluster, {.reference = 8, .smallest_share = 1}).value();
 }
 
