@@ -34,12 +34,6 @@ OpInfo elementwise(std::string_view name, std::string_view summary, Names onnx, 
 OpInfo unary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits = {});
 OpInfo binary(std::string_view name, std::string_view summary, Names onnx, InferRule infer, Traits traits);
 
-// --- values that the tape keeps
-inline TapeInfo keeps_nothing() { return {}; }
-inline TapeInfo keeps_operand(uint32_t copies = 0) { return {{kept_operand(0)}, copies}; }
-inline TapeInfo keeps_operands() { return {{kept_operand(0), kept_operand(1)}}; }
-inline TapeInfo keeps_result(uint32_t copies = 0) { return {{kept_result()}, copies}; }
-
 // --- type rules
 /// Type of a broadcast operation over all present operands, with element type `dtype`.
 Result<ValueType> broadcast_type(const OpCall& call, DType dtype);

@@ -307,22 +307,10 @@ constexpr int64_t kIndexBytes = 8;
 
 Dim index_bytes(const TapeCall& call) { return element_count(shape_of(*call.inputs[1])) * Dim(kIndexBytes); }
 
-TapeUse gather_tape(const TapeCall& call) {
-  const OpAttributes attributes(call.op, call.attributes);
-  const size_t rank = shape_of(*call.inputs[0]).size();
-  const int64_t axis = attributes.integer("axis");
-  return {.own_bytes = index_bytes(call), .returns_rows = rank == 2 && (axis == 0 || axis == -2)};
-}
 // Keeps one flat index per tuple.
 TapeUse gather_nd_tape(const TapeCall& call) {
   const Shape& indices = shape_of(*call.inputs[1]);
   return {.own_bytes = element_count(Shape(indices.begin(), indices.end() - 1)) * Dim(kIndexBytes)};
-}
-// Keeps an additional copy if the sums differ from those that ATen computes.
-TapeUse cumsum_tape(const TapeCall& call) {
-  const OpAttributes attributes(call.op, call.attributes);
-  if (!attributes.flag("exclusive") && !attributes.flag("reverse")) return {};
-  return {.workspace_bytes = element_count(shape_of(*call.inputs[0])) * Dim(byte_size(call.inputs[0]->dtype))};
 }
 TapeUse gather_elements_tape(const TapeCall& call) {
   return {.keeps = {kept_operand(0)}, .own_bytes = index_bytes(call)};
@@ -346,8 +334,7 @@ std::vector<OpInfo> index_ops() {
        .picks = gather_picks,
        .lower = lower_gather,
        .fold = fold::gather,
-       .gradient = gradient::gather,
-       .tape = TapeInfo{.rule = gather_tape}},
+       .gradient = gradient::gather},
       {.name = "core.gather_nd",
        .summary = "x at tuples of indices, the last axis of `indices`",
        .onnx = {"GatherND"},
@@ -384,8 +371,7 @@ std::vector<OpInfo> index_ops() {
        .linear = always<Linear::kFirst>,
        .lower = lower_cumsum,
        .fold = fold::cumsum,
-       .gradient = gradient::cumsum,
-       .tape = TapeInfo{.copies = 2, .rule = cumsum_tape}},
+       .gradient = gradient::cumsum},
       {.name = "core.trilu",
        .summary = "the upper or lower triangle of each matrix, zeros elsewhere",
        .onnx = {"Trilu"},
@@ -396,8 +382,7 @@ std::vector<OpInfo> index_ops() {
        .linear = always<Linear::kFirst>,
        .lower = lower_trilu,
        .fold = fold::trilu,
-       .gradient = gradient::trilu,
-       .tape = TapeInfo{}},
+       .gradient = gradient::trilu},
       {.name = "core.one_hot",
        .summary = "1 at each index of a new axis, 0 elsewhere; zeros alone for an index outside",
        .onnx = {"OneHot"},

@@ -173,7 +173,6 @@ std::vector<OpInfo> linear_ops() {
        .work = linear_work,
        .lower = lower_linear,
        .gradient = gradient::linear,
-       .tape = TapeInfo{{operand_where(0, 1), operand_where(1, 0)}},
        .temporary = [](const MemoryCall& call) { return call.has(2) ? call.copies({0}) : call.merged_copies({0}, 1); }},
   };
 }

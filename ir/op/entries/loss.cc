@@ -211,7 +211,6 @@ std::vector<OpInfo> loss_ops() {
        .work = pairs_work<3>,
        .form = form("aten::mse_loss", 2, {{"", Dim(kSum)}}),
        .gradient = gradient::mse_sum,
-       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
        .temporary = each_term},
       {.name = "core.huber_sum",
        .summary = "sum of half the squares of prediction - target where its size is below delta, else of "
@@ -223,7 +222,6 @@ std::vector<OpInfo> loss_ops() {
        .work = pairs_work<6>,
        .form = form("aten::huber_loss", 2, {{"", Dim(kSum)}, {"", aten::FromAttribute{"delta"}}}),
        .gradient = gradient::huber_sum,
-       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}},
        .temporary = each_term},
       {.name = "core.bce_with_logits_sum",
        .summary = "sum of the cross entropies of a target from 0 to 1 and sigmoid(logits), the target's part times its "

@@ -219,7 +219,7 @@ std::vector<OpInfo> normalize_ops() {
        .lower = lower_rms_norm,
        .gradient = gradient::rms_norm,
        .gradient_takes_auxiliary = all_auxiliary,
-       .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape},
+       .tape = TapeInfo{.rule = rms_norm_tape},
        .temporary = [](const MemoryCall& call) { return call.result_bytes(); }},
       {.name = "core.batch_norm",
        .summary =

@@ -187,11 +187,6 @@ bool fake_quantize_gradient(GradientCall& call) {
 
 // --- tape
 
-// The scale's gradient keeps the numbers that it multiplies.
-TapeUse dequantize_tape(const TapeCall& call) {
-  const Dim count = element_count(shape_of(*call.inputs[kFrom]));
-  return {.own_bytes = call.wants(kScale) ? count * Dim(byte_size(call.outputs[0]->dtype)) : Dim(0)};
-}
 // Keeps one boolean per element.
 TapeUse fake_quantize_tape(const TapeCall& call) {
   return {.own_bytes = call.wants(kFrom) ? element_count(shape_of(*call.inputs[kFrom])) : Dim(0)};
@@ -215,8 +210,7 @@ std::vector<OpInfo> quantize_ops() {
        .autocast = Autocast::kFloat32,
        .infer = infer_quantize,
        .work = elementwise_work<4>,
-       .lower = lower_quantize,
-       .tape = TapeInfo{}},
+       .lower = lower_quantize},
       {.name = "core.dequantize",
        .summary = "(x - zero point) * scale, of integers",
        .onnx = {"DequantizeLinear"},
@@ -227,8 +221,7 @@ std::vector<OpInfo> quantize_ops() {
        .infer = infer_dequantize,
        .work = elementwise_work<2>,
        .lower = lower_dequantize,
-       .gradient = dequantize_gradient,
-       .tape = TapeInfo{.rule = dequantize_tape}},
+       .gradient = dequantize_gradient},
       {.name = "core.fake_quantize",
        .summary = "x as quantizing and dequantizing it leaves it; its gradient passes where no integer was clipped",
        .onnx = {"DequantizeLinear"},

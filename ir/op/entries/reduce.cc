@@ -149,20 +149,14 @@ Result<aten::Lowering> lower_prod(const LowerCall& call) {
 
 // --- tape
 
-// Keeps the operand and the result if there are axes.
-TapeUse extreme_tape(const TapeCall& call) {
-  const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), shape_of(*call.inputs[0]).size());
-  if (!axes.ok() || axes->empty()) return {};
-  return {.keeps = {kept_operand(0), kept_result()}};
-}
-
-// Each product except the last also keeps its result.
+// Keeps the operand and all products if there are axes.
 TapeUse prod_tape(const TapeCall& call) {
   const Shape& from = shape_of(*call.inputs[0]);
   const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), from.size());
-  TapeUse use = extreme_tape(call);
+  if (!axes.ok() || axes->empty()) return {};
+  TapeUse use{.keeps = {kept_operand(0), kept_result()}};
   Dim left = element_count(from) * Dim(byte_size(call.inputs[0]->dtype));
-  for (size_t i = axes.ok() ? axes->size() : 0; i-- > 1;) {
+  for (size_t i = axes->size(); i-- > 1;) {
     left = exact_div(left, from[(*axes)[i]]).value_or(Dim(0));
     use.own_bytes = use.own_bytes + left;
   }
@@ -170,8 +164,7 @@ TapeUse prod_tape(const TapeCall& call) {
 }
 
 OpInfo row(std::string_view name, std::string_view summary, std::vector<std::string_view> onnx, InferRule infer,
-           LowerRule lower, FoldRule fold, GradientRule gradient, TapeInfo tape,
-           Linear (*linear)(const OpCall&) = nullptr) {
+           LowerRule lower, FoldRule fold, GradientRule gradient, Linear (*linear)(const OpCall&) = nullptr) {
   return {.name = "core." + std::string(name),
           .summary = summary,
           .onnx = std::move(onnx),
@@ -182,8 +175,7 @@ OpInfo row(std::string_view name, std::string_view summary, std::vector<std::str
           .work = reduce_work,
           .lower = lower,
           .fold = fold,
-          .gradient = gradient,
-          .tape = std::move(tape)};
+          .gradient = gradient};
 }
 
 OpInfo exponential(std::string_view name, std::string_view summary, std::string_view onnx, GradientRule gradient) {
@@ -196,8 +188,7 @@ OpInfo exponential(std::string_view name, std::string_view summary, std::string_
           .infer = infer_softmax,
           .work = softmax_work,
           .form = form("aten::" + std::string(name) + ".int", 1, {{"", aten::FromAttribute{"axis"}}}),
-          .gradient = gradient,
-          .tape = TapeInfo{{kept_result()}}};
+          .gradient = gradient};
 }
 
 // Which elements are -infinity.
@@ -227,23 +218,24 @@ OpInfo named(OpInfo op, std::string_view aten, Autocast autocast = Autocast::kWi
 }  // namespace
 
 std::vector<OpInfo> reduce_ops() {
-  const TapeInfo extreme{.rule = extreme_tape}, product{.rule = prod_tape};
+  OpInfo prod =
+      named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, gradient::prod),
+            "aten::prod", Autocast::kFloat32);
+  prod.tape = TapeInfo{.rule = prod_tape};
   return {
       named(row("sum", "sum over axes; over all where none are given", {"ReduceSum"}, infer_sum, lower_sum, fold::sum,
-                gradient::sum, {}, always<Linear::kFirst>),
+                gradient::sum, always<Linear::kFirst>),
             "aten::sum", Autocast::kFloat32),
-      named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, gradient::mean, {},
+      named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, gradient::mean,
                 always<Linear::kFirst>),
             "aten::mean"),
       named(row("amax", "largest element over axes", {"ReduceMax"}, infer_extreme<greatest>, lower_amax, fold::amax,
-                gradient::amax, extreme),
+                gradient::amax),
             "aten::amax"),
       named(row("amin", "smallest element over axes", {"ReduceMin"}, infer_extreme<least>, lower_amin, fold::amin,
-                gradient::amin, extreme),
+                gradient::amin),
             "aten::amin"),
-      named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, gradient::prod,
-                product),
-            "aten::prod", Autocast::kFloat32),
+      std::move(prod),
       {.name = "core.argmax",
        .summary = "place of the first largest element on an axis",
        .onnx = {"ArgMax"},

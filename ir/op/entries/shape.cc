@@ -226,8 +226,7 @@ OpInfo row(std::string_view name, std::string_view summary, std::vector<std::str
           .work = view_work,
           .fold = fold,
           .interval = interval,
-          .gradient = gradient,
-          .tape = TapeInfo{}};
+          .gradient = gradient};
 }
 
 /// Sizes come from the attribute of that name, or from operand 1.

@@ -126,13 +126,6 @@ Result<aten::Lowering> lower_max_unpool(const LowerCall& call) {
   return std::move(calls).with({calls("aten::reshape", {spread, to})});
 }
 
-// Positions are kept as i64.
-TapeUse max_unpool_tape(const TapeCall& call) {
-  if (call.inputs[1]->dtype == DType::kI64) return {.keeps = {kept_operand(1)}};
-  constexpr int64_t kPlaceBytes = 8;
-  return {.own_bytes = element_count(shape_of(*call.inputs[1])) * Dim(kPlaceBytes)};
-}
-
 }  // namespace
 
 std::vector<OpInfo> transposed_window_ops() {
@@ -166,8 +159,7 @@ std::vector<OpInfo> transposed_window_ops() {
        .infer = infer_max_unpool,
        .linear = always<Linear::kFirst>,
        .lower = lower_max_unpool,
-       .gradient = gradient::max_unpool,
-       .tape = TapeInfo{.rule = max_unpool_tape}},
+       .gradient = gradient::max_unpool},
   };
 }
 

@@ -55,8 +55,7 @@ std::vector<OpInfo> memory_ops() {
            .infer = infer_contiguous,
            .linear = always<Linear::kFirst>,
            .lower = lower_contiguous,
-           .gradient = contiguous_gradient,
-           .tape = TapeInfo{}}};
+           .gradient = contiguous_gradient}};
 }
 
 }  // namespace rannc::ir::ops
