@@ -66,7 +66,7 @@ struct OpInfo {
   /// Whether one kernel computes all gradients of a call, those of parameters at little additional cost. If phase I
   /// runs it for an activation's gradient, the gradients of parameters belong to I as well. Null: no.
   bool (*shares_gradient_kernel)(const OpAttributes&) = nullptr;
-  /// Values that LibTorch's tape keeps. Nothing: unknown; float operands and all results are assumed to be kept.
+  /// Values that LibTorch's tape keeps. Nothing: those that the gradient rule reads.
   std::optional<TapeInfo> tape = {};
   /// The axes of its results of as many axes, outermost in memory first. Null: results are contiguous.
   std::vector<int64_t> (*axes_in_memory)(const Attributes&) = nullptr;
@@ -117,9 +117,9 @@ Result<std::vector<ValueType>> types_of(const OpCall& call);
 void fill_mixes(Graph& graph);
 /// Work of a task; only bytes read and written if the operator has no work rule.
 Work work_of(const Graph& graph, TaskId task);
-/// All that the tape keeps of a task through which a gradient flows: the values that the entry lists and those that its
-/// rule adds. The entry must have `tape`. The rule is skipped if a rank is unknown. Bit k of `wanted`: operand k needs
-/// a gradient.
+/// All that LibTorch's tape keeps of a task: the values that the entry lists and those that its rule adds, or, of an
+/// entry without `tape`, what the gradient rule reads. Without either, or if a rank is unknown: float operands and all
+/// results. Bit k of `wanted`: operand k needs a gradient.
 TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted);
 /// Applies the type rule of a task. Stores the types of its outputs and the rule's assumptions in the graph. Errors
 /// carry the task's location.

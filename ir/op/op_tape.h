@@ -38,15 +38,12 @@ struct TapeCall {
 /// Result of a tape rule, in addition to the values that the entry lists.
 struct TapeUse {
   std::vector<Kept> keeps;
-  Dim own_bytes = 0;          ///< kept in addition to values: statistics, copies
-  Dim workspace_bytes = 0;    ///< temporary memory in addition to operands, results and their gradients
-  bool returns_rows = false;  ///< the gradient of operand 0 contains only the rows that were looked up
+  Dim own_bytes = 0;        ///< kept in addition to values: statistics, copies
+  Dim workspace_bytes = 0;  ///< temporary memory in addition to operands, results and their gradients
 };
 
 struct TapeInfo {
   std::vector<Kept> keeps = {};
-  uint32_t copies = 0;           ///< temporary copies of the result that the derivative makes
-  bool passes_gradient = false;  ///< the gradient of the result is reused as that of operands of the same shape
   TapeUse (*rule)(const TapeCall&) = nullptr;
 };
 

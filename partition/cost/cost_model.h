@@ -12,7 +12,7 @@ namespace rannc::partition {
 
 /// Times and bytes of one execution of a task for one number of samples. A once-per-step task runs in P and E instead
 /// of F and B. Without `together_ns`, B takes I + W. The bytes are those of the task alone, as measured. What the tasks
-/// of one stage keep together follows from the graph (`Tape`).
+/// of one stage keep together follows from the graph (`TaskMemory`).
 struct TaskCost {
   double forward_ns = 0;
   double input_gradient_ns = 0;
