@@ -93,9 +93,11 @@ void ProgramMemory::step(const Instruction& of) {
   for (uint32_t slot = of.first_result; slot < of.first_result + of.results; ++slot) {
     if (is_held(slot)) hold(slots[slot]);
   }
-  const int64_t transient = scratch(of);
-  grow(transient);
-  live_ -= transient;
+  // A sum that takes the place of its first term counts beside it until the term is dropped: no peak.
+  if (const int64_t transient = scratch(of); transient > 0) {
+    grow(transient);
+    live_ -= transient;
+  }
   if (of.kind == Kind::kAddProduct && run_.creates_sums) grow(sum_bytes(graph_.outputs(of.task())[0]));
   live_ -= copies;
   for (const ProgramOperand& operand : of.operands) {

@@ -198,6 +198,19 @@ TEST_F(MergedCalls, GradientsOfOneOriginWithOtherAttributesStayApart) {
   EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {of_weight}}));
 }
 
+TEST_F(MergedCalls, EqualGradientsStayApart) {
+  const Attributes of_weight = {{"pads", Shape{1, 1, 1, 1}}, {"kernel", Shape{3, 3}}};
+  const TaskId one = add("conv_grad_weight", {gy_, x_}, of_weight),
+               other = add("conv_grad_weight", {gy_, x_}, of_weight);
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{one}, {other}}));
+}
+
+TEST_F(MergedCalls, TheBiasStaysApartWithoutTheWeight) {
+  const TaskId input = add("conv_grad_input", {gy_, weight_}, {{"pads", Shape{1, 1, 1, 1}}, {"sizes", Shape{6, 6}}}),
+               bias = add("sum", {gy_}, {{"axes", Shape{0, 2, 3}}});
+  EXPECT_EQ(merged(), (std::vector<Tasks>{{input}, {bias}}));
+}
+
 TEST_F(MergedCalls, NothingIsMergedWithoutOrigins) {
   convolution();
   origins_.clear();
