@@ -6,16 +6,9 @@ namespace rannc::ir::ops {
 
 namespace {
 
-/// Sum of `term` over all elements.
-Statements all_terms(const Term& term) {
-  Statements s;
-  s.total(s.row_sum(term));
-  return s;
-}
-
 // --- of a prediction and a target
 
-Statements mse_sum(const LowerCall&) { return all_terms((x0 - x1) * (x0 - x1)); }
+Statements mse_sum(const LowerCall&) { return total_of((x0 - x1) * (x0 - x1)); }
 
 Statements huber_sum(const LowerCall& call) {
   const double delta = call.attributes.number("delta");
@@ -28,16 +21,13 @@ Statements huber_sum(const LowerCall& call) {
 // Operands: the loss's gradient, prediction, target.
 Statements huber_grad(const LowerCall& call) {
   const double delta = call.attributes.number("delta");
-  Statements s;
-  const Term off = s.each(x1 - x2);
-  s.each(x0 * max(min(off, delta), -delta), 0);
-  return s;
+  return x0 * max(min(x1 - x2, delta), -delta);
 }
 
 // Operands: logits, target, weights of the target's part.
 Statements bce_sum(const LowerCall& call) {
   const Term part = log1p(exp(-abs(x0))) + max(-x0, 0);
-  return all_terms((1 - x1) * x0 + (call.has(2) ? ((x2 - 1) * x1 + 1) * part : part));
+  return total_of((1 - x1) * x0 + (call.has(2) ? ((x2 - 1) * x1 + 1) * part : part));
 }
 
 // --- of logits and labels

@@ -69,10 +69,7 @@ Statements layer_norm_grad_input(const LowerCall& call) {
 }
 
 Statements layer_norm_grad_scale(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return {};
-  Statements s;
-  s.column_sum(x0 * ((x1 - x2) * x3));
-  return s;
+  return normalizes_last_axis(call, 1) ? column_sum_of(x0 * ((x1 - x2) * x3)) : Statements();
 }
 
 // Result 1: rstd.
@@ -94,10 +91,7 @@ Statements rms_norm_grad_input(const LowerCall& call) {
 }
 
 Statements rms_norm_grad_scale(const LowerCall& call) {
-  if (!normalizes_last_axis(call, 1)) return {};
-  Statements s;
-  s.column_sum(x0 * (x1 * x2));
-  return s;
+  return normalizes_last_axis(call, 1) ? column_sum_of(x0 * (x1 * x2)) : Statements();
 }
 
 // --- sums
@@ -120,17 +114,16 @@ Statements sum(const LowerCall& call) {
   Statements s;
   switch (reduced(call)) {
     case Reduced::kNeither:
-      break;
+      return {};
     case Reduced::kColumns:
       s.row(s.row_sum(x0), 0);
-      break;
+      return s;
     case Reduced::kRows:
-      s.column_sum(x0);
-      break;
+      return column_sum_of(x0);
     case Reduced::kAll:
-      s.total(s.row_sum(x0));
+      return total_of(x0);
   }
-  return s;
+  return {};
 }
 
 Statements mean(const LowerCall& call) {

@@ -108,4 +108,17 @@ class Statements {
   }
 };
 
+/// The sum over rows of a term per element.
+inline Statements column_sum_of(const Term& term) {
+  Statements s;
+  s.column_sum(term);
+  return s;
+}
+/// The sum over all elements.
+inline Statements total_of(const Term& term) {
+  Statements s;
+  s.total(s.row_sum(term));
+  return s;
+}
+
 }  // namespace rannc::ir::ops
