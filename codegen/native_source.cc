@@ -60,8 +60,9 @@ class NativeSourceWriter {
     const ir::FunctionTable table = ir::function_table(functions_);
     std::map<TaskId, runtime::TaskKernel> kernels;  // of the engine; here only their places count
     for (const auto& [task, number] : runtime::replica_sums(functions_.joint)) kernels[task] = {};
-    return runtime::build_programs({functions_, table, places, std::move(kernels), device, options_.loops}, sizes_,
-                                   load_sizes_);
+    return runtime::build_programs(
+        {functions_.joint, functions_.kept.has_value(), table, places, std::move(kernels), device, options_.loops},
+        sizes_, load_sizes_);
   }
 
   Result<void> add(const std::string& name, const runtime::FlatProgram& program) {

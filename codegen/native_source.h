@@ -25,8 +25,8 @@ Result<std::string> native_source(const ir::Plan& plan, StageId stage, NativeOpt
 Result<std::map<std::string, std::string>> native_fingerprints(const ir::Plan& plan, StageId stage,
                                                                NativeOptions options = {});
 
-/// Returns the text of a stage's programs (`ir/program/program_text.h`), without the first line and empty programs: for the device type of
-/// the plan, with loops if `options` has them. Errors: the same.
+/// Returns the text of a stage's programs (`ir/program/program_text.h`), without the first line and empty programs: for
+/// the device type of the plan, with loops if `options` has them. Errors: the same.
 Result<std::string> program_text(const ir::Plan& plan, StageId stage, NativeOptions options);
 
 }  // namespace rannc::codegen

@@ -37,7 +37,7 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
     : stage_(*plan.functions[stage.index()]),
       table_(function_table(stage_)),
       lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
-      specs_(stage_specs(stage_, table_, own_ports(stage_.joint))),
+      specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, own_ports(stage_.joint))),
       samples_(sample_inputs(plan, stage_.joint.graph)),
       instructions_(instruction_sets(plan, stage)) {
   saved_.assign(stage_.joint.graph.value_count(), false);

@@ -17,8 +17,8 @@ Ids joined(Ids a, const Ids& b) {
 
 class SpecWriter {
  public:
-  SpecWriter(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports)
-      : stage_(stage), joint_(stage.joint), table_(table), ports_(ports) {}
+  SpecWriter(const Joint& joint, bool recomputes, const FunctionTable& table, const StagePorts& ports)
+      : joint_(joint), recomputes_(recomputes), table_(table), ports_(ports) {}
 
   StageSpecs write() && {
     made_.totals = table_[FunctionKind::kStepEnd].arguments;
@@ -48,7 +48,7 @@ class SpecWriter {
     };
     add_forward(ProgramKind::kEvaluate, ports_.outputs);
     add_forward(ProgramKind::kForward, joined(outputs, table_.saved));
-    if (!stage_.kept) return;
+    if (!recomputes_) return;
     add_forward(ProgramKind::kBegin, joined(outputs, table_.recompute));
     for (const ValueId value : table_[FunctionKind::kRebuild].arguments) {
       const bool kept = std::binary_search(table_.recompute.begin(), table_.recompute.end(), value);
@@ -99,8 +99,8 @@ class SpecWriter {
     made_[kind] = std::move(spec);
   }
 
-  const StageFunctions& stage_;
   const Joint& joint_;
+  const bool recomputes_;
   const FunctionTable& table_;
   const StagePorts& ports_;
   std::vector<std::pair<ValueId, uint32_t>> sums_;  ///< values and the sum that each is added to
@@ -137,8 +137,8 @@ std::vector<bool> resident_values(const Graph& joint, const FunctionTable& table
   return found;
 }
 
-StageSpecs stage_specs(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports) {
-  return SpecWriter(stage, table, ports).write();
+StageSpecs stage_specs(const Joint& joint, bool recomputes, const FunctionTable& table, const StagePorts& ports) {
+  return SpecWriter(joint, recomputes, table, ports).write();
 }
 
 }  // namespace rannc::ir

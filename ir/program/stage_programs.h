@@ -53,7 +53,7 @@ struct StageSpecs {
 /// The values in memory during all programs: parameters, buffers, constants, results of P. By value.
 std::vector<bool> resident_values(const Graph& joint, const FunctionTable& table);
 
-/// The programs of a stage. `table` must outlive them.
-StageSpecs stage_specs(const StageFunctions& stage, const FunctionTable& table, const StagePorts& ports);
+/// The programs of a stage. `recomputes`: it has an R. `table` must outlive them.
+StageSpecs stage_specs(const Joint& joint, bool recomputes, const FunctionTable& table, const StagePorts& ports);
 
 }  // namespace rannc::ir

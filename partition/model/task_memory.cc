@@ -52,8 +52,7 @@ Result<TaskMemory> TaskMemory::of(const ir::Graph& graph, const ir::Joint& joint
   memory.samples_ = samples_of(joint);
   ir::FunctionTable table;
   table.place = ir::function_places(joint);
-  ir::LoweringOptions options{
-      .device = cluster.kind_of(DeviceId(0)).type, .origins = joint.origins, .calls = false};
+  ir::LoweringOptions options{.device = cluster.kind_of(DeviceId(0)).type, .origins = joint.origins, .calls = false};
   options.resident = ir::resident_values(joint.graph, table);
   memory.place_ = std::move(table.place);
   memory.lowering_ = std::make_unique<ir::ProgramLowering>(joint.graph, std::move(options));

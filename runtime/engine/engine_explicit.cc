@@ -226,7 +226,7 @@ class ExplicitProgram final : public Program {
   }
 
   Result<void> build() {
-    RANNC_ASSIGN(programs_, build_programs({*functions_, table_, places_, kernels(), torch_device_,
+    RANNC_ASSIGN(programs_, build_programs({joint_, kept_.has_value(), table_, places_, kernels(), torch_device_,
                                             compiled_ && compiled_->has_loops()},
                                            sizes_, load_sizes_));
     const FlatProgram* const all[] = {&programs_.step,  &programs_.forward, &programs_.begin,    &programs_.rebuild,

@@ -34,14 +34,14 @@ std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StageProgr
 }
 
 Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
-  const ir::Joint& joint = stage.functions.joint;
+  const ir::Joint& joint = stage.joint;
   ir::LoweringOptions options{.device = device_type(stage.device),
                               .origins = joint.origins,
                               .loops = stage.loops,
                               .resident = resident_values(joint.graph, stage.table)};
   for (const auto& [task, kernel] : stage.kernels) options.exchanges.push_back(task);
   ir::ProgramLowering lowering(joint.graph, std::move(options));
-  ir::StageSpecs specs = stage_specs(stage.functions, stage.table, stage.places);
+  ir::StageSpecs specs = stage_specs(joint, stage.recomputes, stage.table, stage.places);
   StagePrograms made{.inputs = std::move(specs.inputs),
                      .rebuild_from = std::move(specs.rebuild_from),
                      .loaded = std::move(specs.loaded),

@@ -37,7 +37,8 @@ std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StageProgr
 
 /// What the programs of a stage are built from.
 struct StageParts {
-  const ir::StageFunctions& functions;
+  const ir::Joint& joint;
+  bool recomputes = false;  ///< the stage has an R
   const ir::FunctionTable& table;
   const StagePlaces& places;
   std::map<TaskId, TaskKernel> kernels;  ///< of the tasks that replicas compute together

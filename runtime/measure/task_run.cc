@@ -204,7 +204,8 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   has_input_ = !table_[ir::FunctionKind::kInput].tasks.empty() || !joint.inputs.empty();
   const ir::StageFunction& weight = table_[ir::FunctionKind::kWeight];
   has_weight_ = !weight.tasks.empty() || !weight.added.empty();
-  RANNC_ASSIGN(programs_, runtime::build_programs({functions_, table_, places_, {}, device}, sizes_, load_sizes_));
+  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept.has_value(), table_, places_, {}, device},
+                                                  sizes_, load_sizes_));
   sums_.resize(places_.sum_count + programs_.totals.size());
   for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {

@@ -29,7 +29,7 @@ Printed printed(const Plan& plan, LoweringOptions options) {
     options.origins = stage.joint.origins;
     options.resident = resident_values(stage.joint.graph, table);
     ProgramLowering lowering(stage.joint.graph, options);
-    for (const auto& spec : stage_specs(stage, table, own_ports(stage.joint)).programs) {
+    for (const auto& spec : stage_specs(stage.joint, stage.kept.has_value(), table, own_ports(stage.joint)).programs) {
       if (!spec) continue;
       const Program program = lowering.lower(*spec).value();
       EXPECT_TRUE(verify(program).empty()) << verify(program)[0].message << "\n" << print(program, s);
@@ -115,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
     Text, ProgramRules,
     ::testing::Values(
         Fault{"L1", "#0 %x : f32[4] = aten::neg(%x!)\nreturn(%x!)\n"},
-        Fault{"L1", "#0 %y : f32[4] = aten::neg(%x!)\nreturn(%y!)\nprogram B stage 0 device cpu\nargument %y : f32[5]\n"},
+        Fault{"L1",
+              "#0 %y : f32[4] = aten::neg(%x!)\nreturn(%y!)\nprogram B stage 0 device cpu\nargument %y : f32[5]\n"},
         Fault{"L2", "#0 %y : f32[4] = aten::neg(%z!)\nreturn(%y!)\n"},
         Fault{"L3", "#0 %y : f32[4] = aten::neg(%x)\nreturn(%y!)\n"},
         Fault{"L3", "#0 %y : f32[4] = aten::neg(%x!)\nreturn(%y!, %x!)\n"},
@@ -123,17 +124,21 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"L3", "#0 %y! : f32[4] = aten::neg(%x!)\nreturn(%y!)\n"},
         Fault{"L4", "#0 calls\n  ~0 = aten::neg(~1)\n  makes %y : f32[4] = ~0\nreturn(%y!, %x!)\n"},
         Fault{"L4", "#0 calls\n  ~1 = aten::neg(%x!)\n  makes %y : f32[4] = ~1\nreturn(%y!)\n"},
-        Fault{"L5", "#0 %y : f32[4] = aten::neg(%x!)\n"},
-        Fault{"L5", "%y : f32[4] = aten::neg(%x!)\nreturn(%y!)\n"}, Fault{"L5", "return(%x)\nreturn(%x!)\n"},
-        Fault{"L5", "#0 add-product(%x!) to 0\nreturn()\n"}, Fault{"L5", "#0 %y : f32[4] = add(%x!) to 0\nreturn(%y!)\n"},
+        Fault{"L5", "#0 %y : f32[4] = aten::neg(%x!)\n"}, Fault{"L5", "%y : f32[4] = aten::neg(%x!)\nreturn(%y!)\n"},
+        Fault{"L5", "return(%x)\nreturn(%x!)\n"}, Fault{"L5", "#0 add-product(%x!) to 0\nreturn()\n"},
+        Fault{"L5", "#0 %y : f32[4] = add(%x!) to 0\nreturn(%y!)\n"},
         Fault{"L5", "#0 %y : f32[4] = aten::neg(%x!) records\nreturn(%y!)\n"},
-        Fault{"L6", "#0 %y : f32[4] in %x = aten::view(%x)\n#1 %z : f32[4] in %y = aten::view(%y!)\nreturn(%x!, %z!)\n"},
-        Fault{"L7", "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  member #0 (i0) each f32 {each y0 (neg x0)}\n"
-                    "  output m0.0 f32 [4]\nreturn(%y!)\n"},
-        Fault{"L7", "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  input full f32 [1, 1, 1, 1]\n"
-                    "  member #0 (m0.0) each f32 {each y0 (neg x0)}\n  output m0.0 f32 [4]\nreturn(%y!)\n"},
-        Fault{"L7", "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  input full f32 [1, 1, 1, 1]\n"
-                    "  member #0 (i0) each f32 {each y0 (neg x0)}\n  output m0.1 f32 [4]\nreturn(%y!)\n"}));
+        Fault{"L6",
+              "#0 %y : f32[4] in %x = aten::view(%x)\n#1 %z : f32[4] in %y = aten::view(%y!)\nreturn(%x!, %z!)\n"},
+        Fault{"L7",
+              "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  member #0 (i0) each f32 {each y0 (neg x0)}\n"
+              "  output m0.0 f32 [4]\nreturn(%y!)\n"},
+        Fault{"L7",
+              "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  input full f32 [1, 1, 1, 1]\n"
+              "  member #0 (m0.0) each f32 {each y0 (neg x0)}\n  output m0.0 f32 [4]\nreturn(%y!)\n"},
+        Fault{"L7",
+              "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  input full f32 [1, 1, 1, 1]\n"
+              "  member #0 (i0) each f32 {each y0 (neg x0)}\n  output m0.1 f32 [4]\nreturn(%y!)\n"}));
 
 TEST(ProgramText, OfWrongFormNamesTheLine) {
   const std::string head = "rannc.programs 1\nprogram F stage 0 device cpu\nargument %x : f32[4]\n";
