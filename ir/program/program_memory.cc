@@ -77,6 +77,11 @@ void ProgramMemory::drop(const ProgramSlot& slot) {
   if (memory.valid() && --held_[memory.index()] == 0) live_ -= bytes(memory);
 }
 
+/// Whether the memory of a slot ends with an instruction that reads it.
+bool ProgramMemory::frees(const ProgramOperand& operand) const {
+  return operand.last && !(run_.keeps_arguments && operand.index < program_->arguments);
+}
+
 // --- instructions
 
 void ProgramMemory::step(const Instruction& of) {
@@ -101,8 +106,8 @@ void ProgramMemory::step(const Instruction& of) {
   if (of.kind == Kind::kAddProduct && run_.creates_sums) grow(sum_bytes(graph_.outputs(of.task())[0]));
   live_ -= copies;
   for (const ProgramOperand& operand : of.operands) {
-    if (!operand.last || (run_.keeps_arguments && operand.index < program_->arguments)) continue;
-    if (std::find(replaced_.begin(), replaced_.end(), operand.index) == replaced_.end()) drop(slots[operand.index]);
+    if (frees(operand) && std::find(replaced_.begin(), replaced_.end(), operand.index) == replaced_.end())
+      drop(slots[operand.index]);
   }
   for (const uint32_t slot : of.dead) {
     if (is_held(slot)) drop(slots[slot]);
@@ -140,7 +145,7 @@ int64_t ProgramMemory::replace_copied(const Instruction& of) {
     total += bytes(value);
     const ProgramOperand& operand = of.operands[index];
     const bool again = std::find(replaced_.begin(), replaced_.end(), operand.index) != replaced_.end();
-    if (!operand.last || again) continue;
+    if (!frees(operand) || again) continue;
     replaced_.push_back(operand.index);
     drop(program_->slots[operand.index]);
   }

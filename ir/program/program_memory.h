@@ -44,6 +44,7 @@ class ProgramMemory {
   void grow(int64_t bytes);
   void hold(const ProgramSlot& slot);
   void drop(const ProgramSlot& slot);
+  bool frees(const ProgramOperand& operand) const;
   void step(const Instruction& of);
   void add(const Instruction& of);
   int64_t replace_copied(const Instruction& of);
