@@ -82,12 +82,11 @@ class ProgramBuilder {
   }
 
   /// Appends an instruction that makes these values.
-  Instruction& add(Instruction instruction, std::span<const ValueId> makes = {}) {
+  void add(Instruction instruction, std::span<const ValueId> makes = {}) {
     instruction.first_result = static_cast<uint32_t>(program_.slots.size());
     instruction.results = static_cast<uint32_t>(makes.size());
     for (const ValueId value : makes) places_[value] = slot_of(new_slot(value));
     program_.instructions.push_back(std::move(instruction));
-    return program_.instructions.back();
   }
 
   std::vector<ProgramOperand> operands_of(const std::vector<TaskId>& tasks) const {

@@ -20,14 +20,17 @@ ProgramMemory::ProgramMemory(const Model& model, const Bindings& sizes)
       graph_(model.joint.graph),
       sizes_(sizes),
       bytes_of_(graph_.value_count()),
-      is_sample_(graph_.value_count()) {
+      is_sample_(graph_.value_count()),
+      held_(graph_.value_count()) {
   for (const ValueId value : model.samples) is_sample_[value.index()] = true;
 }
 
 int64_t ProgramMemory::peak(const Program& program, const Run& run) {
   program_ = &program;
   run_ = run;
-  held_.assign(graph_.value_count(), 0);
+  for (const ProgramSlot& slot : program.slots) {
+    if (slot.memory.valid()) held_[slot.memory.index()] = 0;  // of the program alone: there may be many, of one graph
+  }
   for (uint32_t i = 0; i < program.arguments; ++i) hold(program.slots[i]);
   live_ = peak_ = 0;
   for (const Instruction& each : program.instructions) step(each);

@@ -1,6 +1,5 @@
 // Completes the calls of a program by LibTorch's schemas and finds the last reader of each slot.
-#include <ATen/core/List.h>
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "runtime/aten/torch_types.h"
 #include "runtime/flat/flat_code.h"
