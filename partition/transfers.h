@@ -13,10 +13,10 @@ inline double ring_ns(double bytes, double replicas, const Link& link) {
   return 2 * (replicas - 1) * (link.latency_ns + bytes / replicas * 1e9 / link.bytes_per_second);
 }
 
-/// Time of the optimizer step, ns: reads the gradient, reads and writes the parameters and `states` tensors of the same
-/// size.
-inline double optimizer_pass_ns(double parameter_bytes, double gradient_bytes, double states, double bytes_per_second) {
-  return (gradient_bytes + parameter_bytes * (2 + 2 * states)) * 1e9 / bytes_per_second;
+/// Time of the optimizer step, ns: reads the gradients, reads and writes parameters and state.
+inline double optimizer_pass_ns(double parameter_bytes, double gradient_bytes, double state_bytes,
+                                double bytes_per_second) {
+  return (gradient_bytes + 2 * (parameter_bytes + state_bytes)) * 1e9 / bytes_per_second;
 }
 
 /// Number of ports. Ports are numbered densely: two per device, then two per node, outgoing before incoming.

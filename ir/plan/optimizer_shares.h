@@ -20,12 +20,19 @@ struct ParameterSlice {
   bool operator==(const ParameterSlice&) const = default;
 };
 
-/// The slices of a replica's share, ascending; together the shares cover all parameters once. `elements`: sizes of the
-/// stage's parameters.
+/// A parameter to share out.
+struct ParameterExtent {
+  int64_t elements = 0;
+  bool divisible = true;  ///< false: it has one owner (`StoredUpdate::divisible`)
+};
+
+/// The slices of a replica's share, ascending; together the shares cover all parameters of a stage once.
 ///
 /// The parameters are laid end to end. Share r of n begins at the last permitted cut up to total * r / n, so each share
-/// differs from total / n by less than one cut. A parameter of less than `kShareCut` elements has one owner.
-std::vector<ParameterSlice> optimizer_share(std::span<const int64_t> elements, size_t replica, size_t replicas);
+/// differs from total / n by less than one cut, or one parameter that is not divisible. A parameter of less than
+/// `kShareCut` elements has one owner.
+std::vector<ParameterSlice> optimizer_share(std::span<const ParameterExtent> parameters, size_t replica,
+                                            size_t replicas);
 
 /// Elements of each share that one round of messages between `replicas` replicas moves. Limits the memory of a round to
 /// 2^20 elements, and at least `kShareCut` of each share.

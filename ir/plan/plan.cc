@@ -12,6 +12,7 @@
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
 #include "ir/plan/optimizer_shares.h"
+#include "ir/plan/parameter_updates.h"
 #include "ir/plan/step_copies.h"
 #include "ir/schedule/schedule_memory.h"
 
@@ -89,6 +90,7 @@ struct HeldParameter {
   int64_t bytes = 0, sum_bytes = 0;  // of the parameter, of a gradient sum
   int64_t element_bytes = 1;
   int64_t readings = 0;
+  int64_t elements() const { return bytes / element_bytes; }
 };
 
 // Bytes of the leaf values that a stage reads. Random inputs are excluded: they exist only while tasks need them.
@@ -107,15 +109,18 @@ struct Weights {
     for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
   }
-  /// Bytes of one copy of the largest share of the parameters.
-  int64_t share_bytes(size_t replicas) const {
-    std::vector<int64_t> elements;
-    for (const HeldParameter& held : parameters) elements.push_back(held.bytes / held.element_bytes);
+  /// Bytes of the optimizer state of the largest share of the parameters.
+  int64_t state_bytes(const ParameterUpdates& updates, size_t replicas) const {
+    std::vector<ParameterExtent> extents;
+    for (const HeldParameter& held : parameters)
+      extents.push_back({held.elements(), updates.of(held.value).divisible()});
     int64_t most = 0;
     for (size_t r = 0; r < replicas; ++r) {
       int64_t bytes = 0;
-      for (const ParameterSlice& slice : optimizer_share(elements, r, replicas))
-        bytes += slice.size() * parameters[slice.parameter].element_bytes;
+      for (const ParameterSlice& slice : optimizer_share(extents, r, replicas)) {
+        const HeldParameter& held = parameters[slice.parameter];
+        bytes += updates.state_elements(held.value, slice.first, slice.last) * held.element_bytes;
+      }
       most = std::max(most, bytes);
     }
     return most;
@@ -127,7 +132,7 @@ struct Weights {
     for (const HeldParameter& held : parameters) {
       if (held.readings > 1) most = std::max(most, held.sum_bytes - joined);
       joined += held.sum_bytes * (held.readings - 1);
-      const int64_t elements = held.bytes / held.element_bytes;
+      const int64_t elements = held.elements();
       total += elements;
       largest = std::max(largest, elements);
       if (elements > 0) widest = std::max(widest, held.sum_bytes / elements);
@@ -136,11 +141,24 @@ struct Weights {
     const int64_t moved = std::min({total, total / n + kShareCut, elements_per_round(replicas)});
     return std::max(most, widest * ((n - 1) * moved + std::min(moved, largest)) - joined);
   }
-  /// Bytes of the wide copies in which an optimizer step updates narrow parameters and their states.
-  int64_t copied_bytes(uint32_t states, DeviceType device) const {
-    int64_t total = 0;
-    for (const HeldParameter& held : parameters) total += held.sum_bytes > held.bytes ? held.sum_bytes : 0;
-    return std::min(total * (1 + states), step_copy_bytes(device));
+  /// Bytes of the copies of an optimizer step: of narrow parameters and their states in the type of the gradient sums,
+  /// in slices, or of one tensor that is updated as a whole.
+  int64_t copied_bytes(const ParameterUpdates& updates, DeviceType device) const {
+    int64_t sliced = 0, whole = 0;
+    for (const HeldParameter& held : parameters) {
+      const StoredUpdate& stored = updates.of(held.value);
+      const bool narrow = held.sum_bytes > held.bytes;
+      if (narrow && !stored.runs.empty()) sliced += held.sum_bytes * static_cast<int64_t>(1 + stored.states.size());
+      const bool copies = std::any_of(stored.runs.begin(), stored.runs.end(), [&](const UpdateRun& run) {
+        return updates.groups()[run.group].rule.kind == OptimizerKind::kLion;
+      });
+      if (copies) sliced += held.sum_bytes;
+      if (stored.wholes.empty() || held.elements() == 0) continue;
+      const ParameterUpdates::Scratch scratch = updates.scratch(held.value);
+      constexpr int64_t kBfloat16 = 2;
+      whole = std::max(whole, scratch.wide * (held.sum_bytes / held.elements()) + scratch.narrow * kBfloat16);
+    }
+    return std::max(whole, std::min(sliced, step_copy_bytes(device)));
   }
   /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
   /// become one term first.
@@ -191,15 +209,15 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
 }
 
 // Adds what training holds beside the passes: optimizer state, gradients, and the end of a step.
-void take_training(const Plan& plan, const Weights& weights, StageShape& shape) {
+void take_training(const Plan& plan, const ParameterUpdates& updates, const Weights& weights, StageShape& shape) {
   const size_t replicas = shape.devices.size();
   const bool shares = shape.sharded && replicas > 0;
-  shape.fixed_bytes += plan.optimizer_states * (shares ? weights.share_bytes(replicas) : weights.parameter_bytes());
+  shape.fixed_bytes += weights.state_bytes(updates, shares ? replicas : 1);
   shape.gradient_bytes = weights.gradient_bytes();
   if (replicas > 1) {
     shape.step_bytes = shares ? weights.scatter_bytes(replicas) : weights.sum_bytes(static_cast<int64_t>(replicas));
   }
-  shape.step_bytes = std::max(shape.step_bytes, weights.copied_bytes(plan.optimizer_states, device_type(plan)));
+  shape.step_bytes = std::max(shape.step_bytes, weights.copied_bytes(updates, device_type(plan)));
 }
 
 // Converts bytes of a whole share in `time` to bytes per sample, rounded up.
@@ -350,6 +368,8 @@ PipelineShape pipeline_shape(const Plan& plan) {
   shape.training = plan.training;
   for (const PlanDevice& device : plan.devices) shape.memory_bytes.push_back(static_cast<int64_t>(device.memory_bytes));
   const std::vector<Weights> weights = weights_of_stages(plan);
+  std::optional<ParameterUpdates> updates;
+  if (plan.training) updates = ParameterUpdates::of(plan.graph, plan.optimizer).value();  // P14 holds
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     StageShape entry;
@@ -357,7 +377,7 @@ PipelineShape pipeline_shape(const Plan& plan) {
     entry.recompute = stage.recompute;
     entry.sharded = stage.sharded;
     entry.fixed_bytes = weights[s].parameter_bytes() + weights[s].others;
-    if (plan.training) take_training(plan, weights[s], entry);
+    if (updates) take_training(plan, *updates, weights[s], entry);
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {

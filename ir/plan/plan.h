@@ -11,6 +11,7 @@
 #include "ir/base/instruction_set.h"
 #include "ir/graph/graph.h"
 #include "ir/plan/atoms.h"
+#include "ir/plan/optimizer.h"
 #include "ir/schedule/schedule.h"
 
 namespace rannc::ir {
@@ -94,15 +95,6 @@ struct FinishTime {
   bool operator==(const FinishTime&) const = default;
 };
 
-/// The optimizer that a plan assumes. Runs of its bundle use it by default.
-struct PlanOptimizer {
-  std::string name;     ///< `sgd`, `adam` or `adamw`; empty: unspecified, as in plans for inference
-  double momentum = 0;  ///< of `sgd`
-  /// Number of parameter copies that it keeps: SGD 0, SGD with momentum 1, Adam 2.
-  uint32_t states() const { return name != "sgd" ? 2 : momentum != 0 ? 1 : 0; }
-  bool operator==(const PlanOptimizer&) const = default;
-};
-
 /// All parts of a plan except its graph.
 struct PlanBody {
   Atoms atoms;
@@ -111,9 +103,8 @@ struct PlanBody {
   std::vector<Route> routes;      ///< ascending by value, then by receiving stage
   std::vector<SharedParameter> shared;
   std::vector<PlanDevice> devices;
-  uint32_t mini_batch = 0;        ///< samples of a step
-  uint32_t optimizer_states = 0;  ///< parameter copies for which memory is planned
-  PlanOptimizer optimizer;
+  uint32_t mini_batch = 0;              ///< samples of a step
+  PlanOptimizer optimizer;              ///< memory is planned for its state
   bool training = true;                 ///< false: forward only
   Bindings sizes;                       ///< other symbols than that of the batch, as prices and memory assume them
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
@@ -179,9 +170,9 @@ std::vector<StageId> stage_of_tasks(const Plan& plan);
 std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> sources = {});
 
 /// The view of a plan that schedules, simulator and executor use. Bytes per sample are rounded up. A stage's fixed
-/// bytes are the parameters, buffers and constants that its tasks read, each counted once, and `optimizer_states`
-/// copies of the parameters, or of the largest share if the stage is sharded. The memory of passes comes from
-/// `stage_times` if the stage has an entry.
+/// bytes are the parameters, buffers and constants that its tasks read, each counted once, and the optimizer state of
+/// the parameters, or of the largest share if the stage is sharded. The memory of passes comes from `stage_times` if
+/// the stage has an entry.
 PipelineShape pipeline_shape(const Plan& plan);
 
 bool equal(const Plan& a, const Plan& b);

@@ -14,8 +14,8 @@
 //        cover all stages or none; the step is not below the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule is lowered, has a row for each device and a name of one word
-//   P14  an optimizer is sgd, adam or adamw, belongs to a plan for training, and keeps as many states as the plan
-//        counts; momentum belongs to sgd and is in [0, 1)
+//   P14  a plan for inference has no optimizer; that of training has a known name or none at all, and the settings that
+//        the plan gives it, in their ranges; its groups divide the parameters (`ParameterUpdates::of`)
 //   P15  without a batch symbol there is one micro-batch, of the graph's own samples, and one device per stage
 //   P16  a route whose value depends on the number of samples connects stages with equal numbers of replicas
 //   P17  no task completes a sum over micro-batches: stages run once per micro-batch, on a part of its samples
@@ -35,6 +35,7 @@
 #include "ir/plan/atoms.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/plan/functions.h"
+#include "ir/plan/parameter_updates.h"
 #include "ir/plan/stage_graph.h"
 #include "ir/schedule/verify_schedule.h"
 #include "ir/state/statistics.h"
@@ -431,17 +432,20 @@ class PlanVerifier {
   void optimizer() {
     const PlanOptimizer& optimizer = plan_.optimizer;
     const double momentum = optimizer.momentum;
-    if (optimizer.name.empty()) {
-      if (momentum != 0) add("P14", {}, "a momentum of {} without an optimizer", momentum);
-    } else if (!plan_.training) {
-      add("P14", {}, "the plan is for inference and names the optimizer \"{}\"", optimizer.name);
-    } else if (optimizer.name != "sgd" && optimizer.name != "adam" && optimizer.name != "adamw") {
-      add("P14", {}, "optimizer \"{}\" is not one of sgd, adam, adamw", optimizer.name);
-    } else if (!(momentum >= 0 && momentum < 1) || (momentum != 0 && optimizer.name != "sgd")) {
-      add("P14", {}, "optimizer {} with a momentum of {}; only sgd has one, in [0, 1)", optimizer.name, momentum);
-    } else if (optimizer.states() != plan_.optimizer_states) {
-      add("P14", {}, "optimizer {} keeps {} states, the plan counts {}", optimizer.name, optimizer.states(),
-          plan_.optimizer_states);
+    if (optimizer == PlanOptimizer()) return;
+    if (!plan_.training)
+      return add("P14", {}, "the plan is for inference and has the optimizer \"{}\"", optimizer.name);
+    const Result<OptimizerKind> kind = parse_optimizer(optimizer.name);
+    if (!kind.ok()) return add("P14", {}, "{}", kind.diagnostic().message);
+    if (!(momentum >= 0 && momentum < 1) || (momentum != 0 && !has_setting(*kind, "momentum"))) {
+      add("P14", {}, "optimizer {} with a momentum of {}; {} have one, in [0, 1)", optimizer.name, momentum,
+          optimizers_with("momentum"));
+    } else if (optimizer.amsgrad && !has_setting(*kind, "amsgrad")) {
+      add("P14", {}, "optimizer {} with amsgrad; {} have it", optimizer.name, optimizers_with("amsgrad"));
+    } else if (const double average = optimizer.grouping.average; !(average >= 0 && average < 1)) {
+      add("P14", {}, "optimizer {} with an average of weight {}; expected one in [0, 1)", optimizer.name, average);
+    } else if (const auto updates = ParameterUpdates::of(graph_, optimizer); !updates.ok()) {
+      add("P14", {}, "{}", updates.diagnostic().message);
     }
   }
 

@@ -34,6 +34,7 @@ Mention mentioned(std::string_view rest) {
   if (const auto n = numbered("device "); !n.empty()) return {{fmt::format("d{}:", n)}, {}};
   if (rest.starts_with("micro-batch") || rest.starts_with("mini-batch")) return {{"training ", "inference "}, {}};
   if (rest.starts_with("optimizer ")) return {{"optimizer "}, {}};
+  if (rest.starts_with("group '")) return {{fmt::format("group \"{}", rest.substr(7, rest.find('\'', 7) - 7))}, {}};
   if (rest.starts_with("lower bound")) return {{"step_ns "}, {}};
   if (rest.starts_with("digest")) return {{"digests "}, {}};
   if (!rest.starts_with('%')) return {};

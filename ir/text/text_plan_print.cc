@@ -50,8 +50,8 @@ class PlanPrinter {
     add("plan {} seed {}\n", quote(plan_.planner), plan_.seed);
     add("digests model {} cluster {} profile {}\n", quote(plan_.model_digest), quote(plan_.cluster_digest),
         quote(plan_.profile_digest));
-    add("{} mini_batch {} micro_batches [{}] optimizer_states {}\n", plan_.training ? "training" : "inference",
-        plan_.mini_batch, fmt::join(plan_.micro_batches, ","), plan_.optimizer_states);
+    add("{} mini_batch {} micro_batches [{}]\n", plan_.training ? "training" : "inference", plan_.mini_batch,
+        fmt::join(plan_.micro_batches, ","));
     optimizer();
     for (const auto& [symbol, size] : plan_.sizes) assumed(symbol, size);
     add("step_ns {} lower_bound_ns {}\n", plan_.step_ns, plan_.lower_bound_ns);
@@ -62,8 +62,14 @@ class PlanPrinter {
     if (optimizer.name.empty()) return;
     to_ += "optimizer ";
     append_word(to_, optimizer.name);
+    const Grouping& grouping = optimizer.grouping;
+    if (optimizer.amsgrad) to_ += " amsgrad";
+    if (grouping.no_decay) to_ += " no_decay";
+    if (grouping.no_decay_embeddings) to_ += " no_decay_embeddings";
+    if (grouping.average != 0) add(" average {}", hexadecimal(grouping.average));
     if (optimizer.momentum != 0) add(" momentum {}  // {}", hexadecimal(optimizer.momentum), optimizer.momentum);
     to_ += '\n';
+    for (const ParameterGroup& group : grouping.groups) add("group {}\n", quote(str(group)));
   }
 
   void assumed(const std::string& symbol, int64_t size) {

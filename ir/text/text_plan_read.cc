@@ -116,7 +116,7 @@ class PlanReader {
     }
     return kept;
   }
-  static const std::pair<std::string_view, Statement> kStatements[17];
+  static const std::pair<std::string_view, Statement> kStatements[18];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -182,16 +182,29 @@ class PlanReader {
       RANNC_ASSIGN(const uint64_t samples, line.unsigned_integer("a number of samples", UINT32_MAX));
       plan_.micro_batches.push_back(static_cast<uint32_t>(samples));
     }
-    RANNC_ASSIGN(const uint64_t states, field(line, "optimizer_states", 64));
-    plan_.optimizer_states = static_cast<uint32_t>(states);
     return {};
   }
 
   Result<void> optimizer(TextCursor& line) {
     RANNC_ASSIGN(plan_.optimizer.name, line.word("the name of an optimizer"));
+    plan_.optimizer.amsgrad = line.accept_word("amsgrad");
+    plan_.optimizer.grouping.no_decay = line.accept_word("no_decay");
+    plan_.optimizer.grouping.no_decay_embeddings = line.accept_word("no_decay_embeddings");
+    if (line.accept_word("average")) {
+      RANNC_ASSIGN(plan_.optimizer.grouping.average, line.number("a weight"));
+    }
     if (line.accept_word("momentum")) {
       RANNC_ASSIGN(plan_.optimizer.momentum, line.number("a momentum"));
     }
+    return {};
+  }
+
+  Result<void> group(TextCursor& line) {
+    const size_t begin = line.column();
+    RANNC_ASSIGN(const std::string text, line.quoted("a group of parameters"));
+    const Result<ParameterGroup> group = parse_group(text);
+    if (!group.ok()) return line.fault(begin, group.diagnostic().message);
+    plan_.optimizer.grouping.groups.push_back(*group);
     return {};
   }
 
@@ -462,24 +475,16 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[17] = {
-    {"plan", &PlanReader::plan_line},
-    {"digests", &PlanReader::digests},
-    {"training", &PlanReader::training},
-    {"inference", &PlanReader::inference},
-    {"optimizer", &PlanReader::optimizer},
-    {"size", &PlanReader::size},
-    {"step_ns", &PlanReader::step},
-    {"device", &PlanReader::device},
-    {"constant_tasks", &PlanReader::constant_tasks},
-    {"block", &PlanReader::block},
-    {"stage", &PlanReader::stage},
-    {"route", &PlanReader::route},
-    {"share", &PlanReader::share},
-    {"time", &PlanReader::time},
-    {"begin", &PlanReader::begin_time},
-    {"finish", &PlanReader::finish_time},
-    {"predict", &PlanReader::predict},
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[18] = {
+    {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
+    {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
+    {"optimizer", &PlanReader::optimizer}, {"group", &PlanReader::group},
+    {"size", &PlanReader::size},           {"step_ns", &PlanReader::step},
+    {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
+    {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
+    {"route", &PlanReader::route},         {"share", &PlanReader::share},
+    {"time", &PlanReader::time},           {"begin", &PlanReader::begin_time},
+    {"finish", &PlanReader::finish_time},  {"predict", &PlanReader::predict},
 };
 
 }  // namespace

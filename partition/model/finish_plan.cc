@@ -102,7 +102,6 @@ Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& 
   plan.micro_batches = ir::split_mini_batch(plan.mini_batch, static_cast<uint32_t>(stages.micro_batches));
   plan.training = options.training;
   plan.sizes = options.assume;
-  plan.optimizer_states = options.optimizer_states;
   if (options.training) plan.optimizer = options.optimizer;
   plan.planner = stages.planner;
   plan.seed = options.seed;

@@ -42,6 +42,7 @@ int64_t whole_ns(double ns);
 struct TrainedBytes {
   double parameters = 0;  ///< that the optimizer updates
   double gradients = 0;   ///< their gradient sums, which an all-reduce moves
+  double states = 0;      ///< of the optimizer
 };
 /// Returns them by stage.
 std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan);

@@ -466,7 +466,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const 
   options.shard_optimizer = ShardOptimizer::kNever;
   RANNC_ASSIGN(Outcome outcome, plan_within_memory(planner, options, facts));
   const auto* infeasible = std::get_if<Infeasible>(&outcome);
-  if (infeasible == nullptr || infeasible->missing_bytes <= 0 || !options.training || options.optimizer_states == 0)
+  if (infeasible == nullptr || infeasible->missing_bytes <= 0 || !options.training ||
+      facts.updates.state_elements() == 0)
     return outcome;
   options.shard_optimizer = ShardOptimizer::kAlways;
   RANNC_ASSIGN(Outcome sharded, plan_within_memory(planner, options, facts));
@@ -500,8 +501,9 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
   RANNC_CHECK(options.joint != nullptr && options.cut_functions) << "planning needs a joint graph and functions";
   RANNC_ASSIGN(const TaskMemory memory, TaskMemory::of(graph, *options.joint, options.assume, options.cluster));
-  const ModelFacts facts{
-      graph, atoms, costs, memory, options.assume, options.training, static_cast<double>(options.optimizer_states)};
+  RANNC_ASSIGN(const ir::ParameterUpdates updates,
+               ir::ParameterUpdates::of(graph, options.training ? options.optimizer : ir::PlanOptimizer()));
+  const ModelFacts facts{graph, atoms, costs, memory, options.assume, options.training, updates};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
   const auto search =

@@ -59,9 +59,8 @@ struct PlanOptions : PlanDemands {
   /// backward time. Nothing: only stages recompute that would otherwise not fit.
   std::optional<double> recompute_budget;
   std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
-  uint32_t optimizer_states = 0;
   ShardOptimizer shard_optimizer = ShardOptimizer::kNever;
-  ir::PlanOptimizer optimizer;  ///< unnamed: the plan names no optimizer and keeps `optimizer_states`
+  ir::PlanOptimizer optimizer;  ///< of training
   bool training = true;
   uint64_t seed = 0;
   std::string model_digest;

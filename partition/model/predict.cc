@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ir/plan/parameter_updates.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
 #include "partition/stages/pricing/cluster_links.h"
@@ -36,6 +37,7 @@ std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
 }  // namespace
 
 std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
+  const ir::ParameterUpdates updates = ir::ParameterUpdates::of(plan.graph, plan.optimizer).value();  // P14 holds
   std::vector<TrainedBytes> bytes;
   std::vector<StageId> counted(plan.graph.value_count());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -48,6 +50,7 @@ std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
         if (!line.ok()) continue;
         bytes.back().parameters += line->fixed;
         bytes.back().gradients += line->fixed * sum_ratio(plan.graph.type(input).dtype);
+        bytes.back().states += line->fixed * updates.state_copies(input);
       }
     }
   }
@@ -112,7 +115,7 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
       rate = std::min(rate, cluster.kind_of(in_cluster[home.index()]).bytes_per_second);
     }
     const StageId stage = StageId::from(s);
-    const double update = optimizer_pass_ns(trained[s].parameters, trained[s].gradients, plan.optimizer_states, rate);
+    const double update = optimizer_pass_ns(trained[s].parameters, trained[s].gradients, trained[s].states, rate);
     const int64_t reduction = sum_ns({stage}, trained[s].gradients);
     if (plan.stages[s].sharded) {
       // Each half of a ring takes half its time.

@@ -88,10 +88,13 @@ class Holdings {
       const bool trained = model_.training && model_.graph.kind(value) == ir::ValueKind::kParameter;
       if (blocks.size() > 1) {
         problem_.shared.push_back({trained ? Kind::kParameter : Kind::kBuffer, std::move(blocks), 0, line.fixed});
-        if (trained) problem_.shared.back().sum_bytes = sum_bytes(value);
+        if (!trained) continue;
+        problem_.shared.back().sum_bytes = sum_bytes(value);
+        problem_.shared.back().own_state = state_bytes(value);
       } else if (trained) {
         problem_.parameter_bytes[blocks.front()] += line.fixed;
         problem_.gradient_bytes[blocks.front()] += sum_bytes(value);
+        problem_.state_bytes[blocks.front()] += state_bytes(value);
       } else {
         problem_.buffer_bytes[blocks.front()] += line.fixed;
       }
@@ -101,6 +104,9 @@ class Holdings {
  private:
   double sum_bytes(ValueId parameter) const {
     return model_.memory.bytes(parameter).fixed * sum_ratio(model_.graph.type(parameter).dtype);
+  }
+  double state_bytes(ValueId parameter) const {
+    return model_.memory.bytes(parameter).fixed * model_.updates.state_copies(parameter);
   }
 
   const ModelFacts& model_;
@@ -129,6 +135,16 @@ void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>&
     problem.pending_bytes_per_sample[block] = memory.pending / samples;
   }
   holdings.add();
+}
+
+// For planners that know no other: the state of all parameters per byte of them.
+double mean_factor(const StageProblem& problem) {
+  double parameters = 0, states = 0;
+  for (uint32_t block = 0; block < problem.blocks; ++block) {
+    parameters += problem.parameter_bytes[block];
+    states += problem.state_bytes[block];
+  }
+  return parameters > 0 ? states / parameters : 0;
 }
 
 ValueKept kept_of(const ModelFacts& model, ValueId value) {
@@ -164,9 +180,9 @@ std::vector<std::vector<ValueId>> add_crossing_values(const ModelFacts& model, c
 Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition& blocks) {
   StageProblem problem;
   problem.blocks = blocks.count;
-  problem.optimizer_factor = model.optimizer_factor;
   problem.parameter_bytes.assign(blocks.count, 0);
   problem.gradient_bytes.assign(blocks.count, 0);
+  problem.state_bytes.assign(blocks.count, 0);
   problem.buffer_bytes.assign(blocks.count, 0);
   problem.stashed_bytes_per_sample.assign(blocks.count, 0);
   problem.temporary_bytes_per_sample.assign(blocks.count, 0);
@@ -176,6 +192,7 @@ Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition
   add_times(model, tasks, problem);
   const auto sent = add_crossing_values(model, blocks, problem);
   add_memory(model, tasks, sent, problem);
+  problem.optimizer_factor = mean_factor(problem);
   return problem;
 }
 

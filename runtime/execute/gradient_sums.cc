@@ -13,7 +13,7 @@ GradientSums::GradientSums(const Pipeline& pipeline, const ir::Dependencies& dep
   for (StageId stage : dependencies_.stages_on(device())) {
     const ir::StageShape& shape = pipeline_.shape.stages[stage.index()];
     if (pipeline_.shape.training && shape.sharded)
-      shares_.try_emplace(stage, stage, shape.devices, program(stage), transport_);
+      shares_.try_emplace(stage, stage, shape.devices, pipeline_.shares[stage.index()], program(stage), transport_);
   }
 }
 

@@ -1,7 +1,10 @@
 // Converts a plan to the form that executors use.
 #include "runtime/execute/pipeline.h"
 
+#include <algorithm>
+
 #include "ir/base/diagnostic.h"
+#include "ir/graph/byte_count.h"
 #include "ir/schedule/lower_schedule.h"
 #include "ir/schedule/verify_schedule.h"
 
@@ -43,9 +46,34 @@ void add_losses(const ir::Plan& plan, Pipeline& pipeline) {
   RANNC_CHECK(pipeline.losses.size() == plan.graph.losses().size()) << "every loss numerator comes out of a stage";
 }
 
+std::vector<std::vector<ir::ParameterSlice>> shares_of(const ir::Stage& stage, const Signature& signature,
+                                                       const ir::ParameterUpdates& updates) {
+  std::vector<std::vector<ir::ParameterSlice>> shares;
+  if (!stage.sharded) return shares;
+  std::vector<ir::ParameterExtent> extents;
+  for (const Weight& parameter : signature.parameters) {
+    const int64_t elements = ir::element_count(*parameter.type.shape).constant();
+    extents.push_back({elements, updates.of(parameter.value).divisible()});
+  }
+  for (size_t replica = 0; replica < stage.devices.size(); ++replica)
+    shares.push_back(ir::optimizer_share(extents, replica, stage.devices.size()));
+  return shares;
+}
+
 }  // namespace
 
 Pipeline make_pipeline(const ir::Plan& plan) {
+  return make_pipeline(plan, ir::ParameterUpdates::of(plan.graph, plan.optimizer).value());  // P14 holds
+}
+
+std::optional<std::vector<ir::ParameterSlice>> share_of(const Pipeline& pipeline, StageId stage, DeviceId device) {
+  const auto& shares = pipeline.shares[stage.index()];
+  if (shares.empty()) return std::nullopt;
+  const auto& members = pipeline.shape.stages[stage.index()].devices;
+  return shares[static_cast<size_t>(std::find(members.begin(), members.end(), device) - members.begin())];
+}
+
+Pipeline make_pipeline(const ir::Plan& plan, const ir::ParameterUpdates& updates) {
   RANNC_CHECK(plan.schedule.lowered) << "executors walk lowered schedules";
   Pipeline pipeline;
   pipeline.shape = ir::pipeline_shape(plan);
@@ -53,6 +81,7 @@ Pipeline make_pipeline(const ir::Plan& plan) {
   pipeline.batch_symbol = plan.graph.batch_symbol();
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     pipeline.stages.push_back(signature(plan, StageId::from(stage)));
+    pipeline.shares.push_back(shares_of(plan.stages[stage], pipeline.stages.back(), updates));
   }
   add_routes(plan, pipeline);
   add_shared(plan, pipeline);

@@ -1,8 +1,11 @@
 /// A plan in the form that executors use: shape, lowered schedule, and the ports of each route and parameter group.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "ir/plan/optimizer_shares.h"
+#include "ir/plan/parameter_updates.h"
 #include "ir/plan/plan.h"
 #include "ir/schedule/schedule.h"
 #include "runtime/execute/signature.h"
@@ -33,10 +36,18 @@ struct Pipeline {
   std::vector<LossPort> losses;        ///< per loss term of the graph
   std::vector<ValueId> graph_outputs;  ///< in the graph's order
   std::vector<ValueId> sums;           ///< those of them that metrics read; kept in training too
+  /// By stage and replica: the slices of its parameters that a replica updates. Empty if the stage is not sharded.
+  std::vector<std::vector<std::vector<ir::ParameterSlice>>> shares;
 };
 
-/// Returns the pipeline of a verified plan with a lowered schedule.
+/// Returns the pipeline of a verified plan with a lowered schedule. `updates`: of the plan's graph; they decide where
+/// shares may cut.
+Pipeline make_pipeline(const ir::Plan& plan, const ir::ParameterUpdates& updates);
+/// The same with the updates of the plan's own optimizer.
 Pipeline make_pipeline(const ir::Plan& plan);
+
+/// Returns the share of a stage's parameters that a device updates; nothing if the stage is not sharded.
+std::optional<std::vector<ir::ParameterSlice>> share_of(const Pipeline& pipeline, StageId stage, DeviceId device);
 
 /// Returns a pipeline of only the forward passes, in row order, over `samples` samples (at most a mini-batch). The
 /// number of micro-batches is that of `pipeline`, or `samples` if that is smaller. The schedule verifies (rules S).

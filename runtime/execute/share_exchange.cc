@@ -37,17 +37,15 @@ std::vector<int64_t> parameter_elements(const Program& program) {
   return elements;
 }
 
-ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members, Program& program,
+ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members,
+                             const std::vector<std::vector<ir::ParameterSlice>>& shares, Program& program,
                              Transport& transport)
     : stage_(stage),
       members_(members),
       program_(program),
       transport_(transport),
       replica_(position_in(members, transport.device())) {
-  const std::vector<int64_t> elements = parameter_elements(program);
-  for (size_t r = 0; r < members.size(); ++r)
-    rounds_.push_back(
-        parts_of(ir::optimizer_share(elements, r, members.size()), ir::elements_per_round(members.size())));
+  for (const auto& share : shares) rounds_.push_back(parts_of(share, ir::elements_per_round(members.size())));
 }
 
 template <class Visit>

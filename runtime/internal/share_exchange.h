@@ -18,8 +18,10 @@ std::vector<int64_t> parameter_elements(const Program& program);
 /// and receive equal amounts at a time and the memory of messages stays small.
 class ShareExchange {
  public:
-  /// `members`: the devices of the stage, by replica. All arguments must outlive it.
-  ShareExchange(StageId stage, const std::vector<DeviceId>& members, Program& program, Transport& transport);
+  /// `members`: the devices of the stage, by replica; `shares`: theirs (`Pipeline::shares`). All arguments must outlive
+  /// it.
+  ShareExchange(StageId stage, const std::vector<DeviceId>& members,
+                const std::vector<std::vector<ir::ParameterSlice>>& shares, Program& program, Transport& transport);
 
   /// Sums the gradients over the replicas, each element on the owner of its share alone. Afterwards the program's
   /// gradients contain the sums in this replica's share, and this replica's own terms elsewhere. Parameters in `summed`

@@ -80,20 +80,21 @@ struct Worker {
   Result<void> result;
 };
 
-OptimizerOptions optimizer_of(const ir::Plan& plan) {
-  OptimizerOptions options;
-  options.kind =
-      parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
-  options.momentum = plan.optimizer.momentum;
-  options.learning_rate = 0;  // synthetic samples must not change the weights
-  return options;
+/// Synthetic samples must not change the weights.
+StageUpdates without_rate(const ir::ParameterUpdates& updates, const Signature& stage) {
+  StageUpdates found = stage_updates(updates, stage);
+  for (ir::UpdateRule& rule : found.rules) rule.learning_rate = 0;
+  return found;
 }
 
 /// Runs all devices of a plan, one thread each.
 class Bench {
  public:
   Bench(const Bundle& bundle, const ir::Bindings& symbols)
-      : plan_(bundle.plan), pipeline_(make_pipeline(bundle.plan)), feed_(bundle.plan, symbols) {
+      : plan_(bundle.plan),
+        updates_(ir::ParameterUpdates::of(plan_.graph, plan_.optimizer).value()),  // P14 holds
+        pipeline_(make_pipeline(bundle.plan, updates_)),
+        feed_(bundle.plan, symbols) {
     input_.training = plan_.training;
     input_.symbols = symbols;
     input_.symbols.erase(plan_.graph.batch_symbol());
@@ -139,8 +140,11 @@ class Bench {
  private:
   std::unique_ptr<StageOptimizer> make_optimizer(StageId stage, const Worker& worker) const {
     Program& program = *worker.programs[stage.index()];
-    return std::make_unique<StageOptimizer>(optimizer_of(plan_), program, std::vector<bool>(),
-                                            share_of(plan_.stages[stage.index()], worker.transport->device(), program));
+    OptimizerOptions options;
+    options.grouping = plan_.optimizer.grouping;
+    return std::make_unique<StageOptimizer>(options, without_rate(updates_, program.signature()), program,
+                                            std::vector<bool>(),
+                                            share_of(pipeline_, stage, worker.transport->device()));
   }
 
   Result<void> run(Worker& worker, uint64_t number) const {
@@ -157,6 +161,7 @@ class Bench {
   }
 
   const ir::Plan& plan_;
+  ir::ParameterUpdates updates_;
   Pipeline pipeline_;
   SyntheticFeed feed_;
   StepRecorder recorder_;

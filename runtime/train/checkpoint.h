@@ -47,6 +47,8 @@ using CheckpointTensors = std::map<std::string, Value>;
 std::string slice_key(const std::string& key, int64_t first, int64_t last);
 /// Whether it is the key of an optimizer state or of a slice of one.
 bool is_optimizer_key(std::string_view key);
+/// Whether that state is the average of a parameter.
+bool is_average_key(std::string_view key);
 
 /// `<folder>.partial`, in which a checkpoint is assembled.
 std::string partial_checkpoint(const std::string& folder);

@@ -1,75 +1,46 @@
 #include "runtime/train/optimizer.h"
 
+#include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <functional>
 #include <map>
-#include <numbers>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "ir/plan/step_copies.h"
 #include "runtime/internal/reason.h"
-#include "runtime/internal/share_exchange.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/internal/whole_update.h"
 
 namespace rannc::runtime {
 
-namespace {
-
-constexpr std::array<std::string_view, 3> kKinds = {"sgd", "adam", "adamw"};
-constexpr std::array<std::string_view, 5> kDecays = {"cosine", "linear", "wsd", "inverse-sqrt", "constant"};
-
-template <class Choice, size_t N>
-Result<Choice> parse_choice(const char* what, std::string_view name, const std::array<std::string_view, N>& names) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found != names.end()) return static_cast<Choice>(found - names.begin());
-  return error(fmt::format("{} '{}' is not one of {}", what, name, fmt::join(names, ", ")));
-}
-
-}  // namespace
-
-std::string_view str(OptimizerKind kind) { return kKinds[static_cast<size_t>(kind)]; }
-Result<OptimizerKind> parse_optimizer(std::string_view name) {
-  return parse_choice<OptimizerKind>("optimizer", name, kKinds);
-}
-
-std::string_view str(Decay decay) { return kDecays[static_cast<size_t>(decay)]; }
-Result<Decay> parse_decay(std::string_view name) { return parse_choice<Decay>("decay", name, kDecays); }
-
-uint64_t OptimizerOptions::decay_begin() const {
-  const bool is_late = decay == Decay::kWsd && decay_from == 0;
-  return std::max(warmup_steps, is_late ? decay_steps - decay_steps / 5 : decay_from);
-}
-
-double OptimizerOptions::learning_rate_at(uint64_t update) const {
-  if (update < warmup_steps) return learning_rate * static_cast<double>(update + 1) / static_cast<double>(warmup_steps);
-  if (decay == Decay::kInverseSqrt) {
-    const auto scale = static_cast<double>(std::max<uint64_t>(warmup_steps, 1));
-    return learning_rate * std::sqrt(scale / (scale + static_cast<double>(update - warmup_steps)));
-  }
-  const uint64_t begin = decay_begin();
-  if (decay == Decay::kConstant || decay_steps <= begin || update < begin) return learning_rate;
-  const double done = std::min(1.0, static_cast<double>(update - begin) / static_cast<double>(decay_steps - begin));
-  const double left = decay == Decay::kCosine ? 0.5 * (1 + std::cos(std::numbers::pi * done)) : 1 - done;
-  return learning_rate * (decay_to + (1 - decay_to) * left);
-}
-
-uint32_t OptimizerOptions::states() const {
-  if (kind == OptimizerKind::kSgd) return momentum != 0 ? 1 : 0;
-  return 2;
+StageUpdates stage_updates(const ir::ParameterUpdates& updates, const Signature& stage) {
+  StageUpdates found;
+  for (const ir::UpdateGroup& group : updates.groups()) found.rules.push_back(group.rule);
+  for (const Weight& parameter : stage.parameters) found.parameters.push_back(updates.of(parameter.value));
+  return found;
 }
 
 namespace {
+
+StageUpdates uniform_updates(const ir::UpdateRule& rule, const Program& program) {
+  StageUpdates found{{rule}, {}};
+  for (const Value& parameter : program.parameters())
+    found.parameters.push_back({{{0, 0, to_tensor(parameter).numel()}}, {}, element_states(rule)});
+  return found;
+}
 
 // A parameter with its gradient and optimizer state.
 struct Trained {
@@ -80,15 +51,22 @@ struct Trained {
 // Operands of one call of LibTorch's fused kernels. A kernel processes its tensors separately, so the result for a
 // parameter does not depend on the rest of the group.
 struct Group {
-  explicit Group(size_t states) : states(states) {}
   void add(const Trained& trained) {
     parameters.push_back(trained.parameter);
     gradients.push_back(trained.gradient);
-    for (size_t s = 0; s < states.size(); ++s) states[s].push_back(trained.states[s]);
+    states.push_back(trained.states);
+  }
+  /// The same state of all parameters; empty if they have none.
+  std::vector<at::Tensor> state(size_t s) const {
+    std::vector<at::Tensor> found;
+    for (const auto& own : states) {
+      if (s < own.size()) found.push_back(own[s]);
+    }
+    return found;
   }
 
   std::vector<at::Tensor> parameters, gradients;
-  std::vector<std::vector<at::Tensor>> states;  // by state
+  std::vector<std::vector<at::Tensor>> states;  // by parameter, then by state
 };
 
 // Bytes of copies at a time. Copies are made in slices, possibly of several tensors, so that they stay in cache and no
@@ -131,66 +109,240 @@ void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use
   flush();
 }
 
+// A view of the elements of a stored tensor that a part of a tensor of the program is, in the program's orientation, as
+// rows of its shape.
+at::Tensor view_of(const at::Tensor& stored, const ir::StatePart& part, const std::vector<int64_t>& shape) {
+  at::Tensor view = stored;
+  for (size_t axis = 0; axis < part.begin.size(); ++axis)
+    view = view.narrow(static_cast<int64_t>(axis), part.begin[axis], part.extent[axis]);
+  view = view.permute(part.axes);
+  std::vector<int64_t> rows = shape;
+  int64_t inner = 1;
+  for (size_t axis = 1; axis < shape.size(); ++axis) inner *= shape[axis];
+  if (!rows.empty()) rows[0] = inner == 0 ? 0 : view.numel() / inner;
+  return view.view(rows);
+}
+
 }  // namespace
 
 class StageOptimizer::Impl {
  public:
-  Impl(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone, Share share)
-      : options(options), program(program), left_alone(std::move(left_alone)), share(std::move(share)) {
-    if (options.kind != OptimizerKind::kSgd) {
-      names = {"exp_avg", "exp_avg_sq"};
-    } else if (options.momentum != 0) {
-      names = {"momentum"};
+  Impl(const OptimizerOptions& options, StageUpdates updates, Program& program, std::vector<bool> left_alone,
+       Share share)
+      : options_(options),
+        rules_(std::move(updates.rules)),
+        updates_(std::move(updates.parameters)),
+        program_(program),
+        left_alone_(std::move(left_alone)),
+        share_(std::move(share)),
+        places_(program.parameters().size()),
+        wholes_(program.parameters().size()) {
+    if (share_) {
+      for (const ir::ParameterSlice& slice : *share_) add_states(slice.parameter, slice);
+    } else {
+      for (uint32_t i = 0; i < program.parameters().size(); ++i) add_states(i, std::nullopt);
     }
-    for (size_t i = 0; i < names.size(); ++i) {
-      states.push_back(this->share ? zeros_of(*this->share) : zeros_of_all());
-    }
+    restart_averages();
   }
 
-  void update(uint64_t updates, double gradient_scale) {
-    Group whole(states.size());
-    std::map<std::pair<at::ScalarType, at::ScalarType>, std::vector<Trained>> copied;  // by types
-    for (const Trained& each : everything()) {
-      const std::pair types(each.gradient.scalar_type(), each.parameter.scalar_type());
-      if (gradient_scale == 1 && types.first == types.second) {
-        whole.add(each);
-      } else {
-        copied[types].push_back(each);
+  void update(uint64_t updates, double scale) {
+    using Types = std::pair<at::ScalarType, at::ScalarType>;
+    std::vector<Group> direct(rules_.size());
+    std::map<std::pair<uint32_t, Types>, std::vector<Trained>> copied;
+    const std::vector<Piece> pieces = all_pieces();
+    for (const Piece& piece : pieces) {
+      for (const ir::UpdateRun& run : updates_[piece.slice.parameter].runs) {
+        const int64_t first = std::max(run.first, piece.slice.first), last = std::min(run.last, piece.slice.last);
+        if (first >= last) continue;
+        const Trained trained = element_wise(piece, run.group, first, last);
+        const Types types(trained.gradient.scalar_type(), trained.parameter.scalar_type());
+        const bool copies = rules_[run.group].kind == OptimizerKind::kLion;  // makes a temporary
+        if (scale == 1 && types.first == types.second && !copies) {
+          direct[run.group].add(trained);
+        } else {
+          copied[{run.group, types}].push_back(trained);
+        }
       }
     }
-    if (!whole.parameters.empty()) apply(whole, updates);
-    for (const auto& [types, tensors] : copied) update_copies(tensors, updates, gradient_scale);
+    for (uint32_t group = 0; group < direct.size(); ++group) {
+      if (!direct[group].parameters.empty()) apply(rules_[group], direct[group], updates);
+    }
+    for (const auto& [of, tensors] : copied) update_copies(rules_[of.first], tensors, updates, scale);
+    for (const Piece& piece : pieces) {
+      const ir::StoredUpdate& stored = updates_[piece.slice.parameter];
+      for (size_t w = 0; w < stored.wholes.size(); ++w) update_as_a_whole(piece, w, updates, scale);
+    }
+    if (options_.grouping.average > 0) average(updates);
   }
 
-  OptimizerOptions options;
-  Program& program;
-  std::vector<bool> left_alone;  // by parameter
-  Share share;
-  std::vector<std::string> names;
-  std::vector<Values> states;  // [state][parameter]
+  void set_rules(std::vector<ir::UpdateRule> rules) {
+    RANNC_CHECK(rules.size() == rules_.size()) << "groups stay";
+    rules_ = std::move(rules);
+  }
+
+  void take_states(const Impl& other) {
+    for (OptimizerState& state : states_) {
+      const auto same = [&](const OptimizerState& old) {
+        return std::tie(old.name, old.parameter, old.tensor) == std::tie(state.name, state.parameter, state.tensor);
+      };
+      const auto found = std::find_if(other.states_.begin(), other.states_.end(), same);
+      if (found != other.states_.end()) state.value = found->value;
+    }
+  }
+
+  const std::vector<OptimizerState>& states() const { return states_; }
+  Value state(std::string_view name, uint32_t parameter) const {
+    const auto found = places_[parameter].find(name);
+    return found == places_[parameter].end() ? Value() : states_[found->second].value;
+  }
+
+  void restart_averages() const {
+    for (const auto& [average, parameter] : averages()) average.copy_(parameter);
+  }
+  void swap_averages() const {
+    for (const auto& [average, parameter] : averages()) {
+      const int64_t most = copied_bytes(parameter) / static_cast<int64_t>(parameter.element_size());
+      for_each_chunk({{parameter, average, {}}}, most, [&](const std::vector<Slice>& chunk) {
+        for (const Slice& slice : chunk) {
+          const at::Tensor now = part_of(parameter, slice), kept = part_of(average, slice), copy = now.clone();
+          now.copy_(kept);
+          kept.copy_(copy);
+        }
+      });
+    }
+  }
 
  private:
-  Values zeros_of_all() const {
-    Values zeros;
-    for (const Value& parameter : program.parameters()) zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
-    return zeros;
+  // Elements of a parameter in the shape of their state.
+  at::Tensor elements(const at::Tensor& tensor, int64_t first, int64_t last) const {
+    return part_of(share_ ? tensor.view(-1) : tensor, {0, first, last - first});
   }
 
-  Values zeros_of(const std::vector<ir::ParameterSlice>& slices) const {
-    Values zeros(program.parameters().size());
-    for (const ir::ParameterSlice& slice : slices)
-      zeros[slice.parameter] =
-          to_value(at::zeros({slice.size()}, to_tensor(program.parameters()[slice.parameter]).options()));
-    return zeros;
+  // A parameter, or the slice of it in the share, with its gradient.
+  struct Piece {
+    ir::ParameterSlice slice;
+    at::Tensor parameter, gradient;  // all of it
+  };
+
+  at::Tensor stored(uint32_t index) const {
+    const at::Tensor& tensor = to_tensor(program_.parameters()[index]);
+    RANNC_CHECK(tensor.is_contiguous()) << "weights are read into contiguous tensors";
+    return tensor;
+  }
+
+  void add_state(std::string name, uint32_t index, std::string tensor, std::optional<ir::ParameterSlice> slice,
+                 const std::vector<int64_t>& shape) {
+    const auto options = to_tensor(program_.parameters()[index]).options();
+    states_.push_back({std::move(name), index, std::move(tensor), slice, to_value(at::zeros(shape, options))});
+  }
+
+  // A parameter that is not divisible has its states whole, though it is part of a share.
+  void add_states(uint32_t index, std::optional<ir::ParameterSlice> slice) {
+    const ir::StoredUpdate& stored = updates_[index];
+    const at::Tensor& tensor = to_tensor(program_.parameters()[index]);
+    std::vector<std::string> names(stored.states.begin(), stored.states.end());
+    if (options_.grouping.average > 0 && tensor.is_floating_point()) names.emplace_back("average");
+    for (std::string& name : names) {
+      places_[index].emplace(name, states_.size());
+      add_state(std::move(name), index, {}, slice, slice ? std::vector<int64_t>{slice->size()} : tensor.sizes().vec());
+    }
+    for (const ir::WholeUpdate& whole : stored.wholes) {
+      wholes_[index].push_back(states_.size());
+      for (const ir::WholeState& state : whole_states(rules_[whole.group].kind, whole.shape))
+        add_state(std::string(state.name), index, whole.name, std::nullopt, state.shape);
+    }
+  }
+
+  bool is_updated(uint32_t index) const {
+    if (index < left_alone_.size() && left_alone_[index]) return false;
+    const at::Tensor& tensor = to_tensor(program_.parameters()[index]);
+    return tensor.is_floating_point() && tensor.numel() > 0;
+  }
+
+  std::vector<ir::ParameterSlice> slices() const {
+    if (share_) return *share_;
+    std::vector<ir::ParameterSlice> all;
+    for (uint32_t i = 0; i < program_.parameters().size(); ++i)
+      all.push_back({i, 0, to_tensor(program_.parameters()[i]).numel()});
+    return all;
+  }
+
+  // Kernels process memory linearly, so all tensors of a parameter are contiguous.
+  std::vector<Piece> all_pieces() const {
+    std::vector<uint32_t> indices;
+    std::vector<Piece> pieces;
+    for (const ir::ParameterSlice& slice : slices()) {
+      if (!is_updated(slice.parameter)) continue;
+      indices.push_back(slice.parameter);
+      pieces.push_back({slice, stored(slice.parameter), {}});
+    }
+    const Values gradients = program_.gradients(indices);
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i].gradient = to_tensor(gradients[i]).contiguous();
+    return pieces;
+  }
+
+  Trained element_wise(const Piece& piece, uint32_t group, int64_t first, int64_t last) const {
+    const uint32_t index = piece.slice.parameter;
+    const int64_t begin = share_ ? piece.slice.first : 0;
+    Trained trained{elements(piece.parameter, first, last), elements(piece.gradient, first, last), {}};
+    for (const std::string_view name : element_states(rules_[group])) {
+      const at::Tensor& state = to_tensor(states_[places_[index].find(name)->second].value);
+      trained.states.push_back(elements(state, first - begin, last - begin));
+    }
+    return trained;
+  }
+
+  void update_as_a_whole(const Piece& piece, size_t w, uint64_t updates, double scale) const {
+    const uint32_t index = piece.slice.parameter;
+    const ir::WholeUpdate& whole = updates_[index].wholes[w];
+    const ir::UpdateRule& rule = rules_[whole.group];
+    WholeTensor tensor;
+    std::vector<at::Tensor> gradients;
+    for (const ir::StatePart& part : whole.parts) {
+      tensor.parts.push_back(view_of(piece.parameter, part, whole.shape));
+      gradients.push_back(view_of(piece.gradient, part, whole.shape));
+    }
+    tensor.may_overwrite = gradients.size() > 1 || scale != 1;
+    tensor.gradient = gradients.size() > 1 ? at::cat(gradients) : gradients[0];
+    if (scale != 1) tensor.gradient = tensor.gradient * scale;
+    for (size_t s = 0; s < whole_states(rule.kind, whole.shape).size(); ++s)
+      tensor.states.push_back(to_tensor(states_[wholes_[index][w] + s].value));
+    update_whole(rule, options_.rate_at(updates, rule.learning_rate), updates, tensor);
+  }
+
+  // Averages with the parameters that they are of, or with their slices.
+  std::vector<std::pair<at::Tensor, at::Tensor>> averages() const {
+    std::vector<std::pair<at::Tensor, at::Tensor>> found;
+    for (const ir::ParameterSlice& slice : slices()) {
+      const auto place = places_[slice.parameter].find("average");
+      if (place == places_[slice.parameter].end() || slice.size() == 0) continue;
+      found.emplace_back(to_tensor(states_[place->second].value),
+                         elements(stored(slice.parameter), slice.first, slice.last));
+    }
+    return found;
+  }
+
+  // As torch.optim.swa_utils.AveragedModel.
+  void average(uint64_t updates) const {
+    if (updates == 0) return restart_averages();
+    std::vector<at::Tensor> kept, parameters;
+    for (auto& [average, parameter] : averages()) {
+      kept.push_back(average);
+      parameters.push_back(parameter);
+    }
+    if (!kept.empty()) at::_foreach_lerp_(kept, parameters, 1 - options_.grouping.average);
   }
 
   // Gradients are scaled in a copy, because other members of a collective may share them. Parameters narrower than the
   // sum of their gradients are updated in the sum's type and rounded once.
-  void update_copies(const std::vector<Trained>& tensors, uint64_t updates, double gradient_scale) const {
+  void update_copies(const ir::UpdateRule& rule, const std::vector<Trained>& tensors, uint64_t updates,
+                     double gradient_scale) const {
     const c10::InferenceMode views_are_cheap;
+    const size_t states = tensors.front().states.size();
     const at::TensorOptions wide = tensors.front().gradient.options();
     const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
-    const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states.size() : 0));
+    const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states : 0) +
+                                             (rule.kind == OptimizerKind::kLion ? 1 : 0));
     const int64_t bytes = copied_bytes(tensors.front().gradient);
     const int64_t most = bytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
     int64_t elements = 0;
@@ -199,7 +351,7 @@ class StageOptimizer::Impl {
     const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // a scalar keeps the type
     for_each_chunk(tensors, most, [&](const std::vector<Slice>& chunk) {
       std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // destination and updated wide copy
-      Group group(states.size());
+      Group group;
       int64_t at = 0;
       for (const Slice& slice : chunk) {
         const Trained& all = tensors[slice.of];
@@ -209,83 +361,69 @@ class StageOptimizer::Impl {
           narrow.emplace_back(place, place.to(all.gradient.scalar_type()));
           return narrow.back().second;
         };
-        at::Tensor gradient = part_of(all.gradient, slice);
+        Trained part;
+        part.gradient = part_of(all.gradient, slice);
         if (gradient_scale != 1) {
-          at::Tensor copy = scaled.as_strided(gradient.sizes(), gradient.strides(), at);
-          gradient = at::mul_out(copy, gradient, factor);
+          at::Tensor copy = scaled.as_strided(part.gradient.sizes(), part.gradient.strides(), at);
+          part.gradient = at::mul_out(copy, part.gradient, factor);
         }
         at += slice.size;
-        group.parameters.push_back(take(all.parameter));
-        group.gradients.push_back(std::move(gradient));
-        for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(take(all.states[s]));
+        part.parameter = take(all.parameter);
+        for (const at::Tensor& state : all.states) part.states.push_back(take(state));
+        group.add(part);
       }
-      apply(group, updates);
+      apply(rule, group, updates);
       for (const auto& [place, updated] : narrow) place.copy_(updated);
     });
   }
 
-  bool is_updated(uint32_t parameter) const {
-    if (parameter < left_alone.size() && left_alone[parameter]) return false;
-    const at::Tensor& tensor = to_tensor(program.parameters()[parameter]);
-    return tensor.is_floating_point() && tensor.numel() > 0;
-  }
-
-  // Returns all parameters to update, or their slices. Kernels process memory linearly, so all tensors of a parameter
-  // are contiguous.
-  std::vector<Trained> everything() const {
-    std::vector<uint32_t> indices;
-    std::vector<Slice> slices;  // of the share
-    if (share) {
-      for (const ir::ParameterSlice& slice : *share) {
-        if (!is_updated(slice.parameter)) continue;
-        indices.push_back(slice.parameter);
-        slices.push_back({slice.parameter, slice.first, slice.size()});
-      }
-    } else {
-      for (uint32_t i = 0; i < program.parameters().size(); ++i) {
-        if (is_updated(i)) indices.push_back(i);
-      }
-    }
-    const Values gradients = program.gradients(indices);
-    std::vector<Trained> found;
-    for (size_t k = 0; k < indices.size(); ++k) {
-      Trained& each = found.emplace_back();
-      each.parameter = to_tensor(program.parameters()[indices[k]]);
-      RANNC_CHECK(each.parameter.is_contiguous()) << "weights are read into contiguous tensors";
-      each.gradient = to_tensor(gradients[k]).contiguous();
-      if (share) {
-        each.parameter = part_of(each.parameter, slices[k]);
-        each.gradient = part_of(each.gradient, slices[k]);
-      }
-      for (const Values& state : states) each.states.push_back(to_tensor(state[indices[k]]));
-    }
-    return found;
-  }
-
-  void apply(const Group& group, uint64_t updates) const {
-    const double rate = options.learning_rate_at(updates);
-    if (options.kind == OptimizerKind::kSgd) {
+  void apply(const ir::UpdateRule& rule, const Group& group, uint64_t updates) const {
+    const double rate = options_.rate_at(updates, rule.learning_rate);
+    if (rule.kind == OptimizerKind::kSgd) {
       // The state begins as zeros, so that the first step is like the others.
-      at::_fused_sgd_(group.parameters, group.gradients,
-                      group.states.empty() ? std::vector<at::Tensor>{} : group.states[0], options.weight_decay,
-                      options.momentum, rate, /*dampening=*/0, options.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/false);
+      at::_fused_sgd_(group.parameters, group.gradients, group.state(0), rule.weight_decay, rule.momentum, rate,
+                      /*dampening=*/0, rule.nesterov, /*maximize=*/false, /*is_first_step=*/false);
       return;
     }
+    if (rule.kind == OptimizerKind::kLion) return lion(rule, rate, group);
     const at::TensorOptions beside = at::TensorOptions().dtype(at::kFloat).device(group.parameters[0].device());
     const std::vector<at::Tensor> steps(group.parameters.size(),
                                         at::full({}, static_cast<double>(updates + 1), beside));
+    // Muon leaves to AdamW what it does not update.
     const auto kernel =
-        options.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
-    kernel(group.parameters, group.gradients, group.states[0], group.states[1], /*max_exp_avg_sqs=*/{}, steps, rate,
-           options.beta1, options.beta2, options.weight_decay, options.epsilon, /*amsgrad=*/false, /*maximize=*/false,
-           /*grad_scale=*/{}, /*found_inf=*/{});
+        rule.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
+    kernel(group.parameters, group.gradients, group.state(0), group.state(1), group.state(2), steps, rate, rule.beta1,
+           rule.beta2, rule.weight_decay, rule.epsilon, rule.amsgrad, /*maximize=*/false, /*grad_scale=*/{},
+           /*found_inf=*/{});
   }
+
+  // Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, program 1.
+  static void lion(const ir::UpdateRule& rule, double rate, const Group& group) {
+    for (size_t i = 0; i < group.parameters.size(); ++i) {
+      const at::Tensor &momentum = group.states[i][0], &gradient = group.gradients[i], &parameter = group.parameters[i];
+      const at::Tensor sign = (momentum * rule.beta1).add_(gradient, 1 - rule.beta1).sign_();
+      parameter.mul_(1 - rate * rule.weight_decay).add_(sign, -rate);
+      momentum.mul_(rule.beta2).add_(gradient, 1 - rule.beta2);
+    }
+  }
+
+  OptimizerOptions options_;
+  std::vector<ir::UpdateRule> rules_;      // by group
+  std::vector<ir::StoredUpdate> updates_;  // by parameter
+  Program& program_;
+  std::vector<bool> left_alone_;  // by parameter
+  Share share_;
+  std::vector<OptimizerState> states_;
+  std::vector<std::map<std::string, size_t, std::less<>>> places_;  // by parameter and name: states of its shape
+  std::vector<std::vector<size_t>> wholes_;  // by parameter and tensor updated as a whole: its first state
 };
 
+StageOptimizer::StageOptimizer(const OptimizerOptions& options, StageUpdates updates, Program& program,
+                               std::vector<bool> left_alone, Share share)
+    : impl_(std::make_unique<Impl>(options, std::move(updates), program, std::move(left_alone), std::move(share))) {}
 StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone,
                                Share share)
-    : impl_(std::make_unique<Impl>(options, program, std::move(left_alone), std::move(share))) {}
+    : StageOptimizer(options, uniform_updates(options, program), program, std::move(left_alone), std::move(share)) {}
 StageOptimizer::~StageOptimizer() = default;
 
 Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {
@@ -300,89 +438,17 @@ Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {
   return {};
 }
 
-void StageOptimizer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
-
-const std::vector<std::string>& StageOptimizer::state_names() const { return impl_->names; }
-const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
-const StageOptimizer::Share& StageOptimizer::share() const { return impl_->share; }
-
-StageOptimizer::Share share_of(const ir::Stage& stage, DeviceId device, const Program& program) {
-  if (!stage.sharded) return std::nullopt;
-  const auto replica = std::find(stage.devices.begin(), stage.devices.end(), device) - stage.devices.begin();
-  return ir::optimizer_share(parameter_elements(program), static_cast<size_t>(replica), stage.devices.size());
-}
-
-namespace {
-
-// Elements per row. LibTorch sums the squares of a row in the row's type in one pass over memory. Rows are short, and
-// their norms are squared and added in double precision.
-constexpr int64_t kRow = 4096;
-
-// A scalar on the device of the gradient.
-at::Tensor sum_of_squares(const at::Tensor& flat) {
-  const int64_t rows = flat.numel() / kRow, in_rows = rows * kRow;
-  const auto squares = [](const at::Tensor& norms) { return norms.to(at::kDouble).square_().sum(); };
-  at::Tensor sum = at::zeros({}, flat.options().dtype(at::kDouble));
-  if (rows > 0) {
-    const at::Tensor table = in_rows == flat.numel() ? flat : flat.narrow(0, 0, in_rows);
-    sum += squares(at::linalg_vector_norm(table.view({rows, kRow}), 2, at::IntArrayRef{1}));
-  }
-  if (in_rows < flat.numel()) sum += squares(at::linalg_vector_norm(flat.narrow(0, in_rows, flat.numel() - in_rows)));
-  return sum;
-}
-
-// Works in slices, because double precision needs more memory.
-at::Tensor sum_of_wide_squares(const at::Tensor& flat) {
-  const int64_t slice = copied_bytes(flat) / static_cast<int64_t>(sizeof(double));
-  at::Tensor sum = at::zeros({}, flat.options().dtype(at::kDouble));
-  for (int64_t first = 0; first < flat.numel(); first += slice)
-    sum += sum_of_squares(flat.narrow(0, first, std::min(slice, flat.numel() - first)).to(at::kDouble));
-  return sum;
-}
-
-// Reads scalars of one device with one wait.
-std::vector<double> on_host(const std::vector<at::Tensor>& scalars) {
-  if (scalars.empty()) return {};
-  const at::Tensor numbers = at::stack(scalars).cpu();
-  const auto* const first = numbers.const_data_ptr<double>();
-  return {first, first + numbers.numel()};
-}
-
-}  // namespace
-
-std::vector<double> squared_norms(Program& program, std::span<const ir::ParameterSlice> slices) {
-  // Between these bounds float32 is accurate enough. Beyond them, squares may underflow or overflow.
-  constexpr double kLeast = 1e-24, kMost = 1e38;
+void StageOptimizer::take_states(const StageOptimizer& other) { impl_->take_states(*other.impl_); }
+void StageOptimizer::set_rules(std::vector<ir::UpdateRule> rules) { impl_->set_rules(std::move(rules)); }
+const std::vector<OptimizerState>& StageOptimizer::states() const { return impl_->states(); }
+Value StageOptimizer::state(std::string_view name, uint32_t parameter) const { return impl_->state(name, parameter); }
+void StageOptimizer::restart_averages() {
   const c10::NoGradGuard no_grad;
-  std::vector<uint32_t> parameters;
-  for (const ir::ParameterSlice& slice : slices) parameters.push_back(slice.parameter);
-  const Values gradients = program.gradients(parameters);
-  const c10::InferenceMode views_are_cheap;
-  const auto is_half = [](const at::Tensor& flat) {
-    return flat.scalar_type() != at::kFloat && flat.scalar_type() != at::kDouble;
-  };
-  std::vector<at::Tensor> parts, sums;
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const at::Tensor flat = to_tensor(gradients[i]).contiguous().view(-1);
-    parts.push_back(flat.narrow(0, slices[i].first, slices[i].size()));
-    sums.push_back(is_half(flat) ? sum_of_wide_squares(parts[i]) : sum_of_squares(parts[i]));
-  }
-  std::vector<double> squares = on_host(sums);
-  for (size_t i = 0; i < squares.size(); ++i) {
-    const bool exact = squares[i] > kLeast && squares[i] < kMost;
-    if (exact || parts[i].scalar_type() != at::kFloat) continue;
-    squares[i] = on_host({sum_of_wide_squares(parts[i])})[0];
-  }
-  return squares;
+  impl_->restart_averages();
 }
-
-std::vector<double> squared_norms(Program& program, std::span<const uint32_t> parameters) {
-  const std::vector<int64_t> elements = parameter_elements(program);
-  std::vector<ir::ParameterSlice> whole;
-  for (const uint32_t parameter : parameters) whole.push_back({parameter, 0, elements[parameter]});
-  return squared_norms(program, whole);
+void StageOptimizer::swap_averages() {
+  const c10::NoGradGuard no_grad;
+  impl_->swap_averages();
 }
-
-double clip_scale(double norm, double limit) { return std::min(1.0, limit / (norm + 1e-6)); }
 
 }  // namespace rannc::runtime

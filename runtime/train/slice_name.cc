@@ -40,4 +40,9 @@ bool is_optimizer_key(std::string_view key) {
   return slice && slice->key.starts_with(kOptimizer);
 }
 
+bool is_average_key(std::string_view key) {
+  const auto slice = parse_slice(key);
+  return (slice ? std::string_view(slice->key) : key).starts_with("optimizer/average/");
+}
+
 }  // namespace rannc::runtime

@@ -10,8 +10,10 @@
 #include "ir/gradient/gradient_reach.h"
 #include "ir/verify.h"
 #include "runtime/engine/engine.h"
+#include "runtime/internal/digest.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/gradient_norms.h"
 #include "runtime/train/internal/device_set.h"
 #include "runtime/train/internal/gather_outputs.h"
 #include "runtime/train/internal/owned_parameters.h"
@@ -42,13 +44,15 @@ std::string words_of(const Tensors& counts) {
 
 class Trainer::Impl {
  public:
-  Impl(Bundle opened, const TrainerOptions& options)
+  Impl(Bundle opened, ir::ParameterUpdates updates, const TrainerOptions& options)
       : options_(options),
         bundle_(std::move(opened)),
-        pipeline_(make_pipeline(bundle_.plan)),
+        updates_(std::move(updates)),
+        pipeline_(make_pipeline(bundle_.plan, updates_)),
         devices_(bundle_.plan.devices.size()),
         scales_loss_(bundle_.plan.training && needs_loss_scale(bundle_.plan.graph)) {
     loss_scale_.scale = options.loss_scale;
+    digest_rules();
   }
 
   /// Returns the hardware of a device of this process.
@@ -89,10 +93,13 @@ class Trainer::Impl {
   Result<std::string> load(const std::string& folder, Settings settings);
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
   void set_learning_rate(double rate);
+  Result<void> set_groups(std::vector<ir::ParameterGroup> groups);
+  Result<void> swap_averages();
+  const ir::ParameterUpdates& updates() const { return updates_; }
 
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
-  uint64_t updates_done() const { return updates_; }
+  uint64_t updates_done() const { return updates_done_; }
   double loss_scale() const { return scales_loss_ ? loss_scale_.scale : 1; }
   uint64_t seed() const { return options_.seed; }
   std::map<StageId, std::string> unrecorded_stages() const {
@@ -120,6 +127,10 @@ class Trainer::Impl {
   }
   std::unique_ptr<StageOptimizer> make_optimizer(Program& program, StageId stage, DeviceId device) const;
   Result<void> take_settings(const TrainingSettings& settings);
+  /// Replaces rules. Makes the optimizers anew if the parameters' states are others.
+  Result<void> take_updates(ir::ParameterUpdates updates);
+  void digest_rules();
+  Result<void> restart_averages();
   /// `part`: the samples that the batch has; null: all of the mini-batch.
   Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce, const NeededSamples* part);
   Result<EvaluationBatch> bind(Mode mode, const Batch& batch, const NeededSamples* part) const;
@@ -149,6 +160,8 @@ class Trainer::Impl {
 
   TrainerOptions options_;
   Bundle bundle_;
+  ir::ParameterUpdates updates_;
+  double rules_digest_ = 0;  // equal in all processes
   Pipeline pipeline_;
   std::unique_ptr<Pipeline> smaller_;              // forward only, with fewer samples; null until needed
   std::vector<std::unique_ptr<Device>> hardware_;  // before the devices, which use it
@@ -159,7 +172,8 @@ class Trainer::Impl {
   std::vector<OwnedParameter> owned_;
   std::vector<std::string> needed_;
   NeededSamples needed_samples_;
-  uint64_t step_ = 0, updates_ = 0;
+  uint64_t step_ = 0, updates_done_ = 0;
+  bool averages_swapped_ = false;
   bool scales_loss_;
   LossScale loss_scale_;
   double seed_scale_ = 1;             // of the gradients that the programs hold
@@ -171,17 +185,94 @@ std::unique_ptr<StageOptimizer> Trainer::Impl::make_optimizer(Program& program, 
   std::vector<bool> left_alone;
   for (const Weight& parameter : program.signature().parameters)
     left_alone.push_back(!reached[parameter.value.index()]);
-  return std::make_unique<StageOptimizer>(options_.optimizer, program, std::move(left_alone),
-                                          share_of(plan().stages[stage.index()], device, program));
+  return std::make_unique<StageOptimizer>(options_.optimizer, stage_updates(updates_, program.signature()), program,
+                                          std::move(left_alone), share_of(pipeline_, stage, device));
+}
+
+namespace {
+
+Result<ir::ParameterUpdates> updates_of(const ir::Plan& plan, const OptimizerOptions& options) {
+  if (!plan.training) return ir::ParameterUpdates::of(plan.graph, ir::PlanOptimizer());
+  return ir::ParameterUpdates::of(plan.graph, options, options.grouping);
+}
+
+}  // namespace
+
+// A number of 40 bits, of which some thousands can be added up exactly.
+void Trainer::Impl::digest_rules() {
+  std::string text;
+  for (const ir::UpdateGroup& group : updates_.groups())
+    text += fmt::format("{} {}\n", ir::describe(group.rule), fmt::join(group.tensors, " "));
+  rules_digest_ = static_cast<double>(std::stoull(digest_of(text).substr(0, 10), nullptr, 16));
 }
 
 void Trainer::Impl::set_learning_rate(double rate) {
   options_.optimizer.learning_rate = rate;
-  for (const auto& device : devices_.all()) {
-    for (const auto& optimizer : device->optimizers) {
-      if (optimizer) optimizer->set_learning_rate(rate);
-    }
+  take_updates(updates_of(plan(), options_.optimizer).value()).value();  // groups that were valid are
+}
+
+Result<void> Trainer::Impl::take_updates(ir::ParameterUpdates updates) {
+  const bool same_average = updates.averaged() == updates_.averaged();
+  const bool same = updates.have_groups_of(updates_) && same_average, keep = updates.have_states_of(updates_);
+  updates_ = std::move(updates);
+  digest_rules();
+  if (!keep) {  // shares are cut elsewhere
+    pipeline_ = make_pipeline(plan(), updates_);
+    smaller_.reset();
+    accumulated_samples_ = 0;
+    owned_ = owned_parameters(plan(), pipeline_, devices_);
   }
+  return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
+    for (size_t s = 0; s < device.optimizers.size(); ++s) {
+      if (!device.optimizers[s]) continue;
+      if (same) {
+        device.optimizers[s]->set_rules(stage_updates(updates_, device.programs[s]->signature()).rules);
+        continue;
+      }
+      const auto old = std::move(device.optimizers[s]);
+      device.optimizers[s] = make_optimizer(*device.programs[s], StageId::from(s), device.id);
+      if (keep) device.optimizers[s]->take_states(*old);
+    }
+    if (keep) return {};
+    device.smaller.reset();
+    device.executor = make_executor(pipeline_, device);
+    return {};
+  });
+}
+
+Result<void> Trainer::Impl::set_groups(std::vector<ir::ParameterGroup> groups) {
+  OptimizerOptions changed = options_.optimizer;
+  changed.grouping.groups = std::move(groups);
+  RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(plan(), changed));
+  if (updates_done_ > 0 && !updates.have_states_of(updates_))
+    return error("after the first update, groups may change settings, but not the optimizers of parameters");
+  options_.optimizer = std::move(changed);
+  return take_updates(std::move(updates));
+}
+
+Result<void> Trainer::Impl::restart_averages() {
+  return devices_.for_each([](TrainedDevice& device) -> Result<void> {
+    for (const auto& optimizer : device.optimizers) {
+      if (optimizer) optimizer->restart_averages();
+    }
+    return {};
+  });
+}
+
+// Exchanges contents, so that recordings stay valid. The devices' S, U and AG do it, so that replicas get the averages
+// of shares that others hold.
+Result<void> Trainer::Impl::swap_averages() {
+  if (options_.optimizer.grouping.average == 0) return error("the run keeps no averages of its parameters");
+  if (devices_.failure()) return *devices_.failure();
+  RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
+    await_saving(device);
+    return device.executor->update([&](StageId stage) -> Result<void> {
+      device.optimizers[stage.index()]->swap_averages();
+      return {};
+    });
+  }));
+  averages_swapped_ = !averages_swapped_;
+  return {};
 }
 
 Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
@@ -232,7 +323,7 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
     }
   }
   bundle_.plan = std::move(changed);
-  pipeline_ = make_pipeline(bundle_.plan);
+  pipeline_ = make_pipeline(bundle_.plan, updates_);
   for (const auto& device : devices_.all()) {
     device->executor = make_executor(pipeline_, *device);
     device->smaller.reset();
@@ -261,7 +352,7 @@ Result<void> Trainer::Impl::finish_devices() {
   }
   needed_.assign(needed.begin(), needed.end());
   needed_samples_ = find_needed_samples(plan(), pipeline_, devices_, needed);
-  owned_ = owned_parameters(plan(), devices_);
+  owned_ = owned_parameters(plan(), pipeline_, devices_);
   return {};
 }
 
@@ -356,7 +447,7 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
       own.updates_later = updates_after_norm();
       own.update = [&device, this](StageId stage, Program&) -> Result<void> {
         await_saving(device);
-        return device.optimizers[stage.index()]->update(updates_);
+        return device.optimizers[stage.index()]->update(updates_done_);
       };
     }
     RANNC_ASSIGN(outcomes[static_cast<size_t>(devices_.position_of(device))],
@@ -387,7 +478,7 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   if (result.skipped) return {};
   const double clip = options_.clip_norm > 0 ? clip_scale(norm, options_.clip_norm) : 1;
   for (const auto& device : devices_.all()) await_saving(*device);
-  return update_scaled(devices_, {updates_, clip / scale});
+  return update_scaled(devices_, {updates_done_, clip / scale});
 }
 
 Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const NeededSamples* part) const {
@@ -400,6 +491,8 @@ Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const
 
 Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce,
                                           const NeededSamples* part) {
+  if (averages_swapped_ && mode != Mode::kEvaluate)
+    return error("parameters are exchanged with their averages: a step needs them back");
   RANNC_ASSIGN(EvaluationBatch bound, bind(mode, batch, part));
   BatchFeed feed(bound.batch, bound.symbols, part);
   const CountedSamples counted{.feed = feed,
@@ -423,8 +516,8 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   StepResult result;
   result.samples = bound.samples;
   result.beyond_plan = sizes_beyond_plan(plan(), bound.symbols);
-  RANNC_ASSIGN(const StepSums sums,
-               sum_step(plan(), pipeline_, devices_, count_places_, outcomes, counts, bound.labelled, step_));
+  RANNC_ASSIGN(const StepSums sums, sum_step(plan(), pipeline_, devices_, count_places_, outcomes, counts,
+                                             {.labelled = bound.labelled, .settings = rules_digest_, .step = step_}));
   RANNC_TRY(report_sums(sums, result));
   // With a loss scale, the step is skipped.
   if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_ && options_.nonfinite == nullptr) {
@@ -440,19 +533,20 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const R
   }
   if (input.keep_outputs) gather_outputs(plan(), outcomes, bound.symbols, result);
   if (mode == Mode::kTrain) ++step_;
-  if (mode == Mode::kTrain && !result.skipped) ++updates_;
+  if (mode == Mode::kTrain && !result.skipped) ++updates_done_;
   if (mode == Mode::kTrain) accumulated_samples_ = 0;
   if (mode == Mode::kAccumulate) accumulated_samples_ += bound.samples;
   return result;
 }
 
 Result<void> Trainer::Impl::start_save(const std::string& folder, const std::string& data_state) {
+  if (averages_swapped_) return error("parameters are exchanged with their averages: a checkpoint needs them back");
   RANNC_TRY(finish_save());
   const TrainingSettings settings{options_.optimizer, options_.clip_norm, options_.seed, options_.kept_checkpoints};
   RANNC_ASSIGN(saving_,
                CheckpointSave::start(devices_, folder,
                                      {.step = step_,
-                                      .updates = updates_,
+                                      .updates = updates_done_,
                                       .loss_scale = loss_scale_,
                                       .settings = settings,
                                       .model_digest = plan().model_digest,
@@ -490,12 +584,8 @@ Result<void> Trainer::Impl::take_settings(const TrainingSettings& settings) {
   options_.clip_norm = settings.clip_norm;
   options_.seed = settings.seed;
   options_.kept_checkpoints = settings.kept_checkpoints;
-  return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
-    for (size_t s = 0; s < device.optimizers.size(); ++s) {
-      if (device.optimizers[s]) device.optimizers[s] = make_optimizer(*device.programs[s], StageId::from(s), device.id);
-    }
-    return {};
-  });
+  RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(plan(), options_.optimizer));
+  return take_updates(std::move(updates));
 }
 
 Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
@@ -504,21 +594,27 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   RANNC_TRY(check_model(state, folder, plan()));
   const OptimizerOptions &made_by = state.settings.optimizer, &own = options_.optimizer;
   if (settings == Settings::kOfCheckpoint) RANNC_TRY(take_settings(state.settings));
-  const bool same_state = made_by.states() == own.states();
+  RANNC_ASSIGN(const ir::ParameterUpdates before, updates_of(plan(), made_by));
+  const bool same_state = updates_.have_states_of(before);
   if (!same_state && own.kind != OptimizerKind::kSgd && state.step > 0) {
     return error(
         {folder, 0, 0, {}},
-        fmt::format(
-            "checkpoint was made with optimizer {}, but this run uses {}, whose state cannot start after step 0",
-            str(made_by.kind), str(own.kind)));
+        fmt::format("checkpoint was made with optimizer {}{}, but this run uses {}{}, whose state cannot start after "
+                    "step 0",
+                    str(made_by.kind), made_by.grouping.groups.empty() ? "" : " and groups", str(own.kind),
+                    own.grouping.groups.empty() ? "" : " and groups"));
   }
+  const bool averages_start = updates_.averaged() && !before.averaged();
   for (const auto& device : devices_.all()) {
     CheckpointTensors tensors = checkpoint_tensors(*device);
-    if (!same_state) std::erase_if(tensors, [](const auto& entry) { return is_optimizer_key(entry.first); });
+    std::erase_if(tensors, [&](const auto& entry) {
+      return is_average_key(entry.first) ? averages_start : !same_state && is_optimizer_key(entry.first);
+    });
     RANNC_TRY(read_checkpoint(folder, tensors));
   }
+  if (averages_start) RANNC_TRY(restart_averages());
   step_ = state.step;
-  updates_ = state.updates;
+  updates_done_ = state.updates;
   loss_scale_ = state.loss_scale;
   accumulated_samples_ = 0;
   return state.data_state;
@@ -526,7 +622,9 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {
   RANNC_TRY(finish_save());
-  return replace_weights(bundle_, path, names, held_weights(devices_));
+  RANNC_ASSIGN(WeightsLoaded loaded, replace_weights(bundle_, path, names, held_weights(devices_)));
+  if (updates_done_ == 0) RANNC_TRY(restart_averages());
+  return loaded;
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -534,7 +632,8 @@ Trainer::~Trainer() = default;
 
 Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
-  auto impl = std::make_unique<Impl>(std::move(opened), options);
+  RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(opened.plan, options.optimizer));
+  auto impl = std::make_unique<Impl>(std::move(opened), std::move(updates), options);
   const auto devices = static_cast<uint32_t>(impl->plan().devices.size());
   const TransportKind* kind = options.transport.empty() ? &default_transport(false) : find_transport(options.transport);
   if (kind == nullptr || kind->between_processes()) {
@@ -566,7 +665,8 @@ Result<std::unique_ptr<Trainer>> Trainer::try_to_open(const std::string& bundle,
                              transport->devices()));
   }
   const SharedFacts facts = shared_facts(opened, options);
-  auto impl = std::make_unique<Impl>(std::move(opened), options);
+  RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(opened.plan, options.optimizer));
+  auto impl = std::make_unique<Impl>(std::move(opened), std::move(updates), options);
   RANNC_TRY(impl->add_device(std::move(transport)));
   RANNC_TRY(impl->finish_devices());
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(impl)));
@@ -591,6 +691,11 @@ Result<void> Trainer::check_shared(const SharedFacts& own) {
   return gather(to_text(own), [&](uint32_t process, const std::string& text) { return comparison.add(process, text); });
 }
 void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
+Result<void> Trainer::set_groups(std::vector<ir::ParameterGroup> groups) {
+  return impl_->set_groups(std::move(groups));
+}
+const ir::ParameterUpdates& Trainer::updates() const { return impl_->updates(); }
+Result<void> Trainer::swap_averages() { return impl_->swap_averages(); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }

@@ -102,9 +102,19 @@ class Trainer {
   /// number of samples are needed by every process. May change with `reschedule`.
   const NeededSamples& needed_samples() const;
 
-  /// Replaces the options' learning rate for later steps. The options' warm-up and decay scale the new rate. In a run
-  /// of several processes, all must call it with the same rate. A checkpoint stores the last rate.
+  /// Replaces the options' learning rate for later steps. The options' warm-up and decay scale the new rate, and groups
+  /// with a factor follow. A checkpoint stores the last rate. In a run of several processes, all must make the same
+  /// calls of this and of `set_groups`: a step after which rules differ is an error in all of them.
   void set_learning_rate(double rate);
+  /// Replaces the options' groups for later steps. After the first update, their settings may change, but neither the
+  /// optimizer of a parameter nor the state that it needs. Errors as those of `ir::ParameterUpdates::of`; then nothing
+  /// has changed. A checkpoint stores the last groups.
+  Result<void> set_groups(std::vector<ir::ParameterGroup> groups);
+  /// The groups of all parameters of the model, with their rules and states.
+  const ir::ParameterUpdates& updates() const;
+  /// Exchanges parameters and their averages (`Grouping::average`), so that `evaluate` uses these; once more restores
+  /// the bits. In between, steps and checkpoints are refused. In a run of several processes, all must call it.
+  Result<void> swap_averages();
 
   /// Continues under another schedule of the same cut. Micro-batches, schedule, recompute, predictions and the values
   /// that the plan's functions keep for recompute may differ; the graph, the stages' tasks and devices, and whether

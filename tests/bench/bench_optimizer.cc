@@ -10,6 +10,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "runtime/train/gradient_norms.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/process.h"
 #include "tests/runtime/engine/held_tensors.h"

@@ -38,18 +38,23 @@ struct Case {
   std::string name;
   std::function<Result<void>(zoo::OnnxWriter&)> write;
   std::string loss;
-  uint32_t optimizer_states = 2;
+  rannc::ir::PlanOptimizer optimizer;
   std::map<uint32_t, uint32_t> mini_batch;  // by devices; other counts: in proportion to the nearest
 };
 
 constexpr const char* kMillion = "bert-million";  // only where --models names it
 
 std::vector<Case> cases() {
+  const rannc::ir::PlanOptimizer kAdam{"adam", 0, false, {}}, kMomentum{"sgd", 0.9, false, {}},
+      kSgd{"sgd", 0, false, {}};
   const std::string bert_loss = "cross_entropy(output=logits)+cross_entropy(output=next_sentence)";
   std::vector<Case> all;
   const auto bert = [&](const std::string& name, const zoo::BertConfig& config) {
-    all.push_back(
-        {name, [config](auto& writer) { return zoo::write_bert(writer, config); }, bert_loss, 2, {{8, 64}, {32, 256}}});
+    all.push_back({name,
+                   [config](auto& writer) { return zoo::write_bert(writer, config); },
+                   bert_loss,
+                   kAdam,
+                   {{8, 64}, {32, 256}}});
   };
   for (const int64_t width : {1024, 1536, 2048}) {
     for (const int64_t layers : {24, 48, 96, 144, 192, 256}) {
@@ -77,7 +82,7 @@ std::vector<Case> cases() {
     all.push_back({fmt::format("resnet{}x8", depth),
                    [config](auto& writer) { return zoo::write_resnet(writer, config); },
                    "cross_entropy(output=logits)",
-                   1,
+                   kMomentum,
                    {{8, 128}, {32, 512}}});
   }
   for (const auto& [blocks, channels] :
@@ -88,7 +93,7 @@ std::vector<Case> cases() {
     all.push_back({fmt::format("unet-{}x{}", blocks, channels),
                    [config](auto& writer) { return zoo::write_unet(writer, config); },
                    "mse(output=mask)",
-                   0,
+                   kSgd,
                    {{8, 32}, {32, 128}}});
   }
   for (const auto& [layers, filters] : {std::pair<int64_t, int64_t>{18, 208}, {18, 256}, {36, 544}}) {
@@ -98,7 +103,7 @@ std::vector<Case> cases() {
     all.push_back({fmt::format("amoebanet-{}x{}", layers, filters),
                    [config](auto& writer) { return zoo::write_amoebanet(writer, config); },
                    "cross_entropy(output=logits)",
-                   0,
+                   kSgd,
                    {{8, 128}, {32, 512}}});
   }
   return all;
@@ -239,7 +244,7 @@ Result<nlohmann::ordered_json> run(const Job& job) {
   RANNC_ASSIGN(options.cluster, cluster_of(job.devices));
   options.costs = partition::analytic_costs();
   options.mini_batch = mini_batch_of(*job.model, job.devices);
-  options.optimizer_states = job.model->optimizer_states;
+  options.optimizer = job.model->optimizer;
   options.planner = job.planner;
   options.blocks = job.blocks;
   Stopwatch watch;

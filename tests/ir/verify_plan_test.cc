@@ -210,18 +210,22 @@ TEST(VerifyPlan, P13_NotLowered) {
   expect_broken("P13", "gpipe is not lowered", [](Plan& plan) { plan.schedule.lowered = false; });
 }
 TEST(VerifyPlan, P14_UnknownOptimizer) {
-  expect_broken("P14", "\"lion\"", [](Plan& plan) { plan.optimizer.name = "lion"; });
+  expect_broken("P14", "optimizer 'tiger' is not one of sgd", [](Plan& plan) { plan.optimizer.name = "tiger"; });
 }
-TEST(VerifyPlan, P14_OtherStates) {
-  expect_broken("P14", "sgd keeps 0 states, the plan counts 1", [](Plan& plan) { plan.optimizer.name = "sgd"; });
+TEST(VerifyPlan, P14_SettingsOfAnother) {
+  expect_broken("P14", "sgd with amsgrad; adam, adamw and muon", [](Plan& plan) { plan.optimizer.amsgrad = true; });
+  expect_broken("P14", "average of weight 1;", [](Plan& plan) { plan.optimizer.grouping.average = 1; });
+}
+TEST(VerifyPlan, P14_GroupWithoutAParameter) {
+  expect_broken("P14", "group 'lost.*' matches no parameter",
+                [](Plan& plan) { plan.optimizer.grouping.groups = {parse_group("lost.*: rate=1").value()}; });
 }
 TEST(VerifyPlan, P14_MomentumOfAnother) {
-  expect_broken("P14", "adam with a momentum of 0.5", [](Plan& plan) {
-    plan.optimizer = {"adam", 0.5};
-    plan.optimizer_states = 2;
+  expect_broken("P14", "adam with a momentum of 0.5; sgd and muon", [](Plan& plan) {
+    plan.optimizer = {"adam", 0.5, false, {}};
   });
-  expect_broken("P14", "momentum of 1;", [](Plan& plan) { plan.optimizer = {"sgd", 1}; });
-  expect_broken("P14", "momentum of 0.5 without an optimizer", [](Plan& plan) { plan.optimizer.momentum = 0.5; });
+  expect_broken("P14", "momentum of 1;", [](Plan& plan) { plan.optimizer.momentum = 1; });
+  expect_broken("P14", "optimizer '' is not one of", [](Plan& plan) { plan.optimizer.name.clear(); });
 }
 TEST(VerifyPlan, P20_ShardedWithoutReplicas) {
   expect_broken("P20", "@s1 shards optimizer state over 1 device", [](Plan& plan) { plan.stages[1].sharded = true; });
@@ -230,6 +234,7 @@ TEST(VerifyPlan, P20_ShardedInference) {
   Plan plan = testing::small_plan(parse_graph(kGraph, "t.rir").value(), {2, 2});
   plan.stages[0].sharded = true;
   plan.training = false;
+  plan.optimizer = {};
   const auto found = verify(plan);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].rule, "P20") << found[0].str();
@@ -237,7 +242,7 @@ TEST(VerifyPlan, P20_ShardedInference) {
 TEST(VerifyPlan, P14_OptimizerOfInference) {
   expect_broken("P14", "inference", [](Plan& plan) {
     plan.training = false;
-    plan.optimizer = {"sgd", 0.9};
+    plan.optimizer = {"sgd", 0.9, false, {}};
     derive_routes(plan);  // no gradients
   });
 }

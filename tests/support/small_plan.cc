@@ -80,7 +80,7 @@ Plan small_plan(Graph graph, const PlanShape& shape) {
   derive_routes(plan);
   plan.mini_batch = shape.mini_batch;
   plan.micro_batches = split_mini_batch(shape.mini_batch, shape.micro_batches);
-  plan.optimizer_states = 1;
+  plan.optimizer = {"sgd", 0.5, false, {}};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     plan.stage_times.push_back({StageId::from(s), 3, 1000, 2000, 300});
     plan.finish_times.push_back(

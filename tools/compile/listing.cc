@@ -64,6 +64,9 @@ const Descriptions kOptimizers{
     {"sgd", "no state, or one copy of the parameters with --momentum"},
     {"adam", "two copies of the parameters"},
     {"adamw", "two copies of the parameters, decoupled weight decay"},
+    {"lion", "one copy of the parameters, steps by the sign of its momentum"},
+    {"muon", "one copy of the matrices, orthogonal steps; adamw for embeddings and all that is no matrix"},
+    {"adafactor", "sums of rows and columns of the matrices, one copy of the vectors"},
 };
 
 std::string lines(const std::vector<std::string>& names, const Descriptions& descriptions) {

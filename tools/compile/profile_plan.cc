@@ -105,7 +105,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   const std::optional<uint64_t> samples =
       request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
   const partition::ProfileProblemOptions options{samples.value_or(1), mini_batch,
-                                                 static_cast<double>(plan.optimizer_states), false};
+                                                 static_cast<double>(plan.optimizer.states()), false};
   auto order = partition::profile_order(task.profile, options.keep_input);
   if (!order.ok()) return in_file(order.diagnostic(), request.file);
   task.node_of_block = *std::move(order);

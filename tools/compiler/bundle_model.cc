@@ -30,7 +30,6 @@ Result<std::vector<runtime::Library>> loaded_libraries(const runtime::Bundle& bu
 void PlannedBundle::apply(RequestedPlan& request) const {
   if (!request.options.mini_batch) request.options.mini_batch = mini_batch;
   request.planning.optimizer = optimizer;
-  request.planning.optimizer_states = optimizer_states;
   for (const auto& [symbol, size] : sizes) request.planning.assume.emplace(symbol, size);
   request.planning.seed = seed;
   request.options.kernels = compiler::Kernels::kDefault;
@@ -58,7 +57,6 @@ Result<BundleModel> read_bundle(const std::string& path, const std::vector<std::
   const ir::Plan& plan = bundle.plan;
   read.planned = {.mini_batch = plan.mini_batch,
                   .optimizer = plan.optimizer,
-                  .optimizer_states = plan.optimizer_states,
                   .sizes = plan.sizes,
                   .seed = plan.seed,
                   .devices = plan.devices,

@@ -13,7 +13,6 @@ namespace rannc::tools {
 struct PlannedBundle {
   uint32_t mini_batch = 0;  ///< unless another number is requested
   ir::PlanOptimizer optimizer;
-  uint32_t optimizer_states = 0;
   ir::Bindings sizes;  ///< of symbols other than the batch
   uint64_t seed = 0;
   std::vector<ir::PlanDevice> devices;  ///< of the present plan

@@ -156,8 +156,6 @@ Result<void> check_saved_plan(const PlanOptions& options) {
 
 Result<PlanOptions> checked(PlanOptions options) {
   RANNC_TRY(check_saved_plan(options));
-  if (options.momentum != 0 && options.optimizer != compiler::Optimizer::kSgd)
-    return error("--momentum needs --optimizer sgd");
   if (options.recompute_budget && options.recompute != compiler::Recompute::kSelective)
     return error("--recompute-budget needs --recompute selective");
   RANNC_TRY(check_ranges(options));

@@ -105,9 +105,21 @@ Result<void> add_schedules(const compiler::PlanOptions& requested, partition::Pl
   return {};
 }
 
-ir::PlanOptimizer optimizer_of(const compiler::PlanOptions& requested) {
-  const char* const names[] = {"sgd", "adam", "adamw"};
-  return {names[static_cast<size_t>(requested.optimizer)], requested.momentum};
+Result<ir::PlanOptimizer> optimizer_of(const compiler::PlanOptions& requested) {
+  const auto kind = static_cast<ir::OptimizerKind>(requested.optimizer);
+  ir::PlanOptimizer optimizer{std::string(str(kind)), requested.momentum, requested.amsgrad, {}};
+  for (const auto& [flag, setting, given] : {std::tuple{"--momentum", "momentum", requested.momentum != 0},
+                                             std::tuple{"--amsgrad", "amsgrad", requested.amsgrad}}) {
+    if (given && !ir::has_setting(kind, setting))
+      return error(fmt::format("{} applies to {}, not to {}", flag, ir::optimizers_with(setting), optimizer.name));
+  }
+  for (const std::string& text : requested.groups) {
+    const Result<ir::ParameterGroup> group = ir::parse_group(text);
+    if (!group.ok()) return error("--group " + group.diagnostic().message);
+    optimizer.grouping.groups.push_back(*group);
+  }
+  optimizer.grouping.average = requested.average;
+  return optimizer;
 }
 
 }  // namespace
@@ -141,8 +153,7 @@ Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const
   plan.constraints.stages_per_device = own.stages_per_device;
   plan.constraints.replicas = own.replicas;
   plan.constraints.memory_bytes = own.memory_bytes;
-  plan.optimizer = optimizer_of(own);
-  plan.optimizer_states = plan.optimizer.states();
+  RANNC_ASSIGN(plan.optimizer, optimizer_of(own));
   plan.shard_optimizer = sharding_of(own.shard_optimizer);
   plan.blocks = own.blocks;
   plan.block_partitioner = own.block_partitioner;

@@ -175,7 +175,6 @@ Result<void> use_saved_plan(const std::string& path, RequestedPlan& request, Pre
   options.given = std::make_shared<const partition::GivenPlan>(std::move(given));
   options.micro_batches = {plan.micro_batches.size()};
   options.optimizer = plan.optimizer;
-  options.optimizer_states = plan.optimizer_states;
   options.seed = plan.seed;
   options.schedule_file = path;  // of errors about its rows
   for (const auto& [symbol, size] : plan.sizes) options.assume.emplace(symbol, size);

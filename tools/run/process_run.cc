@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
 #include "ir/base/stopwatch.h"
 #include "ir/plan/functions.h"
+#include "ir/plan/parameter_updates.h"
 #include "runtime/data/dataset.h"
 #include "runtime/execute/trace.h"
 #include "runtime/train/loss_sums.h"
@@ -287,13 +289,27 @@ class Run {
       fmt::print("all {} steps of the run are done; --steps N or --epochs N continues it\n", steps_);
     if (!samples_before_.empty() && samples_before_ != data_->describe())
       fmt::print("changed: the checkpoint was trained on {}\n", samples_before_);
-    const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
-    if (states > planned) {
+    print_groups();
+    const ir::Plan& plan = trainer_->plan();
+    const int64_t planned = ir::ParameterUpdates::of(plan.graph, plan.optimizer).value().state_elements();
+    if (const int64_t kept = trainer_->updates().state_elements(); plan.training && kept > planned) {
       fmt::print(stderr,
-                 "warning: the optimizer keeps {} copies of the parameters, but the plan reserves memory for {}\n",
-                 states, planned);
+                 "warning: the optimizer keeps {} numbers beside the parameters, but the plan reserves memory for {}; "
+                 "compile with the same --optimizer, --group and --ema\n",
+                 kept, planned);
     }
     std::fflush(stdout);
+  }
+
+  void print_groups() const {
+    const std::vector<ir::UpdateGroup>& groups = trainer_->updates().groups();
+    const auto used = std::count_if(groups.begin(), groups.end(), [](const auto& group) { return group.elements > 0; });
+    for (const ir::UpdateGroup& group : groups) {
+      if (used < 2 || group.elements == 0) continue;
+      const size_t tensors = group.tensors.size();
+      fmt::print("  {:L} parameters in {} tensor{}{} {}: {}\n", group.elements, tensors, tensors == 1 ? "," : "s,",
+                 tensors > 1 ? " such as" : "", group.tensors[0], ir::describe(group.rule));
+    }
   }
 
   void say_how_to_go_on() const {
@@ -309,7 +325,10 @@ class Run {
     begin("validating");
     if (losses_.size() >= 2) peak_before_ = peak_bytes();
     actions_.forward(false);
+    const bool averaged = start_.found.settings.optimizer.grouping.average > 0;
+    if (averaged) RANNC_TRY(trainer_->swap_averages());
     RANNC_ASSIGN(const runtime::ValidationResult result, validation_->run(*trainer_, trainer_->steps_done()));
+    if (averaged) RANNC_TRY(trainer_->swap_averages());
     actions_.forward(true);
     restart_peak();
     progress.note(validation_->describe_last(), validation_->last_seconds());

@@ -45,6 +45,7 @@ void add_relations(FlagTable& table) {
   flag("--replace")->excludes(flag("--resume"));
   flag("--profile")->excludes(flag("--max-restarts"));
   flag("--partial-weights")->needs(flag("--weights"));
+  flag("--averaged")->needs(flag("--export-weights"));
   flag("--transport")->check(CLI::IsMember(runtime::transport_names()));
   flag("--engine")->check(CLI::IsMember(runtime::engine_names()));
   flag("--device")->check(wrong_device);
@@ -108,17 +109,36 @@ void RunFlags::rows(Table& table) {
   table.row({"--epochs", "N", kRun, "total number of passes over the samples, instead of `--steps`"}, &RunFlags::epochs,
             Whole{1, uint64_t{1} << 32});
   table.row({"--optimizer", "", kCheckpoint, "optimizer (default: the one that the bundle was planned for)"},
-            &SettingFlags::optimizer, Choices{"sgd", "adam", "adamw"});
+            &SettingFlags::optimizer, Choices{"sgd", "adam", "adamw", "lion", "muon", "adafactor"});
   table.row({"--learning-rate", "R", kCheckpoint, "learning rate (default: 0.001)"}, &SettingFlags::learning_rate,
             Real{0, 1e300, true});
-  table.row({"--momentum", "M", kCheckpoint, "momentum of `sgd` (default: the bundle's)"}, &SettingFlags::momentum,
-            Real{0, 0.999999});
-  table.row({"--nesterov", "", kCheckpoint, "Nesterov's momentum, for `sgd`"}, &SettingFlags::nesterov);
-  table.row({"--betas", "B1,B2", kCheckpoint, "decay of the averages of `adam` and `adamw` (default: 0.9,0.999)"},
+  table.row({"--momentum", "M", kCheckpoint, "momentum of `sgd` and `muon` (default: the bundle's)"},
+            &SettingFlags::momentum, Real{0, 0.999999});
+  table.row({"--nesterov", "", kCheckpoint, "Nesterov's momentum, for `sgd`; `muon` has it"}, &SettingFlags::nesterov);
+  table.row({"--betas", "B1,B2", kCheckpoint,
+             "decay of the averages of `adam`, `adamw` and `lion` (default: 0.9,0.999; `lion`: 0.9,0.99)"},
             &SettingFlags::betas, Real{0, 0.9999999});
   table.row({"--epsilon", "E", kCheckpoint, "added to the denominator of `adam` and `adamw` (default: 1e-8)"},
             &SettingFlags::epsilon, Real{0, 1});
+  table.row({"--amsgrad", "", kCheckpoint, "`adam` and `adamw` divide by the largest average so far"},
+            &SettingFlags::amsgrad);
+  table.row({"--muon-rate", "", kCheckpoint,
+             "size of the steps of `muon`: those of `adamw` at the same learning rate, or as its authors' (default: "
+             "adamw)"},
+            &SettingFlags::muon_rate, Choices{"adamw", "original"});
   table.row({"--weight-decay", "D", kCheckpoint, "weight decay (default: 0)"}, &SettingFlags::weight_decay, Real{0});
+  table.row({"--no-decay", "", kCheckpoint, "no weight decay of biases and of the scales of normalizations"},
+            &SettingFlags::no_decay);
+  table.row({"--no-decay-embeddings", "", kCheckpoint, "no weight decay of tables of embeddings"},
+            &SettingFlags::no_decay_embeddings);
+  table.row({"--group", "PATTERN: NAME=VALUE…", kCheckpoint,
+             "[settings of the parameters](#groups) whose `state_dict` names match, such as '*.bias: weight_decay=0, "
+             "rate=0.1x'; repeatable (default: the bundle's)"},
+            &SettingFlags::groups);
+  table.row({"--ema", "W", kCheckpoint,
+             "keep [averaged weights](#averaged-weights), in which the old average has this weight; validation uses "
+             "them; 0: none (default: the bundle's)"},
+            &SettingFlags::average, Real{0, 0.9999999});
   table.row({"--warmup-steps", "N", kCheckpoint, "steps over which the learning rate rises (default: 0)"},
             &SettingFlags::warmup_steps, Whole{0, kMost});
   table.row({"--decay", "", kCheckpoint,
@@ -261,6 +281,7 @@ void RunFlags::rows(Table& table) {
              ".safetensors file to write the final parameters and buffers to, with `state_dict` names; without a "
              "source of samples, those of the bundle, or with `--resume` of the latest checkpoint"},
             &WeightFlags::to);
+  table.row({"--averaged", "", kReported, "`--export-weights` writes the averages of `--ema`"}, &WeightFlags::averaged);
 }
 
 std::string RunFlags::output_folder() const {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <tuple>
+
+#include "ir/plan/parameter_updates.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -27,40 +31,75 @@ class Override {
 
 Result<runtime::TrainingSettings> planned_settings(const ir::PlanOptimizer& planned) {
   runtime::TrainingSettings settings;
-  RANNC_ASSIGN(settings.optimizer.kind, runtime::parse_optimizer(planned.name.empty() ? "adam" : planned.name));
-  settings.optimizer.momentum = planned.momentum;
-  settings.optimizer.learning_rate = kLearningRate;
+  ir::UpdateRule& rule = settings.optimizer;
+  rule = planned.name.empty() ? default_rule(ir::OptimizerKind::kAdam, kLearningRate) : planned.rule();
+  rule.learning_rate = kLearningRate;
+  settings.optimizer.grouping = planned.grouping;
   return settings;
 }
 
-/// Returns an error for a flag that does not apply to the optimizer.
-Result<void> take_optimizer(const SettingFlags& flags, runtime::OptimizerOptions& optimizer, Override& take) {
-  std::string kind(str(optimizer.kind));
-  take("optimizer", flags.optimizer, kind);
-  RANNC_ASSIGN(optimizer.kind, runtime::parse_optimizer(kind));
-  take("learning rate", flags.learning_rate, optimizer.learning_rate);
-  const auto refused = [&](const char* flag, const char* of) {
-    return error(fmt::format("{} applies to {}, not to {}", flag, of, kind));
+/// Returns an error for a flag whose setting the optimizer lacks.
+Result<void> check_flags(const SettingFlags& flags, ir::OptimizerKind kind) {
+  const std::tuple<const char*, const char*, bool> given[] = {
+      {"--momentum", "momentum", flags.momentum.value_or(0) != 0},
+      {"--nesterov", "nesterov", flags.nesterov},
+      {"--betas", "beta1", !flags.betas.empty()},
+      {"--epsilon", "epsilon", flags.epsilon.has_value()},
+      {"--amsgrad", "amsgrad", flags.amsgrad},
+      {"--muon-rate", "match_rms_adamw", flags.muon_rate.has_value()},
   };
-  if (optimizer.kind != runtime::OptimizerKind::kSgd) {
-    if (flags.momentum.value_or(0) != 0) return refused("--momentum", "sgd");
-    if (flags.nesterov) return refused("--nesterov", "sgd");
-    optimizer.momentum = 0;
-    optimizer.nesterov = false;
-  } else {
-    if (!flags.betas.empty()) return refused("--betas", "adam and adamw");
-    if (flags.epsilon) return refused("--epsilon", "adam and adamw");
+  for (const auto& [flag, setting, is_given] : given) {
+    if (!is_given || ir::has_setting(kind, setting)) continue;
+    return error(fmt::format("{} applies to {}, not to {}", flag, ir::optimizers_with(setting), str(kind)));
   }
-  take("momentum", flags.momentum, optimizer.momentum);
-  if (flags.nesterov) take("nesterov", std::optional(true), optimizer.nesterov);
-  if (optimizer.nesterov && optimizer.momentum == 0) return error("--nesterov needs --momentum above 0");
+  return {};
+}
+
+Result<void> take_optimizer(const SettingFlags& flags, runtime::OptimizerOptions& optimizer, Override& take) {
+  std::string name(str(optimizer.kind));
+  take("optimizer", flags.optimizer, name);
+  RANNC_ASSIGN(const ir::OptimizerKind kind, runtime::parse_optimizer(name));
+  ir::UpdateRule& rule = optimizer;
+  rule = with_kind(rule, kind);
+  RANNC_TRY(check_flags(flags, kind));
+  take("learning rate", flags.learning_rate, rule.learning_rate);
+  if (ir::has_setting(kind, "momentum")) take("momentum", flags.momentum, rule.momentum);
+  if (flags.nesterov) take("nesterov", std::optional(true), rule.nesterov);
+  if (rule.nesterov && rule.momentum == 0) return error("--nesterov needs --momentum above 0");
   if (!flags.betas.empty()) {
     if (flags.betas.size() != 2) return error(fmt::format("--betas: expected 2 numbers, got {}", flags.betas.size()));
-    take("beta1", std::optional(flags.betas[0]), optimizer.beta1);
-    take("beta2", std::optional(flags.betas[1]), optimizer.beta2);
+    take("beta1", std::optional(flags.betas[0]), rule.beta1);
+    take("beta2", std::optional(flags.betas[1]), rule.beta2);
   }
-  take("epsilon", flags.epsilon, optimizer.epsilon);
-  take("weight decay", flags.weight_decay, optimizer.weight_decay);
+  take("epsilon", flags.epsilon, rule.epsilon);
+  if (flags.amsgrad) take("amsgrad", std::optional(true), rule.amsgrad);
+  if (flags.muon_rate) take("muon rate of adamw", std::optional(*flags.muon_rate == "adamw"), rule.match_rms_adamw);
+  take("weight decay", flags.weight_decay, rule.weight_decay);
+  return {};
+}
+
+std::string listed(const std::vector<ir::ParameterGroup>& groups) {
+  std::string text;
+  for (const ir::ParameterGroup& group : groups) text += fmt::format("{}'{}'", text.empty() ? "" : " ", str(group));
+  return text.empty() ? "none" : text;
+}
+
+/// Groups of the command line replace all others.
+Result<void> take_groups(const SettingFlags& flags, ir::Grouping& grouping, Override& take) {
+  if (!flags.groups.empty()) {
+    std::vector<ir::ParameterGroup> groups;
+    for (const std::string& text : flags.groups) {
+      auto group = ir::parse_group(text);
+      if (!group.ok()) return error("--group " + group.diagnostic().message);
+      groups.push_back(*std::move(group));
+    }
+    std::string before = listed(grouping.groups);
+    take("groups", std::optional(listed(groups)), before);
+    grouping.groups = std::move(groups);
+  }
+  if (flags.no_decay) take("no decay of vectors", std::optional(true), grouping.no_decay);
+  if (flags.no_decay_embeddings) take("no decay of embeddings", std::optional(true), grouping.no_decay_embeddings);
+  take("weight of averages", flags.average, grouping.average);
   return {};
 }
 
@@ -102,6 +141,7 @@ Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOpt
   runtime::OptimizerOptions& optimizer = found.settings.optimizer;
   Override take(checkpoint != nullptr);
   RANNC_TRY(take_optimizer(flags, optimizer, take));
+  RANNC_TRY(take_groups(flags, optimizer.grouping, take));
   RANNC_TRY(take_rates(flags, optimizer, take));
   take("clip norm", flags.clip_norm, found.settings.clip_norm);
   take("seed", flags.seed, found.settings.seed);
@@ -112,14 +152,11 @@ Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOpt
 
 std::string describe(const runtime::TrainingSettings& settings) {
   const runtime::OptimizerOptions& optimizer = settings.optimizer;
-  const runtime::OptimizerOptions standard{};
-  std::string text = fmt::format("{}, learning rate {}", str(optimizer.kind), optimizer.learning_rate);
-  if (optimizer.momentum != 0)
-    text += fmt::format(", {}momentum {}", optimizer.nesterov ? "Nesterov's " : "", optimizer.momentum);
-  if (optimizer.beta1 != standard.beta1 || optimizer.beta2 != standard.beta2)
-    text += fmt::format(", betas {} and {}", optimizer.beta1, optimizer.beta2);
-  if (optimizer.epsilon != standard.epsilon) text += fmt::format(", epsilon {}", optimizer.epsilon);
-  if (optimizer.weight_decay != 0) text += fmt::format(", weight decay {}", optimizer.weight_decay);
+  const ir::Grouping& grouping = optimizer.grouping;
+  std::string text = ir::describe(optimizer);
+  if (grouping.no_decay) text += ", no decay of biases and norms";
+  if (grouping.no_decay_embeddings) text += ", no decay of embeddings";
+  if (grouping.average != 0) text += fmt::format(", averages of weight {}", grouping.average);
   if (optimizer.warmup_steps != 0) text += fmt::format(", {} steps of warm-up", optimizer.warmup_steps);
   if (optimizer.decay == runtime::Decay::kInverseSqrt) {
     text += ", falling as the inverse square root of the step";

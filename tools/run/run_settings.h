@@ -14,10 +14,11 @@ namespace rannc::tools {
 
 /// Settings from the command line; the others come from the checkpoint or the bundle.
 struct SettingFlags {
-  std::optional<std::string> optimizer, decay;
-  std::optional<double> learning_rate, momentum, weight_decay, epsilon, final_rate, clip_norm;
+  std::optional<std::string> optimizer, decay, muon_rate;
+  std::optional<double> learning_rate, momentum, weight_decay, epsilon, final_rate, clip_norm, average;
   std::vector<double> betas;
-  bool nesterov = false;
+  bool nesterov = false, amsgrad = false, no_decay = false, no_decay_embeddings = false;
+  std::vector<std::string> groups;
   std::optional<uint64_t> warmup_steps, decay_from, decay_steps, seed, kept_checkpoints;
 };
 

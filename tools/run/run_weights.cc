@@ -39,7 +39,10 @@ Result<void> take_weights(runtime::Trainer& trainer, const WeightFlags& flags, b
 
 Result<void> give_weights(const runtime::Bundle& bundle, const std::string& checkpoint, const WeightFlags& flags) {
   if (flags.to.empty()) return {};
-  RANNC_ASSIGN(const runtime::StateWritten written, runtime::export_weights(bundle, checkpoint, flags.to));
+  RANNC_ASSIGN(const runtime::StateWritten written,
+               runtime::export_weights(
+                   bundle, checkpoint, flags.to,
+                   flags.averaged ? runtime::ExportedWeights::kAverages : runtime::ExportedWeights::kParameters));
   for (const std::string& warning : written.warnings) fmt::print(stderr, "warning: {}: {}\n", flags.to, warning);
   fmt::print("{} tensors of {} are in {}\n", written.tensors, checkpoint.empty() ? bundle.path : checkpoint, flags.to);
   return {};

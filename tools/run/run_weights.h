@@ -11,9 +11,10 @@ namespace rannc::tools {
 
 /// Weight options from the command line.
 struct WeightFlags {
-  std::string from;      ///< file that replaces the bundle's weights; empty: the bundle's
-  bool partial = false;  ///< allows missing and unexpected names in `from`
-  std::string to;        ///< file to write the final weights to; empty: none
+  std::string from;       ///< file that replaces the bundle's weights; empty: the bundle's
+  bool partial = false;   ///< allows missing and unexpected names in `from`
+  std::string to;         ///< file to write the final weights to; empty: none
+  bool averaged = false;  ///< writes their averages
   runtime::WeightNames names() const {
     return partial ? runtime::WeightNames::kThoseGiven : runtime::WeightNames::kAll;
   }

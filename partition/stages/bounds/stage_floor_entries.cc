@@ -277,7 +277,7 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   const double divisor = problem_.sharded ? most_replicas() : 1;
   const double exchanged = problem_.sharded ? (gradients + parameters) / 2 : gradients;
   entry.tail = all_reduce_ns(exchanged, group.least, links_.of_group(group.least)) +
-               optimizer_pass_ns(parameters, gradients, problem_.optimizer_factor, rate_) / divisor;
+               optimizer_pass_ns(parameters, gradients, ranges_.states(a, b), rate_) / divisor;
   entries_[a].push_back(entry);
   return true;
 }

@@ -67,7 +67,7 @@ double stage_all_reduce_ns(const StageProblem& problem, const TrainedPart& stage
 double optimizer_ns(const StageProblem& problem, const TrainedPart& stage, const std::vector<DeviceId>& devices) {
   double rate = kInfinity;
   for (const DeviceId device : devices) rate = std::min(rate, problem.cluster.kind_of(device).bytes_per_second);
-  const double whole = optimizer_pass_ns(stage.parameters, stage.gradients, problem.optimizer_factor, rate);
+  const double whole = optimizer_pass_ns(stage.parameters, stage.gradients, stage.states, rate);
   return problem.sharded ? whole / static_cast<double>(devices.size()) : whole;
 }
 
@@ -87,7 +87,9 @@ StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, c
     stage.peak_bytes =
         prices.peak_bytes(from.first, from.end, share, from.recompute, static_cast<uint32_t>(cover.stages.size() - s));
     stage.all_reduce_ns = stage_all_reduce_ns(
-        problem, {ranges.parameters(from.first, from.end), ranges.gradients(from.first, from.end)}, stage.devices);
+        problem,
+        {.parameters = ranges.parameters(from.first, from.end), .gradients = ranges.gradients(from.first, from.end)},
+        stage.devices);
     plan.stages.push_back(std::move(stage));
   }
   if (problem.in_flight != InFlight::kAll) {

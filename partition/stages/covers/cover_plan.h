@@ -22,9 +22,9 @@ Infeasible explain_infeasible(const StageProblem& problem, const std::vector<Cov
 /// Returns a sentence about the slowest stage.
 std::string bottleneck_of(const StagePlan& plan);
 
-/// Bytes of the gradients and the parameters of a stage.
+/// Bytes of the parameters of a stage, of their gradients and of their optimizer state.
 struct TrainedPart {
-  double parameters = 0, gradients = 0;
+  double parameters = 0, gradients = 0, states = 0;
 };
 
 /// Time of a ring all-reduce of the stage's gradients over its devices; if the problem is sharded, of a reduce-scatter

@@ -249,7 +249,7 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
     }
     stage.forward_ns = times[0].forward;
     set_recompute(stage, times, repeated);
-    const TrainedPart trained{ranges_->parameters(a, b), ranges_->gradients(a, b)};
+    const TrainedPart trained{ranges_->parameters(a, b), ranges_->gradients(a, b), ranges_->states(a, b)};
     stage.all_reduce_ns = stage_all_reduce_ns(problem_, trained, stage.devices);
     run.steps.push_back(optimizer_ns(problem_, trained, stage.devices));
   }

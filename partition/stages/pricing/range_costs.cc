@@ -82,8 +82,7 @@ std::vector<double> prefix(const std::vector<double>& items) {
 
 }  // namespace
 
-RangeCosts::RangeCosts(const StageProblem& problem)
-    : blocks_(problem.blocks), divided_factor_(problem.sharded ? problem.optimizer_factor : 0) {
+RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks), divides_(problem.sharded) {
   const uint32_t k = blocks_;
   Rectangles received(k), returned(k), sent(k), answered(k), kept(k), crossing(k);
   for (const BlockValue& value : problem.values) {
@@ -115,9 +114,10 @@ RangeCosts::RangeCosts(const StageProblem& problem)
   crossing_ = crossing.sum(k);
   add_shared(problem);
 
-  std::vector<double> resident(k), gradients(k);
+  std::vector<double> resident(k), gradients(k), states(k);
   for (uint32_t b = 0; b < k; ++b) {
     gradients[b] = gradient_bytes(problem, b);
+    states[b] = state_bytes(problem, b);
     resident[b] = trained_bytes(problem, b) + (problem.buffer_bytes.empty() ? 0 : problem.buffer_bytes[b]);
   }
   for (const SharedHolding& holding : problem.shared) {
@@ -126,6 +126,7 @@ RangeCosts::RangeCosts(const StageProblem& problem)
   }
   parameters_ = prefix(problem.parameter_bytes);
   gradients_ = prefix(gradients);
+  states_ = prefix(states);
   resident_ = prefix(resident);
   stashed_ = prefix(problem.stashed_bytes_per_sample);
   if (!problem.pending_bytes_per_sample.empty()) pending_ = prefix(problem.pending_bytes_per_sample);
@@ -163,18 +164,21 @@ void RangeCosts::add_shared(const StageProblem& problem) {
     return holding.kind == SharedHolding::Kind::kInput;
   };
   if (std::all_of(problem.shared.begin(), problem.shared.end(), grows_with_samples)) return;
-  Rectangles parameters(blocks_), gradients(blocks_), resident(blocks_);
+  Rectangles parameters(blocks_), gradients(blocks_), states(blocks_), resident(blocks_);
   for (const SharedHolding& holding : problem.shared) {
     if (grows_with_samples(holding)) continue;
     const bool trained = holding.kind == SharedHolding::Kind::kParameter;
     // The gradients of its readers are summed separately: one for each block.
-    resident.add_ranges_with(holding.blocks, -1, {holding.bytes * (trained ? 1 + problem.optimizer_factor : 1), 0});
+    const double state = trained ? state_bytes(problem, holding) : 0;
+    resident.add_ranges_with(holding.blocks, -1, {holding.bytes + state, 0});
     if (!trained) continue;
+    states.add_ranges_with(holding.blocks, -1, {state, 0});
     parameters.add_ranges_with(holding.blocks, -1, {holding.bytes, 0});
     gradients.add_ranges_with(holding.blocks, -1, {holding.gradient_bytes(), 0});
   }
   shared_parameters_ = parameters.sum(blocks_);
   shared_gradients_ = gradients.sum(blocks_);
+  shared_states_ = states.sum(blocks_);
   shared_resident_ = resident.sum(blocks_);
 }
 

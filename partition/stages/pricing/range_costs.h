@@ -35,12 +35,16 @@ class RangeCosts {
   double gradients(uint32_t a, uint32_t b) const {
     return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
   }
+  /// Bytes of their optimizer state.
+  double states(uint32_t a, uint32_t b) const {
+    return states_[b] - states_[a] + (shared_states_.empty() ? 0 : shared_states_[index(a, b)].fixed);
+  }
   /// Bytes of parameters, gradients, optimizer state and buffers.
   double resident(uint32_t a, uint32_t b) const {
     return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
   }
   /// Part of `resident` that the replicas of a stage divide: optimizer state, if it is sharded.
-  double divided(uint32_t a, uint32_t b) const { return divided_factor_ * parameters(a, b); }
+  double divided(uint32_t a, uint32_t b) const { return divides_ ? states(a, b) : 0; }
   /// Stash of the blocks alone.
   double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
   /// Bytes that a micro-batch keeps from its forward to its backward pass: the stash of the blocks, received values,
@@ -74,12 +78,12 @@ class RangeCosts {
   void add_shared(const StageProblem& problem);
 
   uint32_t blocks_;
-  double divided_factor_;  ///< bytes of divided optimizer state per byte of parameters
+  bool divides_;
   std::vector<Affine> received_, returned_, sent_, answered_, kept_;
   std::vector<Affine> crossing_;  ///< kept parts of received values and samples, and of sent values outside the stash
-  std::vector<Affine> shared_parameters_, shared_gradients_, shared_resident_;  ///< empty: nothing is shared
-  std::vector<Affine> temporary_;                                               ///< empty: there are none
-  std::vector<double> parameters_, gradients_, resident_, stashed_, pending_;
+  std::vector<Affine> shared_parameters_, shared_gradients_, shared_states_;  ///< empty: nothing is shared
+  std::vector<Affine> shared_resident_, temporary_;                           ///< empty: there are none
+  std::vector<double> parameters_, gradients_, states_, resident_, stashed_, pending_;
   std::vector<char> cut_allowed_;
   /// The first pinned block from some block on, and the next block pinned to another stage.
   struct PinnedStages {

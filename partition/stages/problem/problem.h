@@ -70,6 +70,7 @@ struct SharedHolding {
   double bytes_per_sample = 0;      ///< >= 0; of an input
   double bytes = 0;                 ///< bytes that do not grow with samples, >= 0
   std::optional<double> sum_bytes;  ///< of a parameter: the sum of its gradients; empty: the size of the parameter
+  std::optional<double> own_state;  ///< of a parameter: bytes of its optimizer state; empty: `optimizer_factor`
 
   double gradient_bytes() const { return sum_bytes.value_or(bytes); }
 };
@@ -135,6 +136,7 @@ struct StageProblem : PlanDemands {
   std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
   std::vector<double> parameter_bytes;             ///< per block: its own
   std::vector<double> gradient_bytes;              ///< per block: sums to all-reduce; empty: as `parameter_bytes`
+  std::vector<double> state_bytes;                 ///< per block: optimizer state; empty: `optimizer_factor`
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward
   std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while the block runs; may be empty
@@ -157,9 +159,18 @@ inline double gradient_bytes(const StageProblem& problem, uint32_t block) {
   return problem.gradient_bytes.empty() ? problem.parameter_bytes[block] : problem.gradient_bytes[block];
 }
 
+/// Bytes of the optimizer state of a block's own parameters, and of a shared one.
+inline double state_bytes(const StageProblem& problem, uint32_t block) {
+  return problem.state_bytes.empty() ? problem.parameter_bytes[block] * problem.optimizer_factor
+                                     : problem.state_bytes[block];
+}
+inline double state_bytes(const StageProblem& problem, const SharedHolding& holding) {
+  return holding.own_state.value_or(holding.bytes * problem.optimizer_factor);
+}
+
 /// Bytes held for a block's parameters from the first backward pass on: parameters, gradients, optimizer state.
 inline double trained_bytes(const StageProblem& problem, uint32_t block) {
-  return problem.parameter_bytes[block] * (1 + problem.optimizer_factor) + gradient_bytes(problem, block);
+  return problem.parameter_bytes[block] + state_bytes(problem, block) + gradient_bytes(problem, block);
 }
 
 /// Rejects invalid problems: sizes that do not match, NaN, infinite or negative costs, unordered readers, an empty

@@ -140,13 +140,11 @@ std::string state_key(const std::string& state, const std::string& parameter) {
   return "optimizer/" + state + "/" + parameter;
 }
 
-void add_share(const StageOptimizer& optimizer, const Signature& signature, CheckpointTensors& tensors) {
-  if (!optimizer.share()) return;
-  for (const ir::ParameterSlice& slice : *optimizer.share()) {
-    for (size_t k = 0; k < optimizer.states().size(); ++k) {
-      const std::string key = state_key(optimizer.state_names()[k], signature.parameters[slice.parameter].name);
-      tensors.emplace(slice_key(key, slice.first, slice.last), optimizer.states()[k][slice.parameter]);
-    }
+void add_states(const StageOptimizer& optimizer, const Signature& signature, CheckpointTensors& tensors) {
+  for (const OptimizerState& state : optimizer.states()) {
+    const std::string& stored = signature.parameters[state.parameter].name;
+    const std::string key = state_key(state.name, state.tensor.empty() ? stored : state.tensor);
+    tensors.emplace(state.slice ? slice_key(key, state.slice->first, state.slice->last) : key, state.value);
   }
 }
 
@@ -161,13 +159,8 @@ CheckpointTensors checkpoint_tensors(const TrainedDevice& device) {
     for (size_t i = 0; i < signature.parameters.size(); ++i) {
       const std::string& name = signature.parameters[i].name;
       tensors.emplace("parameter/" + name, program.parameters()[i]);
-      if (!device.optimizers[s]) continue;
-      const auto& states = device.optimizers[s]->state_names();
-      if (device.optimizers[s]->share()) continue;
-      for (size_t k = 0; k < states.size(); ++k)
-        tensors.emplace(state_key(states[k], name), device.optimizers[s]->states()[k][i]);
     }
-    if (device.optimizers[s]) add_share(*device.optimizers[s], signature, tensors);
+    if (device.optimizers[s]) add_states(*device.optimizers[s], signature, tensors);
     for (size_t i = 0; i < signature.buffers.size(); ++i) {
       tensors.emplace("buffer/" + signature.buffers[i].name, program.buffers()[i]);
     }

@@ -28,6 +28,9 @@ Diagnostic file_error(const std::string& path, const std::string& what) { return
 
 json to_json(const TrainingSettings& settings) {
   const OptimizerOptions& optimizer = settings.optimizer;
+  const ir::Grouping& grouping = optimizer.grouping;
+  json groups = json::array();
+  for (const ir::ParameterGroup& group : grouping.groups) groups.push_back(str(group));
   return {{"optimizer", std::string(str(optimizer.kind))},
           {"learning_rate", optimizer.learning_rate},
           {"momentum", optimizer.momentum},
@@ -36,6 +39,12 @@ json to_json(const TrainingSettings& settings) {
           {"beta2", optimizer.beta2},
           {"epsilon", optimizer.epsilon},
           {"nesterov", optimizer.nesterov ? 1 : 0},
+          {"amsgrad", optimizer.amsgrad ? 1 : 0},
+          {"match_rms_adamw", optimizer.match_rms_adamw ? 1 : 0},
+          {"groups", groups},
+          {"no_decay", grouping.no_decay ? 1 : 0},
+          {"no_decay_embeddings", grouping.no_decay_embeddings ? 1 : 0},
+          {"average", grouping.average},
           {"warmup_steps", optimizer.warmup_steps},
           {"decay", std::string(str(optimizer.decay))},
           {"decay_from", optimizer.decay_from},
@@ -44,6 +53,25 @@ json to_json(const TrainingSettings& settings) {
           {"clip_norm", settings.clip_norm},
           {"seed", settings.seed},
           {"kept_checkpoints", settings.kept_checkpoints}};
+}
+
+void read_flag(JsonFields& fields, const char* key, bool& into) {
+  uint64_t number = into ? 1 : 0;
+  fields.read_if_present(key, number, WholeRange{0, 1});
+  into = number != 0;
+}
+
+void read_groups(JsonFields& fields, ir::Grouping& grouping, std::string& fault) {
+  std::vector<std::string> texts;
+  fields.read_if_present("groups", texts);
+  for (const std::string& text : texts) {
+    const Result<ir::ParameterGroup> group = ir::parse_group(text);
+    if (group.ok()) {
+      grouping.groups.push_back(*group);
+    } else if (fault.empty()) {
+      fault = fmt::format("field '{}': {}", fields.place("groups"), group.diagnostic().message);
+    }
+  }
 }
 
 void read_settings(JsonFields fields, TrainingSettings& settings, std::string& fault) {
@@ -62,9 +90,12 @@ void read_settings(JsonFields fields, TrainingSettings& settings, std::string& f
   take("optimizer", parse_optimizer(kind), optimizer.kind);
   take("decay", parse_decay(decay), optimizer.decay);
   if (!fault.empty()) return;
-  uint64_t nesterov = 0;
-  fields.read_if_present("nesterov", nesterov, WholeRange{0, 1});
-  optimizer.nesterov = nesterov != 0;
+  read_flag(fields, "nesterov", optimizer.nesterov);
+  read_flag(fields, "amsgrad", optimizer.amsgrad);
+  read_flag(fields, "match_rms_adamw", optimizer.match_rms_adamw);
+  read_groups(fields, optimizer.grouping, fault);
+  read_flag(fields, "no_decay", optimizer.grouping.no_decay);
+  read_flag(fields, "no_decay_embeddings", optimizer.grouping.no_decay_embeddings);
   constexpr NumberRange kNotNegative{.least = 0}, kDecay{.least = 0, .most = 1};
   fields.read("learning_rate", optimizer.learning_rate, kNotNegative);
   fields.read("momentum", optimizer.momentum, kDecay);
@@ -72,6 +103,7 @@ void read_settings(JsonFields fields, TrainingSettings& settings, std::string& f
   fields.read("beta1", optimizer.beta1, kDecay);
   fields.read("beta2", optimizer.beta2, kDecay);
   fields.read("epsilon", optimizer.epsilon, kNotNegative);
+  fields.read_if_present("average", optimizer.grouping.average, kDecay);
   fields.read("warmup_steps", optimizer.warmup_steps);
   fields.read_if_present("decay_from", optimizer.decay_from);
   fields.read("decay_steps", optimizer.decay_steps);

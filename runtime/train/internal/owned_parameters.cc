@@ -10,6 +10,7 @@
 #include "runtime/internal/router.h"
 #include "runtime/internal/share_exchange.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/train/gradient_norms.h"
 
 namespace rannc::runtime {
 
@@ -50,11 +51,11 @@ std::map<StageId, OfStage> by_stage(const std::vector<OwnedParameter>& parameter
 }
 
 // The slices of a stage's parameters that a device represents: its share, or everything on the first replica.
-std::vector<ir::ParameterSlice> represented(const ir::Stage& stage, StageId id, const TrainedDevice& device) {
+std::vector<ir::ParameterSlice> represented(const Pipeline& pipeline, StageId id, const TrainedDevice& device) {
   const Program& program = *device.programs[id.index()];
-  if (StageOptimizer::Share share = share_of(stage, device.id, program)) return *std::move(share);
+  if (StageOptimizer::Share share = share_of(pipeline, id, device.id)) return *std::move(share);
   std::vector<ir::ParameterSlice> slices;
-  if (stage.devices.front() != device.id) return slices;
+  if (pipeline.shape.stages[id.index()].devices.front() != device.id) return slices;
   for (const int64_t elements : parameter_elements(program))
     slices.push_back({static_cast<uint32_t>(slices.size()), 0, elements});
   return slices;
@@ -66,12 +67,12 @@ const Weight& weight_of(const OwnedParameter& owned) {
 
 }  // namespace
 
-std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceSet& devices) {
+std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices) {
   std::vector<OwnedParameter> owned;
   for (const auto& device : devices.all()) {
     for (size_t s = 0; s < device->programs.size(); ++s) {
       if (!device->programs[s]) continue;
-      for (const ir::ParameterSlice& slice : represented(plan.stages[s], StageId::from(s), *device)) {
+      for (const ir::ParameterSlice& slice : represented(pipeline, StageId::from(s), *device)) {
         const ValueId value = device->programs[s]->signature().parameters[slice.parameter].value;
         const auto shared = std::find_if(plan.shared.begin(), plan.shared.end(),
                                          [&](const ir::SharedParameter& entry) { return entry.parameter == value; });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "runtime/execute/pipeline.h"
 #include "runtime/train/internal/device_set.h"
 
 namespace rannc::runtime {
@@ -21,7 +22,7 @@ struct OwnedParameter {
 
 /// Returns the parameters that this process represents, in the order of the graph's values, then of their elements:
 /// over all processes of a run, each element once.
-std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const DeviceSet& devices);
+std::vector<OwnedParameter> owned_parameters(const ir::Plan& plan, const Pipeline& pipeline, const DeviceSet& devices);
 
 /// Returns the gradients divided by `loss_scale`, under the names of the parameters, in host memory. An error names a
 /// parameter of which other processes have a part.

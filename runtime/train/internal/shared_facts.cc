@@ -1,6 +1,9 @@
 #include "runtime/train/internal/shared_facts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ir/plan/parameter_updates.h"
 
 namespace rannc::runtime {
 
@@ -13,12 +16,14 @@ constexpr char kBetween = '\t', kEnd = '\n';
 
 SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options) {
   const OptimizerOptions& optimizer = options.optimizer;
+  std::vector<std::string> groups;
+  for (const ir::ParameterGroup& group : optimizer.grouping.groups) groups.push_back(str(group));
+  if (optimizer.grouping.no_decay) groups.emplace_back("no decay");
+  if (optimizer.grouping.no_decay_embeddings) groups.emplace_back("no decay of embeddings");
   SharedFacts facts = {
-      {"optimizer", std::string(str(optimizer.kind))},
-      {"learning rate", fmt::format("{}", optimizer.learning_rate)},
-      {"momentum", fmt::format("{}{}", optimizer.momentum, optimizer.nesterov ? " of Nesterov" : "")},
-      {"weight decay", fmt::format("{}", optimizer.weight_decay)},
-      {"betas and epsilon", fmt::format("{} {} {}", optimizer.beta1, optimizer.beta2, optimizer.epsilon)},
+      {"optimizer", describe(optimizer)},
+      {"groups", fmt::format("[{}]", fmt::join(groups, "] ["))},
+      {"average of weight", fmt::format("{}", optimizer.grouping.average)},
       {"warm-up steps", fmt::format("{}", optimizer.warmup_steps)},
       {"decay steps", fmt::format("{} from {} to {}, {}", optimizer.decay_steps, optimizer.decay_from,
                                   optimizer.decay_to, str(optimizer.decay))},

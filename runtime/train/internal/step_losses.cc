@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -166,10 +167,9 @@ Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, De
 }
 
 Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices, const CountPlaces& places,
-                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, bool labelled,
-                          uint64_t step) {
+                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, const OwnStep& of) {
   const auto terms = static_cast<int64_t>(pipeline.losses.size());
-  at::Tensor numerators = at::zeros({terms + 1}, at::kDouble);
+  at::Tensor numerators = at::zeros({terms + 2}, at::kDouble);
   auto slots = numerators.accessor<double, 1>();
   for (int64_t t = 0; t < terms; ++t) {
     for (const StepOutcome& outcome : outcomes) {
@@ -178,7 +178,10 @@ Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, Device
       slots[t] += own;
     }
   }
-  slots[terms] = labelled ? 0 : 1;
+  slots[terms] = of.labelled ? 0 : 1;
+  // The differences to the first process add up to 0.
+  const auto others = static_cast<double>(devices.plan_devices() - 1);
+  if (!devices.whole()) slots[terms + 1] = devices.contains(DeviceId(0)) ? of.settings * others : -of.settings;
   Tensors all = {numerators};
   for (size_t count = 0; count < counts.size(); ++count) {
     const DeviceId home = plan.stages[places.owners[count].index()].devices.front();
@@ -197,8 +200,13 @@ Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, Device
     }
     all.push_back(sum);
   }
-  RANNC_ASSIGN(const at::Tensor added, devices.sum_over_processes(packed(all), step));
+  RANNC_ASSIGN(const at::Tensor added, devices.sum_over_processes(packed(all), of.step));
   const Tensors found = unpacked(added, all);
+  if (found[0][terms + 1].item<double>() != 0) {
+    return devices.close(error(fmt::format(
+        "step {}: the processes of the run have different groups, learning rates or other settings of optimizers",
+        of.step)));
+  }
   StepSums made;
   if (found[0][terms].item<double>() > 0) return made;
   for (int64_t t = 0; t < terms; ++t) made.numerators.push_back(found[0][t].item<double>());

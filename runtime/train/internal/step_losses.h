@@ -52,10 +52,16 @@ struct StepSums {
   Tensors counts, sums;            ///< of `ir::Totals`
 };
 
+/// What a process tells of a step.
+struct OwnStep {
+  bool labelled = true;
+  double settings = 0;  ///< a whole number below 2^40, equal in all processes: else the step is an error in all
+  uint64_t step = 0;
+};
+
 /// Sums numerators and the sums of metrics per device and then over devices, as a run of several processes does.
 /// Every worker of the run must call it.
 Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices, const CountPlaces& places,
-                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, bool labelled,
-                          uint64_t step);
+                          const std::vector<StepOutcome>& outcomes, const Tensors& counts, const OwnStep& own);
 
 }  // namespace rannc::runtime

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(OptimizerShares, CutParametersAtMultiplesOf4096Elements) {
-  const std::vector<int64_t> elements = {10'000, 5, 10'000};
+  const std::vector<ParameterExtent> elements = {{10'000}, {5}, {10'000}};
   // 20,005 in three: cuts up to 6,668 and 13,336, of which the latter lies 3,331 behind the beginning of the third.
   EXPECT_THAT(optimizer_share(elements, 0, 3), ElementsAre(ParameterSlice{0, 0, 4096}));
   EXPECT_THAT(optimizer_share(elements, 1, 3), ElementsAre(ParameterSlice{0, 4096, 10'000}, ParameterSlice{1, 0, 5}));
@@ -24,19 +24,28 @@ TEST(OptimizerShares, CutParametersAtMultiplesOf4096Elements) {
 }
 
 TEST(OptimizerShares, SmallParametersAreWhole) {
-  const std::vector<int64_t> elements = {3};
+  const std::vector<ParameterExtent> elements = {{3}};
   EXPECT_TRUE(optimizer_share(elements, 0, 2).empty());
   EXPECT_THAT(optimizer_share(elements, 1, 2), ElementsAre(ParameterSlice{0, 0, 3}));
+}
+
+TEST(OptimizerShares, IndivisibleParametersHaveOneOwner) {
+  const std::vector<ParameterExtent> elements = {{12'000, false}, {5}, {10'000, false}, {10'000}};
+  EXPECT_THAT(optimizer_share(elements, 0, 3), ::testing::IsEmpty()) << "the first ends behind a third";
+  EXPECT_THAT(optimizer_share(elements, 1, 3), ElementsAre(ParameterSlice{0, 0, 12'000}, ParameterSlice{1, 0, 5}));
+  EXPECT_THAT(optimizer_share(elements, 2, 3), ElementsAre(ParameterSlice{2, 0, 10'000}, ParameterSlice{3, 0, 10'000}));
 }
 
 TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanOneCut) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
-    std::vector<int64_t> elements(1 + random() % 12);
-    int64_t total = 0;
-    for (int64_t& size : elements) {
-      size = static_cast<int64_t>(random() % (random() % 2 == 0 ? 50 : 40'000));
-      total += size;
+    std::vector<ParameterExtent> elements(1 + random() % 12);
+    int64_t total = 0, uncut = kShareCut;
+    for (ParameterExtent& each : elements) {
+      each.elements = static_cast<int64_t>(random() % (random() % 2 == 0 ? 50 : 40'000));
+      each.divisible = seed % 2 == 0 || random() % 2 == 0;
+      if (!each.divisible) uncut = std::max(uncut, each.elements);
+      total += each.elements;
     }
     const size_t replicas = 1 + random() % 9;
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -47,12 +56,14 @@ TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanOneCut) {
         ASSERT_EQ(slice.first, next[slice.parameter]);
         ASSERT_EQ(slice.first % kShareCut, 0);
         ASSERT_LT(slice.first, slice.last);
+        const ParameterExtent& of = elements[slice.parameter];
+        ASSERT_TRUE(of.divisible || slice.size() == of.elements);
         next[slice.parameter] = slice.last;
         own += slice.size();
       }
-      ASSERT_LT(std::abs(own - total / static_cast<int64_t>(replicas)), kShareCut + 1);
+      ASSERT_LT(std::abs(own - total / static_cast<int64_t>(replicas)), uncut + 1);
     }
-    ASSERT_EQ(next, elements);
+    for (size_t i = 0; i < elements.size(); ++i) ASSERT_EQ(next[i], elements[i].elements);
   }
 }
 
@@ -73,7 +84,7 @@ outputs [%y]
 
 TEST(OptimizerShares, DivideTheStateInTheMemoryModel) {
   Plan plan = testing::small_plan(parse_graph(kGraph, "t.rir").value(), {1, 4, 8, 1});
-  plan.optimizer_states = 2;
+  plan.optimizer.name = "adam";
   const int64_t whole = pipeline_shape(plan).stages[0].fixed_bytes, state = 2 * 4 * 256 * 256;
   plan.stages[0].sharded = true;
   const PipelineShape shape = pipeline_shape(plan);

@@ -46,11 +46,15 @@ TEST(TextPlan, InstructionSetsRoundTrip) {
 }
 
 TEST(TextPlan, OptimizersRoundTrip) {
-  for (const PlanOptimizer& optimizer : {PlanOptimizer{"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}}) {
+  Grouping grouping{.groups = {parse_group("*: rate=0.1x, weight_decay=0").value()}, .no_decay = true, .average = 0.9};
+  for (const PlanOptimizer& optimizer : {PlanOptimizer{"sgd", 0, false, {}},
+                                         {"sgd", 0.9, false, {}},
+                                         {"adam", 0, true, {}},
+                                         {"muon", 0.9, false, {.no_decay_embeddings = true}},
+                                         {"adafactor", 0, false, grouping}}) {
     SCOPED_TRACE(optimizer.name);
     Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
     plan.optimizer = optimizer;
-    plan.optimizer_states = optimizer.states();
     const std::string text = print(plan);
     EXPECT_NE(text.find("\noptimizer " + optimizer.name), std::string::npos) << text;
     const auto again = parse_plan(text, "t.rir");

@@ -39,7 +39,7 @@ PlanOptions options(uint32_t mini_batch) {
   options.cluster = preset_cluster("rannc-1x8").value().first(4);
   options.costs = analytic_costs();
   options.mini_batch = mini_batch;
-  options.optimizer_states = 2;
+  options.optimizer.name = "adam";
   return options;
 }
 

@@ -34,7 +34,7 @@ PlanOptions options_of(uint32_t devices, uint64_t micro_batches) {
   options.costs = analytic_costs();
   options.mini_batch = kSamples;
   options.micro_batches = {micro_batches};
-  options.optimizer_states = 2;
+  options.optimizer.name = "adam";
   options.constraints.stages = devices;
   return options;
 }

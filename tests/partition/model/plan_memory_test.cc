@@ -14,10 +14,15 @@ TEST(PlanMemory, OptimizerStateCounts) {
   auto options = options_for("flat:1", 16);
   options.micro_batches = {1};
   const double parameters = static_cast<double>(model.elements(ir::ValueKind::kParameter));
-  options.optimizer_states = 0;
+  options.optimizer.name = "sgd";
   const double without = static_cast<double>(fullest(planned(model, options).plan));
-  for (const uint32_t states : {1U, 2U}) {
-    options.optimizer_states = states;
+  const std::pair<uint32_t, ir::PlanOptimizer> optimizers[] = {{1, {"sgd", 0.5, false, {}}},
+                                                               {1, {"lion", 0, false, {}}},
+                                                               {2, {"adam", 0, false, {}}},
+                                                               {3, {"adamw", 0, true, {}}},
+                                                               {3, {"adam", 0, false, {.average = 0.9}}}};
+  for (const auto& [states, optimizer] : optimizers) {
+    options.optimizer = optimizer;
     const double with = static_cast<double>(fullest(planned(model, options).plan));
     EXPECT_DOUBLE_EQ(with - without, states * parameters * kParameterBytes);
   }

@@ -52,7 +52,7 @@ partition::PlanOptions options_for(const std::string& cluster, uint32_t mini_bat
   options.cluster = partition::preset_cluster(cluster).value();
   options.costs = partition::analytic_costs();
   options.mini_batch = mini_batch;
-  options.optimizer_states = 2;
+  options.optimizer.name = "adam";
   options.planner = "rannc";
   return options;
 }

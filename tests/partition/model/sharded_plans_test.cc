@@ -19,8 +19,7 @@ partition::PlanOptions replicated(ShardOptimizer sharding) {
   auto options = options_for("flat:2", 8);
   options.constraints.stages = 1;
   options.constraints.replicas = {2};
-  options.optimizer = {"adam", 0};
-  options.optimizer_states = 2;
+  options.optimizer.name = "adam";
   options.micro_batches = {1};  // more of them would need less memory
   options.recompute = partition::RecomputeRule::kNever;
   options.shard_optimizer = sharding;

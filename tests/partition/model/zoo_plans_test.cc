@@ -114,7 +114,7 @@ TEST(ZooPlans, WidestResNetOnOneNode) {
   const Prepared model = prepared(resnet(152), "cross_entropy(output=logits)");
   EXPECT_EQ((model.elements(ir::ValueKind::kParameter) + 50'000'000) / 100'000'000, 37U);
   auto options = options_for("rannc-1x8", 128);
-  options.optimizer_states = 1;
+  options.optimizer = {"sgd", 0.9, false, {}};
   expect_within_memory(planned(model, options));
 }
 
@@ -126,7 +126,7 @@ TEST(ZooPlans, LargestUNetOnOneNode) {
   const Prepared model = prepared(test::model(config, zoo::write_unet), "mse(output=mask)");
   EXPECT_EQ(model.elements(ir::ValueKind::kParameter) / 10'000'000, 1582U);
   auto options = options_for("rannc-1x8", 32);
-  options.optimizer_states = 0;
+  options.optimizer.name = "sgd";
   expect_within_memory(planned(model, options));
 }
 
@@ -136,7 +136,7 @@ TEST(ZooPlans, LargestAmoebaNetOnOneNode) {
   config.filters = 544;
   const Prepared model = prepared(test::model(config, zoo::write_amoebanet), "cross_entropy(output=logits)");
   auto options = options_for("rannc-1x8", 128);
-  options.optimizer_states = 0;
+  options.optimizer.name = "sgd";
   expect_within_memory(planned(model, options));
 }
 

@@ -73,7 +73,7 @@ class DeviceTraining : public ::testing::Test {
 
   static TrainerOptions options(std::vector<Device*> hardware, const std::string& engine = {}) {
     TrainerOptions made;
-    made.optimizer = {.kind = OptimizerKind::kAdamW, .learning_rate = 0.01};
+    made.optimizer = {{.kind = OptimizerKind::kAdamW, .learning_rate = 0.01}};
     made.engine = engine;
     made.hardware = std::move(hardware);
     return made;

@@ -100,7 +100,7 @@ TEST_P(NarrowTypes, GradientsOfMicroBatchesAreSummedInFloat32) {
 class NarrowUpdates : public ::testing::TestWithParam<runtime::OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Optimizers, NarrowUpdates,
                          ::testing::Values(runtime::OptimizerKind::kSgd, runtime::OptimizerKind::kAdam,
-                                           runtime::OptimizerKind::kAdamW),
+                                           runtime::OptimizerKind::kAdamW, runtime::OptimizerKind::kLion),
                          [](const auto& info) { return std::string(runtime::str(info.param)); });
 
 // Of a parameter that fills more than a slice; every step equals that of a float32 copy, rounded once.
@@ -124,8 +124,8 @@ TEST_P(NarrowUpdates, ReadTheSumAndRoundOnce) {
         EXPECT_TRUE(at::equal(narrow, exact.to(type))) << runtime::str(GetParam()) << " step " << step;
         exact.copy_(narrow);
         for (size_t s = 0; s < optimizer.states().size(); ++s) {
-          const at::Tensor &own = runtime::to_tensor(optimizer.states()[s][0]),
-                           &of_wide = runtime::to_tensor(wide.states()[s][0]);
+          const at::Tensor &own = runtime::to_tensor(optimizer.states()[s].value),
+                           &of_wide = runtime::to_tensor(wide.states()[s].value);
           EXPECT_TRUE(at::equal(own, of_wide.to(type))) << "state " << s;
           of_wide.copy_(own);
         }

@@ -66,7 +66,7 @@ runtime::Batch batch_of(const ExactnessCase& of, uint64_t seed) {
 /// Momentum and clipping make each loss depend on all gradients of the steps before.
 runtime::TrainerOptions options_of(const ExactnessCase& of) {
   runtime::TrainerOptions options;
-  options.optimizer = {.kind = runtime::OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9};
+  options.optimizer = {{.kind = runtime::OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9}};
   options.clip_norm = 0.5;
   options.seed = 3;
   if (!runtime::find_transport(of.transport)->between_processes()) options.transport = of.transport;

@@ -96,7 +96,7 @@ Steps trained(const PlanSpec& spec, double learning_rate) {
   const std::string path = (fs::temp_directory_path() / ("rannc-scaled-" + std::to_string(::getpid()))).string();
   codegen::write_bundle(testing::build_plan(cast_parameter(), spec), {.replace = true}, path).value();
   TrainerOptions options;
-  options.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = learning_rate};
+  options.optimizer = {{.kind = OptimizerKind::kSgd, .learning_rate = learning_rate}};
   const auto trainer = Trainer::open(path, options).value();
   fs::remove_all(path);
   Steps steps;

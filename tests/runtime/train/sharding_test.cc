@@ -74,7 +74,7 @@ Batch batch_of(int64_t samples, ir::DType dtype, uint64_t seed) {
 
 TrainerOptions options_of(OptimizerKind kind, double momentum = 0) {
   TrainerOptions options;
-  options.optimizer = {.kind = kind, .learning_rate = 0.01, .momentum = momentum, .weight_decay = 0.125};
+  options.optimizer = {{.kind = kind, .learning_rate = 0.01, .momentum = momentum, .weight_decay = 0.125}};
   return options;
 }
 
@@ -182,17 +182,29 @@ struct Rule {
   const char* name;
   OptimizerKind kind;
   double momentum;
+  std::vector<const char*> groups = {};
+  double average = 0;
 };
 class ShardedSteps : public Sharding, public ::testing::WithParamInterface<Rule> {};
-INSTANTIATE_TEST_SUITE_P(Optimizers, ShardedSteps,
-                         ::testing::Values(Rule{"sgd", OptimizerKind::kSgd, 0},
-                                           Rule{"momentum", OptimizerKind::kSgd, 0.75},
-                                           Rule{"adam", OptimizerKind::kAdam, 0},
-                                           Rule{"adamw", OptimizerKind::kAdamW, 0}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, ShardedSteps,
+    ::testing::Values(Rule{"sgd", OptimizerKind::kSgd, 0}, Rule{"momentum", OptimizerKind::kSgd, 0.75},
+                      Rule{"adam", OptimizerKind::kAdam, 0}, Rule{"adamw", OptimizerKind::kAdamW, 0},
+                      Rule{"lion", OptimizerKind::kLion, 0}, Rule{"muon", OptimizerKind::kMuon, 0.75, {}, 0.5},
+                      Rule{"adafactor", OptimizerKind::kAdafactor, 0},
+                      Rule{"groups",
+                           OptimizerKind::kAdam,
+                           0,
+                           {"w: optimizer=muon", "v: rate=0.1x, weight_decay=0", "b: optimizer=sgd, momentum=0.5",
+                            "u: optimizer=adafactor"},
+                           0.5}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ShardedSteps, HaveTheBitsOfWholeState) {
-  const TrainerOptions options = options_of(GetParam().kind, GetParam().momentum);
+  TrainerOptions options = options_of(GetParam().kind, GetParam().momentum);
+  for (const char* group : GetParam().groups)
+    options.optimizer.grouping.groups.push_back(ir::parse_group(group).value());
+  options.optimizer.grouping.average = GetParam().average;
   for (const ir::DType dtype : {ir::DType::kF64, ir::DType::kF32}) {
     for (const PlanSpec& spec : specs()) {
       SCOPED_TRACE(::testing::Message() << ir::str(dtype) << ", " << spec.cuts.size() + 1 << " stages");
@@ -205,10 +217,71 @@ TEST_P(ShardedSteps, HaveTheBitsOfWholeState) {
 
 TEST_F(Sharding, NarrowParametersHaveTheBitsOfWholeState) {
   const PlanSpec spec{.cuts = {2}, .replicas = {2, 3}, .micro_batches = {4, 3}};
-  const auto shares = open(sharded(spec), options_of(OptimizerKind::kAdam), ir::DType::kBF16),
-             whole = open(spec, options_of(OptimizerKind::kAdam), ir::DType::kBF16);
-  expect_equal_steps(*shares, *whole, 7, ir::DType::kBF16);
-  EXPECT_EQ(saved(*shares), saved(*whole));
+  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kMuon, OptimizerKind::kAdafactor}) {
+    const auto shares = open(sharded(spec), options_of(kind), ir::DType::kBF16),
+               whole = open(spec, options_of(kind), ir::DType::kBF16);
+    expect_equal_steps(*shares, *whole, 7, ir::DType::kBF16);
+    EXPECT_EQ(saved(*shares), saved(*whole));
+  }
+}
+
+// An evaluation with averages sees those that other replicas hold, and leaves no trace.
+TEST_F(Sharding, AveragesAreExchangedAndRestored) {
+  const PlanSpec spec{.cuts = {2}, .replicas = {2, 3}, .micro_batches = {4, 3}};
+  TrainerOptions options = options_of(OptimizerKind::kMuon, 0.75);
+  options.optimizer.grouping.average = 0.5;
+  const Batch batch = batch_of(7, ir::DType::kF64, 9);
+  std::vector<double> averaged;
+  for (const bool shards : {false, true}) {
+    const auto trainer = open(shards ? sharded(spec) : spec, options);
+    EXPECT_EQ(trainer->swap_averages().ok(), true) << "before the first update they are the parameters";
+    const double first = trainer->evaluate(batch).value().loss;
+    trainer->swap_averages().value();
+    EXPECT_EQ(trainer->evaluate(batch).value().loss, first);
+    for (uint64_t step = 0; step < kSteps; ++step) trainer->step(batch_of(7, ir::DType::kF64, step)).value();
+    const auto before = saved(*trainer);
+    const double own = trainer->evaluate(batch).value().loss;
+    trainer->swap_averages().value();
+    averaged.push_back(trainer->evaluate(batch).value().loss);
+    EXPECT_NE(averaged.back(), own);
+    EXPECT_THAT(trainer->step(batch).diagnostic().message, HasSubstr("a step needs them back"));
+    EXPECT_THAT(trainer->save(path("none")).diagnostic().message, HasSubstr("a checkpoint needs them back"));
+    trainer->swap_averages().value();
+    EXPECT_EQ(trainer->evaluate(batch).value().loss, own);
+    EXPECT_EQ(saved(*trainer), before);
+  }
+  EXPECT_EQ(averaged[0], averaged[1]);
+  const auto without = open(spec, options_of(OptimizerKind::kAdam));
+  EXPECT_THAT(without->swap_averages().diagnostic().message, HasSubstr("keeps no averages"));
+}
+
+// Rates change at any time, the state of a parameter only before the first update.
+TEST_F(Sharding, GroupsAreReplacedBetweenSteps) {
+  const PlanSpec spec{.cuts = {2}, .replicas = {2, 1}, .micro_batches = {4, 3}};
+  const auto groups = [](std::vector<const char*> texts) {
+    std::vector<ir::ParameterGroup> parsed;
+    for (const char* text : texts) parsed.push_back(ir::parse_group(text).value());
+    return parsed;
+  };
+  TrainerOptions options = options_of(OptimizerKind::kAdam);
+  const auto changed = open(sharded(spec), options);
+  EXPECT_THAT(changed->set_groups(groups({"w: optimizer=muon", "?: rate=0.5x"})).diagnostic().message,
+              HasSubstr("parameter 'w' is in two groups, 'w' and '?'"));
+  changed->set_groups(groups({"w: optimizer=muon", "b: rate=0.5x"})).value();
+  options.optimizer.grouping.groups = groups({"w: optimizer=muon", "b: rate=0.5x"});
+  const auto fresh = open(sharded(spec), options);
+  expect_equal_steps(*changed, *fresh, 7, ir::DType::kF64);
+  EXPECT_EQ(saved(*changed), saved(*fresh));
+  // Others, of the same optimizers.
+  changed->set_groups(groups({"w: optimizer=muon, rate=0.25x", "c: rate=2x"})).value();
+  const std::string checkpoint = path("between");
+  fresh->save(checkpoint).value();
+  options.optimizer.grouping.groups = groups({"w: optimizer=muon, rate=0.25x", "c: rate=2x"});
+  const auto resumed = open(spec, options);
+  resumed->load(checkpoint, Trainer::Settings::kOfOptions).value();
+  expect_equal_steps(*changed, *resumed, 7, ir::DType::kF64);
+  EXPECT_EQ(saved(*changed), saved(*resumed));
+  EXPECT_THAT(changed->set_groups({}).diagnostic().message, HasSubstr("after the first update"));
 }
 
 /// Two weights of a million elements with the same gradient, which an engine may compute once.

@@ -19,6 +19,7 @@
 #include "ir/text/text.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/gradient_norms.h"
 #include "runtime/transport/transport_local.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"

@@ -128,7 +128,7 @@ class NcclTraining : public ::testing::Test {
 
   TrainerOptions options() const {
     TrainerOptions made;
-    made.optimizer = {.kind = OptimizerKind::kAdamW, .learning_rate = 0.01};
+    made.optimizer = {{.kind = OptimizerKind::kAdamW, .learning_rate = 0.01}};
     made.clip_norm = clip_norm_;
     return made;
   }

@@ -59,7 +59,7 @@ TEST(PlanFlags, BecomeARequest) {
   EXPECT_EQ(planning.cluster.size(), 3U);
   EXPECT_EQ(planning.cluster.kinds.front().memory_bytes, 1U << 20);
   EXPECT_EQ(planning.constraints.stages, 2U);
-  EXPECT_EQ(planning.optimizer_states, 1U) << "momentum keeps a state";
+  EXPECT_EQ(planning.optimizer.states(), 1U) << "momentum keeps a state";
   EXPECT_EQ(planning.schedule, "gpipe");
   EXPECT_EQ(planning.search.schedules, (Words{"gpipe"}));
   EXPECT_EQ(planning.search.simulated_actions, 9U);

@@ -109,7 +109,7 @@ class NonfiniteSources : public ::testing::Test {
     const runtime::Bundle opened = runtime::open_bundle(bundle_).value();
     NonfiniteFinder finder(opened.plan, 1);
     TrainerOptions options;
-    options.optimizer = {.kind = runtime::OptimizerKind::kSgd, .learning_rate = numbers.learning_rate};
+    options.optimizer = {{.kind = runtime::OptimizerKind::kSgd, .learning_rate = numbers.learning_rate}};
     options.nonfinite = &finder;
     const auto trainer = Trainer::open(bundle_, options).value();
     const Batch batch = {{"x", runtime::to_value(numbers.x)},

@@ -31,17 +31,22 @@ SettingsFound found(const SettingFlags& flags, const ir::PlanOptimizer& planned,
 
 TrainingSettings all_set() {
   TrainingSettings settings;
-  settings.optimizer = {.kind = OptimizerKind::kAdamW,
-                        .learning_rate = 0.1 + 0.2,
-                        .weight_decay = 1e-7,
-                        .beta1 = 0.8,
-                        .beta2 = 0.99,
-                        .epsilon = 1e-9,
-                        .warmup_steps = 7,
-                        .decay = runtime::Decay::kWsd,
-                        .decay_from = 800,
-                        .decay_steps = 900,
-                        .decay_to = 0.25};
+  settings.optimizer = {{.kind = OptimizerKind::kAdamW,
+                         .learning_rate = 0.1 + 0.2,
+                         .weight_decay = 1e-7,
+                         .beta1 = 0.8,
+                         .beta2 = 0.99,
+                         .epsilon = 1e-9,
+                         .amsgrad = true},
+                        {.groups = {ir::parse_group("*.bias: rate=0.1x, optimizer=lion").value()},
+                         .no_decay = true,
+                         .no_decay_embeddings = true,
+                         .average = 0.75},
+                        7,
+                        runtime::Decay::kWsd,
+                        800,
+                        900,
+                        0.25};
   settings.clip_norm = 1.0 / 3;
   settings.seed = 1ULL << 63;
   settings.kept_checkpoints = 3;
@@ -49,14 +54,14 @@ TrainingSettings all_set() {
 }
 
 TEST(RunSettings, APlanSaysTheOptimizer) {
-  const SettingsFound run = found({}, {"sgd", 0.9});
+  const SettingsFound run = found({}, {"sgd", 0.9, false, {}});
   EXPECT_EQ(run.settings.optimizer.kind, OptimizerKind::kSgd);
   EXPECT_EQ(run.settings.optimizer.momentum, 0.9);
   EXPECT_EQ(found({}, {}).settings.optimizer.kind, OptimizerKind::kAdam);
 }
 
 TEST(RunSettings, AFlagWinsOverThePlan) {
-  const SettingsFound run = found({.optimizer = "adam"}, {"sgd", 0.9});
+  const SettingsFound run = found({.optimizer = "adam"}, {"sgd", 0.9, false, {}});
   EXPECT_EQ(run.settings.optimizer.kind, OptimizerKind::kAdam);
   EXPECT_EQ(run.settings.optimizer.momentum, 0);
   EXPECT_THAT(run.changed, IsEmpty()) << "there is no checkpoint that it changes";
@@ -64,7 +69,7 @@ TEST(RunSettings, AFlagWinsOverThePlan) {
 
 TEST(RunSettings, ACheckpointWinsOverThePlan) {
   const TrainingSettings saved = all_set();
-  const SettingsFound run = found({}, {"sgd", 0.9}, &saved);
+  const SettingsFound run = found({}, {"sgd", 0.9, false, {}}, &saved);
   EXPECT_EQ(run.settings, saved);
   EXPECT_THAT(run.changed, IsEmpty());
 }
@@ -76,7 +81,7 @@ TEST(RunSettings, FlagsWinOverTheCheckpointAndAreNamed) {
   flags.clip_norm = saved.clip_norm;  // the same
   flags.seed = 3;
   flags.kept_checkpoints = 0;
-  const SettingsFound run = found(flags, {"sgd", 0.9}, &saved);
+  const SettingsFound run = found(flags, {"sgd", 0.9, false, {}}, &saved);
   EXPECT_EQ(run.settings.optimizer.learning_rate, 0.5);
   EXPECT_EQ(run.settings.optimizer.warmup_steps, 7U);
   EXPECT_EQ(run.settings.seed, 3U);
@@ -86,27 +91,32 @@ TEST(RunSettings, FlagsWinOverTheCheckpointAndAreNamed) {
 }
 
 TEST(RunSettings, MomentumIsOfSgd) {
-  const auto refused = find_settings({.momentum = 0.9}, {"adam", 0}, nullptr);
+  const auto refused = find_settings({.momentum = 0.9}, {"adam", 0, false, {}}, nullptr);
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("--momentum applies to sgd, not to adam"));
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("--momentum applies to sgd and muon, not to adam"));
 }
 
 std::string refusal(const SettingFlags& flags, const char* optimizer = "adam") {
-  const auto refused = find_settings(flags, {optimizer, 0}, nullptr);
+  const auto refused = find_settings(flags, {optimizer, 0, false, {}}, nullptr);
   return refused.ok() ? "" : refused.diagnostic().str();
 }
 
 TEST(RunSettings, OptionsOfOneOptimizerAreRefusedForAnother) {
-  EXPECT_THAT(refusal({.nesterov = true}), HasSubstr("--nesterov applies to sgd, not to adam"));
+  EXPECT_THAT(refusal({.nesterov = true}), HasSubstr("--nesterov applies to sgd and muon, not to adam"));
   EXPECT_THAT(refusal({.nesterov = true}, "sgd"), HasSubstr("--nesterov needs --momentum above 0"));
-  EXPECT_THAT(refusal({.betas = {0.8, 0.9}}, "sgd"), HasSubstr("--betas applies to adam and adamw, not to sgd"));
-  EXPECT_THAT(refusal({.epsilon = 1e-6}, "sgd"), HasSubstr("--epsilon applies to adam and adamw, not to sgd"));
+  EXPECT_THAT(refusal({.betas = {0.8, 0.9}}, "sgd"),
+              HasSubstr("--betas applies to adam, adamw, lion and muon, not to sgd"));
+  EXPECT_THAT(refusal({.epsilon = 1e-6}, "sgd"), HasSubstr("--epsilon applies to adam, adamw and muon, not to sgd"));
   EXPECT_THAT(refusal({.betas = {0.8}}), HasSubstr("--betas: expected 2 numbers, got 1"));
-  const auto optimizer = found({.epsilon = 1e-6, .betas = {0.8, 0.9}}, {"adamw", 0}).settings.optimizer;
+  const auto optimizer = found({.epsilon = 1e-6, .betas = {0.8, 0.9}}, {"adamw", 0, false, {}}).settings.optimizer;
   EXPECT_EQ(optimizer.beta1, 0.8);
   EXPECT_EQ(optimizer.beta2, 0.9);
   EXPECT_EQ(optimizer.epsilon, 1e-6);
-  EXPECT_TRUE(found({.momentum = 0.9, .nesterov = true}, {"sgd", 0}).settings.optimizer.nesterov);
+  EXPECT_THAT(refusal({.amsgrad = true}, "lion"), HasSubstr("--amsgrad applies to adam, adamw and muon, not to lion"));
+  EXPECT_THAT(refusal({.muon_rate = "original"}), HasSubstr("--muon-rate applies to muon, not to adam"));
+  EXPECT_THAT(refusal({.groups = {"*.bias: rate=fast"}}),
+              HasSubstr("--group '*.bias: rate=fast': rate=fast: expected a positive number, or a factor"));
+  EXPECT_TRUE(found({.momentum = 0.9, .nesterov = true}, {"sgd", 0, false, {}}).settings.optimizer.nesterov);
 }
 
 TEST(RunSettings, FlagsOfADecayThatContradictEachOtherAreRefused) {

@@ -11,7 +11,7 @@
 namespace rannc::compiler {
 
 /// Determines the memory of an optimizer's state.
-enum class Optimizer : uint8_t { kSgd, kAdam, kAdamW };
+enum class Optimizer : uint8_t { kSgd, kAdam, kAdamW, kLion, kMuon, kAdafactor };
 
 /// What the planner `auto` minimizes: time of a step, time between micro-batches, load of the busiest device, memory.
 enum class Objective : uint8_t { kStep, kPeriod, kLoad, kMemory };
@@ -73,7 +73,10 @@ struct PlanOptions {
   std::string cuda_plugin = {};               ///< file, for `local:cuda`; empty: the dynamic linker finds it
 
   Optimizer optimizer = Optimizer::kAdam;
-  double momentum = 0;  ///< of SGD; not 0: one more copy of the parameters
+  double momentum = 0;                   ///< of SGD; not 0: one more copy of the parameters
+  bool amsgrad = false;                  ///< of Adam and AdamW: one more copy
+  std::vector<std::string> groups = {};  ///< `PATTERN: NAME=VALUE, …`, parameters with other settings
+  double average = 0;                    ///< weight of the old value in averaged weights; not 0: one more copy
   ShardOptimizer shard_optimizer = ShardOptimizer::kAuto;
   std::optional<uint32_t> mini_batch = {};   ///< samples per step; absent: `ReadOptions::mini_batch`
   std::vector<uint64_t> micro_batches = {};  ///< allowed numbers of micro-batches; empty: any
@@ -128,10 +131,19 @@ void PlanOptions::rows(Table& table) {
   table.group("Training step");
   table.row({"--optimizer", "", kModelFile | kProfileText | kSavedStages,
              "optimizer, which determines the memory for its state"},
-            &PlanOptions::optimizer, Choices{"sgd", "adam", "adamw"});
+            &PlanOptions::optimizer, Choices{"sgd", "adam", "adamw", "lion", "muon", "adafactor"});
   table.row({"--momentum", "M", kModelFile | kProfileText | kSavedStages,
-             "momentum of `sgd`, which adds one copy of the parameters"},
+             "momentum of `sgd`, which adds one copy of the parameters, or of `muon` (default: 0; `muon`: 0.95)"},
             &PlanOptions::momentum, Real{0, 0.999999});
+  table.row({"--amsgrad", "", kModelFile | kProfileText | kSavedStages,
+             "`adam` and `adamw` also keep the largest average, which adds one copy of the parameters"},
+            &PlanOptions::amsgrad);
+  table.row({"--group", "PATTERN: NAME=VALUE…", kModelFile | kSavedStages,
+             "[settings of the parameters](rannc-run.md#groups) whose `state_dict` names match; repeatable"},
+            &PlanOptions::groups);
+  table.row({"--ema", "W", kModelFile | kProfileText | kSavedStages,
+             "keep [averaged weights](rannc-run.md#averaged-weights), one copy of the parameters"},
+            &PlanOptions::average, Real{0, 0.9999999});
   table.row({"--shard-optimizer", "", kPlanned,
              "whether the replicas of a stage [divide its optimizer state](#sharded-optimizer-state): `auto` (where no "
              "plan fits the memory otherwise), `on` or `off`"},
