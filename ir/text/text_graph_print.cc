@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <utility>
 
 #include "ir/internal/text_graph.h"
@@ -10,6 +11,7 @@
 #include "ir/internal/text_writer.h"
 #include "ir/op/op.h"
 #include "ir/state/state.h"
+#include "ir/text/form.h"
 
 namespace rannc::ir {
 
@@ -17,7 +19,13 @@ namespace {
 
 class GraphPrinter {
  public:
-  GraphPrinter(std::string& to, const Graph& graph) : to_(to), graph_(graph) {}
+  using IsNumber = std::function<bool(std::string_view)>;
+  /// `is_number`: null, or that of `print_form`.
+  GraphPrinter(std::string& to, const Graph& graph, const IsNumber* is_number = nullptr)
+      : to_(to), graph_(graph), is_number_(is_number) {}
+
+  /// The first file that could not be read.
+  const Result<void>& read() const { return read_; }
 
   void print() {
     if (!graph_.name().empty()) to_ += "graph " + quote(graph_.name()) + "\n";
@@ -63,9 +71,26 @@ class GraphPrinter {
     to_ += str(graph_.value(id).kind);
     to_ += ' ';
     typed(id);
-    append_data(to_, graph_.value(id), comment_);
+    data(id);
     if (const RandomInput* random = graph_.random_input(id)) random_input(*random);
     end_line(to_, comment_);
+  }
+
+  void data(ValueId id) {
+    const Graph::Value& value = graph_.value(id);
+    if (is_number_ == nullptr) return append_data(to_, value, comment_);
+    if (!value.data.present() || (is_float(graph_.type(id).dtype) && !(*is_number_)(value.name))) return;
+    auto bytes = value.data.read();
+    if (!bytes.ok()) {
+      if (read_.ok()) read_ = bytes.diagnostic();
+      return;
+    }
+    const TensorData held = TensorData::in_memory(*std::move(bytes));
+    append_data(to_, {value.name, value.kind, value.producer, value.output_index, value.type, held}, comment_);
+  }
+
+  void location(const Location& where) {
+    if (is_number_ == nullptr) append_location(to_, where);
   }
 
   void random_input(const RandomInput& random_input) {
@@ -76,7 +101,9 @@ class GraphPrinter {
   /// Prints the statements of a body, indented, before its task.
   void body(const Body& body) {
     std::string text;
-    GraphPrinter(text, body.graph()).print();
+    GraphPrinter inner(text, body.graph(), is_number_);
+    inner.print();
+    if (read_.ok()) read_ = inner.read();
     fmt::format_to(std::back_inserter(to_), "body @b{}\n", bodies_);
     for (size_t at = 0; at < text.size();) {
       const size_t end = text.find('\n', at) + 1;
@@ -109,13 +136,13 @@ class GraphPrinter {
     }
     to_ += ')';
     append_attributes(to_, graph_.attributes(id), comment_, first_body);
-    append_location(to_, graph_.location(id));
+    location(graph_.location(id));
     end_line(to_, comment_);
   }
 
   void assume(const Assumption& assumption) {
     to_ += "assume equal [" + assumption.left.str() + "," + assumption.right.str() + "]";
-    append_location(to_, assumption.where);
+    location(assumption.where);
     to_ += '\n';
   }
 
@@ -206,6 +233,8 @@ class GraphPrinter {
 
   std::string& to_;
   const Graph& graph_;
+  const IsNumber* is_number_;
+  Result<void> read_;
   std::string comment_;
   uint32_t next_task_ = 0;
   uint32_t bodies_ = 0;
@@ -223,5 +252,13 @@ void append_random_input(std::string& to, const RandomInput& random_input, std::
 }
 
 void append_graph(std::string& to, const Graph& graph) { GraphPrinter(to, graph).print(); }
+
+Result<std::string> print_form(const Graph& graph, const std::function<bool(std::string_view)>& is_number) {
+  std::string text;
+  GraphPrinter printer(text, graph, &is_number);
+  printer.print();
+  RANNC_TRY(printer.read());
+  return text;
+}
 
 }  // namespace rannc::ir

@@ -175,6 +175,10 @@ class Attempts {
     PreparedModel model;
     passes::PipelineOptions pipeline = files_.pipeline;
     RANNC_ASSIGN(model.graph, import_model(request_, files_, batching, pipeline, model));
+    if (digest_.empty()) {  // of the first attempt: later ones may import a number of samples
+      RANNC_ASSIGN(digest_, form_digest(model.graph, pipeline.stored.file));
+    }
+    model.digest = digest_;
     model.read.tasks = model.graph.task_count();
     for (const ValueId input : model.graph.inputs()) {
       const ir::BatchLayout& batch = model.graph.type(input).batch;
@@ -259,6 +263,7 @@ class Attempts {
   const RequestedModel& request_;
   const ModelFiles& files_;
   const CompileProgress& progress_;
+  std::string digest_;     // of the model
   bool internal_ = false;  // whether the last attempt failed by a defect
 };
 
@@ -272,11 +277,8 @@ PreparedModel clone(const PreparedModel& model) {
 Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
                                     const CompileProgress& progress) {
   RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
-  RANNC_ASSIGN(const std::string digest, runtime::file_digest(path));
   RANNC_ASSIGN(const ModelFiles files, parse_files(request));
-  auto model = Attempts(request, files, progress).run();
-  if (model.ok()) model->digest = digest;
-  return model;
+  return Attempts(request, files, progress).run();
 }
 
 namespace {

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "ir/text/form.h"
+#include "partition/text_digest.h"
 #include "passes/loss/join_loss.h"
 #include "runtime/bundle/state_dict.h"
 
@@ -67,6 +69,13 @@ Result<ir::Graph> import_model(const RequestedModel& request, const ModelFiles& 
     model.warnings.push_back(node.empty() ? warning.message : fmt::format("{} (node '{}')", warning.message, node));
   }
   return std::move(imported.graph);
+}
+
+Result<std::string> form_digest(const ir::Graph& imported, const ir::StoredNotes& notes) {
+  RANNC_ASSIGN(const std::string form, ir::print_form(imported, [&](std::string_view name) {
+                 return notes.literals.contains(std::string(name));
+               }));
+  return partition::text_digest(form);
 }
 
 Result<void> import_loss(const RequestedModel& request, const ModelFiles& files, const Batching& batching,

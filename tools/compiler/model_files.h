@@ -27,6 +27,10 @@ Result<ModelFiles> parse_files(const RequestedModel& request);
 Result<ir::Graph> import_model(const RequestedModel& request, const ModelFiles& files, const Batching& batching,
                                passes::PipelineOptions& pipeline, PreparedModel& model);
 
+/// Returns the digest of an imported model: of its form and of the numbers in its code (`ir::print_form`), so that a
+/// file with other weights, or without any, has the same.
+Result<std::string> form_digest(const ir::Graph& imported, const ir::StoredNotes& notes);
+
 /// Joins the file of a loss, if there is one, to the model's graph. Its tensors are not part of the model's state.
 Result<void> import_loss(const RequestedModel& request, const ModelFiles& files, const Batching& batching,
                          ir::Graph& graph, passes::PipelineOptions& pipeline, PreparedModel& model);

@@ -138,7 +138,7 @@ Result<void> compare_digests(const ir::Plan& plan, const RequestedPlan& request,
                              const std::string& path) {
   if (plan.model_digest != model.digest) {
     return error({.file = path},
-                 fmt::format("was made for another model: the digest of its file is {}, that of this one {}",
+                 fmt::format("was made for another model: the digest of its graph is {}, that of this one {}",
                              plan.model_digest, model.digest));
   }
   const std::string cluster = partition::cluster_digest(request.planning.cluster);

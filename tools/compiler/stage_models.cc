@@ -11,6 +11,7 @@
 #include "frontend/read_model.h"
 #include "ir/base/replacement.h"
 #include "runtime/bundle/bundle.h"
+#include "tools/compiler/model_files.h"
 
 namespace rannc::tools {
 
@@ -116,9 +117,14 @@ Result<StageModelLines> write_stages_of_bundle(const std::string& path, const co
   RANNC_TRY(check_onnx(path));
   RANNC_TRY(check_folder(to, replace));
   RANNC_ASSIGN(const runtime::Bundle opened, runtime::open_bundle(bundle));
-  RANNC_ASSIGN(const std::string digest, runtime::file_digest(path));
+  RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
+  RANNC_ASSIGN(const ModelFiles files, parse_files(request));
+  passes::PipelineOptions pipeline = files.pipeline;
+  PreparedModel read;
+  RANNC_ASSIGN(const ir::Graph imported, import_model(request, files, {}, pipeline, read));
+  RANNC_ASSIGN(const std::string digest, form_digest(imported, pipeline.stored.file));
   if (digest != opened.plan.model_digest)
-    return error({path, 0, 0, {}}, fmt::format("is not the file that {} was compiled from", bundle))
+    return error({path, 0, 0, {}}, fmt::format("is not the model that {} was compiled from", bundle))
         .note("give the original model, and other weights with --weights");
   Replacement folder(to);
   std::error_code failed;

@@ -1,0 +1,170 @@
+"""What training loops set, through the programs: groups of parameters, optimizers, averaged weights, other weights."""
+import random
+import re
+import struct
+
+import programs
+import small_onnx
+from small_onnx import FLOAT
+
+DIAGNOSTICS, USAGE = 1, 2
+IN, WIDE, OUT, SAMPLES = 6, 16, 3, 8
+GROUPS = ["--group", "second.weight: optimizer=adamw, rate=0.5x", "--group", "*.bias: weight_decay=0, rate=2x"]
+
+
+def numbers(count, seed):
+    generator = random.Random(seed)
+    return [generator.uniform(-0.5, 0.5) for _ in range(count)]
+
+
+def network(path, seed, act="Tanh"):
+    """Two layers, of which the second stores its weight transposed; `seed` decides the weights alone."""
+    weights = [small_onnx.tensor("first.weight", [WIDE, IN], numbers(WIDE * IN, seed)),
+               small_onnx.tensor("first.bias", [WIDE], numbers(WIDE, seed + 1)),
+               small_onnx.tensor("second.weight", [OUT, WIDE], numbers(WIDE * OUT, seed + 2)),
+               small_onnx.tensor("second.bias", [OUT], numbers(OUT, seed + 3))]
+    turned = small_onnx.number_attribute("transB", 1)
+    nodes = [small_onnx.node("Gemm", ["x", "first.weight", "first.bias"], ["h"], "first", turned),
+             small_onnx.node(act, ["h"], ["a"], "act"),
+             small_onnx.node("Gemm", ["a", "second.weight", "second.bias"], ["y"], "second", turned)]
+    return small_onnx.write(path, nodes, weights, [small_onnx.value("x", FLOAT, ["batch", IN])],
+                            [small_onnx.value("y", FLOAT, ["batch", OUT])])
+
+
+class Settings(programs.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.data = self.scratch / "batch.safetensors"
+        tensors = {"x/x": (IN, 1), "labels/t": (OUT, 2)}
+        programs.write_safetensors(self.data, {
+            name: ("F32", [SAMPLES, width], struct.pack(f"<{SAMPLES * width}f", *numbers(SAMPLES * width, seed)))
+            for name, (width, seed) in tensors.items()})
+
+    def compile(self, *more, seed=7, name="model", act="Tanh", model=None):
+        model = model or network(self.scratch / f"{name}.onnx", seed, act)
+        bundle = self.scratch / f"{name}.rannc"
+        self.succeed("rannc-compile", model, "-o", bundle, "--mini-batch", SAMPLES, "--costs", "analytic", "--loss",
+                     "mse(output=y,labels=t)", *more)
+        return bundle
+
+    def arguments(self, bundle, name, steps, *more):
+        return ["rannc-run", bundle, "-o", self.scratch / name, "--data", self.data, "--steps", steps, "--loss-log",
+                self.scratch / f"{name}.log", *more]
+
+    def train(self, bundle, name, steps, *more):
+        return self.succeed(*self.arguments(bundle, name, steps, *more)).stdout
+
+    def losses(self, name):
+        return [float.fromhex(line.split()[1]) for line in (self.scratch / f"{name}.log").read_text().splitlines()]
+
+
+class Groups(Settings):
+    def test_groups_are_printed_kept_and_changed(self):
+        bundle = self.compile("--cluster", "local:2", "--stages", 2, "--optimizer", "muon", *GROUPS)
+        plan = (bundle / "plan.rir").read_text()
+        self.assertIn("optimizer muon\ngroup \"second.weight: optimizer=adamw, rate=0.5x\"\n", plan)
+        text = self.train(bundle, "run", 3, "--learning-rate", 0.01, "--weight-decay", 0.5)
+        self.assertIn("muon, learning rate 0.01, weight decay 0.5", text)
+        self.assertIn("  96 parameters in 1 tensor, first.weight: muon, learning rate 0.01, weight decay 0.5\n", text)
+        self.assertIn("  48 parameters in 1 tensor, second.weight: adamw, learning rate 0.005, weight decay 0.5\n", text)
+        self.assertIn("  19 parameters in 2 tensors, such as first.bias: adamw, learning rate 0.02\n", text)
+        held, planned = map(int, re.search(r"held (\d+) bytes at most, (\d+) were predicted", text).groups())
+        self.assertLess(held, 1.02 * planned)
+        text = self.train(bundle, "run", 5, "--resume", "--learning-rate", 0.02)
+        self.assertIn("first.weight: muon, learning rate 0.02, weight decay 0.5", text)
+        self.assertIn("second.weight: adamw, learning rate 0.01, weight decay 0.5", text)
+        text = self.train(bundle, "run", 6, "--resume", "--group", "second.weight: optimizer=adamw", "--group", "*.bias: rate=3x")
+        self.assertIn("changed by a flag: groups 'second.weight: optimizer=adamw' '*.bias: rate=3x' instead of", text)
+        self.refuse(DIAGNOSTICS, ["whose state cannot start after step 0"], *self.arguments(
+            bundle, "run", 7, "--resume", "--group", "second.weight: optimizer=adafactor"))
+
+    def test_every_plan_trains_alike_and_is_resumed_by_any_other(self):
+        more = ["--optimizer", "muon", "--ema", 0.9, *GROUPS]
+        plans = {"one": ["--cluster", "local:1"],
+                 "two": ["--cluster", "local:2", "--stages", 2],
+                 "four": ["--cluster", "local:4", "--stages", 2, "--replicas", "2,2", "--shard-optimizer", "on", "--micro-batches", 2]}
+        run = ["--learning-rate", 0.02, "--clip-norm", 0.5, "--warmup-steps", 2, "--validate", self.data, "--validate-every", 3,
+               "--decay", "wsd", "--decay-steps", 8]
+        bundles = {name: self.compile(*more, *plan, name=name) for name, plan in plans.items()}
+        said = {}
+        for name, bundle in bundles.items():
+            transport = ["--transport", "shm"] if name == "four" else []
+            said[name] = self.train(bundle, name, 8, *run, *transport, "--export-weights", self.scratch / f"{name}.safetensors",
+                                    "--averaged")
+        for name in ("two", "four"):
+            for loss, expected in zip(self.losses(name), self.losses("one"), strict=True):
+                self.assertAlmostEqual(loss / expected, 1, delta=1e-5)
+            for validated in zip(*(re.findall(r"validation after step (\d+): loss ([0-9.]+)", said[of]) for of in (name, "one")), strict=True):
+                self.assertEqual(validated[0], validated[1])
+        # Averages follow behind.
+        loss = float(re.findall(r"validation after step 8: loss ([0-9.]+)", said["one"])[0])
+        self.assertGreater(loss, self.losses("one")[-1])
+        averages = {name: programs.read_safetensors(self.scratch / f"{name}.safetensors") for name in bundles}
+        self.assertEqual(set(averages["four"]), {"first.weight", "first.bias", "second.weight", "second.bias"})
+        for name, (_, shape, data) in averages["one"].items():
+            own, other = (struct.unpack(f"<{len(data) // 4}f", each[name][2]) for each in (averages["one"], averages["four"]))
+            self.assertEqual(shape, averages["four"][name][1])
+            for a, b in zip(own, other, strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+        # Begun by one plan, ended by another.
+        self.train(bundles["four"], "resumed", 3, *run)
+        self.train(bundles["two"], "resumed", 8, "--resume")
+        for loss, expected in zip(self.losses("resumed"), self.losses("one"), strict=True):
+            self.assertAlmostEqual(loss / expected, 1, delta=1e-5)
+
+    def test_wrong_groups_are_named(self):
+        bundle = self.compile()
+        for text, expected in {
+                "third.*: rate=1": ["group 'third.*' matches no parameter; there are 'first.weight', 'first.bias', 'second.weight'"],
+                "*: rate=1": ["parameter 'first.weight' is in two groups, 'first.*' and '*'"],
+                "second.*: momentum=0.5": ["group 'second.*': momentum applies to sgd and muon, not to adam"],
+                "second.*: speed=1": ["--group 'second.*: speed=1': 'speed' is not one of optimizer, rate"],
+                "second.*: rate=-1": ["rate=-1: expected a positive number, or a factor of the run's such as 0.1x"],
+                "second.*": ["expected PATTERN: NAME=VALUE"]}.items():
+            with self.subTest(text):
+                groups = ["--group", "first.*: rate=2x", "--group", text]
+                self.refuse(DIAGNOSTICS, expected, *self.arguments(bundle, "run", 2, *groups))
+                self.assertFalse((self.scratch / "run" / "checkpoints").exists())
+        self.refuse(DIAGNOSTICS, ["group 'lost' matches no parameter"], "rannc-compile", self.scratch / "model.onnx", "-o",
+                    self.scratch / "none.rannc", "--loss", "mse(output=y,labels=t)", "--costs", "analytic", "--group", "lost: rate=1")
+        self.assertFalse((self.scratch / "none.rannc").exists())
+
+    def test_flags_of_other_optimizers_are_refused(self):
+        bundle = self.compile("--optimizer", "lion")
+        for flags, expected in {("--momentum", "0.5"): "--momentum applies to sgd and muon, not to lion",
+                                ("--amsgrad",): "--amsgrad applies to adam, adamw and muon, not to lion",
+                                ("--epsilon", "1e-3"): "--epsilon applies to adam, adamw and muon, not to lion",
+                                ("--muon-rate", "original"): "--muon-rate applies to muon, not to lion"}.items():
+            self.refuse(DIAGNOSTICS, [expected], *self.arguments(bundle, "run", 2, *flags))
+        for flags, expected in {("--ema", "1"): ["--ema", "1", "a number from 0 to 0.9999999"],
+                                ("--muon-rate", "fast"): ["--muon-rate", "fast", "adamw", "original"],
+                                ("--optimizer", "lamb"): ["--optimizer", "lamb", "adafactor"],
+                                ("--averaged",): ["--averaged", "--export-weights"]}.items():
+            self.refuse(USAGE, expected, *self.arguments(bundle, "run", 2, *flags))
+        self.refuse(DIAGNOSTICS, ["keeps no averages of its parameters: it has no --ema"],
+                    *self.arguments(bundle, "run", 2, "--export-weights", self.scratch / "w.safetensors", "--averaged"))
+
+    def test_state_that_the_plan_did_not_expect_is_told(self):
+        bundle = self.compile("--optimizer", "sgd")
+        done = self.succeed(*self.arguments(bundle, "run", 2, "--optimizer", "adam", "--ema", 0.5))
+        self.assertIn("the optimizer keeps 489 numbers beside the parameters, but the plan reserves memory for 0", done.stderr)
+
+
+class OtherWeights(Settings):
+    def test_a_new_export_of_the_same_program_continues(self):
+        bundle = self.compile(seed=7)
+        self.train(bundle, "run", 6)
+        self.train(bundle, "parted", 3)
+        self.train(self.compile(seed=70, name="again"), "parted", 6, "--resume")
+        self.assertEqual(self.losses("parted"), self.losses("run"))
+        self.refuse(DIAGNOSTICS, ["checkpoint belongs to another model"],
+                    *self.arguments(self.compile(name="other", act="Sigmoid"), "parted", 8, "--resume"))
+        # A saved plan, too.
+        plan = self.scratch / "model.rannc" / "plan.rir"
+        model = network(self.scratch / "third.onnx", 700)
+        self.succeed("rannc-compile", model, "-o", self.scratch / "third.rannc", "--costs", "analytic", "--loss", "mse(output=y,labels=t)",
+                     "--plan", plan)
+
+
+if __name__ == "__main__":
+    programs.main()
