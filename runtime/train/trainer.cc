@@ -64,12 +64,14 @@ class Trainer::Impl {
   Result<void> finish_devices();
   Result<void> reschedule(ir::Plan plan);
 
-  /// Runs a mini-batch. Any failure of a worker, even over its batch, ends the run, because the others wait for it.
-  Result<StepResult> run_part(const Batch& batch) { return run(Mode::kTrain, batch, {}, &needed_samples_); }
-  Result<StepResult> run(Mode mode, const Batch& batch, const ReduceNamed& reduce = {},
-                         const NeededSamples* part = nullptr) {
+  /// Runs mini-batches. Any failure of a worker, even over its batch, ends the run, because the others wait for it.
+  Result<StepResult> run_parts(std::span<const Batch> batches, Accumulated how) {
+    return run(Mode::kTrain, batches, how, {}, &needed_samples_);
+  }
+  Result<StepResult> run(Mode mode, std::span<const Batch> batches, Accumulated how = Accumulated::kOneBatch,
+                         const ReduceNamed& reduce = {}, const NeededSamples* part = nullptr) {
     if (devices_.failure()) return *devices_.failure();
-    Result<StepResult> result = attempt(mode, batch, reduce, part);
+    Result<StepResult> result = attempt(mode, batches, how, reduce, part);
     if (result.ok() && mode == Mode::kTrain) {
       if (const Result<void> saved = finish_written(); !saved.ok()) result = saved.diagnostic();
     }
@@ -131,13 +133,33 @@ class Trainer::Impl {
   Result<void> take_updates(ir::ParameterUpdates updates);
   void digest_rules();
   Result<void> restart_averages();
-  /// `part`: the samples that the batch has; null: all of the mini-batch.
-  Result<StepResult> attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce, const NeededSamples* part);
+  /// A mini-batch and what it counts.
+  struct Counted {
+    Counted(EvaluationBatch batch, const NeededSamples* part)
+        : bound(std::move(batch)), feed(bound.batch, bound.symbols, part) {}
+    EvaluationBatch bound;
+    BatchFeed feed;
+    Tensors counts;
+  };
+  /// The result that gets the outputs, or null, and what becomes of them.
+  struct Reduced {
+    StepResult* result;
+    const ReduceNamed& reduce;
+  };
+  /// `part`: the samples that each batch has; null: all of the mini-batch. Several are those of a step.
+  Result<StepResult> attempt(Mode mode, std::span<const Batch> batches, Accumulated how, const ReduceNamed& reduce,
+                             const NeededSamples* part);
+  Result<std::unique_ptr<Counted>> count(Mode mode, const Batch& batch, const NeededSamples* part);
+  /// Runs a mini-batch, whose loss is divided by `counts` and counts `weight` times.
+  Result<StepSums> run_counted(Mode mode, Counted& of, const Tensors& counts, double weight, const Reduced& outputs);
+  /// Ends a step of that loss: updates that wait for a norm, and counters.
+  Result<StepResult> finish_step(StepResult result);
   Result<EvaluationBatch> bind(Mode mode, const Batch& batch, const NeededSamples* part) const;
   Result<void> report_sums(const StepSums& sums, StepResult& result) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
   Result<void> make_smaller(uint32_t samples);
-  StepInput prepare(Mode mode, const std::vector<ir::TermScale>& scales, const EvaluationBatch& bound) const;
+  StepInput prepare(Mode mode, const std::vector<ir::TermScale>& scales, const EvaluationBatch& bound,
+                    double weight) const;
   std::set<std::string> read_by_count(size_t count) const;
   /// Returns factor and divisor per loss term, and adds the inputs that hold coefficients to the batch. Only those that
   /// stages of this process read are meaningful.
@@ -356,13 +378,12 @@ Result<void> Trainer::Impl::finish_devices() {
   return {};
 }
 
-StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& scales,
-                                 const EvaluationBatch& bound) const {
+StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& scales, const EvaluationBatch& bound,
+                                 double weight) const {
   StepInput input;
   input.step = step_;
   input.seed = options_.seed;
   input.training = mode != Mode::kEvaluate;
-  input.keep_outputs = mode != Mode::kTrain;
   input.carry = accumulated_samples_ > 0;
   input.samples_before = accumulated_samples_;
   input.bucket_bytes = options_.bucket_bytes;
@@ -373,7 +394,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& sc
     const ir::LossTerm& term = plan().graph.losses()[t];
     const auto dtype = scalar_type(plan().graph.type(term.numerator).dtype);
     input.loss_seeds.push_back(
-        to_value(at::scalar_tensor(term.loss(1, scales[t]) * loss_scale(), at::TensorOptions().dtype(dtype))));
+        to_value(at::scalar_tensor(term.loss(1, scales[t]) * loss_scale() * weight, at::TensorOptions().dtype(dtype))));
   }
   return input;
 }
@@ -489,53 +510,105 @@ Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const
   return EvaluationBatch{batch, std::move(symbols), plan().mini_batch, true};
 }
 
-Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch, const ReduceNamed& reduce,
-                                          const NeededSamples* part) {
-  if (averages_swapped_ && mode != Mode::kEvaluate)
-    return error("parameters are exchanged with their averages: a step needs them back");
+Result<std::unique_ptr<Trainer::Impl::Counted>> Trainer::Impl::count(Mode mode, const Batch& batch,
+                                                                     const NeededSamples* part) {
   RANNC_ASSIGN(EvaluationBatch bound, bind(mode, batch, part));
-  BatchFeed feed(bound.batch, bound.symbols, part);
-  const CountedSamples counted{.feed = feed,
-                               .symbols = bound.symbols,
-                               .samples = bound.samples,
-                               .whose = part == nullptr ? Labels::kAll : Labels::kOwn,
-                               .labelled = bound.labelled,
-                               .by_replica = mode != Mode::kEvaluate};
-  RANNC_ASSIGN(const Tensors counts,
-               count_samples(plan(), pipeline_, devices_, count_places_, *totals_, counted, step_));
-  RANNC_ASSIGN(const std::vector<ir::TermScale> scales, use_counts(counts, bound));
-  StepInput input = prepare(mode, scales, bound);
+  auto counted = std::make_unique<Counted>(std::move(bound), part);
+  const CountedSamples of{.feed = counted->feed,
+                          .symbols = counted->bound.symbols,
+                          .samples = counted->bound.samples,
+                          .whose = part == nullptr ? Labels::kAll : Labels::kOwn,
+                          .labelled = counted->bound.labelled,
+                          .by_replica = mode != Mode::kEvaluate};
+  RANNC_ASSIGN(counted->counts, count_samples(plan(), pipeline_, devices_, count_places_, *totals_, of, step_));
+  return counted;
+}
+
+Result<StepSums> Trainer::Impl::run_counted(Mode mode, Counted& of, const Tensors& counts, double weight,
+                                            const Reduced& outputs) {
+  RANNC_ASSIGN(const std::vector<ir::TermScale> scales, use_counts(counts, of.bound));
+  StepInput input = prepare(mode, scales, of.bound, weight);
   if (input.training) seed_scale_ = loss_scale();
-  input.feed = &feed;
-  if (reduce) {
+  input.feed = &of.feed;
+  input.keep_outputs = outputs.result != nullptr;
+  if (outputs.reduce) {
     input.reduce_output = [&](ValueId output, const Value& part) {
-      return reduce(std::string(plan().graph.value(output).name), part);
+      return outputs.reduce(std::string(plan().graph.value(output).name), part);
     };
   }
-  RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
+  RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, of.bound.samples));
+  RANNC_ASSIGN(StepSums sums, sum_step(plan(), pipeline_, devices_, count_places_, outcomes, of.counts,
+                                       {.labelled = of.bound.labelled, .settings = rules_digest_, .step = step_}));
+  if (outputs.result != nullptr) gather_outputs(plan(), outcomes, of.bound.symbols, *outputs.result);
+  if (mode == Mode::kAccumulate) accumulated_samples_ += of.bound.samples;
+  return sums;
+}
+
+namespace {
+
+void add(const Tensors& from, Tensors& to) {
+  for (size_t i = 0; i < from.size(); ++i) to[i] = to[i] + from[i];
+}
+
+}  // namespace
+
+Result<StepResult> Trainer::Impl::attempt(Mode mode, std::span<const Batch> batches, Accumulated how,
+                                          const ReduceNamed& reduce, const NeededSamples* part) {
+  if (averages_swapped_ && mode != Mode::kEvaluate)
+    return error("parameters are exchanged with their averages: a step needs them back");
+  if (batches.empty()) return error("a step needs a mini-batch");
+  std::vector<std::unique_ptr<Counted>> counted;
+  for (const Batch& batch : batches) {
+    RANNC_ASSIGN(counted.emplace_back(), count(mode, batch, part));
+  }
+  Tensors all = counted[0]->counts;
+  for (size_t i = 1; i < counted.size(); ++i) add(counted[i]->counts, all);
+  const bool mean = how == Accumulated::kMean && batches.size() > 1;
+  const double weight = mean ? 1.0 / static_cast<double>(batches.size()) : 1;
   StepResult result;
-  result.samples = bound.samples;
-  result.beyond_plan = sizes_beyond_plan(plan(), bound.symbols);
-  RANNC_ASSIGN(const StepSums sums, sum_step(plan(), pipeline_, devices_, count_places_, outcomes, counts,
-                                             {.labelled = bound.labelled, .settings = rules_digest_, .step = step_}));
+  StepSums sums;
+  double losses = 0;
+  for (size_t i = 0; i < counted.size(); ++i) {
+    const bool last = i + 1 == counted.size();
+    Counted& own = *counted[i];
+    RANNC_ASSIGN(StepSums of, run_counted(last ? mode : Mode::kAccumulate, own, mean ? own.counts : all, weight,
+                                          {mode == Mode::kTrain ? nullptr : &result, reduce}));
+    if (mean) {
+      StepResult alone;
+      RANNC_TRY(report_sums(of, alone));
+      losses += alone.loss * weight;
+    }
+    result.samples += own.bound.samples;
+    if (result.beyond_plan.empty()) result.beyond_plan = sizes_beyond_plan(plan(), own.bound.symbols);
+    if (i == 0) {
+      sums = std::move(of);
+      continue;
+    }
+    for (size_t t = 0; t < sums.numerators.size(); ++t) sums.numerators[t] += of.numerators[t];
+    add(of.counts, sums.counts);
+    add(of.sums, sums.sums);
+  }
   RANNC_TRY(report_sums(sums, result));
+  if (mean) result.loss = losses;
+  return mode == Mode::kTrain ? finish_step(std::move(result)) : result;
+}
+
+Result<StepResult> Trainer::Impl::finish_step(StepResult result) {
   // With a loss scale, the step is skipped.
-  if (!std::isfinite(result.loss) && mode == Mode::kTrain && !scales_loss_ && options_.nonfinite == nullptr) {
+  if (!std::isfinite(result.loss) && !scales_loss_ && options_.nonfinite == nullptr) {
     RANNC_TRY(finish_save());  // all processes come here
     return devices_.close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }
-  if (mode == Mode::kTrain && updates_after_norm()) RANNC_TRY(update_after_norm(result));
-  if (options_.nonfinite != nullptr && mode == Mode::kTrain) {
+  if (updates_after_norm()) RANNC_TRY(update_after_norm(result));
+  if (options_.nonfinite != nullptr) {
     RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
       report_nonfinite(device, plan(), step_, *options_.nonfinite);
       return {};
     }));
   }
-  if (input.keep_outputs) gather_outputs(plan(), outcomes, bound.symbols, result);
-  if (mode == Mode::kTrain) ++step_;
-  if (mode == Mode::kTrain && !result.skipped) ++updates_done_;
-  if (mode == Mode::kTrain) accumulated_samples_ = 0;
-  if (mode == Mode::kAccumulate) accumulated_samples_ += bound.samples;
+  ++step_;
+  if (!result.skipped) ++updates_done_;
+  accumulated_samples_ = 0;
   return result;
 }
 
@@ -698,11 +771,19 @@ const ir::ParameterUpdates& Trainer::updates() const { return impl_->updates(); 
 Result<void> Trainer::swap_averages() { return impl_->swap_averages(); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
-Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
-Result<StepResult> Trainer::step_part(const Batch& batch) { return impl_->run_part(batch); }
-Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }
+Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, {&batch, 1}); }
+Result<StepResult> Trainer::step_part(const Batch& batch) {
+  return impl_->run_parts({&batch, 1}, Accumulated::kOneBatch);
+}
+Result<StepResult> Trainer::step(std::span<const Batch> batches, Accumulated how) {
+  return impl_->run(Mode::kTrain, batches, how);
+}
+Result<StepResult> Trainer::step_part(std::span<const Batch> batches, Accumulated how) {
+  return impl_->run_parts(batches, how);
+}
+Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, {&batch, 1}); }
 Result<StepResult> Trainer::evaluate(const Batch& batch, const ReduceNamed& reduce) {
-  return impl_->run(Mode::kEvaluate, batch, reduce);
+  return impl_->run(Mode::kEvaluate, {&batch, 1}, Accumulated::kOneBatch, reduce);
 }
 Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {

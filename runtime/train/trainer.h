@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,12 @@ struct TrainerOptions {
 struct BatchSums {
   std::vector<double> numerators;  ///< per loss term of the graph; empty if labels are missing in an evaluation
   Values counts, sums;             ///< scalars or vectors
+};
+
+/// What the losses of several mini-batches add up to in one step.
+enum class Accumulated : uint8_t {
+  kOneBatch,  ///< the loss of one mini-batch of all samples: sums are divided by what all of them count
+  kMean,      ///< the mean of the losses, each divided by its own counts
 };
 
 /// Values by name that all processes of a run must have in common. Neither contains tabs or ends of lines.
@@ -127,6 +134,10 @@ class Trainer {
   /// The same with `needed_samples` only, so that no process reads what others compute. In a run of several processes,
   /// all must call it. What coefficients of the losses count is summed over them first.
   Result<StepResult> step_part(const Batch& batch);
+  /// One step over several mini-batches, which lie in memory together. The result is that of their loss. Running
+  /// statistics and random inputs are those of one mini-batch.
+  Result<StepResult> step(std::span<const Batch> batches, Accumulated how);
+  Result<StepResult> step_part(std::span<const Batch> batches, Accumulated how);
   /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
   /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also
   /// accumulate and are committed once by that step. Random inputs continue as if the mini-batches were one. The step

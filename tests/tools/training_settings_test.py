@@ -150,6 +150,52 @@ class Groups(Settings):
         self.assertIn("the optimizer keeps 489 numbers beside the parameters, but the plan reserves memory for 0", done.stderr)
 
 
+class Accumulation(Settings):
+    """Three of four labels of the second mini-batch do not count."""
+
+    LABELS = [0, 1, 2, 0, 1, -100, -100, -100]
+
+    def setUp(self):
+        super().setUp()
+        programs.write_safetensors(self.data, {
+            "x/x": ("F32", [SAMPLES, IN], struct.pack(f"<{SAMPLES * IN}f", *numbers(SAMPLES * IN, 1))),
+            "labels/t": ("I64", [SAMPLES], struct.pack(f"<{SAMPLES}q", *self.LABELS))})
+
+    def losses_of(self, name, mini_batch, steps, *more, rate=0.5):
+        model = network(self.scratch / f"{name}.onnx", 7)
+        bundle = self.scratch / f"{name}.rannc"
+        self.succeed("rannc-compile", model, "-o", bundle, "--mini-batch", mini_batch, "--costs", "analytic", "--loss",
+                     "cross_entropy(output=y,labels=t)", "--cluster", "local:2", "--stages", 2, "--optimizer", "sgd")
+        self.train(bundle, name, steps, "--learning-rate", rate, *more)
+        return self.losses(name)
+
+    def test_a_step_of_two_mini_batches_is_that_of_one(self):
+        whole = self.losses_of("whole", SAMPLES, 6)
+        parts = self.losses_of("parts", SAMPLES // 2, 6, "--accumulate", 2, "--transport", "shm")
+        for loss, expected in zip(parts, whole, strict=True):
+            self.assertAlmostEqual(loss / expected, 1, delta=1e-5)
+
+    def test_the_mean_counts_each_mini_batch_alike(self):
+        alone = self.losses_of("alone", SAMPLES // 2, 2, rate=1e-30)
+        mean = self.losses_of("mean", SAMPLES // 2, 6, "--accumulate", 2, "--accumulate-as", "mean")
+        batch = self.losses_of("batch", SAMPLES // 2, 1, "--accumulate", 2)
+        self.assertAlmostEqual(mean[0] / (sum(alone) / 2), 1, delta=1e-6)
+        self.assertAlmostEqual(batch[0] / ((4 * alone[0] + alone[1]) / 5), 1, delta=1e-6)
+        self.assertLess(mean[-1], mean[0])
+
+    def test_epochs_and_wrong_numbers(self):
+        losses = self.losses_of("epochs", SAMPLES // 4, 1, "--replace")
+        text = self.succeed("rannc-run", self.scratch / "epochs.rannc", "-o", self.scratch / "three", "--data", self.data, "--epochs", 3,
+                            "--accumulate", 3, "--loss-log", self.scratch / "three.log").stdout
+        self.assertEqual(len(self.losses("three")), 4, "twelve mini-batches")
+        self.assertEqual(len(losses), 1, text)
+        for flags, expected in {("--accumulate", "0"): ["--accumulate", "0", "a whole number from 1"],
+                                ("--accumulate-as", "mean"): ["--accumulate-as requires --accumulate"],
+                                ("--accumulate", "2", "--explain-step"): ["--accumulate excludes --explain-step"],
+                                ("--accumulate", "2", "--accumulate-as", "sum"): ["--accumulate-as", "batch", "mean"]}.items():
+            self.refuse(USAGE, expected, *self.arguments(self.scratch / "epochs.rannc", "run", 2, *flags))
+
+
 class OtherWeights(Settings):
     def test_a_new_export_of_the_same_program_continues(self):
         bundle = self.compile(seed=7)

@@ -108,29 +108,32 @@ class Run {
 
   /// Runs the remaining steps, or those before a signal.
   Result<void> train(const RunSignals& signals) {
-    const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan());
+    const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan()) * flags_.accumulate;
     Progress progress(leads(), steps_);
     const Stopwatch watch;
     for (uint64_t step = trainer_->steps_done(); step < steps_; step = trainer_->steps_done()) {
       const Stopwatch step_watch;
       begin_in_step("reading the samples", step);
-      RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      std::vector<runtime::Batch> batches;
+      for (uint64_t i = 0; i < flags_.accumulate; ++i) {
+        RANNC_ASSIGN(batches.emplace_back(), data_->batch(step * flags_.accumulate + i));
+      }
       if (profile_) profile_->begin_step();
       if (nonfinite_) nonfinite_->begin_step();
       const LinkTraffic before = trainer_->sent_bytes();
       // The actions of the step begin by themselves, unless the transport cannot tell waits from work.
       if (watched() != nullptr) watched()->rest(runtime::Progress::Lane::kSteps);
-      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batch));
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batches, flags_.accumulated()));
       begin_in_step("writing the measurements", step);
       links_ = since(before, trainer_->sent_bytes());
       if (profile_) profile_->end_step();
       warn_of_sizes(result);
-      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batch, result));
+      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batches.front(), result));
       losses_.push_back(result.loss);
       skipped_ += result.skipped ? 1 : 0;
       skipped_last_ = result.skipped ? skipped_last_ + 1 : 0;
       if (losses_.size() == 1) restart_peak();  // the first step is not representative
-      progress.step(step + 1, result.loss, {tokens, trainer_->plan().mini_batch, peak_bytes()});
+      progress.step(step + 1, result.loss, {tokens, samples_per_step(), peak_bytes()});
       StepFacts facts{.done = step + 1,
                       .loss = result.loss,
                       .seconds = step_watch.seconds(),
@@ -211,7 +214,8 @@ class Run {
   Result<void> check_shared() {
     const std::optional<uint64_t> of_epoch = data_->steps_per_epoch();
     return trainer_->check_shared({{"--steps", fmt::format("{}", steps_)},
-                                   {"steps per epoch", of_epoch ? fmt::format("{}", *of_epoch) : "any number"},
+                                   {"--accumulate", fmt::format("{} {}", flags_.accumulate, flags_.accumulate_as)},
+                                   {"mini-batches per epoch", of_epoch ? fmt::format("{}", *of_epoch) : "any number"},
                                    {"--shuffle", flags_.source.shuffle ? "on" : "off"},
                                    {"--sequence", fmt::format("{}", flags_.source.sequence.value_or(0))},
                                    {"--validate", validation_ ? "on" : "off"},
@@ -258,12 +262,14 @@ class Run {
     return {};
   }
 
+  uint64_t samples_per_step() const { return trainer_->plan().mini_batch * flags_.accumulate; }
+
   Result<void> count_steps() {
     steps_ = flags_.steps;
     if (flags_.epochs) {
       const std::optional<uint64_t> of_epoch = data_->steps_per_epoch();
       if (!of_epoch) return error(fmt::format("--epochs: {} has no epochs; use --steps", data_->describe()));
-      steps_ = *flags_.epochs * *of_epoch;
+      steps_ = (*flags_.epochs * *of_epoch + flags_.accumulate - 1) / flags_.accumulate;
     }
     if (!flags_.profile || steps_ >= start_.step + StepProfile::kLeastSteps) return {};
     return error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
@@ -337,10 +343,10 @@ class Run {
 
   Result<void> log_step(StepFacts facts, double gradient_norm) {
     facts.learning_rate = start_.found.settings.optimizer.learning_rate_at(facts.done - 1);
-    facts.samples = trainer_->plan().mini_batch;
+    facts.samples = samples_per_step();
     facts.gradient_norm = gradient_norm;
     if (const auto of_epoch = data_->steps_per_epoch())
-      facts.epoch = static_cast<double>(facts.done) / static_cast<double>(*of_epoch);
+      facts.epoch = static_cast<double>(facts.done * flags_.accumulate) / static_cast<double>(*of_epoch);
     if (step_log_) RANNC_TRY(step_log_->add(facts));
     return tensorboard_ ? tensorboard_->add(facts) : Result<void>();
   }
@@ -374,7 +380,8 @@ class Run {
     facts.first_step = logs_.front().first();
     facts.steps = losses_.size();
     facts.seconds = seconds_;
-    facts.tokens = tokens_per_step(flags_.source, trainer_->plan());
+    facts.tokens = tokens_per_step(flags_.source, trainer_->plan()) * flags_.accumulate;
+    facts.mini_batches = flags_.accumulate;
     if (validation_) facts.validation = validation_->losses();
     facts.transport = transport_.name;
     facts.explains = flags_.explain_step;

@@ -45,6 +45,9 @@ void add_relations(FlagTable& table) {
   flag("--replace")->excludes(flag("--resume"));
   flag("--profile")->excludes(flag("--max-restarts"));
   flag("--partial-weights")->needs(flag("--weights"));
+  flag("--accumulate-as")->needs(flag("--accumulate"));
+  for (const char* alone : {"--profile", "--explain-step", "--find-nonfinite"})
+    flag("--accumulate")->excludes(flag(alone));
   flag("--averaged")->needs(flag("--export-weights"));
   flag("--transport")->check(CLI::IsMember(runtime::transport_names()));
   flag("--engine")->check(CLI::IsMember(runtime::engine_names()));
@@ -108,6 +111,13 @@ void RunFlags::rows(Table& table) {
             Whole{0, kMost});
   table.row({"--epochs", "N", kRun, "total number of passes over the samples, instead of `--steps`"}, &RunFlags::epochs,
             Whole{1, uint64_t{1} << 32});
+  table.row({"--accumulate", "N", kRun, "mini-batches per step: one update for all of them"}, &RunFlags::accumulate,
+            Whole{1, uint64_t{1} << 20});
+  table.row(
+      {"--accumulate-as", "", kRun,
+       "[loss of a step](#accumulation) of several mini-batches: that of one mini-batch of all samples, or the mean "
+       "of their losses"},
+      &RunFlags::accumulate_as, Choices{"batch", "mean"});
   table.row({"--optimizer", "", kCheckpoint, "optimizer (default: the one that the bundle was planned for)"},
             &SettingFlags::optimizer, Choices{"sgd", "adam", "adamw", "lion", "muon", "adafactor"});
   table.row({"--learning-rate", "R", kCheckpoint, "learning rate (default: 0.001)"}, &SettingFlags::learning_rate,

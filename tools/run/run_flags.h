@@ -10,6 +10,7 @@
 
 #include "runtime/execute/bucket.h"
 #include "runtime/train/loss_scale.h"
+#include "runtime/train/trainer.h"
 #include "tools/common/worker_environment.h"
 #include "tools/run/run_data.h"
 #include "tools/run/run_folder.h"
@@ -36,6 +37,11 @@ struct RunFlags {
   DataFlags source;
   uint64_t steps = 100;
   std::optional<uint64_t> epochs;  ///< instead of steps
+  uint64_t accumulate = 1;         ///< mini-batches per step
+  std::string accumulate_as = "batch";
+  runtime::Accumulated accumulated() const {
+    return accumulate_as == "mean" ? runtime::Accumulated::kMean : runtime::Accumulated::kOneBatch;
+  }
   WorkerFlags worker;
   std::string transport;  ///< empty: determined by the environment
   std::string engine;     ///< empty: the default

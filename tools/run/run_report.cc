@@ -270,7 +270,8 @@ double measured_step_ns(const std::vector<ActionRecord>& records) {
 std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::vector<ActionRecord>& records,
                        const std::vector<PlannedSpan>& planned) {
   const std::vector<PlannedSpan> actual = last_step(records);
-  const double measured = measured_step_ns(records), predicted = static_cast<double>(plan.step_ns);
+  const double measured = measured_step_ns(records),
+               predicted = static_cast<double>(plan.step_ns) * static_cast<double>(facts.mini_batches);
   const double scale = std::max(end_of(actual), end_of(planned));
   const auto devices = static_cast<uint32_t>(plan.devices.size());
   std::string page = "<!doctype html><html lang='en'><meta charset='utf-8'><title>" + escaped(facts.title) +
@@ -289,11 +290,15 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
                   measured > 0 && predicted > 0
                       ? fmt::format(": {:+.1f} % against the prediction", (measured / predicted - 1) * 100)
                       : "");
+  if (facts.mini_batches > 1)
+    page += fmt::format("<p>A step has {} mini-batches; the planned one is of one.</p>", facts.mini_batches);
   page += legend();
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);
-  page += step_html(planned_beside_actual(plan, planned, records));
-  page += advice_section(plan, records, measured);
+  if (facts.mini_batches == 1) {
+    page += step_html(planned_beside_actual(plan, planned, records));
+    page += advice_section(plan, records, measured);
+  }
   if (!facts.profile.is_null()) page += profile_html(facts.profile, &escaped);
   page += "<h2>The cut</h2>" + cut_table(plan);
   page += "<h2>Memory</h2>" + memory_table(plan, facts.held);

@@ -23,6 +23,7 @@ struct RunFacts {
   size_t steps = 0;                                     ///< steps that this process ran, the last ones of the run
   double seconds = 0;                                   ///< duration of these steps
   uint64_t tokens = 0;                                  ///< per step
+  uint64_t mini_batches = 1;                            ///< per step
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0 if samples have no length
   std::string transport;

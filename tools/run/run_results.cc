@@ -36,7 +36,8 @@ Result<RunResults> gather_results(runtime::Trainer& trainer, const OwnResults& m
 Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunFacts facts,
                            const std::filesystem::path& folder) {
   const double rate = facts.seconds > 0 ? static_cast<double>(facts.steps) / facts.seconds : 0;
-  facts.samples_per_second = rate * plan.mini_batch;
+  const uint64_t samples = plan.mini_batch * facts.mini_batches;
+  facts.samples_per_second = rate * static_cast<double>(samples);
   facts.tokens_per_second = rate * static_cast<double>(facts.tokens);
   facts.held = results.held;
   facts.links = results.links;
@@ -48,8 +49,8 @@ Result<void> write_results(const ir::Plan& plan, const RunResults& results, RunF
   if (facts.steps > 0) {
     fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {}, step measured {:.1f} ms, predicted {:.1f} ms\n",
                facts.losses.at(facts.losses.size() - facts.steps), facts.losses.back(), facts.steps, facts.seconds,
-               speed_text(rate, facts.tokens, plan.mini_batch), measured_step_ns(results.records) / 1e6,
-               static_cast<double>(plan.step_ns) / 1e6);
+               speed_text(rate, facts.tokens, samples), measured_step_ns(results.records) / 1e6,
+               static_cast<double>(plan.step_ns) * static_cast<double>(facts.mini_batches) / 1e6);
   }
   if (facts.explains) {
     const PlannedBesideActual step = planned_beside_actual(plan, planned, results.records);

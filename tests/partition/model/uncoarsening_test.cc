@@ -50,8 +50,13 @@ partition::Dag task_graph(const Prepared& model) {
           .value();
   const ir::Joint joint = passes::differentiate(model.graph).value();
   const auto memory = partition::TaskMemory::of(model.graph, joint, assume, cluster).value();
-  const partition::ModelFacts facts{
-      .graph = model.graph, .atoms = model.atoms, .costs = costs, .memory = memory, .assume = assume};
+  const auto updates = ir::ParameterUpdates::of(model.graph, ir::PlanOptimizer{"adam", 0, false, {}}).value();
+  const partition::ModelFacts facts{.graph = model.graph,
+                                    .atoms = model.atoms,
+                                    .costs = costs,
+                                    .memory = memory,
+                                    .assume = assume,
+                                    .updates = updates};
   return partition::atom_dag(facts, cluster, {.reference = 8, .smallest_share = 1}).value();
 }
 

@@ -177,6 +177,23 @@ void expect_one_step(Trainer& parts, Trainer& whole, const Batch& batch, double 
   EXPECT_EQ(parts.steps_done(), 1U);
 }
 
+/// The same in one call. The mean of the losses, which are means over equally many samples, is that of one mini-batch.
+void expect_one_step_of_several(Trainer& parts, Trainer& whole, const Batch& batch, Accumulated how) {
+  const Batch batches[] = {slice(batch, 0, 4), slice(batch, 4, 8), slice(batch, 8, 12)};
+  const StepResult found = parts.step(batches, how).value(), expected = whole.step(batch).value();
+  EXPECT_NEAR(found.loss / expected.loss, 1, kTolerance);
+  EXPECT_EQ(found.samples, 12U);
+  EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, kTolerance * expected.gradient_norm);
+  const auto gradients = parts.gradients().value();
+  for (const auto& [name, gradient] : whole.gradients().value())
+    EXPECT_LT(relative_error(gradients.at(name), to_tensor(gradient)), kTolerance) << name;
+  const at::Tensor output = only_output(whole.evaluate(batch));
+  EXPECT_LT(relative_error(parts.evaluate(batches[2]).value().outputs.begin()->second, output.narrow(0, 8, 4)),
+            kTolerance)
+      << "parameters and statistics after the step";
+  EXPECT_EQ(parts.steps_done(), 1U);
+}
+
 std::vector<PlanSpec> cuts_of_one_mini_batch() {
   return {{.micro_batches = {4}},
           {.cuts = {3}, .micro_batches = {2, 2}},                   // the cut parts a tied parameter's readers
@@ -299,6 +316,36 @@ TEST_F(Trainers, AccumulatedStatisticsAreCommittedOnce) {
     const auto whole = open(testing::norm_model, {.micro_batches = {4, 4, 4}}, sgd(kRate));
     expect_one_step(*parts, *whole, batch, clip);
   }
+}
+
+TEST_F(Trainers, StepsOfSeveralMiniBatchesAreThoseOfOne) {
+  for (const Accumulated how : {Accumulated::kOneBatch, Accumulated::kMean}) {
+    for (const double clip : {0.0, 0.05}) {
+      for (const PlanSpec& spec : cuts_of_one_mini_batch()) {
+        const auto parts = open(testing::skip_and_tie, spec, sgd(kRate, clip));
+        const auto whole = open(testing::skip_and_tie, {.micro_batches = {12}}, sgd(kRate, clip));
+        expect_one_step_of_several(*parts, *whole, batch_of(12, {6}), how);
+      }
+      const auto parts = open(testing::norm_model, {.cuts = {2}, .micro_batches = {4}}, sgd(kRate, clip));
+      const auto whole = open(testing::norm_model, {.micro_batches = {4, 4, 4}}, sgd(kRate, clip));
+      expect_one_step_of_several(*parts, *whole, batch_of(12, {3, 4}), how);
+    }
+    const auto parts = open(testing::dropout_model, {.cuts = {2}, .micro_batches = {2, 2}}, sgd(kRate));
+    const auto whole = open(testing::dropout_model, {.micro_batches = {12}}, sgd(kRate));
+    expect_one_step_of_several(*parts, *whole, batch_of(12, {6}), how);
+  }
+}
+
+TEST_F(Trainers, AWrongMiniBatchOfSeveralChangesNothing) {
+  const auto trainer = open(testing::skip_and_tie, {.cuts = {3}, .micro_batches = {2, 2}}, sgd(kRate));
+  const Batch batch = batch_of(12, {6});
+  Batch wrong = slice(batch, 4, 8);
+  wrong.erase(wrong.begin());
+  const Batch batches[] = {slice(batch, 0, 4), wrong};
+  EXPECT_FALSE(trainer->step(batches, Accumulated::kOneBatch).ok());
+  EXPECT_FALSE(trainer->step(std::span<const Batch>(), Accumulated::kOneBatch).ok());
+  const auto fresh = open(testing::skip_and_tie, {.cuts = {3}, .micro_batches = {2, 2}}, sgd(kRate));
+  EXPECT_EQ(trainer->step(batches[0]).value().loss, fresh->step(batches[0]).value().loss);
 }
 
 TEST_F(Trainers, AStepForgetsWhatWasAccumulatedBefore) {
