@@ -111,8 +111,8 @@ Result<Batch> read_batch(const std::string& path) {
 }
 
 Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan,
-                                              std::optional<uint64_t> shuffle_seed) {
-  RANNC_ASSIGN(SampleFile file, SampleFile::open(path, plan, SampleUse::kTraining));
+                                              std::optional<uint64_t> shuffle_seed, const SampleSizes& sizes) {
+  RANNC_ASSIGN(SampleFile file, SampleFile::open(path, plan, SampleUse::kTraining, sizes));
   const uint64_t mini_batch = file.mini_batch();
   return mini_batches(std::make_unique<SampleFile>(std::move(file)), mini_batch, shuffle_seed);
 }

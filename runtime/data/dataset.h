@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,13 +46,23 @@ struct TextOptions {
 /// Reads all text into memory. Errors: a path that cannot be read, less text than one sample needs.
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options);
 
+/// What becomes of files whose samples have other sizes, such as sequences of other lengths.
+struct SampleSizes {
+  /// Files of a folder may have other sizes than each other, and so have mini-batches. Else that is an error.
+  bool vary = false;
+  /// The symbols of the model's sizes are rounded up to multiples of this, and the tensors padded at their ends.
+  int64_t multiple = 1;
+  std::map<std::string, double> pads;  ///< by input: what it is padded with; of each input that needs it
+};
+
 /// Opens a .safetensors file of samples, or a folder of such files, in which each has some of the samples. `x/<input>`
 /// feeds the graph input of that name, `labels/<name>` the input `labels/<name>`. The plan's model specifies each
 /// input's sample axis. An input without samples is part of every mini-batch as a whole (`SampleFile`). Mini-batches
 /// follow in the order of the files, or shuffled by a seed, and start over at the end (`mini_batches`). A trailing
 /// partial mini-batch is dropped, which `describe` reports; it is an error if no full mini-batch remains.
 Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan,
-                                              std::optional<uint64_t> shuffle_seed = std::nullopt);
+                                              std::optional<uint64_t> shuffle_seed = std::nullopt,
+                                              const SampleSizes& sizes = {});
 
 /// Reads a .safetensors file as one batch, with the same naming.
 Result<Batch> read_batch(const std::string& path);

@@ -1,14 +1,17 @@
 #include "runtime/data/sample_file.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "ir/dim/affine.h"
+#include "ir/graph/assumptions.h"
 #include "ir/plan/fixed_samples.h"
 #include "runtime/data/index_ranges.h"
 #include "runtime/data/internal/mapped_batch.h"
@@ -41,6 +44,17 @@ TensorSpec as_in_model(const ir::Graph& graph, const std::string& name, TensorSp
 /// Returns a copy of this element type.
 Value copied(const Value& value, ir::DType type) {
   return to_value(to_tensor(value).to(scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
+}
+
+/// Returns the samples with others than the extent of `axis` enlarged to `extents` by `number`.
+Value padded(const Value& samples, std::vector<int64_t> extents, int32_t axis, double number) {
+  const at::Tensor& own = to_tensor(samples);
+  extents[static_cast<size_t>(axis)] = own.size(axis);
+  at::Tensor all = at::full(extents, number, own.options());
+  at::Tensor front = all;
+  for (int64_t i = 0; i < own.dim(); ++i) front = front.narrow(i, 0, own.size(i));
+  front.copy_(own);
+  return to_value(std::move(all));
 }
 
 /// Whether all extents except that of `axis` match the type, as far as `bindings` determine them.
@@ -204,7 +218,8 @@ Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::strin
   return *places.samples();
 }
 
-Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& plan, SampleUse use) {
+Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& plan, SampleUse use,
+                                    const SampleSizes& sizes) {
   const ir::Graph& graph = plan.graph;
   SampleFile file;
   file.path_ = path;
@@ -216,19 +231,24 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
     RANNC_ASSIGN(paths, shards_of(path, {".safetensors"}));
   }
   for (const std::string& each : paths) {
-    RANNC_ASSIGN(Shard shard, file.open_shard(each, graph, use));
-    RANNC_TRY(file.add(std::move(shard)));
+    RANNC_ASSIGN(Shard shard, file.open_shard(each, graph, use, sizes));
+    RANNC_TRY(file.pad(sizes, graph, shard));
+    if (!file.shards_.empty()) RANNC_TRY(check_alike(file.shards_.front(), shard, sizes.vary));
+    file.shards_.push_back(std::move(shard));
   }
-  if (use == SampleUse::kTraining && file.samples_ < file.mini_batch_) {
+  RANNC_TRY(file.order(graph, sizes));
+  if (use == SampleUse::kTraining && whole_mini_batches(file, file.mini_batch_) == 0) {
     return error({path, 0, 0, {}},
-                 fmt::format("has {} samples, one mini-batch needs {}", file.samples_, file.mini_batch_));
+                 fmt::format("has {} samples{}, one mini-batch needs {}", file.samples_,
+                             file.ends_of_sizes().size() > 1 ? " of several sizes" : "", file.mini_batch_));
   }
   if (file.fixed_ && use != SampleUse::kTraining) RANNC_TRY(file.check_fixed(graph));
   if (use == SampleUse::kEvaluation && !ir::undivided_symbol(graph).empty()) file.mini_batch_ = file.samples_;
   return file;
 }
 
-Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const ir::Graph& graph, SampleUse use) {
+Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const ir::Graph& graph, SampleUse use,
+                                                 const SampleSizes& sizes) {
   RANNC_ASSIGN(const MappedBatch mapped, is_npy_folder(path) ? map_npy_folder(path) : map_batch(path));
   const Batch& all = mapped.tensors;
   SamplePlaces places(graph, path, fixed_ ? std::optional(mini_batch_) : std::nullopt);
@@ -244,8 +264,13 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
     }
     if (!id.valid()) return unknown(graph, {path, 0, 0, name});
     RANNC_ASSIGN(const SampleAxis axis, places.place(name, id, specs.at(name)));
-    shard.inputs.emplace(name, Input{axis.present() ? value : copied(value, types_.at(name)), axis});
+    shard.inputs.emplace(name, Input{axis.present() ? value : copied(value, types_.at(name)), axis, {}});
   }
+  for (const auto& [name, number] : sizes.pads) {
+    if (!shard.inputs.contains(name)) return unknown(graph, {path, 0, 0, name});
+  }
+  shard.sizes = places.bindings();
+  shard.sizes.erase(ir::samples_symbol(graph));
   RANNC_TRY(check_complete(graph, specs, use, path));
   shard.samples = places.samples().value_or(mini_batch_);  // no sample axis: all tensors are as exported
   if (shard.samples == 0) return error({path, 0, 0, {}}, "has no samples");
@@ -256,15 +281,67 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
   return shard;
 }
 
-Result<void> SampleFile::add(Shard shard) {
-  if (!shards_.empty()) RANNC_TRY(check_alike(shards_.front(), shard));
-  shard.first = samples_;
-  samples_ += shard.samples;
-  shards_.push_back(std::move(shard));
+Result<void> SampleFile::pad(const SampleSizes& sizes, const ir::Graph& graph, Shard& shard) const {
+  if (sizes.multiple <= 1) return {};
+  for (auto& [symbol, size] : shard.sizes) size = (size + sizes.multiple - 1) / sizes.multiple * sizes.multiple;
+  Batch padded;
+  for (auto& [name, input] : shard.inputs) {
+    const Location where{shard.path, 0, 0, name};
+    const ir::ValueType& type = graph.type(input_of(graph, name));
+    const std::vector<int64_t>& own = input.whole->spec().shape;
+    for (size_t axis = 0; axis < own.size(); ++axis) {
+      if (static_cast<int32_t>(axis) == input.axis.axis && input.axis.present()) continue;
+      const auto extent = (*type.shape)[axis].evaluate(shard.sizes);
+      if (!extent || *extent == own[axis]) continue;
+      const auto number = sizes.pads.find(name);
+      if (number == sizes.pads.end() || *extent < own[axis])
+        return error(where, fmt::format("has {} elements on axis {}, to be padded to {}, but no number to pad it with",
+                                        own[axis], axis, *extent))
+            .note(fmt::format("give --pad {}=NUMBER", name));
+      if (!ir::is_float(type.dtype) && number->second != std::floor(number->second))
+        return error(where, fmt::format("is padded with {}, but has whole numbers", number->second));
+      if (input.padded.empty()) input.padded = own;
+      input.padded[axis] = *extent;
+      input.pad = number->second;
+    }
+    if (input.padded.empty()) continue;
+    if (!input.axis.present()) return error(where, "is part of every mini-batch as a whole, so it cannot be padded");
+    std::vector<int64_t> one = input.padded;
+    one[static_cast<size_t>(input.axis.axis)] = input.axis.outer * input.axis.inner;
+    padded.emplace(name, to_value(at::full(one, input.pad, scalar_type(type.dtype))));
+  }
+  ir::Bindings sample = shard.sizes;
+  if (!ir::samples_symbol(graph).empty()) sample[ir::samples_symbol(graph)] = 1;
+  if (const auto fault = find_index_fault(graph, padded, sample))
+    return error({shard.path, 0, 0, fault->input}, "is padded with a number that does not fit: " + fault->message);
   return {};
 }
 
-Result<void> SampleFile::check_alike(const Shard& first, const Shard& other) {
+Result<void> SampleFile::order(const ir::Graph& graph, const SampleSizes& sizes) {
+  std::stable_sort(shards_.begin(), shards_.end(), [](const Shard& a, const Shard& b) { return a.sizes < b.sizes; });
+  for (Shard& shard : shards_) {
+    shard.first = samples_;
+    samples_ += shard.samples;
+    if (!sizes.vary && sizes.multiple <= 1) continue;
+    ir::Bindings all = shard.sizes;
+    if (const std::string symbol = ir::samples_symbol(graph); !symbol.empty())
+      all[symbol] = static_cast<int64_t>(mini_batch_);
+    if (const Result<void> possible = ir::check_assumptions(graph, all); !possible.ok())
+      return error({shard.path, 0, 0, {}}, possible.diagnostic().message);
+  }
+  return {};
+}
+
+std::vector<uint64_t> SampleFile::ends_of_sizes() const {
+  std::vector<uint64_t> ends;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (i > 0 && shards_[i].sizes == shards_[i - 1].sizes) ends.pop_back();
+    ends.push_back(shards_[i].first + shards_[i].samples);
+  }
+  return ends;
+}
+
+Result<void> SampleFile::check_alike(const Shard& first, const Shard& other, bool sizes_vary) {
   for (const auto& [name, input] : first.inputs) {
     if (!other.inputs.contains(name))
       return error({other.path, 0, 0, {}}, fmt::format("has no tensor '{}', but {} has one", name, first.path));
@@ -282,8 +359,12 @@ Result<void> SampleFile::check_alike(const Shard& first, const Shard& other) {
     }
     TensorSpec expected = earlier;
     expected.shape[static_cast<size_t>(input.axis.axis)] = own.shape[static_cast<size_t>(input.axis.axis)];
+    if (sizes_vary && own.shape.size() == earlier.shape.size()) expected.shape = own.shape;  // each fits the model
     if (expected == own && input.axis == found->second.axis) continue;
-    return error(where, fmt::format("is {}, but {} in {}", spec_text(own), spec_text(earlier), first.path));
+    Diagnostic differs =
+        error(where, fmt::format("is {}, but {} in {}", spec_text(own), spec_text(earlier), first.path));
+    if (first.sizes == other.sizes) return differs;
+    return std::move(differs).note("with --bucket-by-length, files may have other sizes, and so have mini-batches");
   }
   return {};
 }
@@ -340,6 +421,7 @@ Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set
     for (const Run& part : parts) {
       const Input& own = part.shard->inputs.at(name);
       values.push_back(own.whole->samples(own.axis, part.range));
+      if (!own.padded.empty()) values.back() = padded(values.back(), own.padded, own.axis.axis, own.pad);
     }
     const ir::DType type = types_.at(name);
     batch.emplace(name, values.size() == 1
@@ -359,6 +441,7 @@ Batch SampleFile::batch(uint64_t first, uint64_t last) const {
 std::string SampleFile::describe() const {
   std::string text = fmt::format("{} samples", samples_);
   if (shards_.size() > 1) text += fmt::format(" of {} files", shards_.size());
+  if (const size_t sizes = ends_of_sizes().size(); sizes > 1) text += fmt::format(" in {} sizes", sizes);
   if (fixed_ && samples_ > mini_batch_) {
     text += fmt::format(" on axis 0 (the model has a fixed batch of {} and does not specify the axis)", mini_batch_);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,11 +36,15 @@ class SampleFile final : public Samples {
   /// - a different number of samples than in an earlier tensor (the error names both), or none;
   /// - a required input that is missing;
   /// - a label or an index that is out of range (`find_index_fault`);
-  /// - for a folder, tensors that differ from those of an earlier file in more than their samples;
-  /// - for training, fewer samples than a mini-batch.
-  static Result<SampleFile> open(const std::string& path, const ir::Plan& plan, SampleUse use = SampleUse::kEvaluation);
+  /// - for a folder, tensors that differ from those of an earlier file in more than their samples, and sizes;
+  /// - sizes that vary and that the model's assumptions exclude;
+  /// - an input that is to be padded with nothing, or with a number that is not of its type or out of range;
+  /// - for training, fewer samples of each size than a mini-batch.
+  static Result<SampleFile> open(const std::string& path, const ir::Plan& plan, SampleUse use = SampleUse::kEvaluation,
+                                 const SampleSizes& sizes = {});
 
   uint64_t samples() const override { return samples_; }
+  std::vector<uint64_t> ends_of_sizes() const override;
   /// Maximum number of samples of a mini-batch: that of the plan, or all for the evaluation of an undivided model.
   uint64_t mini_batch() const { return mini_batch_; }
   const std::vector<std::string>& unread() const { return unread_; }
@@ -52,22 +57,27 @@ class SampleFile final : public Samples {
  private:
   struct Input {
     Value whole;
-    SampleAxis axis;  ///< if not present, every mini-batch contains the whole value
+    SampleAxis axis;              ///< if not present, every mini-batch contains the whole value
+    std::vector<int64_t> padded;  ///< extents to which others than that of the axis are padded; empty: none is
+    double pad = 0;
   };
   struct Shard {
     std::string path;
     std::map<std::string, Input> inputs;
     std::vector<std::shared_ptr<const MappedFile>> files;
     uint64_t first = 0, samples = 0;
+    ir::Bindings sizes;  ///< without the number of samples, after padding
   };
   /// Consecutive samples of one shard.
   struct Run {
     const Shard* shard = nullptr;
     ir::SampleRange range;
   };
-  Result<Shard> open_shard(const std::string& path, const ir::Graph& graph, SampleUse use);
-  Result<void> add(Shard shard);
-  static Result<void> check_alike(const Shard& first, const Shard& other);
+  Result<Shard> open_shard(const std::string& path, const ir::Graph& graph, SampleUse use, const SampleSizes& sizes);
+  Result<void> pad(const SampleSizes& sizes, const ir::Graph& graph, Shard& shard) const;
+  static Result<void> check_alike(const Shard& first, const Shard& other, bool sizes_vary);
+  /// Sorts the files by their sizes.
+  Result<void> order(const ir::Graph& graph, const SampleSizes& sizes);
   Result<void> check_fixed(const ir::Graph& graph) const;
   std::vector<Run> runs(std::span<const uint64_t> numbers) const;
 

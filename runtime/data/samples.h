@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/data/dataset.h"
 
@@ -24,6 +25,8 @@ class Samples {
  public:
   virtual ~Samples() = default;
   virtual uint64_t samples() const = 0;
+  /// The number after the last sample of each size, ascending: samples of a mini-batch have the same sizes.
+  virtual std::vector<uint64_t> ends_of_sizes() const { return {samples()}; }
   /// Returns the samples with these numbers, in this order: at most one mini-batch. The tensors are copies. `inputs`:
   /// those to read; empty: all.
   virtual Result<Batch> read(std::span<const uint64_t> numbers, const std::set<std::string>& inputs) const = 0;
@@ -32,10 +35,13 @@ class Samples {
   virtual std::string describe() const = 0;
 };
 
+/// Number of whole mini-batches of samples of one size.
+uint64_t whole_mini_batches(const Samples& samples, uint64_t mini_batch);
+
 /// Returns a data set of mini-batches of the samples, epoch after epoch. With `shuffle_seed`, each epoch has a random
-/// order of its own, which depends only on the seed and the number of the epoch. Otherwise the samples follow in the
-/// order of their numbers. A trailing partial mini-batch of an epoch is dropped. `samples` must have at least one
-/// mini-batch.
+/// order of its own, which depends only on the seed and the number of the epoch: of the samples of a size, and of the
+/// mini-batches. Otherwise the samples follow in the order of their numbers. A trailing partial mini-batch of a size is
+/// dropped. `samples` must have at least one mini-batch.
 std::unique_ptr<Dataset> mini_batches(std::unique_ptr<const Samples> samples, uint64_t mini_batch,
                                       std::optional<uint64_t> shuffle_seed);
 

@@ -199,19 +199,23 @@ Result<ValidationResult> validate(Trainer& trainer, const Samples& samples, cons
     if (!classification || name != classification->output) return nullptr;
     return to_value(to_tensor(part).argmax(classification->axis, /*keepdim=*/true));
   };
-  const uint64_t mini_batch = plan.mini_batch;
-  const uint64_t count =
-      ir::samples_symbol(plan.graph).empty() ? samples.samples() / mini_batch * mini_batch : samples.samples();
+  const bool whole = ir::samples_symbol(plan.graph).empty();
   LossSums losses;
   Hits hits;
-  for (uint64_t first = 0; first < count; first += mini_batch) {
-    std::vector<uint64_t> numbers(std::min(mini_batch, count - first));
-    std::iota(numbers.begin(), numbers.end(), first);
-    RANNC_ASSIGN(const Batch batch, samples.read(numbers));
-    RANNC_ASSIGN(const StepResult result, trainer.evaluate(batch, predict));
-    losses.add(result);
-    if (classification) hits.add(*classification, result, batch);
-    means.add(result);
+  uint64_t count = 0, first = 0;
+  for (const uint64_t end : samples.ends_of_sizes()) {
+    while (first < end && (!whole || end - first >= plan.mini_batch)) {
+      std::vector<uint64_t> numbers(std::min<uint64_t>(plan.mini_batch, end - first));
+      std::iota(numbers.begin(), numbers.end(), first);
+      RANNC_ASSIGN(const Batch batch, samples.read(numbers));
+      RANNC_ASSIGN(const StepResult result, trainer.evaluate(batch, predict));
+      losses.add(result);
+      if (classification) hits.add(*classification, result, batch);
+      means.add(result);
+      first += numbers.size();
+      count += numbers.size();
+    }
+    first = end;
   }
   RANNC_ASSIGN(const std::optional<double> loss, losses.loss(plan.graph));
   if (!loss) return error(fmt::format("validation: none of {} samples has a label that counts", count));

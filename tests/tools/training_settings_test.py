@@ -5,7 +5,7 @@ import struct
 
 import programs
 import small_onnx
-from small_onnx import FLOAT
+from small_onnx import FLOAT, INT64
 
 DIAGNOSTICS, USAGE = 1, 2
 IN, WIDE, OUT, SAMPLES = 6, 16, 3, 8
@@ -194,6 +194,83 @@ class Accumulation(Settings):
                                 ("--accumulate", "2", "--explain-step"): ["--accumulate excludes --explain-step"],
                                 ("--accumulate", "2", "--accumulate-as", "sum"): ["--accumulate-as", "batch", "mean"]}.items():
             self.refuse(USAGE, expected, *self.arguments(self.scratch / "epochs.rannc", "run", 2, *flags))
+
+
+WORDS, KINDS = 12, 5
+
+
+def tagger(path):
+    """A kind for each word of a sequence of any length: a table, a layer, a loss over words that count."""
+    weights = [small_onnx.tensor("table", [WORDS, WIDE], numbers(WORDS * WIDE, 1)),
+               small_onnx.tensor("inner", [WIDE, WIDE], numbers(WIDE * WIDE, 2)),
+               small_onnx.tensor("kinds", [WIDE, KINDS], numbers(WIDE * KINDS, 3))]
+    nodes = [small_onnx.node("Gather", ["table", "words"], ["e"], "embed"),
+             small_onnx.node("MatMul", ["e", "inner"], ["h"], "layer"),
+             small_onnx.node("Tanh", ["h"], ["a"], "act"),
+             small_onnx.node("MatMul", ["a", "kinds"], ["y"], "head")]
+    return small_onnx.write(path, nodes, weights, [small_onnx.value("words", INT64, ["batch", "time"])],
+                            [small_onnx.value("y", FLOAT, ["batch", "time", KINDS])])
+
+
+class Lengths(Settings):
+    def setUp(self):
+        super().setUp()
+        self.data = self.scratch / "sentences"
+        self.data.mkdir()
+        for length, samples in {3: 5, 6: 4, 7: 4, 12: 3}.items():
+            generator = random.Random(length)
+            words = [generator.randrange(WORDS) for _ in range(samples * length)]
+            programs.write_safetensors(self.data / f"{length:02}.safetensors", {
+                "x/words": ("I64", [samples, length], struct.pack(f"<{samples * length}q", *words)),
+                "labels/t": ("I64", [samples, length], struct.pack(f"<{samples * length}q", *(word % KINDS for word in words)))})
+
+    def compile_tagger(self, name, *more):
+        bundle = self.scratch / f"{name}.rannc"
+        self.succeed("rannc-compile", tagger(self.scratch / f"{name}.onnx"), "-o", bundle, "--mini-batch", 2, "--costs", "analytic",
+                     "--loss", "cross_entropy(output=y,labels=t)", "--assume", "time=12", *more)
+        return bundle
+
+    def test_lengths_train_alike_in_every_plan(self):
+        run = ["--bucket-by-length", "--shuffle", "--learning-rate", 0.05, "--validate", self.data]
+        said = {}
+        for name, cluster in {"one": ["local:1"], "two": ["local:2", "--stages", 2]}.items():
+            said[name] = self.train(self.compile_tagger(name, "--cluster", *cluster), name, 21, *run)
+        self.assertIn("16 samples of 4 files in 4 sizes, shuffled, of which 2 are dropped in each epoch: they fill no mini-batch of 2 "
+                      "with others of their size", said["one"])
+        for loss, expected in zip(self.losses("two"), self.losses("one"), strict=True):
+            self.assertAlmostEqual(loss / expected, 1, delta=1e-5)
+        self.assertLess(self.losses("one")[-1], self.losses("one")[0])
+        validated = [re.search(r"validation after step 21: (.*) \(16 samples", text)[1] for text in said.values()]
+        self.assertEqual(validated[0], validated[1])
+        for text in said.values():
+            held, planned = map(int, re.search(r"held (\d+) bytes at most, (\d+) were predicted", text).groups())
+            self.assertLess(held, 1.02 * planned)
+        self.assertNotIn("sizes exceed those of the plan", "".join(said.values()))
+        self.train(self.scratch / "two.rannc", "parted", 9, *run)
+        self.train(self.scratch / "one.rannc", "parted", 21, "--resume", *run[:2])
+        for loss, expected in zip(self.losses("parted"), self.losses("one"), strict=True):
+            self.assertAlmostEqual(loss / expected, 1, delta=1e-5)
+
+    def test_padding_that_is_masked_changes_no_loss(self):
+        bundle = self.compile_tagger("tagger", "--cluster", "local:1")
+        padded = ["--bucket-by-length", "--pad-multiple", 12, "--pad", "words=0", "--pad", "labels/t=-100"]
+        text = self.train(bundle, "padded", 8, *padded, "--learning-rate", 1e-30)
+        self.assertIn("16 samples of 4 files", text)
+        self.train(bundle, "alone", 1, "--bucket-by-length")
+        self.assertAlmostEqual(self.losses("padded")[0] / self.losses("alone")[0], 1, delta=1e-6)
+        self.refuse(DIAGNOSTICS, ["no number to pad it with", "give --pad labels/t=NUMBER"], *self.arguments(
+            bundle, "none", 2, "--bucket-by-length", "--pad-multiple", 4, "--pad", "words=0"))
+
+    def test_wrong_uses_are_named(self):
+        bundle = self.compile_tagger("tagger", "--cluster", "local:1")
+        self.refuse(DIAGNOSTICS, ["06.safetensors", "with --bucket-by-length, files may have other sizes"],
+                    *self.arguments(bundle, "none", 2))
+        for flags, expected in {("--pad-multiple", "0"): ["--pad-multiple", "a whole number from 1"],
+                                ("--pad", "words=0"): ["--pad requires --pad-multiple"]}.items():
+            self.refuse(USAGE, expected, *self.arguments(bundle, "none", 2, *flags))
+        for pad in ("words", "words=zero", "=3"):
+            self.refuse(DIAGNOSTICS, [f"--pad {pad}: expected INPUT=NUMBER"], *self.arguments(
+                bundle, "none", 2, "--pad-multiple", 4, "--pad", pad))
 
 
 class OtherWeights(Settings):

@@ -58,8 +58,10 @@ class UncountedData final : public runtime::Dataset {
 };
 
 Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, const ir::Plan& plan, uint64_t seed) {
-  if (!flags.data.empty())
-    return runtime::open_samples(flags.data, plan, flags.shuffle ? std::optional(seed) : std::nullopt);
+  if (!flags.data.empty()) {
+    RANNC_ASSIGN(const runtime::SampleSizes sizes, flags.sizes());
+    return runtime::open_samples(flags.data, plan, flags.shuffle ? std::optional(seed) : std::nullopt, sizes);
+  }
   if (!flags.tokens.empty()) {
     RANNC_ASSIGN(auto files, open_tokens(flags, flags.tokens, plan, plan.mini_batch));
     return runtime::mini_batches(std::move(files), plan.mini_batch, seed);
@@ -76,6 +78,19 @@ Result<std::unique_ptr<runtime::Dataset>> open_source(const DataFlags& flags, co
 
 }  // namespace
 
+Result<runtime::SampleSizes> DataFlags::sizes() const {
+  runtime::SampleSizes sizes{.vary = by_length, .multiple = static_cast<int64_t>(pad_multiple), .pads = {}};
+  for (const std::string& text : pads) {
+    const size_t equal = text.rfind('=');
+    const auto number = parse_number(std::string_view(text).substr(std::min(equal + 1, text.size())), NumberRange());
+    if (equal == std::string::npos || equal == 0 || !number)
+      return error(fmt::format("--pad {}: expected INPUT=NUMBER, such as labels/y=-100", text));
+    if (!sizes.pads.emplace(text.substr(0, equal), *number).second)
+      return error(fmt::format("--pad {}: {} has two numbers", text, text.substr(0, equal)));
+  }
+  return sizes;
+}
+
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
                                                     const runtime::NeededSamples& needed) {
   const MemoryGauge::Uncounted uncounted;
@@ -86,7 +101,8 @@ Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, cons
 
 Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags, const ir::Plan& plan) {
   if (!flags.data.empty()) {
-    RANNC_ASSIGN(auto file, runtime::SampleFile::open(flags.validate, plan, runtime::SampleUse::kValidation));
+    RANNC_ASSIGN(const runtime::SampleSizes sizes, flags.sizes());
+    RANNC_ASSIGN(auto file, runtime::SampleFile::open(flags.validate, plan, runtime::SampleUse::kValidation, sizes));
     return std::unique_ptr<runtime::Samples>(new runtime::SampleFile(std::move(file)));
   }
   std::error_code ignored;
@@ -102,6 +118,7 @@ Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags
 }
 
 uint64_t tokens_per_step(const DataFlags& flags, const ir::Plan& plan) {
+  if (flags.by_length) return 0;  // each mini-batch has its own
   const uint64_t planned = runtime::planned_length(plan);
   return plan.mini_batch * (planned == 0 ? 0 : flags.sequence.value_or(planned));
 }

@@ -20,6 +20,10 @@ struct DataFlags {
   std::string token_type;            ///< empty: the narrowest for the model's vocabulary
   std::optional<uint64_t> sequence;  ///< tokens per sample; not present: the planned number
   bool shuffle = false;              ///< of `data`; tokens are always shuffled
+  bool by_length = false;            ///< files of `data` have sizes of their own
+  uint64_t pad_multiple = 1;         ///< of these sizes
+  std::vector<std::string> pads;     ///< `INPUT=NUMBER`
+  Result<runtime::SampleSizes> sizes() const;
   std::string validate;              ///< samples in the form of the source
   uint64_t validate_every = 0;       ///< steps; 0: only after the last
   std::vector<std::string> metrics;  ///< outputs whose means validations report

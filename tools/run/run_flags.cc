@@ -40,7 +40,9 @@ void add_relations(FlagTable& table) {
   flag("--tokens")->excludes(flag("--text"));
   flag("--token-type")->needs(flag("--tokens"));
   flag("--sequence")->excludes(flag("--data"));
-  flag("--shuffle")->needs(flag("--data"));
+  for (const char* of_data : {"--shuffle", "--bucket-by-length", "--pad-multiple"})
+    flag(of_data)->needs(flag("--data"));
+  flag("--pad")->needs(flag("--pad-multiple"));
   flag("--epochs")->excludes(flag("--steps"));
   flag("--replace")->excludes(flag("--resume"));
   flag("--profile")->excludes(flag("--max-restarts"));
@@ -87,6 +89,16 @@ void RunFlags::rows(Table& table) {
   table.row(
       {"--shuffle", "", kSamples, "read the samples of `--data` in random order of `--seed`, a new one in each epoch"},
       &DataFlags::shuffle);
+  table.row(
+      {"--bucket-by-length", "", kSamples,
+       "files of a folder of `--data` may have [sizes of their own](#lengths); each mini-batch has samples of one "
+       "size"},
+      &DataFlags::by_length);
+  table.row({"--pad-multiple", "N", kSamples,
+             "pad samples of `--data` at their ends, so that their sizes are multiples of N (default: no padding)"},
+            &DataFlags::pad_multiple, Whole{1, uint64_t{1} << 32});
+  table.row({"--pad", "INPUT=NUMBER", kSamples, "number with which `--pad-multiple` pads an input; repeatable"},
+            &DataFlags::pads);
   table.row({"--tokens", "PATH", kSamples,
              "[file of tokens](#token-files) (.npy, .safetensors, llm.c, Megatron, or raw), or folder of such files, "
              "for next-token prediction; shuffled by `--seed`"},

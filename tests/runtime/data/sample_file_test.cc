@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -308,6 +309,108 @@ outputs [%rows]
   const auto found = find_index_fault(*graph, {{"ids", to_value(ids)}}, {{"n", 3}});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->message, "holds 7 in sample 2, but the valid indices are 0 to 6, or -7 to -1 from the end");
+}
+
+// Tokens and labels of sequences, at least two tokens long and of an even number.
+constexpr std::string_view kSequences = R"(rannc.graph 1
+batch n
+assume equal [s,2*floor(s/2)]
+input %tokens: i64[n,s] samples 0
+input %labels/y: i64[n,s] samples 0
+parameter %table: f32[7,4]
+#0 %0: f32[n,s,4] samples 0 = core.gather(%table, %tokens)
+#1 %1: f32[] partial = core.cross_entropy_sum(%0, %labels/y)
+inputs [%tokens, %labels/y]
+outputs [%0]
+loss %1 weight 0x1p+0
+)";
+
+class Lengths : public SampleFileTest {
+ protected:
+  /// Sequences of `length` tokens, all of them `token`.
+  void write_length(const std::string& name, int64_t samples, int64_t length, int64_t token) const {
+    write_to(folder_ + "/" + name, {{"x/tokens", at::full({samples, length}, token, at::kLong)},
+                                    {"labels/y", at::full({samples, length}, token % 4, at::kLong)}});
+  }
+  static ir::Plan plan() { return plan_of(kSequences, 2); }
+  Result<std::unique_ptr<Dataset>> open(const SampleSizes& sizes, std::optional<uint64_t> seed = {}) const {
+    return open_samples(folder_, plan(), seed, sizes);
+  }
+  std::string fault(const SampleSizes& sizes) const {
+    const auto opened = open(sizes);
+    return opened.ok() ? "" : opened.diagnostic().str();
+  }
+};
+
+TEST_F(Lengths, MiniBatchesHaveSamplesOfOneLength) {
+  write_length("a.safetensors", 5, 4, 1);
+  write_length("b.safetensors", 4, 2, 2);
+  write_length("c.safetensors", 2, 4, 3);
+  EXPECT_THAT(fault({}), ::testing::HasSubstr("b.safetensors: 'labels/y': error: is i64[4,2], but i64[5,4] in"));
+  EXPECT_THAT(fault({}), ::testing::HasSubstr("with --bucket-by-length, files may have other sizes"));
+  const auto data = open({.vary = true, .pads = {}}).value();
+  EXPECT_EQ(data->describe(),
+            "11 samples of 3 files in 2 sizes, of which 1 is dropped: it fills no mini-batch of 2 with "
+            "others of their size");
+  EXPECT_EQ(data->steps_per_epoch(), 5U);
+  const std::vector<std::vector<int64_t>> expected = {{2, 2}, {2, 2}, {1, 1}, {1, 1}, {1, 3}, {2, 2}};
+  for (uint64_t step = 0; step < expected.size(); ++step) {
+    const at::Tensor tokens = to_tensor(data->batch(step).value().at("tokens"));
+    EXPECT_EQ(tokens.size(1), expected[step][0] == 2 ? 2 : 4);
+    EXPECT_EQ(tokens[0][0].item<int64_t>(), expected[step][0]);
+    EXPECT_EQ(tokens[1][1].item<int64_t>(), expected[step][1]);
+  }
+  // Shuffled, an epoch has as many of each, mixed.
+  const auto shuffled = open({.vary = true, .pads = {}}, 3).value();
+  std::vector<int64_t> lengths;
+  for (uint64_t step = 0; step < 10; ++step)
+    lengths.push_back(to_tensor(shuffled->batch(step).value().at("tokens")).size(1));
+  for (const auto begin : {lengths.begin(), lengths.begin() + 5}) {
+    EXPECT_EQ(std::count(begin, begin + 5, 4), 3);
+    EXPECT_EQ(std::count(begin, begin + 5, 2), 2);
+  }
+  EXPECT_FALSE(std::is_sorted(lengths.begin(), lengths.begin() + 5) &&
+               std::is_sorted(lengths.begin() + 5, lengths.end()));
+  // A worker reads its samples of the same mini-batch.
+  const Batch part = shuffled->part(3, {.inputs = {"tokens"}, .ranges = {{1, 2}}}).value();
+  EXPECT_TRUE(to_tensor(part.at("tokens")).equal(to_tensor(shuffled->batch(3).value().at("tokens")).narrow(0, 1, 1)));
+}
+
+TEST_F(Lengths, ArePaddedToMultiples) {
+  write_length("a.safetensors", 1, 3, 1);
+  write_length("b.safetensors", 3, 4, 2);
+  write_length("c.safetensors", 2, 5, 3);
+  const SampleSizes sizes{.vary = true, .multiple = 4, .pads = {{"tokens", 6}, {"labels/y", -100}}};
+  const auto data = open(sizes).value();
+  const Batch first = data->batch(0).value(), last = data->batch(2).value();
+  EXPECT_TRUE(to_tensor(first.at("tokens")).equal(at::tensor({1, 1, 1, 6, 2, 2, 2, 2}, at::kLong).view({2, 4})));
+  EXPECT_TRUE(to_tensor(first.at("labels/y")).equal(at::tensor({1, 1, 1, -100, 2, 2, 2, 2}, at::kLong).view({2, 4})));
+  EXPECT_EQ(to_tensor(last.at("tokens")).sizes(), (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(to_tensor(last.at("labels/y")).eq(-100).sum().item<int64_t>(), 6);
+  const auto with = [&](const std::map<std::string, double>& pads) {
+    return fault({.vary = true, .multiple = 4, .pads = pads});
+  };
+  EXPECT_THAT(with({{"tokens", 6}}),
+              ::testing::HasSubstr("'labels/y': error: has 3 elements on axis 1, to be padded to 4, but "
+                                   "no number to pad it with"));
+  EXPECT_THAT(with({{"tokens", 6}}), ::testing::HasSubstr("give --pad labels/y=NUMBER"));
+  EXPECT_THAT(with({{"tokens", 6}, {"labels/y", -100}, {"mask", 0}}),
+              ::testing::HasSubstr("'mask': error: the model has no such input"));
+  EXPECT_THAT(with({{"tokens", 0.5}, {"labels/y", -100}}),
+              ::testing::HasSubstr("is padded with 0.5, but has whole numbers"));
+  EXPECT_THAT(with({{"tokens", 7}, {"labels/y", -100}}),
+              ::testing::HasSubstr("'tokens': error: is padded with a number that does not fit"));
+}
+
+TEST_F(Lengths, AreThoseThatTheModelAllows) {
+  write_length("a.safetensors", 2, 4, 1);
+  write_length("b.safetensors", 2, 3, 2);
+  EXPECT_THAT(fault({.vary = true, .pads = {}}), ::testing::HasSubstr("b.safetensors: error: "));
+  EXPECT_EQ(fault({.vary = true, .multiple = 2, .pads = {{"tokens", 0}, {"labels/y", -100}}}), "");
+  write_length("b.safetensors", 1, 2, 2);
+  write_length("a.safetensors", 1, 4, 2);
+  EXPECT_THAT(fault({.vary = true, .pads = {}}),
+              ::testing::HasSubstr("has 2 samples of several sizes, one mini-batch needs 2"));
 }
 
 }  // namespace
