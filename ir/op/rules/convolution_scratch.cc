@@ -97,7 +97,7 @@ class Kernels {
     return products_ && s_.strided() && !s_.dilated() && (s_.groups == 1 || out_ > block_);
   }
   bool has_weight_kernel() const {
-    if (s_.dilated() && !wide_) return false;
+    if (s_.dilated() && (!wide_ || s_.strided())) return false;
     if (wide_) return true;
     constexpr int64_t kWidest = 13;
     const bool fits =
@@ -224,18 +224,19 @@ class Kernels {
             has_depthwise_weight_kernel() ? packed + std::max(x + y, weight_) : unfolded_weight_gradient()};
   }
 
-  // Kernels for 512-bit vectors have blocks of 4, 8 and 16 channels.
+  // Kernels for 512-bit vectors have blocks of 4, 8 and 16 channels; gradients of weights of 8 and 16. Strided products
+  // read more channels than a block of shorter vectors.
   ConvPeaks wide_groups() const {
-    constexpr int64_t kLeast = 4, kProducts = 32;
+    constexpr int64_t kLeast = 4, kHalfBlock = 8;
+    const bool products = s_.strided() && !s_.dilated() && out_ > kHalfBlock;
     if (in_ % kLeast != 0 || out_ % kLeast != 0) {
-      const bool products = s_.strided() && in_ > kLeast;
       return {unfolded_output(), products ? strided_input_gradient(s_.out * in_) : unfolded_input_gradient(),
               unfolded_weight_gradient()};
     }
     const int64_t read = x_ + y_ + weight_;
-    const bool products = s_.strided() && in_ >= kProducts;
+    const bool fits = in_ % kHalfBlock == 0 && out_ % kHalfBlock == 0;
     return {std::max(read, 2 * y_), products ? strided_input_gradient(s_.out * in_) : std::max(read, 2 * x_),
-            fits_blocks(in_, out_) ? weight_ + std::max(x_ + y_, weight_) : unfolded_weight_gradient()};
+            fits ? weight_ + std::max(x_ + y_, weight_) : unfolded_weight_gradient()};
   }
 
   ConvPeaks grouped() const {
