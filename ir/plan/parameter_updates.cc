@@ -290,8 +290,9 @@ Result<ParameterUpdates> ParameterUpdates::of(const Graph& graph, const UpdateRu
 }
 
 Result<ParameterUpdates> ParameterUpdates::of(const Graph& graph, const PlanOptimizer& optimizer) {
-  const UpdateRule stateless;
-  return of(graph, optimizer.name.empty() ? stateless : optimizer.rule(), optimizer.grouping);
+  if (optimizer.name.empty()) return of(graph, UpdateRule(), optimizer.grouping);  // without state
+  RANNC_TRY(parse_optimizer(optimizer.name));
+  return of(graph, optimizer.rule(), optimizer.grouping);
 }
 
 int64_t ParameterUpdates::state_elements(ValueId parameter, int64_t first, int64_t last) const {

@@ -369,7 +369,10 @@ PipelineShape pipeline_shape(const Plan& plan) {
   for (const PlanDevice& device : plan.devices) shape.memory_bytes.push_back(static_cast<int64_t>(device.memory_bytes));
   const std::vector<Weights> weights = weights_of_stages(plan);
   std::optional<ParameterUpdates> updates;
-  if (plan.training) updates = ParameterUpdates::of(plan.graph, plan.optimizer).value();  // P14 holds
+  if (plan.training) {
+    auto found = ParameterUpdates::of(plan.graph, plan.optimizer);
+    if (found.ok()) updates = *std::move(found);  // else P14 does not hold
+  }
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     StageShape entry;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/plan/parameter_updates.h"
-
 namespace rannc::runtime {
 
 namespace {
@@ -21,7 +19,13 @@ SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options) {
   if (optimizer.grouping.no_decay) groups.emplace_back("no decay");
   if (optimizer.grouping.no_decay_embeddings) groups.emplace_back("no decay of embeddings");
   SharedFacts facts = {
-      {"optimizer", describe(optimizer)},
+      {"optimizer", std::string(str(optimizer.kind))},
+      {"learning rate", fmt::format("{}", optimizer.learning_rate)},
+      {"momentum", fmt::format("{}{}", optimizer.momentum, optimizer.nesterov ? " of Nesterov" : "")},
+      {"weight decay", fmt::format("{}", optimizer.weight_decay)},
+      {"betas and epsilon", fmt::format("{} {} {}{}", optimizer.beta1, optimizer.beta2, optimizer.epsilon,
+                                        optimizer.amsgrad ? ", amsgrad" : "")},
+      {"muon rate", optimizer.match_rms_adamw ? "of adamw" : "original"},
       {"groups", fmt::format("[{}]", fmt::join(groups, "] ["))},
       {"average of weight", fmt::format("{}", optimizer.grouping.average)},
       {"warm-up steps", fmt::format("{}", optimizer.warmup_steps)},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "codegen/bundle_writer.h"
+#include "runtime/engine/tensor.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_local.h"
 #include "tests/runtime/support/plan_builder.h"
@@ -86,6 +87,12 @@ TEST_F(SharedFactsTest, OptionsThatChangeResultsMustBeEqual) {
       {"decay steps", [](auto& o) { o.optimizer.decay_from = 7; }},
       {"decay steps", [](auto& o) { o.optimizer.decay = Decay::kLinear; }},
       {"momentum", [](auto& o) { o.optimizer.nesterov = true; }},
+      {"betas and epsilon", [](auto& o) { o.optimizer.amsgrad = true; }},
+      {"muon rate", [](auto& o) { o.optimizer.match_rms_adamw = false; }},
+      {"groups [], worker 2 has [*: rate=2x]",
+       [](auto& o) { o.optimizer.grouping.groups = {ir::parse_group("*: rate=2x").value()}; }},
+      {"groups [], worker 2 has [no decay]", [](auto& o) { o.optimizer.grouping.no_decay = true; }},
+      {"average of weight 0, worker 2 has 0.5", [](auto& o) { o.optimizer.grouping.average = 0.5; }},
       {"clip norm 0, worker 2 has 1", [](auto& o) { o.clip_norm = 1; }},
       {"seed 0, worker 2 has 5", [](auto& o) { o.seed = 5; }},
       {"loss scale", [](auto& o) { o.loss_scale = 2; }},
@@ -95,6 +102,42 @@ TEST_F(SharedFactsTest, OptionsThatChangeResultsMustBeEqual) {
     TrainerOptions options;
     each.change(options);
     EXPECT_THAT(open(options), Each(AllOf(HasSubstr("worker 0 has "), HasSubstr(each.name)))) << each.name;
+  }
+}
+
+// Rules that only one process changes during the run end it: their digest rides on the sum of the losses.
+TEST_F(SharedFactsTest, RulesThatDifferDuringARunEndIt) {
+  const auto change = [](const std::function<Result<void>(Trainer&)>& of_last) {
+    return [of_last](Trainer& trainer, bool is_last) { return is_last ? of_last(trainer) : Result<void>(); };
+  };
+  const auto rate = change([](Trainer& trainer) -> Result<void> {
+    trainer.set_learning_rate(0.5);
+    return {};
+  });
+  const auto groups =
+      change([](Trainer& trainer) { return trainer.set_groups({ir::parse_group("*: rate=2x").value()}); });
+  const auto same = [](Trainer& trainer, bool) -> Result<void> {
+    trainer.set_learning_rate(0.5);
+    return trainer.set_groups({ir::parse_group("*: rate=2x").value()});
+  };
+  for (const auto& [changes, differs] :
+       {std::pair<std::function<Result<void>(Trainer&, bool)>, bool>{rate, true}, {groups, true}, {same, false}}) {
+    auto ends = make_local_transports(kWorkers, std::chrono::seconds(60));
+    Failures failures;
+    rannc::testing::on_each(kWorkers, [&](uint32_t rank) {
+      const auto trainer = Trainer::open_worker(bundle_, TrainerOptions(), std::move(ends[rank])).value();
+      at::manual_seed(3);
+      Batch batch{{"x", to_value(at::randn({7, 6}, at::kDouble))}};
+      batch.emplace("target", to_value(at::randn({7, 6}, at::kDouble)));
+      trainer->step(batch).value();
+      changes(*trainer, rank + 1 == kWorkers).value();
+      if (const auto stepped = trainer->step(batch); !stepped.ok()) failures[rank] = stepped.diagnostic().str();
+    });
+    if (differs) {
+      EXPECT_THAT(failures, Each(HasSubstr("step 1: the processes of the run have different groups, learning rates")));
+    } else {
+      EXPECT_THAT(failures, Each(IsEmpty()));
+    }
   }
 }
 

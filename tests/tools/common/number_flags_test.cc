@@ -62,10 +62,12 @@ const std::map<std::string, std::string> kNumbersInTexts = {
     {"--loss-weight", "name="}, {"--pin", "task="},    {"--padding-index", "table="}, {"--replicas", "1,"},
 };
 // Their texts are examined with the files that they describe: `tests/tools/check_flags_test.py`, `stage_test.py`,
-// `listing_test.cc`, `passes/loss`, `passes/pipeline_test.cc`.
-const std::set<std::string> kExaminedLater = {"--cluster", "--input", "--loss", "--master", "--pass", "--size"};
+// `listing_test.cc`, `passes/loss`, `passes/pipeline_test.cc`, `training_settings_test.py`.
+const std::set<std::string> kExaminedLater = {"--cluster", "--group", "--input", "--loss",
+                                              "--master",  "--pad",   "--pass",  "--size"};
 // Names, choices and paths.
 const std::set<std::string> kWithoutNumbers = {
+    "--accumulate-as",
     "--batch-symbol",
     "--block-partitioner",
     "--buffer",
@@ -93,6 +95,7 @@ const std::set<std::string> kWithoutNumbers = {
     "--matmul-precision",
     "--metric",
     "--model",
+    "--muon-rate",
     "--no-fuse",
     "--objective",
     "--optimizer",
@@ -105,6 +108,7 @@ const std::set<std::string> kWithoutNumbers = {
     "--rebuild",
     "--recompute",
     "--reproducer",
+    "--resume-shared",
     "--same-symbol",
     "--schedule",
     "--schedule-file",
