@@ -5,8 +5,8 @@
 with torch and safetensors. Per case of CASES, 20 or 200 steps over the one mini-batch of the folder: `<case>/loss` and
 `<case>/norm` (of the gradient, before clipping) by step, and after the last `<case>/<parameter>` and, of averages,
 `<case>/average/<parameter>`; `<case>/error32`, by how much the losses of PyTorch's own run in float32 are off, of 20 steps; and
-`rates/<decay>`, the learning rates of its schedulers. Muon computes in bfloat16, so that its bits depend on the processor, which the
-metadata name. The cases stand again, as options of ours, in tests/runtime/train/trajectories_test.cc.
+`rates/<decay>`, the learning rates of its schedulers. Muon computes in bfloat16, so that its bits depend on the processor: `probe/x` and
+`probe/gram` are a matrix and its product with itself. The cases stand again, as options of ours, in tests/runtime/train/trajectories_test.cc.
 """
 import math
 import pathlib
@@ -193,7 +193,9 @@ def main():
         found[f"{name}/error32"] = (torch.tensor(narrow, dtype=torch.float64) - exact).norm() / exact.norm()
         found[f"{name}/norm"] = torch.tensor(norms, dtype=torch.float64)
         found.update({f"{name}/{parameter}": tensor.clone() for parameter, tensor in state.items()})
-    save_file(found, folder / "trajectories.safetensors", metadata={"torch": torch.__version__, "processor": torch.backends.cpu.get_cpu_capability()})
+    x = torch.randn(20, 40, generator=torch.Generator().manual_seed(1)).bfloat16()
+    found["probe/x"], found["probe/gram"] = x, torch.addmm(x @ x.T, x @ x.T, x @ x.T, beta=-4.775, alpha=2.0315)
+    save_file(found, folder / "trajectories.safetensors", metadata={"torch": torch.__version__})
 
 
 if __name__ == "__main__":
