@@ -198,6 +198,11 @@ class Trainer {
   /// after step 0.
   enum class Settings : uint8_t { kOfCheckpoint, kOfOptions };
   Result<std::string> load(const std::string& folder, Settings settings = Settings::kOfCheckpoint);
+  /// Replaces parameters and buffers by those of a checkpoint of another model that has tensors of the same names
+  /// (`match_shared`), whose run takes turns with this one. Optimizer states, counts of steps and all other tensors
+  /// stay: each run has an optimizer of its own, as each `torch.optim` object has. In a run of several processes, all
+  /// must make the same call.
+  Result<void> load_shared(const std::string& checkpoint);
   /// Replaces parameters and buffers by tensors of a .safetensors file with `state_dict` names (`ir::full_state`) and
   /// the bundle's types. Step count and optimizer state do not change. In a run of several processes, all must make the
   /// same call. Constants are compiled into the programs: if the file's constants differ from the bundle's, the error

@@ -1,11 +1,10 @@
 // The rules by which a trainer updates parameters.
-#include "runtime/train/internal/trainer_impl.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "ir/gradient/gradient_reach.h"
 #include "runtime/internal/digest.h"
+#include "runtime/train/internal/trainer_impl.h"
 
 namespace rannc::runtime {
 

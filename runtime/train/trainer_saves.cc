@@ -1,12 +1,12 @@
 // Checkpoints and weights of a trainer.
-#include "runtime/train/internal/trainer_impl.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/internal/replace_weights.h"
+#include "runtime/train/internal/trainer_impl.h"
+#include "runtime/train/shared_tensors.h"
 
 namespace rannc::runtime {
 
@@ -69,6 +69,20 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   loss_scale_ = state.loss_scale;
   accumulated_samples_ = 0;
   return state.data_state;
+}
+
+Result<void> Trainer::Impl::load_shared(const std::string& checkpoint) {
+  RANNC_TRY(finish_save());
+  RANNC_ASSIGN(const SharedTensors shared, match_shared(bundle_, checkpoint));
+  for (const auto& device : devices_.all()) {
+    CheckpointTensors theirs;  // by their keys
+    for (const auto& [key, tensor] : checkpoint_tensors(*device)) {
+      if (const auto found = shared.keys.find(key); found != shared.keys.end()) theirs.emplace(found->second, tensor);
+    }
+    RANNC_TRY(read_checkpoint(checkpoint, theirs));
+  }
+  if (updates_done_ == 0) RANNC_TRY(restart_averages());
+  return {};
 }
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {

@@ -1,6 +1,4 @@
 // Steps, accumulated mini-batches and evaluations of a trainer.
-#include "runtime/train/internal/trainer_impl.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 #include "runtime/train/gradient_norms.h"
 #include "runtime/train/internal/gather_outputs.h"
 #include "runtime/train/internal/report_nonfinite.h"
+#include "runtime/train/internal/trainer_impl.h"
 
 namespace rannc::runtime {
 

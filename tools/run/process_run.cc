@@ -15,6 +15,7 @@
 #include "runtime/execute/trace.h"
 #include "runtime/train/loss_sums.h"
 #include "runtime/train/process.h"
+#include "runtime/train/shared_tensors.h"
 #include "runtime/train/trainer.h"
 #include "tools/common/hardware.h"
 #include "tools/common/how_to_train.h"
@@ -205,9 +206,23 @@ class Run {
     } else {
       RANNC_ASSIGN(samples_before_, trainer_->load(start_.checkpoints.latest, runtime::Trainer::Settings::kOfOptions));
     }
+    if (!flags_.resume_shared.empty()) RANNC_TRY(take_shared());
     // Workers whose hosts do not share the folder have found their checkpoints separately.
     return trainer_->check_shared({{"--resume from step", fmt::format("{}", trainer_->steps_done())},
                                    {"--evaluate", start_.evaluates ? "on" : "off"}});
+  }
+
+  Result<void> take_shared() {
+    RANNC_ASSIGN(const RunCheckpoints theirs, check_run_folder(flags_.resume_shared, RunFolderUse::kResume));
+    RANNC_ASSIGN(const runtime::SharedTensors shared, runtime::match_shared(*start_.bundle, theirs.latest));
+    RANNC_TRY(trainer_->load_shared(theirs.latest));
+    if (!leads()) return {};
+    const auto listed = [](const std::vector<std::string>& names) {
+      return names.empty() ? "none" : fmt::format("{}: {}", names.size(), fmt::join(names, ", "));
+    };
+    fmt::print("{} tensors are those of {}\n  only in this model, {}\n  only in that one, {}\n", shared.keys.size(),
+               theirs.latest, listed(shared.own), listed(shared.theirs));
+    return {};
   }
 
   /// What the workers do together depends on these flags, and on the number of samples.

@@ -50,6 +50,7 @@ void add_relations(FlagTable& table) {
   flag("--accumulate-as")->needs(flag("--accumulate"));
   for (const char* alone : {"--profile", "--explain-step", "--find-nonfinite"})
     flag("--accumulate")->excludes(flag(alone));
+  flag("--resume-shared")->excludes(flag("--max-restarts"));  // which would begin with them again
   flag("--averaged")->needs(flag("--export-weights"));
   flag("--transport")->check(CLI::IsMember(runtime::transport_names()));
   flag("--engine")->check(CLI::IsMember(runtime::engine_names()));
@@ -261,6 +262,10 @@ void RunFlags::rows(Table& table) {
              "[continue](#resuming) from the latest checkpoint in the output folder, with the settings of its run "
              "unless flags override them"},
             &RunFlags::resume);
+  table.row({"--resume-shared", "RUN", kInvocation,
+             "begin with the parameters and buffers of the same names in the latest checkpoint of another run, which "
+             "[takes turns](alternating.md) with this one"},
+            &RunFlags::resume_shared);
   table.row({"--replace", "", kInvocation, "remove a previous run in the output folder"}, &RunFlags::replace);
   table.row({"--checkpoint-every", "N", kRun, "steps between checkpoints; 0: only at the end"},
             &RunFlags::checkpoint_every, Whole{0, kMost});

@@ -54,6 +54,7 @@ struct RunFlags {
   double loss_scale = runtime::LossScale::kInitial;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
+  std::string resume_shared;  ///< folder of a run of another model; empty: none
   uint32_t max_restarts = 0;
   bool profile = false;
   bool explain_step = false;
