@@ -6,11 +6,15 @@ namespace rannc::ir {
 
 namespace {
 
-// The last permitted cut up to `target`, which lies in [0, total).
+// A permitted cut near `target`, which lies in [0, total): the last one up to it, or the nearer end of a parameter that
+// is not divisible.
 int64_t cut_before(std::span<const ParameterExtent> parameters, int64_t target) {
   int64_t begin = 0;
   for (const ParameterExtent& each : parameters) {
-    if (target < begin + each.elements) return begin + (each.divisible ? (target - begin) / kShareCut * kShareCut : 0);
+    if (target < begin + each.elements) {
+      if (each.divisible) return begin + (target - begin) / kShareCut * kShareCut;
+      return 2 * (target - begin) <= each.elements ? begin : begin + each.elements;
+    }
     begin += each.elements;
   }
   return begin;

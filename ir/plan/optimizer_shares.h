@@ -28,9 +28,9 @@ struct ParameterExtent {
 
 /// The slices of a replica's share, ascending; together the shares cover all parameters of a stage once.
 ///
-/// The parameters are laid end to end. Share r of n begins at the last permitted cut up to total * r / n, so each share
-/// differs from total / n by less than one cut, or one parameter that is not divisible. A parameter of less than
-/// `kShareCut` elements has one owner.
+/// The parameters are laid end to end. Share r of n begins at the last permitted cut up to total * r / n, or at the
+/// nearer end of a parameter that is not divisible, so each share differs from total / n by less than one cut or one
+/// such parameter. A parameter of less than `kShareCut` elements has one owner.
 std::vector<ParameterSlice> optimizer_share(std::span<const ParameterExtent> parameters, size_t replica,
                                             size_t replicas);
 

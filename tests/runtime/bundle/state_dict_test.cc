@@ -273,6 +273,34 @@ TEST_F(StateDicts, ConstantsAreComparedByTheProcessThatHasThem) {
   EXPECT_TRUE(loaded.ok()) << loaded.diagnostic().str();
 }
 
+// Averages that are exported, and loaded into another trainer, are those with which an evaluation computes:
+// once-per-step tasks, tied tensors and shares that other replicas hold included.
+TEST_F(StateDicts, OfAveragesAreThoseOfEvaluations) {
+  const Batch batch = batch_of(7);
+  TrainerOptions options;
+  options.optimizer.kind = OptimizerKind::kAdam;
+  options.optimizer.grouping.average = 0.5;
+  const std::pair<std::string, PlanSpec> plans[] = {
+      {"whole", {.cuts = {3}, .micro_batches = {4, 3}}},
+      {"shared", {.cuts = {3}, .replicas = {2, 2}, .micro_batches = {4, 3}, .sharded = true}}};
+  for (const auto& [name, spec] : plans) {
+    const std::string of = bundle(named(), spec);
+    const auto trainer = Trainer::open(of, options).value();
+    for (int step = 0; step < 3; ++step) trainer->step(batch).value();
+    trainer->save(path(name + "-checkpoint")).value();
+    const Bundle opened = open_bundle(of).value();
+    export_weights(opened, path(name + "-checkpoint"), path(name), ExportedWeights::kAverages).value();
+    const at::Tensor own = output(*trainer, batch);
+    trainer->swap_averages().value();
+    const at::Tensor averaged = output(*trainer, batch);
+    EXPECT_FALSE(at::equal(own, averaged));
+    const auto other = Trainer::open(of, {}).value();
+    other->load_weights(path(name)).value();
+    EXPECT_TRUE(at::equal(output(*other, batch), averaged)) << name;
+    EXPECT_FALSE(export_weights(opened, "", path("none"), ExportedWeights::kAverages).ok()) << "there are none yet";
+  }
+}
+
 TEST_F(StateDicts, OfOtherCheckpointsAreRefused) {
   const std::string of = bundle(named(), {.cuts = {3}});
   const auto trainer = Trainer::open(of, {}).value();
