@@ -158,9 +158,19 @@ bool replaces_symbol(const Assumption& assumption, const std::string& symbol) {
   return is_replaced(assumption.left, assumption.right) || is_replaced(assumption.right, assumption.left);
 }
 
-// Faults of an assumption if inputs bind the symbols `bound`.
+// Symbols in the sizes of any value. A stage's graph may compute constants of sizes that no input of its own has.
+std::set<std::string> symbols_of_sizes(const Graph& graph) {
+  std::set<std::string> known;
+  if (graph.assumptions().empty()) return known;
+  for (const ValueId value : graph.values()) {
+    for (const Dim& dim : graph.type(value).shape.value_or(Shape{})) dim.collect_symbols(known);
+  }
+  return known;
+}
+
+// Faults of an assumption in a graph whose sizes have the symbols `known`.
 std::vector<std::string> faults_of(const Assumption& assumption, std::string_view batch_symbol,
-                                   const std::set<std::string>& bound) {
+                                   const std::set<std::string>& known) {
   std::vector<std::string> faults;
   if (const auto certain = certainly_equal(assumption.left, assumption.right)) {
     faults.emplace_back(*certain ? "is certain" : "can never hold");
@@ -168,8 +178,8 @@ std::vector<std::string> faults_of(const Assumption& assumption, std::string_vie
   for (const std::string& symbol : symbols_of(assumption)) {
     if (symbol == batch_symbol) {
       faults.push_back(fmt::format("speaks of {}, the number of samples, which varies within a step", symbol));
-    } else if (!bound.contains(symbol) && !replaces_symbol(assumption, symbol)) {
-      faults.push_back(fmt::format("speaks of {}, which no input has", symbol));
+    } else if (!known.contains(symbol) && !replaces_symbol(assumption, symbol)) {
+      faults.push_back(fmt::format("speaks of {}, which no value has", symbol));
     }
   }
   return faults;
@@ -178,10 +188,7 @@ std::vector<std::string> faults_of(const Assumption& assumption, std::string_vie
 }  // namespace
 
 void drop_unknown_assumptions(Graph& graph) {
-  std::set<std::string> known;
-  for (const ValueId input : graph.inputs()) {
-    for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(known);
-  }
+  const std::set<std::string> known = symbols_of_sizes(graph);
   std::vector<Assumption> kept;
   for (const Assumption& each : graph.assumptions()) {
     std::set<std::string> symbols;
@@ -193,15 +200,11 @@ void drop_unknown_assumptions(Graph& graph) {
 }
 
 std::vector<Diagnostic> faults_of_assumptions(const Graph& graph) {
-  std::set<std::string> bound;
-  for (const ValueId input : graph.inputs()) {
-    if (!input.valid() || input.index() >= graph.value_count()) continue;
-    for (const Dim& dim : graph.type(input).shape.value_or(Shape{})) dim.collect_symbols(bound);
-  }
+  const std::set<std::string> known = symbols_of_sizes(graph);
   std::vector<Diagnostic> found;
   std::set<std::pair<std::string, std::string>> seen;
   for (const Assumption& each : graph.assumptions()) {
-    std::vector<std::string> faults = faults_of(each, graph.batch_symbol(), bound);
+    std::vector<std::string> faults = faults_of(each, graph.batch_symbol(), known);
     const std::string left = each.left.str(), right = each.right.str();
     if (!seen.emplace(std::min(left, right), std::max(left, right)).second) faults.emplace_back("stands twice");
     for (const std::string& fault : faults) {

@@ -23,7 +23,7 @@ ValueType normalised(ValueType type, const std::vector<Assumption>& assumptions)
 Attributes normalised(const Attributes& attributes, const std::vector<Assumption>& assumptions);
 /// The assumptions with a symbol replaced, without those that become certain.
 std::vector<Assumption> substituted(const std::vector<Assumption>& assumptions, std::string_view symbol, const Dim& by);
-/// Drops the assumptions about a symbol that no input of the graph has.
+/// Drops the assumptions about a symbol that is in no size of the graph.
 void drop_unknown_assumptions(Graph& graph);
 /// Violations of rule G14.
 std::vector<Diagnostic> faults_of_assumptions(const Graph& graph);

@@ -12,7 +12,7 @@
 //   G11  symbols are names that text can spell
 //   G12  the numerator of a loss is a float scalar; its factor and divisor are coefficients
 //   G13  contents occur on integers and booleans of rank 0 or 1, one entry per element
-//   G14  an assumption is listed once, is neither certain nor impossible, and relates sizes of inputs other than the
+//   G14  an assumption is listed once, is neither certain nor impossible, and relates sizes of values other than the
 //        batch, or replaces a symbol
 //   G15  a type rule relies only on equalities that are certain or follow from the graph's assumptions
 //   G16  a graph with losses has no value that mixes the samples of a micro-batch

@@ -5,6 +5,7 @@
 
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
+#include "ir/plan/stage_graph.h"
 #include "ir/state/statistics.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -213,12 +214,33 @@ TEST(VerifyGraph, AssumptionsArePrintedParsedAndCarried) {
   EXPECT_TRUE(equal(std::move(rewriter).finish(), graph));
 }
 
+// A part of a graph that computes from constants alone keeps the assumptions about its sizes, though no input of its
+// own has their symbols.
+TEST(VerifyGraph, G14_AssumptionsOfConstantTasks) {
+  const Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+assume equal [min(40, s),s]
+input %x: f32[batch,s] samples 0
+constant %places: f32[1,40]
+#0 %cut: f32[1,s] = core.slice(%places) {axes = [1], starts = [0], ends = [s]}
+#1 %z: f32[batch,s] samples 0 = core.add(%x, %cut)
+inputs [%x]
+outputs [%z]
+)",
+                                  "t.rir")
+                          .value();
+  ASSERT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  const StageGraph part = stage_graph(graph, {TaskId(0)}, {{graph.find("cut")}}, {});
+  EXPECT_EQ(part.graph.assumptions().size(), 1U);
+  EXPECT_TRUE(verify(part.graph).empty()) << verify(part.graph)[0].str();
+}
+
 TEST(VerifyGraph, G14_AssumptionThatIsDecided) {
   const std::string line = "equal [min(40, s),s]";
   expect_broken(replaced(kCut, line, "equal [min(40, s),s + 1]"), "G14", "can never hold");
   expect_broken(replaced(kCut, line, "equal [s,s]"), "G14", "is certain");
   expect_broken(replaced(kCut, line, "equal [min(40, batch),batch]"), "G14", "speaks of batch");
-  expect_broken(replaced(kCut, line, "equal [min(40, t),t]"), "G14", "speaks of t, which no input has");
+  expect_broken(replaced(kCut, line, "equal [min(40, t),t]"), "G14", "speaks of t, which no value has");
   expect_broken(replaced(kCut, line, line + "\nassume equal [s,min(40, s)]"), "G14", "stands twice");
 }
 
