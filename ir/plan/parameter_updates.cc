@@ -55,7 +55,9 @@ struct Uses {
 };
 
 Uses uses_of(const Graph& graph, ValueId parameter) {
-  static const Pattern kLookUp = op("gather"), kRearranged = op({"permute", "identity", "cast", "reshape"}),
+  static const Pattern kLookUp = op("gather"),
+                       kRearranged =
+                           op({"permute", "identity", "cast", "reshape", "concat", "slice", "squeeze", "unsqueeze"}),
                        kProduct = op({"linear", "matmul", "lstm", "gru", "rnn"}),
                        kNormalizes = op({"layer_norm", "group_norm", "batch_norm", "rms_norm"});
   Uses uses;

@@ -26,8 +26,10 @@ Result<ValueId> find_output(const Graph& graph, const LossSpec& term) {
     names += " " + std::string(graph.value(id).name);
   }
   if (term.output.empty()) return error("the loss names no output, and the model has several:" + names);
-  return error(
+  Diagnostic unknown = error(
       fmt::format("the loss is on output {}, which the model does not have; its outputs are{}", term.output, names));
+  if (names != " output") return unknown;
+  return std::move(unknown).note(fmt::format("--output-name {} names the output of a PyTorch file", term.output));
 }
 
 namespace {

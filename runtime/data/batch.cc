@@ -207,13 +207,20 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
   return bound;
 }
 
+bool becomes_type(ir::DType of_batch, ir::DType of_model) {
+  if (ir::is_float(of_batch) || ir::is_float(of_model)) return ir::is_float(of_batch) && ir::is_float(of_model);
+  return of_batch != ir::DType::kBool && of_model != ir::DType::kBool &&
+         ir::byte_size(of_batch) < ir::byte_size(of_model);
+}
+
 Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
   Batch converted = batch;
   for (const ValueId id : plan.graph.inputs()) {
     const auto found = converted.find(std::string(plan.graph.value(id).name));
-    if (found == converted.end() || !ir::is_float(plan.graph.type(id).dtype)) continue;
-    const at::Tensor& tensor = to_tensor(found->second);
-    if (tensor.is_floating_point()) found->second = to_value(tensor.to(scalar_type(plan.graph.type(id).dtype)));
+    if (found == converted.end()) continue;
+    const ir::DType wanted = plan.graph.type(id).dtype;
+    if (becomes_type(found->second->spec().dtype, wanted))
+      found->second = to_value(to_tensor(found->second).to(scalar_type(wanted)));
   }
   return converted;
 }

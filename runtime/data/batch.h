@@ -46,7 +46,12 @@ std::vector<bool> read_in_training(const ir::Graph& graph);
 Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
                                         const std::vector<std::string>& needed = {});
 
-/// Converts float inputs to the model's float types, so that fp32 samples can feed an fp64 model.
+/// Whether numbers of a batch may be converted to the type of a model's input: floats to floats, and integers to wider
+/// ones.
+bool becomes_type(ir::DType of_batch, ir::DType of_model);
+
+/// Converts inputs to the model's types where `becomes_type`, so that fp32 samples can feed an fp64 model and int32
+/// tokens one of int64.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
 /// Feeds the samples of a batch. Keeps references to it and to `part`.

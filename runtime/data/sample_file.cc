@@ -34,10 +34,10 @@ ValueId input_of(const ir::Graph& graph, const std::string& name) {
   return {};
 }
 
-/// Returns the spec after floats are converted to the type of the model's input.
+/// Returns the spec after numbers are converted to the type of the model's input.
 TensorSpec as_in_model(const ir::Graph& graph, const std::string& name, TensorSpec spec) {
   const ValueId id = input_of(graph, name);
-  if (id.valid() && ir::is_float(spec.dtype) && ir::is_float(graph.type(id).dtype)) spec.dtype = graph.type(id).dtype;
+  if (id.valid() && becomes_type(spec.dtype, graph.type(id).dtype)) spec.dtype = graph.type(id).dtype;
   return spec;
 }
 

@@ -32,7 +32,7 @@ class SampleFile final : public Samples {
   /// skipped and listed by `unread`.
   ///
   /// Errors name the file and the tensor:
-  /// - a tensor that is no input of the model, or has another rank or element type (floats of any width are accepted);
+  /// - a tensor that is no input of the model, or has another rank or element type (`becomes_type`);
   /// - a different number of samples than in an earlier tensor (the error names both), or none;
   /// - a required input that is missing;
   /// - a label or an index that is out of range (`find_index_fault`);

@@ -218,7 +218,7 @@ class Settings(RunControl):
         self.assertEqual(report.problems, [])
         curve = report.sections["Loss"].drawings[0]
         self.assertEqual(len(curve.points), 7)
-        self.assertIn("resumed before step 4", curve.labels)
+        self.assertIn("resumed before step 5", curve.labels)
         self.assertIn("3 steps in", report.sections[""].text)
 
     def test_a_damaged_checkpoint_is_named(self):

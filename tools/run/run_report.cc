@@ -96,7 +96,7 @@ std::string losses_svg(const RunFacts& facts) {
     svg += fmt::format(
         "<line x1='{0:.1f}' x2='{0:.1f}' y1='8' y2='{1}' class='mark' stroke-dasharray='4 3'/><text x='{2:.1f}' "
         "y='18'>resumed before step {3}</text>",
-        resumed, kHeight - kBottom, resumed + 4, facts.first_step + facts.losses.size() - facts.steps);
+        resumed, kHeight - kBottom, resumed + 4, facts.first_step + facts.losses.size() - facts.steps + 1);
   }
   svg += "<polyline fill='none' class='curve' stroke-width='2' points='";
   for (size_t i = 0; i < facts.losses.size(); ++i) svg += fmt::format("{:.1f},{:.1f} ", x(i), y(facts.losses[i]));
@@ -108,9 +108,12 @@ std::string losses_svg(const RunFacts& facts) {
         "</title></circle>",
         x(done - 1 - facts.first_step), y(loss), done, loss);
   }
+  if (!facts.validation.empty())
+    svg += fmt::format("<circle cx='{0}' cy='18' r='3.5' fill='#d4553b'/><text x='{1}' y='22'>validation</text>",
+                       kWidth - 90, kWidth - 80);
   svg +=
       fmt::format("<text x='{}' y='{}'>step {}</text><text x='{}' y='{}' text-anchor='end'>step {}</text></svg>", kLeft,
-                  kHeight - 6, facts.first_step, kWidth - 10, kHeight - 6, facts.first_step + facts.losses.size() - 1);
+                  kHeight - 6, facts.first_step + 1, kWidth - 10, kHeight - 6, facts.first_step + facts.losses.size());
   return svg;
 }
 
@@ -182,8 +185,9 @@ std::string cut_table(const ir::Plan& plan) {
     for (const DeviceId device : stage.devices) names.push_back(plan.devices[device.index()].name);
     for (const ir::Route& route : plan.routes) {
       if (route.to.index() != s) continue;
-      received.push_back(
-          fmt::format("{} ({} bytes a micro-batch)", plan.graph.value(route.value).name, route.bytes.str()));
+      const auto bytes = route.bytes.evaluate(ir::bindings_of(plan, plan.micro_batches.front()));
+      received.push_back(fmt::format("{} ({} bytes a micro-batch)", plan.graph.value(route.value).name,
+                                     bytes ? fmt::format("{:L}", *bytes) : route.bytes.str()));
     }
     double forward = 0, backward = 0;
     for (const ir::StageTime& time : plan.stage_times) {

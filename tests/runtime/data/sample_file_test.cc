@@ -108,6 +108,28 @@ TEST_F(SampleFileTest, EachInputIsCutAlongItsOwnAxis) {
   EXPECT_EQ(count_samples(plan.graph, {{"x", {ir::DType::kF32, {3, 7}}}}, "f").value(), 7U);
 }
 
+TEST_F(SampleFileTest, NarrowIntegersAreWidened) {
+  for (const at::ScalarType type : {at::kInt, at::kShort, at::kByte}) {
+    auto all = tensors(4, 4);
+    const at::Tensor wide = all.at("labels/y");
+    all.at("labels/y") = wide.to(type);
+    const Batch batch = open_samples(write(all), plan_of(kTimeFirst, 4)).value()->batch(0).value();
+    EXPECT_TRUE(to_tensor(batch.at("labels/y")).equal(wide));
+    EXPECT_EQ(to_tensor(batch.at("labels/y")).scalar_type(), at::kLong);
+    all.at("labels/y")[1][2] = 9;
+    const auto wrong = open_samples(write(all), plan_of(kTimeFirst, 4));
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_THAT(wrong.diagnostic().str(),
+                ::testing::HasSubstr("'labels/y': error: holds 9 in sample 1, but the classes are 0 to 2"));
+  }
+  auto floats = tensors(4, 4);
+  floats.at("labels/y") = floats.at("labels/y").to(at::kFloat);
+  EXPECT_FALSE(open_samples(write(floats), plan_of(kTimeFirst, 4)).ok());
+  Batch batch{{"x", to_value(at::ones({3, 4}))}, {"labels/y", to_value(at::ones({4, 3}, at::kInt))}};
+  batch = to_model_types(plan_of(kTimeFirst, 4), batch);
+  EXPECT_EQ(to_tensor(batch.at("labels/y")).scalar_type(), at::kLong);
+}
+
 TEST_F(SampleFileTest, AFolderHasTheSamplesOfItsFilesInTheOrderOfTheirNames) {
   const auto all = tensors(9, 9);
   write_part("c.safetensors", all, 7, 9);
