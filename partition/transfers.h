@@ -13,7 +13,8 @@ inline double ring_ns(double bytes, double replicas, const Link& link) {
   return 2 * (replicas - 1) * (link.latency_ns + bytes / replicas * 1e9 / link.bytes_per_second);
 }
 
-/// Time of the optimizer step, ns: reads the gradients, reads and writes parameters and state.
+/// Time of the optimizer step, ns: reads the gradients, reads and writes parameters and state. The products of Muon are
+/// left out: only measured plans have their time.
 inline double optimizer_pass_ns(double parameter_bytes, double gradient_bytes, double state_bytes,
                                 double bytes_per_second) {
   return (gradient_bytes + 2 * (parameter_bytes + state_bytes)) * 1e9 / bytes_per_second;

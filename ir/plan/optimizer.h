@@ -75,7 +75,7 @@ struct Grouping {
   std::vector<ParameterGroup> groups;  ///< no parameter may be in two
   bool no_decay = false;               ///< no weight decay of biases and of scales of normalizations
   bool no_decay_embeddings = false;    ///< nor of tables of embeddings
-  /// Weight of the old value in an exponential average of each parameter, which is kept beside it; 0: none is.
+  /// Weight of the old value in an exponential average of each parameter, which is kept beside it; 0: no average.
   double average = 0;
   bool operator==(const Grouping&) const = default;
 };

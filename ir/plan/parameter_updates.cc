@@ -75,10 +75,42 @@ Uses uses_of(const Graph& graph, ValueId parameter) {
   return uses;
 }
 
-// Muon's iteration works on two matrices in bfloat16, and two products of the shorter side with itself.
-int64_t muon_narrow(const Sizes& shape) {
-  const int64_t shorter = std::min(shape[0], shape[1]);
-  return 2 * product(shape) + 2 * shorter * shorter;
+// Muon's copies (`runtime/train/whole_update.cc`): the gradient and wide momentum; then two matrices in bfloat16 and two
+// products of the shorter side with itself; then the step, of which an addition to another type makes a copy.
+int64_t muon_copies(const Sizes& shape, int64_t element_bytes, int64_t sum_bytes) {
+  constexpr int64_t kBfloat16 = 2;
+  const int64_t all = product(shape), shorter = std::min(shape[0], shape[1]);
+  const int64_t first = all * (element_bytes < sum_bytes ? 2 * sum_bytes : sum_bytes + kBfloat16);
+  const int64_t iteration = kBfloat16 * (2 * all + 2 * shorter * shorter);
+  return std::max({first, iteration, all * (kBfloat16 + (element_bytes != kBfloat16 ? element_bytes : 0))});
+}
+
+// The step with the gradient, or of a vector its square too; then the step, added to narrower numbers in wide ones.
+int64_t adafactor_copies(const Sizes& shape, int64_t element_bytes, int64_t sum_bytes) {
+  return product(shape) * sum_bytes * (element_bytes < sum_bytes || shape.size() < 2 ? 3 : 2);
+}
+
+// Whether two boxes of one stored value share elements.
+bool meet(const StatePart& a, const StatePart& b) {
+  for (size_t axis = 0; axis < a.begin.size(); ++axis) {
+    if (a.begin[axis] >= b.begin[axis] + b.extent[axis] || b.begin[axis] >= a.begin[axis] + a.extent[axis]) return false;
+  }
+  return true;
+}
+
+// Whether a permuted box can be seen as rows of the shape without a copy: only axes of one element differ.
+bool lies_as(const StatePart& part, const Sizes& shape) {
+  Sizes box, rows;
+  for (const int64_t axis : part.axes) {
+    if (part.extent[static_cast<size_t>(axis)] != 1) box.push_back(part.extent[static_cast<size_t>(axis)]);
+  }
+  int64_t inner = 1;
+  for (size_t axis = 1; axis < shape.size(); ++axis) inner *= shape[axis];
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const int64_t size = axis > 0 ? shape[axis] : inner > 0 ? product(part.extent) / inner : 0;
+    if (size != 1) rows.push_back(size);
+  }
+  return box == rows;
 }
 
 }  // namespace
@@ -192,9 +224,9 @@ class ParameterUpdates::Builder {
       }
     }
     Uses uses;
-    const bool asks = grouping_.no_decay || grouping_.no_decay_embeddings || rule.kind == OptimizerKind::kMuon;
+    const bool needs_uses = grouping_.no_decay || grouping_.no_decay_embeddings || rule.kind == OptimizerKind::kMuon;
     for (const StatePart& part : tensor.state.parts) {
-      if (!asks) break;
+      if (!needs_uses) break;
       const Uses own = uses_of(graph_, part.value);
       uses.looked_up |= own.looked_up;
       uses.multiplies |= own.multiplies;
@@ -240,6 +272,7 @@ class ParameterUpdates::Builder {
       for (size_t i = 1; i < stored.runs.size(); ++i) {
         if (stored.runs[i].first < stored.runs[i - 1].last) return undivided(value, held);
       }
+      if (overlap(value, held)) return undivided(value, held);
     }
     for (const UpdateRun& run : stored.runs) {
       for (const std::string_view state : element_states(found_.groups_[run.group].rule)) {
@@ -250,12 +283,25 @@ class ParameterUpdates::Builder {
     return {};
   }
 
+  bool overlap(ValueId value, const std::vector<size_t>& held) const {
+    std::vector<const StatePart*> parts;
+    for (const size_t t : held) {
+      for (const StatePart& part : tensors_[t].state.parts) {
+        if (part.value != value) continue;
+        if (std::any_of(parts.begin(), parts.end(), [&](const StatePart* other) { return meet(part, *other); }))
+          return true;
+        parts.push_back(&part);
+      }
+    }
+    return false;
+  }
+
   Result<void> place_part(ValueId value, const Sizes& sizes, const Tensor& tensor, StoredUpdate& stored) {
     if (tensor.whole) {
       for (const StatePart& part : tensor.state.parts) {
-        if (part.value == value) continue;
-        return error(fmt::format("parameter '{}' is stored in several tensors; {} needs it in one", tensor.names[0],
-                                 str(found_.groups_[tensor.group].rule.kind)));
+        if (part.value == value && lies_as(part, tensor.state.shape)) continue;
+        return error(fmt::format("parameter '{}' is stored in several tensors, or in another form; {} needs it in one",
+                                 tensor.names[0], str(found_.groups_[tensor.group].rule.kind)));
       }
       stored.wholes.push_back({tensor.group, tensor.names[0], tensor.state.shape, tensor.state.parts});
       return {};
@@ -307,15 +353,37 @@ int64_t ParameterUpdates::state_elements(ValueId parameter, int64_t first, int64
   return elements;
 }
 
-bool ParameterUpdates::have_states_of(const ParameterUpdates& other) const {
+bool ParameterUpdates::has_states_of(const StoredUpdate& own, const ParameterUpdates& other,
+                                     const StoredUpdate& its) const {
+  const auto rule = [](const ParameterUpdates& updates, uint32_t group) { return updates.groups_[group].rule; };
   const auto same_tensor = [&](const WholeUpdate& a, const WholeUpdate& b) {
-    return a.name == b.name && groups_[a.group].rule.kind == other.groups_[b.group].rule.kind;
+    return a.name == b.name && rule(*this, a.group).kind == rule(other, b.group).kind;
   };
-  return std::equal(stored_.begin(), stored_.end(), other.stored_.begin(), other.stored_.end(),
-                    [&](const StoredUpdate& a, const StoredUpdate& b) {
-                      return a.states == b.states && std::equal(a.wholes.begin(), a.wholes.end(), b.wholes.begin(),
-                                                                b.wholes.end(), same_tensor);
-                    });
+  const auto same_run = [&](const UpdateRun& a, const UpdateRun& b) {
+    return element_states(rule(*this, a.group)) == element_states(rule(other, b.group));
+  };
+  const bool same_runs = own.runs.size() <= 1 && its.runs.size() <= 1
+                             ? own.states == its.states
+                             : std::equal(own.runs.begin(), own.runs.end(), its.runs.begin(), its.runs.end(), same_run);
+  return same_runs &&
+         std::equal(own.wholes.begin(), own.wholes.end(), its.wholes.begin(), its.wholes.end(), same_tensor);
+}
+
+bool ParameterUpdates::have_states_of(const ParameterUpdates& other) const {
+  for (size_t value = 0; value < stored_.size(); ++value) {
+    if (!has_states_of(stored_[value], other, other.stored_[value])) return false;
+  }
+  return true;
+}
+
+bool ParameterUpdates::may_follow(const ParameterUpdates& before) const {
+  for (size_t value = 0; value < stored_.size(); ++value) {
+    const StoredUpdate& own = stored_[value];
+    if (has_states_of(own, before, before.stored_[value])) continue;
+    const auto is_sgd = [&](const UpdateRun& run) { return groups_[run.group].rule.kind == OptimizerKind::kSgd; };
+    if (!own.wholes.empty() || !std::all_of(own.runs.begin(), own.runs.end(), is_sgd)) return false;
+  }
+  return true;
 }
 
 bool ParameterUpdates::have_groups_of(const ParameterUpdates& other) const {
@@ -337,12 +405,12 @@ double ParameterUpdates::state_copies(ValueId parameter) const {
                        : static_cast<double>(state_elements(parameter, 0, elements)) / static_cast<double>(elements);
 }
 
-ParameterUpdates::Scratch ParameterUpdates::scratch(ValueId parameter) const {
-  Scratch most;
+int64_t ParameterUpdates::whole_copies(ValueId parameter, int64_t element_bytes, int64_t sum_bytes) const {
+  int64_t most = 0;
   for (const WholeUpdate& whole : of(parameter).wholes) {
     const bool is_muon = groups_[whole.group].rule.kind == OptimizerKind::kMuon;
-    most.wide = std::max(most.wide, product(whole.shape) * (is_muon ? 1 : 2));
-    if (is_muon) most.narrow = std::max(most.narrow, muon_narrow(whole.shape));
+    most = std::max(most, is_muon ? muon_copies(whole.shape, element_bytes, sum_bytes)
+                                  : adafactor_copies(whole.shape, element_bytes, sum_bytes));
   }
   return most;
 }

@@ -27,7 +27,8 @@ struct WholeUpdate {
   bool operator==(const WholeUpdate&) const = default;
 };
 
-/// The updates of one stored parameter. It may hold several tensors of the program. Elements in none are not updated.
+/// The updates of one stored parameter. It may hold several tensors of the program. If these have one rule, it applies to
+/// all elements; else elements in none are not updated.
 struct StoredUpdate {
   std::vector<UpdateRun> runs;  ///< ascending
   std::vector<WholeUpdate> wholes;
@@ -66,6 +67,8 @@ class ParameterUpdates {
   bool have_groups_of(const ParameterUpdates& other) const;
   /// Whether the optimizer states of all parameters are, averages apart.
   bool have_states_of(const ParameterUpdates& other) const;
+  /// Whether parameters whose state is not that of `before` may begin with none after some updates: those of SGD.
+  bool may_follow(const ParameterUpdates& before) const;
 
   /// Elements of optimizer state, averages included, for elements [first, last) of a parameter: all of its own if it is
   /// not divisible.
@@ -74,15 +77,13 @@ class ParameterUpdates {
   int64_t state_elements() const;
   /// Of a whole parameter, per element of it.
   double state_copies(ValueId parameter) const;
-  /// Largest number of elements that an update of a part of the parameter copies at once, of tensors that are updated
-  /// as a whole: `wide` in the type of gradient sums, `narrow` in bfloat16.
-  struct Scratch {
-    int64_t wide = 0, narrow = 0;
-  };
-  Scratch scratch(ValueId parameter) const;
+  /// Largest number of bytes that an update of a tensor as a whole copies at once, for parameters and gradient sums of
+  /// elements of these sizes. 0: no part of the parameter is updated so.
+  int64_t whole_copies(ValueId parameter, int64_t element_bytes, int64_t sum_bytes) const;
 
  private:
   class Builder;
+  bool has_states_of(const StoredUpdate& own, const ParameterUpdates& other, const StoredUpdate& its) const;
   std::vector<UpdateGroup> groups_;
   std::vector<StoredUpdate> stored_;  ///< by value; empty for others than parameters
   std::vector<int64_t> elements_;     ///< by value

@@ -154,9 +154,8 @@ struct Weights {
       });
       if (copies) sliced += held.sum_bytes;
       if (stored.wholes.empty() || held.elements() == 0) continue;
-      const ParameterUpdates::Scratch scratch = updates.scratch(held.value);
-      constexpr int64_t kBfloat16 = 2;
-      whole = std::max(whole, scratch.wide * (held.sum_bytes / held.elements()) + scratch.narrow * kBfloat16);
+      const int64_t sum = held.sum_bytes / held.elements();
+      whole = std::max(whole, updates.whole_copies(held.value, held.element_bytes, sum));
     }
     return std::max(whole, std::min(sliced, step_copy_bytes(device)));
   }

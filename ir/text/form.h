@@ -1,4 +1,4 @@
-/// What a model is, apart from its weights.
+/// Text of a model without its weights.
 #pragma once
 
 #include <functional>

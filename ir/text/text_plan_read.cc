@@ -8,6 +8,7 @@
 #include "ir/internal/text_joint.h"
 #include "ir/op/op.h"
 #include "ir/plan/functions.h"
+#include "ir/state/state.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 
@@ -68,6 +69,7 @@ class PlanReader {
   Result<Plan> finish() && {
     RANNC_TRY(end());
     RANNC_TRY(check_function_text());
+    RANNC_TRY(as_result(faults_of_state(plan_.graph)));  // by which parameters have groups, and groups memory
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);
     if (!schedule.ok()) {

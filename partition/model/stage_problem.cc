@@ -137,12 +137,17 @@ void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>&
   holdings.add();
 }
 
-// For planners that know no other: the state of all parameters per byte of them.
+// Mean bytes of optimizer state per byte of parameters, for planners without `state_bytes`.
 double mean_factor(const StageProblem& problem) {
   double parameters = 0, states = 0;
   for (uint32_t block = 0; block < problem.blocks; ++block) {
     parameters += problem.parameter_bytes[block];
     states += problem.state_bytes[block];
+  }
+  for (const SharedHolding& holding : problem.shared) {
+    if (holding.kind != SharedHolding::Kind::kParameter) continue;
+    parameters += holding.bytes;
+    states += state_bytes(problem, holding);
   }
   return parameters > 0 ? states / parameters : 0;
 }

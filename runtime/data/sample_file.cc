@@ -46,15 +46,22 @@ Value copied(const Value& value, ir::DType type) {
   return to_value(to_tensor(value).to(scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
 }
 
-/// Returns the samples with others than the extent of `axis` enlarged to `extents` by `number`.
-Value padded(const Value& samples, std::vector<int64_t> extents, int32_t axis, double number) {
-  const at::Tensor& own = to_tensor(samples);
+/// Returns the samples in the type of the model, with others than the extent of `axis` enlarged to `extents` by `number`.
+Value padded(const Value& samples, ir::DType type, std::vector<int64_t> extents, int32_t axis, double number) {
+  const at::Tensor own = to_tensor(samples).to(scalar_type(type));
   extents[static_cast<size_t>(axis)] = own.size(axis);
   at::Tensor all = at::full(extents, number, own.options());
   at::Tensor front = all;
   for (int64_t i = 0; i < own.dim(); ++i) front = front.narrow(i, 0, own.size(i));
   front.copy_(own);
   return to_value(std::move(all));
+}
+
+/// Whether an integer type, or that of booleans, has the number.
+bool is_of_type(double number, ir::DType type) {
+  if (type == ir::DType::kBool) return number == 0 || number == 1;
+  const double most = std::ldexp(1, static_cast<int>(8 * ir::byte_size(type)) - 1);
+  return number == std::floor(number) && number < most && (type == ir::DType::kU8 ? number >= 0 : number >= -most);
 }
 
 /// Whether all extents except that of `axis` match the type, as far as `bindings` determine them.
@@ -298,8 +305,9 @@ Result<void> SampleFile::pad(const SampleSizes& sizes, const ir::Graph& graph, S
         return error(where, fmt::format("has {} elements on axis {}, to be padded to {}, but no number to pad it with",
                                         own[axis], axis, *extent))
             .note(fmt::format("give --pad {}=NUMBER", name));
-      if (!ir::is_float(type.dtype) && number->second != std::floor(number->second))
-        return error(where, fmt::format("is padded with {}, but has whole numbers", number->second));
+      if (!ir::is_float(type.dtype) && !is_of_type(number->second, type.dtype))
+        return error(where, fmt::format("is padded with {}, but has whole numbers of type {}", number->second,
+                                        ir::str(type.dtype)));
       if (input.padded.empty()) input.padded = own;
       input.padded[axis] = *extent;
       input.pad = number->second;
@@ -421,7 +429,7 @@ Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set
     for (const Run& part : parts) {
       const Input& own = part.shard->inputs.at(name);
       values.push_back(own.whole->samples(own.axis, part.range));
-      if (!own.padded.empty()) values.back() = padded(values.back(), own.padded, own.axis.axis, own.pad);
+      if (!own.padded.empty()) values.back() = padded(values.back(), types_.at(name), own.padded, own.axis.axis, own.pad);
     }
     const ir::DType type = types_.at(name);
     batch.emplace(name, values.size() == 1

@@ -17,13 +17,14 @@ class MiniBatches final : public Dataset {
  public:
   MiniBatches(std::unique_ptr<const Samples> samples, uint64_t mini_batch, std::optional<uint64_t> shuffle_seed)
       : samples_(std::move(samples)), mini_batch_(mini_batch), shuffle_seed_(shuffle_seed) {
+    RANNC_CHECK(mini_batch > 0);
     uint64_t begin = 0;
     for (const uint64_t end : samples_->ends_of_sizes()) {
       runs_.push_back({begin, end - begin, per_epoch_});
       per_epoch_ += (end - begin) / mini_batch;
       begin = end;
     }
-    RANNC_CHECK(mini_batch > 0 && per_epoch_ > 0) << "one mini-batch";
+    RANNC_CHECK(per_epoch_ > 0) << "one mini-batch";
   }
 
   Result<Batch> batch(uint64_t step) const override {

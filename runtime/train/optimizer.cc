@@ -175,8 +175,9 @@ class StageOptimizer::Impl {
     if (options_.grouping.average > 0) average(updates);
   }
 
-  void set_rules(std::vector<ir::UpdateRule> rules) {
+  void set_options(const OptimizerOptions& options, std::vector<ir::UpdateRule> rules) {
     RANNC_CHECK(rules.size() == rules_.size()) << "groups stay";
+    options_ = options;
     rules_ = std::move(rules);
   }
 
@@ -307,7 +308,7 @@ class StageOptimizer::Impl {
     if (scale != 1) tensor.gradient = tensor.gradient * scale;
     for (size_t s = 0; s < whole_states(rule.kind, whole.shape).size(); ++s)
       tensor.states.push_back(to_tensor(states_[wholes_[index][w] + s].value));
-    update_whole(rule, options_.rate_at(updates, rule.learning_rate), updates, tensor);
+    update_whole(rule, options_.rate_at(updates, rule.learning_rate), updates, std::move(tensor));
   }
 
   // Averages with the parameters that they are of, or with their slices.
@@ -439,7 +440,9 @@ Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {
 }
 
 void StageOptimizer::take_states(const StageOptimizer& other) { impl_->take_states(*other.impl_); }
-void StageOptimizer::set_rules(std::vector<ir::UpdateRule> rules) { impl_->set_rules(std::move(rules)); }
+void StageOptimizer::set_options(const OptimizerOptions& options, std::vector<ir::UpdateRule> rules) {
+  impl_->set_options(options, std::move(rules));
+}
 const std::vector<OptimizerState>& StageOptimizer::states() const { return impl_->states(); }
 Value StageOptimizer::state(std::string_view name, uint32_t parameter) const { return impl_->state(name, parameter); }
 void StageOptimizer::restart_averages() {

@@ -35,7 +35,8 @@ struct OptimizerState {
 /// Optimizer of one stage. It computes the same numbers as torch.optim for each parameter separately, so that the
 /// result does not depend on the cut. It calls LibTorch's fused kernels once for all parameters of a group, without
 /// temporary memory. If gradients are scaled or wider than the parameters, it works on slices copied to a buffer of one
-/// mebibyte, because the gradients may be shared and must not change. Muon and Adafactor copy a whole tensor. Used by
+/// mebibyte, because the gradients may be shared and must not change; so does Lion always. Muon and Adafactor copy a whole
+/// tensor. Used by
 /// one thread at a time. `program` must outlive it.
 class StageOptimizer {
  public:
@@ -53,8 +54,8 @@ class StageOptimizer {
   Result<void> update(uint64_t updates, double gradient_scale = 1);
   /// Takes over the state that `other`, of the same program and share, has under the same names.
   void take_states(const StageOptimizer& other);
-  /// Replaces the settings of the groups. Their optimizers stay.
-  void set_rules(std::vector<ir::UpdateRule> rules);
+  /// Replaces what all parameters have in common, and the rules of the groups. Their optimizers stay.
+  void set_options(const OptimizerOptions& options, std::vector<ir::UpdateRule> rules);
   /// All state, also of parameters that are never updated. A checkpoint is restored by writing to it.
   const std::vector<OptimizerState>& states() const;
   /// The state of that name of a stored parameter, undefined if it has none.

@@ -199,7 +199,7 @@ Result<void> Trainer::finish_save() { return impl_->finish_save(); }
 Result<WeightsLoaded> Trainer::load_weights(const std::string& path, WeightNames names) {
   return impl_->load_weights(path, names);
 }
-Result<void> Trainer::load_shared(const std::string& checkpoint) { return impl_->load_shared(checkpoint); }
+Result<SharedTensors> Trainer::load_shared(const std::string& checkpoint) { return impl_->load_shared(checkpoint); }
 Result<std::string> Trainer::load(const std::string& folder, Settings settings) {
   return impl_->load(folder, settings);
 }

@@ -19,6 +19,7 @@
 #include "runtime/execute/bucket.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/shared_tensors.h"
 #include "runtime/transport/sent_bytes.h"
 
 namespace rannc::runtime {
@@ -113,8 +114,8 @@ class Trainer {
   /// with a factor follow. A checkpoint stores the last rate. In a run of several processes, all must make the same
   /// calls of this and of `set_groups`: a step after which rules differ is an error in all of them.
   void set_learning_rate(double rate);
-  /// Replaces the options' groups for later steps. After the first update, their settings may change, but neither the
-  /// optimizer of a parameter nor the state that it needs. Errors as those of `ir::ParameterUpdates::of`; then nothing
+  /// Replaces the options' groups for later steps. After the first update, their settings may change, but not the state
+  /// that a parameter needs. Errors as those of `ir::ParameterUpdates::of`; then nothing
   /// has changed. A checkpoint stores the last groups.
   Result<void> set_groups(std::vector<ir::ParameterGroup> groups);
   /// The groups of all parameters of the model, with their rules and states.
@@ -202,7 +203,7 @@ class Trainer {
   /// (`match_shared`), whose run takes turns with this one. Optimizer states, counts of steps and all other tensors
   /// stay: each run has an optimizer of its own, as each `torch.optim` object has. In a run of several processes, all
   /// must make the same call.
-  Result<void> load_shared(const std::string& checkpoint);
+  Result<SharedTensors> load_shared(const std::string& checkpoint);
   /// Replaces parameters and buffers by tensors of a .safetensors file with `state_dict` names (`ir::full_state`) and
   /// the bundle's types. Step count and optimizer state do not change. In a run of several processes, all must make the
   /// same call. Constants are compiled into the programs: if the file's constants differ from the bundle's, the error

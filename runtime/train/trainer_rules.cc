@@ -50,7 +50,8 @@ Result<void> Trainer::Impl::take_updates(ir::ParameterUpdates updates) {
     for (size_t s = 0; s < device.optimizers.size(); ++s) {
       if (!device.optimizers[s]) continue;
       if (same) {
-        device.optimizers[s]->set_rules(stage_updates(updates_, device.programs[s]->signature()).rules);
+        device.optimizers[s]->set_options(options_.optimizer,
+                                          stage_updates(updates_, device.programs[s]->signature()).rules);
         continue;
       }
       const auto old = std::move(device.optimizers[s]);
@@ -69,7 +70,7 @@ Result<void> Trainer::Impl::set_groups(std::vector<ir::ParameterGroup> groups) {
   changed.grouping.groups = std::move(groups);
   RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(plan(), changed));
   if (updates_done_ > 0 && !updates.have_states_of(updates_))
-    return error("after the first update, groups may change settings, but not the optimizers of parameters");
+    return error("after the first update, groups may change settings, but not the state that parameters need");
   options_.optimizer = std::move(changed);
   return take_updates(std::move(updates));
 }

@@ -47,7 +47,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   if (settings == Settings::kOfCheckpoint) RANNC_TRY(take_settings(state.settings));
   RANNC_ASSIGN(const ir::ParameterUpdates before, updates_of(plan(), made_by));
   const bool same_state = updates_.have_states_of(before);
-  if (!same_state && own.kind != OptimizerKind::kSgd && state.step > 0) {
+  if (!updates_.may_follow(before) && state.step > 0) {
     return error(
         {folder, 0, 0, {}},
         fmt::format("checkpoint was made with optimizer {}{}, but this run uses {}{}, whose state cannot start after "
@@ -71,9 +71,9 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   return state.data_state;
 }
 
-Result<void> Trainer::Impl::load_shared(const std::string& checkpoint) {
+Result<SharedTensors> Trainer::Impl::load_shared(const std::string& checkpoint) {
   RANNC_TRY(finish_save());
-  RANNC_ASSIGN(const SharedTensors shared, match_shared(bundle_, checkpoint));
+  RANNC_ASSIGN(SharedTensors shared, match_shared(bundle_, checkpoint));
   for (const auto& device : devices_.all()) {
     CheckpointTensors theirs;  // by their keys
     for (const auto& [key, tensor] : checkpoint_tensors(*device)) {
@@ -82,7 +82,7 @@ Result<void> Trainer::Impl::load_shared(const std::string& checkpoint) {
     RANNC_TRY(read_checkpoint(checkpoint, theirs));
   }
   if (updates_done_ == 0) RANNC_TRY(restart_averages());
-  return {};
+  return shared;
 }
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {

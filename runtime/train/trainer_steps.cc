@@ -217,14 +217,22 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, std::span<const Batch> batc
   StepResult result;
   StepSums sums;
   double losses = 0;
+  const uint64_t before = accumulated_samples_;
+  const auto forget = [&](const Diagnostic& failure) -> Diagnostic {
+    if (before > 0) return devices_.close(failure);  // its sums are lost
+    accumulated_samples_ = 0;
+    return failure;
+  };
   for (size_t i = 0; i < counted.size(); ++i) {
     const bool last = i + 1 == counted.size();
     Counted& own = *counted[i];
-    RANNC_ASSIGN(StepSums of, run_counted(last ? mode : Mode::kAccumulate, own, mean ? own.counts : all, weight,
-                                          {mode == Mode::kTrain ? nullptr : &result, reduce}));
+    auto run = run_counted(last ? mode : Mode::kAccumulate, own, mean ? own.counts : all, weight,
+                           {mode == Mode::kTrain ? nullptr : &result, reduce});
+    if (!run.ok()) return i > 0 ? forget(run.diagnostic()) : run.diagnostic();
+    StepSums of = *std::move(run);
     if (mean) {
       StepResult alone;
-      RANNC_TRY(report_sums(of, alone));
+      if (const auto reported = report_sums(of, alone); !reported.ok()) return forget(reported.diagnostic());
       losses += alone.loss * weight;
     }
     result.samples += own.bound.samples;

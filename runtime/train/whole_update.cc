@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "ir/base/diagnostic.h"
 
@@ -28,37 +29,38 @@ void each_part(const WholeTensor& tensor, const at::Tensor& whole,
 }
 
 // Newton-Schulz iteration towards the nearest orthogonal matrix, in bfloat16 (Jordan et al., 2024).
-at::Tensor orthogonal(const at::Tensor& matrix) {
+at::Tensor orthogonal(at::Tensor matrix) {
   constexpr double kEpsilon = 1e-7, kA = 3.4445, kB = -4.7750, kC = 2.0315;
   constexpr int kSteps = 5;
   const bool tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = matrix.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
+  matrix.reset();
   if (tall) x = x.t();
   x.div_(x.norm().clamp_min_(kEpsilon));
   for (int step = 0; step < kSteps; ++step) {
-    const at::Tensor gram = at::matmul(x, x.t());
-    const at::Tensor change = at::addmm(gram, gram, gram, /*beta=*/kB, /*alpha=*/kC);
-    x = at::addmm(x, change, x, /*beta=*/kA);
+    at::Tensor gram = at::matmul(x, x.t());
+    gram = at::addmm(gram, gram, gram, /*beta=*/kB, /*alpha=*/kC);
+    x = at::addmm(x, gram, x, /*beta=*/kA);
   }
   return tall ? x.t() : x;
 }
 
-void muon(const ir::UpdateRule& rule, double rate, const WholeTensor& tensor) {
-  const at::Tensor& gradient = tensor.gradient;
+// The average of the gradients, updated, or one step ahead of it. Takes the gradient.
+at::Tensor momentum_of(const ir::UpdateRule& rule, WholeTensor& tensor) {
+  at::Tensor gradient = std::move(tensor.gradient);
   const at::Tensor& kept = tensor.states[0];
   const bool narrow = kept.scalar_type() != gradient.scalar_type();
   const at::Tensor momentum = narrow ? kept.to(gradient.scalar_type()) : kept;
   momentum.lerp_(gradient, 1 - rule.momentum);
   if (narrow) kept.copy_(momentum);
-  at::Tensor step = momentum;
-  if (rule.nesterov && tensor.may_overwrite) {
-    step = gradient;
-    step.lerp_(momentum, rule.momentum);
-  } else if (rule.nesterov) {
-    step = at::lerp(gradient, momentum, rule.momentum);
-  }
-  step = orthogonal(step);
-  const auto rows = static_cast<double>(gradient.size(0)), columns = static_cast<double>(gradient.size(1));
+  if (!rule.nesterov) return momentum;
+  if (!tensor.may_overwrite) return at::lerp(gradient, momentum, rule.momentum);
+  return gradient.lerp_(momentum, rule.momentum);
+}
+
+void muon(const ir::UpdateRule& rule, double rate, WholeTensor tensor) {
+  const auto rows = static_cast<double>(tensor.gradient.size(0)), columns = static_cast<double>(tensor.gradient.size(1));
+  const at::Tensor step = orthogonal(momentum_of(rule, tensor));
   const double scale =
       rule.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
   each_part(tensor, step, [&](const at::Tensor& part, const at::Tensor& own) {
@@ -95,9 +97,9 @@ void average(const at::Tensor& kept, const at::Tensor& gradient, int64_t axis, d
   }
 }
 
-void adafactor(const ir::UpdateRule& rule, double rate, uint64_t updates, const WholeTensor& tensor) {
+void adafactor(const ir::UpdateRule& rule, double rate, uint64_t updates, WholeTensor tensor) {
   constexpr double kBeta2Decay = -0.8, kLeastScale = 1e-3;
-  const at::Tensor& gradient = tensor.gradient;
+  at::Tensor gradient = std::move(tensor.gradient);
   const double least = epsilon_of(tensor.parts[0].scalar_type());
   const auto step = static_cast<double>(updates + 1), elements = static_cast<double>(gradient.numel());
   const double weight = std::pow(step, kBeta2Decay);
@@ -116,6 +118,7 @@ void adafactor(const ir::UpdateRule& rule, double rate, uint64_t updates, const 
     tensor.states[0].copy_(change);
   }
   change.clamp_min_(least * least).rsqrt_().mul_(gradient);
+  gradient.reset();
   const double excess = std::max(1.0, norm_of(change) / std::sqrt(elements));
   each_part(tensor, change, [&](const at::Tensor& part, const at::Tensor& own) {
     if (rule.weight_decay != 0) part.mul_(1 - rate * rule.weight_decay);
@@ -125,10 +128,10 @@ void adafactor(const ir::UpdateRule& rule, double rate, uint64_t updates, const 
 
 }  // namespace
 
-void update_whole(const ir::UpdateRule& rule, double rate, uint64_t updates, const WholeTensor& tensor) {
-  if (rule.kind == ir::OptimizerKind::kMuon) return muon(rule, rate, tensor);
+void update_whole(const ir::UpdateRule& rule, double rate, uint64_t updates, WholeTensor tensor) {
+  if (rule.kind == ir::OptimizerKind::kMuon) return muon(rule, rate, std::move(tensor));
   RANNC_CHECK(rule.kind == ir::OptimizerKind::kAdafactor) << str(rule.kind) << " updates elements";
-  adafactor(rule, rate, updates, tensor);
+  adafactor(rule, rate, updates, std::move(tensor));
 }
 
 }  // namespace rannc::runtime

@@ -106,6 +106,9 @@ Result<void> add_schedules(const compiler::PlanOptions& requested, partition::Pl
 }
 
 Result<ir::PlanOptimizer> optimizer_of(const compiler::PlanOptions& requested) {
+  static_assert(static_cast<int>(compiler::Optimizer::kSgd) == static_cast<int>(ir::OptimizerKind::kSgd) &&
+                static_cast<int>(compiler::Optimizer::kMuon) == static_cast<int>(ir::OptimizerKind::kMuon) &&
+                static_cast<int>(compiler::Optimizer::kAdafactor) == static_cast<int>(ir::OptimizerKind::kAdafactor));
   const auto kind = static_cast<ir::OptimizerKind>(requested.optimizer);
   ir::PlanOptimizer optimizer{std::string(str(kind)), requested.momentum, requested.amsgrad, {}};
   for (const auto& [flag, setting, given] : {std::tuple{"--momentum", "momentum", requested.momentum != 0},

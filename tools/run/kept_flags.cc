@@ -111,6 +111,8 @@ Result<KeptFlags> use_kept_flags(const fs::path& folder, RunFlags& flags) {
   }
   flags.steps = parsed.steps;
   flags.epochs = parsed.epochs;
+  flags.accumulate = parsed.accumulate;
+  flags.accumulate_as = parsed.accumulate_as;
   flags.checkpoint_every = parsed.checkpoint_every;
   flags.source.validate = parsed.source.validate;
   flags.source.validate_every = parsed.source.validate_every;

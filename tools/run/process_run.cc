@@ -208,14 +208,17 @@ class Run {
     }
     if (!flags_.resume_shared.empty()) RANNC_TRY(take_shared());
     // Workers whose hosts do not share the folder have found their checkpoints separately.
-    return trainer_->check_shared({{"--resume from step", fmt::format("{}", trainer_->steps_done())},
+    return trainer_->check_shared({{"--resume-shared", flags_.resume_shared.empty() ? "off" : "on"},
+                                   {"--resume from step", fmt::format("{}", trainer_->steps_done())},
                                    {"--evaluate", start_.evaluates ? "on" : "off"}});
   }
 
   Result<void> take_shared() {
     RANNC_ASSIGN(const RunCheckpoints theirs, check_run_folder(flags_.resume_shared, RunFolderUse::kResume));
-    RANNC_ASSIGN(const runtime::SharedTensors shared, runtime::match_shared(*start_.bundle, theirs.latest));
-    RANNC_TRY(trainer_->load_shared(theirs.latest));
+    // Workers whose hosts do not share the folder have found their checkpoints separately.
+    const std::string step = std::filesystem::path(theirs.latest).filename().string();
+    RANNC_TRY(trainer_->check_shared({{"--resume-shared from", step}}));
+    RANNC_ASSIGN(const runtime::SharedTensors shared, trainer_->load_shared(theirs.latest));
     if (!leads()) return {};
     const auto listed = [](const std::vector<std::string>& names) {
       return names.empty() ? "none" : fmt::format("{}: {}", names.size(), fmt::join(names, ", "));
@@ -231,6 +234,9 @@ class Run {
     return trainer_->check_shared({{"--steps", fmt::format("{}", steps_)},
                                    {"--accumulate", fmt::format("{} {}", flags_.accumulate, flags_.accumulate_as)},
                                    {"mini-batches per epoch", of_epoch ? fmt::format("{}", *of_epoch) : "any number"},
+                                   {"--bucket-by-length", flags_.source.by_length ? "on" : "off"},
+                                   {"--pad-multiple", fmt::format("{}", flags_.source.pad_multiple)},
+                                   {"--pad", fmt::format("{}", fmt::join(flags_.source.pads, " "))},
                                    {"--shuffle", flags_.source.shuffle ? "on" : "off"},
                                    {"--sequence", fmt::format("{}", flags_.source.sequence.value_or(0))},
                                    {"--validate", validation_ ? "on" : "off"},

@@ -65,6 +65,7 @@ Result<void> take_optimizer(const SettingFlags& flags, runtime::OptimizerOptions
   take("learning rate", flags.learning_rate, rule.learning_rate);
   if (ir::has_setting(kind, "momentum")) take("momentum", flags.momentum, rule.momentum);
   if (flags.nesterov) take("nesterov", std::optional(true), rule.nesterov);
+  if (flags.momentum == 0.0 && !flags.nesterov) rule.nesterov = false;
   if (rule.nesterov && rule.momentum == 0) return error("--nesterov needs --momentum above 0");
   if (!flags.betas.empty()) {
     if (flags.betas.size() != 2) return error(fmt::format("--betas: expected 2 numbers, got {}", flags.betas.size()));

@@ -55,6 +55,8 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     return error({flags.bundle, 0, 0, {}}, fmt::format("the plan is for {} devices, {}", start.devices, found));
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
+  if (start.evaluates && (flags.source.by_length || flags.source.pad_multiple > 1))
+    return error("--bucket-by-length and --pad-multiple: an evaluation writes outputs of one size");
   if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
   if (flags.explain_step && start.evaluates)
     return error("--explain-step: nothing is trained, but it explains training steps");
@@ -96,6 +98,8 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
     start.step = state->step;
   }
   RANNC_ASSIGN(start.found, find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));
+  if (flags.weights.averaged && start.found.settings.optimizer.grouping.average == 0)
+    return error("--averaged: the run keeps no averages of its parameters; --ema does");
   return start;
 }
 

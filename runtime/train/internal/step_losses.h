@@ -52,7 +52,7 @@ struct StepSums {
   Tensors counts, sums;            ///< of `ir::Totals`
 };
 
-/// What a process tells of a step.
+/// Input of one process to the sums of a step.
 struct OwnStep {
   bool labelled = true;
   double settings = 0;  ///< a whole number below 2^40, equal in all processes: else the step is an error in all

@@ -75,7 +75,7 @@ class Trainer::Impl {
     return finish_save();
   }
   Result<std::string> load(const std::string& folder, Settings settings);
-  Result<void> load_shared(const std::string& checkpoint);
+  Result<SharedTensors> load_shared(const std::string& checkpoint);
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
   void set_learning_rate(double rate);
   Result<void> set_groups(std::vector<ir::ParameterGroup> groups);

@@ -20,6 +20,6 @@ struct WholeTensor {
 };
 
 /// As `torch.optim.Muon` and `torch.optim.Adafactor`, operation by operation. `rate`: the learning rate of this update.
-void update_whole(const ir::UpdateRule& rule, double rate, uint64_t updates, const WholeTensor& tensor);
+void update_whole(const ir::UpdateRule& rule, double rate, uint64_t updates, WholeTensor tensor);
 
 }  // namespace rannc::runtime

@@ -73,7 +73,7 @@ struct PlanOptions {
   std::string cuda_plugin = {};               ///< file, for `local:cuda`; empty: the dynamic linker finds it
 
   Optimizer optimizer = Optimizer::kAdam;
-  double momentum = 0;                   ///< of SGD; not 0: one more copy of the parameters
+  double momentum = 0;                   ///< of SGD: not 0: one more copy of the parameters; of Muon: 0: its default
   bool amsgrad = false;                  ///< of Adam and AdamW: one more copy
   std::vector<std::string> groups = {};  ///< `PATTERN: NAME=VALUE, …`, parameters with other settings
   double average = 0;                    ///< weight of the old value in averaged weights; not 0: one more copy
