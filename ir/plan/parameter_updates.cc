@@ -56,8 +56,8 @@ struct Uses {
 
 Uses uses_of(const Graph& graph, ValueId parameter) {
   static const Pattern kLookUp = op("gather"),
-                       kRearranged =
-                           op({"permute", "identity", "cast", "reshape", "concat", "slice", "squeeze", "unsqueeze"}),
+                       kRearranged = op({"permute", "identity", "cast", "reshape", "concat", "slice", "squeeze",
+                                         "unsqueeze", "split"}),
                        kProduct = op({"linear", "matmul", "lstm", "gru", "rnn"}),
                        kNormalizes = op({"layer_norm", "group_norm", "batch_norm", "rms_norm"});
   Uses uses;
@@ -66,7 +66,8 @@ Uses uses_of(const Graph& graph, ValueId parameter) {
     const ValueId at = left.back();
     left.pop_back();
     graph.for_each_use(at, [&](Graph::Use use) {
-      if (match(graph, use.task, kRearranged)) left.push_back(graph.outputs(use.task)[0]);
+      if (match(graph, use.task, kRearranged))
+        left.insert(left.end(), graph.outputs(use.task).begin(), graph.outputs(use.task).end());
       uses.looked_up |= use.operand == 0 && match(graph, use.task, kLookUp).has_value();
       uses.multiplies |= match(graph, use.task, kProduct).has_value();
       uses.normalizes |= use.operand > 0 && match(graph, use.task, kNormalizes).has_value();
@@ -75,8 +76,8 @@ Uses uses_of(const Graph& graph, ValueId parameter) {
   return uses;
 }
 
-// Muon's copies (`runtime/train/whole_update.cc`): the gradient and wide momentum; then two matrices in bfloat16 and two
-// products of the shorter side with itself; then the step, of which an addition to another type makes a copy.
+// Muon's copies (`runtime/train/whole_update.cc`): the gradient and wide momentum; then two matrices in bfloat16 and
+// two products of the shorter side with itself; then the step, of which an addition to another type makes a copy.
 int64_t muon_copies(const Sizes& shape, int64_t element_bytes, int64_t sum_bytes) {
   constexpr int64_t kBfloat16 = 2;
   const int64_t all = product(shape), shorter = std::min(shape[0], shape[1]);
@@ -93,7 +94,8 @@ int64_t adafactor_copies(const Sizes& shape, int64_t element_bytes, int64_t sum_
 // Whether two boxes of one stored value share elements.
 bool meet(const StatePart& a, const StatePart& b) {
   for (size_t axis = 0; axis < a.begin.size(); ++axis) {
-    if (a.begin[axis] >= b.begin[axis] + b.extent[axis] || b.begin[axis] >= a.begin[axis] + a.extent[axis]) return false;
+    if (a.begin[axis] >= b.begin[axis] + b.extent[axis] || b.begin[axis] >= a.begin[axis] + a.extent[axis])
+      return false;
   }
   return true;
 }
@@ -118,7 +120,11 @@ bool lies_as(const StatePart& part, const Sizes& shape) {
 class ParameterUpdates::Builder {
  public:
   Builder(const Graph& graph, const UpdateRule& rule, const Grouping& grouping)
-      : graph_(graph), rule_(rule), grouping_(grouping), matched_(grouping.groups.size()) {
+      : graph_(graph),
+        rule_(rule),
+        grouping_(grouping),
+        matched_(grouping.groups.size()),
+        lack_matrix_(grouping.groups.size()) {
     found_.stored_.resize(graph.value_count());
     found_.elements_.resize(graph.value_count());
     found_.averaged_ = grouping.average > 0;
@@ -127,9 +133,12 @@ class ParameterUpdates::Builder {
   Result<ParameterUpdates> build() {
     number_of({}, rule_);
     collect();
+    for (size_t g = 0; g < lack_matrix_.size(); ++g) lack_matrix_[g] = names_muon(grouping_.groups[g]);
     for (Tensor& tensor : tensors_) RANNC_TRY(assign(tensor));
     for (size_t g = 0; g < matched_.size(); ++g) {
       if (!matched_[g]) return error(fmt::format("group '{}' matches no parameter; {}", pattern(g), examples()));
+      if (lack_matrix_[g])
+        return error(fmt::format("group '{}': no parameter that it matches has two axes, as muon needs", pattern(g)));
     }
     for (const auto& [value, held] : held_) RANNC_TRY(place(value, held));
     return std::move(found_);
@@ -150,6 +159,12 @@ class ParameterUpdates::Builder {
     bool decays = true, is_matrix = true;
     auto operator<=>(const Key&) const = default;
   };
+
+  static bool names_muon(const ParameterGroup& group) {
+    return std::any_of(group.settings.begin(), group.settings.end(), [](const auto& setting) {
+      return setting.first == "optimizer" && setting.second == str(OptimizerKind::kMuon);
+    });
+  }
 
   const std::string& pattern(size_t g) const { return grouping_.groups[g].pattern; }
 
@@ -239,6 +254,7 @@ class ParameterUpdates::Builder {
     if (!key.decays) rule.weight_decay = 0;
     tensor.whole = rule.kind == OptimizerKind::kMuon || rule.kind == OptimizerKind::kAdafactor;
     const bool is_matrix = tensor.state.shape.size() == 2 && (names_optimizer || (uses.multiplies && !uses.looked_up));
+    if (group && is_matrix) lack_matrix_[*group] = false;
     if (rule.kind == OptimizerKind::kMuon && !is_matrix) {
       rule = with_kind(rule, OptimizerKind::kAdamW);
       tensor.whole = key.is_matrix = false;
@@ -326,7 +342,7 @@ class ParameterUpdates::Builder {
   const Graph& graph_;
   const UpdateRule& rule_;
   const Grouping& grouping_;
-  std::vector<bool> matched_;  // by group
+  std::vector<bool> matched_, lack_matrix_;  // by group
   std::map<Key, uint32_t> numbers_;
   std::vector<Tensor> tensors_;
   std::map<ValueId, std::vector<size_t>> held_;  // tensors by stored parameter
@@ -376,14 +392,14 @@ bool ParameterUpdates::have_states_of(const ParameterUpdates& other) const {
   return true;
 }
 
-bool ParameterUpdates::may_follow(const ParameterUpdates& before) const {
-  for (size_t value = 0; value < stored_.size(); ++value) {
+ValueId ParameterUpdates::first_without_state(const ParameterUpdates& before) const {
+  for (uint32_t value = 0; value < stored_.size(); ++value) {
     const StoredUpdate& own = stored_[value];
     if (has_states_of(own, before, before.stored_[value])) continue;
     const auto is_sgd = [&](const UpdateRun& run) { return groups_[run.group].rule.kind == OptimizerKind::kSgd; };
-    if (!own.wholes.empty() || !std::all_of(own.runs.begin(), own.runs.end(), is_sgd)) return false;
+    if (!own.wholes.empty() || !std::all_of(own.runs.begin(), own.runs.end(), is_sgd)) return ValueId(value);
   }
-  return true;
+  return {};
 }
 
 bool ParameterUpdates::have_groups_of(const ParameterUpdates& other) const {

@@ -27,8 +27,8 @@ struct WholeUpdate {
   bool operator==(const WholeUpdate&) const = default;
 };
 
-/// The updates of one stored parameter. It may hold several tensors of the program. If these have one rule, it applies to
-/// all elements; else elements in none are not updated.
+/// The updates of one stored parameter. It may hold several tensors of the program. If these have one rule, it applies
+/// to all elements; else elements in none are not updated.
 struct StoredUpdate {
   std::vector<UpdateRun> runs;  ///< ascending
   std::vector<WholeUpdate> wholes;
@@ -67,8 +67,9 @@ class ParameterUpdates {
   bool have_groups_of(const ParameterUpdates& other) const;
   /// Whether the optimizer states of all parameters are, averages apart.
   bool have_states_of(const ParameterUpdates& other) const;
-  /// Whether parameters whose state is not that of `before` may begin with none after some updates: those of SGD.
-  bool may_follow(const ParameterUpdates& before) const;
+  /// Returns the first parameter whose state is not that of `before` and cannot begin after some updates, as that of
+  /// SGD can; invalid if there is none.
+  ValueId first_without_state(const ParameterUpdates& before) const;
 
   /// Elements of optimizer state, averages included, for elements [first, last) of a parameter: all of its own if it is
   /// not divisible.

@@ -48,8 +48,7 @@ Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options);
 
 /// Handling of files whose samples have other sizes, such as sequences of other lengths.
 struct SampleSizes {
-  /// Files of a folder may have other sizes than each other, before padding, and so have mini-batches. Else that is an
-  /// error.
+  /// Files of a folder may have other sizes than each other, and so have mini-batches. Else that is an error.
   bool vary = false;
   /// The symbols of the model's sizes are rounded up to multiples of this, and the tensors padded at their ends.
   int64_t multiple = 1;

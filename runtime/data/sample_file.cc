@@ -46,7 +46,8 @@ Value copied(const Value& value, ir::DType type) {
   return to_value(to_tensor(value).to(scalar_type(type), /*non_blocking=*/false, /*copy=*/true));
 }
 
-/// Returns the samples in the type of the model, with others than the extent of `axis` enlarged to `extents` by `number`.
+/// Returns the samples in the type of the model, with others than the extent of `axis` enlarged to `extents` by
+/// `number`.
 Value padded(const Value& samples, ir::DType type, std::vector<int64_t> extents, int32_t axis, double number) {
   const at::Tensor own = to_tensor(samples).to(scalar_type(type));
   extents[static_cast<size_t>(axis)] = own.size(axis);
@@ -240,7 +241,8 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
   for (const std::string& each : paths) {
     RANNC_ASSIGN(Shard shard, file.open_shard(each, graph, use, sizes));
     RANNC_TRY(file.pad(sizes, graph, shard));
-    if (!file.shards_.empty()) RANNC_TRY(check_alike(file.shards_.front(), shard, sizes.vary));
+    if (!file.shards_.empty())
+      RANNC_TRY(check_alike(file.shards_.front(), shard, sizes.vary || file.shards_.front().sizes == shard.sizes));
     file.shards_.push_back(std::move(shard));
   }
   RANNC_TRY(file.order(graph, sizes));
@@ -429,7 +431,8 @@ Result<Batch> SampleFile::read(std::span<const uint64_t> numbers, const std::set
     for (const Run& part : parts) {
       const Input& own = part.shard->inputs.at(name);
       values.push_back(own.whole->samples(own.axis, part.range));
-      if (!own.padded.empty()) values.back() = padded(values.back(), types_.at(name), own.padded, own.axis.axis, own.pad);
+      if (!own.padded.empty())
+        values.back() = padded(values.back(), types_.at(name), own.padded, own.axis.axis, own.pad);
     }
     const ir::DType type = types_.at(name);
     batch.emplace(name, values.size() == 1

@@ -230,6 +230,14 @@ Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
 
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan) {
   if (state.model_digest == plan.model_digest) return {};
+  const size_t half = plan.model_digest.size() / 2;  // of the form
+  if (state.model_digest.substr(0, half) == plan.model_digest.substr(0, half))
+    return std::move(file_error(folder,
+                                "checkpoint belongs to a model with other constants: tensors that are neither "
+                                "trained nor buffers have other numbers, or are others"))
+        .note(
+            "they are compiled into programs, not kept in checkpoints; compile the model with the same weights and "
+            "the same --freeze, --train, --kind and --buffer");
   return file_error(folder, fmt::format("checkpoint belongs to another model: its digest is {}, the bundle's is {}",
                                         state.model_digest, plan.model_digest));
 }

@@ -35,9 +35,8 @@ struct OptimizerState {
 /// Optimizer of one stage. It computes the same numbers as torch.optim for each parameter separately, so that the
 /// result does not depend on the cut. It calls LibTorch's fused kernels once for all parameters of a group, without
 /// temporary memory. If gradients are scaled or wider than the parameters, it works on slices copied to a buffer of one
-/// mebibyte, because the gradients may be shared and must not change; so does Lion always. Muon and Adafactor copy a whole
-/// tensor. Used by
-/// one thread at a time. `program` must outlive it.
+/// mebibyte, because the gradients may be shared and must not change; so does Lion always. Muon and Adafactor copy a
+/// whole tensor. Used by one thread at a time. `program` must outlive it.
 class StageOptimizer {
  public:
   using Share = std::optional<std::vector<ir::ParameterSlice>>;  // `share_of`

@@ -47,13 +47,12 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   if (settings == Settings::kOfCheckpoint) RANNC_TRY(take_settings(state.settings));
   RANNC_ASSIGN(const ir::ParameterUpdates before, updates_of(plan(), made_by));
   const bool same_state = updates_.have_states_of(before);
-  if (!updates_.may_follow(before) && state.step > 0) {
+  if (const ValueId lacks = updates_.first_without_state(before); lacks.valid() && state.step > 0) {
     return error(
         {folder, 0, 0, {}},
-        fmt::format("checkpoint was made with optimizer {}{}, but this run uses {}{}, whose state cannot start after "
-                    "step 0",
-                    str(made_by.kind), made_by.grouping.groups.empty() ? "" : " and groups", str(own.kind),
-                    own.grouping.groups.empty() ? "" : " and groups"));
+        fmt::format("checkpoint was made with optimizer {}, but this run uses {}, whose state cannot start after "
+                    "step 0; parameter '{}' lacks it",
+                    str(made_by.kind), str(own.kind), plan().graph.value(lacks).name));
   }
   const bool averages_start = updates_.averaged() && !before.averaged();
   for (const auto& device : devices_.all()) {

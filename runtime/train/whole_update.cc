@@ -59,7 +59,8 @@ at::Tensor momentum_of(const ir::UpdateRule& rule, WholeTensor& tensor) {
 }
 
 void muon(const ir::UpdateRule& rule, double rate, WholeTensor tensor) {
-  const auto rows = static_cast<double>(tensor.gradient.size(0)), columns = static_cast<double>(tensor.gradient.size(1));
+  const auto rows = static_cast<double>(tensor.gradient.size(0)),
+             columns = static_cast<double>(tensor.gradient.size(1));
   const at::Tensor step = orthogonal(momentum_of(rule, tensor));
   const double scale =
       rule.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));

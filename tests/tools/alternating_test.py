@@ -128,7 +128,9 @@ class Alternating(programs.ProgramTest):
                                  "narrow": ["is f64[3,2], that of", "f32[3,2]"]}.items():
             self.refuse(1, expected, "rannc-run", self.scratch / f"{bundle}.rannc", "-o", self.scratch / "other.run", *run,
                         "--resume-shared", self.scratch / "g.run")
-        self.refuse(1, ["nowhere"], "rannc-run", self.scratch / "g.rannc", "-o", self.scratch / "other.run", *run, "--resume-shared",
+        self.refuse(1, ["--resume-shared: nothing is trained"], "rannc-run", self.scratch / "g.rannc", "-o", self.scratch / "other.run",
+                    "--export-weights", self.scratch / "w.safetensors", "--resume-shared", self.scratch / "g.run")
+        self.refuse(1, ["nowhere", "--resume-shared: is no folder of a run"], "rannc-run", self.scratch / "g.rannc", "-o", self.scratch / "other.run", *run, "--resume-shared",
                     self.scratch / "nowhere")
 
 

@@ -75,8 +75,14 @@ class Groups(Settings):
         self.assertIn("second.weight: adamw, learning rate 0.01, weight decay 0.5", text)
         text = self.train(bundle, "run", 6, "--resume", "--group", "second.weight: optimizer=adamw", "--group", "*.bias: rate=3x")
         self.assertIn("changed by a flag: groups 'second.weight: optimizer=adamw' '*.bias: rate=3x' instead of", text)
-        self.refuse(DIAGNOSTICS, ["whose state cannot start after step 0"], *self.arguments(
+        self.refuse(DIAGNOSTICS, ["whose state cannot start after step 0; parameter 'second.weight' lacks it"], *self.arguments(
             bundle, "run", 7, "--resume", "--group", "second.weight: optimizer=adafactor"))
+        plain = self.compile(name="plain")
+        self.train(plain, "sgd", 2, "--optimizer", "sgd")
+        self.refuse(DIAGNOSTICS, ["parameter 'first.weight' lacks it"], *self.arguments(
+            plain, "sgd", 3, "--resume", "--group", "first.weight: optimizer=adam"))
+        text = self.train(bundle, "none", 1, "--group", "none")
+        self.assertNotIn("second.weight", text)
 
     def test_every_plan_trains_alike_and_is_resumed_by_any_other(self):
         more = ["--optimizer", "muon", "--ema", 0.9, *GROUPS]
@@ -120,6 +126,8 @@ class Groups(Settings):
                 "second.*: momentum=0.5": ["group 'second.*': momentum applies to sgd and muon, not to adam"],
                 "second.*: speed=1": ["--group 'second.*: speed=1': 'speed' is not one of optimizer, rate"],
                 "second.*: rate=-1": ["rate=-1: expected a positive number, or a factor of the run's such as 0.1x"],
+                "*.bias: optimizer=muon": ["parameter 'first.bias' is in two groups"],
+                "second.bias: optimizer=muon": ["group 'second.bias': no parameter that it matches has two axes, as muon needs"],
                 "second.*": ["expected PATTERN: NAME=VALUE"]}.items():
             with self.subTest(text):
                 groups = ["--group", "first.*: rate=2x", "--group", text]
@@ -141,8 +149,11 @@ class Groups(Settings):
                                 ("--optimizer", "lamb"): ["--optimizer", "lamb", "adafactor"],
                                 ("--averaged",): ["--averaged", "--export-weights"]}.items():
             self.refuse(USAGE, expected, *self.arguments(bundle, "run", 2, *flags))
-        self.refuse(DIAGNOSTICS, ["keeps no averages of its parameters: it has no --ema"],
+        self.refuse(DIAGNOSTICS, ["--averaged: the run keeps no averages of its parameters; --ema does"],
                     *self.arguments(bundle, "run", 2, "--export-weights", self.scratch / "w.safetensors", "--averaged"))
+        self.assertFalse((self.scratch / "run").exists(), "before the first step")
+        text = self.train(self.compile("--optimizer", "muon", name="muon"), "plain", 1, "--momentum", 0)
+        self.assertIn("muon, learning rate 0.001, momentum 0,", text)
 
     def test_state_that_the_plan_did_not_expect_is_told(self):
         bundle = self.compile("--optimizer", "sgd")
@@ -182,6 +193,16 @@ class Accumulation(Settings):
         self.assertAlmostEqual(mean[0] / (sum(alone) / 2), 1, delta=1e-6)
         self.assertAlmostEqual(batch[0] / ((4 * alone[0] + alone[1]) / 5), 1, delta=1e-6)
         self.assertLess(mean[-1], mean[0])
+
+    def test_a_resumed_run_accumulates_as_before(self):
+        more = ["--accumulate", 2, "--accumulate-as", "mean"]
+        whole = self.losses_of("whole", SAMPLES // 4, 4, *more)
+        self.losses_of("parted", SAMPLES // 4, 2, *more)
+        text = self.train(self.scratch / "whole.rannc", "parted", 4, "--resume")
+        self.assertIn("flags of the run: --accumulate 2, --accumulate-as mean", text)
+        self.assertEqual(self.losses("parted"), whole)
+        self.refuse(DIAGNOSTICS, ["give --accumulate 1"], *self.arguments(self.scratch / "whole.rannc", "parted", 6, "--resume",
+                                                                          "--explain-step"))
 
     def test_epochs_and_wrong_numbers(self):
         losses = self.losses_of("epochs", SAMPLES // 4, 1, "--replace")
@@ -263,6 +284,13 @@ class Lengths(Settings):
 
     def test_wrong_uses_are_named(self):
         bundle = self.compile_tagger("tagger", "--cluster", "local:1")
+        alike = ["--pad-multiple", 12, "--pad", "words=0", "--pad", "labels/t=-100"]
+        self.train(bundle, "alike", 8, *alike)  # of one size after padding
+        for pad in ("words=1e30", "labels/t=1e19", "words=0.5"):
+            self.refuse(DIAGNOSTICS, ["is padded with", "but has whole numbers of type i64"], *self.arguments(
+                bundle, "none", 2, *alike[:2], "--pad", pad, "--pad", alike[3] if pad.startswith("labels") else alike[5]))
+        self.refuse(DIAGNOSTICS, ["an evaluation writes outputs of one size"], *self.arguments(
+            bundle, "none", 2, "--bucket-by-length", "--evaluate"))
         self.refuse(DIAGNOSTICS, ["06.safetensors", "with --bucket-by-length, files may have other sizes"],
                     *self.arguments(bundle, "none", 2))
         for flags, expected in {("--pad-multiple", "0"): ["--pad-multiple", "a whole number from 1"],
@@ -282,6 +310,14 @@ class OtherWeights(Settings):
         self.assertEqual(self.losses("parted"), self.losses("run"))
         self.refuse(DIAGNOSTICS, ["checkpoint belongs to another model"],
                     *self.arguments(self.compile(name="other", act="Sigmoid"), "parted", 8, "--resume"))
+        # Constants are in no checkpoint: those of another export, and tensors that were trained before, are refused.
+        kept = ["--kind", "first.weight=constant"]
+        frozen = self.compile(*kept, seed=7, name="frozen")
+        self.train(frozen, "constant", 2)
+        self.train(self.compile(*kept, seed=7, name="same"), "constant", 4, "--resume")
+        for bundle, run in ((self.compile(*kept, seed=8, name="others"), "constant"), (frozen, "parted"), (bundle, "constant")):
+            self.refuse(DIAGNOSTICS, ["checkpoint belongs to a model with other constants", "--kind"],
+                        *self.arguments(bundle, run, 8, "--resume"))
         # A saved plan, too.
         plan = self.scratch / "model.rannc" / "plan.rir"
         model = network(self.scratch / "third.onnx", 700)

@@ -176,7 +176,7 @@ class Attempts {
     passes::PipelineOptions pipeline = files_.pipeline;
     RANNC_ASSIGN(model.graph, import_model(request_, files_, batching, pipeline, model));
     if (digest_.empty()) {  // of the first attempt: later ones may import a number of samples
-      RANNC_ASSIGN(digest_, form_digest(model.graph, pipeline.stored.file));
+      RANNC_ASSIGN(digest_, model_digest(model.graph, pipeline));
     }
     model.digest = digest_;
     model.read.tasks = model.graph.task_count();

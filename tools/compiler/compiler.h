@@ -34,7 +34,7 @@ struct PreparedModel {
   std::vector<Note> open;             ///< limits that the user may not expect
   std::vector<std::string> warnings;  ///< probable mistakes
   passes::RunReport report;
-  std::string digest;  ///< of the model without its weights (`form_digest`)
+  std::string digest;  ///< of the model without its weights (`model_digest`)
   /// Stored tensors that the exporter merged, by name: name of the merged tensor.
   std::map<std::string, std::string> parted;
   passes::FoldedTensors folded;

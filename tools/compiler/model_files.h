@@ -27,9 +27,12 @@ Result<ModelFiles> parse_files(const RequestedModel& request);
 Result<ir::Graph> import_model(const RequestedModel& request, const ModelFiles& files, const Batching& batching,
                                passes::PipelineOptions& pipeline, PreparedModel& model);
 
-/// Returns the digest of an imported model: of its form and of the numbers in its code (`ir::print_form`), so that a
-/// file with other weights, or without any, has the same.
-Result<std::string> form_digest(const ir::Graph& imported, const ir::StoredNotes& notes);
+/// Returns the digest of an imported model: of its form and the numbers in its code (`ir::print_form`), then of its
+/// constants, which no checkpoint has. A file with other trained weights and buffers has the same. `pipeline` decides
+/// what is a constant.
+Result<std::string> model_digest(const ir::Graph& imported, const passes::PipelineOptions& pipeline);
+/// Whether models of these digests have the same form.
+bool have_same_form(std::string_view a, std::string_view b);
 
 /// Joins the file of a loss, if there is one, to the model's graph. Its tensors are not part of the model's state.
 Result<void> import_loss(const RequestedModel& request, const ModelFiles& files, const Batching& batching,

@@ -122,8 +122,8 @@ Result<StageModelLines> write_stages_of_bundle(const std::string& path, const co
   passes::PipelineOptions pipeline = files.pipeline;
   PreparedModel read;
   RANNC_ASSIGN(const ir::Graph imported, import_model(request, files, {}, pipeline, read));
-  RANNC_ASSIGN(const std::string digest, form_digest(imported, pipeline.stored.file));
-  if (digest != opened.plan.model_digest)
+  RANNC_ASSIGN(const std::string digest, model_digest(imported, pipeline));
+  if (!have_same_form(digest, opened.plan.model_digest))
     return error({path, 0, 0, {}}, fmt::format("is not the model that {} was compiled from", bundle))
         .note("give the original model, and other weights with --weights");
   Replacement folder(to);

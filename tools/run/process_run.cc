@@ -214,7 +214,11 @@ class Run {
   }
 
   Result<void> take_shared() {
-    RANNC_ASSIGN(const RunCheckpoints theirs, check_run_folder(flags_.resume_shared, RunFolderUse::kResume));
+    const auto found = check_run_folder(flags_.resume_shared, RunFolderUse::kResume);
+    if (!found.ok())
+      return error({flags_.resume_shared, 0, 0, {}},
+                   "--resume-shared: is no folder of a run with a finished checkpoint");
+    const RunCheckpoints& theirs = *found;
     // Workers whose hosts do not share the folder have found their checkpoints separately.
     const std::string step = std::filesystem::path(theirs.latest).filename().string();
     RANNC_TRY(trainer_->check_shared({{"--resume-shared from", step}}));
@@ -292,6 +296,10 @@ class Run {
       if (!of_epoch) return error(fmt::format("--epochs: {} has no epochs; use --steps", data_->describe()));
       steps_ = (*flags_.epochs * *of_epoch + flags_.accumulate - 1) / flags_.accumulate;
     }
+    const bool examines = flags_.profile || flags_.explain_step || flags_.find_nonfinite;
+    if (examines && flags_.accumulate > 1)  // kept from before a resume
+      return error(
+          "--profile, --explain-step and --find-nonfinite examine steps of one mini-batch; give --accumulate 1");
     if (!flags_.profile || steps_ >= start_.step + StepProfile::kLeastSteps) return {};
     return error(fmt::format("--profile requires --steps {} or more, found {}{}; the first {} do not count",
                              start_.step + StepProfile::kLeastSteps, steps_,

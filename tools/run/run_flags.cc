@@ -156,7 +156,7 @@ void RunFlags::rows(Table& table) {
             &SettingFlags::no_decay_embeddings);
   table.row({"--group", "PATTERN: NAME=VALUE…", kCheckpoint,
              "[settings of the parameters](#groups) whose `state_dict` names match, such as '*.bias: weight_decay=0, "
-             "rate=0.1x'; repeatable (default: the bundle's)"},
+             "rate=0.1x'; repeatable; `none`: no groups (default: the bundle's)"},
             &SettingFlags::groups);
   table.row({"--ema", "W", kCheckpoint,
              "keep [averaged weights](#averaged-weights), in which the old average has this weight; validation uses "

@@ -89,7 +89,8 @@ std::string listed(const std::vector<ir::ParameterGroup>& groups) {
 Result<void> take_groups(const SettingFlags& flags, ir::Grouping& grouping, Override& take) {
   if (!flags.groups.empty()) {
     std::vector<ir::ParameterGroup> groups;
-    for (const std::string& text : flags.groups) {
+    const bool none = flags.groups.size() == 1 && flags.groups[0] == "none";
+    for (const std::string& text : none ? std::vector<std::string>() : flags.groups) {
       auto group = ir::parse_group(text);
       if (!group.ok()) return error("--group " + group.diagnostic().message);
       groups.push_back(*std::move(group));

@@ -57,6 +57,8 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   start.evaluates = flags.evaluate || !bundle.plan.training;
   if (start.evaluates && (flags.source.by_length || flags.source.pad_multiple > 1))
     return error("--bucket-by-length and --pad-multiple: an evaluation writes outputs of one size");
+  if (!flags.resume_shared.empty() && (start.evaluates || flags.source.sources() == 0))
+    return error("--resume-shared: nothing is trained, but it begins with tensors of another run");
   if (flags.profile && start.evaluates) return error("--profile: nothing is trained, but it profiles training steps");
   if (flags.explain_step && start.evaluates)
     return error("--explain-step: nothing is trained, but it explains training steps");

@@ -87,10 +87,9 @@ TEST_F(Updates, OfMuonAreThoseOfMatrices) {
   EXPECT_THAT(found.of(value("w")).wholes[0].shape, ElementsAre(6, 4)) << "as in PyTorch";
   EXPECT_TRUE(found.of(value("table")).divisible());
   EXPECT_EQ(found.state_elements(), 24 + 72 + 24 + 2 * (40 + 4 + 12));
-  // A table that a group names, and vectors that cannot be matrices.
+  // A table that a group names; vectors cannot be matrices.
   const ParameterUpdates named =
-      updates(default_rule(OptimizerKind::kAdamW, 0.1), grouping({"wte.*: optimizer=muon", "norm.*: optimizer=muon"}))
-          .value();
+      updates(default_rule(OptimizerKind::kAdamW, 0.1), grouping({"wte.*: optimizer=muon", "norm.*: rate=2x"})).value();
   EXPECT_FALSE(named.of(value("table")).divisible());
   EXPECT_TRUE(named.of(value("scale")).divisible());
 }
@@ -141,6 +140,9 @@ TEST_F(Updates, OfWrongGroupsAreRefused) {
               HasSubstr("parameter 'fc.weight' is in two groups, '*.weight' and 'fc.*'"));
   EXPECT_THAT(fault({"wte.*: rate=1", "head.*: rate=2"}),
               HasSubstr("parameter 'wte.weight' or 'head.weight' is in two groups"));
+  EXPECT_THAT(fault({"norm.*: optimizer=muon"}),
+              HasSubstr("group 'norm.*': no parameter that it matches has two axes"));
+  EXPECT_THAT(fault({"norm.*: rate=2"}, OptimizerKind::kMuon), IsEmpty()) << "it names no optimizer";
   EXPECT_THAT(fault({"fc.*: momentum=0.5"}), HasSubstr("group 'fc.*': momentum applies to sgd and muon, not to adamw"));
   EXPECT_THAT(fault({"fc.*: optimizer=sgd, nesterov=true"}), HasSubstr("nesterov needs a momentum above 0"));
   EXPECT_THAT(fault({"left.*: weight_decay=1"}),

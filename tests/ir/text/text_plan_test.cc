@@ -64,6 +64,24 @@ TEST(TextPlan, OptimizersRoundTrip) {
   }
 }
 
+// Statements that memory reads before the plan is verified.
+TEST(TextPlan, DamagedStateIsAnError) {
+  const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  const std::string text = print(plan);
+  const size_t at = text.find("inputs [");
+  ASSERT_NE(at, std::string::npos);
+  std::string name;
+  for (const ValueId value : plan.graph.values()) {
+    if (plan.graph.kind(value) == ValueKind::kParameter) name = plan.graph.value(value).name;
+  }
+  for (const char* part : {"from [100000000000] extent [2] axes [0]", "from [0] extent [2] axes [7]",
+                           "from [0,0,0] extent [1,1,1] axes [0,1,2]", "from [0] extent [-2] axes [0]"}) {
+    const std::string line = "state \"x\" [2] = %\"" + name + "\" " + part + "\n";
+    const auto broken = parse_plan(text.substr(0, at) + line + text.substr(at), "t.rir");
+    EXPECT_FALSE(broken.ok()) << line;
+  }
+}
+
 TEST(TextPlan, TimesOncePerStepRoundTrip) {
   Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
   EXPECT_EQ(print(plan).find("begin"), std::string::npos);

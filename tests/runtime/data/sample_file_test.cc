@@ -424,6 +424,13 @@ TEST_F(Lengths, ArePaddedToMultiples) {
               ::testing::HasSubstr("'tokens': error: is padded with a number that does not fit"));
 }
 
+TEST_F(Lengths, OfNarrowIntegersArePaddedInTheModelsType) {
+  write_to(folder_ + "/a.safetensors",
+           {{"x/tokens", at::full({2, 2}, 1, at::kByte)}, {"labels/y", at::full({2, 2}, 1, at::kByte)}});
+  const auto data = open({.vary = true, .multiple = 4, .pads = {{"tokens", 6}, {"labels/y", -100}}}).value();
+  EXPECT_EQ(to_tensor(data->batch(0).value().at("labels/y")).eq(-100).sum().item<int64_t>(), 4);
+}
+
 TEST_F(Lengths, AreThoseThatTheModelAllows) {
   write_length("a.safetensors", 2, 4, 1);
   write_length("b.safetensors", 2, 3, 2);

@@ -255,6 +255,23 @@ TEST_F(Sharding, AveragesAreExchangedAndRestored) {
   EXPECT_THAT(without->swap_averages().diagnostic().message, HasSubstr("keeps no averages"));
 }
 
+// A trainer that loads takes over the checkpoint's schedule and average, not its groups and rates alone.
+TEST_F(Sharding, SettingsOfCheckpointsAreTakenOver) {
+  const PlanSpec spec{.cuts = {2}, .replicas = {2, 1}, .micro_batches = {4, 3}};
+  TrainerOptions options = options_of(OptimizerKind::kAdam);
+  options.optimizer.grouping.average = 0.5;
+  options.optimizer.warmup_steps = 7;
+  const auto before = open(spec, options);
+  before->step(batch_of(7, ir::DType::kF64, 20)).value();
+  before->save(path("warm")).value();
+  options.optimizer.grouping.average = 0.75;
+  options.optimizer.warmup_steps = 0;
+  const auto after = open(spec, options);
+  after->load(path("warm")).value();
+  expect_equal_steps(*after, *before, 7, ir::DType::kF64);
+  EXPECT_EQ(saved(*after), saved(*before));
+}
+
 // Rates change at any time, the state of a parameter only before the first update.
 TEST_F(Sharding, GroupsAreReplacedBetweenSteps) {
   const PlanSpec spec{.cuts = {2}, .replicas = {2, 1}, .micro_batches = {4, 3}};
