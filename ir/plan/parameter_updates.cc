@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "ir/op/op.h"
 #include "ir/state/name_source.h"
 #include "ir/state/state_bytes.h"
+#include "ir/state/static_sizes.h"
 
 namespace rannc::ir {
 
@@ -22,16 +24,6 @@ using Sizes = std::vector<int64_t>;
 
 int64_t product(const Sizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
-// Nothing if a dimension is symbolic.
-std::optional<Sizes> static_sizes(const ValueType& type) {
-  Sizes sizes;
-  for (const Dim& dim : *type.shape) {
-    if (!dim.is_constant()) return std::nullopt;
-    sizes.push_back(dim.constant());
-  }
-  return sizes;
 }
 
 // The elements of a box, if they are contiguous in memory.
@@ -133,7 +125,10 @@ class ParameterUpdates::Builder {
   Result<ParameterUpdates> build() {
     number_of({}, rule_);
     collect();
-    for (size_t g = 0; g < lack_matrix_.size(); ++g) lack_matrix_[g] = names_muon(grouping_.groups[g]);
+    for (size_t g = 0; g < lack_matrix_.size(); ++g) {
+      const std::string* const kind = said_of(grouping_.groups[g], "optimizer");
+      lack_matrix_[g] = kind != nullptr && *kind == str(OptimizerKind::kMuon);
+    }
     for (Tensor& tensor : tensors_) RANNC_TRY(assign(tensor));
     for (size_t g = 0; g < matched_.size(); ++g) {
       if (!matched_[g]) return error(fmt::format("group '{}' matches no parameter; {}", pattern(g), examples()));
@@ -160,10 +155,12 @@ class ParameterUpdates::Builder {
     auto operator<=>(const Key&) const = default;
   };
 
-  static bool names_muon(const ParameterGroup& group) {
-    return std::any_of(group.settings.begin(), group.settings.end(), [](const auto& setting) {
-      return setting.first == "optimizer" && setting.second == str(OptimizerKind::kMuon);
-    });
+  // What a group says of a setting, null if nothing.
+  static const std::string* said_of(const ParameterGroup& group, std::string_view setting) {
+    for (const auto& [name, value] : group.settings) {
+      if (name == setting) return &value;
+    }
+    return nullptr;
   }
 
   const std::string& pattern(size_t g) const { return grouping_.groups[g].pattern; }
@@ -233,10 +230,8 @@ class ParameterUpdates::Builder {
       const ParameterGroup& own = grouping_.groups[*group];
       rule = apply(own, rule);
       RANNC_TRY(check(rule, *group));
-      for (const auto& [name, value] : own.settings) {
-        names_optimizer |= name == "optimizer";
-        names_decay |= name == "weight_decay";
-      }
+      names_optimizer = said_of(own, "optimizer") != nullptr;
+      names_decay = said_of(own, "weight_decay") != nullptr;
     }
     Uses uses;
     const bool needs_uses = grouping_.no_decay || grouping_.no_decay_embeddings || rule.kind == OptimizerKind::kMuon;

@@ -8,22 +8,13 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/state/static_sizes.h"
+
 namespace rannc::ir {
 
 namespace {
 
 using Sizes = std::vector<int64_t>;
-
-/// Nothing if a dimension is symbolic.
-std::optional<Sizes> static_sizes(const ValueType& type) {
-  if (!type.shape) return std::nullopt;
-  Sizes sizes;
-  for (const Dim& dim : *type.shape) {
-    if (!dim.is_constant()) return std::nullopt;
-    sizes.push_back(dim.constant());
-  }
-  return sizes;
-}
 
 Sizes identity(size_t rank) {
   Sizes axes(rank);
