@@ -28,8 +28,10 @@ void use_deterministic_kernels() {
   context.setBenchmarkCuDNN(false);
 }
 
+void use_tensor_heap() { c10::SetCPUAllocator(&TensorHeap::instance()); }
+
 void keep_freed_memory() {
-  c10::SetCPUAllocator(&TensorHeap::instance());
+  use_tensor_heap();
 #if defined(__GLIBC__)
   // No separate mappings, which are returned when freed. One heap, because thread heaps cannot hold large blocks. No
   // trimming of free memory at the end of the heap.

@@ -20,9 +20,14 @@ void set_product_precision(ProductPrecision precision);
 /// CUBLAS_WORKSPACE_CONFIG=:4096:8, before the first call of a GPU.
 void use_deterministic_kernels();
 
-/// Keeps freed memory: that of large tensors in a heap of their own (`train/internal/tensor_heap.h`), the rest in the C
-/// library's, if it supports that. The next step allocates tensors of the same sizes, and fresh pages from the system
-/// cost a tenth of a step. Call it before the first tensor and the first thread.
+/// Lets LibTorch allocate tensors from a heap of their own, which keeps freed memory (`train/internal/tensor_heap.h`).
+/// The next step allocates tensors of the same sizes, and fresh pages from the system cost a tenth of a step. Affects
+/// all new tensors of the process on a processor, and nothing else. Other tensors stay valid. The heap may be selected
+/// at any time, and a forked process may use its copy.
+void use_tensor_heap();
+
+/// The same, and lets the C library keep freed memory, too, if it supports that: `mallopt`, for the rest of the
+/// process. For programs of one's own. Call it before the first tensor and the first thread.
 void keep_freed_memory();
 
 }  // namespace rannc::runtime

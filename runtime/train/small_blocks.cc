@@ -57,4 +57,12 @@ void SmallBlocks::give_back(void* block) {
   to.free = new (block) Link{to.free};
 }
 
+void SmallBlocks::lock() {
+  for (SizeClass& each : classes_) each.mutex.lock();
+}
+
+void SmallBlocks::unlock() {
+  for (SizeClass& each : classes_) each.mutex.unlock();
+}
+
 }  // namespace rannc::runtime

@@ -1,6 +1,7 @@
 #include "runtime/train/internal/tensor_heap.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -110,8 +111,24 @@ void BlockRange::remove_free(std::map<size_t, size_t>::iterator block) {
 // --- LibTorch's interface
 
 TensorHeap& TensorHeap::instance() {
-  static auto* heap = new TensorHeap;
+  static auto* heap = [] {
+    auto* const made = new TensorHeap;
+    RANNC_CHECK(pthread_atfork(&before_fork, &after_fork, &after_fork) == 0) << "no memory";
+    return made;
+  }();
   return *heap;
+}
+
+// A thread inside a range may wait for the C library's heap. `fork` locks that after this handler has run.
+void TensorHeap::before_fork() {
+  instance().range_.lock();
+  instance().small_.lock();
+}
+
+// In the parent and in the child, by the thread that forks.
+void TensorHeap::after_fork() {
+  instance().small_.unlock();
+  instance().range_.unlock();
 }
 
 TensorHeap::TensorHeap()

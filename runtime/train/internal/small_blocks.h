@@ -30,6 +30,9 @@ class SmallBlocks {
   /// `block` is one that `take` returned.
   void give_back(void* block);
   bool contains(const void* pointer) const;
+  /// Keeps other threads out until `unlock`, so that `fork` copies complete lists.
+  void lock();
+  void unlock();
 
  private:
   static constexpr size_t kAlignment = 64;

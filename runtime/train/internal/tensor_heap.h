@@ -37,6 +37,9 @@ class BlockRange {
   size_t used_bytes() const;
   /// Number of separate free blocks below that end.
   size_t free_blocks() const;
+  /// Keeps other threads out until `unlock`, so that `fork` copies complete lists.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   using Free = std::pair<size_t, size_t>;  ///< bytes, place
@@ -55,6 +58,9 @@ class BlockRange {
 
 /// LibTorch's allocator for the CPU, with a range for blocks of 64 KiB and more and one for those of
 /// 4 KiB and less. Reports memory as LibTorch's does.
+///
+/// A process that is forked while threads allocate has a usable copy of the heap: `fork` waits until no thread is
+/// inside. Blocks of the parent's other threads stay taken in the child.
 class TensorHeap final : public c10::Allocator {
  public:
   /// The heap of this process, which is never destroyed.
@@ -69,6 +75,8 @@ class TensorHeap final : public c10::Allocator {
  private:
   TensorHeap();
   static void release(void* block);
+  static void before_fork();
+  static void after_fork();
 
   BlockRange range_;
   SmallBlocks small_;

@@ -4,15 +4,25 @@
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 #include <thread>
 #include <vector>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include "runtime/engine/allocation_meter.h"
+#include "runtime/train/process.h"
 
 namespace rannc::runtime {
 namespace {
@@ -192,6 +202,88 @@ TEST_F(TensorHeapTest, ThreadsShareTheHeap) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
+}
+
+/// Threads that take and return blocks of every kind until the end of the object's lifetime.
+class BusyThreads {
+ public:
+  BusyThreads() {
+    for (int t = 0; t < 2; ++t) {
+      threads_.emplace_back([this, t] {
+        std::vector<at::Tensor> held(16);
+        for (uint64_t i = 0; !stop_; ++i) {
+          held[i % 16] = at::empty({kSizes[(i + i / 16) % kSizes.size()] + t}, at::kByte);
+          rounds_.fetch_add(1, std::memory_order_relaxed);
+          if (i % 8 == 0) std::this_thread::yield();  // a thread that forks has to enter the heap, too
+        }
+      });
+    }
+    while (rounds_ < 1000) std::this_thread::yield();
+  }
+  ~BusyThreads() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  static constexpr std::array<int64_t, 5> kSizes = {64, 3000, 20'000, 70'000, 300'000};
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::atomic<uint64_t> rounds_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+/// Ends a forked process: 0 if its copy of the heap hands out blocks that do not overlap, also those of `inherited`.
+[[noreturn]] void use_heap_and_exit(std::vector<at::Tensor>& inherited) {
+  ::alarm(30);  // a deadlock ends with SIGALRM
+  int wrong = 0;
+  std::vector<at::Tensor> held;
+  for (int round = 0; round < 2; ++round) {
+    for (const int64_t size : BusyThreads::kSizes) {
+      for (int i = 0; i < 2; ++i) {
+        held.push_back(at::empty({size}, at::kByte));
+        std::memset(held.back().data_ptr(), static_cast<int>(held.size()), static_cast<size_t>(size));
+      }
+    }
+    inherited.clear();
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    const auto* const data = held[i].const_data_ptr<uint8_t>();
+    if (!std::all_of(data, data + held[i].numel(), [&](uint8_t byte) { return byte == i + 1; })) ++wrong;
+  }
+  held.clear();
+  ::_exit(wrong == 0 ? 0 : 1);
+}
+
+TEST_F(TensorHeapTest, ProcessesForkedWhileThreadsAllocateHaveAHeap) {
+  const BusyThreads threads;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<at::Tensor> own;
+    for (const int64_t size : BusyThreads::kSizes) own.push_back(at::zeros({size}, at::kByte));
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) use_heap_and_exit(own);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "process " << i;
+  }
+}
+
+// The heap alone leaves the C library's as it was.
+TEST(UseTensorHeap, IsUsedByNewTensorsOnly) {
+  at::Allocator* const before = c10::GetCPUAllocator();
+  const at::Tensor older = at::ones({100'000});
+  use_tensor_heap();
+  const at::Tensor newer = at::ones({100'000});
+  EXPECT_TRUE(TensorHeap::instance().range().contains(newer.data_ptr()));
+  EXPECT_FALSE(TensorHeap::instance().range().contains(older.data_ptr()));
+  void* volatile const large = std::malloc(size_t{64} << 20);
+#if defined(__GLIBC__)
+  EXPECT_GE(::mallinfo2().hblkhd, size_t{64} << 20) << "large blocks of the C library are still mappings";
+#endif
+  std::free(large);
+  c10::SetCPUAllocator(before);
+  EXPECT_TRUE(at::equal(older, newer));
 }
 
 }  // namespace
