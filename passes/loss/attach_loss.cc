@@ -17,6 +17,18 @@ using ir::LossTerm;
 using ir::ValueKind;
 using ir::ValueType;
 
+namespace {
+
+/// Whether the importer of PyTorch files, which do not name outputs, made up the name: `output` or `output_1`.
+bool is_generated(std::string_view name) {
+  constexpr std::string_view kWord = "output";
+  if (!name.starts_with(kWord)) return false;
+  const std::string_view rest = name.substr(kWord.size());
+  return rest.empty() || (rest.starts_with("_") && rest.find_first_not_of("0123456789", 1) == rest.npos);
+}
+
+}  // namespace
+
 Result<ValueId> find_output(const Graph& graph, const LossSpec& term) {
   const auto& outputs = graph.outputs();
   if (term.output.empty() && outputs.size() == 1) return outputs.front();
@@ -28,8 +40,12 @@ Result<ValueId> find_output(const Graph& graph, const LossSpec& term) {
   if (term.output.empty()) return error("the loss names no output, and the model has several:" + names);
   Diagnostic unknown = error(
       fmt::format("the loss is on output {}, which the model does not have; its outputs are{}", term.output, names));
-  if (names != " output") return unknown;
-  return std::move(unknown).note(fmt::format("--output-name {} names the output of a PyTorch file", term.output));
+  const bool generated =
+      std::any_of(outputs.begin(), outputs.end(), [&](ValueId id) { return is_generated(graph.value(id).name); });
+  if (!generated) return unknown;
+  return std::move(unknown).note(
+      outputs.size() == 1 ? fmt::format("--output-name {} names the output of a PyTorch file", term.output)
+                          : "--output-name NAME, once per output in order, names the outputs of a PyTorch file");
 }
 
 namespace {

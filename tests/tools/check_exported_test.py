@@ -81,6 +81,11 @@ class Signatures(programs.ProgramTest):
         for wanted in ("batch rows", "input %ids: i64[rows,10] samples 0", "outputs [%scores, %parts_0, %parts_1]"):
             self.assertIn(wanted, text)
 
+    def test_name_of_the_output_is_suggested(self):
+        wanted = ["the loss is on output logits", "its outputs are output", "--output-name logits names the output"]
+        self.refuse(DIAGNOSTICS, wanted, "rannc-compile", programs.DATA / "small_regions" / "model.pt2", "--emit", "graph", "--loss",
+                    "mse(output=logits,labels=y)")
+
     def test_other_inputs(self):
         for flags in (["ids=i64[rows,12]"], ["ids=f32[rows,10]"], ["a=i64[rows,10]", "b=i64[rows,10]"]):
             self.refuse(DIAGNOSTICS, ["model.pt2", "--input"], "rannc-compile", MODEL, "--emit", "graph", *(part for flag in flags for part in ("--input", flag)))

@@ -82,6 +82,23 @@ Result<Outcome> attach(Graph& graph, std::string_view losses) {
   return AttachLoss(parse_losses(losses).value()).run(graph, context);
 }
 
+TEST(AttachLoss, UnknownOutputOfAFileWithoutNamesSuggestsTheFlag) {
+  const auto refusal_of = [](std::string_view first, std::string_view second) {
+    std::string text = kModel;
+    for (const auto& [from, to] : {std::pair(std::string_view("logits"), first), {"box", second}}) {
+      for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+        text.replace(at, from.size(), to);
+    }
+    Graph graph = ir::parse_graph(text, "t.rir").value();
+    return attach(graph, "mse(output=scores)").diagnostic().str();
+  };
+  const std::string unnamed = refusal_of("output_0", "output_1"), named = refusal_of("logits", "output_of_box");
+  EXPECT_NE(unnamed.find("its outputs are output_0 output_1"), std::string::npos) << unnamed;
+  EXPECT_NE(unnamed.find("note: --output-name NAME, once per output in order"), std::string::npos) << unnamed;
+  EXPECT_NE(named.find("its outputs are logits output_of_box"), std::string::npos) << named;
+  EXPECT_EQ(named.find("--output-name"), std::string::npos) << named;
+}
+
 TEST(AttachLoss, CrossEntropyCountsLabelsThatAreNotIgnored) {
   Graph graph = model();
   ASSERT_TRUE(attach(graph, "cross_entropy(output=logits,ignore_index=-7,weight=0.5)").value().changed);
