@@ -70,6 +70,16 @@ class Profiles(PlannerTest):
         self.assertEqual(told["objective"], self.summary()["objective"])
         self.assertGreater(assumed["objective"], 2 * told["objective"])
 
+    def test_warns_of_lost_exactness_alone(self):
+        """What only describes the plan is in --explain."""
+        done = self.compile("--planner", "dapple-released", "--explain")
+        self.assertNotIn("estimate", done.stderr)
+        self.assertRegex(done.stdout, r"note: speedup [0-9.]+ by the released program's estimate")
+        split = self.succeed("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--cluster", "local:2", "--costs", "analytic", "--blocks", 4,
+                             "--stages", 2, "--emit=plan", "--explain")
+        self.assertIn("note: splitting the blocks beside the cuts, ", split.stderr)
+        self.assertNotIn("warning: splitting", split.stderr)
+
     def test_text_says_bound_and_gap(self):
         self.assertRegex(self.compile().stdout, r"no plan is below [0-9.]+ ms \(.+\): gap [0-9.]+ %")
 

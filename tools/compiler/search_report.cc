@@ -2,16 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string_view>
+
 namespace rannc::tools {
+
+namespace {
+
+/// Beginnings of notes that describe a plan. `--explain` prints them.
+constexpr std::string_view kDescriptions[] = {
+    "found by ",
+    "pipeline latency ",
+    "splitting the blocks beside the cuts, ",
+    "choosing stages by what their memory lets them keep ",
+    "no plan with one stage per device ",
+    "speedup ",
+};
+
+bool describes(const std::string& note) {
+  return std::any_of(std::begin(kDescriptions), std::end(kDescriptions),
+                     [&](std::string_view start) { return note.starts_with(start); });
+}
+
+}  // namespace
 
 std::vector<std::string> warnings_of(const partition::StagePlan& plan) {
   std::vector<std::string> warnings;
-  for (const std::string& note : plan.notes) {
-    const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ") ||
-                           note.starts_with("the blocks beside the cuts ") ||
-                           note.starts_with("no plan with one stage per device ");
-    if (!describes) warnings.push_back(note);
-  }
+  std::copy_if(plan.notes.begin(), plan.notes.end(), std::back_inserter(warnings), std::not_fn(&describes));
   if (plan.lower_bound > 0 && !is_exact(plan)) {
     warnings.push_back(fmt::format("not proved optimal: the gap to the bound is {:.2f} %", 100 * plan.gap()));
   }

@@ -17,7 +17,8 @@ struct SearchReport {
   bool measured = false;  ///< the predicted step comes from measured stages, not from these prices
 };
 
-/// Returns the plan's notes about lost exactness, without those that describe the plan, and the gap if there is one.
+/// Returns the notes about lost exactness, and the gap if there is one. Notes that only describe the plan are in
+/// `partition::explain`.
 std::vector<std::string> warnings_of(const partition::StagePlan& plan);
 
 /// Whether the plan's objective equals its lower bound.
