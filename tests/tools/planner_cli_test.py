@@ -381,6 +381,12 @@ class Models(PlannerTest):
         """A bound, the plan and other ways to run stand at the planner's prices; the prediction is of measured stages, and alone."""
         text, plan = self.measured("--explain")
         self.assertRegex(text, r"predicted step [0-9.]+ [mu]?s \(bubble \d+ %\), stages and optimizers measured side by side\n")
+        stages = re.findall(r"  stage \d: \d+ tasks .*", text)
+        self.assertTrue(stages and all(" a micro-batch (measured side by side)" in stage for stage in stages), text)
+        self.assertIn("\nat times of tasks measured one by one, unlike the predicted step and the times of stages above:\nplan by auto", text)
+        estimated, _ = self.measured("--costs", "analytic")
+        self.assertRegex(estimated, r"predicted step .* %\), at prices estimated from the cluster's rates\n")
+        self.assertNotIn("side by side", estimated)
         self.assertEqual(len(set(re.findall(r"gap [0-9.]+ %", text))), 1, f"one plan has one gap:\n{text}")
         compared = re.search(r"at times of tasks measured one by one: simulated time of a mini-batch ([0-9.]+) ms; .* is below ([0-9.]+) ms", text)
         self.assertIsNotNone(compared, text)

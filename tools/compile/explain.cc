@@ -110,6 +110,11 @@ int64_t once_ns(const ir::Plan& plan, size_t stage) {
          (plan.finish_times.empty() ? 0 : plan.finish_times[stage].gradients_ns);
 }
 
+/// Names the price of the times of stages where it differs from that of the plan's objective.
+std::string_view price_of_stages(const SearchReport& report) {
+  return report.measured ? " (measured side by side)" : "";
+}
+
 std::string once_text(const ir::Plan& plan, size_t stage) {
   const int64_t ns = once_ns(plan, stage);
   return ns > 0 ? fmt::format(", {} a step on tasks without samples", duration(static_cast<double>(ns))) : "";
@@ -149,17 +154,17 @@ std::string summary_text(const PlannedModel& planned, const SearchReport& report
     const std::vector<std::string> names = device_names(plan, plan.stages[s]);
     const std::string recompute = recompute_text(plan, s);
     text += fmt::format(
-        "  stage {}: {} tasks on {}{}{}{}; forward {}, backward {} a micro-batch{}; weights and states {}; receives "
+        "  stage {}: {} tasks on {}{}{}{}; forward {}, backward {} a micro-batch{}{}; weights and states {}; receives "
         "{}\n",
         s, plan.stages[s].tasks.size(), fmt::join(names, ", "), recompute.empty() ? "" : "; ", recompute,
         plan.stages[s].sharded ? "; optimizer state sharded" : "",
         duration(time ? static_cast<double>(time->forward_ns) : 0),
-        duration(time ? static_cast<double>(time->backward_ns) : 0), once_text(plan, s),
+        duration(time ? static_cast<double>(time->backward_ns) : 0), price_of_stages(report), once_text(plan, s),
         bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
   }
   text += fmt::format("predicted step {} (bubble {:.0f} %){}\n", duration(static_cast<double>(plan.step_ns)),
                       planned.timeline.bubble * 100,
-                      report.measured ? ", stages and optimizers measured side by side" : "");
+                      report.measured ? ", stages and optimizers measured side by side" : ", at " + report.prices);
   return text + comparison(planned, report);
 }
 
@@ -204,7 +209,9 @@ std::string explain(const PlannedModel& planned, const partition::PlanOptions& o
       options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
   const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
                                                    : std::vector<partition::Remedy>{};
-  std::string text = "at " + report.prices + ":\n" + partition::explain(planned.stages, remedies, block_names(planned));
+  std::string text = fmt::format("at {}{}:\n", report.prices,
+                                 report.measured ? ", unlike the predicted step and the times of stages above" : "");
+  text += partition::explain(planned.stages, remedies, block_names(planned));
   for (size_t s = 0; s < planned.plan.stages.size(); ++s) {
     const std::string recompute = recompute_text(planned.plan, s);
     if (!recompute.empty()) text += fmt::format("stage {}: {}\n", s, recompute);
