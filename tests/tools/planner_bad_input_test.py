@@ -53,7 +53,7 @@ PROFILES = [
 
 # Flags beside a good profile on four devices, the exit code and what the error must name.
 DEMANDS = [
-    (["--pin", "absent=0", "--stages", 2], DIAGNOSTICS, ["--pin absent=0", "no task is called 'absent'"]),
+    (["--pin", "absent=0", "--stages", 2], DIAGNOSTICS, ["--pin absent=0", "no task or module is called 'absent'"]),
     (["--pin", "nothing*=0", "--stages", 2], DIAGNOSTICS, ["nothing*"]),
     (["--pin", "node3=2", "--stages", 2], DIAGNOSTICS, ["--pin node3=2", "stage 2 does not exist"]),
     (["--pin", "node3=0", "--pin", "node3=1", "--stages", 2], DIAGNOSTICS, ["--pin node3=1", "already pinned to stage 0"]),
@@ -65,7 +65,7 @@ DEMANDS = [
     (["--pin", "node3=0", "--pin", "node8=1", "--together", "node3,node8", "--stages", 2], DIAGNOSTICS, ["there is no plan"]),
     (["--together", "node2,node11", "--stages", 2], DIAGNOSTICS, ["there is no plan"]),
     (["--together", "node2"], USAGE, ["--together node2", "TASK,TASK"]),
-    (["--together", "node2,absent"], DIAGNOSTICS, ["no task is called 'absent'"]),
+    (["--together", "node2,absent"], DIAGNOSTICS, ["no task or module is called 'absent'"]),
     (["--stages", 11], DIAGNOSTICS, ["11 stages", "10 blocks"]),
     (["--stages", 5], DIAGNOSTICS, ["5 stages", "4 devices"]),
     (["--stages", 0], USAGE, ["--stages", "0"]),

@@ -9,6 +9,7 @@ import time
 
 import profiles
 import programs
+import small_onnx as onnx
 
 KEYS = {"planner", "objective_name", "objective", "lower_bound", "bound", "gap", "seconds", "exact", "stages", "micro_batches", "schedule",
         "runners_up", "warnings"}
@@ -344,9 +345,22 @@ class Models(PlannerTest):
         flags = ("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64)
         tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--pin", "node_relu=1").stdout.splitlines()[-1])["stages"]]
         self.assertEqual(tasks[0], 1, "only the first layer's product comes before its relu")
-        self.refuse(1, ["no task is called 'absent'"], "rannc-compile", MLP, *self.FLAGS, "--stages", 2, "--pin", "absent=0")
+        self.refuse(1, ["no task or module is called 'absent'"], "rannc-compile", MLP, *self.FLAGS, "--stages", 2, "--pin", "absent=0")
         tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--together", "node_relu,node_*_3").stdout.splitlines()[-1])["stages"]]
         self.assertIn(1, tasks, "what is left is the first task or the last")
+
+    def test_pin_together_and_explain_by_module(self):
+        model, names = self.scratch / "modules.onnx", ["x", "a", "b", "c", "z"]
+        paths = ["/enc/layers.0/Relu", "/enc/layers.1/Tanh", "/dec/layers.0/Relu", "/dec/layers.1/Tanh"]
+        onnx.write(model, [onnx.node(path.split("/")[-1], [names[i]], [names[i + 1]], path) for i, path in enumerate(paths)], [],
+                   [onnx.value("x", onnx.FLOAT, ["batch", 4])], [onnx.value("z", onnx.FLOAT, ["batch", 4])])
+        flags = ("--cluster", "local:2", "--costs", "analytic", "--emit=plan", "--summary=json", "--explain", "--stages", 2)
+        for more, tasks, shown in ((["--pin", "enc.layers.1=1"], [1, 3], "(enc.layers.1 … dec.layers.1)"),
+                                   (["--pin", "dec=1", "--pin", "enc.layers.?=0"], [2, 2], "(dec.layers.0 … dec.layers.1)"),
+                                   (["--together", "enc.layers.0,dec.layers.0"], [3, 1], "(dec.layers.1)")):
+            done = self.succeed("rannc-compile", model, *flags, *more)
+            self.assertEqual([stage["tasks"] for stage in json.loads(done.stdout.splitlines()[-1])["stages"]], tasks, more)
+            self.assertIn(f"{shown} on device 1", done.stderr)
 
     def test_objective_and_limit(self):
         for objective in ("period", "load", "memory"):

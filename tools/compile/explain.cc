@@ -85,12 +85,18 @@ std::string comparison(const PlannedModel& planned, const SearchReport& report) 
   return text;
 }
 
-// Names a block by its first task.
-std::vector<std::string> block_names(const PlannedModel& planned) {
-  std::vector<std::string> names(planned.blocks.partition.count);
+// Names a block by the first module in it, else by its first task.
+std::vector<std::string> block_names(const PlannedModel& planned, const NodeModules& modules) {
+  std::vector<std::string> names(planned.blocks.partition.count), tasks = names;
+  const ir::Graph& graph = planned.plan.graph;
   for (size_t atom = planned.plan.atoms.tasks.size(); atom > 0; --atom) {
-    names[planned.blocks.partition.block_of[atom - 1]] =
-        partition::task_name(planned.plan.graph, planned.plan.atoms.tasks[atom - 1]);
+    const TaskId task = planned.plan.atoms.tasks[atom - 1];
+    const uint32_t block = planned.blocks.partition.block_of[atom - 1];
+    tasks[block] = partition::task_name(graph, task);
+    if (const auto found = modules_of(graph, task, modules); !found.empty()) names[block] = found.front();
+  }
+  for (size_t block = 0; block < names.size(); ++block) {
+    if (names[block].empty()) names[block] = std::move(tasks[block]);
   }
   return names;
 }
@@ -202,7 +208,8 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   return json;
 }
 
-std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report) {
+std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report,
+                    const NodeModules& modules) {
   partition::AutoOptions search = options.search;
   search.starts = {planned.stages};  // a remedy must not be worse than the current plan
   const auto planner =
@@ -211,7 +218,7 @@ std::string explain(const PlannedModel& planned, const partition::PlanOptions& o
                                                    : std::vector<partition::Remedy>{};
   std::string text = fmt::format("at {}{}:\n", report.prices,
                                  report.measured ? ", unlike the predicted step and the times of stages above" : "");
-  text += partition::explain(planned.stages, remedies, block_names(planned));
+  text += partition::explain(planned.stages, remedies, block_names(planned, modules));
   for (size_t s = 0; s < planned.plan.stages.size(); ++s) {
     const std::string recompute = recompute_text(planned.plan, s);
     if (!recompute.empty()) text += fmt::format("stage {}: {}\n", s, recompute);

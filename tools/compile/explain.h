@@ -7,6 +7,7 @@
 #include "partition/cluster.h"
 #include "partition/model/plan_model.h"
 #include "tools/compile/stage_report.h"
+#include "tools/compiler/named_tasks.h"
 
 namespace rannc::tools {
 
@@ -21,9 +22,9 @@ std::string summary_text(const partition::PlannedModel& planned, const SearchRep
 nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, const SearchReport& report);
 /// Describes the bottleneck and its bound, the runners-up with the reason why each lost, and remedies. Plans again for
 /// each remedy, so it takes a few times as long as planning. `options` are those of the plan. If the search was
-/// stopped, tries no remedies.
+/// stopped, tries no remedies. Blocks are named by their `modules`, as far as these are known.
 std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options,
-                    const SearchReport& report);
+                    const SearchReport& report, const NodeModules& modules);
 
 /// Returns a table of the plan beside asynchronous pipelines of its stages (`compare_asynchronous`).
 Result<std::string> asynchronous_text(const ir::Plan& plan, const partition::Cluster& cluster);

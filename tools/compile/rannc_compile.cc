@@ -228,7 +228,7 @@ void summarize(const Flags& flags, const compiler::Plan::State& plan, const std:
   std::string text;
   if (flags.explain) {
     watcher.status.show("looking for improvements");
-    text = tools::explain(plan.planned, plan.options, plan.search);
+    text = tools::explain(plan.planned, plan.options, plan.search, plan.modules);
     watcher.status.clear();
   }
   text += comparison;

@@ -30,6 +30,7 @@ struct Plan::State {
   PlanFacts facts;
   std::string file;  ///< of the model
   ReadOptions read;
+  tools::NodeModules modules;  ///< of the model
 };
 
 }  // namespace rannc::compiler

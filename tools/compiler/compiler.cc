@@ -41,7 +41,7 @@ Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report, 
   return std::move(failure).note(fmt::format("this is a defect of rannc; {} reproduces it", path));
 }
 
-// Returns the names of all atoms: nodes of the file and values that tasks produce.
+// Returns the names of all atoms: nodes of the file, values that tasks produce, and modules that contain them.
 std::vector<AtomName> task_names(const PreparedModel& model) {
   std::vector<AtomName> names;
   for (size_t atom = 0; atom < model.atoms.tasks.size(); ++atom) {
@@ -49,6 +49,9 @@ std::vector<AtomName> task_names(const PreparedModel& model) {
     const auto id = static_cast<uint32_t>(atom);
     if (!task.location.node.empty()) names.push_back({task.location.node, id});
     for (const ValueId output : task.outputs) names.push_back({std::string(model.graph.value(output).name), id});
+    for (const std::string& innermost : modules_of(model.graph, model.atoms.tasks[atom], model.modules)) {
+      for (std::string& module : with_enclosing(innermost)) names.push_back({std::move(module), id});
+    }
   }
   return names;
 }
@@ -179,6 +182,7 @@ class Attempts {
       RANNC_ASSIGN(digest_, model_digest(model.graph, pipeline));
     }
     model.digest = digest_;
+    model.modules = pipeline.trained_file.modules;
     model.read.tasks = model.graph.task_count();
     for (const ValueId input : model.graph.inputs()) {
       const ir::BatchLayout& batch = model.graph.type(input).batch;
@@ -270,8 +274,8 @@ class Attempts {
 }  // namespace
 
 PreparedModel clone(const PreparedModel& model) {
-  return {model.graph.clone(), model.atoms,  model.read,   model.remarks, model.open,    model.warnings,
-          model.report,        model.digest, model.parted, model.folded,  model.batching};
+  return {model.graph.clone(), model.atoms,  model.read,   model.remarks, model.open,     model.warnings,
+          model.report,        model.digest, model.parted, model.folded,  model.batching, model.modules};
 }
 
 Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,

@@ -12,6 +12,7 @@
 #include "partition/model/plan_model.h"
 #include "passes/manager.h"
 #include "passes/pipeline.h"
+#include "tools/compiler/named_tasks.h"
 #include "tools/compiler/requested_model.h"
 #include "tools/compiler/requested_plan.h"
 
@@ -39,6 +40,7 @@ struct PreparedModel {
   std::map<std::string, std::string> parted;
   passes::FoldedTensors folded;
   Batching batching;
+  NodeModules modules;  ///< as far as the file names them
 };
 
 /// Returns a copy, which shares the bytes of stored tensors.

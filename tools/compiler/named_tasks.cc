@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "ir/base/name_pattern.h"
 
@@ -25,7 +26,7 @@ Result<std::vector<uint32_t>> atoms_named(const std::string& wanted, const std::
     }
   }
   if (!found.empty()) return std::vector<uint32_t>(found.begin(), found.end());
-  Diagnostic none = error(fmt::format("{}: no task is called '{}'", source, wanted));
+  Diagnostic none = error(fmt::format("{}: no task or module is called '{}'", source, wanted));
   if (!names.empty())
     none.notes.push_back({{}, fmt::format("an example of a task's name is '{}'", names.front().name)});
   return none;
@@ -54,6 +55,27 @@ Result<void> add_pin(const compiler::Pin& pin, uint32_t stages, const std::vecto
 }
 
 }  // namespace
+
+std::vector<std::string> modules_of(const ir::Graph& graph, TaskId task, const NodeModules& modules) {
+  constexpr std::string_view kBetween = ", ";  // names of nodes that were fused
+  const std::string nodes = graph.location(task).node;
+  std::vector<std::string> found;
+  for (size_t start = 0; start < nodes.size();) {
+    const size_t end = std::min(nodes.find(kBetween, start), nodes.size());
+    const auto known = modules.find(nodes.substr(start, end - start));
+    const bool fresh = known != modules.end() && std::find(found.begin(), found.end(), known->second) == found.end();
+    if (fresh && !known->second.empty()) found.push_back(known->second);
+    start = end + kBetween.size();
+  }
+  return found;
+}
+
+std::vector<std::string> with_enclosing(const std::string& module) {
+  std::vector<std::string> all{module};
+  for (size_t dot = module.rfind('.'); dot != std::string::npos && dot > 0; dot = module.rfind('.', dot - 1))
+    all.push_back(module.substr(0, dot));
+  return all;
+}
 
 Result<partition::AtomDemands> named_demands(const compiler::PlanOptions& options, const std::vector<AtomName>& names) {
   partition::AtomDemands found;

@@ -169,9 +169,9 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   }
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());
-  return Plan(
-      std::make_shared<const Plan::State>(Plan::State{std::move(planned), std::move(planning), std::move(report),
-                                                      read.libraries, std::move(facts), read.file, read.options}));
+  return Plan(std::make_shared<const Plan::State>(Plan::State{std::move(planned), std::move(planning),
+                                                              std::move(report), read.libraries, std::move(facts),
+                                                              read.file, read.options, read.prepared.modules}));
 }
 
 Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options, const Progress& progress) {
@@ -196,6 +196,7 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   return codegen::write_bundle(state.planned.plan, bundle, path);
 }
 
+void use_tensor_heap() { runtime::use_tensor_heap(); }
 void keep_freed_memory() { runtime::keep_freed_memory(); }
 
 }  // namespace rannc::compiler

@@ -118,15 +118,20 @@ Result<Model> read_bundle(const std::string& path, const std::vector<std::string
 
 /// Plans a model. An infeasible problem is an error with the missing memory and remedies. Measures on this machine
 /// where `options` require it, meanwhile with one thread per operator for the whole process. Call
-/// `keep_freed_memory` before the first tensor of the process for the times that `rannc-run` reaches.
+/// `keep_freed_memory` before the first tensor of the process, or `use_tensor_heap`, for the times that `rannc-run`
+/// reaches.
 Result<Plan> plan(const Model& model, const PlanOptions& options = {}, const Progress& progress = {});
 
 /// Writes the bundle `path`, a folder that `runtime::Trainer::open` and `rannc-run` take. It is complete or absent.
 Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options = {},
                    const Progress& progress = {});
 
-/// Makes this process keep memory that tensors free, as `rannc-run` does. Affects the allocators of LibTorch and of the
-/// C library for the rest of the process. Call it before the first tensor and the first thread.
+/// Lets LibTorch allocate tensors on a processor from a heap of their own, which keeps freed memory, for the rest of
+/// the process. Affects nothing else, so that a process with other users may call it, at any time.
+void use_tensor_heap();
+
+/// The same, and makes the C library keep freed memory, as `rannc-run` does. Affects every user of its allocator for
+/// the rest of the process. Call it before the first tensor and the first thread.
 void keep_freed_memory();
 
 }  // namespace rannc::compiler

@@ -166,10 +166,13 @@ void PlanOptions::rows(Table& table) {
       &PlanOptions::stages_per_device, Whole{});
   table.row({"--replicas", "A,B", kPlanned, "devices of each stage, such as `2,1,1` (default: any)"},
             &PlanOptions::replicas, Whole{});
-  table.row({"--pin", "TASK=STAGE", kPlanned,
-             "put a task, or all tasks that match a pattern, into a stage; needs `--stages`"},
-            &PlanOptions::pins);
-  table.row({"--together", "TASK,TASK", kPlanned, "no cut between the two tasks"}, &PlanOptions::together);
+  table.row(
+      {"--pin", "TASK=STAGE", kPlanned,
+       "put a task, a module, or all tasks and modules that match a [pattern](#names-of-tasks), into a stage; needs "
+       "`--stages`"},
+      &PlanOptions::pins);
+  table.row({"--together", "TASK,TASK", kPlanned, "no cut between the two [tasks or modules](#names-of-tasks)"},
+            &PlanOptions::together);
   table.row({"--recompute", "", kGiven,
              "[recompute](#recompute) of forward passes: `auto` (what memory requires), `never`, `always`, "
              "`except-last` (all micro-batches but the last) or `selective` (what is cheap)"},
