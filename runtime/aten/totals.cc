@@ -1,5 +1,6 @@
 #include "runtime/aten/totals.h"
 
+#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
@@ -80,7 +81,16 @@ at::Tensor TotalsRun::no_rows(size_t count, int64_t samples) const {
   return at::zeros(sizes, at::TensorOptions().dtype(scalar_type(type.dtype)));
 }
 
-at::Tensor TotalsRun::total(const at::Tensor& rows) const { return divides_ ? at::sum(rows, 0) : rows; }
+// LibTorch divides the sum of more numbers among threads, of which the caller's thread may have any number.
+at::Tensor TotalsRun::total(const at::Tensor& rows) const {
+  constexpr int64_t kUndivided = at::internal::GRAIN_SIZE / 2;
+  if (!divides_) return rows;
+  if (rows.size(0) <= kUndivided) return at::sum(rows, 0);
+  const std::vector<at::Tensor> parts = rows.split(kUndivided);
+  at::Tensor sum = at::sum(parts[0], 0);
+  for (size_t i = 1; i < parts.size(); ++i) sum = sum + at::sum(parts[i], 0);
+  return sum;
+}
 
 Result<Tensors> TotalsRun::count(const InputOf& input, const ir::Bindings& sizes) const {
   Tensors counts;

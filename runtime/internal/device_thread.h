@@ -1,6 +1,7 @@
 /// A thread that runs the jobs of one device, one at a time.
 #pragma once
 
+#include <cfenv>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -9,7 +10,8 @@
 namespace rannc::runtime {
 
 /// Reused across steps, because LibTorch's per-thread state is expensive to create. `wait` returns when the posted job
-/// is done. Posting before that is a bug.
+/// is done. Posting before that is a bug. Numbers are rounded to nearest and denormal ones are kept, though a thread
+/// inherits other settings of the processor from the one that starts it.
 class DeviceThread {
  public:
   DeviceThread() : thread_([this] { loop(); }) {}
@@ -38,6 +40,7 @@ class DeviceThread {
 
  private:
   void loop() {
+    std::fesetenv(FE_DFL_ENV);
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return stop_ || job_; });

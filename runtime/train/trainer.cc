@@ -1,10 +1,12 @@
 #include "runtime/train/trainer.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "ir/verify.h"
+#include "runtime/aten/thread_state.h"
 #include "runtime/train/internal/shared_facts.h"
 #include "runtime/train/internal/trainer_impl.h"
 #include "runtime/transport/transports.h"
@@ -24,6 +26,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   device->optimizers.resize(plan().stages.size());
   device->thread = std::make_unique<DeviceThread>();
   RANNC_TRY(run_on(*device, [&]() -> Result<void> {
+    at::get_num_threads();  // initializes that of this thread, which later calls of others do not change
     for (size_t s = 0; s < plan().stages.size(); ++s) {
       const auto& homes = plan().stages[s].devices;
       if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
@@ -107,6 +110,7 @@ Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 
 Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
+  const NewThreadState as_new_thread;
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
   RANNC_ASSIGN(ir::ParameterUpdates updates, Impl::updates_of(opened.plan, options.optimizer));
   auto impl = std::make_unique<Impl>(std::move(opened), std::move(updates), options);
@@ -124,6 +128,7 @@ Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const 
 
 Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport) {
+  const NewThreadState as_new_thread;
   auto opened = try_to_open(bundle, options, transport);
   if (!opened.ok()) transport->abort(opened.diagnostic());
   return opened;
@@ -150,57 +155,96 @@ Result<std::unique_ptr<Trainer>> Trainer::try_to_open(const std::string& bundle,
   return trainer;
 }
 
+// The public functions. Those that compute do it as in a new thread, whatever the state of the caller's is.
+
 const ir::Plan& Trainer::plan() const { return impl_->plan(); }
-Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::move(plan)); }
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 uint64_t Trainer::updates_done() const { return impl_->updates_done(); }
 double Trainer::loss_scale() const { return impl_->loss_scale(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
 std::map<std::pair<DeviceId, DeviceId>, SentBytes> Trainer::sent_bytes() const { return impl_->sent_bytes(); }
 std::map<StageId, std::string> Trainer::unrecorded_stages() const { return impl_->unrecorded_stages(); }
-Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
-Result<void> Trainer::first_failure(const Result<void>& own) { return impl_->first_failure(own); }
+const ir::ParameterUpdates& Trainer::updates() const { return impl_->updates(); }
+const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
+const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
 void Trainer::close(const Diagnostic& reason) { impl_->close(reason); }
-Result<void> Trainer::gather(const std::string& own, const TakeText& take) { return impl_->gather(own, take); }
+
+Result<void> Trainer::reschedule(ir::Plan plan) {
+  const NewThreadState as_new_thread;
+  return impl_->reschedule(std::move(plan));
+}
+Result<bool> Trainer::all_agree(bool own) {
+  const NewThreadState as_new_thread;
+  return impl_->all_agree(own);
+}
+Result<void> Trainer::first_failure(const Result<void>& own) {
+  const NewThreadState as_new_thread;
+  return impl_->first_failure(own);
+}
+Result<void> Trainer::gather(const std::string& own, const TakeText& take) {
+  const NewThreadState as_new_thread;
+  return impl_->gather(own, take);
+}
 Result<void> Trainer::check_shared(const SharedFacts& own) {
   FactComparison comparison;
   return gather(to_text(own), [&](uint32_t process, const std::string& text) { return comparison.add(process, text); });
 }
-void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
+void Trainer::set_learning_rate(double rate) {
+  const NewThreadState as_new_thread;
+  impl_->set_learning_rate(rate);
+}
 Result<void> Trainer::set_groups(std::vector<ir::ParameterGroup> groups) {
+  const NewThreadState as_new_thread;
   return impl_->set_groups(std::move(groups));
 }
-const ir::ParameterUpdates& Trainer::updates() const { return impl_->updates(); }
-Result<void> Trainer::swap_averages() { return impl_->swap_averages(); }
-const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
-const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
-Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Impl::Mode::kTrain, {&batch, 1}); }
-Result<StepResult> Trainer::step_part(const Batch& batch) {
-  return impl_->run_parts({&batch, 1}, Accumulated::kOneBatch);
+Result<void> Trainer::swap_averages() {
+  const NewThreadState as_new_thread;
+  return impl_->swap_averages();
 }
+Result<StepResult> Trainer::step(const Batch& batch) { return step({&batch, 1}, Accumulated::kOneBatch); }
+Result<StepResult> Trainer::step_part(const Batch& batch) { return step_part({&batch, 1}, Accumulated::kOneBatch); }
 Result<StepResult> Trainer::step(std::span<const Batch> batches, Accumulated how) {
+  const NewThreadState as_new_thread;
   return impl_->run(Impl::Mode::kTrain, batches, how);
 }
 Result<StepResult> Trainer::step_part(std::span<const Batch> batches, Accumulated how) {
+  const NewThreadState as_new_thread;
   return impl_->run_parts(batches, how);
 }
-Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Impl::Mode::kAccumulate, {&batch, 1}); }
+Result<StepResult> Trainer::accumulate(const Batch& batch) {
+  const NewThreadState as_new_thread;
+  return impl_->run(Impl::Mode::kAccumulate, {&batch, 1});
+}
 Result<StepResult> Trainer::evaluate(const Batch& batch, const ReduceNamed& reduce) {
+  const NewThreadState as_new_thread;
   return impl_->run(Impl::Mode::kEvaluate, {&batch, 1}, Accumulated::kOneBatch, reduce);
 }
-Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
+Result<std::map<std::string, Value>> Trainer::gradients() {
+  const NewThreadState as_new_thread;
+  return impl_->gradients();
+}
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
+  const NewThreadState as_new_thread;
   return impl_->save(folder, data_state);
 }
 Result<void> Trainer::start_save(const std::string& folder, const std::string& data_state) {
+  const NewThreadState as_new_thread;
   return impl_->start_save(folder, data_state);
 }
-Result<void> Trainer::finish_save() { return impl_->finish_save(); }
+Result<void> Trainer::finish_save() {
+  const NewThreadState as_new_thread;
+  return impl_->finish_save();
+}
 Result<WeightsLoaded> Trainer::load_weights(const std::string& path, WeightNames names) {
+  const NewThreadState as_new_thread;
   return impl_->load_weights(path, names);
 }
-Result<SharedTensors> Trainer::load_shared(const std::string& checkpoint) { return impl_->load_shared(checkpoint); }
+Result<SharedTensors> Trainer::load_shared(const std::string& checkpoint) {
+  const NewThreadState as_new_thread;
+  return impl_->load_shared(checkpoint);
+}
 Result<std::string> Trainer::load(const std::string& folder, Settings settings) {
+  const NewThreadState as_new_thread;
   return impl_->load(folder, settings);
 }
 

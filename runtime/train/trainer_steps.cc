@@ -25,6 +25,22 @@ std::string words_of(const Tensors& counts) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+/// Returns the samples as tensors of no tape, in the same memory. Autograd, which computes some gradients, refuses
+/// those made in inference mode.
+Batch untracked(const Batch& batch) {
+  Batch samples;
+  for (const auto& [name, value] : batch) {
+    const at::Tensor& tensor = to_tensor(value);
+    if (tensor.is_inference()) {
+      samples[name] = to_value(at::empty({0}, tensor.options())
+                                   .set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides()));
+    } else {
+      samples[name] = tensor.requires_grad() ? to_value(tensor.detach()) : value;
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
 StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& scales, const EvaluationBatch& bound,
@@ -151,12 +167,13 @@ Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
   return update_scaled(devices_, {updates_done_, clip / scale});
 }
 
-Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch, const NeededSamples* part) const {
+Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& given, const NeededSamples* part) const {
+  Batch batch = untracked(given);
   if (mode == Mode::kEvaluate) return bind_evaluation(plan(), batch, needed_);
   if (!plan().training) return error("the bundle was compiled without a loss: it cannot be trained");
   RANNC_ASSIGN(ir::Bindings symbols,
                part == nullptr ? bind_batch(plan(), batch, needed_) : bind_part(plan(), batch, *part));
-  return EvaluationBatch{batch, std::move(symbols), plan().mini_batch, true};
+  return EvaluationBatch{std::move(batch), std::move(symbols), plan().mini_batch, true};
 }
 
 Result<std::unique_ptr<Trainer::Impl::Counted>> Trainer::Impl::count(Mode mode, const Batch& batch,

@@ -137,7 +137,7 @@ class Trainer::Impl {
   Result<StepSums> run_counted(Mode mode, Counted& of, const Tensors& counts, double weight, const Reduced& outputs);
   /// Ends a step of that loss: updates that wait for a norm, and counters.
   Result<StepResult> finish_step(StepResult result);
-  Result<EvaluationBatch> bind(Mode mode, const Batch& batch, const NeededSamples* part) const;
+  Result<EvaluationBatch> bind(Mode mode, const Batch& given, const NeededSamples* part) const;
   Result<void> report_sums(const StepSums& sums, StepResult& result) const;
   /// Creates the executors for an evaluation with fewer samples than the mini-batch.
   Result<void> make_smaller(uint32_t samples);
