@@ -19,6 +19,7 @@
 #include "tools/compile/stage_report.h"
 #include "tools/compiler/compiled.h"
 #include "tools/python/core/bindings.h"
+#include "tools/run/run_report.h"
 
 namespace rannc::python {
 
@@ -182,6 +183,28 @@ std::vector<std::string> trained(const Read& read) {
   return updates.groups().front().tensors;
 }
 
+/// Names of all flags of `rannc-compile` for models, as keyword arguments.
+std::vector<std::string> compile_flags() {
+  CLI::App app;
+  tools::CompileCommand command;
+  tools::FlagTable table(app, compiler::kModelFile | compiler::kBundleFolder);
+  tools::add_compile_flags(table, command);
+  std::vector<std::string> names;
+  for (const tools::FlagTable::Entry& entry : table.entries()) {
+    if (entry.option->get_lnames().empty()) continue;
+    names.push_back(entry.option->get_lnames().front());
+    std::replace(names.back().begin(), names.back().end(), '-', '_');
+  }
+  return names;
+}
+
+std::string report(const Planned& planned) {
+  const ir::Plan& plan = planned.plan.state().planned.plan;
+  tools::RunFacts facts;
+  facts.title = fmt::format("plan of {}", plan.graph.name());
+  return tools::run_report(plan, facts, {}, tools::planned_spans(plan).value());
+}
+
 /// A callback that may be called without the lock of the interpreter. Errors of the callback itself are printed.
 Report locked(const nb::object& report) {
   if (report.is_none()) return {};
@@ -203,6 +226,7 @@ void add_compiler(nb::module_& module) {
       .def("facts", &facts)
       .def("summary", &summary)
       .def("explain", &explain, nb::call_guard<nb::gil_scoped_release>())
+      .def("report", &report)
       .def("text", [](const Planned& planned) { return planned.plan.text(); })
       .def(
           "write",
@@ -228,6 +252,7 @@ void add_compiler(nb::module_& module) {
             return plan(read, for_bundle, locked_report, stop);
           },
           nb::arg("for_bundle"), nb::arg("report").none(), nb::arg("stop"));
+  module.def("compile_flags", &compile_flags);
   module.def(
       "read",
       [](const std::string& file, const Arguments& arguments, const nb::object& report) {

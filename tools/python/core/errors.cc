@@ -51,14 +51,14 @@ void translate(const std::exception_ptr& failure, void* type) {
 
 void add_errors(nb::module_& module) {
   // Lives as long as the process, like the translator.
-  PyObject* const type = PyErr_NewExceptionWithDoc(
-      "rannc.Error",
-      "What rannc cannot do with a model, an option, data, a file or the network.\n\n"
-      "place: file, line, node or option; empty if there is none\n"
-      "cause: what was found and what was expected\n"
-      "hint: second places and remedies, a line each; may be empty\n"
-      "rule: label of the verifier's rule; usually empty",
-      PyExc_RuntimeError, nullptr);
+  PyObject* const type =
+      PyErr_NewExceptionWithDoc("rannc.Error",
+                                "What rannc cannot do with a model, an option, data, a file or the network.\n\n"
+                                "place: file, line, node or option; empty if there is none\n"
+                                "cause: what was found and what was expected\n"
+                                "hint: second places and remedies, a line each; may be empty\n"
+                                "rule: label of the verifier's rule; usually empty",
+                                PyExc_RuntimeError, nullptr);
   if (type == nullptr) throw nb::python_error();
   module.attr("Error") = nb::borrow(type);
   nb::register_exception_translator(translate, type);

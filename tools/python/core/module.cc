@@ -1,4 +1,5 @@
-// The extension `rannc._core`: the libraries' functions as the modules of the package call them. Users call the package.
+// The extension `rannc._core`: the libraries' functions as the modules of the package call them. Users call the
+// package.
 #include <nanobind/nanobind.h>
 
 #include "tools/python/core/bindings.h"

@@ -90,9 +90,11 @@ nb::dict dict_of(const runtime::StepResult& result) {
 class Session {
  public:
   /// `worker`: this process is one of several, as its environment says. `torch_store`: MASTER_PORT is LibTorch's store.
-  Session(const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store)
+  /// `round`: distinguishes the trainers of one store.
+  Session(const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store,
+          const std::string& round)
       : flags_(parse(bundle, arguments)) {
-    open(worker, torch_store).value();
+    open(worker, torch_store, round).value();
   }
 
   runtime::Trainer& trainer() { return *trainer_; }
@@ -155,17 +157,21 @@ class Session {
     trainer_->reschedule(std::move(other.plan)).value();
   }
 
+  /// Ends the run. Nothing else may be called afterwards.
+  void close() { trainer_.reset(); }
+
   bool leads() const { return !worker_ || worker_->rank == 0; }
   const std::string& note() const { return hardware_.note; }
 
  private:
-  Result<void> open(bool worker, bool torch_store) {
+  Result<void> open(bool worker, bool torch_store, const std::string& round) {
     if (worker) {
       RANNC_ASSIGN(worker_, tools::read_worker_environment(flags_.worker));
     }
     if (worker_) {
       RANNC_ASSIGN(worker_->secret, tools::take_secret());
       worker_->torch_store = worker_->torch_store || torch_store;
+      if (!round.empty()) worker_->torch_round = round;
     }
     RANNC_ASSIGN(start_, tools::prepare_run(flags_, worker_));
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
@@ -186,9 +192,8 @@ class Session {
     options.timeout = start_.timeout;
     options.bucket_bytes = flags_.bucket_bytes;
     options.overlaps_recompute = !flags_.late_recompute;
-    const runtime::TransportKind& transport = flags_.transport.empty()
-                                                  ? runtime::default_transport(worker_.has_value())
-                                                  : *runtime::find_transport(flags_.transport);
+    const runtime::TransportKind& transport = flags_.transport.empty() ? runtime::default_transport(worker_.has_value())
+                                                                       : *runtime::find_transport(flags_.transport);
     if (!worker_) {
       options.transport = transport.name;
       options.hardware = hardware_.all();
@@ -235,7 +240,8 @@ nb::dict facts(Session& session) {
   const ir::Plan& plan = session.plan();
   const ir::Graph& graph = plan.graph;
   nb::dict made, inputs;
-  for (const ValueId input : graph.inputs()) inputs[std::string(graph.value(input).name).c_str()] = input_facts(graph, input);
+  for (const ValueId input : graph.inputs())
+    inputs[std::string(graph.value(input).name).c_str()] = input_facts(graph, input);
   std::vector<std::string> outputs;
   for (const ValueId output : graph.outputs()) outputs.emplace_back(graph.value(output).name);
   made["inputs"] = inputs;
@@ -273,6 +279,14 @@ nb::list groups(Session& session) {
   return made;
 }
 
+/// Names of the files of a bundle that the process of a device needs.
+std::vector<std::string> files_of_device(const std::string& path, uint32_t device) {
+  const runtime::Bundle bundle = runtime::open_bundle(path, {.device = DeviceId(device)}).value();
+  std::vector<std::string> names{runtime::kManifestFile};
+  for (const runtime::BundleFile& file : bundle.files) names.push_back(file.name);
+  return names;
+}
+
 /// Runs a function of a session without the lock of the interpreter.
 template <class Function>
 auto unlocked(Function function) {
@@ -283,10 +297,12 @@ auto unlocked(Function function) {
 }  // namespace
 
 void add_trainer(nb::module_& module) {
+  module.def("files_of_device", &files_of_device);
   nb::class_<Session>(module, "Session")
       .def("__init__",
-           [](Session* made, const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store) {
-             unlocked([&] { return new (made) Session(bundle, arguments, worker, torch_store); });
+           [](Session* made, const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store,
+              const std::string& round) {
+             unlocked([&] { return new (made) Session(bundle, arguments, worker, torch_store, round); });
            })
       .def("facts", &facts)
       .def("needed", &needed)
@@ -314,9 +330,7 @@ void add_trainer(nb::module_& module) {
              return dict_of(unlocked([&] { return session.trainer().evaluate(batch).value(); }));
            })
       .def("gradients",
-           [](Session& session) {
-             return dict_of(unlocked([&] { return session.trainer().gradients().value(); }));
-           })
+           [](Session& session) { return dict_of(unlocked([&] { return session.trainer().gradients().value(); })); })
       .def("set_learning_rate", [](Session& session, double rate) { session.trainer().set_learning_rate(rate); })
       .def("set_groups", &Session::set_groups)
       .def("swap_averages", [](Session& session) { unlocked([&] { session.trainer().swap_averages().value(); }); })
@@ -325,6 +339,7 @@ void add_trainer(nb::module_& module) {
       .def("load", &Session::load, nb::call_guard<nb::gil_scoped_release>())
       .def("load_weights", &Session::load_weights, nb::call_guard<nb::gil_scoped_release>())
       .def("export_weights", &Session::export_weights, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>())
       .def("reschedule", &Session::reschedule, nb::call_guard<nb::gil_scoped_release>())
       .def("all_agree", [](Session& session, bool own) {
         return unlocked([&] { return session.trainer().all_agree(own).value(); });

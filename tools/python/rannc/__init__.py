@@ -1,0 +1,21 @@
+"""Trains a PyTorch module on several devices, from the user's own script.
+
+    trainer = rannc.Trainer(net, example, loss=loss, optimizer=optimizer, cluster="local:2")
+    for batch in loader:
+        loss = trainer.step(batch)
+    trainer.to_module(net)
+
+`plan` answers how a module would be divided, without weights and devices. `compile` writes a bundle, which
+`Trainer`, `rannc-run` and programs in C++ open. Errors are `rannc.Error`; probable mistakes are `rannc.Warning`.
+"""
+import torch  # LibTorch is that of this process: it has to be there before the extension
+
+from ._core import Error
+from .compiler import Bundle, Plan, Stage, compile, plan, read
+from .launch import launch
+from .options import Warning
+from .sampler import Sampler
+from .trainer import Evaluation, Loss, Trainer
+
+__all__ = ["Bundle", "Error", "Evaluation", "Loss", "Plan", "Sampler", "Stage", "Trainer", "Warning", "compile",
+           "launch", "plan", "read"]

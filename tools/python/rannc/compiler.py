@@ -1,0 +1,309 @@
+"""Plans and bundles of modules."""
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import _core
+from .export import Batch, Exported, Layout, LossFunction, export
+from .optimizer import Settings
+from .options import Warning, arguments, divided, error
+
+#: Receives the kind (`phase`, `step`, `remark`, `note`) and a line of text.
+Progress = Callable[[str, str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A stage of a plan."""
+    first_task: str
+    last_task: str
+    tasks: int
+    devices: list[str]  #: replicas
+    forward_ms: float  #: of a micro-batch
+    backward_ms: float
+    peak_bytes: int  #: of its fullest device, with all stages of that device
+    memory_bytes: int  #: limit of that device; 0: none
+    recompute: bool
+
+
+class Plan:
+    """A verified plan of a model for a cluster."""
+
+    def __init__(self, planned: _core.Planned):
+        self._planned = planned
+        #: Everything that is known, by the names of `PlanFacts` of the C++ library.
+        self.facts: dict[str, Any] = planned.facts()
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [Stage(forward_ms=facts.pop("forward_ns") / 1e6, backward_ms=facts.pop("backward_ns") / 1e6, **facts)
+                for facts in (dict(each) for each in self.facts["stages"])]
+
+    @property
+    def step_ms(self) -> float:
+        """Predicted time of a step of a mini-batch."""
+        return self.facts["step_ns"] / 1e6
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance of the objective to `facts["lower_bound"]`; None if no bound is known."""
+        return self.facts["gap"]
+
+    @property
+    def schedule(self) -> str:
+        return self.facts["schedule"]
+
+    @property
+    def micro_batches(self) -> int:
+        return self.facts["micro_batches"]
+
+    def explain(self) -> str:
+        """Describes the bottleneck, the plans that lost, and what would help. Plans again for each remedy."""
+        return self._planned.explain()
+
+    def text(self) -> str:
+        """The plan as text IR, which `rannc-compile --plan` takes, also edited."""
+        return self._planned.text()
+
+    def report(self) -> str:
+        """A self-contained page (HTML) with the planned timeline, the cut and the memory."""
+        return self._planned.report()
+
+    def __str__(self) -> str:
+        return self._planned.summary().rstrip()
+
+    def __repr__(self) -> str:
+        return f"<rannc.Plan: {len(self.facts['stages'])} stages, {self.schedule}, {self.step_ms:.3f} ms a step>"
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.report(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0"></iframe>'
+
+
+class Bundle:
+    """A compiled model: a folder that `Trainer` and `rannc-run` open."""
+
+    def __init__(self, path: str, plan: Plan | None = None, layout: Layout | None = None,
+                 parameters: Mapping[int, list[str]] | None = None):
+        self.path, self.plan = path, plan
+        self.layout, self.parameters = layout, parameters
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<rannc.Bundle {self.path}>"
+
+
+class Reporter:
+    """Shows what a compilation does, and turns its findings into warnings of Python."""
+
+    def __init__(self, progress: Progress | bool | None):
+        self._bar: Any = None
+        self._progress = progress if callable(progress) else None
+        if progress is None or progress is True:
+            self._bar = _tqdm(progress is True)
+        self._warned: list[str] = []
+
+    def __call__(self, kind: str, text: str) -> None:
+        if kind == "warning":
+            self._warned.append(text)
+        elif self._progress is not None:
+            self._progress(kind, text)
+        elif self._bar is not None:
+            self._bar.set_description_str(f"rannc: {text}")
+
+    def end(self, stacklevel: int) -> None:
+        """Issues the warnings, in the thread of the caller."""
+        if self._bar is not None:
+            self._bar.close()
+        for text in self._warned:
+            warnings.warn(text, Warning, stacklevel=stacklevel)
+        self._warned = []
+
+
+def _tqdm(requested: bool) -> Any:
+    """A line of `tqdm`, if that is installed and somebody looks."""
+    if not requested and not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(bar_format="{desc} [{elapsed}]", leave=False)
+
+
+def in_background(work: Callable[[], Any], interrupt: Callable[[], None]) -> Any:
+    """Returns the result of `work`, which runs in a thread of its own. Ctrl-C calls `interrupt`; a second one is raised."""
+    with ThreadPoolExecutor(1, "rannc") as executor:
+        future = executor.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            if future.done():
+                raise
+            interrupt()
+            return future.result()
+
+
+def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, reporter: Reporter, folder: str) -> _core.Read:
+    path = os.path.join(folder, "module.pt2")
+    program.save(path, with_weights)
+    own: dict[str, Any] = {"output_name": program.outputs, "assume": program.sizes}
+    if program.has_loss:
+        own["loss"] = "in_graph(output=loss)"
+    if not with_weights:
+        own["without_weights"] = True
+    return _core.read(path, arguments({"mini_batch": program.samples, **flags, **own}), reporter)
+
+
+def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
+    stop = _core.Stop()
+    return Plan(in_background(lambda: read.plan(for_bundle, reporter, stop), stop.request))
+
+
+def _on_meta(net: nn.Module, example: Batch, layout_of: Any = None) -> Batch:
+    """The example on the meta device, if the module is there."""
+    first = next(net.parameters(), None)
+    if first is None or first.device.type != "meta":
+        return example
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), example)
+
+
+def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, *, loss: LossFunction | None = None,
+         optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0, dynamic: Any = None, training: bool = True,
+         progress: Progress | bool | None = None, **options: Any) -> Plan:
+    """Plans a module, or a model file, without its weights and without the devices. Parameters may be on the meta device.
+
+    Arguments are those of `compile`. `training=False` plans the forward pass alone.
+    """
+    flags, _ = divided(options, runs=False)
+    reporter = Reporter(progress)
+    try:
+        if not isinstance(net, nn.Module):
+            return _planned(_core.read(os.fspath(net), arguments(flags), reporter), False, reporter)
+        if example is None:
+            raise error("is missing: a batch as the module takes it, whose numbers do not matter", place="example")
+        program = export(net, _on_meta(net, example), loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic,
+                         evaluates=not training)
+        with tempfile.TemporaryDirectory(prefix="rannc-") as folder:
+            flags.setdefault("costs", "analytic")
+            flags.update(_optimizer_flags(optimizer, program))
+            return _planned(_read(program, flags, False, reporter, folder), False, reporter)
+    finally:
+        reporter.end(3)
+
+
+def _optimizer_flags(optimizer: Any, program: Exported) -> dict[str, Any]:
+    if optimizer is None:
+        return {}
+    if isinstance(optimizer, str):
+        return {"optimizer": optimizer}
+    settings = Settings(optimizer, program.parameters)
+    flags = settings.flags()
+    settings.release()
+    return flags
+
+
+def compile(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, path: str | os.PathLike[str] = "", *,
+            loss: LossFunction | None = None, optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0,
+            dynamic: Any = None, training: bool = True, replace: bool = False, progress: Progress | bool | None = None,
+            **options: Any) -> Bundle:
+    """Compiles a module, or a model file, into the bundle `path`.
+
+    net: a module that `torch.export` takes, or the path of a model file or bundle
+    example: a batch of two or more samples, as `Trainer.step` gets it: a tensor, or a dictionary or tuple of tensors.
+        Its number of samples is the mini-batch, unless `mini_batch=` is another.
+    loss: a function of the module's outputs and the batch, which returns a tensor without axes. None: the module
+        returns its loss: alone, as the output `loss`, or as the first of its outputs.
+    optimizer: an object of `torch.optim` or several, or a name; determines the memory of its state
+    inputs: entries of the batch that the module takes, as keys or as a number of leading entries. None: those named as
+        parameters of `forward`; of a tuple, as many as `forward` requires.
+    batch_axis: axis of the samples; a dictionary by entry, in which None is an entry without samples
+    dynamic: names of other sizes that vary, by entry and axis: `{"tokens": {1: "sequence"}}`
+    training: False: the bundle evaluates, and needs no loss
+    replace: overwrite an existing bundle
+    progress: a function of a kind and a text; True and None: a line of `tqdm`, None only on a terminal; False: nothing
+    options: flags of `rannc-compile`, such as `cluster="local:2"`, `stages=2`, `memory="8GiB"`
+
+    Raises `Error` for a module, loss or option that does not fit. Ctrl-C ends the search with the best plan so far.
+    """
+    flags, _ = divided(options, runs=False)
+    reporter = Reporter(progress)
+    try:
+        return compiled(net, example, os.fspath(path), dict(loss=loss, inputs=inputs, batch_axis=batch_axis,
+                                                            dynamic=dynamic, evaluates=not training),
+                        optimizer, flags, replace, reporter)[0]
+    finally:
+        reporter.end(3)
+
+
+def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, Any], optimizer: Any, flags: dict[str, Any],
+             replace: bool, reporter: Reporter) -> tuple[Bundle, Settings | None]:
+    """Compiles, and returns the settings of an optimizer of the user for what the bundle trains."""
+    if not path:
+        raise error("is missing: the folder of the bundle to write", place="path")
+    if not isinstance(net, nn.Module):
+        read = _core.read(os.fspath(net), arguments({**flags, **({"optimizer": optimizer} if optimizer else {})}), reporter)
+        planned = _planned(read, True, reporter)
+        planned._planned.write(path, replace, stage_program(), reporter)
+        return Bundle(path, planned), None
+    if example is None:
+        raise error("is missing: a batch as the module takes it", place="example")
+    _check_device(net)
+    program = export(net, example, **exporting)
+    settings = None
+    if optimizer is not None and not isinstance(optimizer, str):
+        settings = Settings(optimizer, program.parameters)
+        flags = {**flags, **settings.flags()}
+    elif optimizer is not None:
+        flags = {**flags, "optimizer": optimizer}
+    try:
+        with tempfile.TemporaryDirectory(prefix="rannc-") as folder:
+            read = _read(program, flags, True, reporter, folder)
+            if settings is not None:
+                settings.use_trained(read.trained())
+            planned = _planned(read, True, reporter)
+            planned._planned.write(path, replace, stage_program(), reporter)
+    except BaseException:
+        if settings is not None:
+            settings.release()
+        raise
+    return Bundle(path, planned, program.layout, program.parameters), settings
+
+
+def _check_device(net: nn.Module) -> None:
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if tensor.device.type == "meta":
+            raise error("is on the meta device and has no numbers to train", place=name,
+                        hint="rannc.plan() takes such modules; net.to_empty(device='cpu') and your weights make it trainable")
+
+
+def stage_program() -> str:
+    """The program that becomes the executable of each stage: that of the installation, if it is there."""
+    found = Path(__file__).resolve().parent / "bin" / "rannc-stage"
+    return str(found) if found.exists() else ""
+
+
+def read(path: str | os.PathLike[str], **options: Any) -> _core.Read:
+    """Reads a model file (ONNX, TorchScript, torch.export, text) or a bundle and runs the passes. The result reports
+    what was recovered and changed: `report()`, `text()`, `trained()`."""
+    flags, _ = divided(options, runs=False)
+    reporter = Reporter(False)
+    try:
+        return _core.read(os.fspath(path), arguments(flags), reporter)
+    finally:
+        reporter.end(3)

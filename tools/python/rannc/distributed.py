@@ -1,0 +1,126 @@
+"""The processes of a run: who compiles, and how the others get the bundle."""
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from .options import error
+
+_CHUNK = 4 << 20
+_numbers = itertools.count()
+
+
+def _first(*names: str) -> int | None:
+    for name in names:
+        if name in os.environ:
+            return int(os.environ[name])
+    return None
+
+
+class World:
+    """The processes that torchrun, mpirun or srun has started with the same script, and the store between them."""
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size = rank, size
+        self.round = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}-{next(_numbers)}"
+        self._store = dist.PrefixStore(f"rannc/{self.round}", _store(rank, size))
+
+    @staticmethod
+    def found() -> World | None:
+        """The world of this process; None if it is alone."""
+        size = _first("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+        rank = _first("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+        if size is None or size < 2:
+            return None
+        if rank is None:
+            raise error(f"{size} processes were started, but none of RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
+                        "SLURM_PROCID says which one this is")
+        return World(rank, size)
+
+    def bundle(self, compile: Callable[[], str], timeout: float) -> str:
+        """Returns the path of the bundle that rank 0 makes, on this machine. An error of rank 0 is one of all."""
+        if self.rank == 0:
+            self._store.set("bundle", pickle.dumps(_outcome(compile)))
+        self._store.wait(["bundle"], timedelta(seconds=timeout))
+        path, failure = pickle.loads(self._store.get("bundle"))
+        if failure is not None:
+            raise error(failure if self.rank == 0 else f"rank 0: {failure}")
+        sees = _same_host(self) and os.path.exists(os.path.join(path, "manifest.json"))
+        self._store.set(f"sees/{self.rank}", str(int(sees)))
+        if self.rank == 0:
+            for rank in range(1, self.size):
+                if self._get(f"sees/{rank}", timeout) == b"0":
+                    self._send(path, rank)
+        return path if sees else self._receive(timeout)
+
+    def _get(self, key: str, timeout: float) -> bytes:
+        self._store.wait([key], timedelta(seconds=timeout))
+        return self._store.get(key)
+
+    def _send(self, path: str, rank: int) -> None:
+        from . import _core
+        names = _core.files_of_device(path, rank)
+        self._store.set(f"files/{rank}", pickle.dumps([(name, os.path.getsize(os.path.join(path, name))) for name in names]))
+        for name in names:
+            with open(os.path.join(path, name), "rb") as file:
+                for number in itertools.count():
+                    chunk = file.read(_CHUNK)
+                    if not chunk:
+                        break
+                    self._store.set(f"file/{rank}/{name}/{number}", chunk)
+
+    def _receive(self, timeout: float) -> str:
+        import tempfile
+        folder = tempfile.mkdtemp(prefix="rannc-", suffix=".rannc")
+        for name, size in pickle.loads(self._get(f"files/{self.rank}", timeout)):
+            with open(Path(folder, name), "wb") as file:
+                for number in range((size + _CHUNK - 1) // _CHUNK):
+                    key = f"file/{self.rank}/{name}/{number}"
+                    file.write(self._get(key, timeout))
+                    self._store.delete_key(key)
+        return folder
+
+    def share(self, key: str, value: Any = None, timeout: float = 300) -> Any:
+        """Returns what rank 0 has given."""
+        if self.rank == 0:
+            self._store.set(key, pickle.dumps(value))
+        return pickle.loads(self._get(key, timeout))
+
+
+def _outcome(compile: Callable[[], str]) -> tuple[str, str | None]:
+    try:
+        return os.path.abspath(compile()), None
+    except Exception as failure:  # the others wait for it
+        return "", str(failure) or type(failure).__name__
+
+
+def _same_host(world: World) -> bool:
+    own = f"{socket.gethostname()} {_boot()}"
+    return world.share("host", own) == own
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _store(rank: int, size: int) -> dist.Store:
+    """The store of an initialised process group, of torchrun, or one at MASTER_PORT."""
+    if dist.is_initialized():
+        return dist.distributed_c10d._get_default_store()
+    lacking = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if lacking:
+        raise error(f"{' and '.join(lacking)} is not set, where the processes meet",
+                    hint="torchrun sets it; with mpirun and srun, export MASTER_ADDR=<host of rank 0> MASTER_PORT=<free port>")
+    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, serves, wait_for_workers=False)

@@ -1,0 +1,533 @@
+"""Training of a module or bundle, step by step."""
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import dlpack
+
+from . import _core, poison
+from .compiler import Bundle, Progress, Reporter, compiled
+from .distributed import World
+from .export import Batch, Layout, LossFunction
+from .optimizer import Settings
+from .options import Warning, arguments, divided, error
+from .weights import read_weights
+
+_TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i8": torch.int8,
+          "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "u16": torch.uint16,
+          "u32": torch.uint32, "u64": torch.uint64, "bool": torch.bool}
+
+
+@functools.total_ordering
+class Loss:
+    """The loss of a step, a number that is there when the step has ended: `float(loss)` waits for it."""
+
+    def __init__(self, wait: Callable[[], dict[str, Any]]):
+        self._wait = wait
+
+    def item(self) -> float:
+        """Waits for the step and returns its loss: the sum of its terms over the mini-batch."""
+        return float(self._wait()["loss"])
+
+    @property
+    def metrics(self) -> dict[str, float | torch.Tensor]:
+        """Other outputs that are functions of sums over the samples, over the whole mini-batch."""
+        return {name: tensor.item() if tensor.ndim == 0 else tensor for name, tensor in self._wait()["metrics"].items()}
+
+    @property
+    def gradient_norm(self) -> float:
+        """Global norm of the gradients before clipping; 0 without `clip_norm`."""
+        return float(self._wait()["gradient_norm"])
+
+    @property
+    def skipped(self) -> bool:
+        """Whether scaled gradients (fp16) were not finite, so that nothing was updated."""
+        return bool(self._wait()["skipped"])
+
+    def __float__(self) -> float:
+        return self.item()
+
+    def __format__(self, specification: str) -> str:
+        return format(self.item(), specification)
+
+    def __repr__(self) -> str:
+        return repr(self.item())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Loss, int, float)) and self.item() == float(other)
+
+    def __lt__(self, other: Loss | float) -> bool:
+        return self.item() < float(other)
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Loss | float) -> float:
+        return self.item() + float(other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: float) -> float:
+        return self.item() * float(other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: float) -> float:
+        return self.item() / float(other)
+
+    def backward(self, *_: Any, **__: Any) -> None:
+        raise error("loss.backward(): trainer.step(batch) has run the backward pass and the optimizer",
+                    hint="leave out backward(), optimizer.step() and zero_grad()")
+
+    def __iter__(self) -> Iterator[Any]:  # reached by GradScaler.scale
+        raise error("the loss is a number, which cannot be scaled or iterated over",
+                    hint="precision='fp16' scales the loss inside; leave torch.amp.GradScaler out")
+
+
+class Evaluation:
+    """Results of a forward pass: `loss` (None without labels), `outputs` by name, `metrics`."""
+
+    def __init__(self, result: dict[str, Any]):
+        self.outputs: dict[str, torch.Tensor] = result["outputs"]
+        self.metrics: dict[str, torch.Tensor] = result["metrics"]
+        self.loss: float | None = result["loss"] if result["labelled"] else None
+        self.samples: int = result["samples"]
+
+    def __repr__(self) -> str:
+        return f"<rannc.Evaluation of {self.samples} samples: loss {self.loss}, outputs {', '.join(self.outputs)}>"
+
+
+class Trainer:
+    """Trains a module on the devices of a cluster, with the numbers of one device.
+
+    net: a module that `torch.export` takes, a bundle, or its path
+    example, loss, inputs, batch_axis, dynamic: as of `compile`, for a module
+    optimizer: an object of `torch.optim`, or a list of such, whose groups and rates are read before each step, so that
+        schedulers and own changes have an effect; or a name, with `learning_rate=` and other flags of `rannc-run`
+    bundle: folder for the compiled module, which `rannc-run` opens, too; None: a temporary one
+    replace: overwrite an existing bundle
+    resume: folder of a run, from whose latest checkpoint to continue: of `save`, or the output of `rannc-run`
+    progress: as of `compile`
+    options: flags of `rannc-compile` and `rannc-run`: `cluster="local:2"`, `stages=2`, `clip_norm=1`, `seed=0`
+
+    The parameters of the module are copied when the trainer is made; `to_module` copies them back. In several processes
+    (torchrun, mpirun, srun) all make the same calls, each runs one device, and rank 0 compiles. Otherwise all devices
+    are threads of this process. While a trainer is open, PyTorch's operators use `threads` threads (default: 1).
+
+    Not thread-safe. A step that fails closes the trainer. `with` closes it, and so does its end.
+    """
+
+    def __init__(self, net: nn.Module | Bundle | str | os.PathLike[str], example: Batch | None = None, *,
+                 loss: LossFunction | None = None, optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0,
+                 dynamic: Any = None, bundle: str | os.PathLike[str] | None = None, replace: bool = False,
+                 resume: str | os.PathLike[str] | None = None, progress: Progress | bool | None = None, **options: Any):
+        self._closers = contextlib.ExitStack()
+        self._settings: Settings | None = None
+        self._pending: Future[dict[str, Any]] | None = None
+        self._net = net if isinstance(net, nn.Module) else None
+        compiling, running = divided(options, runs=True)
+        if optimizer is not None and not isinstance(optimizer, str):
+            _refuse_settings(options)
+        reporter = Reporter(progress)
+        try:
+            self._world = World.found()
+            exporting = dict(loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic, evaluates=False)
+            made = self._compiled(net, example, exporting, optimizer, compiling, bundle, replace, reporter)
+            self._open(made, optimizer, running, options)
+            if resume is not None:
+                self.load(resume, settings="options" if self._settings else "checkpoint")
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            reporter.end(3)
+
+    # --- opening
+
+    def _compiled(self, net: Any, example: Batch | None, exporting: dict[str, Any], optimizer: Any,
+                  compiling: dict[str, Any], path: Any, replace: bool, reporter: Reporter) -> Bundle:
+        if not isinstance(net, nn.Module):
+            return self._found(net, optimizer, compiling, path)
+        if self._world is not None:
+            compiling.setdefault("cluster", f"local:{self._world.size}")
+        made: list[Bundle] = []
+
+        def compile_here() -> str:
+            target = os.fspath(path) if path is not None else os.path.join(self._temporary(), "module.rannc")
+            result, self._settings = compiled(net, example, target, exporting, optimizer, compiling, replace, reporter)
+            made.append(result)
+            return target
+
+        if self._world is None:
+            compile_here()
+            return made[0]
+        local = self._world.bundle(compile_here, timeout=86400)
+        if made:
+            return made[0]
+        return self._beside(net, example, exporting, optimizer, local)
+
+    def _beside(self, net: nn.Module, example: Batch | None, exporting: dict[str, Any], optimizer: Any, path: str) -> Bundle:
+        """The bundle of rank 0 in another process, with the layout and the optimizer of this one."""
+        from .export import layout_of, names_of_parameters
+        parameters = names_of_parameters(net)
+        if optimizer is not None and not isinstance(optimizer, str):
+            self._settings = Settings(optimizer, parameters)
+        return Bundle(path, None, layout_of(example, net), parameters)
+
+    def _found(self, net: Any, optimizer: Any, compiling: dict[str, Any], path: Any) -> Bundle:
+        wrong = [name for name in compiling if name not in divided({name: 0 for name in compiling}, True)[1]]
+        if wrong:
+            raise error(f"{wrong[0]}= is about compiling, but {os.fspath(net)} is a bundle",
+                        hint="rannc.compile(bundle, path=…, …) plans its model again")
+        if path is not None:
+            raise error("bundle= names the folder for a module; the first argument is a bundle already")
+        if optimizer is not None and not isinstance(optimizer, str) and getattr(net, "parameters", None) is None:
+            raise error("an object of torch.optim needs the module whose parameters it has",
+                        hint="name the optimizer: optimizer='adamw', learning_rate=…")
+        made = net if isinstance(net, Bundle) else Bundle(os.fspath(net))
+        if optimizer is not None and not isinstance(optimizer, str):
+            self._settings = Settings(optimizer, dict(made.parameters or {}))
+        return made
+
+    def _temporary(self) -> str:
+        folder = tempfile.mkdtemp(prefix="rannc-")
+        self._closers.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _open(self, bundle: Bundle, optimizer: Any, running: dict[str, Any], options: dict[str, Any]) -> None:
+        self.bundle = bundle
+        flags = dict(running)
+        if isinstance(optimizer, str):
+            flags["optimizer"] = optimizer
+        if self._settings is not None:
+            flags.update(self._settings.flags())
+            flags["learning_rate"] = repr(self._settings.rate())
+        threads = int(options.get("threads", 1))
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        self._closers.callback(torch.set_num_threads, before)
+        self._executor = ThreadPoolExecutor(1, "rannc", initializer=torch.set_num_threads, initargs=(threads,))
+        self._closers.callback(self._executor.shutdown)
+        store = self._world is not None
+        round = self._world.round if self._world else ""
+        self._session = self._executor.submit(_core.Session, bundle.path, arguments(flags), store, store, round).result()
+        self._closers.callback(self._end_session)
+        self.facts: dict[str, Any] = self._session.facts()
+        if self.facts["note"]:
+            warnings.warn(self.facts["note"], Warning, stacklevel=4)
+        self._layout = bundle.layout or Layout("mapping", tuple(self.facts["inputs"]), tuple(self.facts["inputs"]))
+        self._needed = self._session.needed()
+        if self._settings is not None:
+            self._closers.callback(self._settings.release)
+            self._settings.use_trained(name for group in self._session.groups() for name in group["tensors"])
+            self._groups: list[str] = []
+            self._rate = math.nan
+            self._read_settings()
+        if self._net is not None:
+            self._closers.callback(poison.remove, self._net)
+            poison.add(self._net)
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        self._executor.submit(session.close).result()
+
+    # --- facts
+
+    @property
+    def mini_batch(self) -> int:
+        """Samples of a step."""
+        return int(self.facts["mini_batch"])
+
+    @property
+    def steps_done(self) -> int:
+        self._finish()
+        return int(self._session.steps_done)
+
+    @property
+    def rank(self) -> int:
+        return self._world.rank if self._world else 0
+
+    @property
+    def needed_samples(self) -> list[range]:
+        """Samples of a mini-batch that this process computes, as `Sampler` reads them: all, if it has all devices."""
+        return [range(first, last) for first, last in self._needed["ranges"]]
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters with equal rules: `rule`, `tensors` (names), `elements`."""
+        return self._session.groups()
+
+    # --- steps
+
+    def step(self, batch: Batch | Sequence[Batch]) -> Loss:
+        """Runs forward, backward and optimizer over a mini-batch, or over a list of them, whose gradients are averaged.
+
+        The tensors must stay as they are until the step has ended, which is an error in the next call otherwise. A
+        process of several may give the whole mini-batch or the `needed_samples` of it. Errors of labels and numbers are
+        raised by the next call, or where the loss is read.
+        """
+        batches = batch if isinstance(batch, list) else [batch]
+        if not batches:
+            raise error("is an empty list; expected a batch or several", place="batch")
+        given = [self._given(each) for each in batches]
+        whole = [self._is_whole(each) for each in given]
+        if any(each != whole[0] for each in whole):
+            raise error("some of the batches have all samples of a mini-batch, others a part", place="batch")
+        self._finish()
+        self._read_settings()
+        mean = len(batches) > 1
+        return self._submit(given, lambda capsules: self._session.step(capsules, whole[0], mean))
+
+    def accumulate(self, batch: Batch) -> Loss:
+        """Runs forward and backward over an additional mini-batch of the next step, like `loss.backward()`: gradients add
+        up, so that two mini-batches have twice the gradient of their mean. `step` of a list averages instead."""
+        given = [self._given(batch)]
+        self._finish()
+        return self._submit(given, lambda capsules: self._session.accumulate(capsules[0]))
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        """Runs the forward pass of at most a mini-batch. Changes nothing. Dropout and statistics are those of training, as
+        the module was exported; a bundle of the module in evaluation mode (`compile(net.eval(), training=False)`) has
+        them off. Entries that only the loss reads may be missing."""
+        self._finish()
+        tensors = self._partly(batch)
+        result = self._run(lambda: self._session.evaluate(_capsules(tensors)))
+        needed = {name for name in self.facts["inputs"]}
+        return Evaluation({**_converted(result), "labelled": needed <= set(tensors)})
+
+    def _partly(self, batch: Batch) -> dict[str, torch.Tensor]:
+        if self._layout.kind != "mapping" or not isinstance(batch, Mapping):
+            return self._given(batch)
+        named = dict(zip(self._layout.keys, self._layout.names, strict=True))
+        return self._narrowed({named[key]: tensor for key, tensor in batch.items() if key in named and tensor is not None})
+
+    def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return self._narrowed(self._layout.tensors(batch))
+
+    def _narrowed(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The inputs that the model has, on the processor. Entries that neither module nor loss read are left out."""
+        made = {}
+        for name, tensor in tensors.items():
+            facts = self.facts["inputs"].get(name)
+            if facts is None:
+                continue
+            if tensor.device.type not in ("cpu", "cuda"):
+                raise error(f"is on the device {tensor.device}; expected cpu", place=f"batch entry {name!r}")
+            made[name] = tensor.detach()
+        return made
+
+    def _is_whole(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Whether a batch has the samples of the whole mini-batch."""
+        own = sum(len(part) for part in self.needed_samples)
+        if own == self.mini_batch:
+            return True
+        for name, tensor in tensors.items():
+            axis = self.facts["inputs"][name]["axis"]
+            if axis >= 0:
+                return tensor.shape[axis] != own
+        return True
+
+    def _read_settings(self) -> None:
+        """Passes on what has changed in the groups of the user's optimizers."""
+        if self._settings is None:
+            return
+        groups, rate = self._settings.groups(), self._settings.rate()
+        if groups != self._groups:
+            self._session.set_groups(groups)
+            self._groups = groups
+        if rate != self._rate:
+            self._session.set_learning_rate(rate)
+            self._rate = rate
+
+    def _submit(self, given: list[dict[str, torch.Tensor]], run: Callable[[list[Any]], dict[str, Any]]) -> Loss:
+        versions = [(name, tensor, tensor._version) for each in given for name, tensor in each.items()]
+        capsules = [_capsules(each) for each in given]
+
+        def work() -> dict[str, Any]:
+            result = _converted(run(capsules))
+            for name, tensor, version in versions:
+                if tensor._version != version:
+                    raise error("was written while the step read it", place=f"batch entry {name!r}",
+                                hint="give each step tensors of its own, or read the loss before they are changed")
+            if result["beyond_plan"]:
+                self._beyond(result["beyond_plan"])
+            return result
+
+        self._pending = self._executor.submit(work)
+        if self._settings is not None:
+            self._settings.mark_stepped()
+        if self._net is not None:
+            poison.add(self._net)
+        pending = self._pending
+        return Loss(lambda: self._waited(pending))
+
+    _warned_of_sizes = False
+
+    def _beyond(self, text: str) -> None:
+        if not self._warned_of_sizes:
+            self._warned_of_sizes = True
+            warnings.warn(f"sizes beyond those of the plan, whose memory and time do not count them: {text}", Warning,
+                          stacklevel=2)
+
+    def _waited(self, future: Future[Any]) -> Any:
+        """The result of a call in the thread of the steps. Ctrl-C is raised when that has ended, a second one at once."""
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            if not future.done():
+                try:
+                    future.result()
+                except KeyboardInterrupt:
+                    self._abandoned = True
+                    raise
+            raise
+
+    _abandoned = False
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        self._finish()
+        return self._waited(self._executor.submit(call))
+
+    def _finish(self) -> None:
+        """Waits for the last step, whose error is raised here."""
+        if self._session is None:
+            raise error("the trainer is closed")
+        if self._pending is not None:
+            self._waited(self._pending)
+            self._pending = None
+
+    # --- weights and checkpoints
+
+    def state_dict(self, averaged: bool = False) -> dict[str, torch.Tensor]:
+        """Copies of all trained parameters and buffers, by the names of the module. `averaged`: the averages of `ema=`."""
+        self._finish()
+        folder = self._temporary()
+        if self._world is not None:
+            folder = self._world.share(f"state/{self.steps_done}/{next(self._states)}", folder)
+        file = os.path.join(folder, "state.safetensors")
+        self._run(lambda: self._session.export_weights(os.path.join(folder, "checkpoint"), file, averaged))
+        state = read_weights(file)
+        self._run(lambda: self._session.all_agree(True))
+        shutil.rmtree(folder, ignore_errors=True)
+        return state
+
+    _states = iter(range(1 << 62))
+
+    def to_module(self, net: nn.Module, averaged: bool = False) -> nn.Module:
+        """Copies the trained parameters and buffers into a module of the same class, and returns it. Parameters that the
+        program did not read keep their values."""
+        state = self.state_dict(averaged)
+        own = net.state_dict()
+        unexpected = sorted(set(state) - set(own))
+        if unexpected:
+            raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
+                        place="net", hint="give a module of the class that was compiled")
+        net.load_state_dict(state, strict=False)
+        return net
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
+        """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay."""
+        from .weights import write_weights
+        file = os.path.join(self._temporary(), "weights.safetensors")
+        write_weights(file, state)
+        self._run(lambda: self._session.load_weights(file, not strict))
+
+    def save(self, folder: str | os.PathLike[str], wait: bool = True) -> str:
+        """Saves parameters, buffers, optimizer states and settings to `<folder>/checkpoints/step-<n>`, and returns that.
+        `Trainer(…, resume=folder)` continues from there under any plan, and so does `rannc-run -o folder --resume`.
+        `wait=False` writes the files while the next steps run."""
+        return str(self._run(lambda: self._session.save(os.fspath(folder), "batches of a Python program", wait)))
+
+    def load(self, folder: str | os.PathLike[str], settings: str = "checkpoint") -> None:
+        """Continues from the latest checkpoint of a run. `settings`: whose optimizer, clipping and seed count from now on:
+        of the `checkpoint`, or of the `options` of this trainer."""
+        if settings not in ("checkpoint", "options"):
+            raise error(f"is {settings!r}; expected 'checkpoint' or 'options'", place="settings")
+        self._run(lambda: self._session.load(os.fspath(folder), settings == "options"))
+        if self._settings is not None:
+            self._groups, self._rate = [], math.nan
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Gradients of the last step, before clipping, or those accumulated since, of this process's parameters."""
+        return {name: dlpack.from_dlpack(capsule) for name, capsule in self._run(self._session.gradients).items()}
+
+    @contextlib.contextmanager
+    def averages(self) -> Iterator[None]:
+        """Within `with trainer.averages():` evaluations use the averages of `ema=`."""
+        self._run(self._session.swap_averages)
+        try:
+            yield
+        finally:
+            self._run(self._session.swap_averages)
+
+    def reschedule(self, **options: Any) -> None:
+        """Continues with another number of micro-batches, schedule or recompute of the same cut: `micro_batches=8`,
+        `schedule="gpipe"`, `recompute="always"`."""
+        flags, _ = divided(options, runs=False)
+        path = os.path.join(self._temporary(), "again.rannc")
+        reporter = Reporter(False)
+
+        def plan_again() -> str:
+            read = _core.read(self.bundle.path, arguments(flags), reporter)
+            read.plan(True, reporter, _core.Stop()).write(path, False, "", reporter)
+            return path
+
+        target = self._world.bundle(plan_again, 86400) if self._world else plan_again()
+        self._run(lambda: self._session.reschedule(target))
+        self.facts, self._needed = self._session.facts(), self._session.needed()
+        reporter.end(3)
+
+    # --- the end
+
+    def close(self) -> None:
+        """Ends the run and gives the optimizers back. Nothing is saved. Safe to call again."""
+        pending, self._pending = self._pending, None
+        if pending is not None and not self._abandoned:
+            with contextlib.suppress(Exception):
+                pending.result()
+        self._closers.close()
+
+    _session: Any = None
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        return (f"<rannc.Trainer: {facts['stages']} stages on {facts['devices']} devices, {facts['micro_batches']} "
+                f"micro-batches of a mini-batch of {facts['mini_batch']}, {facts['schedule']}>")
+
+
+def _refuse_settings(options: Mapping[str, Any]) -> None:
+    for name in ("learning_rate", "weight_decay", "betas", "epsilon", "momentum", "nesterov", "amsgrad", "group",
+                 "warmup_steps", "decay", "no_decay", "no_decay_embeddings", "muon_rate"):
+        if name in options:
+            raise error(f"{name}= beside an object of torch.optim, which specifies this itself",
+                        hint="set it in the optimizer or its groups, or use a scheduler of torch.optim.lr_scheduler")
+
+
+def _capsules(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    return {name: dlpack.to_dlpack(tensor) for name, tensor in tensors.items()}
+
+
+def _converted(result: dict[str, Any]) -> dict[str, Any]:
+    for kind in ("outputs", "metrics"):
+        result[kind] = {name: dlpack.from_dlpack(capsule) for name, capsule in result[kind].items()}
+    return result

@@ -1,0 +1,46 @@
+"""Files of weights (safetensors)."""
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+
+import torch
+
+from .options import error
+
+_TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I8": torch.int8,
+          "I16": torch.int16, "I32": torch.int32, "I64": torch.int64, "U8": torch.uint8, "U16": torch.uint16,
+          "U32": torch.uint32, "U64": torch.uint64, "BOOL": torch.bool}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+
+
+def read_weights(path: str) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a file that the runtime has written."""
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        data = torch.empty(os.path.getsize(path) - 8 - size, dtype=torch.uint8)
+        file.readinto(data.numpy())
+    header.pop("__metadata__", None)
+    return {name: data[slice(*entry["data_offsets"])].clone().view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items()}
+
+
+def write_weights(path: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Writes tensors under their names."""
+    header, parts, at = {}, [], 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _NAMES:
+            raise error(f"has elements of {tensor.dtype}, which files of weights cannot have", place=name)
+        data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + data.numel()]}
+        parts.append(data)
+        at += data.numel()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for part in parts:
+            file.write(part.numpy().tobytes())

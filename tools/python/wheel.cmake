@@ -1,0 +1,19 @@
+# What a wheel contains beside the package's sources: the extension with its stub, the programs in rannc/bin, the plug-in for GPUs
+# in rannc/lib. LibTorch lies in torch/lib beside the package.
+add_subdirectory(protobuf)
+
+set(programs rannc-check rannc-compile rannc-opt rannc-profile rannc-run rannc-stage rannc-zoo)
+set(parts rannc_python_stub ${programs})
+set_target_properties(rannc_python PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib;$ORIGIN/lib")
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
+# Bundles contain copies. A link `libtorch` in a bundle is searched first.
+set_target_properties(rannc-stage PROPERTIES INSTALL_RPATH "$ORIGIN/libtorch;$ORIGIN/../../torch/lib")
+
+install(TARGETS rannc_python LIBRARY DESTINATION rannc COMPONENT python)
+install(FILES ${stub} DESTINATION rannc COMPONENT python)
+install(TARGETS ${programs} RUNTIME DESTINATION rannc/bin COMPONENT python)
+if(TARGET rannc_cuda)
+  list(APPEND parts rannc_cuda)
+  install(TARGETS rannc_cuda LIBRARY DESTINATION rannc/lib COMPONENT python)
+endif()
+add_custom_target(rannc_wheel DEPENDS ${parts})
