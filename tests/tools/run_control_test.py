@@ -179,7 +179,8 @@ class Restarts(RunControl):
         errors = self.ends(running)
         self.assertIn("worker 1 was killed by signal 9", errors)
         self.assertIn("restarts used up: 1", errors)
-        self.assertEqual((errors.count("note: "), errors.count("error: ")), (1, 1), errors)
+        self.assertIn("note: the run has no checkpoint and has to begin again", errors)
+        self.assertEqual((errors.count("note: "), errors.count("error: ")), (2, 1), errors)
         self.assertEqual([worker for worker in first + second if programs.alive(worker)], [])
 
     def test_what_would_fail_again_is_not_repeated(self):
@@ -237,6 +238,15 @@ class Settings(RunControl):
         self.refuse(DIAGNOSTICS, ["no finished checkpoint found", f"{folder / 'step-6' / 'manifest.json'}: note: is missing"],
                     *self.arguments(bundle, "run", 7, "--resume"))
         self.refuse(DIAGNOSTICS, ["contains a run already"], *self.arguments(bundle, "run", 7))
+
+    def test_a_run_in_the_folder_names_the_command_that_continues_it(self):
+        bundle = self.bundle()
+        self.train(bundle, "run", steps=2)
+        again = self.arguments(bundle, "run", 3)
+        done = self.refuse(DIAGNOSTICS, ["contains a run already"], *again)
+        latest = self.scratch / "run" / "checkpoints" / "step-2"
+        self.assertIn(f"note: continue from {latest} with: {' '.join(map(str, again))} --resume\n", done.stderr)
+        self.succeed(*again, "--resume")
 
     def test_pipes_in_a_folder_are_not_waited_for(self):
         bundle, folder = self.bundle(), self.scratch / "run"

@@ -80,8 +80,15 @@ class OfOurLauncher(WorkersTest):
         """Of the one that serves the store; bad_input_test.py kills at any moment."""
         for transport in ("gloo", "shm"):
             with self.subTest(transport=transport):
-                self.end_by(transport, signal.SIGKILL, 0, "was killed by signal 9")
+                self.end_by(transport, signal.SIGKILL, 0, "was killed by signal 9", "the run has no checkpoint and has to begin again")
                 self.log.unlink()
+
+    def test_failure_names_the_command_that_continues(self):
+        more = ["--transport", "gloo", "--checkpoint-every", 1, "--loss-log", self.scratch / "steps.log"]
+        launcher = self.start(self.bundle(), *more)
+        self.await_step(launcher)
+        os.kill(programs.children(launcher.pid)[1], signal.SIGKILL)
+        self.assertRegex(self.ends(launcher), r"note: continue from .*/checkpoints/step-\d+ with: rannc-run .* --transport gloo .* --resume\n")
 
 
 class OfAnotherLauncher(WorkersTest):

@@ -28,6 +28,7 @@
 #include "tools/run/loss_log.h"
 #include "tools/run/progress.h"
 #include "tools/run/run_data.h"
+#include "tools/run/run_restart.h"
 #include "tools/run/run_results.h"
 #include "tools/run/run_start.h"
 #include "tools/run/run_validation.h"
@@ -348,11 +349,8 @@ class Run {
   }
 
   void say_how_to_go_on() const {
-    std::string again = command_;
-    if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
-    if (again.find(" --resume") == std::string::npos) again += " --resume";
-    if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // started by another launcher
-    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), steps_, again);
+    fmt::print("ended on request after step {} of {}; resume with: {}\n", trainer_->steps_done(), steps_,
+               resume_command(flags_, worker_));
   }
 
   /// Validates after the steps done. The memory and the actions of evaluations are not those of training.

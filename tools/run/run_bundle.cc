@@ -24,17 +24,29 @@ Result<void> launch(const RunFlags& flags, const RunProgram& program) {
     announce_restart(next, flags.max_restarts, checkpoint);
     return !checkpoint.empty();
   };
-  RANNC_ASSIGN(const int code, launch_workers(own_program(), program.arguments,
-                                              {.workers = start.devices,
-                                               .threads = flags.threads,
-                                               .timeout = start.timeout,
-                                               .ends_in_order = !start.evaluates,
-                                               .shows_life = true,
-                                               .restarts = flags.max_restarts,
-                                               .restart = announced,
-                                               .main = program.main}));
-  if (code != 0) throw Exit{code};
+  const Result<int> code = launch_workers(own_program(), program.arguments,
+                                          {.workers = start.devices,
+                                           .threads = flags.threads,
+                                           .timeout = start.timeout,
+                                           .ends_in_order = !start.evaluates,
+                                           .shows_life = true,
+                                           .restarts = flags.max_restarts,
+                                           .restart = announced,
+                                           .main = program.main});
+  if (!code.ok())
+    return start.evaluates ? code.diagnostic() : with_resume_command(code.diagnostic(), flags, restart, {});
+  if (*code != 0) throw Exit{*code};
   return {};
+}
+
+// Worker 0 of another launcher reports how to continue, as our launcher does.
+Result<void> run_worker(const RunFlags& flags, const runtime::TransportKind& transport,
+                        const std::optional<WorkerEnvironment>& worker, const RunCaller& caller) {
+  if (worker->rank != 0 || worker->report_pipe >= 0) return run_process(flags, transport, worker, caller);
+  const RunRestart restart(flags);
+  Result<void> done = run_process(flags, transport, worker, caller);
+  if (done.ok() || flags.evaluate) return done;
+  return with_resume_command(done.diagnostic(), flags, restart, worker);
 }
 
 // Runs nothing.
@@ -57,6 +69,8 @@ Result<void> export_alone(const RunFlags& flags) {
 
 Result<void> run_bundle(const RunFlags& command_line, const RunProgram& program) {
   RunFlags flags = command_line;
+  flags.command = {program.name};
+  flags.command.insert(flags.command.end(), program.arguments.begin(), program.arguments.end());
   const bool exports_alone = flags.source.sources() == 0 && !flags.weights.to.empty();
   if (!exports_alone && flags.source.sources() != 1) return error("give one of --data, --tokens and --text");
   RANNC_ASSIGN(auto worker, read_worker_environment(flags.worker));
@@ -80,10 +94,9 @@ Result<void> run_bundle(const RunFlags& command_line, const RunProgram& program)
   runtime::keep_freed_memory();
   runtime::set_threads(static_cast<int>(flags.threads));
   MemoryGauge::install();
-  const std::string command = program.name + " " + shell_words(program.arguments);
-  const RunCaller caller{command, program.observer, std::move(kept)};
+  const RunCaller caller{shell_words(flags.command), program.observer, std::move(kept)};
   if (!processes) return run_process(flags, transport, std::nullopt, caller);
-  run_as_worker(*worker, [&] { return run_process(flags, transport, worker, caller); });
+  run_as_worker(*worker, [&] { return run_worker(flags, transport, worker, caller); });
   return {};
 }
 

@@ -69,6 +69,7 @@ struct RunFlags {
   WeightFlags weights;
   std::vector<std::string> libraries;
   ExplicitFlags explicit_flags;
+  std::vector<std::string> command;  ///< words that started the run, for hints; empty: no command did
 
   /// The folder for checkpoints, trace and report.
   std::string output_folder() const;

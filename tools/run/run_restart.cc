@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <system_error>
 
 #include "runtime/train/checkpoint.h"
+#include "tools/common/driver.h"
 #include "tools/run/run_folder.h"
 
 namespace rannc::tools {
@@ -43,6 +45,7 @@ Result<void> check_restarts(const runtime::TransportKind& transport, const std::
 
 RunRestart::RunRestart(const RunFlags& flags) : checkpoints_(checkpoints_of(flags.output_folder())) {
   if (flags.replace) replaced_ = manifests_in(checkpoints_);
+  before_ = checkpoint();
 }
 
 // The run has no checkpoint as long as one of the replaced run is there: all workers remove those before the first
@@ -54,6 +57,29 @@ std::string RunRestart::checkpoint() const {
     if (found != present.end() && found->second == time) return {};
   }
   return runtime::latest_checkpoint(checkpoints_.string());
+}
+
+std::string resume_command(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
+  if (worker && worker->report_pipe < 0) return "the same command and --resume";
+  if (flags.command.empty()) return {};
+  std::vector<std::string> words = flags.command;
+  std::erase(words, "--replace");
+  if (std::find(words.begin(), words.end(), "--resume") == words.end()) words.push_back("--resume");
+  return shell_words(words);
+}
+
+Diagnostic with_resume_command(Diagnostic failure, const RunFlags& flags, const RunRestart& restart,
+                               const std::optional<WorkerEnvironment>& worker) {
+  const std::string checkpoint = restart.checkpoint(), command = resume_command(flags, worker);
+  std::error_code ignored;
+  const bool trained = fs::exists(fs::path(flags.output_folder()) / kLossesFile, ignored);
+  if (command.empty() || (checkpoint.empty() && !trained)) return failure;
+  if (checkpoint.empty()) {
+    return std::move(failure).note(
+        "the run has no checkpoint and has to begin again; with --checkpoint-every N, --resume continues it");
+  }
+  if (restart.had(checkpoint)) return failure;
+  return std::move(failure).note(fmt::format("continue from {} with: {}", checkpoint, command));
 }
 
 void announce_restart(const Restart& restart, uint32_t of, const std::string& checkpoint) {

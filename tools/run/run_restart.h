@@ -1,4 +1,4 @@
-/// Determines from where a run continues whose workers were lost.
+/// Determines from where a run continues that has ended early.
 #pragma once
 
 #include <filesystem>
@@ -25,11 +25,23 @@ class RunRestart {
   explicit RunRestart(const RunFlags& flags);
   /// Returns the latest checkpoint of the run, or an empty string if the run has to begin again. No worker may run.
   std::string checkpoint() const;
+  /// Returns whether that checkpoint was there before.
+  bool had(const std::string& checkpoint) const { return checkpoint == before_; }
 
  private:
+  std::string before_;  ///< the latest checkpoint when the workers started; empty: none
   std::filesystem::path checkpoints_;
   std::map<std::filesystem::path, std::filesystem::file_time_type> replaced_;  ///< manifests of the other run
 };
+
+/// Returns the command that continues a run: its own with `--resume`. Workers of other launchers do not know theirs, so
+/// that it is described. Empty if no command started the run.
+std::string resume_command(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker);
+
+/// Adds to the failure of a training run how to continue it: from the checkpoint that it has written, if any, else that
+/// it has to begin again.
+Diagnostic with_resume_command(Diagnostic failure, const RunFlags& flags, const RunRestart& restart,
+                               const std::optional<WorkerEnvironment>& worker);
 
 /// Prints to standard error why and from where the workers start again.
 void announce_restart(const Restart& restart, uint32_t of, const std::string& checkpoint);

@@ -9,6 +9,7 @@
 #include "runtime/train/checkpoint.h"
 #include "tools/measure/step_profile.h"
 #include "tools/run/run_folder.h"
+#include "tools/run/run_restart.h"
 
 namespace rannc::tools {
 
@@ -24,6 +25,14 @@ runtime::HostedStages needed_files(const RunFlags& flags, const std::optional<Wo
 /// Whether this process takes the lock for all workers.
 bool leads(const std::optional<WorkerEnvironment>& worker) {
   return !worker || (worker->rank == 0 && worker->report_pipe < 0);
+}
+
+/// Adds to the error about a folder that contains a run how to continue that run.
+Diagnostic with_way_on(Diagnostic failure, const RunFlags& flags, const std::optional<WorkerEnvironment>& worker) {
+  const std::string latest = runtime::latest_checkpoint(checkpoints_of(flags.output_folder()).string());
+  const std::string command = resume_command(flags, worker);
+  if (flags.resume || latest.empty() || command.empty()) return failure;
+  return std::move(failure).note(fmt::format("continue from {} with: {}", latest, command));
 }
 
 }  // namespace
@@ -91,7 +100,9 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   }
   RunCheckpoints found;
   if (flags.resume || (runs && !start.evaluates)) {
-    RANNC_ASSIGN(found, check_run_folder(folder, flags.folder_use()));
+    auto checked = check_run_folder(folder, flags.folder_use());
+    if (!checked.ok()) return with_way_on(checked.diagnostic(), flags, worker);
+    found = *std::move(checked);
   }
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {

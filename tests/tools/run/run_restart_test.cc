@@ -66,5 +66,30 @@ TEST(RunRestart, IsForWorkersOfThisProgram) {
   EXPECT_THAT(refused("local", std::nullopt), HasSubstr("transport local runs all devices in one process"));
 }
 
+TEST(RunRestart, CommandThatContinuesIsThatOfTheRun) {
+  RunFlags flags;
+  EXPECT_EQ(resume_command(flags, std::nullopt), "") << "of a library";
+  flags.command = {"rannc-run", "my model.rannc", "--replace", "--resume-shared", "other.run"};
+  EXPECT_EQ(resume_command(flags, std::nullopt), "rannc-run 'my model.rannc' --resume-shared other.run --resume");
+  flags.command = {"rannc-run", "m.rannc", "--resume"};
+  EXPECT_EQ(resume_command(flags, std::nullopt), "rannc-run m.rannc --resume");
+  EXPECT_EQ(resume_command(flags, WorkerEnvironment()), "the same command and --resume") << "of another launcher";
+}
+
+TEST(RunRestart, FailureNamesTheCheckpointOfThisRunOnly) {
+  const Scratch scratch;
+  RunFlags flags;
+  flags.output = scratch.path() + "/run";
+  flags.command = {"rannc-run", "m.rannc"};
+  const auto failure = [&](const RunRestart& restart) {
+    return with_resume_command(error("it failed"), flags, restart, std::nullopt).str();
+  };
+  const RunRestart first(flags);
+  EXPECT_EQ(failure(first), "error: it failed") << "before training";
+  const std::string written = write(flags, "step-1");
+  EXPECT_THAT(failure(first), HasSubstr("note: continue from " + written + " with: rannc-run m.rannc --resume"));
+  EXPECT_EQ(failure(RunRestart(flags)), "error: it failed") << "the command continues from there already";
+}
+
 }  // namespace
 }  // namespace rannc::tools
