@@ -1,5 +1,6 @@
 """Executables of stages under torchrun and mpirun; skipped where neither is found."""
 import importlib.util
+import json
 import shutil
 import sys
 
@@ -25,13 +26,15 @@ class Launchers(stage_runs.StageTest):
         if launcher is None:
             self.skipTest("the launcher is not installed")
         reference, _ = self.reference(3)
-        found = self.scratch / "run"
-        self.finish(self.popen([*launcher, *flags, self.whole / "stage0", "-o", found, *self.training(3)]))
+        found, log = self.scratch / "run", self.scratch / "run.jsonl"
+        self.finish(self.popen([*launcher, *flags, self.whole / "stage0", "-o", found, "--log", log, *self.training(3)]))
+        self.assertEqual([json.loads(line)["step"] for line in log.read_text().splitlines()], [1, 2, 3], "one worker writes it")
         self.same_run(found, reference, 3)
         self.same_part(found, reference, 3, 1)
 
     def test_torchrun(self):
-        self.launch(torchrun(), "--no-python", "--nproc-per-node", 2, "--master-port", programs.free_port())
+        """Which reads `--log` as an abbreviation of its own flags, unless `--` comes first."""
+        self.launch(torchrun(), "--no-python", "--nproc-per-node", 2, "--master-port", programs.free_port(), "--")
 
     def test_mpirun(self):
         self.launch(mpirun(), "-n", 2)

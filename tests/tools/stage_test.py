@@ -119,7 +119,8 @@ class Refused(stage_runs.StageTest):
         self.refused(["--rank 0 is not a device of stage 1, which runs on 1"], [*stage1, *self.by_hand(0, 1)])
         self.refused(["--rank 2: expected a number below that of the workers, --world 2"], [*stage1, *self.by_hand(2, 1)])
         self.refused(["the plan is for 2 devices, --world is 3"], [*stage1, "--rank", 1, "--world", 3, "--master", "127.0.0.1:1"])
-        self.refused(["the plan is for 2 devices: start one process per device", "rannc-run"], stage1)
+        self.refused(["the plan is for 2 devices: start one process per device", "rannc-run",
+                      f"note: with torchrun: torchrun --no-python --nproc-per-node 2 -- {stage1[0]} …"], stage1)
         self.refused(["--master: give HOST:PORT"], [*stage1, "--rank", 1, "--world", 2])
         self.refused(["--transport local: the program of a stage runs one device"],
                      [*stage1, *self.by_hand(1, 1), "--transport", "local"])

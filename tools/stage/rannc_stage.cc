@@ -31,7 +31,7 @@ std::string devices_of(const runtime::Bundle& bundle, StageId stage) {
 
 /// An explicit --rank must be one of the stage's devices. A launcher starts one program for all ranks, so that its
 /// ranks need not be.
-Result<void> check_rank(const tools::RunFlags& flags, const tools::OwnStage& own) {
+Result<void> check_rank(const tools::RunFlags& flags, const tools::OwnStage& own, const std::string& program) {
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment(flags.worker));
   if (flags.transport == "local" && worker && worker->workers > 1)
     return rannc::error("--transport local: the program of a stage runs one device; rannc-run runs all in one process");
@@ -41,7 +41,11 @@ Result<void> check_rank(const tools::RunFlags& flags, const tools::OwnStage& own
   if (!worker) {
     if (devices == 1) return {};
     return rannc::error({own.bundle, 0, 0, {}},
-                        fmt::format("the plan is for {} devices: {}, or use rannc-run", devices, tools::kHowToStart));
+                        fmt::format("the plan is for {} devices: {}, or use rannc-run", devices, tools::kHowToStart))
+        .note(
+            fmt::format("with torchrun: torchrun --no-python --nproc-per-node {} -- {} …; without `--` it takes flags "
+                        "such as --log for its own",
+                        devices, program));
   }
   const runtime::HostedStages hosted{.device = rannc::DeviceId(worker->rank)};
   if (worker->workers != devices || hosted.contains(bundle.plan, own.stage)) return {};  // `prepare_run` reports worlds
@@ -62,7 +66,7 @@ Result<void> run(Flags& flags, const std::vector<std::string>& arguments) {
   RANNC_ASSIGN(const tools::OwnStage own, tools::own_stage(program));
   if (flags.describes) return describe(own, flags);
   flags.run.bundle = own.bundle;
-  RANNC_TRY(check_rank(flags.run, own));
+  RANNC_TRY(check_rank(flags.run, own, program));
   return tools::run_bundle(
       flags.run, {.name = program, .arguments = arguments, .workers = tools::RunProgram::Workers::kNotStarted});
 }
