@@ -390,5 +390,41 @@ class Refusals(RunDataTest):
                 self.assertEqual(self.run_program(*run, *flags).returncode, USAGE)
 
 
+class NarrowIntegers(RunDataTest):
+    """Tokens and labels of 32 bits or less are those of 64: PyTorch's data sets often have int32."""
+
+    GPT = programs.DATA / "small_gpt"
+    KINDS = {"I64": "<i8", "I32": "<i4", "I16": "<i2"}  # in .npy files
+    FORMATS = {"I64": "q", "I32": "i", "I16": "h"}
+
+    def samples(self, dtype):
+        """The model's samples with integers of that type, as a .safetensors file and as a folder of .npy files."""
+        tensors, folder = {}, self.scratch / f"{dtype}.npy"
+        for name, (kind, shape, data) in programs.read_safetensors(self.GPT / "batch.safetensors").items():
+            self.assertEqual(kind, "I64")
+            wide = struct.unpack(f"<{len(data) // 8}q", data)
+            narrow = struct.pack(f"<{len(wide)}{self.FORMATS[dtype]}", *wide)
+            tensors[name] = (dtype, shape, narrow)
+            path = folder / f"{name}.npy"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(npy(self.KINDS[dtype], narrow, ", ".join(map(str, shape))))
+        programs.write_safetensors(self.scratch / f"{dtype}.safetensors", tensors)
+        return self.scratch / f"{dtype}.safetensors", folder
+
+    def test_they_are_widened(self):
+        bundle, found = self.scratch / "gpt.rannc", set()
+        self.succeed("rannc-compile", self.GPT / "model.onnx", "-o", bundle, "--cluster", "local:2", "--stages", 2, "--mini-batch", 4, "--costs",
+                     "analytic", "--loss", "cross_entropy(output=logits,labels=targets)")
+        for dtype in self.KINDS:
+            for samples in self.samples(dtype):
+                log = self.scratch / f"{samples.name}.jsonl"
+                trained, _ = self.train(bundle, f"{samples.name}.run", "--data", samples, "--validate", samples, "--log", log)
+                self.succeed("rannc-run", bundle, "-o", self.scratch / "evaluation", "--data", samples, "--evaluate")
+                outputs = (self.scratch / "evaluation" / "outputs.safetensors").read_bytes()
+                found.add((tuple(trained), lines(log)[-1]["validation_loss"], outputs))
+        self.assertEqual(len(found), 1, "losses, validation and outputs are those of int64")
+        self.assertEqual(len(set(trained)), STEPS)
+
+
 if __name__ == "__main__":
     programs.main()
