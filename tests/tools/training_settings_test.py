@@ -1,4 +1,5 @@
 """What training loops set, through the programs: groups of parameters, optimizers, averaged weights, other weights."""
+import json
 import random
 import re
 import struct
@@ -231,6 +232,29 @@ def tagger(path):
              small_onnx.node("MatMul", ["a", "kinds"], ["y"], "head")]
     return small_onnx.write(path, nodes, weights, [small_onnx.value("words", INT64, ["batch", "time"])],
                             [small_onnx.value("y", FLOAT, ["batch", "time", KINDS])])
+
+
+class LearningRates(Settings):
+    LEVELS = "▁▂▃▄▅▆▇█"
+
+    def rates(self, decay):
+        """The fraction of the learning rate at each step."""
+        log = self.scratch / "steps.jsonl"
+        ends = [] if decay in ("inverse-sqrt", "constant") else ["--decay-steps", 100]
+        self.train(self.bundle, "run", 121, "--replace", "--learning-rate", "0.001", "--warmup-steps", 10, "--decay", decay, *ends, "--log", log)
+        return [json.loads(line)["learning_rate"] / 0.001 for line in log.read_text().splitlines()]
+
+    def test_the_curves_of_the_manual_are_those_of_runs(self):
+        self.bundle = self.compile()
+        page = (programs.SOURCE / "tools" / "manual" / "rannc-run.md").read_text()
+        head, *rows = re.findall(r"^\| `([\w-]+)` \| (?:steps 0 to 120|`([▁▂▃▄▅▆▇█]+)`) \| (.*) \|$", page.replace("| `--decay` |", "| `decay` |"),
+                                 re.MULTILINE)
+        steps = [int(step) for step in head[2].split(" | ")]
+        self.assertEqual([row[0] for row in rows], ["cosine", "linear", "wsd", "inverse-sqrt", "constant"])
+        for decay, curve, shown in rows:
+            rates = self.rates(decay)
+            self.assertEqual(shown, " | ".join(f"{rates[step]:.2f}" for step in steps), decay)
+            self.assertEqual(curve, "".join(self.LEVELS[min(7, int(7.999 * rate))] for rate in rates[::4]), decay)
 
 
 class Lengths(Settings):

@@ -149,7 +149,9 @@ void RunFlags::rows(Table& table) {
              "size of the steps of `muon`: those of `adamw` at the same learning rate, or as its authors' (default: "
              "adamw)"},
             &SettingFlags::muon_rate, Choices{"adamw", "original"});
-  table.row({"--weight-decay", "D", kCheckpoint, "weight decay (default: 0)"}, &SettingFlags::weight_decay, Real{0});
+  table.row({"--weight-decay", "D", kCheckpoint,
+             "weight decay (default: 0, also for `adamw` and `muon`, for which PyTorch has 0.01 and 0.1)"},
+            &SettingFlags::weight_decay, Real{0});
   table.row({"--no-decay", "", kCheckpoint, "no weight decay of biases and of the scales of normalizations"},
             &SettingFlags::no_decay);
   table.row({"--no-decay-embeddings", "", kCheckpoint, "no weight decay of tables of embeddings"},
@@ -168,7 +170,7 @@ void RunFlags::rows(Table& table) {
              "how the [learning rate](#learning-rates) falls after the warm-up; all but the last two need "
              "`--decay-steps` (default: cosine)"},
             &SettingFlags::decay, Choices{"cosine", "linear", "wsd", "inverse-sqrt", "constant"});
-  table.row({"--decay-steps", "N", kCheckpoint, "step at which the decay ends (default: no decay)"},
+  table.row({"--decay-steps", "N", kCheckpoint, "step at which the [decay](#learning-rates) ends (default: no decay)"},
             &SettingFlags::decay_steps, Whole{0, kMost});
   table.row({"--decay-from", "N", kCheckpoint,
              "step at which the decay begins (default: after the warm-up; `wsd`: a fifth of `--decay-steps` before its "
