@@ -325,6 +325,7 @@ class Models(PlannerTest):
         self.assertLessEqual(KEYS, set(found))
         self.assertEqual(found["micro_batches"], 2)
         self.assertGreater(found["stages"][0]["tasks"], 0)
+        self.assertEqual(found["unused_devices"], [])
         self.assertGreaterEqual(found["step_ns"], found["step_lower_bound_ns"])
 
     def test_schedule_by_hand(self):
@@ -410,6 +411,17 @@ class Models(PlannerTest):
         for time in (objective, *others):
             self.assertGreaterEqual(time, bound, f"the bound is none:\n{text}")
         self.assertRegex(plan, r"\nstep_ns \d+ lower_bound_ns 0\n", "no bound is known for measured stages")
+
+    def test_devices_without_a_stage_are_named(self):
+        text, _ = self.measured("--costs", "analytic", "--stages", 2)
+        self.assertNotIn("unused", text)
+        command = ["rannc-compile", MLP, "--cluster", "local:8", "--mini-batch", 8, "--costs", "analytic", "--stages", 2, "--replicas", "1,1", "-o",
+                   self.scratch / "two.rannc", "--replace"]
+        text = self.succeed(*command).stdout
+        self.assertEqual((self.scratch / "two.rannc" / "plan.rir").read_text().count("\ndevice "), 2)
+        self.assertIn("\n  unused: 6 of 8 devices (node0/cpu:2, node0/cpu:3, node0/cpu:4, node0/cpu:5, …)\npredicted step ", text)
+        found = json.loads(self.succeed(*command, "--summary=json").stdout)
+        self.assertEqual(found["unused_devices"], [f"node0/cpu:{device}" for device in range(2, 8)])
 
     def test_summary_says_whether_the_prediction_is_measured(self):
         for flags, measured in (((), True), (("--no-refine",), False), (("--costs", "analytic"), False)):

@@ -76,6 +76,7 @@ class Training(RunDataTest):
         run_folder.judge_trace(self, self.scratch / "watched" / "trace.json", STEPS, 2)  # evaluations do not occur in it
         report = run_folder.Report(self.scratch / "watched" / "report.html")
         titles = [title for title in report.sections["Loss"].drawings[0].titles if title.startswith("validation")]
+        self.assertIn("validation", report.sections["Loss"].drawings[0].labels, "the dots have a legend")
         self.assertEqual([title.split(":")[0] for title in titles], [f"validation after step {step}" for step in (2, 4, 6, 7)])
         whole, log = lines(log), self.scratch / "parts.jsonl"
         self.train(self.path, "parts", *self.tokens, *self.validation, "--log", log, steps=4)

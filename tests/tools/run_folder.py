@@ -170,6 +170,17 @@ def judge_arrows(test, trace, planned, steps, devices):
         test.assertLessEqual(sent, received, "an arrow ends where the value has arrived")
 
 
+def judge_cut(test, table, stages):
+    """A row per stage: its ends are modules, and what it receives has readable sizes."""
+    head, *rows = table
+    test.assertEqual(len(rows), stages)
+    ends, forward, receives = (head.index(name) for name in ("first and last module", "planned forward", "receives in a micro-batch"))
+    for stage, row in enumerate(rows):
+        test.assertRegex(row[ends], r"^[\w.]+( … [\w.]+)?$")
+        test.assertRegex(row[forward], r"^[\d.]+ [mu]?s$")
+        test.assertEqual(bool(re.fullmatch(r"\S+ \([\d.]+ [KMG]iB\)(, \S+ \([\d.]+ [KMG]iB\))*", row[receives])), stage > 0, row)
+
+
 def judge_report(test, path, steps, stages, devices):
     """One page alone: the loss falls over all steps, both timelines show each device, cut and memory have their rows."""
     report = Report(path)
@@ -190,7 +201,10 @@ def judge_report(test, path, steps, stages, devices):
     test.assertTrue(runs_both_ways(kinds) and "S" in kinds, names[0])
     times = re.search(r"Predicted ([\d.]+) (\w+), measured ([\d.]+) (\w+)", report.sections["A step, planned and actual"].text)
     test.assertTrue(times and float(times[1]) > 0 and float(times[3]) > 0, report.sections["A step, planned and actual"].text)
-    test.assertEqual(len(report.sections["The cut"].tables[0]), 1 + stages)
+    test.assertIn(f"{stages} stages on {devices} devices, ", report.text)
+    labels = report.sections["Loss"].drawings[0].labels
+    test.assertEqual([label for label in labels if label.startswith("step ")], ["step 1", f"step {steps}"], "as in the program's output")
+    judge_cut(test, report.sections["The cut"].tables[0], stages)
     parts, actions = report.sections["Planned beside measured"].tables
     test.assertEqual([row[0] for row in parts[1:]], [str(device) for device in range(devices)])
     test.assertEqual({row[0] for row in actions[1:]}, {str(stage) for stage in range(stages)})

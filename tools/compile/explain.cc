@@ -126,6 +126,27 @@ std::string once_text(const ir::Plan& plan, size_t stage) {
   return ns > 0 ? fmt::format(", {} a step on tasks without samples", duration(static_cast<double>(ns))) : "";
 }
 
+std::vector<std::string> unused_devices(const PlannedModel& planned) {
+  std::vector<std::string> names;
+  for (const partition::ClusterDevice& device : planned.problem.cluster.devices) {
+    const auto same = [&](const ir::PlanDevice& used) { return used.name == device.name; };
+    const auto& used = planned.plan.devices;
+    if (std::none_of(used.begin(), used.end(), same)) names.push_back(device.name);
+  }
+  return names;
+}
+
+/// Returns a line about the devices that the plan leaves idle; empty if there is none.
+std::string unused_text(const PlannedModel& planned) {
+  constexpr size_t kShown = 4;
+  const std::vector<std::string> names = unused_devices(planned);
+  if (names.empty()) return {};
+  const size_t shown = std::min(names.size(), kShown);
+  return fmt::format("  unused: {} of {} devices ({}{})\n", names.size(), planned.problem.cluster.size(),
+                     fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                     shown < names.size() ? ", …" : "");
+}
+
 }  // namespace
 
 std::string print_blocks(const PlannedModel& planned) {
@@ -168,6 +189,7 @@ std::string summary_text(const PlannedModel& planned, const SearchReport& report
         duration(time ? static_cast<double>(time->backward_ns) : 0), price_of_stages(report), once_text(plan, s),
         bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
   }
+  text += unused_text(planned);
   text += fmt::format("predicted step {} (bubble {:.0f} %){}\n", duration(static_cast<double>(plan.step_ns)),
                       planned.timeline.bubble * 100,
                       report.measured ? ", stages and optimizers measured side by side" : ", at " + report.prices);
@@ -186,6 +208,7 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   json["bubble"] = planned.timeline.bubble;
   json["blocks"] = planned.blocks.partition.count;
   json["atoms"] = plan.atoms.tasks.size();
+  json["unused_devices"] = unused_devices(planned);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     auto& stage = json["stages"][s];
     stage["tasks"] = plan.stages[s].tasks.size();

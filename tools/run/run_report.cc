@@ -175,19 +175,46 @@ double end_of(const std::vector<PlannedSpan>& spans) {
   return end;
 }
 
+/// Returns the module whose parameter a task reads: `layer.0.norm` of `layer.0.norm.weight`. Empty if none is known.
+std::string module_of(const ir::Graph& graph, TaskId task) {
+  for (const ValueId input : graph.inputs(task)) {
+    if (!input.valid() || graph.kind(input) != ir::ValueKind::kParameter) continue;
+    const std::string name(graph.value(input).name);
+    if (const size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0) return name.substr(0, dot);
+  }
+  return {};
+}
+
+/// Names the ends of a stage by the first and the last module with parameters, else by tasks.
+std::string ends_of(const ir::Graph& graph, const std::vector<TaskId>& tasks) {
+  std::string first, last;
+  for (const TaskId task : tasks) {
+    const std::string module = module_of(graph, task);
+    if (first.empty()) first = module;
+    if (!module.empty()) last = module;
+  }
+  if (!first.empty()) return first == last ? first : first + " … " + last;
+  const auto name = [&graph](TaskId task) {
+    const Location where = graph.location(task);
+    return where.node.empty() ? graph.op(task).name : where.node;
+  };
+  return tasks.empty() ? "" : name(tasks.front()) + " … " + name(tasks.back());
+}
+
 std::string cut_table(const ir::Plan& plan) {
   std::string table =
       "<div class='wide'><table><tr><th>stage</th><th>devices</th><th>tasks</th><th>first and last "
-      "task</th><th>forward</th><th>backward</th><th>receives</th></tr>";
+      "module</th><th>planned forward</th><th>planned backward</th><th>receives in a micro-batch</th></tr>";
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::Stage& stage = plan.stages[s];
     std::vector<std::string> names, received;
     for (const DeviceId device : stage.devices) names.push_back(plan.devices[device.index()].name);
     for (const ir::Route& route : plan.routes) {
       if (route.to.index() != s) continue;
-      const auto bytes = route.bytes.evaluate(ir::bindings_of(plan, plan.micro_batches.front()));
-      received.push_back(fmt::format("{} ({} bytes a micro-batch)", plan.graph.value(route.value).name,
-                                     bytes ? fmt::format("{:L}", *bytes) : route.bytes.str()));
+      const auto amount = route.bytes.evaluate(ir::bindings_of(plan, plan.micro_batches.front()));
+      RANNC_CHECK(amount.has_value()) << "a finished plan binds all symbols of its routes";
+      received.push_back(
+          fmt::format("{} ({})", plan.graph.value(route.value).name, bytes(static_cast<double>(*amount))));
     }
     double forward = 0, backward = 0;
     for (const ir::StageTime& time : plan.stage_times) {
@@ -195,15 +222,10 @@ std::string cut_table(const ir::Plan& plan) {
       forward = static_cast<double>(time.forward_ns);
       backward = static_cast<double>(time.backward_ns);
     }
-    const auto place = [&](TaskId task) {
-      const Location where = plan.graph.location(task);
-      return where.node.empty() ? plan.graph.op(task).name : where.node;
-    };
-    const std::string ends = stage.tasks.empty() ? "" : place(stage.tasks.front()) + " … " + place(stage.tasks.back());
     table += fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", s,
                          stage.recompute ? ", recompute" : "", escaped(fmt::format("{}", fmt::join(names, ", "))),
-                         stage.tasks.size(), escaped(ends), duration(forward), duration(backward),
-                         escaped(fmt::format("{}", fmt::join(received, ", "))));
+                         stage.tasks.size(), escaped(ends_of(plan.graph, stage.tasks)), duration(forward),
+                         duration(backward), escaped(fmt::format("{}", fmt::join(received, ", "))));
   }
   return table + "</table></div>";
 }
@@ -282,10 +304,11 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
                      "</title><style>" + std::string(kStyle) + "</style>";
   page += "<h1>" + escaped(facts.title) + "</h1>";
   page += fmt::format(
-      "<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages, {} micro-batches, schedule {}, transport {}.</p>",
+      "<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages on {} devices, {} micro-batches, schedule {}, transport "
+      "{}.</p>",
       facts.steps, facts.seconds, facts.samples_per_second,
       facts.tokens_per_second > 0 ? fmt::format(", {:.0f} tokens/s", facts.tokens_per_second) : "", plan.stages.size(),
-      plan.micro_batches.size(), escaped(plan.schedule.name), escaped(facts.transport));
+      devices, plan.micro_batches.size(), escaped(plan.schedule.name), escaped(facts.transport));
   if (!facts.command.empty()) page += "<p><code>" + escaped(facts.command) + "</code></p>";
   page += "<h2>Loss</h2>" + losses_svg(facts);
   page +=
