@@ -1,11 +1,13 @@
 """A small GPT trained as GPTs are (Muon and AdamW by groups, averages, warm-up-stable-decay, clipping), on two stages of two sharded
 replicas, killed and resumed on another plan, beside one process of PyTorch; skipped without PyTorch."""
+import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import unittest
 
 import programs
 
@@ -175,6 +177,45 @@ class TrainingInTorch(programs.ProgramTest):
         exact, narrow = reference(torch.float64)[0], reference(torch.float32)[0]
         self.assertLess(self.relative(losses[:20], exact[:20]), 2 * self.relative(narrow[:20], exact[:20]))
         self.assertLess(self.relative(losses, exact), 2 * self.relative(narrow, exact))
+
+
+class Fresh(nn.Module):
+    """Its biases begin equal, which the exporter's optimizer would merge, and its dropout is on."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.drop = nn.Embedding(WORDS, WIDTH), nn.Dropout(0.1)
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.head = nn.Linear(WIDTH, WORDS)
+        for layer in (*self.layers, self.head):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for layer in self.layers:
+            x = self.drop(torch.relu(layer(x)))
+        return self.head(x)
+
+
+@unittest.skipUnless(importlib.util.find_spec("onnxscript"), "no onnxscript, which torch.onnx.export needs")
+class ExportsOfTheManual(programs.ProgramTest):
+    def test_they_keep_parameters_modules_and_dropout(self):
+        page = (programs.SOURCE / "tools" / "manual" / "rannc-compile.md").read_text()
+        code = page.split("## Exporting from PyTorch\n```python\n")[1].split("```")[0]
+        model = Fresh()
+        before = os.getcwd()
+        os.chdir(self.scratch)
+        try:
+            exec(code, {"model": model, "torch": torch})
+        finally:
+            os.chdir(before)
+        for name, flags in (("model.pt2", ["--output-name", "logits"]), ("model.onnx", [])):
+            command = ["rannc-compile", self.scratch / name, "--loss", "cross_entropy(output=logits,labels=y)", "--costs", "analytic", *flags]
+            graph = self.succeed(*command, "--emit", "graph").stdout
+            self.assertEqual(set(re.findall(r"^parameter %(\S+):", graph, re.MULTILINE)), set(dict(model.named_parameters())), name)
+            self.assertEqual(len(re.findall(r"^random .* = bernoulli drop", graph, re.MULTILINE)), 3, name)
+            self.assertRegex(graph, r"(?m)^batch \w+$", name)
+            self.succeed(*command, "--emit", "plan", "--stages", 2, "--pin", "layers.0=0", "--pin", "layers.1=1")
 
 
 if __name__ == "__main__":
