@@ -18,7 +18,8 @@ inline constexpr const char* kCudaPlugin = "librannc_cuda.so";
 /// library that it needs, the driver, a device. The result lives as long as the process.
 Result<DevicePlugin*> open_plugin(const std::string& path);
 
-/// Returns all devices of a plug-in. Switches TF32 off for the whole process (`set_product_precision`).
+/// Returns all devices of a plug-in. Switches TF32 off for the whole process (`set_product_precision`) until the last
+/// device is destroyed. Then the settings before are restored.
 std::vector<std::shared_ptr<Device>> devices_of(DevicePlugin& plugin);
 
 }  // namespace rannc::runtime

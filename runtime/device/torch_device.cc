@@ -2,18 +2,23 @@
 #include "runtime/device/torch_device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <unordered_set>
+#include <utility>
 
 #include "runtime/internal/torch_value.h"
 
@@ -68,6 +73,77 @@ UsedStreams& used_streams() {
   static UsedStreams streams;
   return streams;
 }
+
+/// Switches off TF32 in this process, of which LibTorch's default rounds operands of convolutions and recurrent layers
+/// to 10 bits, and restores it in the end.
+class IeeeProducts {
+ public:
+  IeeeProducts() {
+    for (size_t i = 0; i < kSettings.size(); ++i)
+      precisions_[i] = context_.float32Precision(kSettings[i].first, kSettings[i].second);
+    products_ = found([&] { return context_.float32MatmulPrecision(); });
+    cudnn_ = found([&] { return context_.allowTF32CuDNN(); });
+    context_.setAllowTF32CuDNN(false);
+    context_.setAllowTF32CuBLAS(false);
+  }
+  IeeeProducts(const IeeeProducts&) = delete;
+  IeeeProducts& operator=(const IeeeProducts&) = delete;
+  ~IeeeProducts() {
+    if (cudnn_) context_.setAllowTF32CuDNN(*cudnn_);
+    if (products_ == at::Float32MatmulPrecision::HIGH) context_.setFloat32MatmulPrecision("high");
+    if (products_ == at::Float32MatmulPrecision::MEDIUM) context_.setFloat32MatmulPrecision("medium");
+    for (size_t i = 0; i < kSettings.size(); ++i)
+      context_.setFloat32Precision(kSettings[i].first, kSettings[i].second, precisions_[i]);
+  }
+
+ private:
+  /// The answer of an older function, which throws if a newer one has set something else.
+  template <class Ask>
+  static auto found(const Ask& ask) -> std::optional<decltype(ask())> {
+    try {
+      return ask();
+    } catch (const c10::Error&) {
+      return std::nullopt;
+    }
+  }
+
+  static constexpr std::array<std::pair<at::Float32Backend, at::Float32Op>, 4> kSettings = {
+      {{at::Float32Backend::CUDA, at::Float32Op::CONV},
+       {at::Float32Backend::CUDA, at::Float32Op::RNN},
+       {at::Float32Backend::CUDA, at::Float32Op::MATMUL},
+       {at::Float32Backend::MKLDNN, at::Float32Op::MATMUL}}};
+
+  at::Context& context_ = at::globalContext();
+  std::array<at::Float32Precision, kSettings.size()> precisions_{};
+  std::optional<at::Float32MatmulPrecision> products_;
+  std::optional<bool> cudnn_;
+};
+
+/// One of the devices of this process, all of which share the setting.
+class OneOfDevices {
+ public:
+  OneOfDevices() {
+    const std::lock_guard lock(all().mutex);
+    if (all().devices++ == 0) all().products.emplace();
+  }
+  OneOfDevices(const OneOfDevices&) = delete;
+  OneOfDevices& operator=(const OneOfDevices&) = delete;
+  ~OneOfDevices() {
+    const std::lock_guard lock(all().mutex);
+    if (--all().devices == 0) all().products.reset();
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    size_t devices = 0;
+    std::optional<IeeeProducts> products;
+  };
+  static All& all() {
+    static auto* all = new All;  // outlives every device
+    return *all;
+  }
+};
 
 class TorchDevice final : public Device {
  public:
@@ -208,6 +284,7 @@ class TorchDevice final : public Device {
   static constexpr uint64_t kPools = 1024;  ///< per device
   static inline std::atomic<uint64_t> devices{0};
 
+  const OneOfDevices counted_;
   DevicePlugin& plugin_;
   const uint64_t number_ = devices++;
   const DeviceFacts facts_;
@@ -221,9 +298,6 @@ class TorchDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> make_torch_device(DevicePlugin& plugin, uint32_t index) {
-  // LibTorch rounds the operands of convolutions and recurrent layers to 10 bits by default.
-  at::globalContext().setAllowTF32CuDNN(false);
-  at::globalContext().setAllowTF32CuBLAS(false);
   return std::make_shared<TorchDevice>(plugin, index);
 }
 

@@ -1,4 +1,4 @@
-/// Process-wide settings for programs. The library never calls them.
+/// Process-wide settings for programs. The library never calls them (`runtime/embedding.md`).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@ namespace rannc::runtime {
 /// Sets the number of threads that LibTorch uses per operator, for every device of this process.
 void set_threads(int threads);
 
-/// Precision of products of float32 on GPUs, for the whole process. Opening a GPU selects `kHighest`.
+/// Precision of products of float32 on GPUs, for the whole process. Opening a GPU selects `kHighest`; when the last one
+/// is closed, the setting before is restored.
 enum class ProductPrecision : uint8_t {
   kHighest,  ///< IEEE
   kHigh,     ///< TF32: operands have 10 bits after the point
