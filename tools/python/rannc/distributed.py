@@ -4,15 +4,19 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from .options import error
+from .weights import read_weights
 
 _CHUNK = 4 << 20
 _numbers = itertools.count()
@@ -31,6 +35,8 @@ class World:
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
         self.round = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}-{next(_numbers)}"
+        self._received: list[str] = []
+        self._files = itertools.count()
         self._store = dist.PrefixStore(f"rannc/{self.round}", _store(rank, size))
 
     @staticmethod
@@ -68,25 +74,51 @@ class World:
     def _send(self, path: str, rank: int) -> None:
         from . import _core
         names = _core.files_of_device(path, rank)
-        self._store.set(f"files/{rank}", pickle.dumps([(name, os.path.getsize(os.path.join(path, name))) for name in names]))
+        self._store.set(f"files/{rank}", pickle.dumps(names))
         for name in names:
-            with open(os.path.join(path, name), "rb") as file:
-                for number in itertools.count():
-                    chunk = file.read(_CHUNK)
-                    if not chunk:
-                        break
-                    self._store.set(f"file/{rank}/{name}/{number}", chunk)
+            self._send_file(os.path.join(path, name), f"file/{rank}/{name}")
 
     def _receive(self, timeout: float) -> str:
-        import tempfile
         folder = tempfile.mkdtemp(prefix="rannc-", suffix=".rannc")
-        for name, size in pickle.loads(self._get(f"files/{self.rank}", timeout)):
-            with open(Path(folder, name), "wb") as file:
-                for number in range((size + _CHUNK - 1) // _CHUNK):
-                    key = f"file/{self.rank}/{name}/{number}"
-                    file.write(self._get(key, timeout))
-                    self._store.delete_key(key)
+        self._received.append(folder)
+        for name in pickle.loads(self._get(f"files/{self.rank}", timeout)):
+            self._receive_file(os.path.join(folder, name), f"file/{self.rank}/{name}", timeout)
         return folder
+
+    def _send_file(self, path: str, key: str) -> None:
+        with open(path, "rb") as file:
+            chunks = 0
+            while chunk := file.read(_CHUNK):
+                self._store.set(f"{key}/{chunks}", chunk)
+                chunks += 1
+        self._store.set(key, str(chunks))
+
+    def _receive_file(self, path: str, key: str, timeout: float) -> None:
+        chunks = int(self._get(key, timeout))
+        with open(path, "wb") as file:
+            for number in range(chunks):
+                file.write(self._get(f"{key}/{number}", timeout))
+                self._store.delete_key(f"{key}/{number}")
+
+    def close(self) -> None:
+        """Removes what this process has received."""
+        for folder in self._received:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def weights(self, path: str, timeout: float = 300) -> dict[str, torch.Tensor]:
+        """Returns the tensors of a file that rank 0 has written, also to processes of other hosts."""
+        number = next(self._files)
+        sees = _same_host(self) and os.path.exists(path)
+        self._store.set(f"weights/{number}/{self.rank}", str(int(sees)))
+        if self.rank == 0:
+            blind = [rank for rank in range(1, self.size) if self._get(f"weights/{number}/{rank}", timeout) == b"0"]
+            for rank in blind:
+                self._send_file(path, f"weights/{number}/file/{rank}")
+        if sees:
+            return read_weights(path)
+        with tempfile.NamedTemporaryFile(prefix="rannc-") as file:
+            self._receive_file(file.name, f"weights/{number}/file/{self.rank}", timeout)
+            return read_weights(file.name)
 
     def share(self, key: str, value: Any = None, timeout: float = 300) -> Any:
         """Returns what rank 0 has given."""

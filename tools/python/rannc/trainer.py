@@ -141,6 +141,8 @@ class Trainer:
         reporter = Reporter(progress)
         try:
             self._world = World.found()
+            if self._world is not None:
+                self._closers.callback(self._world.close)
             exporting = dict(loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic, evaluates=False)
             made = self._compiled(net, example, exporting, optimizer, compiling, bundle, replace, reporter)
             self._open(made, optimizer, running, options)
@@ -234,6 +236,8 @@ class Trainer:
             self._rate = math.nan
             self._read_settings()
         if self._net is not None:
+            self._tracked = {name: int(tensor) for name, tensor in self._net.named_buffers()
+                             if name.endswith("num_batches_tracked")}
             self._closers.callback(poison.remove, self._net)
             poison.add(self._net)
 
@@ -265,7 +269,12 @@ class Trainer:
     @property
     def groups(self) -> list[dict[str, Any]]:
         """Parameters with equal rules: `rule`, `tensors` (names), `elements`."""
-        return self._session.groups()
+        merged: dict[str, dict[str, Any]] = {}
+        for group in self._session.groups():
+            same = merged.setdefault(group["rule"], {"rule": group["rule"], "tensors": [], "elements": 0})
+            same["tensors"] += group["tensors"]
+            same["elements"] += group["elements"]
+        return [group for group in merged.values() if group["elements"]]
 
     # --- steps
 
@@ -416,11 +425,17 @@ class Trainer:
             folder = self._world.share(f"state/{self.steps_done}/{next(self._states)}", folder)
         file = os.path.join(folder, "state.safetensors")
         self._run(lambda: self._session.export_weights(os.path.join(folder, "checkpoint"), file, averaged))
-        state = read_weights(file)
+        state = self._world.weights(file) if self._world is not None else read_weights(file)
         self._run(lambda: self._session.all_agree(True))
         shutil.rmtree(folder, ignore_errors=True)
-        return state
+        return {**state, **self._counted(state)}
 
+    def _counted(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """PyTorch's counters of batch normalization, which count mini-batches; no step reads them."""
+        return {name: torch.tensor(before + self.steps_done) for name, before in self._tracked.items()
+                if name.replace("num_batches_tracked", "running_mean") in state}
+
+    _tracked: dict[str, int] = {}
     _states = iter(range(1 << 62))
 
     def to_module(self, net: nn.Module, averaged: bool = False) -> nn.Module:
