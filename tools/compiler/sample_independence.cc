@@ -195,15 +195,18 @@ struct Runs {
   int64_t samples() const { return whole + singles + other; }
 };
 
-/// Returns the reason why the graph is too large to run, or an empty text.
-std::string too_large(const Float64Run& run, const Comparison& comparison, const Runs& runs, int64_t in_file,
-                      const CompareLimits& limits) {
-  const double bytes = run.peak_bytes(comparison.sizes(runs.whole));
+std::string above(double bytes, double flops, const CompareLimits& limits) {
   if (bytes > limits.free_bytes) {
     return fmt::format("it needs {}, but {} are free", tools::bytes(bytes), tools::bytes(limits.free_bytes));
   }
-  const double flops = run.flops(comparison.sizes(1)) * static_cast<double>(runs.samples() + in_file);
   return flops > limits.flops ? fmt::format("it needs {:.0f} Gflop", flops / 1e9) : std::string();
+}
+
+/// Returns the reason why the graph is too large to run, or an empty text.
+std::string too_large(const Float64Run& run, const Comparison& comparison, const Runs& runs, int64_t in_file,
+                      const CompareLimits& limits) {
+  const double flops = run.flops(comparison.sizes(1)) * static_cast<double>(runs.samples() + in_file);
+  return above(run.peak_bytes(comparison.sizes(runs.whole)), flops, limits);
 }
 
 bool is_used(const Graph& graph, ValueId value) {
@@ -391,6 +394,20 @@ Result<runtime::Tensors> count(const Graph& graph, const runtime::TotalsRun& tot
   return counts;
 }
 
+/// Returns the reason why either graph is too large to run, or an empty text. Absent weights are no reason.
+std::string too_large_for_loss(const Graph& graph, const FileLoss& file, const SyntheticSamples& made_up,
+                               const CompareLimits& limits) {
+  WideTensors tensors;
+  const ir::Bindings sizes = made_up.sizes(file.samples);
+  for (const Graph* each : {&graph, &file.graph}) {
+    const auto run = Float64Run::load(*each, tensors);
+    if (!run.ok()) continue;
+    const std::string large = above(run->peak_bytes(sizes), run->flops(sizes), limits);
+    if (!large.empty()) return large;
+  }
+  return "";
+}
+
 /// Both losses for one kind of samples. An error: these do not suit the graphs.
 struct BothLosses {
   double own = 0, of_file = 0, terms = 0;
@@ -427,13 +444,17 @@ Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<File
                                 const ir::Bindings& symbols, const CompareLimits& limits) {
   RANNC_ASSIGN(Compared found, compare(nullptr, graph, kLeastTogether, symbols, limits));
   // A graph that does not run was already reported.
-  if (file && found.not_compared.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
+  if (file && found.not_compared.empty()) RANNC_TRY(compare_loss(graph, *file, symbols, limits));
   return found;
 }
 
-Result<Compared> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
+Result<Compared> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols,
+                              const CompareLimits& limits) {
   const auto complete = planning_sizes(graph, symbols, kSmallSizes);
   if (!complete.ok()) return not_compared(complete.diagnostic().message);
+  const std::string large =
+      too_large_for_loss(graph, file, SyntheticSamples(graph, complete->sizes, SyntheticSamples::Kind::kPlain), limits);
+  if (!large.empty()) return Compared{large, true};
   std::string why;
   for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
     const auto both = both_losses(graph, file, SyntheticSamples(graph, complete->sizes, kind));

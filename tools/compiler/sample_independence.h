@@ -14,6 +14,7 @@ namespace rannc::tools {
 /// Result of a comparison that found no difference.
 struct Compared {
   std::string not_compared;  ///< why nothing was compared; empty: everything agrees
+  bool too_large = false;    ///< because a run exceeds the limits
 };
 
 /// Limits on the cost of a comparison.
@@ -53,7 +54,9 @@ struct FileLoss {
 Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<FileLoss>& file,
                                 const ir::Bindings& symbols, const CompareLimits& limits);
 
-/// Checks that the losses and totals of `graph` give the loss that the file computes, on synthetic samples.
-Result<Compared> compare_loss(const ir::Graph& graph, const FileLoss& file, const ir::Bindings& symbols);
+/// Checks that the losses and totals of `graph` give the loss that the file computes, on synthetic samples. Not
+/// compared if a run exceeds `limits`.
+Result<Compared> compare_loss(const ir::Graph& graph, const FileLoss& file, const ir::Bindings& symbols,
+                              const CompareLimits& limits);
 
 }  // namespace rannc::tools

@@ -197,7 +197,10 @@ TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
     ir::LossTerm term{made.find("l")};
     if (divides) term.divisor = testing::count_elements(made, made.find("t"));
     made.add_loss(term);
-    const auto compared = compare_losses(made, FileLoss{file, 3, {{file.find("l"), 1.0}}}, {}, kNone);
+    const FileLoss loss{file, 3, {{file.find("l"), 1.0}}};
+    const auto limited = compare_loss(made, loss, {}, {.free_bytes = 50, .flops = 1e9});
+    EXPECT_TRUE(limited.ok() && limited->too_large);
+    const auto compared = compare_losses(made, loss, {}, kNone);
     return compared.ok() ? compared->not_compared : compared.diagnostic().message;
   };
   EXPECT_EQ(judged(true), "");
