@@ -27,10 +27,10 @@ class Exchanger {
   Result<std::map<uint64_t, double>> run() {
     std::map<uint64_t, double> times;
     for (const uint64_t bytes : plan_.bytes) {
-      own_ = to_value(at::ones({static_cast<int64_t>(std::max<uint64_t>(1, bytes / 4))}));
+      own_ = to_value(at::ones({static_cast<int64_t>(std::max<uint64_t>(1, bytes / 4))}, at::kFloat));
       std::vector<double> measured;
       for (uint32_t i = 0; i <= plan_.repeat; ++i) {
-        RANNC_TRY(all_reduce(to_value(at::ones({1}))));  // a barrier
+        RANNC_TRY(all_reduce(to_value(at::ones({1}, at::kFloat))));  // a barrier
         RANNC_TRY(end_.flush());
         const auto start = Clock::now();
         RANNC_TRY(exchange());

@@ -14,6 +14,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/internal/device_thread.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/measure/internal/own_random.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/transport/transports.h"
 
@@ -45,8 +46,8 @@ class SyntheticFeed final : public Feed {
       if (!size) return error(fmt::format("the size {} of '{}' is not known", dim.str(), port.name));
       sizes.push_back(*size);
     }
-    const auto options = at::TensorOptions().dtype(scalar_type(port.type.dtype));
-    known = to_value(ir::is_float(port.type.dtype) ? at::randn(sizes, options) : at::zeros(sizes, options));
+    const at::ScalarType type = scalar_type(port.type.dtype);
+    known = to_value(ir::is_float(port.type.dtype) ? random_.normal(sizes, type) : at::zeros(sizes, type));
     return known;
   }
 
@@ -55,6 +56,7 @@ class SyntheticFeed final : public Feed {
   std::string batch_;
   ir::Bindings symbols_;
   std::map<std::pair<std::string, int64_t>, Value> made_;
+  OwnRandom random_{at::kCPU};
 };
 
 /// Records the actions of one step.

@@ -11,6 +11,7 @@
 #include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/measure/internal/own_random.h"
 
 namespace rannc::runtime {
 
@@ -144,9 +145,10 @@ class TaskRunBuilder {
       }
     }
     if (!ir::is_float(value.type.dtype)) {
-      return at::randint(value.type.dtype == ir::DType::kBool ? 2 : index_limit(id), extents, options);
+      return random_.integers(value.type.dtype == ir::DType::kBool ? 2 : index_limit(id), extents,
+                              scalar_type(value.type.dtype));
     }
-    at::Tensor made = at::randn(extents, options);
+    at::Tensor made = random_.normal(extents, scalar_type(value.type.dtype));
     if (facts_.roles[id.index()] == ir::GradientRole::kWeight && extents.size() > 1) made.mul_(kWeightScale);
     return value.kind == ir::ValueKind::kBuffer ? made.abs_() : made;
   }
@@ -179,6 +181,7 @@ class TaskRunBuilder {
   const ir::Bindings& bindings_;
   const TaskRunOptions& options_;
   const at::Device device_;
+  OwnRandom random_{device_};
 };
 
 Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::span<const TaskId> tasks,

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "codegen/bundle_writer.h"
 #include "ir/graph/constant.h"
 #include "ir/text/text.h"
+#include "runtime/aten/thread_state.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/device/devices.h"
 #include "runtime/train/process.h"
@@ -25,16 +27,28 @@ namespace rannc::compiler {
 
 namespace {
 
-/// Makes LibTorch use one thread per operator, as a worker of a run does, until the end of its lifetime.
+/// Makes LibTorch use one thread per operator, as a worker of a run does, until the end of its lifetime: in this thread
+/// and in new ones, whose numbers may differ.
 class OneThread {
  public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
+  OneThread() {
+    in_new_thread([this] { of_new_threads_ = at::get_num_threads(); });
+    at::set_num_threads(1);
+  }
+  ~OneThread() {
+    at::set_num_threads(of_this_thread_);
+    in_new_thread([this] { at::set_num_threads(of_new_threads_); });
+  }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
-  int before_ = at::get_num_threads();
+  template <class Job>
+  static void in_new_thread(const Job& job) {
+    std::thread(job).join();
+  }
+
+  int of_this_thread_ = at::get_num_threads(), of_new_threads_ = 1;
 };
 
 void begin(const Progress& progress, Phase phase) {
@@ -128,6 +142,7 @@ std::string Plan::text() const {
 }
 
 Result<Model> read(const std::string& path, const ReadOptions& options, const Progress& progress) {
+  const runtime::NewThreadState as_new_thread;
   begin(progress, Phase::kReading);
   std::vector<runtime::Library> libraries;
   for (const std::string& file : options.libraries) {
@@ -141,6 +156,7 @@ Result<Model> read(const std::string& path, const ReadOptions& options, const Pr
 
 Result<Model> read_bundle(const std::string& path, const std::vector<std::string>& libraries,
                           const Progress& progress) {
+  const runtime::NewThreadState as_new_thread;
   begin(progress, Phase::kReading);
   RANNC_ASSIGN(tools::BundleModel read, tools::read_bundle(path, libraries));
   auto calls = tools::foreign_calls(read.model.graph);
@@ -149,6 +165,7 @@ Result<Model> read_bundle(const std::string& path, const std::vector<std::string
 }
 
 Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress& progress) {
+  const runtime::NewThreadState as_new_thread;
   const Model::State& read = model.state();
   if (!read.foreign_calls.ok()) return read.foreign_calls.diagnostic();
   RANNC_ASSIGN(tools::RequestedPlan request, request_for(read, options));
@@ -175,6 +192,7 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
 }
 
 Result<void> write(const Plan& plan, const std::string& path, const WriteOptions& options, const Progress& progress) {
+  const runtime::NewThreadState as_new_thread;
   begin(progress, Phase::kWriting);
   const Plan::State& state = plan.state();
   codegen::BundleOptions bundle{
