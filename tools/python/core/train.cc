@@ -25,9 +25,13 @@
 #include "tools/common/worker_environment.h"
 #include "tools/python/core/bindings.h"
 #include "tools/python/core/tensors.h"
+#include "tools/run/explain_step.h"
 #include "tools/run/kept_flags.h"
 #include "tools/run/run_flags.h"
+#include "tools/run/run_report.h"
+#include "tools/run/run_results.h"
 #include "tools/run/run_start.h"
+#include "tools/run/run_validation.h"
 
 namespace rannc::python {
 
@@ -157,6 +161,36 @@ class Session {
     trainer_->reschedule(std::move(other.plan)).value();
   }
 
+  /// What the last steps took, beside the plan. In a run of several processes, all must call it; the leader has the
+  /// texts.
+  struct Profile {
+    std::string text, page, trace;  ///< tables, a page of HTML, a trace for Perfetto
+    double step_ns = 0;             ///< median
+  };
+  Profile profile(const std::vector<double>& losses) {
+    const tools::RunResults results = tools::gather_results(*trainer_, {.recorder = recorder_}).value();
+    if (!leads()) return {};
+    const std::vector<runtime::PlannedSpan> planned = tools::planned_spans(plan()).value();
+    tools::RunFacts facts;
+    facts.title = fs::path(flags_.bundle).stem().string();
+    facts.losses = losses;
+    facts.first_step = trainer_->steps_done() - losses.size();
+    facts.steps = losses.size();
+    facts.explains = true;
+    return {tools::step_text(tools::planned_beside_actual(plan(), planned, results.records)),
+            tools::run_report(plan(), facts, results.records, planned),
+            runtime::chrome_trace(ir::pipeline_shape(plan()), results.records, planned),
+            tools::measured_step_ns(results.records)};
+  }
+
+  /// Runs an evaluation, whose actions are none of a step.
+  runtime::StepResult evaluate(const runtime::Batch& batch) {
+    actions_.forward(false);
+    auto result = trainer_->evaluate(batch);
+    actions_.forward(true);
+    return std::move(result).value();
+  }
+
   /// Ends the run. Nothing else may be called afterwards.
   void close() { trainer_.reset(); }
 
@@ -187,6 +221,8 @@ class Session {
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.loss_scale = flags_.loss_scale;
     options.kept_checkpoints = settings.kept_checkpoints;
+    actions_.forward_to(&recorder_);
+    options.observer = &actions_;
     options.engine = flags_.engine;
     options.records_steps = flags_.cuda_graphs;
     options.timeout = start_.timeout;
@@ -216,6 +252,8 @@ class Session {
   }
 
   tools::RunFlags flags_;
+  runtime::TraceRecorder recorder_;
+  tools::TrainingActions actions_{nullptr};
   std::optional<tools::WorkerEnvironment> worker_;
   tools::RunStart start_;
   tools::Hardware hardware_;  // outlives the trainer
@@ -298,6 +336,7 @@ auto unlocked(Function function) {
 
 void add_trainer(nb::module_& module) {
   module.def("files_of_device", &files_of_device);
+  module.def("use_tensor_heap", &runtime::use_tensor_heap);
   nb::class_<Session>(module, "Session")
       .def("__init__",
            [](Session* made, const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store,
@@ -327,7 +366,7 @@ void add_trainer(nb::module_& module) {
       .def("evaluate",
            [](Session& session, const Capsules& capsules) {
              const runtime::Batch batch = batch_of(capsules);
-             return dict_of(unlocked([&] { return session.trainer().evaluate(batch).value(); }));
+             return dict_of(unlocked([&] { return session.evaluate(batch); }));
            })
       .def("gradients",
            [](Session& session) { return dict_of(unlocked([&] { return session.trainer().gradients().value(); })); })
@@ -339,6 +378,16 @@ void add_trainer(nb::module_& module) {
       .def("load", &Session::load, nb::call_guard<nb::gil_scoped_release>())
       .def("load_weights", &Session::load_weights, nb::call_guard<nb::gil_scoped_release>())
       .def("export_weights", &Session::export_weights, nb::call_guard<nb::gil_scoped_release>())
+      .def("profile",
+           [](Session& session, const std::vector<double>& losses) {
+             const Session::Profile found = unlocked([&] { return session.profile(losses); });
+             nb::dict made;
+             made["text"] = found.text;
+             made["page"] = found.page;
+             made["trace"] = found.trace;
+             made["step_ns"] = found.step_ns;
+             return made;
+           })
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>())
       .def("reschedule", &Session::reschedule, nb::call_guard<nb::gil_scoped_release>())
       .def("all_agree", [](Session& session, bool own) {

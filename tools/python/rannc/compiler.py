@@ -39,6 +39,11 @@ class Stage:
     recompute: bool
 
 
+def framed(page: str) -> str:
+    """A page as a part of a notebook."""
+    return f'<iframe srcdoc="{html.escape(page, quote=True)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+
+
 class Plan:
     """A verified plan of a model for a cluster."""
 
@@ -89,8 +94,7 @@ class Plan:
         return f"<rannc.Plan: {len(self.facts['stages'])} stages, {self.schedule}, {self.step_ms:.3f} ms a step>"
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.report(), quote=True)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        return framed(self.report())
 
 
 class Bundle:

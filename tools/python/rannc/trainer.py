@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils import dlpack
 
 from . import _core, poison
-from .compiler import Bundle, Progress, Reporter, compiled
+from .compiler import Bundle, Progress, Reporter, compiled, framed
 from .distributed import World
 from .export import Batch, Layout, LossFunction
 from .optimizer import Settings
@@ -107,6 +107,32 @@ class Evaluation:
         return f"<rannc.Evaluation of {self.samples} samples: loss {self.loss}, outputs {', '.join(self.outputs)}>"
 
 
+class Profile:
+    """Measured beside planned times of the last steps, in rank 0; empty elsewhere."""
+
+    def __init__(self, found: dict[str, Any]):
+        self._found = found
+
+    @property
+    def step_ms(self) -> float:
+        """Median from the first action of a step to its last."""
+        return self._found["step_ns"] / 1e6
+
+    def report(self) -> str:
+        """A self-contained page (HTML): losses, planned and measured timeline, cut, memory."""
+        return self._found["page"]
+
+    def trace(self) -> str:
+        """A trace (JSON), which ui.perfetto.dev opens."""
+        return self._found["trace"]
+
+    def __str__(self) -> str:
+        return self._found["text"].rstrip()
+
+    def _repr_html_(self) -> str:
+        return framed(self.report())
+
+
 class Trainer:
     """Trains a module on the devices of a cluster, with the numbers of one device.
 
@@ -117,6 +143,8 @@ class Trainer:
     bundle: folder for the compiled module, which `rannc-run` opens, too; None: a temporary one
     replace: overwrite an existing bundle
     resume: folder of a run, from whose latest checkpoint to continue: of `save`, or the output of `rannc-run`
+    tensor_heap: False: leave PyTorch's allocator as it is. The heap keeps freed memory of all tensors on the processor, for
+        the rest of the process, which saves up to a tenth of a step
     progress: as of `compile`
     options: flags of `rannc-compile` and `rannc-run`: `cluster="local:2"`, `stages=2`, `clip_norm=1`, `seed=0`
 
@@ -130,12 +158,16 @@ class Trainer:
     def __init__(self, net: nn.Module | Bundle | str | os.PathLike[str], example: Batch | None = None, *,
                  loss: LossFunction | None = None, optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0,
                  dynamic: Any = None, bundle: str | os.PathLike[str] | None = None, replace: bool = False,
-                 resume: str | os.PathLike[str] | None = None, progress: Progress | bool | None = None, **options: Any):
+                 resume: str | os.PathLike[str] | None = None, tensor_heap: bool = True,
+                 progress: Progress | bool | None = None, **options: Any):
         self._closers = contextlib.ExitStack()
         self._settings: Settings | None = None
         self._pending: Future[dict[str, Any]] | None = None
+        self._losses: list[float] = []
         self._net = net if isinstance(net, nn.Module) else None
         compiling, running = divided(options, runs=True)
+        if tensor_heap:
+            _core.use_tensor_heap()
         if optimizer is not None and not isinstance(optimizer, str):
             _refuse_settings(options)
         reporter = Reporter(progress)
@@ -285,9 +317,7 @@ class Trainer:
         process of several may give the whole mini-batch or the `needed_samples` of it. Errors of labels and numbers are
         raised by the next call, or where the loss is read.
         """
-        batches = batch if isinstance(batch, list) else [batch]
-        if not batches:
-            raise error("is an empty list; expected a batch or several", place="batch")
+        batches = self._several(batch)
         given = [self._given(each) for each in batches]
         whole = [self._is_whole(each) for each in given]
         if any(each != whole[0] for each in whole):
@@ -295,7 +325,22 @@ class Trainer:
         self._finish()
         self._read_settings()
         mean = len(batches) > 1
-        return self._submit(given, lambda capsules: self._session.step(capsules, whole[0], mean))
+
+        def run(capsules: list[Any]) -> dict[str, Any]:
+            result = self._session.step(capsules, whole[0], mean)
+            self._losses.append(result["loss"])
+            return result
+
+        return self._submit(given, run)
+
+    def _several(self, batch: Any) -> list[Batch]:
+        """The batches of a step. A list of tensors is one batch, as a `DataLoader` makes it, unless a batch is a tensor."""
+        if not isinstance(batch, (list, tuple)):
+            return [batch]
+        if not batch:
+            raise error("is empty; expected a batch or several", place="batch")
+        is_one = isinstance(batch[0], torch.Tensor) and self._layout.kind != "tensor"
+        return [batch] if is_one else list(batch)
 
     def accumulate(self, batch: Batch) -> Loss:
         """Runs forward and backward over an additional mini-batch of the next step, like `loss.backward()`: gradients add
@@ -501,6 +546,11 @@ class Trainer:
         self._run(lambda: self._session.reschedule(target))
         self.facts, self._needed = self._session.facts(), self._session.needed()
         reporter.end(3)
+
+    def profile(self) -> Profile:
+        """What the last three steps of all processes took, beside the plan."""
+        self._finish()
+        return Profile(self._run(lambda: self._session.profile(self._losses)))
 
     # --- the end
 
