@@ -145,7 +145,8 @@ Result<std::unique_ptr<Trainer>> Trainer::try_to_open(const std::string& bundle,
     return error(fmt::format("the plan has {} devices, the run has {} workers", opened.plan.devices.size(),
                              transport->devices()));
   }
-  const SharedFacts facts = shared_facts(opened, options);
+  SharedFacts facts = shared_facts(opened, options);
+  facts.merge(process_facts(transport->hardware().type()));
   RANNC_ASSIGN(ir::ParameterUpdates updates, Impl::updates_of(opened.plan, options.optimizer));
   auto impl = std::make_unique<Impl>(std::move(opened), std::move(updates), options);
   RANNC_TRY(impl->add_device(std::move(transport)));

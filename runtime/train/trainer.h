@@ -93,7 +93,7 @@ class Trainer {
   static Result<std::unique_ptr<Trainer>> open(const std::string& bundle, const TrainerOptions& options);
   /// Runs the device of `transport`. The other devices of the plan run in other processes. The bundle's folder may lack
   /// the files of stages that do not run on the device (`HostedStages`). Collective: an error of one process, and
-  /// bundles or options that differ and on which results depend, are an error in all.
+  /// bundles, options or settings of LibTorch that differ and on which results depend, are an error in all.
   static Result<std::unique_ptr<Trainer>> open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport);
   ~Trainer();

@@ -1,5 +1,7 @@
 #include "runtime/train/internal/shared_facts.h"
 
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +11,29 @@ namespace {
 
 // No name or value contains these.
 constexpr char kBetween = '\t', kEnd = '\n';
+
+std::string on_or_off(bool on) { return on ? "on" : "off"; }
+
+std::string_view name_of(at::Float32Precision precision) {
+  switch (precision) {
+    case at::Float32Precision::NONE:
+    case at::Float32Precision::IEEE:
+      return "ieee";  // of a setting that nobody made, too
+    case at::Float32Precision::TF32:
+      return "tf32";
+    case at::Float32Precision::BF16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+/// Of products, convolutions and recurrent layers.
+std::string precisions(at::Float32Backend backend) {
+  const at::Context& context = at::globalContext();
+  return fmt::format("{} {} {}", name_of(context.float32Precision(backend, at::Float32Op::MATMUL)),
+                     name_of(context.float32Precision(backend, at::Float32Op::CONV)),
+                     name_of(context.float32Precision(backend, at::Float32Op::RNN)));
+}
 
 }  // namespace
 
@@ -41,6 +66,34 @@ SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options) {
     if (file.name.ends_with(".rir") || file.name.ends_with(".safetensors"))
       facts.emplace("the bundle's " + file.name + " of digest", file.digest);
   }
+  return facts;
+}
+
+SharedFacts process_facts(ir::DeviceType hardware) {
+  const at::Context& context = at::globalContext();
+  SharedFacts facts = {
+      {"LibTorch's threads per operator", fmt::format("{}", at::get_num_threads())},
+      {"LibTorch's deterministic algorithms", on_or_off(context.deterministicAlgorithms())},
+  };
+  if (hardware == ir::DeviceType::kCuda) {
+    facts.insert({
+        {"LibTorch's float32 precision of GPUs", precisions(at::Float32Backend::CUDA)},
+        {"LibTorch's cuDNN", on_or_off(context.userEnabledCuDNN())},
+        {"LibTorch's deterministic cuDNN", on_or_off(context.deterministicCuDNN())},
+        {"LibTorch's benchmarks of cuDNN", on_or_off(context.benchmarkCuDNN())},
+        {"LibTorch's 16-bit sums of cuBLAS",
+         fmt::format("{} {} {}", static_cast<int>(context.allowFP16ReductionCuBLAS()),
+                     static_cast<int>(context.allowBF16ReductionCuBLAS()), context.allowFP16AccumulationCuBLAS())},
+    });
+    return facts;
+  }
+  facts.insert({
+      {"LibTorch's float32 precision of oneDNN", precisions(at::Float32Backend::MKLDNN)},
+      {"LibTorch's oneDNN", on_or_off(context.userEnabledMkldnn())},
+      {"LibTorch's deterministic oneDNN", on_or_off(context.deterministicMkldnn())},
+      {"LibTorch's NNPACK", on_or_off(context.userEnabledNNPACK())},
+      {"LibTorch's 16-bit sums of processors", on_or_off(context.allowFP16ReductionCPU())},
+  });
   return facts;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ir/base/device_type.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/train/trainer.h"
 
@@ -13,6 +14,9 @@ namespace rannc::runtime {
 
 /// Returns the options and files of a bundle on which results depend. Files of stages that are not hosted are absent.
 SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options);
+
+/// Returns the settings of LibTorch in this process on which the results of a kind of hardware depend.
+SharedFacts process_facts(ir::DeviceType hardware);
 
 /// Returns facts as text for other processes.
 std::string to_text(const SharedFacts& facts);

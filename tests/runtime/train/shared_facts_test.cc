@@ -1,5 +1,9 @@
 // Processes of a run that differ in what results depend on do not train.
+#include "runtime/train/internal/shared_facts.h"
+
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -148,6 +152,73 @@ TEST_F(SharedFactsTest, BundlesMustBeEqual) {
   EXPECT_THAT(open({}, copy), Each(IsEmpty()));
   const std::string other = bundle("other", {.cuts = {4}, .replicas = {1, 2}, .micro_batches = {3, 4}});
   EXPECT_THAT(open({}, other), Each(HasSubstr("the bundle's plan.rir of digest")));
+}
+
+// Threads of one process can differ in the number of threads only; `workers_test.py` starts processes.
+TEST_F(SharedFactsTest, NumbersOfThreadsMustBeEqual) {
+  auto ends = make_local_transports(kWorkers, std::chrono::seconds(60));
+  Failures failures;
+  rannc::testing::on_each(kWorkers, [&](uint32_t rank) {
+    at::get_num_threads();                   // the first call in a thread takes over the number of the process
+    at::set_num_threads(rank == 1 ? 3 : 2);  // of this thread
+    const auto trainer = Trainer::open_worker(bundle_, {}, std::move(ends[rank]));
+    if (!trainer.ok()) failures[rank] = trainer.diagnostic().str();
+  });
+  EXPECT_THAT(failures, Each(HasSubstr("worker 0 has LibTorch's threads per operator 2, worker 1 has 3")));
+}
+
+struct Setting {
+  const char* name;
+  ir::DeviceType hardware;
+  std::function<void(at::Context&)> change, undo;
+};
+
+std::vector<Setting> settings() {
+  using at::Float32Backend, at::Float32Op, at::Float32Precision;
+  const auto precise = [](Float32Backend backend, Float32Op op, Float32Precision precision) {
+    return [=](at::Context& context) { context.setFloat32Precision(backend, op, precision); };
+  };
+  const auto flag = [](void (at::Context::*set)(bool), bool to) {
+    return [=](at::Context& context) { (context.*set)(to); };
+  };
+  constexpr auto kCpu = ir::DeviceType::kCpu, kCuda = ir::DeviceType::kCuda;
+  return {
+      {"deterministic algorithms", kCpu, [](auto& of) { of.setDeterministicAlgorithms(true, false); },
+       [](auto& of) { of.setDeterministicAlgorithms(false, false); }},
+      {"float32 precision of oneDNN", kCpu, precise(Float32Backend::MKLDNN, Float32Op::MATMUL, Float32Precision::BF16),
+       precise(Float32Backend::MKLDNN, Float32Op::MATMUL, Float32Precision::IEEE)},
+      {"oneDNN", kCpu, flag(&at::Context::setUserEnabledMkldnn, false), flag(&at::Context::setUserEnabledMkldnn, true)},
+      {"deterministic oneDNN", kCpu, flag(&at::Context::setDeterministicMkldnn, true),
+       flag(&at::Context::setDeterministicMkldnn, false)},
+      {"NNPACK", kCpu, flag(&at::Context::setUserEnabledNNPACK, false), flag(&at::Context::setUserEnabledNNPACK, true)},
+      {"float32 precision of GPUs", kCuda, precise(Float32Backend::CUDA, Float32Op::MATMUL, Float32Precision::TF32),
+       precise(Float32Backend::CUDA, Float32Op::MATMUL, Float32Precision::IEEE)},
+      {"float32 precision of GPUs", kCuda, precise(Float32Backend::CUDA, Float32Op::CONV, Float32Precision::IEEE),
+       precise(Float32Backend::CUDA, Float32Op::CONV, Float32Precision::TF32)},
+      {"cuDNN", kCuda, flag(&at::Context::setUserEnabledCuDNN, false), flag(&at::Context::setUserEnabledCuDNN, true)},
+      {"deterministic cuDNN", kCuda, flag(&at::Context::setDeterministicCuDNN, true),
+       flag(&at::Context::setDeterministicCuDNN, false)},
+      {"benchmarks of cuDNN", kCuda, flag(&at::Context::setBenchmarkCuDNN, true),
+       flag(&at::Context::setBenchmarkCuDNN, false)},
+      {"16-bit sums of cuBLAS", kCuda, [](auto& of) { of.setAllowBF16ReductionCuBLAS(false); },
+       [](auto& of) { of.setAllowBF16ReductionCuBLAS(true); }},
+  };
+}
+
+TEST(ProcessFacts, NameWhatDiffers) {
+  for (const Setting& setting : settings()) {
+    at::Context& context = at::globalContext();
+    FactComparison comparison;
+    const SharedFacts before = process_facts(setting.hardware);
+    EXPECT_TRUE(comparison.add(0, to_text(before)).ok());
+    setting.change(context);
+    const auto changed = comparison.add(3, to_text(process_facts(setting.hardware)));
+    setting.undo(context);
+    ASSERT_FALSE(changed.ok()) << setting.name;
+    EXPECT_THAT(changed.diagnostic().str(),
+                AllOf(HasSubstr(std::string("worker 0 has LibTorch's ") + setting.name), HasSubstr("worker 3 has ")));
+    EXPECT_EQ(process_facts(setting.hardware), before) << setting.name;
+  }
 }
 
 TEST_F(SharedFactsTest, AnErrorOfOneProcessIsAnErrorOfAll) {
