@@ -1,11 +1,4 @@
 # Finds every third-party library once, under one imported target each.
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
-if(RANNC_TESTS)
-  find_package(GTest REQUIRED)
-endif()
-include(RanncThirdParty)
 
 # Other pins lead to other folders.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/setup-versions)
@@ -16,6 +9,17 @@ function(rannc_setup_path name variable)
   string(REGEX MATCH "(^|\n)${name}=([^\n]*)" ignored "${paths}")
   set(${variable} "${CMAKE_MATCH_2}" PARENT_SCOPE)
 endfunction()
+
+include(RanncWheel)
+if(NOT TARGET fmt::fmt)
+  find_package(fmt REQUIRED)
+endif()
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+if(RANNC_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+include(RanncThirdParty)
 
 if(RANNC_TORCH)
   rannc_setup_path(venv venv)

@@ -12,8 +12,11 @@ function(rannc_install_library name)
   install(TARGETS rannc_${name} EXPORT rannc)
 endfunction()
 
-# A program finds LibTorch where it was linked: that lies outside the prefix.
+# A program finds LibTorch where it was linked: that lies outside the prefix. In a wheel (tools/python/wheel.cmake) it lies beside.
 function(rannc_install_program name)
+  if(RANNC_WHEEL)
+    return()
+  endif()
   set_target_properties(${name} PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${RANNC_TORCH_LIBRARY_FOLDERS}")
   install(TARGETS ${name})

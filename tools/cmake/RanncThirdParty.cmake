@@ -1,12 +1,18 @@
 # Targets for libraries that ship no CMake package: rannc_deps::metis, rannc_deps::sodium, rannc_deps::xxhash. Read by the
 # build and by the installed package.
+#
+# A wheel links static libraries, if a distribution has them.
 function(rannc_plain_library name header library)
   if(TARGET rannc_deps::${name})
     return()
   endif()
   string(TOUPPER ${name} upper)
   find_path(RANNC_${upper}_INCLUDE ${header} REQUIRED)
-  find_library(RANNC_${upper}_LIBRARY ${library} REQUIRED)
+  set(names ${library})
+  if(RANNC_WHEEL)
+    list(PREPEND names lib${library}.a)
+  endif()
+  find_library(RANNC_${upper}_LIBRARY NAMES ${names} REQUIRED)
   mark_as_advanced(RANNC_${upper}_INCLUDE RANNC_${upper}_LIBRARY)
   add_library(rannc_deps::${name} INTERFACE IMPORTED)
   set_target_properties(rannc_deps::${name} PROPERTIES

@@ -45,7 +45,10 @@ endforeach()
 file(GLOB RANNC_TORCH_LIBRARY_FOLDERS "${RANNC_TORCH_FOLDER}/../nvidia/*/lib")
 set(rannc_torch_link_options -Wl,--no-as-needed)
 foreach(folder IN LISTS RANNC_TORCH_LIBRARY_FOLDERS)
-  list(APPEND rannc_torch_link_options -Wl,-rpath-link,${folder} -Wl,-rpath,${folder})
+  list(APPEND rannc_torch_link_options -Wl,-rpath-link,${folder})
+  if(NOT RANNC_WHEEL)  # which must not name folders of the machine that built it
+    list(APPEND rannc_torch_link_options -Wl,-rpath,${folder})
+  endif()
 endforeach()
 list(APPEND RANNC_TORCH_LIBRARY_FOLDERS "${RANNC_TORCH_FOLDER}/lib")
 
