@@ -1,7 +1,9 @@
 #include "runtime/data/prefetch.h"
 
 #include <exception>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "runtime/internal/device_thread.h"
 
@@ -12,12 +14,20 @@ namespace {
 class Prefetched final : public Dataset {
  public:
   explicit Prefetched(std::unique_ptr<const Dataset> source) : source_(std::move(source)) {}
-  ~Prefetched() override { thread_.wait(); }
+  // A forked process has no thread, and what that was reading in the other one is of no use.
+  ~Prefetched() override {
+    if (thread_.exists()) {
+      thread_.wait();
+    } else {
+      static_cast<void>(ahead_.release());
+    }
+  }
 
   Result<Batch> batch(uint64_t step) const override {
+    if (!thread_.exists()) return source_->batch(step);
     thread_.wait();
-    if (!read_ || read_->step != step) read(step);
-    const std::optional<Read> own = std::exchange(read_, std::nullopt);
+    if (!ahead_->read || ahead_->read->step != step) read(step);
+    const std::optional<Read> own = std::exchange(ahead_->read, std::nullopt);
     thread_.post([this, next = step + 1] { read(next); });
     if (own->thrown) std::rethrow_exception(own->thrown);
     return *own->batch;
@@ -32,9 +42,12 @@ class Prefetched final : public Dataset {
     std::optional<Result<Batch>> batch;
     std::exception_ptr thrown;
   };
+  struct Ahead {
+    std::optional<Read> read;  // of the thread while it works, else of the caller
+  };
 
   void read(uint64_t step) const {
-    Read& made = read_.emplace(Read{.step = step, .batch = std::nullopt, .thrown = nullptr});
+    Read& made = ahead_->read.emplace(Read{.step = step, .batch = std::nullopt, .thrown = nullptr});
     try {
       made.batch = source_->batch(step);
     } catch (...) {
@@ -43,7 +56,7 @@ class Prefetched final : public Dataset {
   }
 
   std::unique_ptr<const Dataset> source_;
-  mutable std::optional<Read> read_;  // of the thread while it works, else of the caller
+  std::unique_ptr<Ahead> ahead_ = std::make_unique<Ahead>();
   mutable DeviceThread thread_;
 };
 

@@ -1,9 +1,12 @@
 /// A thread that runs the jobs of one device, one at a time.
 #pragma once
 
+#include <unistd.h>
+
 #include <cfenv>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,50 +17,65 @@ namespace rannc::runtime {
 /// inherits other settings of the processor from the one that starts it.
 class DeviceThread {
  public:
-  DeviceThread() : thread_([this] { loop(); }) {}
+  DeviceThread() : state_(std::make_unique<State>()) {
+    state_->thread = std::thread([state = state_.get()] { loop(*state); });
+  }
+  /// A forked process leaves everything as it is: a condition with a waiting thread cannot be destroyed.
   ~DeviceThread() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+    if (!exists()) {
+      static_cast<void>(state_.release());
+      return;
     }
-    changed_.notify_all();
-    thread_.join();
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->stop = true;
+    }
+    state_->changed.notify_all();
+    state_->thread.join();
   }
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
+  /// Whether this process has the thread. A forked one has only that which forked: then nothing may be posted.
+  bool exists() const { return process_ == ::getpid(); }
+
   void post(std::function<void()> job) {
     {
-      const std::lock_guard lock(mutex_);
-      job_ = std::move(job);
+      const std::lock_guard lock(state_->mutex);
+      state_->job = std::move(job);
     }
-    changed_.notify_all();
+    state_->changed.notify_all();
   }
   void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !job_; });
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [this] { return !state_->job; });
   }
 
  private:
-  void loop() {
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::function<void()> job;
+    bool stop = false;
+    std::thread thread;
+  };
+
+  static void loop(State& state) {
     std::fesetenv(FE_DFL_ENV);
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(state.mutex);
     while (true) {
-      changed_.wait(lock, [this] { return stop_ || job_; });
-      if (!job_) return;
+      state.changed.wait(lock, [&] { return state.stop || state.job; });
+      if (!state.job) return;
       lock.unlock();
-      job_();
+      state.job();
       lock.lock();
-      job_ = nullptr;
-      changed_.notify_all();
+      state.job = nullptr;
+      state.changed.notify_all();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> job_;
-  bool stop_ = false;
-  std::thread thread_;  // last: starts after all other members exist
+  const pid_t process_ = ::getpid();
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rannc::runtime

@@ -43,6 +43,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
 }
 
 Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
+  if (!devices_.is_own()) return *devices_.failure();
   const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) {
     return a.tasks == b.tasks && a.devices == b.devices && a.sharded == b.sharded;
   };
@@ -107,7 +108,10 @@ Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take)
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Trainer::~Trainer() = default;
+// A forked process has none of the threads, and must not end what belongs to the other one: connections, checkpoints.
+Trainer::~Trainer() {
+  if (impl_ && !impl_->is_own()) static_cast<void>(impl_.release());
+}
 
 Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
   const NewThreadState as_new_thread;

@@ -87,6 +87,10 @@ struct StepResult {
 
 /// A bundle in training. Steps are counted from 0. A failed step closes the trainer: every later call returns the first
 /// failure. Not thread-safe.
+///
+/// Functions that compute do so as in a new thread: no mode of the caller's thread changes their numbers. A process
+/// that is forked while the trainer is open can neither use it nor ends what belongs to it. More in
+/// `runtime/embedding.md`.
 class Trainer {
  public:
   /// Runs all devices of the plan in this process, one thread each.

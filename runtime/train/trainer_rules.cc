@@ -88,7 +88,7 @@ Result<void> Trainer::Impl::restart_averages() {
 // of shares that others hold.
 Result<void> Trainer::Impl::swap_averages() {
   if (options_.optimizer.grouping.average == 0) return error("the run keeps no averages of its parameters");
-  if (devices_.failure()) return *devices_.failure();
+  if (const auto ended = devices_.failure()) return *ended;
   RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     await_saving(device);
     return device.executor->update([&](StageId stage) -> Result<void> {

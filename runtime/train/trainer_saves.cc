@@ -28,7 +28,7 @@ Result<void> Trainer::Impl::start_save(const std::string& folder, const std::str
 }
 
 Result<void> Trainer::Impl::finish_save() {
-  if (devices_.failure()) return *devices_.failure();
+  if (const auto ended = devices_.failure()) return *ended;
   const auto saving = std::move(saving_);
   return saving ? saving->finish() : Result<void>();
 }

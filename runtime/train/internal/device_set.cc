@@ -49,6 +49,7 @@ bool DeviceSet::has_stage(StageId stage) const {
 }
 
 Result<void> DeviceSet::for_each(const std::function<Result<void>(TrainedDevice&)>& job) {
+  if (!is_own()) return *failure();
   std::vector<Result<void>> results(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
     devices_[i]->thread->post([&, i] {
@@ -81,7 +82,7 @@ Result<at::Tensor> DeviceSet::sum_over(std::span<const DeviceId> members, at::Te
 // The receiver adds zeros, so that a text is a sum.
 Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own, uint64_t step) {
   const DeviceId first(0);
-  if (failure_) return *failure_;
+  if (const auto ended = failure()) return *ended;
   CollectiveKey key{step, CollectiveKey::Kind::kOther, exchanges_++};  // counted alike in all processes
   if (contains(first) && contains(from)) return own;
   if (!contains(first) && !contains(from)) return std::string();
@@ -102,7 +103,7 @@ Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own, ui
 }
 
 Result<bool> DeviceSet::all_agree(bool own, uint64_t step) {
-  if (failure_) return *failure_;
+  if (const auto ended = failure()) return *ended;
   RANNC_ASSIGN(const at::Tensor refusals, sum_over_processes(at::full({1}, own ? 0 : 1, at::kLong), step));
   return refusals.item<int64_t>() == 0;
 }
@@ -128,7 +129,14 @@ Result<void> DeviceSet::first_failure(const Result<void>& own, uint64_t step) {
   return error(fmt::format("worker {}: {}", index, std::string(found.begin(), found.end())));
 }
 
+std::optional<Diagnostic> DeviceSet::failure() const {
+  if (is_own()) return failure_;
+  return error(fmt::format("the trainer belongs to process {}, of which this is a fork: only that process can use it",
+                           process_));
+}
+
 Diagnostic DeviceSet::close(Diagnostic failure) {
+  if (!is_own()) return *this->failure();
   if (!failure_) failure_ = std::move(failure);
   for (const auto& device : devices_) device->transport->abort(*failure_);
   return *failure_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -65,12 +66,16 @@ class DeviceSet {
 
   /// Ends the run with the first failure that it is called with, and returns that.
   Diagnostic close(Diagnostic failure);
-  const std::optional<Diagnostic>& failure() const { return failure_; }
+  /// The end of the run, if it has ended. A process forked from that of the devices cannot use them.
+  std::optional<Diagnostic> failure() const;
+  /// Whether this process has made the set.
+  bool is_own() const { return process_ == ::getpid(); }
 
  private:
   /// Returns the sum over the processes of `members`. Processes that are not members skip it.
   Result<at::Tensor> sum_over(std::span<const DeviceId> members, at::Tensor values, const CollectiveKey& key);
 
+  const pid_t process_ = ::getpid();
   size_t plan_devices_;
   std::vector<std::unique_ptr<TrainedDevice>> devices_;
   uint32_t exchanges_ = 0;  ///< number of collectives so far, equal in all processes

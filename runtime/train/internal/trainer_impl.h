@@ -52,7 +52,7 @@ class Trainer::Impl {
   }
   Result<StepResult> run(Mode mode, std::span<const Batch> batches, Accumulated how = Accumulated::kOneBatch,
                          const ReduceNamed& reduce = {}, const NeededSamples* part = nullptr) {
-    if (devices_.failure()) return *devices_.failure();
+    if (const auto ended = devices_.failure()) return *ended;
     Result<StepResult> result = attempt(mode, batches, how, reduce, part);
     if (result.ok() && mode == Mode::kTrain) {
       if (const Result<void> saved = finish_written(); !saved.ok()) result = saved.diagnostic();
@@ -82,6 +82,7 @@ class Trainer::Impl {
   Result<void> swap_averages();
   const ir::ParameterUpdates& updates() const { return updates_; }
 
+  bool is_own() const { return devices_.is_own(); }
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
   uint64_t updates_done() const { return updates_done_; }

@@ -3,14 +3,18 @@
 #include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/bundle_writer.h"
+#include "runtime/data/prefetch.h"
 #include "runtime/device/devices.h"
 #include "runtime/engine/tensor.h"
 #include "runtime/train/trainer.h"
@@ -113,6 +117,61 @@ TEST_F(Embedded, PrecisionsOfSingleOperatorsAreRestored) {
   }
   EXPECT_EQ(products(), at::Float32Precision::TF32);
   context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, before);
+}
+
+/// Returns the exit status of a forked process that runs `job`, which returns whether all is well.
+int status_of_fork(const std::function<bool()>& job) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);  // a wait for a thread that does not exist ends with SIGALRM
+    ::_exit(job() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST_F(Embedded, AForkedProcessLeavesTheTrainerAlone) {
+  auto trainer = Trainer::open(bundle_, {}).value();
+  trainer->step(batch_).value();
+  trainer->start_save(path("checkpoint")).value();
+  const auto refuses = [](const auto& result) {
+    return !result.ok() && result.diagnostic().message.starts_with("the trainer belongs to process ");
+  };
+  const auto use_and_destroy = [&] {
+    const bool well = refuses(trainer->step(batch_)) && refuses(trainer->evaluate(batch_)) &&
+                      refuses(trainer->gradients()) && refuses(trainer->save(path("other"))) &&
+                      refuses(trainer->finish_save()) && refuses(trainer->all_agree(true)) &&
+                      refuses(trainer->reschedule(trainer->plan().clone()));
+    trainer.reset();
+    return well;
+  };
+  EXPECT_EQ(status_of_fork(use_and_destroy), 0);
+  trainer->finish_save().value();
+  EXPECT_TRUE(fs::exists(path("checkpoint")));
+  trainer->step(batch_).value();
+}
+
+/// Mini-batches without inputs.
+class NoInputs final : public Dataset {
+ public:
+  Result<Batch> batch(uint64_t) const override { return Batch(); }
+  std::string describe() const override { return "none"; }
+  std::optional<uint64_t> steps_per_epoch() const override { return std::nullopt; }
+};
+
+TEST(EmbeddedSamples, AForkedProcessReadsWithoutTheThread) {
+  for (int i = 0; i < 20; ++i) {
+    auto samples = prefetched(std::make_unique<NoInputs>());
+    EXPECT_TRUE(samples->batch(0).ok());
+    EXPECT_EQ(status_of_fork([&] {
+                const bool well = samples->batch(1).ok() && samples->batch(7).ok();
+                samples.reset();
+                return well;
+              }),
+              0);
+    EXPECT_TRUE(samples->batch(1).ok());
+  }
 }
 
 }  // namespace
