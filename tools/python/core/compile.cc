@@ -48,6 +48,7 @@ tools::CompileCommand parse(const std::string& file, Arguments arguments) {
   tools::CompileCommand command;
   tools::FlagTable table(app, compiler::kModelFile | compiler::kBundleFolder);
   tools::add_compile_flags(table, command);
+  if (tools::is_bundle(file)) arguments.push_back("--output=" + file + ".again");  // which `write` replaces
   arguments.push_back(file);
   std::reverse(arguments.begin(), arguments.end());  // as the parser reads them
   try {

@@ -15,6 +15,7 @@
 #include "ir/plan/parameter_updates.h"
 #include "ir/state/state_bytes.h"
 #include "ir/text/text.h"
+#include "partition/model/finish_plan.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/export_weights.h"
@@ -156,9 +157,8 @@ class Session {
     trainer_->set_groups(std::move(groups)).value();
   }
 
-  void reschedule(const std::string& bundle) {
-    runtime::Bundle other = runtime::open_bundle(bundle).value();
-    trainer_->reschedule(std::move(other.plan)).value();
+  void reschedule(const partition::Reschedule& change) {
+    trainer_->reschedule(partition::reschedule(plan(), change).value()).value();
   }
 
   /// What the last steps took, beside the plan. In a run of several processes, all must call it; the leader has the
@@ -389,7 +389,15 @@ void add_trainer(nb::module_& module) {
              return made;
            })
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>())
-      .def("reschedule", &Session::reschedule, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "reschedule",
+          [](Session& session, uint32_t micro_batches, const std::string& schedule, bool repeats, bool repeats_last) {
+            partition::Reschedule change{micro_batches, schedule, {}};
+            using Which = ir::RecomputedMicroBatches;
+            if (repeats) change.recompute = repeats_last ? Which::kAll : Which::kAllButLast;
+            unlocked([&] { session.reschedule(change); });
+          },
+          nb::arg("micro_batches"), nb::arg("schedule"), nb::arg("repeats"), nb::arg("repeats_last"))
       .def("all_agree", [](Session& session, bool own) {
         return unlocked([&] { return session.trainer().all_agree(own).value(); });
       });

@@ -1,7 +1,6 @@
 """Gradients that are not there, in the parameters of a module whose trainer has its own."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,32 +8,45 @@ from torch import nn
 
 from .options import error
 
-#: What reads or scales gradients: clipping, norms, scalers.
-_USES = frozenset({"_foreach_norm", "norm", "linalg_vector_norm", "vector_norm", "_foreach_mul_", "mul_", "_foreach_clamp_min_",
-                   "_foreach_clamp_max_", "clamp_", "_foreach_abs", "_amp_foreach_non_finite_check_and_unscale_"})
+#: What copies, moves or clears a gradient without reading it.
+_ALLOWED = frozenset({"alias", "clone", "detach", "_to_copy", "empty_like", "zero_", "zeros_like"})
 
 
 class _Absent(torch.Tensor):
-    """Zeros in place of a gradient. Its use by clipping or a scaler is an error."""
+    """Stands in the place of a gradient and has no memory. Its use by clipping, a scaler or autograd is an error."""
+
+    @staticmethod
+    def __new__(cls, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> _Absent:
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)  # type: ignore[attr-defined]
+
+    def __repr__(self, **_: Any) -> str:
+        return "<the gradient is in the trainer>"
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return _Absent, (self.shape, self.dtype, self.device)
 
     @classmethod
-    def __torch_function__(cls, function: Callable[..., Any], types: Any, arguments: Any = (), named: Any = None) -> Any:
-        if getattr(function, "__name__", "") in _USES:
-            raise error(f"torch's {function.__name__} reads gradients of the module, which are in the trainer",
-                        place="gradients", hint="clip_norm= of rannc.Trainer clips by the global norm; "
-                        "trainer.gradients() returns copies")
-        return super().__torch_function__(function, types, arguments, named or {})
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        if name in _ALLOWED:
+            like = arguments[0]
+            wanted = named or {}
+            return like if name == "zero_" else _Absent(like.shape, wanted.get("dtype") or like.dtype,
+                                                        wanted.get("device") or like.device)
+        raise error(f"torch's {name} reads gradients of the module, which are in the trainer", place="gradients",
+                    hint="clip_norm= of rannc.Trainer clips by the global norm, trainer.step() runs the backward pass, and "
+                    "trainer.gradients() returns copies; trainer.close() gives the module back")
 
 
 def add(net: nn.Module) -> None:
-    """Gives all trained parameters without a gradient one that must not be used. It takes no memory."""
+    """Gives all trained parameters without a gradient one that must not be used."""
     for parameter in net.parameters():
         if parameter.requires_grad and parameter.grad is None and parameter.is_leaf:
-            zero = torch.zeros((), dtype=parameter.dtype, device=parameter.device)
-            parameter.grad = zero.expand(parameter.shape).as_subclass(_Absent)
+            parameter.grad = _Absent(parameter.shape, parameter.dtype, parameter.device)
 
 
 def remove(net: nn.Module) -> None:
+    """Removes them, also from copies of the module."""
     for parameter in net.parameters():
         if isinstance(parameter.grad, _Absent):
             parameter.grad = None

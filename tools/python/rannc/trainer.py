@@ -530,22 +530,18 @@ class Trainer:
         finally:
             self._run(self._session.swap_averages)
 
-    def reschedule(self, **options: Any) -> None:
-        """Continues with another number of micro-batches, schedule or recompute of the same cut: `micro_batches=8`,
-        `schedule="gpipe"`, `recompute="always"`."""
-        flags, _ = divided(options, runs=False)
-        path = os.path.join(self._temporary(), "again.rannc")
-        reporter = Reporter(False)
+    def reschedule(self, *, micro_batches: int | None = None, schedule: str | None = None, recompute: str = "never") -> None:
+        """Continues with another number of micro-batches, schedule or recompute of the same cut.
 
-        def plan_again() -> str:
-            read = _core.read(self.bundle.path, arguments(flags), reporter)
-            read.plan(True, reporter, _core.Stop()).write(path, False, "", reporter)
-            return path
-
-        target = self._world.bundle(plan_again, 86400) if self._world else plan_again()
-        self._run(lambda: self._session.reschedule(target))
+        micro_batches, schedule: None: as they are
+        recompute: of which micro-batches all stages repeat the forward pass: `never`, `always`, `except-last`
+        """
+        if recompute not in ("never", "always", "except-last"):
+            raise error(f"is {recompute!r}; expected 'never', 'always' or 'except-last'", place="recompute")
+        number = self.facts["micro_batches"] if micro_batches is None else micro_batches
+        self._run(lambda: self._session.reschedule(number, schedule or self.facts["schedule"], recompute != "never",
+                                                   recompute == "always"))
         self.facts, self._needed = self._session.facts(), self._session.needed()
-        reporter.end(3)
 
     def profile(self) -> Profile:
         """What the last three steps of all processes took, beside the plan."""
