@@ -55,6 +55,21 @@ for library in ("libtorch_cpu.so", "libc10.so", "libgomp"):
 print(read.tasks)
 """.format(loss=LOSS)
 
+# A module trains on two stages, and its bundle has executables.
+TRAINED = """
+import torch, sys
+import rannc
+torch.manual_seed(1)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+batch = torch.randn(8, 4), torch.randint(2, (8,))
+optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
+def loss(output, batch): return torch.nn.functional.cross_entropy(output, batch[1])
+with rannc.Trainer(net, batch, loss=loss, optimizer=optimizer, cluster="local:2", stages=2, progress=False) as trainer:
+    losses = [float(trainer.step(batch)) for _ in range(20)]
+    trainer.to_module(net)
+assert losses[-1] < losses[0] and abs(float(loss(net(batch[0]), batch)) - losses[-1]) < 0.1, losses
+rannc.compile(net, batch, sys.argv[1], loss=loss, cluster="local:2", stages=2)
+"""
 # The plug-in joins the CUDA of the process, also without a GPU.
 PLUGIN = """
 import ctypes, sys, torch
@@ -178,6 +193,10 @@ class Wheel(programs.ProgramTest):
         alone = self.environment()
         self.assertEqual(output_of(alone.python, "-c", "import importlib.util as u; print(u.find_spec('onnx'))").strip(), "None")
         output_of(alone.python, "-c", BESIDE, MODEL, "torch")
+        script = self.scratch / "trained.py"  # whose source torch.export reads
+        script.write_text(TRAINED)
+        output_of(alone.python, script, self.scratch / "trained.rannc")
+        self.assertTrue((self.scratch / "trained.rannc" / "stage1").exists())
         bundle = self.train(lambda program: ([alone.bin / program], {}))
         # A bundle's own programs find LibTorch by the link that their manual describes.
         (bundle / "libtorch").symlink_to(alone.site / "torch" / "lib")
