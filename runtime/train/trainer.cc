@@ -173,6 +173,7 @@ const ir::ParameterUpdates& Trainer::updates() const { return impl_->updates(); 
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 const NeededSamples& Trainer::needed_samples() const { return impl_->needed_samples(); }
 void Trainer::close(const Diagnostic& reason) { impl_->close(reason); }
+void Trainer::abort(const Diagnostic& reason) { impl_->abort(reason); }
 
 Result<void> Trainer::reschedule(ir::Plan plan) {
   const NewThreadState as_new_thread;

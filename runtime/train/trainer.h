@@ -177,6 +177,9 @@ class Trainer {
   /// Ends the run with `reason`, for an error of the caller: the calls of all processes return it from then on, unless
   /// there was a failure before.
   void close(const Diagnostic& reason);
+  /// The same, for any thread: a step that runs ends within seconds, with `reason` as its error, unless a device
+  /// computes for longer without a message.
+  void abort(const Diagnostic& reason);
   /// Passes `own` of every process, in the order of their devices, to `take` in the process of device 0. Collective. An
   /// error of `take` ends the run.
   using TakeText = std::function<Result<void>(uint32_t process, std::string text)>;

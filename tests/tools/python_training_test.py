@@ -2,6 +2,7 @@
 and package share, and several processes. Skipped without PyTorch."""
 import copy
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -281,14 +282,21 @@ class Runs(unittest.TestCase):
                 losses = self.steps(trainer, [data] * 20)
             self.assertLess(losses[-1], losses[0] / 2)
 
-    def test_interrupts_end_after_the_step(self):
+    def interrupted(self, *arguments, interrupts):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_interrupted.py")
-        worker = subprocess.Popen([sys.executable, "-B", script, BIN], stdout=subprocess.PIPE, text=True)
+        worker = subprocess.Popen([sys.executable, "-B", script, BIN, *arguments], stdout=subprocess.PIPE, text=True)
         self.assertEqual(worker.stdout.readline(), "begun\n")
-        worker.send_signal(signal.SIGINT)
+        for _ in range(interrupts):
+            worker.send_signal(signal.SIGINT)
+            if select.select([worker.stdout], [], [], 0.5)[0]:
+                break
         rest = worker.communicate(timeout=programs.HANG_SECONDS)[0]
-        self.assertRegex(rest, r"interrupted after step \d+, saved\n")
         self.assertEqual(worker.returncode, 0)
+        return rest
+
+    def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(self):
+        self.assertRegex(self.interrupted(interrupts=1), r"interrupted after step \d+, saved\n")
+        self.assertEqual(self.interrupted("hanging", interrupts=20), "then: interrupted\n")
 
 
 class Plans(unittest.TestCase):

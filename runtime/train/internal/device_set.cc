@@ -135,6 +135,11 @@ std::optional<Diagnostic> DeviceSet::failure() const {
                            process_));
 }
 
+void DeviceSet::abort(const Diagnostic& failure) const {
+  if (!is_own()) return;
+  for (const auto& device : devices_) device->transport->abort(failure);
+}
+
 Diagnostic DeviceSet::close(Diagnostic failure) {
   if (!is_own()) return *this->failure();
   if (!failure_) failure_ = std::move(failure);

@@ -66,6 +66,8 @@ class DeviceSet {
 
   /// Ends the run with the first failure that it is called with, and returns that.
   Diagnostic close(Diagnostic failure);
+  /// Ends what the devices do at their next message. Any thread may call it.
+  void abort(const Diagnostic& failure) const;
   /// The end of the run, if it has ended. A process forked from that of the devices cannot use them.
   std::optional<Diagnostic> failure() const;
   /// Whether this process has made the set.

@@ -102,6 +102,7 @@ class Trainer::Impl {
   Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
   Result<void> first_failure(const Result<void>& own) { return devices_.first_failure(own, step_); }
   void close(const Diagnostic& reason) { devices_.close(reason); }
+  void abort(const Diagnostic& reason) const { devices_.abort(reason); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
   const NeededSamples& needed_samples() const { return needed_samples_; }
 

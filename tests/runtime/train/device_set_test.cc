@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "runtime/transport/transport_local.h"
@@ -63,6 +64,27 @@ TEST(DeviceSet, TheFirstFailureClosesTheRun) {
   EXPECT_EQ(set.failure()->message, "disk full");
   EXPECT_EQ(set.close(error("later")).message, "disk full");
   EXPECT_EQ(set.all_agree(true, 0).diagnostic().message, "disk full");
+}
+
+TEST(DeviceSet, AnyThreadEndsAWait) {
+  DeviceSet set = whole_set(2);
+  std::latch waits(1);
+  std::thread other([&] {
+    waits.wait();
+    set.abort(error("interrupted"));
+  });
+  const auto failed = set.for_each([&](TrainedDevice& device) -> Result<void> {
+    if (device.id == DeviceId(1)) return {};
+    waits.count_down();
+    const CollectiveKey key{0, CollectiveKey::Kind::kOther, 0};
+    const std::vector<DeviceId> members = {DeviceId(0), DeviceId(1)};
+    auto sum = device.transport->all_reduce(key, members, {});  // the other device never joins
+    if (!sum.ok()) return sum.diagnostic();
+    return {};
+  });
+  other.join();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().message, "interrupted");
 }
 
 TEST(DeviceSet, AnExceptionIsAFailure) {

@@ -191,6 +191,9 @@ class Session {
     return std::move(result).value();
   }
 
+  /// Ends a step that runs, of another thread.
+  void abort(const std::string& reason) { trainer_->abort(error(reason)); }
+
   /// Ends the run. Nothing else may be called afterwards.
   void close() { trainer_.reset(); }
 
@@ -388,6 +391,7 @@ void add_trainer(nb::module_& module) {
              made["step_ns"] = found.step_ns;
              return made;
            })
+      .def("abort", &Session::abort, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "reschedule",

@@ -377,7 +377,7 @@ class Trainer:
                 continue
             if tensor.device.type not in ("cpu", "cuda"):
                 raise error(f"is on the device {tensor.device}; expected cpu", place=f"batch entry {name!r}")
-            made[name] = tensor.detach()
+            made[name] = tensor.detach().cpu()  # which waits for the stream that computes it
         return made
 
     def _is_whole(self, tensors: dict[str, torch.Tensor]) -> bool:
@@ -442,11 +442,9 @@ class Trainer:
                 try:
                     future.result()
                 except KeyboardInterrupt:
-                    self._abandoned = True
+                    self._session.abort("interrupted")
                     raise
             raise
-
-    _abandoned = False
 
     def _run(self, call: Callable[[], Any]) -> Any:
         self._finish()
@@ -553,7 +551,7 @@ class Trainer:
     def close(self) -> None:
         """Ends the run and gives the optimizers back. Nothing is saved. Safe to call again."""
         pending, self._pending = self._pending, None
-        if pending is not None and not self._abandoned:
+        if pending is not None:
             with contextlib.suppress(Exception):
                 pending.result()
         self._closers.close()
