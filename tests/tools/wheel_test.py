@@ -11,7 +11,6 @@ import sys
 import programs
 
 try:
-    import packaging.requirements
     import torch
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -122,8 +121,7 @@ def entries_of(distribution):
             names[name] = []
             continue
         names[name] = {found.locate_file(file.parts[0]) for file in found.files if file.parts[0] not in ("..", "__pycache__")}
-        wanted = map(packaging.requirements.Requirement, found.requires or [])
-        pending += [each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})]
+        pending += [re.match(r"[\w.-]+", each)[0] for each in found.requires or [] if "extra ==" not in each]
     return set().union(*names.values())
 
 

@@ -1,6 +1,11 @@
 # What a wheel contains beside the package's sources: the extension with its stub, the programs in rannc/bin, the plug-in for GPUs
 # in rannc/lib. LibTorch lies in torch/lib beside the package.
 add_subdirectory(static)
+file(STRINGS ${CMAKE_SOURCE_DIR}/pyproject.toml required REGEX "torch==")
+string(REGEX REPLACE ".*torch==([0-9.]+).*" "\\1" required "${required}")
+if(NOT RANNC_TORCH_VERSION STREQUAL required)
+  message(FATAL_ERROR "The wheel requires LibTorch ${required}; ${RANNC_TORCH_FOLDER} has ${RANNC_TORCH_VERSION}")
+endif()
 
 set(programs rannc-check rannc-compile rannc-opt rannc-profile rannc-run rannc-stage rannc-zoo)
 set(parts rannc_python_stub ${programs})
