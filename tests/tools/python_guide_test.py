@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import programs
-from python_package import FOLDER
+from python_package import FOLDER, batches, largest_difference, loss, made
 
 try:
     import tokenizers
@@ -40,7 +40,7 @@ def commands(page):
 
 
 def losses(printed):
-    return {int(step): float(loss) for step, loss in LOSS.findall(printed)}
+    return {int(step): float(value) for step, value in LOSS.findall(printed)}
 
 
 class Guide(programs.ProgramTest):
@@ -67,8 +67,8 @@ class Guide(programs.ProgramTest):
         own, others = losses(plain), losses(launched)
         self.assertGreater(len(own), 2, plain)
         self.assertEqual(list(own), list(others), launched)
-        for step, loss in own.items():
-            self.assertLess(abs(loss - others[step]), 1e-3 + 0.02 * loss, f"step {step}\n{plain}\n{launched}")
+        for step, value in own.items():
+            self.assertLess(abs(value - others[step]), 1e-3 + 0.02 * value, f"step {step}\n{plain}\n{launched}")
 
     def test_pieces_are_those_of_the_programs(self):
         for page, names in [("tutorial.md", ["tutorial.py", "plan.py"]), ("transformers.md", ["finetune.py"])]:
@@ -77,6 +77,15 @@ class Guide(programs.ProgramTest):
             self.assertGreater(len(pieces), 2, page)
             for piece in pieces:
                 self.assertIn(bare(piece), text, f"{page}: in none of {names}")
+
+    def test_example_of_the_readme(self):
+        piece, = re.findall(r"^```python\n(.*?)^```$", (programs.SOURCE / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+        before = made()
+        names = {"net": made(), "example": batches(1)[0], "loss": loss, "loader": batches(6)}
+        exec(piece, names)
+        names["trainer"].close()
+        self.assertGreater(float(names["value"]), 0)
+        self.assertGreater(largest_difference(names["net"].state_dict(), before.state_dict()), 1e-4)
 
     def test_tutorial(self):
         printed = self.printed("tutorial.md")
