@@ -60,20 +60,21 @@ class Plan:
     @property
     def step_ms(self) -> float:
         """Predicted time of a step of a mini-batch."""
-        return self.facts["step_ns"] / 1e6
+        return float(self.facts["step_ns"]) / 1e6
 
     @property
     def gap(self) -> float | None:
         """Relative distance of the objective to `facts["lower_bound"]`; None if no bound is known."""
-        return self.facts["gap"]
+        gap: float | None = self.facts["gap"]
+        return gap
 
     @property
     def schedule(self) -> str:
-        return self.facts["schedule"]
+        return str(self.facts["schedule"])
 
     @property
     def micro_batches(self) -> int:
-        return self.facts["micro_batches"]
+        return int(self.facts["micro_batches"])
 
     def explain(self) -> str:
         """Describes the bottleneck, the plans that lost, and what would help. Plans again for each remedy."""
@@ -144,7 +145,7 @@ def _tqdm(requested: bool) -> Any:
     if not requested and not sys.stderr.isatty():
         return None
     try:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         return None
     return tqdm(bar_format="{desc} [{elapsed}]", leave=False)
@@ -184,7 +185,8 @@ def _on_meta(net: nn.Module, example: Batch, layout_of: Any = None) -> Batch:
     first = next(net.parameters(), None)
     if first is None or first.device.type != "meta":
         return example
-    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), example)
+    moved: Batch = torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), example)
+    return moved
 
 
 def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, *, loss: LossFunction | None = None,

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 
 from .options import error
 from .weights import read_weights
@@ -37,7 +38,7 @@ class World:
         self.round = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}-{next(_numbers)}"
         self._received: list[str] = []
         self._files = itertools.count()
-        self._store = dist.PrefixStore(f"rannc/{self.round}", _store(rank, size))
+        self._store: Any = c10d.PrefixStore(f"rannc/{self.round}", _store(rank, size))
 
     @staticmethod
     def found() -> World | None:
@@ -69,7 +70,7 @@ class World:
 
     def _get(self, key: str, timeout: float) -> bytes:
         self._store.wait([key], timedelta(seconds=timeout))
-        return self._store.get(key)
+        return bytes(self._store.get(key))
 
     def _send(self, path: str, rank: int) -> None:
         from . import _core
@@ -136,7 +137,7 @@ def _outcome(compile: Callable[[], str]) -> tuple[str, str | None]:
 
 def _same_host(world: World) -> bool:
     own = f"{socket.gethostname()} {_boot()}"
-    return world.share("host", own) == own
+    return bool(world.share("host", own) == own)
 
 
 def _boot() -> str:
@@ -146,13 +147,14 @@ def _boot() -> str:
         return ""
 
 
-def _store(rank: int, size: int) -> dist.Store:
+def _store(rank: int, size: int) -> Any:
     """The store of an initialised process group, of torchrun, or one at MASTER_PORT."""
     if dist.is_initialized():
-        return dist.distributed_c10d._get_default_store()
+        return c10d._get_default_store()
     lacking = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if lacking:
         raise error(f"{' and '.join(lacking)} is not set, where the processes meet",
                     hint="torchrun sets it; with mpirun and srun, export MASTER_ADDR=<host of rank 0> MASTER_PORT=<free port>")
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, serves, wait_for_workers=False)
+    return dist.TCPStore(  # type: ignore[attr-defined, unused-ignore]
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, serves, wait_for_workers=False)

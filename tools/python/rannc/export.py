@@ -69,7 +69,14 @@ def names_of_parameters(net: nn.Module) -> dict[int, list[str]]:
     return names
 
 
+def unwrapped(net: nn.Module) -> nn.Module:
+    """The module itself, without the wrapper of `torch.compile`."""
+    inner = getattr(net, "_orig_mod", net)
+    return inner if isinstance(inner, nn.Module) else net
+
+
 def _entries(batch: Batch, layout: Layout) -> list[torch.Tensor]:
+    found: list[Any]
     if layout.kind == "mapping":
         if not isinstance(batch, Mapping):
             raise error(f"the batch is a {type(batch).__name__}; expected a dictionary with {_listed(layout.keys)}")
@@ -105,6 +112,8 @@ def _identifier(text: str, taken: Sequence[str]) -> str:
 
 def layout_of(example: Batch, net: nn.Module) -> Layout:
     """The layout of batches like an example. Inputs are named by keys, or by the parameters of `forward`."""
+    keys: tuple[Any, ...]
+    wanted: list[str]
     if isinstance(example, torch.Tensor):
         kind, keys, wanted = "tensor", (0,), _positional(net)[:1] or ["input"]
     elif isinstance(example, Mapping):
@@ -180,10 +189,9 @@ def _loss_of(outputs: Any) -> torch.Tensor | None:
     """The loss that a module returns: a scalar, its output `loss`, or the first of its outputs if that is a scalar."""
     if isinstance(outputs, torch.Tensor):
         return outputs if outputs.ndim == 0 else None
-    if isinstance(outputs, Mapping):
-        return outputs.get("loss")
-    if hasattr(outputs, "loss"):
-        return outputs.loss
+    if isinstance(outputs, Mapping) or hasattr(outputs, "loss"):
+        loss: torch.Tensor | None = outputs.get("loss") if isinstance(outputs, Mapping) else outputs.loss
+        return loss
     first = outputs[0] if isinstance(outputs, Sequence) and outputs else None
     return first if isinstance(first, torch.Tensor) and first.ndim == 0 else None
 
@@ -290,8 +298,7 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
            dynamic: Mapping[Any, Mapping[int, str]] | None = None, evaluates: bool = False) -> Exported:
     """Exports a module with its loss. The program has the module's own parameter names, an input per entry of the batch
     and the number of samples as a symbol. Errors keep the text of PyTorch and name the line of the module."""
-    if hasattr(net, "_orig_mod"):  # of torch.compile
-        net = net._orig_mod
+    net = unwrapped(net)
     if isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise error(f"is a {type(net).__name__}; give the module inside, net.module: rannc divides the batch itself",
                     place="net")
@@ -311,7 +318,7 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
         return recorder(*tensors)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in layout.names])
+    forward.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in layout.names])
     shapes, sizes = _shapes(layout, tensors, axes, dynamic or {})
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)

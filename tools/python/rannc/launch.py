@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import start_processes
 
 from .options import error
 
@@ -36,4 +36,5 @@ def launch(function: Callable[..., Any], *arguments: Any, devices: int) -> None:
     if "RANK" in os.environ:
         raise error("this process is a worker already, which a launcher has started: call the function itself")
     method = "fork" if getattr(function, "__module__", "__main__") == "__main__" else "spawn"
-    mp.start_processes(_work, (function, arguments, devices, _free_port()), devices, start_method=method)
+    start_processes(  # type: ignore[no-untyped-call, unused-ignore]
+        _work, (function, arguments, devices, _free_port()), devices, start_method=method)

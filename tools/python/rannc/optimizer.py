@@ -167,7 +167,7 @@ class Settings:
     def mark_stepped(self) -> None:
         """Lets schedulers know that there was a step."""
         for optimizer in self.optimizers:
-            optimizer._opt_called = True
+            setattr(optimizer, "_opt_called", True)
 
     def release(self) -> None:
         """Gives the optimizers back to the user."""

@@ -17,20 +17,20 @@ class _Absent(torch.Tensor):
 
     @staticmethod
     def __new__(cls, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> _Absent:
-        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)  # type: ignore[attr-defined]
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return "<the gradient is in the trainer>"
 
     def __reduce_ex__(self, _: Any) -> Any:
         return _Absent, (self.shape, self.dtype, self.device)
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        name = function.overloadpacket.__name__
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        name = func.overloadpacket.__name__
         if name in _ALLOWED:
-            like = arguments[0]
-            wanted = named or {}
+            like = args[0]
+            wanted = kwargs or {}
             return like if name == "zero_" else _Absent(like.shape, wanted.get("dtype") or like.dtype,
                                                         wanted.get("device") or like.device)
         raise error(f"torch's {name} reads gradients of the module, which are in the trainer", place="gradients",

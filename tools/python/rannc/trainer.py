@@ -19,7 +19,7 @@ from torch.utils import dlpack
 from . import _core, poison
 from .compiler import Bundle, Progress, Reporter, compiled, framed
 from .distributed import World
-from .export import Batch, Layout, LossFunction
+from .export import Batch, Layout, LossFunction, layout_of, names_of_parameters, unwrapped
 from .optimizer import Settings
 from .options import Warning, arguments, divided, error
 from .weights import read_weights
@@ -116,18 +116,18 @@ class Profile:
     @property
     def step_ms(self) -> float:
         """Median from the first action of a step to its last."""
-        return self._found["step_ns"] / 1e6
+        return float(self._found["step_ns"]) / 1e6
 
     def report(self) -> str:
         """A self-contained page (HTML): losses, planned and measured timeline, cut, memory."""
-        return self._found["page"]
+        return str(self._found["page"])
 
     def trace(self) -> str:
         """A trace (JSON), which ui.perfetto.dev opens."""
-        return self._found["trace"]
+        return str(self._found["trace"])
 
     def __str__(self) -> str:
-        return self._found["text"].rstrip()
+        return str(self._found["text"]).rstrip()
 
     def _repr_html_(self) -> str:
         return framed(self.report())
@@ -164,6 +164,8 @@ class Trainer:
         self._settings: Settings | None = None
         self._pending: Future[dict[str, Any]] | None = None
         self._losses: list[float] = []
+        if isinstance(net, nn.Module):
+            net = unwrapped(net)
         self._net = net if isinstance(net, nn.Module) else None
         compiling, running = divided(options, runs=True)
         if tensor_heap:
@@ -212,7 +214,8 @@ class Trainer:
 
     def _beside(self, net: nn.Module, example: Batch | None, exporting: dict[str, Any], optimizer: Any, path: str) -> Bundle:
         """The bundle of rank 0 in another process, with the layout and the optimizer of this one."""
-        from .export import layout_of, names_of_parameters
+        if example is None:
+            raise error("is missing: a batch as the module takes it", place="example")
         parameters = names_of_parameters(net)
         if optimizer is not None and not isinstance(optimizer, str):
             self._settings = Settings(optimizer, parameters)
@@ -327,7 +330,7 @@ class Trainer:
         mean = len(batches) > 1
 
         def run(capsules: list[Any]) -> dict[str, Any]:
-            result = self._session.step(capsules, whole[0], mean)
+            result: dict[str, Any] = self._session.step(capsules, whole[0], mean)
             self._losses.append(result["loss"])
             return result
 
@@ -388,7 +391,7 @@ class Trainer:
         for name, tensor in tensors.items():
             axis = self.facts["inputs"][name]["axis"]
             if axis >= 0:
-                return tensor.shape[axis] != own
+                return bool(tensor.shape[axis] != own)
         return True
 
     def _read_settings(self) -> None:
@@ -485,12 +488,12 @@ class Trainer:
         """Copies the trained parameters and buffers into a module of the same class, and returns it. Parameters that the
         program did not read keep their values."""
         state = self.state_dict(averaged)
-        own = net.state_dict()
+        own = unwrapped(net).state_dict()
         unexpected = sorted(set(state) - set(own))
         if unexpected:
             raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
                         place="net", hint="give a module of the class that was compiled")
-        net.load_state_dict(state, strict=False)
+        unwrapped(net).load_state_dict(state, strict=False)
         return net
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
@@ -583,7 +586,7 @@ def _refuse_settings(options: Mapping[str, Any]) -> None:
 
 
 def _capsules(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    return {name: dlpack.to_dlpack(tensor) for name, tensor in tensors.items()}
+    return {name: tensor.__dlpack__() for name, tensor in tensors.items()}
 
 
 def _converted(result: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def read_weights(path: str) -> dict[str, torch.Tensor]:
         size, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
         data = torch.empty(os.path.getsize(path) - 8 - size, dtype=torch.uint8)
-        file.readinto(data.numpy())
+        file.readinto(data.numpy().data)
     header.pop("__metadata__", None)
     return {name: data[slice(*entry["data_offsets"])].clone().view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
             for name, entry in header.items()}
