@@ -338,14 +338,16 @@ auto unlocked(Function function) {
 }  // namespace
 
 void add_trainer(nb::module_& module) {
-  module.def("files_of_device", &files_of_device);
+  module.def("files_of_device", &files_of_device, nb::arg("bundle"), nb::arg("device"));
   module.def("use_tensor_heap", &runtime::use_tensor_heap);
   nb::class_<Session>(module, "Session")
-      .def("__init__",
-           [](Session* made, const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store,
-              const std::string& round) {
-             unlocked([&] { return new (made) Session(bundle, arguments, worker, torch_store, round); });
-           })
+      .def(
+          "__init__",
+          [](Session* made, const std::string& bundle, const Arguments& arguments, bool worker, bool torch_store,
+             const std::string& round) {
+            unlocked([&] { return new (made) Session(bundle, arguments, worker, torch_store, round); });
+          },
+          nb::arg("bundle"), nb::arg("arguments"), nb::arg("worker"), nb::arg("torch_store"), nb::arg("round"))
       .def("facts", &facts)
       .def("needed", &needed)
       .def("groups", &groups)
@@ -373,14 +375,20 @@ void add_trainer(nb::module_& module) {
            })
       .def("gradients",
            [](Session& session) { return dict_of(unlocked([&] { return session.trainer().gradients().value(); })); })
-      .def("set_learning_rate", [](Session& session, double rate) { session.trainer().set_learning_rate(rate); })
-      .def("set_groups", &Session::set_groups)
+      .def(
+          "set_learning_rate", [](Session& session, double rate) { session.trainer().set_learning_rate(rate); },
+          nb::arg("rate"))
+      .def("set_groups", &Session::set_groups, nb::arg("texts"))
       .def("swap_averages", [](Session& session) { unlocked([&] { session.trainer().swap_averages().value(); }); })
-      .def("save", &Session::save, nb::call_guard<nb::gil_scoped_release>())
+      .def("save", &Session::save, nb::arg("folder"), nb::arg("data_state"), nb::arg("waits"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("finish_save", [](Session& session) { unlocked([&] { session.trainer().finish_save().value(); }); })
-      .def("load", &Session::load, nb::call_guard<nb::gil_scoped_release>())
-      .def("load_weights", &Session::load_weights, nb::call_guard<nb::gil_scoped_release>())
-      .def("export_weights", &Session::export_weights, nb::call_guard<nb::gil_scoped_release>())
+      .def("load", &Session::load, nb::arg("folder"), nb::arg("keep_settings"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("load_weights", &Session::load_weights, nb::arg("file"), nb::arg("partial"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("export_weights", &Session::export_weights, nb::arg("folder"), nb::arg("file"), nb::arg("averaged"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("profile",
            [](Session& session, const std::vector<double>& losses) {
              const Session::Profile found = unlocked([&] { return session.profile(losses); });
@@ -391,7 +399,7 @@ void add_trainer(nb::module_& module) {
              made["step_ns"] = found.step_ns;
              return made;
            })
-      .def("abort", &Session::abort, nb::call_guard<nb::gil_scoped_release>())
+      .def("abort", &Session::abort, nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "reschedule",

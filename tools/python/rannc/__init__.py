@@ -10,7 +10,12 @@
 """
 import torch  # LibTorch is that of this process: it has to be there before the extension
 
-from ._core import Error
+try:
+    from ._core import Error
+except ImportError as failure:
+    raise ImportError(f"rannc cannot be loaded beside PyTorch {torch.__version__}: it requires the version that it was built "
+                      f"with (`pip show rannc`): {failure}") from failure
+
 from .compiler import Bundle, Plan, Stage, compile, plan, read
 from .launch import launch
 from .options import Warning

@@ -1,6 +1,7 @@
 """Files of weights (safetensors)."""
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import struct
@@ -16,13 +17,18 @@ _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
+def _memory(data: torch.Tensor) -> ctypes.Array[ctypes.c_ubyte]:
+    """The memory of a tensor of bytes. `numpy` is not among PyTorch's requirements."""
+    return (ctypes.c_ubyte * data.numel()).from_address(data.data_ptr())
+
+
 def read_weights(path: str) -> dict[str, torch.Tensor]:
     """Returns the tensors of a file that the runtime has written."""
     with open(path, "rb") as file:
         size, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
         data = torch.empty(os.path.getsize(path) - 8 - size, dtype=torch.uint8)
-        file.readinto(data.numpy().data)
+        file.readinto(_memory(data))
     header.pop("__metadata__", None)
     return {name: data[slice(*entry["data_offsets"])].clone().view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
             for name, entry in header.items()}
@@ -43,4 +49,4 @@ def write_weights(path: str, tensors: Mapping[str, torch.Tensor]) -> None:
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for part in parts:
-            file.write(part.numpy().tobytes())
+            file.write(_memory(part))
