@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -164,6 +165,8 @@ class Trainer:
         self._settings: Settings | None = None
         self._pending: Future[dict[str, Any]] | None = None
         self._losses: list[float] = []
+        self._process = os.getpid()
+        self._worker: list[int] = []  # identity of the thread of the steps
         if isinstance(net, nn.Module):
             net = unwrapped(net)
         self._net = net if isinstance(net, nn.Module) else None
@@ -253,8 +256,7 @@ class Trainer:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         self._closers.callback(torch.set_num_threads, before)
-        self._executor = ThreadPoolExecutor(1, "rannc", initializer=torch.set_num_threads, initargs=(threads,))
-        self._closers.callback(self._executor.shutdown)
+        self._executor = ThreadPoolExecutor(1, "rannc", initializer=_begin, initargs=(threads, self._worker))
         store = self._world is not None
         round = self._world.round if self._world else ""
         self._session = self._executor.submit(_core.Session, bundle.path, arguments(flags), store, store, round).result()
@@ -277,8 +279,10 @@ class Trainer:
             poison.add(self._net)
 
     def _end_session(self) -> None:
+        """Also in the thread of the steps, or after its end: the interpreter may drop a trainer anywhere."""
         session, self._session = self._session, None
-        self._executor.submit(session.close).result()
+        self._executor.shutdown(wait=self._worker[-1:] != [threading.get_ident()])
+        session.close()
 
     # --- facts
 
@@ -304,6 +308,7 @@ class Trainer:
     @property
     def groups(self) -> list[dict[str, Any]]:
         """Parameters with equal rules: `rule`, `tensors` (names), `elements`."""
+        self._finish()
         merged: dict[str, dict[str, Any]] = {}
         for group in self._session.groups():
             same = merged.setdefault(group["rule"], {"rule": group["rule"], "tensors": [], "elements": 0})
@@ -360,7 +365,7 @@ class Trainer:
         tensors = self._partly(batch)
         result = self._run(lambda: self._session.evaluate(_capsules(tensors)))
         needed = {name for name in self.facts["inputs"]}
-        return Evaluation({**_converted(result), "labelled": needed <= set(tensors)})
+        return Evaluation({**_converted(result), "labelled": self.facts["training"] and needed <= set(tensors)})
 
     def _partly(self, batch: Batch) -> dict[str, torch.Tensor]:
         if self._layout.kind != "mapping" or not isinstance(batch, Mapping):
@@ -456,7 +461,10 @@ class Trainer:
     def _finish(self) -> None:
         """Waits for the last step, whose error is raised here."""
         if self._session is None:
-            raise error("the trainer is closed")
+            raise error("the trainer is closed", hint="make another one; trainer.save() before the end and resume= continue a run")
+        if self._process != os.getpid():
+            raise error("this process was forked from that of the trainer, whose threads it does not have",
+                        hint="call the trainer in the process that made it; workers of a DataLoader only read data")
         if self._pending is not None:
             self._waited(self._pending)
             self._pending = None
@@ -520,16 +528,16 @@ class Trainer:
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """Gradients of the last step, before clipping, or those accumulated since, of this process's parameters."""
-        return {name: dlpack.from_dlpack(capsule) for name, capsule in self._run(self._session.gradients).items()}
+        return {name: dlpack.from_dlpack(capsule) for name, capsule in self._run(lambda: self._session.gradients()).items()}
 
     @contextlib.contextmanager
     def averages(self) -> Iterator[None]:
         """Within `with trainer.averages():` evaluations use the averages of `ema=`."""
-        self._run(self._session.swap_averages)
+        self._run(lambda: self._session.swap_averages())
         try:
             yield
         finally:
-            self._run(self._session.swap_averages)
+            self._run(lambda: self._session.swap_averages())
 
     def reschedule(self, *, micro_batches: int | None = None, schedule: str | None = None, recompute: str = "never") -> None:
         """Continues with another number of micro-batches, schedule or recompute of the same cut.
@@ -553,6 +561,8 @@ class Trainer:
 
     def close(self) -> None:
         """Ends the run and gives the optimizers back. Nothing is saved. Safe to call again."""
+        if self._process != os.getpid():
+            return
         pending, self._pending = self._pending, None
         if pending is not None:
             with contextlib.suppress(Exception):
@@ -583,6 +593,12 @@ def _refuse_settings(options: Mapping[str, Any]) -> None:
         if name in options:
             raise error(f"{name}= beside an object of torch.optim, which specifies this itself",
                         hint="set it in the optimizer or its groups, or use a scheduler of torch.optim.lr_scheduler")
+
+
+def _begin(threads: int, worker: list[int]) -> None:
+    """Prepares the thread of the steps, which holds no trainer."""
+    torch.set_num_threads(threads)
+    worker.append(threading.get_ident())
 
 
 def _capsules(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
