@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -18,17 +18,13 @@ from torch import nn
 from torch.utils import dlpack
 
 from . import _core, poison
+from .batches import fitted, kept
 from .compiler import Bundle, Progress, Reporter, compiled, framed
 from .distributed import World
 from .export import Batch, Layout, LossFunction, layout_of, names_of_parameters, unwrapped
 from .optimizer import Settings
 from .options import Warning, arguments, divided, error
 from .weights import read_weights
-
-_TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i8": torch.int8,
-          "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "u16": torch.uint16,
-          "u32": torch.uint32, "u64": torch.uint64, "bool": torch.bool}
-
 
 @functools.total_ordering
 class Loss:
@@ -321,8 +317,8 @@ class Trainer:
     def step(self, batch: Batch | Sequence[Batch]) -> Loss:
         """Runs forward, backward and optimizer over a mini-batch, or over a list of them, whose gradients are averaged.
 
-        The tensors must stay as they are until the step has ended, which is an error in the next call otherwise. A
-        process of several may give the whole mini-batch or the `needed_samples` of it. Errors of labels and numbers are
+        Tensors may be changed afterwards; those above 64 MiB only when the step has ended, which is an error in the next
+        call otherwise. A process of several may give the whole mini-batch or the `needed_samples` of it. Errors of labels and numbers are
         raised by the next call, or where the loss is read.
         """
         batches = self._several(batch)
@@ -369,23 +365,24 @@ class Trainer:
 
     def _partly(self, batch: Batch) -> dict[str, torch.Tensor]:
         if self._layout.kind != "mapping" or not isinstance(batch, Mapping):
-            return self._given(batch)
+            return self._narrowed(self._layout.tensors(batch), range(1, self.mini_batch + 1))
         named = dict(zip(self._layout.keys, self._layout.names, strict=True))
-        return self._narrowed({named[key]: tensor for key, tensor in batch.items() if key in named and tensor is not None})
+        found = {named[key]: tensor for key, tensor in batch.items() if key in named and tensor is not None}
+        return self._narrowed(found, range(1, self.mini_batch + 1))
 
     def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        return self._narrowed(self._layout.tensors(batch))
+        own = sum(len(part) for part in self.needed_samples)
+        found = self._narrowed(self._layout.tensors(batch), {self.mini_batch, own})
+        return {name: kept(tensor) for name, tensor in found.items()}
 
-    def _narrowed(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _narrowed(self, tensors: dict[str, torch.Tensor], samples: Collection[int]) -> dict[str, torch.Tensor]:
         """The inputs that the model has, on the processor. Entries that neither module nor loss read are left out."""
         made = {}
         for name, tensor in tensors.items():
             facts = self.facts["inputs"].get(name)
             if facts is None:
                 continue
-            if tensor.device.type not in ("cpu", "cuda"):
-                raise error(f"is on the device {tensor.device}; expected cpu", place=f"batch entry {name!r}")
-            made[name] = tensor.detach().cpu()  # which waits for the stream that computes it
+            made[name] = fitted(name, tensor, facts, samples).cpu()  # which waits for the stream that computes it
         return made
 
     def _is_whole(self, tensors: dict[str, torch.Tensor]) -> bool:
@@ -412,7 +409,8 @@ class Trainer:
             self._rate = rate
 
     def _submit(self, given: list[dict[str, torch.Tensor]], run: Callable[[list[Any]], dict[str, Any]]) -> Loss:
-        versions = [(name, tensor, tensor._version) for each in given for name, tensor in each.items()]
+        versions = [(name, tensor, tensor._version) for each in given for name, tensor in each.items()
+                    if not tensor.is_inference()]
         capsules = [_capsules(each) for each in given]
 
         def work() -> dict[str, Any]:
