@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from .options import error
 
 #: Smallest rate that a group may have. A step of it changes no bit of a parameter, like that of rate 0.
 _LEAST_RATE = 1e-300
+_AGAIN = "trainer.to_module(net) and trainer.close(), then make another trainer with a new optimizer"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,13 @@ def _kind_of(optimizer: Optimizer, group: dict[str, Any]) -> _Kind:
     return kind
 
 
+def _check_fixed(optimizer: Optimizer, group: dict[str, Any], kind: _Kind) -> None:
+    for setting, value in kind.fixed.items():
+        if group.get(setting, value) != value:
+            raise error(f"{_name(optimizer)} has {setting}={group[setting]}; rannc has {setting}={value} only",
+                        place="optimizer")
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(float(value))
 
@@ -56,21 +65,27 @@ class Settings:
     """What optimizers of the user specify for the parameters of a module, and what has changed since."""
 
     def __init__(self, optimizers: Optimizer | Sequence[Optimizer], names: dict[int, list[str]]):
-        self.optimizers = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+        is_list = isinstance(optimizers, Sequence) and not isinstance(optimizers, str) and len(optimizers) > 0
+        self.optimizers = list(optimizers) if is_list else [optimizers]  # type: ignore[list-item, arg-type]
         self._names = names
         for optimizer in self.optimizers:
             self._check(optimizer)
         self._groups = [(optimizer, index) for optimizer in self.optimizers
                         for index in range(len(optimizer.param_groups))]
         self._trained: frozenset[str] | None = None
+        self._required: dict[int, str] | None = None
         first, index = self._groups[0]
         self.kind = _kind_of(first, first.param_groups[index])
         self._hooks = [optimizer.register_step_pre_hook(_refuse_step) for optimizer in self.optimizers]
 
     def _check(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise error(f"is a {type(optimizer).__name__}; expected an object of torch.optim, or a name such as 'adamw'",
+            found = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else f"a {type(optimizer).__name__}"
+            raise error(f"is {found}; expected an object of torch.optim, a list of such, or a name such as 'adamw'",
                         place="optimizer")
+        if _refuse_step in optimizer._optimizer_step_pre_hooks.values():
+            raise error(f"{_name(optimizer)} is in another trainer, which is open", place="optimizer",
+                        hint="call close() of that trainer first")
         if optimizer.state:
             raise error(f"{_name(optimizer)} has made steps already, whose state rannc does not take over",
                         place="optimizer", hint="make a new object; a run of rannc is continued with resume=")
@@ -78,10 +93,7 @@ class Settings:
             raise error(f"{_name(optimizer)} has hooks of its steps, which rannc would not call", place="optimizer")
         for group in optimizer.param_groups:
             kind = _kind_of(optimizer, group)
-            for setting, value in kind.fixed.items():
-                if group.get(setting, value) != value:
-                    raise error(f"{_name(optimizer)} has {setting}={group[setting]}; rannc has {setting}={value} only",
-                                place="optimizer")
+            _check_fixed(optimizer, group, kind)
             for parameter in group["params"]:
                 if id(parameter) not in self._names:
                     raise error(f"{_name(optimizer)} has a parameter of shape {tuple(parameter.shape)} that the module "
@@ -97,6 +109,32 @@ class Settings:
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise error(f"no group has the parameter {lacking[0]!r}{more}, which would be trained", place="optimizer",
                         hint="add it, or switch its gradient off: parameter.requires_grad_(False)")
+        self._required = self._requiring()
+
+    def _requiring(self) -> dict[int, str]:
+        """Names of the parameters in groups that require a gradient, by `id`."""
+        return {id(parameter): self._names.get(id(parameter), ["of another module"])[0] for optimizer in self.optimizers
+                for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad}
+
+    def _check_unchanged(self) -> None:
+        """What a trainer cannot follow is an error: other parameters, and settings that it does not have."""
+        for optimizer in self.optimizers:
+            known = sum(1 for each, _ in self._groups if each is optimizer)
+            if len(optimizer.param_groups) != known:
+                raise error(f"{_name(optimizer)} has {len(optimizer.param_groups)} groups; it had {known} when the trainer was "
+                            "made", place="optimizer", hint=_AGAIN)
+            for group in optimizer.param_groups:
+                _check_fixed(optimizer, group, _kind_of(optimizer, group))
+                rate = float(group["lr"])
+                if not 0 <= rate < math.inf:
+                    raise error(f"{_name(optimizer)} has the learning rate {rate}; expected 0 or a positive number",
+                                place="optimizer")
+        required = self._requiring()
+        if self._required is not None and required != self._required:
+            changed = {**required, **self._required}
+            identity = min(set(required) ^ set(self._required), key=lambda each: changed[each])
+            now = "requires a gradient now; it did not" if identity in required else "requires no gradient now; it did"
+            raise error(f"the parameter {now} when the trainer was made", place=changed[identity], hint=_AGAIN)
 
     def _of(self, optimizer: Optimizer, index: int) -> list[str]:
         """Trained parameters of a group; of the names of a tied one, that of the model."""
@@ -121,6 +159,7 @@ class Settings:
 
     def groups(self) -> list[str]:
         """The settings of every parameter but the rates' common factor, as texts of `--group`."""
+        self._check_unchanged()
         texts = []
         first = self._reference(0)
         for number, (optimizer, index) in enumerate(self._groups):

@@ -2,8 +2,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from . import _core
 
@@ -26,6 +33,17 @@ _OWN = frozenset({"assume", "batch_size_in_file", "bundle", "emit", "explain", "
                   "rebuild", "replace", "summary", "without_weights"})
 
 
+#: Names in other libraries.
+_SYNONYMS = {"lr": "learning_rate", "batch_size": "mini_batch", "global_batch_size": "mini_batch", "criterion": "loss",
+             "loss_fn": "loss", "loss_function": "loss", "world_size": "cluster", "devices": "cluster", "gpus": "cluster",
+             "num_stages": "stages", "pipeline_stages": "stages", "num_micro_batches": "micro_batches", "chunks": "micro_batches",
+             "microbatches": "micro_batches", "gradient_clipping": "clip_norm", "max_grad_norm": "clip_norm",
+             "clip_grad_norm": "clip_norm", "checkpoint": "resume", "mixed_precision": "precision", "amp": "precision",
+             "eps": "epsilon", "dynamic_shapes": "dynamic", "batch": "example", "sample": "example", "path": "bundle"}
+#: Arguments that are no flags.
+_NAMED = frozenset({"example", "inputs", "batch_axis", "dynamic", "resume", "progress", "bundle", "replace", "loss", "training"})
+
+
 def error(cause: str, place: str = "", hint: str = "") -> _core.Error:
     """Returns an error of the package's own, with the same attributes as those of the libraries."""
     text = f"{place}: {cause}" if place else cause
@@ -34,18 +52,59 @@ def error(cause: str, place: str = "", hint: str = "") -> _core.Error:
     return made
 
 
+def warn(text: str) -> None:
+    """Issues a warning at the line of the user."""
+    own = str(Path(__file__).parent)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((own, str(Path(torch.__file__).parent))):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, Warning, stacklevel=level)
+
+
+def in_python(text: str) -> str:
+    """Flags in a text as the keyword arguments that they are here: `--stages 2` as `stages=2`."""
+    names = frozenset(_core.compile_flags()) | RUN
+
+    def argument(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        return f"{name}={found[2] or ''}" if name in names else found[0]
+
+    return re.sub(r"--([a-z][a-z-]*[a-z])(?:[ =](\d[\w.]*|'[^']*'))?", argument, text)
+
+
+@contextmanager
+def reworded(replaced: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors of the libraries within name arguments instead of flags. `replaced`: other texts, such as temporary paths."""
+    try:
+        yield
+    except _core.Error as failure:
+        def text(of: str) -> str:
+            for known, name in (replaced or {}).items():
+                of = of.replace(known, name)
+            return in_python(of)
+
+        made = _core.Error(text(str(failure)))
+        for name in ("place", "cause", "hint", "rule"):
+            setattr(made, name, text(getattr(failure, name, "")))
+        raise made from failure.__cause__
+
+
 def arguments(options: Mapping[str, Any]) -> list[str]:
     """Returns keyword arguments as flags: `stages=2` is `--stages=2`, a list repeats its flag, and a dictionary's entries
     are `NAME=VALUE`. `True` is a flag without a value. `None` and `False` are none."""
     made = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
+        if isinstance(value, str) and not value:
+            raise error("is an empty text", place=f"{name}=")
+        if isinstance(value, torch.dtype):
+            value = str(value).removeprefix("torch.")
         if isinstance(value, Mapping):
             made += [f"{flag}={key}={each}" for key, each in value.items()]
         elif isinstance(value, Iterable) and not isinstance(value, str):
             made += [f"{flag}={each}" for each in value]
         elif value is True:
-            made.append(flag)
+            made.append(f"{flag}=true")
         elif value is not None and value is not False:
             made.append(f"{flag}={value}")
     return made
@@ -58,7 +117,9 @@ def divided(options: Mapping[str, Any], runs: bool) -> tuple[dict[str, Any], dic
     for name in options:
         if name in known:
             continue
-        near = difflib.get_close_matches(name, sorted(known), 1)
+        if name in RUN:
+            raise error(f"{name}= is about training", hint="it is an argument of rannc.Trainer")
+        near = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, sorted(known | _NAMED), 1)
         raise error(f"unknown argument {name!r}", hint=f"did you mean {near[0]!r}?" if near else
                     "arguments are the flags of rannc-compile and rannc-run, with _ for -")
     return ({name: value for name, value in options.items() if name in compiling},
