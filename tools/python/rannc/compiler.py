@@ -7,7 +7,6 @@ import os
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import nn
 from . import _core
 from .export import Batch, Exported, Layout, LossFunction, export
 from .optimizer import Settings
-from .options import Warning, arguments, divided, error
+from .options import arguments, divided, error, in_python, reworded, warn
 
 #: Receives the kind (`phase`, `step`, `remark`, `note`) and a line of text.
 Progress = Callable[[str, str], None]
@@ -117,7 +116,10 @@ class Reporter:
     """Shows what a compilation does, and turns its findings into warnings of Python."""
 
     def __init__(self, progress: Progress | bool | None):
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            raise error(f"is {progress!r}; expected a function of a kind and a text, True, False or None", place="progress")
         self._bar: Any = None
+        self._failure: BaseException | None = None  # of the function
         self._progress = progress if callable(progress) else None
         if progress is None or progress is True:
             self._bar = _tqdm(progress is True)
@@ -126,18 +128,23 @@ class Reporter:
     def __call__(self, kind: str, text: str) -> None:
         if kind == "warning":
             self._warned.append(text)
-        elif self._progress is not None:
-            self._progress(kind, text)
+        elif self._progress is not None and self._failure is None:
+            try:
+                self._progress(kind, text)
+            except BaseException as failure:  # raised in the thread of the caller
+                self._failure = failure
         elif self._bar is not None:
             self._bar.set_description_str(f"rannc: {text}")
 
-    def end(self, stacklevel: int) -> None:
-        """Issues the warnings, in the thread of the caller."""
+    def end(self) -> None:
+        """Issues the warnings, and raises the error of the function, in the thread of the caller."""
         if self._bar is not None:
             self._bar.close()
         for text in self._warned:
-            warnings.warn(text, Warning, stacklevel=stacklevel)
+            warn(in_python(text))
         self._warned = []
+        if self._failure is not None:
+            raise self._failure
 
 
 def _tqdm(requested: bool) -> Any:
@@ -177,7 +184,25 @@ def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, repor
 
 def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
     stop = _core.Stop()
-    return Plan(in_background(lambda: read.plan(for_bundle, reporter, stop), stop.request))
+    made = Plan(in_background(lambda: read.plan(for_bundle, reporter, stop), stop.request))
+    for line in read.report().splitlines():
+        kind, _, text = line.partition("  ") if line.startswith("trains") else line.partition("not done ")
+        if "is not divided, but runs as one micro-batch" in text and len(made.facts["stages"]) > 1:
+            reporter("warning", f"nothing overlaps, and stages run one after another: {text.strip()}")
+        if "batch normalisation over the samples of a micro-batch" in text and made.micro_batches > 1:
+            samples = made.facts["mini_batch"] // made.micro_batches
+            reporter("warning", f"batch normalization has the statistics of micro-batches of {samples} samples, where one device "
+                     f"has those of {made.facts['mini_batch']}: micro_batches=1 computes the same")
+    return made
+
+
+def check_kind(net: Any) -> None:
+    """Refuses what is neither a module nor a path."""
+    if isinstance(net, (nn.Module, str, os.PathLike, Bundle)):
+        return
+    found = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
+    raise error(f"is {found}; expected a module, or the path of a model file or bundle", place="net",
+                hint=f"{net.__name__}(…) makes a module" if isinstance(net, type) else "")
 
 
 def _on_meta(net: nn.Module, example: Batch, layout_of: Any = None) -> Batch:
@@ -189,6 +214,7 @@ def _on_meta(net: nn.Module, example: Batch, layout_of: Any = None) -> Batch:
     return moved
 
 
+@reworded()
 def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, *, loss: LossFunction | None = None,
          optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0, dynamic: Any = None, training: bool = True,
          progress: Progress | bool | None = None, **options: Any) -> Plan:
@@ -196,6 +222,7 @@ def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, 
 
     Arguments are those of `compile`. `training=False` plans the forward pass alone.
     """
+    check_kind(net)
     flags, _ = divided(options, runs=False)
     reporter = Reporter(progress)
     try:
@@ -210,7 +237,7 @@ def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, 
             flags.update(_optimizer_flags(optimizer, program))
             return _planned(_read(program, flags, False, reporter, folder), False, reporter)
     finally:
-        reporter.end(3)
+        reporter.end()
 
 
 def _optimizer_flags(optimizer: Any, program: Exported) -> dict[str, Any]:
@@ -224,6 +251,7 @@ def _optimizer_flags(optimizer: Any, program: Exported) -> dict[str, Any]:
     return flags
 
 
+@reworded()
 def compile(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, path: str | os.PathLike[str] = "", *,
             loss: LossFunction | None = None, optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0,
             dynamic: Any = None, training: bool = True, replace: bool = False, progress: Progress | bool | None = None,
@@ -247,6 +275,7 @@ def compile(net: nn.Module | str | os.PathLike[str], example: Batch | None = Non
 
     Raises `Error` for a module, loss or option that does not fit. Ctrl-C ends the search with the best plan so far.
     """
+    check_kind(net)
     flags, _ = divided(options, runs=False)
     reporter = Reporter(progress)
     try:
@@ -254,7 +283,7 @@ def compile(net: nn.Module | str | os.PathLike[str], example: Batch | None = Non
                                                             dynamic=dynamic, evaluates=not training),
                         optimizer, flags, replace, reporter)[0]
     finally:
-        reporter.end(3)
+        reporter.end()
 
 
 def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, Any], optimizer: Any, flags: dict[str, Any],
@@ -304,6 +333,7 @@ def stage_program() -> str:
     return str(found) if found.exists() else ""
 
 
+@reworded()
 def read(path: str | os.PathLike[str], **options: Any) -> _core.Read:
     """Reads a model file (ONNX, TorchScript, torch.export, text) or a bundle and runs the passes. The result reports
     what was recovered and changed: `report()`, `text()`, `trained()`."""
@@ -312,4 +342,4 @@ def read(path: str | os.PathLike[str], **options: Any) -> _core.Read:
     try:
         return _core.read(os.fspath(path), arguments(flags), reporter)
     finally:
-        reporter.end(3)
+        reporter.end()

@@ -6,7 +6,6 @@ import inspect
 import keyword
 import os
 import re
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .options import Warning, error
+from .options import error, warn
+from .tracing import (check_module, constants_noticed, error_of, is_of_samples, line_of_length, lines_of_user,
+                      warn_of_buffers)
 
 Batch = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LossFunction = Callable[[Any, Any], torch.Tensor]
 
 
@@ -143,8 +145,7 @@ def _parameters_of_forward(net: nn.Module) -> list[inspect.Parameter]:
 
 
 def _positional(net: nn.Module) -> list[str]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [each.name for each in _parameters_of_forward(net) if each.kind in kinds]
+    return [each.name for each in _parameters_of_forward(net) if each.kind in _BY_PLACE]
 
 
 def _taken(net: nn.Module, layout: Layout, has_loss: bool, inputs: Any) -> list[Any]:
@@ -152,10 +153,14 @@ def _taken(net: nn.Module, layout: Layout, has_loss: bool, inputs: Any) -> list[
     if layout.kind == "tensor":
         return [0]
     if inputs is not None:
+        if not isinstance(inputs, (int, Sequence)) or isinstance(inputs, str):
+            raise error(f"is {inputs!r}; expected keys of the batch, or a number of leading entries", place="inputs")
         wanted = list(range(inputs)) if isinstance(inputs, int) else list(inputs)
         unknown = [key for key in wanted if key not in layout.keys]
         if unknown:
             raise error(f"the batch has no {_listed(unknown)}; it has {_listed(layout.keys)}", place="inputs")
+        if layout.kind == "mapping":
+            _check_keys(wanted)
         return wanted
     parameters = _parameters_of_forward(net)
     if layout.kind == "sequence":
@@ -163,6 +168,7 @@ def _taken(net: nn.Module, layout: Layout, has_loss: bool, inputs: Any) -> list[
     any_key = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters}
     taken = [key for key in layout.keys if any_key or key in names]
+    _check_keys(taken)
     required = [each.name for each in parameters
                 if each.default is inspect.Parameter.empty and each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     lacking = [name for name in required if name not in taken]
@@ -172,17 +178,37 @@ def _taken(net: nn.Module, layout: Layout, has_loss: bool, inputs: Any) -> list[
     return taken
 
 
+def _check_keys(keys: Sequence[Any]) -> None:
+    for key in keys:
+        if not isinstance(key, str):
+            raise error(f"the key {key!r} is no text, so that forward cannot take it by name", place="example",
+                        hint="use a tuple, or keys that are the names of forward's parameters")
+
+
 def _taken_in_order(parameters: list[inspect.Parameter], layout: Layout, has_loss: bool) -> list[Any]:
     if not has_loss:
-        return list(layout.keys)
+        return _all_in_order(parameters, layout)
     if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
         raise error("forward takes *args: specify how many entries of the batch it takes",
                     hint="such as inputs=1, if the others are labels")
-    required = [each for each in parameters if each.default is inspect.Parameter.empty]
+    required = [each for each in parameters if each.default is inspect.Parameter.empty
+                and each.kind is not inspect.Parameter.VAR_KEYWORD]
+    by_key = [each.name for each in required if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    if by_key:
+        raise error(f"is a tuple; forward requires {_listed(by_key)} by keyword: use a dictionary", place="example")
     if len(required) > len(layout.keys):
         raise error(f"has {len(layout.keys)} entries; forward requires {_listed(each.name for each in required)}",
                     place="example")
     return list(layout.keys[:len(required)])
+
+
+def _all_in_order(parameters: list[inspect.Parameter], layout: Layout) -> list[Any]:
+    """All entries of a batch whose loss the module returns, or that is evaluated."""
+    by_place = [each.name for each in parameters if each.kind in _BY_PLACE]
+    if len(by_place) < len(layout.keys) and all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        raise error(f"has {len(layout.keys)} entries; forward takes {_listed(by_place)}", place="example",
+                    hint="loss=, a function of outputs and batch, reads labels; inputs= numbers the entries of the module")
+    return list(layout.keys)
 
 
 def _loss_of(outputs: Any) -> torch.Tensor | None:
@@ -212,19 +238,28 @@ class _Recorder:
     """Replaces `forward` of the module during the export."""
 
     def __init__(self, net: nn.Module, layout: Layout, taken: list[Any], loss: LossFunction | None, evaluates: bool):
+        self.net, self.noticed = net, dict[str, None]()
         self.forward, self.layout, self.taken, self.loss, self.evaluates = net.forward, layout, taken, loss, evaluates
         self.outputs: tuple[str, ...] = ()
         self.has_loss = False
+        self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with constants_noticed(self.net, self.noticed):
+            return self._outputs_of(tensors)
+
+    def _outputs_of(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         by_key = dict(zip(self.layout.keys, tensors, strict=True))
         arguments = {key: by_key[key] for key in self.taken}
+        self.where = self._of_module
         if self.layout.kind == "mapping":
             outputs = self.forward(**arguments)
         else:
             outputs = self.forward(*arguments.values())
         loss = None
         if not self.evaluates:
+            if self.loss:
+                self.where = "the loss function"
             loss = self.loss(outputs, self.layout.rebuilt(tensors)) if self.loss else _loss_of(outputs)
             _check_loss(loss, self.loss is not None)
         named = {name: tensor for name, tensor in _named_outputs(outputs).items() if tensor is not loss}
@@ -241,9 +276,13 @@ def _check_loss(loss: Any, is_function: bool) -> None:
         raise error("the module returns no loss: no scalar, no output 'loss', and no scalar as its first output",
                     hint="specify loss=, a function of outputs and batch")
     if not isinstance(loss, torch.Tensor) or loss.ndim != 0:
-        found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise error(f"the loss is {found}; expected a tensor without axes",
-                    hint="reduce it over the samples, as by .mean()")
+        if isinstance(loss, torch.Tensor):
+            sizes = ", ".join(str(size) if isinstance(size, int) else "samples" for size in loss.shape)
+            raise error(f"is a tensor of shape ({sizes}); expected one without axes", place="loss",
+                        hint="reduce it over the samples, as by .mean()")
+        found = {"SymFloat": "number, of item()", "SymInt": "number, of item()"}.get(type(loss).__name__, type(loss).__name__)
+        raise error(f"is a {found}; expected a tensor without axes", place="loss",
+                    hint="return the tensor that loss.backward() would be called of")
 
 
 @contextmanager
@@ -260,22 +299,21 @@ def _replaced_forward(net: nn.Module, forward: Callable[..., Any]) -> Iterator[N
             object.__delattr__(net, "forward")
 
 
-def _line_of_user(failure: BaseException) -> str:
-    """The innermost line outside of PyTorch and of this package, where the module is at fault."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    of_torch = os.path.dirname(os.path.abspath(torch.__file__))
-    for frame in reversed(traceback.extract_tb(failure.__traceback__)):
-        if not os.path.abspath(frame.filename).startswith((own, of_torch)) and os.path.exists(frame.filename):
-            return f"{frame.filename}:{frame.lineno}"
-    return ""
-
-
 def _axes(tensors: dict[str, torch.Tensor], layout: Layout, batch_axis: Any) -> dict[str, int | None]:
     """The axis of each input that counts the samples."""
     by_name = {}
+    if isinstance(batch_axis, Mapping):
+        unknown = [key for key in batch_axis if key not in layout.keys]
+        if unknown:
+            raise error(f"the batch has no {_listed(unknown)}; it has {_listed(layout.keys)}", place="batch_axis")
     for key, name in zip(layout.keys, layout.names, strict=True):
         axis = batch_axis.get(key, 0) if isinstance(batch_axis, Mapping) else batch_axis
-        by_name[name] = axis if axis is None or axis < tensors[name].ndim else None
+        if axis is not None and not isinstance(axis, int):
+            raise error(f"is {axis!r}; expected the number of an axis, or a dictionary of such", place="batch_axis")
+        rank = tensors[name].ndim
+        if isinstance(batch_axis, Mapping) and key in batch_axis and axis is not None and not -rank <= axis < rank:
+            raise error(f"is {axis} for {key!r}, which has {rank} axes", place="batch_axis")
+        by_name[name] = axis % rank if axis is not None and -rank <= axis < rank else None
     return by_name
 
 
@@ -302,12 +340,15 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     if isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise error(f"is a {type(net).__name__}; give the module inside, net.module: rannc divides the batch itself",
                     place="net")
+    check_module(net, evaluates)
+    if loss is not None and not callable(loss):
+        raise error(f"is a {type(loss).__name__}; expected a function of the module's outputs and the batch", place="loss",
+                    hint="such as loss=lambda outputs, batch: torch.nn.functional.cross_entropy(outputs, batch[1])")
     if net._forward_hooks or net._forward_pre_hooks:
         raise error("has forward hooks of its own, which a program cannot contain: remove them, or put them on a "
                     "submodule", place="net")
     if not net.training and not evaluates:
-        warnings.warn("the module is in evaluation mode, so that dropout is off and statistics stay: net.train()",
-                      Warning, stacklevel=4)
+        warn("the module is in evaluation mode, so that dropout is off and statistics stay: net.train()")
     layout = layout_of(example, net)
     tensors = layout.tensors(example)
     axes = _axes(tensors, layout, batch_axis)
@@ -323,33 +364,80 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)
     with _replaced_forward(net, forward):
-        program = _exported(net, examples, shapes)
+        program = _exported(recorder, net, examples, shapes, axes)
+    if not evaluates:
+        warn_of_buffers(program)
+        for text in recorder.noticed:
+            warn(text)
     return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes)
 
 
 def _shapes(layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None],
             dynamic: Mapping[Any, Mapping[int, str]]) -> tuple[tuple[dict[int, Any], ...], dict[str, int]]:
+    _check_dynamic(dynamic, layout, tensors, axes)
     symbols = {"batch": torch.export.Dim("batch")}
     sizes: dict[str, int] = {}
     shapes = []
     for key, name in zip(layout.keys, layout.names, strict=True):
         axis = axes[name]
         of_input = {} if axis is None else {axis: symbols["batch"]}
-        for other, symbol in dynamic.get(key, {}).items():
+        for given, symbol in dynamic.get(key, {}).items():
+            other = given % tensors[name].ndim
             of_input[other] = symbols.setdefault(symbol, torch.export.Dim(symbol))
             sizes[symbol] = tensors[name].shape[other]
         shapes.append(of_input)
     return tuple(shapes), sizes
 
 
-def _exported(net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
+def _check_dynamic(dynamic: Any, layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None]) -> None:
+    form = "expected names by entry and axis: {'tokens': {1: 'sequence'}}"
+    if not isinstance(dynamic, Mapping):
+        raise error(f"is a {type(dynamic).__name__}; {form}", place="dynamic")
+    names = dict(zip(layout.keys, layout.names, strict=True))
+    for key, entry in dynamic.items():
+        if key not in names:
+            raise error(f"the batch has no {key!r}; it has {_listed(layout.keys)}", place="dynamic")
+        if not isinstance(entry, Mapping):
+            raise error(f"is {entry!r} for {key!r}; {form}", place="dynamic")
+        rank = tensors[names[key]].ndim
+        for axis, symbol in entry.items():
+            if not isinstance(axis, int) or not -rank <= axis < rank:
+                raise error(f"names the axis {axis!r} of {key!r}, which has {rank} axes", place="dynamic")
+            if not isinstance(symbol, str) or not symbol.isidentifier():
+                raise error(f"has the name {symbol!r}; expected an identifier such as 'sequence'", place="dynamic")
+            if axis % rank == axes[names[key]]:
+                raise error(f"names the axis {axis} of {key!r}, which counts the samples and varies anyway", place="dynamic")
+
+
+def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: tuple[dict[int, Any], ...],
+              axes: dict[str, int | None]) -> torch.export.ExportedProgram:
     from ._core import Error
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), lines_of_user():
             warnings.filterwarnings("ignore", category=FutureWarning)
             return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False)
     except Error:
         raise
     except Exception as failure:
-        raise error(f"torch.export cannot trace {type(net).__name__}: {failure}",
-                    place=_line_of_user(failure)) from failure
+        if not is_of_samples(failure) or all(0 not in shape for shape in shapes):
+            raise error_of(failure, recorder.where) from failure
+    return _of_certain_samples(recorder, net, examples, shapes, axes)
+
+
+def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...],
+                        shapes: tuple[dict[int, Any], ...], axes: dict[str, int | None]) -> torch.export.ExportedProgram:
+    """Exports a module that works for the number of samples of the example alone, as a loop over them or `len()` does.
+    The compiler divides its mini-batches if it can prove that samples are independent."""
+    others = tuple({axis: symbol for axis, symbol in shape.items() if axis != own}
+                   for shape, own in zip(shapes, axes.values(), strict=True))
+    line = line_of_length(net, lambda: recorder(*examples))
+    try:
+        with warnings.catch_warnings(), lines_of_user():
+            warnings.filterwarnings("ignore", category=FutureWarning)
+            program = torch.export.export(net, examples, dynamic_shapes=others, strict=False)
+    except Exception as failure:
+        raise error_of(failure, recorder.where) from failure
+    samples = next(tensor.shape[axis] for tensor, axis in zip(examples, axes.values(), strict=True) if axis is not None)
+    warn(f"{line + ': ' if line else ''}forward or loss works for {samples} samples alone: their number is a constant, as by "
+         "len(x) or a loop over samples; x.shape[0] is no constant")
+    return program

@@ -1,13 +1,13 @@
 """Keyword arguments as the flags of the programs."""
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,38 +54,37 @@ def error(cause: str, place: str = "", hint: str = "") -> _core.Error:
 
 def warn(text: str) -> None:
     """Issues a warning at the line of the user."""
-    own = str(Path(__file__).parent)
+    own = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__))
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((own, str(Path(torch.__file__).parent))):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((*own, contextlib.__file__)):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, Warning, stacklevel=level)
 
 
 def in_python(text: str) -> str:
-    """Flags in a text as the keyword arguments that they are here: `--stages 2` as `stages=2`."""
+    """A text with the keyword arguments for the flags in it, `stages=2` for `--stages 2`, and with the module for its file."""
+    text = re.sub(r"(?:[^\s:]*/rannc-\w+/)?module\.pt2\b", "the module", text).replace("\nthe module: note: in this file", "")
+    text = re.sub(r"[^\s:]*/rannc-\w+/weights\.safetensors\b", "the state", text)
     names = frozenset(_core.compile_flags()) | RUN
 
     def argument(found: re.Match[str]) -> str:
         name = found[1].replace("-", "_")
         return f"{name}={found[2] or ''}" if name in names else found[0]
 
-    return re.sub(r"--([a-z][a-z-]*[a-z])(?:[ =](\d[\w.]*|'[^']*'))?", argument, text)
+    return re.sub(r"--([a-z][a-z-]*[a-z])(?:[ =](\d[\w.]*|'[^']*'|[A-Z]{3,}))?", argument, text)
 
 
-@contextmanager
-def reworded(replaced: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Errors of the libraries within name arguments instead of flags. `replaced`: other texts, such as temporary paths."""
+@contextlib.contextmanager
+def reworded() -> Iterator[None]:
+    """Errors of the libraries within name arguments instead of flags, and the module instead of its exported file."""
     try:
         yield
     except _core.Error as failure:
-        def text(of: str) -> str:
-            for known, name in (replaced or {}).items():
-                of = of.replace(known, name)
-            return in_python(of)
-
-        made = _core.Error(text(str(failure)))
+        if in_python(str(failure)) == str(failure):
+            raise
+        made = _core.Error(in_python(str(failure)))
         for name in ("place", "cause", "hint", "rule"):
-            setattr(made, name, text(getattr(failure, name, "")))
+            setattr(made, name, in_python(getattr(failure, name, "")))
         raise made from failure.__cause__
 
 

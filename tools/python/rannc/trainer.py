@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -19,11 +18,11 @@ from torch.utils import dlpack
 
 from . import _core, poison
 from .batches import fitted, kept
-from .compiler import Bundle, Progress, Reporter, compiled, framed
+from .compiler import Bundle, Progress, Reporter, check_kind, compiled, framed
 from .distributed import World
 from .export import Batch, Layout, LossFunction, layout_of, names_of_parameters, unwrapped
 from .optimizer import Settings
-from .options import Warning, arguments, divided, error
+from .options import arguments, divided, error, reworded, warn
 from .weights import read_weights
 
 @functools.total_ordering
@@ -152,6 +151,7 @@ class Trainer:
     Not thread-safe. A step that fails closes the trainer. `with` closes it, and so does its end.
     """
 
+    @reworded()
     def __init__(self, net: nn.Module | Bundle | str | os.PathLike[str], example: Batch | None = None, *,
                  loss: LossFunction | None = None, optimizer: Any = None, inputs: Any = None, batch_axis: Any = 0,
                  dynamic: Any = None, bundle: str | os.PathLike[str] | None = None, replace: bool = False,
@@ -163,8 +163,15 @@ class Trainer:
         self._losses: list[float] = []
         self._process = os.getpid()
         self._worker: list[int] = []  # identity of the thread of the steps
+        check_kind(net)
+        for name, value in (("bundle", bundle), ("resume", resume)):
+            if value is not None and not isinstance(value, (str, os.PathLike)):
+                raise error(f"is {value!r}; expected the path of a folder", place=name)
         if isinstance(net, nn.Module):
             net = unwrapped(net)
+        elif loss is not None or example is not None:
+            raise error(f"is about compiling, but {os.fspath(net)} is a bundle, which has its loss",
+                        place="loss" if loss is not None else "example")
         self._net = net if isinstance(net, nn.Module) else None
         compiling, running = divided(options, runs=True)
         if tensor_heap:
@@ -185,7 +192,7 @@ class Trainer:
             self.close()
             raise
         finally:
-            reporter.end(3)
+            reporter.end()
 
     # --- opening
 
@@ -248,7 +255,10 @@ class Trainer:
         if self._settings is not None:
             flags.update(self._settings.flags())
             flags["learning_rate"] = repr(self._settings.rate())
-        threads = int(options.get("threads", 1))
+            self._closers.callback(self._settings.release)
+        threads = options.get("threads", 1)
+        if not isinstance(threads, int) or threads < 1:
+            raise error(f"is {threads!r}; expected a whole number from 1", place="threads")
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         self._closers.callback(torch.set_num_threads, before)
@@ -259,11 +269,10 @@ class Trainer:
         self._closers.callback(self._end_session)
         self.facts: dict[str, Any] = self._session.facts()
         if self.facts["note"]:
-            warnings.warn(self.facts["note"], Warning, stacklevel=4)
+            warn(self.facts["note"])
         self._layout = bundle.layout or Layout("mapping", tuple(self.facts["inputs"]), tuple(self.facts["inputs"]))
         self._needed = self._session.needed()
         if self._settings is not None:
-            self._closers.callback(self._settings.release)
             self._settings.use_trained(name for group in self._session.groups() for name in group["tensors"])
             self._groups: list[str] = []
             self._rate = math.nan
@@ -273,6 +282,7 @@ class Trainer:
                              if name.endswith("num_batches_tracked")}
             self._closers.callback(poison.remove, self._net)
             poison.add(self._net)
+            self._written = self._versions()
 
     def _end_session(self) -> None:
         """Also in the thread of the steps, or after its end: the interpreter may drop a trainer anywhere."""
@@ -328,6 +338,7 @@ class Trainer:
             raise error("some of the batches have all samples of a mini-batch, others a part", place="batch")
         self._finish()
         self._read_settings()
+        self._check_surroundings()
         mean = len(batches) > 1
 
         def run(capsules: list[Any]) -> dict[str, Any]:
@@ -408,6 +419,27 @@ class Trainer:
             self._session.set_learning_rate(rate)
             self._rate = rate
 
+    def _versions(self) -> dict[str, int]:
+        parameters = self._net.named_parameters() if self._net is not None else ()
+        return {name: parameter._version for name, parameter in parameters if not parameter.is_inference()}
+
+    def _check_surroundings(self) -> None:
+        """Warns of what a loop of PyTorch would do and a step does not."""
+        versions = self._versions()
+        written = [name for name, version in versions.items() if self._written.get(name, version) != version]
+        self._written = versions
+        if written:
+            more = f" and {len(written) - 1} more" if written[1:] else ""
+            warn(f"{written[0]}{more}: the parameter of the module was written, which the trainer does not read: "
+                 "trainer.load_state_dict(net.state_dict()) takes it over")
+        if not self._warned_of_autocast and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
+            self._warned_of_autocast = True
+            warn("torch.autocast is on, which has no effect on a step: precision='bf16' or 'fp16' of rannc.Trainer trains in "
+                 "mixed precision")
+
+    _warned_of_autocast = False
+    _written: dict[str, int] = {}
+
     def _submit(self, given: list[dict[str, torch.Tensor]], run: Callable[[list[Any]], dict[str, Any]]) -> Loss:
         versions = [(name, tensor, tensor._version) for each in given for name, tensor in each.items()
                     if not tensor.is_inference()]
@@ -436,13 +468,15 @@ class Trainer:
     def _beyond(self, text: str) -> None:
         if not self._warned_of_sizes:
             self._warned_of_sizes = True
-            warnings.warn(f"sizes beyond those of the plan, whose memory and time do not count them: {text}", Warning,
-                          stacklevel=2)
+            warn(f"sizes beyond those of the plan, whose memory and time do not count them: {text}")
 
     def _waited(self, future: Future[Any]) -> Any:
         """The result of a call in the thread of the steps. Ctrl-C is raised when that has ended, a second one at once."""
         try:
             return future.result()
+        except Exception as failure:
+            self._raised = failure
+            raise
         except KeyboardInterrupt:
             if not future.done():
                 try:
@@ -493,21 +527,32 @@ class Trainer:
     def to_module(self, net: nn.Module, averaged: bool = False) -> nn.Module:
         """Copies the trained parameters and buffers into a module of the same class, and returns it. Parameters that the
         program did not read keep their values."""
+        if not isinstance(net, nn.Module):
+            raise error(f"is a {type(net).__name__}; expected a module", place="net")
         state = self.state_dict(averaged)
         own = unwrapped(net).state_dict()
         unexpected = sorted(set(state) - set(own))
         if unexpected:
             raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
                         place="net", hint="give a module of the class that was compiled")
+        for name, tensor in state.items():
+            if tensor.shape != own[name].shape:
+                raise error(f"{name!r} has the shape {tuple(own[name].shape)}; the trainer has {tuple(tensor.shape)}", place="net",
+                            hint="give a module of the class that was compiled")
         unwrapped(net).load_state_dict(state, strict=False)
+        self._written = self._versions()
         return net
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay."""
         from .weights import write_weights
+        if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+            raise error("is no dictionary of tensors, as net.state_dict() returns", place="state")
         file = os.path.join(self._temporary(), "weights.safetensors")
         write_weights(file, state)
-        self._run(lambda: self._session.load_weights(file, not strict))
+        with reworded():
+            self._run(lambda: self._session.load_weights(file, not strict))
+        self._written = self._versions()
 
     def save(self, folder: str | os.PathLike[str], wait: bool = True) -> str:
         """Saves parameters, buffers, optimizer states and settings to `<folder>/checkpoints/step-<n>`, and returns that.
@@ -558,22 +603,25 @@ class Trainer:
     # --- the end
 
     def close(self) -> None:
-        """Ends the run and gives the optimizers back. Nothing is saved. Safe to call again."""
+        """Ends the run and gives the optimizers back. Nothing is saved. Safe to call again. An error of the last step that
+        has not been raised yet is raised here."""
         if self._process != os.getpid():
             return
         pending, self._pending = self._pending, None
-        if pending is not None:
-            with contextlib.suppress(Exception):
-                pending.result()
+        failure = pending.exception() if pending is not None else None
         self._closers.close()
+        if failure is not None and failure is not self._raised:
+            raise failure
 
     _session: Any = None
+    _raised: BaseException | None = None  # the last error of a step that the user has seen
 
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        with contextlib.suppress(*[Exception] if kind is not None else []):
+            self.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
