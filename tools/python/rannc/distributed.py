@@ -20,12 +20,16 @@ from .options import error
 from .weights import read_weights
 
 _CHUNK = 4 << 20
+#: Seconds for another process to arrive, beside what rank 0 needs to compile.
+_ARRIVAL = 1800
 _numbers = itertools.count()
 
 
 def _first(*names: str) -> int | None:
     for name in names:
         if name in os.environ:
+            if not os.environ[name].isdecimal():
+                raise error(f"is {os.environ[name]!r}; expected a whole number", place=name)
             return int(os.environ[name])
     return None
 
@@ -50,27 +54,39 @@ class World:
         if rank is None:
             raise error(f"{size} processes were started, but none of RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
                         "SLURM_PROCID says which one this is")
+        if rank >= size:
+            raise error(f"this process has rank {rank} of {size}; expected 0 to {size - 1}")
         return World(rank, size)
 
     def bundle(self, compile: Callable[[], str], timeout: float) -> str:
         """Returns the path of the bundle that rank 0 makes, on this machine. An error of rank 0 is one of all."""
         if self.rank == 0:
             self._store.set("bundle", pickle.dumps(_outcome(compile)))
-        self._store.wait(["bundle"], timedelta(seconds=timeout))
-        path, failure = pickle.loads(self._store.get("bundle"))
+        path, failure = pickle.loads(self._get("bundle", timeout))
         if failure is not None:
             raise error(failure if self.rank == 0 else f"rank 0: {failure}")
         sees = _same_host(self) and os.path.exists(os.path.join(path, "manifest.json"))
         self._store.set(f"sees/{self.rank}", str(int(sees)))
         if self.rank == 0:
             for rank in range(1, self.size):
-                if self._get(f"sees/{rank}", timeout) == b"0":
+                if self._get(f"sees/{rank}", _ARRIVAL, f"rank {rank}") == b"0":
                     self._send(path, rank)
         return path if sees else self._receive(timeout)
 
-    def _get(self, key: str, timeout: float) -> bytes:
-        self._store.wait([key], timedelta(seconds=timeout))
-        return bytes(self._store.get(key))
+    def _get(self, key: str, timeout: float, of: str = "rank 0") -> bytes:
+        try:
+            self._store.wait([key], timedelta(seconds=timeout))
+            return bytes(self._store.get(key))
+        except dist.DistNetworkError as failure:
+            raise error("the store of the processes is gone: the process that serves it, rank 0 or torchrun, has ended") from failure
+        except dist.DistStoreError as failure:
+            raise error(f"waited {timeout:.0f} s for {of}, which has not made the same call",
+                        hint="all processes make the same calls of rannc; has one ended early?") from failure
+
+    def all_given(self, key: str, value: Any, timeout: float) -> list[Any]:
+        """Returns what each process has given."""
+        self._store.set(f"{key}/{self.rank}", pickle.dumps(value))
+        return [pickle.loads(self._get(f"{key}/{rank}", timeout, f"rank {rank}")) for rank in range(self.size)]
 
     def _send(self, path: str, rank: int) -> None:
         from . import _core
@@ -156,5 +172,11 @@ def _store(rank: int, size: int) -> Any:
         raise error(f"{' and '.join(lacking)} is not set, where the processes meet",
                     hint="torchrun sets it; with mpirun and srun, export MASTER_ADDR=<host of rank 0> MASTER_PORT=<free port>")
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return dist.TCPStore(  # type: ignore[attr-defined, unused-ignore]
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, serves, wait_for_workers=False)
+    host, port = os.environ["MASTER_ADDR"], _first("MASTER_PORT") or 0
+    try:
+        return dist.TCPStore(  # type: ignore[attr-defined, unused-ignore]
+            host, port, size, serves, wait_for_workers=False)
+    except dist.DistError as failure:
+        what = "serve" if serves else "reach"
+        raise error(f"rank {rank} cannot {what} the store of the processes at {host}:{port}: {str(failure).splitlines()[0]}",
+                    hint="MASTER_ADDR and MASTER_PORT name the host of rank 0 and a free port there; has rank 0 ended?") from failure

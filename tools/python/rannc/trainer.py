@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils import dlpack
 
 from . import _core, poison
-from .batches import fitted, kept
+from .batches import digest, fitted, kept
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled, framed
 from .distributed import World
 from .export import Batch, Layout, LossFunction, layout_of, names_of_parameters, unwrapped
@@ -250,6 +250,7 @@ class Trainer:
     def _open(self, bundle: Bundle, optimizer: Any, running: dict[str, Any], options: dict[str, Any]) -> None:
         self.bundle = bundle
         flags = dict(running)
+        self._timeout = float(running.get("timeout") or self._timeout)
         if isinstance(optimizer, str):
             flags["optimizer"] = optimizer
         if self._settings is not None:
@@ -339,6 +340,8 @@ class Trainer:
         self._finish()
         self._read_settings()
         self._check_surroundings()
+        if self._world is not None and self._compared < _COMPARED_STEPS:
+            self._compare(given[0] if whole[0] else None)
         mean = len(batches) > 1
 
         def run(capsules: list[Any]) -> dict[str, Any]:
@@ -418,6 +421,23 @@ class Trainer:
         if rate != self._rate:
             self._session.set_learning_rate(rate)
             self._rate = rate
+
+    def _compare(self, batch: dict[str, torch.Tensor] | None) -> None:
+        """Refuses batches that differ between processes, as by data that each shuffles in its own order."""
+        self._compared += 1
+        assert self._world is not None
+        found = self._world.all_given(f"batch/{self._compared}", digest(batch) if batch is not None else None, self._timeout)
+        whole = [(rank, each) for rank, each in enumerate(found) if each is not None]
+        for rank, each in whole[1:]:
+            first, known = whole[0]
+            other = sorted(name for name in known if each.get(name) != known[name])
+            if other:
+                raise error(f"differs between rank {first} and rank {rank}; expected the same mini-batch in all processes",
+                            place=f"batch entry {other[0]!r}",
+                            hint="rannc.Sampler orders samples equally everywhere; shuffle=True of a DataLoader needs an equal seed")
+
+    _compared = 0
+    _timeout = 300.0
 
     def _versions(self) -> dict[str, int]:
         parameters = self._net.named_parameters() if self._net is not None else ()
@@ -639,6 +659,10 @@ def _refuse_settings(options: Mapping[str, Any]) -> None:
         if name in options:
             raise error(f"{name}= beside an object of torch.optim, which specifies this itself",
                         hint="set it in the optimizer or its groups, or use a scheduler of torch.optim.lr_scheduler")
+
+
+#: First steps whose batches are compared between processes.
+_COMPARED_STEPS = 2
 
 
 def _begin(threads: int, worker: list[int]) -> None:
