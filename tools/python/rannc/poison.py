@@ -22,6 +22,9 @@ class _Absent(torch.Tensor):
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return "<the gradient is in the trainer>"
 
+    def share_memory_(self) -> _Absent:
+        return self  # PyTorch would read memory that is not there
+
     def __reduce_ex__(self, _: Any) -> Any:
         return _Absent, (self.shape, self.dtype, self.device)
 

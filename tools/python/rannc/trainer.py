@@ -81,6 +81,42 @@ class Loss:
     def __truediv__(self, other: float) -> float:
         return self.item() / float(other)
 
+    def __rtruediv__(self, other: float) -> float:
+        return float(other) / self.item()
+
+    def __sub__(self, other: Loss | float) -> float:
+        return self.item() - float(other)
+
+    def __rsub__(self, other: float) -> float:
+        return float(other) - self.item()
+
+    def __neg__(self) -> float:
+        return -self.item()
+
+    def __abs__(self) -> float:
+        return abs(self.item())
+
+    def __pow__(self, other: float) -> float:
+        return float(self.item() ** other)
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.item(), digits)
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __reduce__(self) -> Any:
+        return float, (self.item(),)
+
+    def detach(self) -> Loss:
+        """The loss itself, for scripts that expect a tensor; so are `cpu`, and `tolist` for the number."""
+        return self
+
+    cpu = detach
+
+    def tolist(self) -> float:
+        return self.item()
+
     def backward(self, *_: Any, **__: Any) -> None:
         raise error("loss.backward(): trainer.step(batch) has run the backward pass and the optimizer",
                     hint="leave out backward(), optimizer.step() and zero_grad()")
@@ -416,7 +452,11 @@ class Trainer:
             return
         groups, rate = self._settings.groups(), self._settings.rate()
         if groups != self._groups:
-            self._session.set_groups(groups)
+            try:
+                self._session.set_groups(groups)
+            except _core.Error as failure:
+                raise error(f"{failure}, as momentum that was 0 when the trainer was made", place="optimizer",
+                            hint="make the optimizer with the settings that it will need") from None
             self._groups = groups
         if rate != self._rate:
             self._session.set_learning_rate(rate)
@@ -646,6 +686,10 @@ class Trainer:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+    def __reduce__(self) -> Any:
+        raise error("a trainer cannot be copied or pickled", hint="trainer.state_dict() returns copies of its parameters, and "
+                    "trainer.save() writes all of its state")
 
     def __repr__(self) -> str:
         facts = self.facts
