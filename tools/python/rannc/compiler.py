@@ -187,7 +187,8 @@ def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
     made = Plan(in_background(lambda: read.plan(for_bundle, reporter, stop), stop.request))
     for line in read.report().splitlines():
         kind, _, text = line.partition("  ") if line.startswith("trains") else line.partition("not done ")
-        if "is not divided, but runs as one micro-batch" in text and len(made.facts["stages"]) > 1:
+        divided_not = "is not divided, but runs as one micro-batch" in text or text.startswith("its batch size is static")
+        if divided_not and len(made.facts["stages"]) > 1:
             reporter("warning", f"nothing overlaps, and stages run one after another: {text.strip()}")
         if "batch normalisation over the samples of a micro-batch" in text and made.micro_batches > 1:
             samples = made.facts["mini_batch"] // made.micro_batches
