@@ -1,12 +1,16 @@
 /// Options and result of an import, common to all file formats.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/base/batching.h"
@@ -16,6 +20,22 @@
 #include "ir/state/training_notes.h"
 
 namespace rannc::frontend {
+
+/// A model: a file, or its bytes in memory.
+struct ModelSource {
+  ModelSource(std::filesystem::path file) : path(std::move(file)) {}
+  ModelSource(const char* file) : path(file) {}
+  ModelSource(std::string file) : path(std::move(file)) {}
+
+  std::filesystem::path path;  ///< of bytes: a name for messages, whose extension is the format's
+  /// The file's content instead of that of `path`, and its size. Null: there is a file.
+  std::shared_ptr<const std::byte> bytes = {};
+  uint64_t size = 0;
+  /// Numbers that a program of `torch.export` lacks, by `state_dict` names. Tensors of equal places are one tensor.
+  std::map<std::string, ir::TensorData> tensors = {};
+
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes.get()), size}; }
+};
 
 /// A user's statements about a model file, with the limits on what is read.
 struct ImportOptions {

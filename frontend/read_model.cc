@@ -19,17 +19,19 @@ namespace {
 
 constexpr std::string_view kZip("PK\3\4", 4);
 
-bool is_archive(const std::filesystem::path& path) {
+bool is_archive(const ModelSource& source) {
+  if (source.bytes) return source.text().starts_with(kZip);
   std::array<char, kZip.size()> first{};
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(source.path, std::ios::binary);
   file.read(first.data(), first.size());
   return file.gcount() == static_cast<std::streamsize>(first.size()) &&
          std::equal(first.begin(), first.end(), kZip.begin());
 }
 
-Result<ImportParsed> parse_text(const std::filesystem::path& path, uint64_t /*max_bytes*/) {
-  RANNC_ASSIGN(const std::string text, read_file(path.string()));
-  RANNC_ASSIGN(ir::Graph parsed, ir::parse_graph(text, path.string()));
+Result<ImportParsed> parse_text(const ModelSource& source, uint64_t /*max_bytes*/) {
+  auto text = source.bytes ? Result<std::string>(std::string(source.text())) : read_file(source.path.string());
+  if (!text.ok()) return text.diagnostic();
+  RANNC_ASSIGN(ir::Graph parsed, ir::parse_graph(*text, source.path.string()));
   const auto graph = std::make_shared<const ir::Graph>(std::move(parsed));
   return ImportParsed([graph](const ImportOptions&) { return Imported{graph->clone(), {}}; });
 }
@@ -38,7 +40,7 @@ Result<ImportParsed> parse_text(const std::filesystem::path& path, uint64_t /*ma
 struct Format {
   ModelFormat format;
   std::vector<std::string_view> extensions;
-  Result<ImportParsed> (*parse)(const std::filesystem::path& path, uint64_t max_bytes);
+  Result<ImportParsed> (*parse)(const ModelSource& source, uint64_t max_bytes);
   bool takes_names;   ///< `ImportOptions::inputs` and `outputs`
   bool takes_values;  ///< `ImportOptions::input_values`
   bool takes_sizes;   ///< `ImportOptions::sizes`
@@ -100,20 +102,23 @@ Result<T> placed(Result<T> result, const Format& format, const std::filesystem::
 
 }  // namespace
 
-ModelFormat model_format(const std::filesystem::path& path) {
+ModelFormat model_format(const ModelSource& source) {
   for (const Format& row : formats()) {
     const auto& known = row.extensions;
-    if (std::find(known.begin(), known.end(), path.extension().string()) != known.end()) return row.format;
+    if (std::find(known.begin(), known.end(), source.path.extension().string()) != known.end()) return row.format;
   }
-  return is_archive(path) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
+  return is_archive(source) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
 }
 
 bool is_torch(ModelFormat format) { return row_of(format).parse == parse_torch; }
 
-Result<ParsedModel> parse_model(const std::filesystem::path& path, const ImportOptions& options) {
-  const Format& format = row_of(model_format(path));
+Result<ParsedModel> parse_model(const ModelSource& source, const ImportOptions& options) {
+  const Format& format = row_of(model_format(source));
+  const std::filesystem::path path = source.path;
+  if (!source.tensors.empty() && format.format != ModelFormat::kExported)
+    return error(Location{path.string()}, "has tensors beside it, which only programs of torch.export take");
   RANNC_TRY(check_options(options, format, path));
-  RANNC_ASSIGN(const ImportParsed parsed, placed(format.parse(path, options.max_file_bytes), format, path));
+  RANNC_ASSIGN(const ImportParsed parsed, placed(format.parse(source, options.max_file_bytes), format, path));
   const auto import = [=, &format](const ImportOptions& given) -> Result<Imported> {
     RANNC_TRY(check_options(given, format, path));
     auto imported = placed(parsed(given), format, path);
@@ -123,8 +128,8 @@ Result<ParsedModel> parse_model(const std::filesystem::path& path, const ImportO
   return ParsedModel{format.format, import};
 }
 
-Result<Imported> read_model(const std::filesystem::path& path, const ImportOptions& options) {
-  RANNC_ASSIGN(const ParsedModel model, parse_model(path, options));
+Result<Imported> read_model(const ModelSource& source, const ImportOptions& options) {
+  RANNC_ASSIGN(const ParsedModel model, parse_model(source, options));
   return model.import(options);
 }
 

@@ -16,7 +16,8 @@ uint64_t task_bytes(const ir::Graph& graph, TaskId task) {
 
 uint64_t value_bytes(const ir::Graph& graph, ValueId id) {
   const ir::Graph::Value& value = graph.value(id);
-  const uint64_t numbers = value.data.present() && !value.data.in_file() ? value.data.size() : 0;
+  const uint64_t numbers =
+      value.data.present() && !value.data.in_file() && !value.data.is_shared() ? value.data.size() : 0;
   return kValueBytes + 3 * value.name.size() + numbers;  // the node has a similar name, and its scope stores it too
 }
 

@@ -52,12 +52,23 @@ Result<ImportParsed> parse_bytes(std::optional<MappedFile> mapped, std::string_v
   return ImportParsed([parsed](const ImportOptions& options) { return parsed->import(options); });
 }
 
+Result<void> check_size(uint64_t bytes, uint64_t max_bytes, const std::string& path) {
+  if (bytes <= max_bytes) return {};
+  return error(Location{path}, fmt::format("the model has {} bytes, at most {} are read", bytes, max_bytes));
+}
+
 }  // namespace
 
-Result<ImportParsed> parse_onnx(const std::filesystem::path& path, uint64_t max_bytes) {
+Result<ImportParsed> parse_onnx(const ModelSource& source, uint64_t max_bytes) {
+  const std::string path = source.path.string();
+  if (source.bytes) {
+    RANNC_TRY(check_size(source.size, max_bytes, path));
+    RANNC_ASSIGN(const ImportParsed import, parse_bytes(std::nullopt, source.text(), path));
+    return ImportParsed([import, owner = source.bytes](const ImportOptions& options) { return import(options); });
+  }
   RANNC_ASSIGN(MappedFile file, MappedFile::open(path, max_bytes));
   const std::string_view bytes = file.bytes();
-  return parse_bytes(std::move(file), bytes, path.string());
+  return parse_bytes(std::move(file), bytes, path);
 }
 
 Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options) {
@@ -67,10 +78,7 @@ Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOption
 
 Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
                                  const ImportOptions& options) {
-  if (bytes.size() > options.max_file_bytes) {
-    return error(Location{path.string()},
-                 fmt::format("the model has {} bytes, at most {} are read", bytes.size(), options.max_file_bytes));
-  }
+  RANNC_TRY(check_size(bytes.size(), options.max_file_bytes, path.string()));
   RANNC_ASSIGN(const ImportParsed import, parse_bytes(std::nullopt, bytes, path.string()));
   return import(options);
 }

@@ -16,7 +16,7 @@ namespace rannc::frontend {
 /// - Value names are those of ONNX. A location names the file and the node. An unnamed node is identified by its
 ///   operator and first output.
 /// Returns a diagnostic for an invalid file. One diagnostic lists all operators without a translation.
-Result<ImportParsed> parse_onnx(const std::filesystem::path& path, uint64_t max_bytes);
+Result<ImportParsed> parse_onnx(const ModelSource& source, uint64_t max_bytes);
 
 /// Parses and imports a model.
 Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options = {});

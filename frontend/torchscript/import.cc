@@ -5,8 +5,8 @@
 
 namespace rannc::frontend {
 
-Result<ImportParsed> parse_torch(const std::filesystem::path& path, uint64_t max_bytes) {
-  RANNC_ASSIGN(torchscript::ArchiveFile file, torchscript::ArchiveFile::open(path, max_bytes));
+Result<ImportParsed> parse_torch(const ModelSource& source, uint64_t max_bytes) {
+  RANNC_ASSIGN(torchscript::ArchiveFile file, torchscript::ArchiveFile::open(source, max_bytes));
   return torchscript::is_exported(file) ? torchscript::parse_exported(std::move(file))
                                         : torchscript::parse_script(std::move(file));
 }

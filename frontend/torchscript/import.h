@@ -19,7 +19,7 @@ namespace rannc::frontend {
 /// arguments. A name that is not an argument's renames an input. Submodule calls are inlined. Loops and branches are
 /// evaluated from sizes and constants. An exported program contains its inputs; `options` may rename them and the
 /// symbols of their sizes.
-Result<ImportParsed> parse_torch(const std::filesystem::path& path, uint64_t max_bytes);
+Result<ImportParsed> parse_torch(const ModelSource& source, uint64_t max_bytes);
 
 /// Parses and imports an archive.
 Result<Imported> read_torch(const std::filesystem::path& path, const ImportOptions& options = {});

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -80,8 +81,20 @@ size_t ValueType::hash() const {
 }
 
 TensorData TensorData::in_memory(std::vector<std::byte> bytes) {
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   TensorData data;
-  data.memory_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  data.memory_ = owner->data();
+  data.length_ = owner->size();
+  data.owner_ = owner;
+  return data;
+}
+
+TensorData TensorData::shared(std::shared_ptr<const std::byte> bytes, uint64_t size) {
+  TensorData data;
+  data.memory_ = bytes.get();
+  data.length_ = size;
+  data.is_shared_ = true;
+  data.owner_ = std::move(bytes);
   return data;
 }
 
@@ -94,7 +107,7 @@ TensorData TensorData::in_file(std::string path, uint64_t offset, uint64_t lengt
 }
 
 Result<std::vector<std::byte>> TensorData::read() const {
-  if (memory_) return *memory_;
+  if (owner_) return std::vector<std::byte>(memory_, memory_ + length_);
   const auto fail = [this](const std::string& what) {
     return error({path_, 0, 0, {}},
                  what + " (bytes " + std::to_string(offset_) + " to " + std::to_string(offset_ + length_) + ")");
@@ -132,8 +145,9 @@ Result<std::vector<std::byte>> TensorData::read() const {
 }
 
 bool TensorData::operator==(const TensorData& other) const {
-  if (memory_ && other.memory_) return memory_ == other.memory_ || *memory_ == *other.memory_;
-  return !memory_ == !other.memory_ && path_ == other.path_ && offset_ == other.offset_ && length_ == other.length_;
+  if (length_ != other.length_ || !owner_ != !other.owner_) return false;
+  if (owner_) return memory_ == other.memory_ || std::equal(memory_, memory_ + length_, other.memory_);
+  return path_ == other.path_ && offset_ == other.offset_;
 }
 
 }  // namespace rannc::ir

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,22 +64,28 @@ class TensorData {
  public:
   TensorData() = default;  ///< no bytes, as in a model without weights
   static TensorData in_memory(std::vector<std::byte> bytes);
+  /// Memory of somebody else, such as a tensor of a program in Python, whose owner `bytes` keeps alive. It must not
+  /// change. Text forms omit it.
+  static TensorData shared(std::shared_ptr<const std::byte> bytes, uint64_t size);
   /// `path` as opened by the reader; the range must have been checked against the file's size.
   static TensorData in_file(std::string path, uint64_t offset, uint64_t length);
 
-  bool present() const { return memory_ != nullptr || !path_.empty(); }
+  bool present() const { return owner_ != nullptr || !path_.empty(); }
   bool in_file() const { return !path_.empty(); }
-  uint64_t size() const { return memory_ ? memory_->size() : length_; }
+  bool is_shared() const { return is_shared_; }
+  uint64_t size() const { return length_; }
   const std::string& path() const { return path_; }
   uint64_t offset() const { return offset_; }
   /// Requires that the bytes are in memory.
-  const std::vector<std::byte>& bytes() const { return *memory_; }
+  std::span<const std::byte> bytes() const { return {memory_, length_}; }
   /// The bytes, read from the file if necessary. An error names the file and the range.
   Result<std::vector<std::byte>> read() const;
   bool operator==(const TensorData& other) const;
 
  private:
-  std::shared_ptr<const std::vector<std::byte>> memory_;
+  std::shared_ptr<const void> owner_;  // of the memory
+  const std::byte* memory_ = nullptr;
+  bool is_shared_ = false;
   std::string path_;
   uint64_t offset_ = 0;
   uint64_t length_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <span>
 
 namespace rannc::ir {
 
@@ -49,7 +50,7 @@ void remark(std::string& comment, std::string_view name, double value) {
 }
 
 template <class T>
-void append_decimals(std::string& comment, const std::vector<std::byte>& bytes) {
+void append_decimals(std::string& comment, std::span<const std::byte> bytes) {
   for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
     T value;
     std::memcpy(&value, bytes.data() + i, sizeof(T));
@@ -57,7 +58,7 @@ void append_decimals(std::string& comment, const std::vector<std::byte>& bytes) 
   }
 }
 
-void append_decimals(std::string& comment, DType dtype, const std::vector<std::byte>& bytes) {
+void append_decimals(std::string& comment, DType dtype, std::span<const std::byte> bytes) {
   if (bytes.size() > kCommentedElements * byte_size(dtype)) return;
   switch (dtype) {
     case DType::kF32:
@@ -168,7 +169,7 @@ void append_attributes(std::string& to, const Attributes& attributes, std::strin
 
 void append_data(std::string& to, const Graph::Value& value, std::string& comment) {
   const TensorData& data = value.data;
-  if (!data.present()) return;
+  if (!data.present() || data.is_shared()) return;
   if (data.in_file()) {
     fmt::format_to(std::back_inserter(to), " = file {} offset {} bytes {}", quote(data.path()), data.offset(),
                    data.size());

@@ -258,7 +258,7 @@ Result<Bytes> part_bytes(const StateMatch::Source& source, DType dtype) {
   type.dtype = given;
   type.shape = Shape{Dim(element_product(source.part.extent))};
   RANNC_ASSIGN(const std::vector<double> numbers, decode_numbers(type, data, INT64_MAX));
-  return encode_numbers(dtype, numbers).bytes();
+  return encode_numbers(dtype, numbers).read();
 }
 
 /// A stored value that is filled by one source after another.

@@ -288,9 +288,9 @@ PreparedModel clone(const PreparedModel& model) {
           model.report,        model.digest, model.parted, model.folded,  model.batching, model.modules};
 }
 
-Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
+Result<PreparedModel> prepare_model(const frontend::ModelSource& source, const compiler::ReadOptions& options,
                                     const CompileProgress& progress) {
-  RANNC_ASSIGN(const RequestedModel request, requested_model(path, options));
+  RANNC_ASSIGN(const RequestedModel request, requested_model(source, options));
   RANNC_ASSIGN(const ModelFiles files, parse_files(request));
   return Attempts(request, files, progress).run();
 }

@@ -56,7 +56,7 @@ struct CompileProgress {
 
 /// Reads a model (.onnx, TorchScript, torch.export or .rir) and runs the passes. An internal failure writes
 /// `options.reproducer` and names it in a note.
-Result<PreparedModel> prepare_model(const std::string& path, const compiler::ReadOptions& options,
+Result<PreparedModel> prepare_model(const frontend::ModelSource& source, const compiler::ReadOptions& options,
                                     const CompileProgress& progress = {});
 
 /// Writes a copy of the ONNX model at `path` to `to` with the weights of `options.weights`. Uses only the options about

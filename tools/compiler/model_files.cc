@@ -42,7 +42,7 @@ Result<ModelFiles> parse_files(const RequestedModel& request) {
     files.pipeline.weights = passes::GivenWeights{options.weights, runtime::tensors_by_name(weights),
                                                   options.partial_weights, request.pipeline.precision.has_value()};
   }
-  RANNC_ASSIGN(files.model, frontend::parse_model(request.path, request.import));
+  RANNC_ASSIGN(files.model, frontend::parse_model(request.source, request.import));
   if (options.loss_graph) files.loss = frontend::parse_model(options.loss_graph->file);
   files.required = outputs_of_losses(request, files);
   return files;

@@ -141,17 +141,35 @@ std::string Plan::text() const {
   return ir::print(plan);
 }
 
-Result<Model> read(const std::string& path, const ReadOptions& options, const Progress& progress) {
+namespace {
+
+Result<Model> read_source(const frontend::ModelSource& source, const ReadOptions& options, const Progress& progress) {
   const runtime::NewThreadState as_new_thread;
   begin(progress, Phase::kReading);
   std::vector<runtime::Library> libraries;
   for (const std::string& file : options.libraries) {
     RANNC_ASSIGN(libraries.emplace_back(), runtime::load_library(file));
   }
-  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(path, options, watcher(progress)));
+  RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(source, options, watcher(progress)));
   auto calls = tools::foreign_calls(prepared.graph);
   return Model(std::make_shared<const Model::State>(
-      Model::State{path, options, std::move(prepared), std::move(calls), std::move(libraries)}));
+      Model::State{source.path.string(), options, std::move(prepared), std::move(calls), std::move(libraries)}));
+}
+
+}  // namespace
+
+Result<Model> read(const std::string& path, const ReadOptions& options, const Progress& progress) {
+  return read_source(path, options, progress);
+}
+
+Result<Model> read(const ModelSource& source, const ReadOptions& options, const Progress& progress) {
+  frontend::ModelSource in_memory(source.name);
+  in_memory.bytes = source.content.bytes;
+  in_memory.size = source.content.size;
+  for (const auto& [name, memory] : source.tensors) {
+    in_memory.tensors[name] = ir::TensorData::shared(memory.bytes, memory.size);
+  }
+  return read_source(in_memory, options, progress);
 }
 
 Result<Model> read_bundle(const std::string& path, const std::vector<std::string>& libraries,

@@ -133,9 +133,9 @@ Result<void> check(const ReadOptions& options) {
   return {};
 }
 
-Result<RequestedModel> requested_model(const std::string& path, const ReadOptions& options) {
+Result<RequestedModel> requested_model(const frontend::ModelSource& source, const ReadOptions& options) {
   RANNC_TRY(check(options));
-  RequestedModel model{path, options, {}, {}, {}};
+  RequestedModel model{source.path.string(), source, options, {}, {}, {}};
   RANNC_ASSIGN(model.import, import_options(options));
   RANNC_ASSIGN(model.pipeline, requested_passes(options));
   model.manager.print_after = options.print_after;

@@ -12,7 +12,8 @@ namespace rannc::tools {
 
 /// A model file with the options that apply to it.
 struct RequestedModel {
-  std::string path;
+  std::string path;  ///< of `source`
+  frontend::ModelSource source;
   compiler::ReadOptions options;
   frontend::ImportOptions import;    ///< without `whole` and `required`
   passes::PipelineOptions pipeline;  ///< without the facts of the file
@@ -26,6 +27,6 @@ std::string wrong_to_skip(const std::string& pass);
 Result<void> check(const compiler::ReadOptions& options);
 
 /// Checks the options for a model file and parses them. Reads no file.
-Result<RequestedModel> requested_model(const std::string& path, const compiler::ReadOptions& options);
+Result<RequestedModel> requested_model(const frontend::ModelSource& source, const compiler::ReadOptions& options);
 
 }  // namespace rannc::tools

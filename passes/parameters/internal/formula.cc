@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostFormulaElements = 1 << 22;
 
 std::optional<ComputedFormula::Value> known(ir::StoredTensor tensor) {
-  auto bytes = tensor.data.in_file() ? tensor.data.read() : Result<std::vector<std::byte>>(tensor.data.bytes());
+  auto bytes = tensor.data.read();
   if (!bytes.ok()) return std::nullopt;
   tensor.data = ir::TensorData::in_memory(*std::move(bytes));
   auto numbers = ir::decode_numbers(tensor.type, tensor.data, kMostFormulaElements);

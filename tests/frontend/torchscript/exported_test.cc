@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -14,6 +15,7 @@
 #include "frontend/torchscript/internal/exported/exported_sizes.h"
 #include "ir/base/replacement.h"
 #include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/support/tier.h"
 
@@ -114,8 +116,8 @@ TEST_F(Exported, TrainsWhatRequiresGradients) {
   EXPECT_EQ(changed(records)->notes.stored.listed.at("steps.weight_ih_l0"), ir::ValueKind::kConstant);
 }
 
-TEST_F(Exported, WeightsOfTheMetaDeviceAreAbsent) {
-  Records records = records_of(path());
+/// The records of a module whose weights are on the meta device.
+Records without_numbers(Records records) {
   Json weights = Json::parse(records.at(kWeights));
   for (auto& [name, each] : weights["config"].items()) {
     records[std::string("data/weights/") + each["path_name"].get<std::string>()].clear();
@@ -123,7 +125,66 @@ TEST_F(Exported, WeightsOfTheMetaDeviceAreAbsent) {
     each["tensor_meta"]["device"]["type"] = "meta";
   }
   records[kWeights] = weights.dump();
-  const auto imported = changed(records);
+  return records;
+}
+
+/// Weights in the memory of the caller, and the archive without them, in memory as well.
+class InMemory : public Exported {
+ protected:
+  void SetUp() override {
+    write_archive(changed_path(), without_numbers(records_of(path())));
+    const std::string content = read_file(changed_path()).value();
+    source_.bytes = held(std::vector<std::byte>(reinterpret_cast<const std::byte*>(content.data()),
+                                                reinterpret_cast<const std::byte*>(content.data() + content.size())));
+    source_.size = content.size();
+    for (const auto& [name, kind] : known_.notes.stored.listed) {
+      const std::vector<std::byte> bytes = known_.graph.value(known_.graph.find(name)).data.read().value();
+      source_.tensors[name] = ir::TensorData::shared(held(bytes), bytes.size());
+    }
+    source_.tensors["out.weight"] = source_.tensors.at("table.weight");  // tied
+    source_.tensors["norm.num_batches_tracked"] = ir::TensorData::shared(held(std::vector<std::byte>(8)), 8);
+  }
+  static std::shared_ptr<const std::byte> held(std::vector<std::byte> bytes) {
+    const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    return {owner, owner->data()};
+  }
+
+  Result<frontend::Imported> imported() const {
+    RANNC_ASSIGN(const frontend::ImportParsed parsed, frontend::parse_torch(source_, 1 << 30));
+    return parsed({});
+  }
+
+  const frontend::Imported known_ = frontend::read_torch(path()).value();
+  frontend::ModelSource source_{"net.pt2"};
+};
+
+TEST_F(InMemory, WeightsAreUsedWhereTheyAre) {
+  const auto imported = this->imported();
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  EXPECT_EQ(imported->notes.stored.listed, known_.notes.stored.listed) << "a tie is known by its place";
+  for (const auto& [name, kind] : known_.notes.stored.listed) {
+    const ir::TensorData& data = imported->graph.value(imported->graph.find(name)).data;
+    EXPECT_TRUE(data.is_shared()) << name;
+    EXPECT_EQ(data.bytes().data(), source_.tensors.at(name).bytes().data()) << name;
+  }
+  const ir::Graph again = ir::parse_graph(ir::print(imported->graph), "text").value();
+  EXPECT_FALSE(again.value(again.find("table.weight")).data.present()) << "text has no numbers of others";
+}
+
+TEST_F(InMemory, WeightsOfAnotherSizeOrInEachOtherAreErrors) {
+  const ir::TensorData table = source_.tensors.at("table.weight");
+  const auto own = std::shared_ptr<const std::byte>(held({}), table.bytes().data());
+  source_.tensors["table.weight"] = source_.tensors["out.weight"] = ir::TensorData::shared(own, table.size() - 4);
+  expect_says(imported().diagnostic().str(), "its type in the program has");
+  const ir::TensorData steps = source_.tensors.at("steps.weight_ih_l0");
+  ASSERT_LE(table.size() + 4, steps.size());
+  const std::shared_ptr<const std::byte> inside(held({}), steps.bytes().data() + 4);
+  source_.tensors["table.weight"] = source_.tensors["out.weight"] = ir::TensorData::shared(inside, table.size());
+  expect_says(imported().diagnostic().str(), "steps.weight_ih_l0");
+}
+
+TEST_F(Exported, WeightsOfTheMetaDeviceAreAbsent) {
+  const auto imported = changed(without_numbers(records_of(path())));
   ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
   const auto known = frontend::read_torch(path());
   const auto& listed = imported->notes.stored.listed;
@@ -136,7 +197,7 @@ TEST_F(Exported, WeightsOfTheMetaDeviceAreAbsent) {
   for (const auto& each : imported->notes.remarks) remarks += each.message;
   expect_says(remarks, "--without-weights");
   // An archive that lacks the numbers of a single parameter is damaged.
-  records = records_of(path());
+  Records records = records_of(path());
   records["data/weights/weight_0"].clear();
   expect_says(changed(records).diagnostic().str(), "holds no numbers of it");
 }

@@ -116,8 +116,8 @@ TEST(TakenState, FillsStoredValues) {
                              "state \"back\" [2,2] = %u from [1,0,0] extent [1,2,2] axes [0,1,2]\n");
   const Given tensors = {{"turned", given({3, 2}, floats({10, 11, 12, 13, 14, 15}))},
                          {"back", given({2, 2}, floats({20, 21, 22, 23}))}};
-  EXPECT_THAT(numbers(DType::kF32, taken(graph, tensors, "w").bytes()), ElementsAre(10, 12, 14, 11, 13, 15));
-  EXPECT_THAT(numbers(DType::kF32, taken(graph, tensors, "u").bytes()), ElementsAre(0, 1, 2, 3, 20, 21, 22, 23))
+  EXPECT_THAT(numbers(DType::kF32, taken(graph, tensors, "w").read().value()), ElementsAre(10, 12, 14, 11, 13, 15));
+  EXPECT_THAT(numbers(DType::kF32, taken(graph, tensors, "u").read().value()), ElementsAre(0, 1, 2, 3, 20, 21, 22, 23))
       << "what has no name keeps its value";
 }
 
@@ -186,7 +186,8 @@ TEST(TakenState, FloatsOfAnotherWidthAreConvertedOnDemandAlone) {
   Given tensors = {{"w", given({2}, floats({0.5, -2}))},
                    {"i", given({1}, encode_integers(DType::kI64, std::vector<int64_t>{3}), DType::kI64)}};
   EXPECT_FALSE(match_state(graph, tensors, {}).ok());
-  EXPECT_THAT(numbers(DType::kF64, taken(graph, tensors, "w", {.converts = true}).bytes()), ElementsAre(0.5, -2));
+  EXPECT_THAT(numbers(DType::kF64, taken(graph, tensors, "w", {.converts = true}).read().value()),
+              ElementsAre(0.5, -2));
   tensors["i"] = given({1}, encode_integers(DType::kI32, std::vector<int64_t>{3}), DType::kI32);
   EXPECT_FALSE(match_state(graph, tensors, {.converts = true}).ok()) << "integers are not";
 }

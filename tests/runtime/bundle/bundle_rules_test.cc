@@ -63,7 +63,7 @@ TEST_F(Bundles, OpenAsTheyWereWritten) {
   for (ValueId value : plan_.graph.values()) {
     const ir::TensorData& data = plan_.graph.value(value).data;
     if (!data.present()) continue;
-    EXPECT_EQ(bundle.plan.graph.value(value).data.read().value(), data.bytes());
+    EXPECT_EQ(bundle.plan.graph.value(value).data.read().value(), data.read().value());
   }
   EXPECT_EQ(read(at(kPlanFile)).find("hex"), std::string::npos) << "weights stand in the weights files alone";
   ASSERT_EQ(bundle.signatures.size(), 2U);

@@ -77,7 +77,7 @@ at::ScalarType scalar(ir::DType dtype) { return dtype == ir::DType::kF64 ? at::k
 at::Tensor weight(const ir::Graph& graph, ValueId value) {
   std::vector<int64_t> sizes;
   for (const ir::Dim& dim : *graph.type(value).shape) sizes.push_back(dim.constant());
-  const auto& bytes = graph.value(value).data.bytes();
+  const auto bytes = graph.value(value).data.bytes();
   at::Tensor tensor = at::empty(sizes, scalar(graph.type(value).dtype));
   std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor;

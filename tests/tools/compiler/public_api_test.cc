@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <memory>
 
 #include "rannc/compiler.h"
 #include "tests/frontend/support/onnx_text.h"
@@ -34,6 +36,23 @@ struct Recorder {
 };
 
 PlanOptions analytic() { return {.stages = 2, .costs = Costs::kAnalytic}; }
+
+TEST(Compiler, ModelsInMemoryAreThoseOfTheirFiles) {
+  const ReadOptions options{.loss = kLoss, .mini_batch = 16};
+  const Model file = read(kModel, options).value();
+  std::ifstream stream(kModel, std::ios::binary);
+  const auto content =
+      std::make_shared<const std::string>(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  const auto source = [&](const std::string& name) {
+    return ModelSource{name, {{content, reinterpret_cast<const std::byte*>(content->data())}, content->size()}};
+  };
+  const Model memory = read(source(kModel), options).value();
+  EXPECT_EQ(compiler::plan(memory, analytic()).value().text(), compiler::plan(file, analytic()).value().text());
+  EXPECT_THAT(read(source("net.pt2"), options).diagnostic().str(), HasSubstr("net.pt2"));
+  ModelSource with_tensors = source("net.onnx");
+  with_tensors.tensors["w"] = with_tensors.content;
+  EXPECT_THAT(read(with_tensors, options).diagnostic().str(), HasSubstr("only programs of torch.export"));
+}
 
 TEST(Compiler, ReadsPlansAndWrites) {
   Recorder recorder;

@@ -30,6 +30,8 @@ struct Range {
 class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
  public:
   RecordingReader(int file, uint64_t bytes) : file_(file), bytes_(bytes) {}
+  RecordingReader(std::shared_ptr<const std::byte> memory, uint64_t bytes)
+      : memory_(std::move(memory)), file_(-1), bytes_(bytes) {}
 
   size_t size() const override { return bytes_; }
   size_t read(uint64_t offset, void* to, size_t length, const char* /*what*/) const override {
@@ -56,6 +58,11 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
 
  private:
   size_t read_all(uint64_t offset, void* to, size_t length) const {
+    if (memory_) {
+      const size_t part = offset < bytes_ ? std::min<size_t>(length, bytes_ - offset) : 0;
+      std::memcpy(to, memory_.get() + offset, part);
+      return part;
+    }
     size_t got = 0;
     while (got < length) {
       const ssize_t more =
@@ -66,22 +73,39 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
     return got;
   }
 
+  std::shared_ptr<const std::byte> memory_;  // null: the file
   OwnedFile file_;
   uint64_t bytes_;
   mutable std::mutex mutex_;
   mutable std::map<const void*, Range> read_;
 };
 
-Result<ArchiveFile> ArchiveFile::open(const std::filesystem::path& path, uint64_t max_bytes) {
-  ArchiveFile made;
-  made.path_ = path.string();
-  const Location where{made.path_};
-  const int file = ::open(made.path_.c_str(), O_RDONLY | O_CLOEXEC);
+namespace {
+
+Result<std::shared_ptr<RecordingReader>> open_file(const std::string& path) {
+  const Location where{path};
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
   if (file < 0) return error(where, fmt::format("cannot be opened: {}", std::strerror(errno)));
   const bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-  made.reader_ = std::make_shared<RecordingReader>(file, regular ? static_cast<uint64_t>(status.st_size) : 0);
+  auto reader = std::make_shared<RecordingReader>(file, regular ? static_cast<uint64_t>(status.st_size) : 0);
   if (!regular) return error(where, "is no regular file");
+  return reader;
+}
+
+}  // namespace
+
+Result<ArchiveFile> ArchiveFile::open(const ModelSource& source, uint64_t max_bytes) {
+  ArchiveFile made;
+  made.path_ = source.path.string();
+  made.memory_ = source.bytes;
+  made.tensors_ = source.tensors;
+  const Location where{made.path_};
+  if (source.bytes) {
+    made.reader_ = std::make_shared<RecordingReader>(source.bytes, source.size);
+  } else {
+    RANNC_ASSIGN(made.reader_, open_file(made.path_));
+  }
   if (made.bytes() > max_bytes)
     return error(where, fmt::format("has {} bytes; at most {} are read", made.bytes(), max_bytes));
   std::array<char, 4> magic{};
@@ -104,7 +128,9 @@ Result<ir::TensorData> ArchiveFile::data(const at::Tensor& tensor, uint64_t& cop
   if (tensor.is_contiguous() && tensor.nbytes() > kInMemory) {
     if (const auto source = reader_->source(storage.data(), storage.nbytes())) {
       const uint64_t first = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
-      return ir::TensorData::in_file(path_, source->offset + first, tensor.nbytes());
+      const uint64_t offset = source->offset + first;
+      if (!memory_) return ir::TensorData::in_file(path_, offset, tensor.nbytes());
+      return ir::TensorData::shared({memory_, memory_.get() + offset}, tensor.nbytes());
     }
   }
   const uint64_t size = tensor.nbytes();

@@ -63,6 +63,17 @@ class Program {
 
   // --- inputs
 
+  /// Tensors beside the archive are equal if they are the same memory in the same order.
+  static Place place_of(ExportedArchive::Entry entry, const ir::TensorData& data) {
+    entry.record = fmt::format("memory of {}", at::toString(entry.dtype));  // of which an offset is an address
+    entry.offset =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(data.bytes().data()) / c10::elementSize(entry.dtype));
+    int64_t stride = 1;
+    entry.strides.resize(entry.sizes.size());
+    for (size_t axis = entry.sizes.size(); axis-- > 0; stride *= entry.sizes[axis]) entry.strides[axis] = stride;
+    return entry.place();
+  }
+
   Result<void> bind_inputs(Names& values, const Json& signature, const Json& graph) {
     const Json& specs = signature.at("input_specs");
     RANNC_TRY(add_user_inputs(values, specs, graph.at("tensor_values")));
@@ -78,6 +89,7 @@ class Program {
         // Tensors without data have no places that could be equal.
         Place place = entry->place();
         if (archive_.is_absent(*entry)) std::get<std::string>(place) = "absent " + name;
+        if (const auto* const given = archive_.given(*entry)) place = place_of(*entry, *given);
         names[place].push_back(name);
         tensors.push_back({text_of(said.at("arg").at("name")), *std::move(entry), kind, persists, std::move(place)});
       } else if (kind == "constant_input") {
@@ -93,8 +105,8 @@ class Program {
     for (const Bound& each : tensors) {
       TensorRef& tensor = made[each.place];
       if (!tensor) {
-        memory.add(std::get<std::string>(each.place), each.entry.offset, each.entry.sizes, each.entry.strides,
-                   each.entry.name, each.is_trained());
+        memory.add(std::get<std::string>(each.place), std::get<int64_t>(each.place), each.entry.sizes,
+                   std::get<3>(each.place), each.entry.name, each.is_trained());
         RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.place)));
       }
       values[each.name] = at::isComplexType(each.entry.dtype) ? Item(Complex{tensor}) : Item(tensor);
@@ -139,7 +151,9 @@ class Program {
                               : bound.persists && !is_complex ? Role::kConstant
                                                               : Role::kLiteral};
     ir::TensorData data;
-    if (tensor.defined()) {
+    if (const auto* const given = archive_.given(entry); given != nullptr && !is_complex) {
+      data = *given;
+    } else if (tensor.defined()) {
       RANNC_ASSIGN(data, file_.data(tensor, copied_));
     }
     TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));

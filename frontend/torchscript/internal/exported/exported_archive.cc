@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -161,13 +162,32 @@ Result<ExportedArchive::Entry> ExportedArchive::entry(const Json& config, const 
                meta.at("requires_grad").get<bool>()};
 }
 
+const ir::TensorData* ExportedArchive::given(const Entry& entry) const {
+  const auto found = file_->tensors().find(entry.name);
+  return found == file_->tensors().end() ? nullptr : &found->second;
+}
+
 bool ExportedArchive::is_absent(const Entry& entry) const {
+  if (given(entry) != nullptr) return false;
   const bool is_empty = std::find(entry.sizes.begin(), entry.sizes.end(), 0) != entry.sizes.end();
   return !is_empty && reader_->hasRecord(entry.record) && reader_->getRecordSize(entry.record) == 0;
 }
 
+Result<at::Tensor> ExportedArchive::tensor_of(const Entry& entry, const ir::TensorData& data) const {
+  uint64_t needed = c10::elementSize(entry.dtype);
+  for (const int64_t size : entry.sizes) needed *= static_cast<uint64_t>(std::max<int64_t>(size, 0));
+  if (needed != data.size()) {
+    return error({file_->path(), 0, 0, entry.name},
+                 fmt::format("has {} bytes; its type in the program has {}", data.size(), needed));
+  }
+  void* const memory = const_cast<std::byte*>(data.bytes().data());  // nobody writes
+  return at::from_blob(
+      memory, entry.sizes, [data](void*) {}, at::dtype(entry.dtype));
+}
+
 Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
   if (is_absent(entry)) return at::Tensor();
+  if (const ir::TensorData* const data = given(entry)) return tensor_of(entry, *data);
   RANNC_ASSIGN(auto numbers, read(entry.record, {file_->path(), 0, 0, entry.name}));
   const size_t size = numbers.second;
   const size_t needed = at::detail::computeStorageNbytes(entry.sizes, entry.strides, c10::elementSize(entry.dtype),

@@ -38,7 +38,9 @@ class ExportedArchive {
   Result<Entry> weight(const std::string& name) const { return entry(weights_, "weights", name); }
   /// Finds a non-persistent buffer or a tensor in the program's code.
   Result<Entry> constant(const std::string& name) const { return entry(constants_, "constants", name); }
-  /// Whether the archive has no data for a tensor, as for one of the meta device.
+  /// The numbers that a tensor has beside the archive (`ModelSource::tensors`); null: none.
+  const ir::TensorData* given(const Entry& entry) const;
+  /// Whether there is no data for a tensor, as for one of the meta device.
   bool is_absent(const Entry& entry) const;
   /// Reads a tensor into memory. It is undefined if the archive has no data for it. Throws a `c10::Error` if the record
   /// does not match the entry.
@@ -49,6 +51,7 @@ class ExportedArchive {
 
   ExportedArchive(const ArchiveFile& file, std::shared_ptr<Reader> reader) : file_(&file), reader_(std::move(reader)) {}
   Result<Entry> entry(const Json& config, const std::string& folder, const std::string& name) const;
+  Result<at::Tensor> tensor_of(const Entry& entry, const ir::TensorData& data) const;
   Result<Json> json(const std::string& record) const;
   /// The bytes of a record. An error if there is none.
   Result<std::pair<at::DataPtr, size_t>> read(const std::string& record, const Location& where) const;

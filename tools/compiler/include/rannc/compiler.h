@@ -7,8 +7,10 @@
 /// `rannc-compile` is a program over these functions. They neither print nor exit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -106,8 +108,24 @@ struct WriteOptions {
   bool stage_onnx = false;         ///< add an ONNX file per stage, cut from the model's file, which must be ONNX
 };
 
+/// Memory of the caller, which `bytes` keeps alive. It must not change.
+struct SharedBytes {
+  std::shared_ptr<const std::byte> bytes;
+  uint64_t size = 0;
+};
+
+/// A model in memory.
+struct ModelSource {
+  std::string name;     ///< for messages; its extension is the format's, such as `net.pt2`
+  SharedBytes content;  ///< of a file of that format
+  /// Row-major numbers of tensors that a program of `torch.export` lacks, by `state_dict` names. They are not copied.
+  std::map<std::string, SharedBytes> tensors = {};
+};
+
 /// Reads a model file (.onnx, TorchScript, torch.export or .rir) and runs the passes.
 Result<Model> read(const std::string& path, const ReadOptions& options = {}, const Progress& progress = {});
+/// The same of a model in memory. Its plans can be written while the memory lives.
+Result<Model> read(const ModelSource& source, const ReadOptions& options = {}, const Progress& progress = {});
 
 /// Reads the model of a bundle, to plan it again without the model's file, for example for fewer devices. Loss,
 /// optimizer, kernels, sizes and by default the mini-batch are those of the bundle: `plan` ignores the options about
