@@ -1,6 +1,7 @@
 """The package `rannc` in Python beside loops of PyTorch: optimizers and schedulers of torch.optim, plans, checkpoints that programs
 and package share, and several processes. Skipped without PyTorch."""
 import copy
+import gc
 import os
 import select
 import signal
@@ -320,6 +321,93 @@ class Plans(unittest.TestCase):
         self.assertEqual(program.outputs, ("loss", "output"))
 
 
+class Uses(unittest.TestCase):
+    def test_sizes_that_vary_are_planned_as_in_the_example(self):
+        net, data = made(), batches(1)[0]
+        with rannc.Trainer(net, data, loss=loss, optimizer="sgd", dynamic={"tokens": {1: "length"}}, costs="analytic",
+                           **TWO_STAGES) as trainer:
+            sizes = [line.split()[-1] for line in trainer.bundle.plan.text().splitlines() if line.startswith("size ")]
+            self.assertEqual(sizes, ["6"])
+            for length in (6, 3):
+                batch = {**data, "tokens": data["tokens"][:, :length]}
+                self.assertLess(abs(trainer.evaluate(batch).loss - loss(net(batch["tokens"]), batch).item()), EXACT)
+            with self.assertWarnsRegex(rannc.Warning, "= 12 .planned 6"):
+                float(trainer.step({**data, "tokens": data["tokens"].repeat(1, 2)}))
+
+    def test_losses_of_torch_nn_and_tuples_without_labels(self):
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        x, y = torch.randn(6, 4), torch.randint(3, (6,))
+        with rannc.Trainer(net, (x, y), loss=nn.CrossEntropyLoss(label_smoothing=0.1), optimizer="sgd", **TWO_STAGES) as trainer:
+            wanted = nn.CrossEntropyLoss(label_smoothing=0.1)(net(x), y).item()
+            self.assertLess(abs(trainer.evaluate((x, y)).loss - wanted), 1e-6)
+            for given in (x, (x,)):
+                self.assertLess(float((trainer.evaluate(given).outputs["output"] - net(x)).abs().max()), 1e-6)
+
+    def test_an_error_is_raised_once(self):
+        net, data = made(), batches(1)[0]
+        with rannc.Trainer(net, data, loss=loss, optimizer="sgd", **TWO_STAGES) as trainer:
+            value = trainer.step({**data, "labels": data["labels"] + 5})
+            with self.assertRaisesRegex(rannc.Error, "the classes are 0 to 4"):
+                float(value)
+            self.assertAlmostEqual(float(trainer.step(data)), loss(net(data["tokens"]), data).item(), 9)
+            trainer.step({**data, "labels": data["labels"] + 5})
+            with self.assertRaisesRegex(rannc.Error, "the classes are 0 to 4"):
+                trainer.step(data)
+
+    def test_trainers_that_nobody_closes_end(self):
+        for _ in range(4):
+            net, data = made(), batches(1)[0]
+            rannc.Trainer(net, data, loss=loss, optimizer=adamw(net), **TWO_STAGES).step(data)
+        left = [None]
+        for _ in range(100):  # a step that runs keeps its trainer
+            gc.collect()
+            left = [thread for thread in threading.enumerate() if thread.name.startswith("rannc")]
+            if not left:
+                break
+            left[0].join(0.1)
+        self.assertEqual(left, [])
+
+
+class Memory(unittest.TestCase):
+    def test_a_module_in_memory_is_compiled_as_its_file(self):
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.out = made(), nn.Linear(5, 5, bias=False)
+                self.turned = nn.Parameter(torch.randn(5, 7).double().t())  # not contiguous
+                self.again = self.turned
+                self.register_buffer("shift", torch.arange(5).double())
+                self.register_buffer("scale", torch.full((5,), 2.0).double(), persistent=False)
+
+            def forward(self, tokens):
+                logits = self.out(self.inner(tokens)) + self.shift * self.scale
+                return logits @ self.turned.t() @ self.again
+
+        torch.manual_seed(1)
+        net, data = Tied().double(), batches(1)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            own, other, file = (os.path.join(folder, name) for name in ("own.rannc", "other.rannc", "module.pt2"))
+            rannc.compile(net, data, own, loss=loss, optimizer="adam", costs="analytic", **TWO_STAGES)
+            program = rannc.export.export(net, data, loss=loss)
+            torch.export.save(program.program, file)
+            flags = [f"--output-name={name}" for name in program.outputs]
+            subprocess.run([BIN / "rannc-compile", "module.pt2", "-o", other, "--loss=in_graph(output=loss)", "--costs=analytic",
+                            "--cluster=local:2", "--stages=2", "--mini-batch=8", *flags], check=True, capture_output=True, cwd=folder)
+            for name in ("plan.rir", "stage0.safetensors", "stage1.safetensors"):
+                with open(os.path.join(own, name), "rb") as mine, open(os.path.join(other, name), "rb") as theirs:
+                    self.assertEqual(mine.read(), theirs.read(), name)
+            with rannc.Trainer(own, optimizer="adam") as trainer:
+                state = trainer.state_dict()
+            self.assertEqual(largest_difference(state, net.state_dict()), 0)
+
+    def test_weights_are_not_copied(self):
+        net = made()
+        content, weights = rannc.export.export(net, batches(1)[0], loss=loss).in_memory(True)
+        self.assertLess(len(content), 100_000)
+        for name, parameter in net.named_parameters():
+            self.assertEqual(weights[name].data_ptr(), parameter.data_ptr(), name)
+
+
 class Processes(unittest.TestCase):
     """The worker's script trains, and prints what this process compares."""
 
@@ -342,6 +430,9 @@ class Processes(unittest.TestCase):
     def test_a_process_reads_the_samples_that_it_computes(self):
         whole, parts = self.launched("replicas"), self.launched("replicas", "sampler")
         self.assertEqual(whole, parts)
+
+    def test_processes_without_work_get_a_stage(self):
+        self.assertEqual(self.launched("planned"), self.launched("stages"))
 
     def test_a_notebook_launches_workers(self):
         self.assertEqual(self.launched("launch", launcher=False), self.launched("stages"))

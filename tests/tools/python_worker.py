@@ -1,4 +1,4 @@
-"""A process of a run in Python, for python_training_test.py: `python_worker.py BIN (stages | replicas | launch) [VARIANT…]`."""
+"""A process of a run in Python, for python_training_test.py: `python_worker.py BIN (stages | replicas | planned | launch) [VARIANT…]`."""
 import sys
 
 from python_package import batches, groups, loss, made
@@ -15,7 +15,7 @@ def train(arguments):
     if "blind" in arguments:  # as if this process could not see the files of rank 0
         rannc.distributed._same_host = lambda world: world.rank == 0
     net = made()
-    plan = dict(replicas=[2]) if "replicas" in arguments else dict(stages=2)
+    plan = dict(replicas=[2]) if "replicas" in arguments else {} if "planned" in arguments else dict(stages=2)
     for again in range(2 if "twice" in arguments else 1):
         net = made()
         optimizer = torch.optim.AdamW(groups(net), lr=1e-2)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +13,7 @@
 
 #include "ir/plan/parameter_updates.h"
 #include "rannc/compiler.h"
+#include "runtime/engine/tensor.h"
 #include "tools/common/hardware.h"
 #include "tools/common/launcher.h"
 #include "tools/compile/compile_command.h"
@@ -19,6 +21,7 @@
 #include "tools/compile/stage_report.h"
 #include "tools/compiler/compiled.h"
 #include "tools/python/core/bindings.h"
+#include "tools/python/core/tensors.h"
 #include "tools/run/run_report.h"
 
 namespace rannc::python {
@@ -91,6 +94,15 @@ struct Planned {
   compiler::Plan plan;
   compiler::Programs programs;
 };
+
+/// Parses `arguments` for a model in memory, and reads it.
+Read read(const compiler::ModelSource& source, const Arguments& arguments, const Report& report) {
+  tools::CompileCommand command = parse(source.name, arguments);
+  const Stop never;
+  Read made{compiler::read(source, command.read, progress(report, never)).value(), std::move(command)};
+  warn(report, made.model.warnings());
+  return made;
+}
 
 Read read(const std::string& file, const Arguments& arguments, const Report& report) {
   tools::CompileCommand command = parse(file, arguments);
@@ -206,6 +218,28 @@ std::string report(const Planned& planned) {
   return tools::run_report(plan, facts, {}, tools::planned_spans(plan).value());
 }
 
+/// The bytes of a Python object, which lives as long.
+compiler::SharedBytes shared(const nb::bytes& content) {
+  // The last owner may be a thread that does not have the lock of the interpreter.
+  const std::shared_ptr<nb::bytes> owner(new nb::bytes(content), [](nb::bytes* held) {
+    const nb::gil_scoped_acquire lock;
+    delete held;
+  });
+  return {{owner, reinterpret_cast<const std::byte*>(content.c_str())}, content.size()};
+}
+
+compiler::SharedBytes shared(const runtime::Value& tensor) {
+  return {{tensor, static_cast<const std::byte*>(runtime::to_tensor(tensor).const_data_ptr())}, tensor->bytes()};
+}
+
+/// `tensors`: DLPack capsules of contiguous tensors on the processor, by `state_dict` names.
+compiler::ModelSource source(const std::string& name, const nb::bytes& content,
+                             const std::map<std::string, nb::object>& tensors) {
+  compiler::ModelSource made{name, shared(content)};
+  for (const auto& [tensor, capsule] : tensors) made.tensors[tensor] = shared(value_of(capsule, tensor.c_str()));
+  return made;
+}
+
 /// A callback that may be called without the lock of the interpreter. Errors of the callback itself are printed.
 Report locked(const nb::object& report) {
   if (report.is_none()) return {};
@@ -254,6 +288,16 @@ void add_compiler(nb::module_& module) {
           },
           nb::arg("for_bundle"), nb::arg("report").none(), nb::arg("stop"));
   module.def("compile_flags", &compile_flags);
+  module.def(
+      "read_memory",
+      [](const std::string& name, const nb::bytes& content, const std::map<std::string, nb::object>& tensors,
+         const Arguments& arguments, const nb::object& report) {
+        const Report locked_report = locked(report);
+        const compiler::ModelSource model = source(name, content, tensors);
+        const nb::gil_scoped_release unlocked;
+        return read(model, arguments, locked_report);
+      },
+      nb::arg("name"), nb::arg("content"), nb::arg("tensors"), nb::arg("arguments"), nb::arg("report").none());
   module.def(
       "read",
       [](const std::string& file, const Arguments& arguments, const nb::object& report) {

@@ -5,7 +5,6 @@ import dataclasses
 import html
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,7 @@ class Stage:
     forward_ms: float  #: of a micro-batch
     backward_ms: float
     peak_bytes: int  #: of its fullest device, with all stages of that device
-    memory_bytes: int  #: limit of that device; 0: none
+    memory_bytes: int  #: memory of that device, of which `memory=` may allow less; 0: unknown
     recompute: bool
 
 
@@ -112,6 +111,10 @@ class Bundle:
         return f"<rannc.Bundle {self.path}>"
 
 
+#: What `Plan.gap` says.
+_FACTS = ("the search stopped at its budget of simulated actions", "not proved optimal")
+
+
 class Reporter:
     """Shows what a compilation does, and turns its findings into warnings of Python."""
 
@@ -141,7 +144,8 @@ class Reporter:
         if self._bar is not None:
             self._bar.close()
         for text in self._warned:
-            warn(in_python(text))
+            if not text.startswith(_FACTS):
+                warn(in_python(text))
         self._warned = []
         if self._failure is not None:
             raise self._failure
@@ -171,15 +175,16 @@ def in_background(work: Callable[[], Any], interrupt: Callable[[], None]) -> Any
             return future.result()
 
 
-def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, reporter: Reporter, folder: str) -> _core.Read:
-    path = os.path.join(folder, "module.pt2")
-    program.save(path, with_weights)
+def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, reporter: Reporter) -> _core.Read:
     own: dict[str, Any] = {"output_name": program.outputs, "assume": program.sizes}
     if program.has_loss:
         own["loss"] = "in_graph(output=loss)"
     if not with_weights:
         own["without_weights"] = True
-    return _core.read(path, arguments({"mini_batch": program.samples, **flags, **own}), reporter)
+    content, weights = program.in_memory(with_weights)
+    capsules = {name: tensor.__dlpack__() for name, tensor in weights.items()}
+    return _core.read_memory("module.pt2", content, capsules, arguments({"mini_batch": program.samples, **flags, **own}),
+                             reporter)
 
 
 def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
@@ -233,10 +238,9 @@ def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, 
             raise error("is missing: a batch as the module takes it, whose numbers do not matter", place="example")
         program = export(net, _on_meta(net, example), loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic,
                          evaluates=not training)
-        with tempfile.TemporaryDirectory(prefix="rannc-") as folder:
-            flags.setdefault("costs", "analytic")
-            flags.update(_optimizer_flags(optimizer, program))
-            return _planned(_read(program, flags, False, reporter, folder), False, reporter)
+        flags.setdefault("costs", "analytic")
+        flags.update(_optimizer_flags(optimizer, program))
+        return _planned(_read(program, flags, False, reporter), False, reporter)
     finally:
         reporter.end()
 
@@ -308,12 +312,11 @@ def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, An
     elif optimizer is not None:
         flags = {**flags, "optimizer": optimizer}
     try:
-        with tempfile.TemporaryDirectory(prefix="rannc-") as folder:
-            read = _read(program, flags, True, reporter, folder)
-            if settings is not None:
-                settings.use_trained(read.trained())
-            planned = _planned(read, True, reporter)
-            planned._planned.write(path, replace, stage_program(), reporter)
+        read = _read(program, flags, True, reporter)
+        if settings is not None:
+            settings.use_trained(read.trained())
+        planned = _planned(read, True, reporter)
+        planned._planned.write(path, replace, stage_program(), reporter)
     except BaseException:
         if settings is not None:
             settings.release()

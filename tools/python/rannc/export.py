@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import keyword
 import os
 import re
@@ -52,15 +53,20 @@ class Exported:
     parameters: dict[int, list[str]]  #: names of a parameter, by `id`
     sizes: dict[str, int]  #: other symbols, with their sizes in the example
 
-    def save(self, path: str, with_weights: bool) -> None:
-        """Writes the program. Without weights, its tensors are on the meta device and take no space."""
-        if not with_weights:
-            state = self.program.state_dict
-            for name, tensor in state.items():
-                meta = tensor.detach().to("meta")
-                is_parameter = isinstance(tensor, nn.Parameter)
-                state[name] = nn.Parameter(meta, tensor.requires_grad) if is_parameter else meta
-        torch.export.save(self.program, path)
+    def in_memory(self, with_weights: bool) -> tuple[bytes, dict[str, torch.Tensor]]:
+        """Returns the program without its weights, and these by `state_dict` names: contiguous, on the processor, and in the
+        memory of the module where they are so already."""
+        state = self.program.state_dict
+        weights: dict[str, torch.Tensor] = {}
+        known: dict[int, torch.Tensor] = {}  # tied parameters stay one tensor
+        for name, tensor in list(state.items()):  # which keeps them, so that no two have one `id`
+            if with_weights:
+                weights[name] = known.setdefault(id(tensor), tensor.detach().cpu().contiguous())
+            meta = tensor.detach().to("meta")
+            state[name] = nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
+        content = io.BytesIO()
+        torch.export.save(self.program, content)
+        return content.getvalue(), weights
 
 
 def names_of_parameters(net: nn.Module) -> dict[int, list[str]]:
@@ -260,7 +266,7 @@ class _Recorder:
         if not self.evaluates:
             if self.loss:
                 self.where = "the loss function"
-            loss = self.loss(outputs, self.layout.rebuilt(tensors)) if self.loss else _loss_of(outputs)
+            loss = self._computed(outputs, tensors, by_key) if self.loss else _loss_of(outputs)
             _check_loss(loss, self.loss is not None)
         named = {name: tensor for name, tensor in _named_outputs(outputs).items() if tensor is not loss}
         self.has_loss = loss is not None
@@ -269,6 +275,19 @@ class _Recorder:
             named = {"loss": loss, **named}
         self.outputs = tuple(named)
         return tuple(named.values())
+
+
+    def _computed(self, outputs: Any, tensors: tuple[torch.Tensor, ...], by_key: dict[Any, torch.Tensor]) -> Any:
+        """The loss of a function of outputs and batch, or of a class of `torch.nn` of outputs and labels."""
+        assert self.loss is not None
+        if not isinstance(self.loss, nn.modules.loss._Loss):
+            return self.loss(outputs, self.layout.rebuilt(tensors))
+        labels = [key for key in by_key if key not in self.taken]
+        if len(labels) != 1:
+            raise error(f"{type(self.loss).__name__} takes outputs and labels, but the module leaves {_listed(labels)} of the batch",
+                        place="loss", hint="write a function of outputs and batch, such as "
+                        f"lambda outputs, batch: {type(self.loss).__name__}()(outputs, batch['labels'])")
+        return self.loss(outputs, by_key[labels[0]])
 
 
 def _check_loss(loss: Any, is_function: bool) -> None:
@@ -360,11 +379,12 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     forward.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in layout.names])
-    shapes, sizes = _shapes(layout, tensors, axes, dynamic or {})
+    shapes = _shapes(layout, tensors, axes, dynamic or {})
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)
     with _replaced_forward(net, forward):
         program = _exported(recorder, net, examples, shapes, axes)
+    sizes = _sizes(program, shapes, axes, examples)
     if not evaluates:
         warn_of_buffers(program)
         for text in recorder.noticed:
@@ -373,10 +393,9 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
 
 
 def _shapes(layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None],
-            dynamic: Mapping[Any, Mapping[int, str]]) -> tuple[tuple[dict[int, Any], ...], dict[str, int]]:
+            dynamic: Mapping[Any, Mapping[int, str]]) -> tuple[dict[int, Any], ...]:
     _check_dynamic(dynamic, layout, tensors, axes)
     symbols = {"batch": torch.export.Dim("batch")}
-    sizes: dict[str, int] = {}
     shapes = []
     for key, name in zip(layout.keys, layout.names, strict=True):
         axis = axes[name]
@@ -384,9 +403,21 @@ def _shapes(layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, in
         for given, symbol in dynamic.get(key, {}).items():
             other = given % tensors[name].ndim
             of_input[other] = symbols.setdefault(symbol, torch.export.Dim(symbol))
-            sizes[symbol] = tensors[name].shape[other]
         shapes.append(of_input)
-    return tuple(shapes), sizes
+    return tuple(shapes)
+
+
+def _sizes(program: torch.export.ExportedProgram, shapes: tuple[dict[int, Any], ...], axes: dict[str, int | None],
+           examples: tuple[torch.Tensor, ...]) -> dict[str, int]:
+    """The sizes of the example by the symbols that the exporter has named, for planning."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    sizes = {}
+    for node, shape, own, tensor in zip(program.graph_signature.user_inputs, shapes, axes.values(), examples, strict=True):
+        for axis in shape:
+            extent = nodes[str(node)].meta["val"].shape[axis]
+            if axis != own and isinstance(extent, torch.SymInt):
+                sizes[str(extent)] = tensor.shape[axis]
+    return {symbol: size for symbol, size in sizes.items() if symbol.isidentifier()}
 
 
 def _check_dynamic(dynamic: Any, layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None]) -> None:
@@ -415,7 +446,10 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
     try:
         with warnings.catch_warnings(), lines_of_user():
             warnings.filterwarnings("ignore", category=FutureWarning)
-            return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False)
+            # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
+            varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
+            return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False,
+                                       prefer_deferred_runtime_asserts_over_guards=varies)
     except Error:
         raise
     except Exception as failure:

@@ -242,8 +242,17 @@ class Trainer:
 
         def compile_here() -> str:
             target = os.fspath(path) if path is not None else os.path.join(self._temporary(), "module.rannc")
-            result, self._settings = compiled(net, example, target, exporting, optimizer, compiling, replace, reporter)
-            made.append(result)
+
+            def compile_with(flags: dict[str, Any], replaces: bool) -> Bundle:
+                result, self._settings = compiled(net, example, target, exporting, optimizer, flags, replaces, reporter)
+                return result
+
+            made.append(compile_with(compiling, replace))
+            if self._world is not None and self._idle(made[0]) > 0:
+                self._check_idle(made.pop(), compiling)
+                if self._settings is not None:
+                    self._settings.release()
+                made.append(compile_with({**compiling, "stages": self._world.size}, True))
             return target
 
         if self._world is None:
@@ -253,6 +262,20 @@ class Trainer:
         if made:
             return made[0]
         return self._beside(net, example, exporting, optimizer, local)
+
+    def _idle(self, bundle: Bundle) -> int:
+        """Processes for which the plan has no device."""
+        assert self._world is not None and bundle.plan is not None
+        return self._world.size - len({device for stage in bundle.plan.stages for device in stage.devices})
+
+    def _check_idle(self, bundle: Bundle, compiling: Mapping[str, Any]) -> None:
+        assert self._world is not None
+        idle, size = self._idle(bundle), self._world.size
+        if any(name in compiling for name in ("stages", "max_stages", "replicas", "devices", "plan", "pin")):
+            raise error(f"the plan has no work for {idle} of {size} processes",
+                        hint=f"stages={size} is a pipeline of all, replicas=[{size}] divides the samples; or start {size - idle}")
+        warn(f"the best plan has no work for {idle} of {size} processes, so that stages={size} was planned: replicas=[{size}] "
+             "divides the samples instead")
 
     def _beside(self, net: nn.Module, example: Batch | None, exporting: dict[str, Any], optimizer: Any, path: str) -> Bundle:
         """The bundle of rank 0 in another process, with the layout and the optimizer of this one."""
@@ -406,7 +429,8 @@ class Trainer:
     def evaluate(self, batch: Batch) -> Evaluation:
         """Runs the forward pass of at most a mini-batch. Changes nothing. Dropout and statistics are those of training, as
         the module was exported; a bundle of the module in evaluation mode (`compile(net.eval(), training=False)`) has
-        them off. Entries that only the loss reads may be missing."""
+        them off. Entries that only the loss reads may be missing: at the end of a tuple, anywhere in a dictionary. A process
+        of several returns outputs of the samples that it computes."""
         self._finish()
         tensors = self._partly(batch)
         result = self._run(lambda: self._session.evaluate(_capsules(tensors)))
@@ -414,6 +438,11 @@ class Trainer:
         return Evaluation({**_converted(result), "labelled": self.facts["training"] and needed <= set(tensors)})
 
     def _partly(self, batch: Batch) -> dict[str, torch.Tensor]:
+        if self._layout.kind == "sequence":
+            parts = (batch,) if isinstance(batch, torch.Tensor) else tuple(batch)
+            if len(parts) < len(self._layout.names):
+                found = dict(zip(self._layout.names, parts))
+                return self._narrowed(found, range(1, self.mini_batch + 1))
         if self._layout.kind != "mapping" or not isinstance(batch, Mapping):
             return self._narrowed(self._layout.tensors(batch), range(1, self.mini_batch + 1))
         named = dict(zip(self._layout.keys, self._layout.names, strict=True))
@@ -557,9 +586,9 @@ class Trainer:
         if self._process != os.getpid():
             raise error("this process was forked from that of the trainer, whose threads it does not have",
                         hint="call the trainer in the process that made it; workers of a DataLoader only read data")
-        if self._pending is not None:
-            self._waited(self._pending)
-            self._pending = None
+        pending, self._pending = self._pending, None
+        if pending is not None and not (pending.done() and pending.exception() is not None and pending.exception() is self._raised):
+            self._waited(pending)
 
     # --- weights and checkpoints
 
