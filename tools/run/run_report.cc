@@ -265,7 +265,7 @@ std::string legend() {
     entry(colour(pass), computations_from(pass));
   entry(colour(ir::ActionKind::kStep), "S, U optimizer");
   entry("#9a9a9a", "grey background: the device waits");
-  return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";
+  return key + "</p><p>F1.0 is the forward pass of stage 1 over micro-batch 0.</p>";
 }
 
 }  // namespace
