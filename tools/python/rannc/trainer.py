@@ -248,7 +248,7 @@ class Trainer:
                 return result
 
             made.append(compile_with(compiling, replace))
-            if self._world is not None and self._idle(made[0]) > 0:
+            if self._world is not None and self._idle(made[0]) != 0:
                 self._check_idle(made.pop(), compiling)
                 if self._settings is not None:
                     self._settings.release()
@@ -271,6 +271,9 @@ class Trainer:
     def _check_idle(self, bundle: Bundle, compiling: Mapping[str, Any]) -> None:
         assert self._world is not None
         idle, size = self._idle(bundle), self._world.size
+        if idle < 0:
+            raise error(f"the plan has {size - idle} devices, but {size} processes were started",
+                        hint=f"start one for each, or plan for {size}: cluster='local:{size}'")
         if any(name in compiling for name in ("stages", "max_stages", "replicas", "devices", "plan", "pin")):
             raise error(f"the plan has no work for {idle} of {size} processes",
                         hint=f"stages={size} is a pipeline of all, replicas=[{size}] divides the samples; or start {size - idle}")
@@ -316,6 +319,9 @@ class Trainer:
             flags.update(self._settings.flags())
             flags["learning_rate"] = repr(self._settings.rate())
             self._closers.callback(self._settings.release)
+        elif "optimizer" not in flags and bundle.layout is not None:  # of a module: a bundle has an optimizer of its own
+            warn("no optimizer= was given: the trainer uses adam"
+                 + ("" if "learning_rate" in flags else " with a learning rate of 0.001"))
         threads = options.get("threads", 1)
         if not isinstance(threads, int) or threads < 1:
             raise error(f"is {threads!r}; expected a whole number from 1", place="threads")
