@@ -158,15 +158,9 @@ class Run {
   }
 
   Result<void> open() {
-    const runtime::TrainingSettings& settings = start_.found.settings;
-    runtime::TrainerOptions options{
-        .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
-    options.loss_scale = flags_.loss_scale;
-    options.kept_checkpoints = settings.kept_checkpoints;
+    runtime::TrainerOptions options = trainer_options(flags_, start_);
     actions_.forward_to(&recorder_);
     options.observer = &actions_;
-    options.engine = flags_.engine;
-    options.records_steps = flags_.cuda_graphs;
     if (flags_.profile) {
       profile_ = std::make_unique<StepProfile>(start_.bundle->plan, recorder_);
       actions_.forward_to(profile_.get());
@@ -178,23 +172,10 @@ class Run {
       options.nonfinite = nonfinite_.get();
       options.engine = "explicit";
     }
-    options.timeout = start_.timeout;
-    options.bucket_bytes = flags_.bucket_bytes;
-    options.overlaps_recompute = !flags_.late_recompute;
     if (worker_) {
-      RANNC_ASSIGN(auto transport, transport_.join({.host = worker_->master_address,
-                                                    .port = worker_->master_port,
-                                                    .rank = worker_->rank,
-                                                    .workers = worker_->workers,
-                                                    .listening_socket = worker_->listening_socket,
-                                                    .torch_store = worker_->torch_store,
-                                                    .torch_round = worker_->torch_round,
-                                                    .timeout = options.timeout,
-                                                    .pairs = runtime::message_pairs(start_.bundle->plan),
-                                                    .progress = hang_watch_->progress(),
-                                                    .secret = worker_->secret,
-                                                    .insecure = worker_->insecure},
-                                                   hardware_.at(worker_->local_rank)));
+      runtime::Rendezvous rendezvous = rendezvous_of(*worker_, start_);
+      rendezvous.progress = hang_watch_->progress();
+      RANNC_ASSIGN(auto transport, transport_.join(rendezvous, hardware_.at(worker_->local_rank)));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       options.transport = transport_.name;

@@ -116,4 +116,32 @@ Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEn
   return start;
 }
 
+runtime::TrainerOptions trainer_options(const RunFlags& flags, const RunStart& start) {
+  const runtime::TrainingSettings& settings = start.found.settings;
+  runtime::TrainerOptions options{
+      .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
+  options.loss_scale = flags.loss_scale;
+  options.kept_checkpoints = settings.kept_checkpoints;
+  options.engine = flags.engine;
+  options.records_steps = flags.cuda_graphs;
+  options.timeout = start.timeout;
+  options.bucket_bytes = flags.bucket_bytes;
+  options.overlaps_recompute = !flags.late_recompute;
+  return options;
+}
+
+runtime::Rendezvous rendezvous_of(const WorkerEnvironment& worker, const RunStart& start) {
+  return {.host = worker.master_address,
+          .port = worker.master_port,
+          .rank = worker.rank,
+          .workers = worker.workers,
+          .listening_socket = worker.listening_socket,
+          .torch_store = worker.torch_store,
+          .torch_round = worker.torch_round,
+          .timeout = start.timeout,
+          .pairs = runtime::message_pairs(start.bundle->plan),
+          .secret = worker.secret,
+          .insecure = worker.insecure};
+}
+
 }  // namespace rannc::tools

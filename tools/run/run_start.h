@@ -7,6 +7,8 @@
 #include <string>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/train/trainer.h"
+#include "runtime/transport/rendezvous.h"
 #include "tools/common/worker_environment.h"
 #include "tools/run/run_flags.h"
 #include "tools/run/run_folder.h"
@@ -39,5 +41,11 @@ void warn_of_damaged(const RunStart& start);
 /// Checks the command line, the bundle and the folder before any worker waits for another. A worker needs the files of
 /// its device's stages; worker 0 needs all if it exports weights.
 Result<RunStart> prepare_run(const RunFlags& flags, const std::optional<WorkerEnvironment>& worker);
+
+/// Options of the run's trainer that flags and settings determine.
+runtime::TrainerOptions trainer_options(const RunFlags& flags, const RunStart& start);
+
+/// How a worker meets the others of its run.
+runtime::Rendezvous rendezvous_of(const WorkerEnvironment& worker, const RunStart& start);
 
 }  // namespace rannc::tools

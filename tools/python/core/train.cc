@@ -219,18 +219,9 @@ class Session {
   }
 
   Result<void> open_trainer() {
-    const runtime::TrainingSettings& settings = start_.found.settings;
-    runtime::TrainerOptions options{
-        .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
-    options.loss_scale = flags_.loss_scale;
-    options.kept_checkpoints = settings.kept_checkpoints;
+    runtime::TrainerOptions options = tools::trainer_options(flags_, start_);
     actions_.forward_to(&recorder_);
     options.observer = &actions_;
-    options.engine = flags_.engine;
-    options.records_steps = flags_.cuda_graphs;
-    options.timeout = start_.timeout;
-    options.bucket_bytes = flags_.bucket_bytes;
-    options.overlaps_recompute = !flags_.late_recompute;
     const runtime::TransportKind& transport = flags_.transport.empty() ? runtime::default_transport(worker_.has_value())
                                                                        : *runtime::find_transport(flags_.transport);
     if (!worker_) {
@@ -239,17 +230,8 @@ class Session {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
       return {};
     }
-    RANNC_ASSIGN(auto joined, transport.join({.host = worker_->master_address,
-                                              .port = worker_->master_port,
-                                              .rank = worker_->rank,
-                                              .workers = worker_->workers,
-                                              .torch_store = worker_->torch_store,
-                                              .torch_round = worker_->torch_round,
-                                              .timeout = options.timeout,
-                                              .pairs = runtime::message_pairs(start_.bundle->plan),
-                                              .secret = worker_->secret,
-                                              .insecure = worker_->insecure},
-                                             hardware_.at(worker_->local_rank)));
+    RANNC_ASSIGN(auto joined,
+                 transport.join(tools::rendezvous_of(*worker_, start_), hardware_.at(worker_->local_rank)));
     RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(joined)));
     return {};
   }
