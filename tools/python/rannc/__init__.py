@@ -19,8 +19,9 @@ except ImportError as failure:
 from .compiler import Bundle, Plan, Stage, compile, plan, read
 from .launch import launch
 from .options import Warning
+from .results import Evaluation, Loss, Profile
 from .sampler import Sampler
-from .trainer import Evaluation, Loss, Trainer
+from .trainer import Trainer
 
-__all__ = ["Bundle", "Error", "Evaluation", "Loss", "Plan", "Sampler", "Stage", "Trainer", "Warning", "compile",
+__all__ = ["Bundle", "Error", "Evaluation", "Loss", "Plan", "Profile", "Sampler", "Stage", "Trainer", "Warning", "compile",
            "launch", "plan", "read"]

@@ -66,7 +66,7 @@ class Settings:
 
     def __init__(self, optimizers: Optimizer | Sequence[Optimizer], names: dict[int, list[str]]):
         is_list = isinstance(optimizers, Sequence) and not isinstance(optimizers, str) and len(optimizers) > 0
-        self.optimizers = list(optimizers) if is_list else [optimizers]  # type: ignore[list-item, arg-type]
+        self.optimizers: list[Optimizer] = list(optimizers) if is_list else [optimizers]  # type: ignore[list-item, arg-type]
         self._names = names
         for optimizer in self.optimizers:
             self._check(optimizer)
