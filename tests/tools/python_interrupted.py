@@ -10,14 +10,31 @@ from python_package import batches, loss, made
 import rannc
 
 
+class Hanging:
+    """A step that does not end, and says when somebody waits for it."""
+
+    def __init__(self):
+        self.gate, self.waited = threading.Event(), False
+
+    def done(self):
+        return self.gate.is_set()
+
+    def exception(self):
+        return None
+
+    def result(self):
+        if not self.waited:
+            print("begun", flush=True)
+        self.waited = True
+        self.gate.wait()
+
+
 def train(trainer, data):
     try:
-        print("begun", flush=True)
         while True:
             trainer.step(data)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a test that has not seen the output yet
-        return trainer
 
 
 def save(trainer, data):
@@ -28,8 +45,7 @@ def save(trainer, data):
     print(f"interrupted after step {done}, saved")
 
 
-def use_after(trainer, data, gate):
-    gate.set()
+def use_after(trainer, data):
     try:
         float(trainer.step(data))
         float(trainer.step(data))
@@ -40,11 +56,14 @@ def use_after(trainer, data, gate):
 if __name__ == "__main__":
     net, batch = made(), batches(1)[0]
     with rannc.Trainer(net, batch, loss=loss, optimizer="sgd", progress=False, cluster="local:2", stages=2) as opened:
-        opened.step(batch)
+        float(opened.step(batch))
         if "hanging" in sys.argv:
-            opened.steps_done
-            hung = threading.Event()
-            opened._pending = opened._executor.submit(hung.wait)
-            use_after(train(opened, batch), batch, hung)
+            hung = Hanging()
+            opened._pending = hung
+            train(opened, batch)
+            hung.gate.set()
+            use_after(opened, batch)
         else:
-            save(train(opened, batch), batch)
+            print("begun", flush=True)
+            train(opened, batch)
+            save(opened, batch)
