@@ -127,7 +127,7 @@ class ByNumbers {
   // A loss over a large vocabulary takes seconds per GiB.
   static CompareLimits limits_of_loss() {
     CompareLimits limits = ByNumbers::limits();
-    limits.free_bytes = std::min(limits.free_bytes, 4.0 * (uint64_t{1} << 30));
+    limits.free_bytes = std::min(limits.free_bytes, 2.0 * (uint64_t{1} << 30));
     return limits;
   }
   void note(const Compared& found, passes::PassContext& context) {
