@@ -95,24 +95,24 @@ struct Planned {
   compiler::Programs programs;
 };
 
-/// Parses `arguments` for a model in memory, and reads it.
-Read read(const compiler::ModelSource& source, const Arguments& arguments, const Report& report) {
-  tools::CompileCommand command = parse(source.name, arguments);
-  const Stop never;
-  Read made{compiler::read(source, command.read, progress(report, never)).value(), std::move(command)};
+Read reported(Result<compiler::Model> model, tools::CompileCommand command, const Report& report) {
+  Read made{std::move(model).value(), std::move(command)};
   warn(report, made.model.warnings());
   return made;
 }
 
+/// Parses `arguments` for a model in memory, and reads it.
+Read read(const compiler::ModelSource& source, const Arguments& arguments, const Report& report) {
+  tools::CompileCommand command = parse(source.name, arguments);
+  auto model = compiler::read(source, command.read, progress(report, Stop()));
+  return reported(std::move(model), std::move(command), report);
+}
+
 Read read(const std::string& file, const Arguments& arguments, const Report& report) {
   tools::CompileCommand command = parse(file, arguments);
-  const bool bundle = tools::is_bundle(file);
-  const Stop never;
-  auto model = bundle ? compiler::read_bundle(file, command.read.libraries, progress(report, never))
-                      : compiler::read(file, command.read, progress(report, never));
-  Read made{std::move(model).value(), std::move(command)};
-  warn(report, made.model.warnings());
-  return made;
+  auto model = tools::is_bundle(file) ? compiler::read_bundle(file, command.read.libraries, progress(report, Stop()))
+                                      : compiler::read(file, command.read, progress(report, Stop()));
+  return reported(std::move(model), std::move(command), report);
 }
 
 Planned plan(const Read& read, bool for_bundle, const Report& report, const Stop& stop) {

@@ -5,7 +5,6 @@ import dataclasses
 import html
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -211,7 +210,7 @@ def check_kind(net: Any) -> None:
                 hint=f"{net.__name__}(…) makes a module" if isinstance(net, type) else "")
 
 
-def _on_meta(net: nn.Module, example: Batch, layout_of: Any = None) -> Batch:
+def _on_meta(net: nn.Module, example: Batch) -> Batch:
     """The example on the meta device, if the module is there."""
     first = next(net.parameters(), None)
     if first is None or first.device.type != "meta":

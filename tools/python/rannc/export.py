@@ -5,7 +5,6 @@ import dataclasses
 import inspect
 import io
 import keyword
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -161,9 +161,9 @@ class Settings:
         """The settings of every parameter but the rates' common factor, as texts of `--group`."""
         self._check_unchanged()
         texts = []
-        first = self._reference(0)
+        first, scales = self._reference(0), self._scale() is not None
         for number, (optimizer, index) in enumerate(self._groups):
-            rate = f"{self._reference(number) / first!r}x" if self._scale() is not None else \
+            rate = f"{self._reference(number) / first!r}x" if scales else \
                 repr(max(float(optimizer.param_groups[index]["lr"]), _LEAST_RATE))
             settings = ", ".join(f"{name}={value}" for name, value in
                                  {**self._settings(optimizer, index), "rate": rate}.items())
