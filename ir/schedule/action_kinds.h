@@ -24,10 +24,10 @@ enum class ActionKind : uint8_t {
   kReceiveActivation,  ///< RA: post a receive buffer; the F that reads it waits
   kSendGradient,       ///< SG
   kReceiveGradient,    ///< RG: the B or I of the producing stage waits
-  kAllReduce,          ///< AR: sum the stage's gradients over its replicas
+  kAllReduce,          ///< AR: sum a bucket of the stage's gradients over its replicas; S waits for its end
   kReduceShared,       ///< RS: sum a shared parameter's gradients over all replicas of all its stages
   kStep,               ///< S: optimizer step of the stage's parameters, once its AR and RS are done
-  kReduceScatter,      ///< SC: sum the stage's gradients over its replicas, each replica's share on that replica
+  kReduceScatter,      ///< SC: the same, each replica's share on that replica
   kUpdateShare,        ///< U: optimizer step of this replica's share, once its SC and RS are done
   kAllGather,          ///< AG: copy each replica's share of the updated parameters to the others
   kEnd,                ///< number of kinds
@@ -42,7 +42,7 @@ enum class ActionScope : uint8_t {
   kMicroBatch,  ///< of a stage: `F2.0`
   kActivation,  ///< a message from a route's producer to its consumer, with a peer: `SA5.0>d1`, `RA5.0<d0`
   kGradient,    ///< a message from a route's consumer to its producer
-  kStage,       ///< all micro-batches of a stage: `AR2`
+  kStage,       ///< all micro-batches of a stage: `AR2`, or one of its buckets: `AR2.1`
   kGroup,       ///< all stages that share a parameter: `RS0`
 };
 
@@ -192,6 +192,8 @@ inline bool has_action(const StageShape& stage, ActionKind kind) {
   const ActingStages stages = traits(kind).stages;
   return stages == ActingStages::kAll || (stages == ActingStages::kSharded) == stage.sharded;
 }
+/// How many actions of the kind, one of a whole stage that it must have, the stage has on each device.
+inline uint32_t action_count(const StageShape& stage, ActionKind kind) { return is_reduction(kind) ? stage.sums : 1; }
 /// The kind by which a stage reduces, updates or gathers, if it does.
 inline std::optional<ActionKind> stage_kind(const StageShape& stage, ActionClass which) {
   for (const ActionTraits& row : kActionTraits) {

@@ -67,7 +67,7 @@ class Dependencies {
   ///   F B I  the receive of each message that it reads; the F or I that made it, if that is on the same device
   ///   RA RG  the peer's send
   ///   AR SC RS S U  W of every micro-batch of the stage, or of every stage of the group on this device
-  ///   S U    AR or SC if the stage has replicas, and RS of its groups
+  ///   S U    every AR or SC if the stage has replicas, and RS of its groups
   /// All else is of the same stage and micro-batch. Members of one collective also wait for each other; see `members`.
   template <class Visit>
   void each(DeviceId device, const Action& action, Visit&& visit) const;
@@ -205,7 +205,9 @@ void Dependencies::each_needed(DeviceId device, const Action& action, ActionKind
       });
     case ActionScope::kStage:
       if (is_reduction(needed) && shape_.stages[stage.index()].devices.size() < 2) return;
-      return visit({device, stage_action(needed, stage)});
+      for (uint32_t i = 0; i < action_count(shape_.stages[stage.index()], needed); ++i)
+        visit({device, stage_action(needed, stage, i)});
+      return;
     case ActionScope::kGroup:
       for (uint32_t group : groups_of(stage)) visit({device, reduce_shared_action(shape_, group, device)});
   }

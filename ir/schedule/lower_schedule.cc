@@ -190,14 +190,22 @@ class Lowering {
     } else if (event.phase == 0) {
       place_transfers(DeviceId(event.device), source_.rows[event.device][event.index]);
     } else {
-      Action any{ActionKind::kReduceShared, event.index, StageId(), 0, DeviceId()};
-      if (event.phase == 1) {
-        any = stage_action(*stage_kind(shape_.stages[event.index], ActionClass::kReduce), StageId(event.index));
-      }
-      for (DeviceId member : dependencies_.members(any)) {
-        result_.rows[member.index()].push_back(event.phase == 1 ? any
-                                                                : reduce_shared_action(shape_, event.index, member));
-      }
+      place_reductions(event);
+    }
+  }
+
+  void place_reductions(const Event& event) {
+    if (event.phase == 2) {
+      const Action any{ActionKind::kReduceShared, event.index, StageId(), 0, DeviceId()};
+      for (DeviceId member : dependencies_.members(any))
+        result_.rows[member.index()].push_back(reduce_shared_action(shape_, event.index, member));
+      return;
+    }
+    const StageShape& stage = shape_.stages[event.index];
+    const ActionKind kind = *stage_kind(stage, ActionClass::kReduce);
+    for (uint32_t bucket = 0; bucket < action_count(stage, kind); ++bucket) {
+      for (DeviceId member : stage.devices)
+        result_.rows[member.index()].push_back(stage_action(kind, StageId(event.index), bucket));
     }
   }
 

@@ -39,6 +39,7 @@ struct StageShape {
   std::vector<PassBytes> first_weight;  ///< the same for a step's first W
   int64_t step_bytes = 0;               ///< while gradients are summed over replicas and the optimizer steps
   bool of_functions = false;            ///< passes are those of functions, which may do nothing: 0 bytes are 0
+  uint32_t sums = 1;  ///< buckets in which replicas sum gradients: number of its ARs or SCs on a device
   bool sharded = false;  ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
   bool operator==(const StageShape&) const = default;
 };

@@ -36,7 +36,7 @@ Action transfer_action(const PipelineShape& shape, ActionKind kind, uint32_t rou
   return action;
 }
 
-Action stage_action(ActionKind kind, StageId stage) { return compute_action(kind, stage, 0); }
+Action stage_action(ActionKind kind, StageId stage, uint32_t bucket) { return compute_action(kind, stage, bucket); }
 
 Action reduce_shared_action(const PipelineShape& shape, uint32_t group, DeviceId device) {
   Action action = stage_action(ActionKind::kReduceShared, {});

@@ -23,7 +23,7 @@ struct Action {
   /// The acting stage. Sends and receives: the stage on this device, i.e. the route's producer for SA and RG, its
   /// consumer for RA and SG. ReduceShared: the group's first stage on this device.
   StageId stage;
-  uint32_t micro_batch = 0;  ///< 0 for AR, RS, S, SC, U and AG
+  uint32_t micro_batch = 0;  ///< AR and SC: the bucket; 0 for RS, S, U and AG
   DeviceId peer;             ///< sends and receives: the other device
 
   bool operator==(const Action&) const = default;
@@ -34,8 +34,8 @@ Action compute_action(ActionKind kind, StageId stage, uint32_t micro_batch);
 /// SA, RA, SG or RG of `route` on the device whose other end is `peer`. Fills in the acting stage.
 Action transfer_action(const PipelineShape& shape, ActionKind kind, uint32_t route, uint32_t micro_batch,
                        DeviceId peer);
-/// AR, S, SC, U or AG of a stage.
-Action stage_action(ActionKind kind, StageId stage);
+/// AR, S, SC, U or AG of a stage. `bucket`: of AR and SC.
+Action stage_action(ActionKind kind, StageId stage, uint32_t bucket = 0);
 /// RS of a group on a device that holds at least one of its stages.
 Action reduce_shared_action(const PipelineShape& shape, uint32_t group, DeviceId device);
 
@@ -53,7 +53,7 @@ struct Schedule {
 };
 
 /// `F2.0` (stage.micro-batch), `SA5.0>d1` and `RA5.0<d0` (route.micro-batch), `AR2`, `S2`, `SC2`, `U2`, `AG2` (stage),
-/// `RS0` (group).
+/// `AR2.1`, `SC2.1` (stage.bucket, of all buckets but the first), `RS0` (group).
 std::string to_string(const Action& action);
 
 /// Prints a line `schedule <name>[ asynchronous][ lowered]`, then a line `d<device>: <actions>` per device.

@@ -25,6 +25,7 @@ void append(std::string& text, const Action& action) {
       return;
     case ActionScope::kStage:
       fmt::format_to(out, "{}{}", name, action.stage.index());
+      if (action.micro_batch > 0) fmt::format_to(out, ".{}", action.micro_batch);
       return;
     case ActionScope::kGroup:
       fmt::format_to(out, "{}{}", name, uint32_t{action.route});
@@ -158,7 +159,10 @@ class Parser {
     const auto first = take_number(word);
     if (!first) return malformed();
     if (!has_micro_batch(*kind)) {
-      return word.empty() ? finish_collective(whole, *kind, *first, device) : Result<Action>(malformed());
+      const bool of_bucket = is_of_stage(*kind) && take(word, ".");
+      const auto bucket = of_bucket ? take_number(word) : 0;
+      if (!bucket || !word.empty()) return malformed();
+      return finish_collective(whole, *kind, *first, *bucket, device);
     }
     if (word.empty() && !is_message(*kind)) return finish_short(whole, *kind, *first, device);
     const bool dot = take(word, ".");
@@ -200,13 +204,18 @@ class Parser {
     return compute_action(kind, only, micro_batch);
   }
 
-  Result<Action> finish_collective(std::string_view whole, ActionKind kind, uint32_t number, DeviceId device) {
+  Result<Action> finish_collective(std::string_view whole, ActionKind kind, uint32_t number, uint32_t bucket,
+                                   DeviceId device) {
     const bool group = is_of_group(kind);
     const size_t limit = group ? shape_.shared.size() : shape_.stages.size();
     if (number >= limit) {
       return fault(whole, fmt::format("`{}`: {} {} of {}", whole, group ? "group" : "stage", number, limit));
     }
-    if (!group) return stage_action(kind, StageId(number));
+    if (!group) {
+      const uint32_t count = action_count(shape_.stages[number], kind);
+      if (bucket < count) return stage_action(kind, StageId(number), bucket);
+      return fault(whole, fmt::format("`{}`: bucket {} of {}", whole, bucket, count));
+    }
     const Action action = reduce_shared_action(shape_, number, device);
     if (action.stage.valid()) return action;
     return fault(whole, fmt::format("`{}`: device {} holds no stage of the group", whole, device.index()));

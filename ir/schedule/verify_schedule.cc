@@ -11,8 +11,8 @@
 ///       collectives all block; any looser transport is then safe too
 ///   S7  every value that an action reads was produced or received before, on the same row
 ///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
-///   S9  one all-reduce per replicated stage, or one reduce-scatter if it is sharded, after the stage's last B or W;
-///       collectives of the same members have the same order on every member
+///   S9  one all-reduce per bucket of a replicated stage, or one reduce-scatter if it is sharded, after the stage's last
+///       B or W; collectives of the same members have the same order on every member
 ///   S10 one optimizer step per stage and device, of a share if the stage is sharded, after its weight gradients and
 ///       reductions; weights never change between the micro-batches of a step
 ///   S11 live bytes never exceed the device's memory
@@ -127,7 +127,8 @@ class RowRules : ScheduleRules {
       case ActionScope::kMicroBatch:
         return action == compute_action(action.kind, action.stage, action.micro_batch);
       case ActionScope::kStage:
-        return action == stage_action(action.kind, action.stage);
+        return action.micro_batch < action_count(shape_.stages[action.stage.index()], action.kind) &&
+               action == stage_action(action.kind, action.stage, action.micro_batch);
       case ActionScope::kGroup:
         return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
       case ActionScope::kActivation:

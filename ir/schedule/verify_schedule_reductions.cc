@@ -24,7 +24,7 @@ class ReductionRules : ScheduleRules {
   // S12
   void check_shared() {
     for (uint32_t g = 0; g < shape_.shared.size(); ++g) {
-      for (DeviceId device : facts_.members[shape_.stages.size() + g]) check_shared(g, device);
+      for (DeviceId device : facts_.members[facts_.group(g)]) check_shared(g, device);
     }
   }
 
@@ -51,8 +51,10 @@ class ReductionRules : ScheduleRules {
       for (const ActionTraits& row : kActionTraits) {
         if (!is_of_stage(row.kind) || !concerns(row.kind)) continue;
         const bool expected = shape_.training && has_action(shape_.stages[stage.index()], row.kind);
-        const Action action = stage_action(row.kind, stage);
-        if (check_count(rule, device, action, expected) && expected) visit(device, action);
+        for (uint32_t i = 0; i < action_count(shape_.stages[stage.index()], row.kind); ++i) {
+          const Action action = stage_action(row.kind, stage, i);
+          if (check_count(rule, device, action, expected) && expected) visit(device, action);
+        }
       }
     });
   }

@@ -17,9 +17,11 @@ namespace rannc::ir {
 struct ScheduleFacts {
   ScheduleFacts(const PipelineShape& the_shape, const Schedule& the_schedule, size_t the_limit)
       : shape(the_shape), schedule(the_schedule), limit(the_limit), dependencies(the_shape), index(the_schedule) {
-    for (uint32_t s = 0; s < shape.stages.size(); ++s) {
-      members.push_back(dependencies.members(stage_action(ActionKind::kAllReduce, StageId(s))));
+    for (const StageShape& stage : shape.stages) {
+      sums_from.push_back(members.size());
+      members.insert(members.end(), stage.sums, stage.devices);
     }
+    groups_from = members.size();
     for (uint32_t g = 0; g < shape.shared.size(); ++g) {
       Action any = stage_action(ActionKind::kReduceShared, {});
       any.route = g;
@@ -28,19 +30,23 @@ struct ScheduleFacts {
     for (const StageShape& stage : shape.stages) members.push_back(stage.devices);
   }
 
-  /// Dense number of the collective that an action is part of: AR and SC by stage, then RS by group, then AG by stage.
-  /// Equal on all members.
+  /// Dense number of the collective that an action is part of: AR and SC by stage and bucket, then RS by group, then AG
+  /// by stage. Equal on all members.
   size_t collective(const Action& action) const {
-    if (is_of_group(action.kind)) return shape.stages.size() + action.route;
-    const size_t before = is_gather(action.kind) ? shape.stages.size() + shape.shared.size() : 0;
-    return before + action.stage.index();
+    if (is_of_group(action.kind)) return group(action.route);
+    if (is_gather(action.kind)) return group(shape.shared.size()) + action.stage.index();
+    return sums_from[action.stage.index()] + action.micro_batch;
   }
+  /// That of the RS of a group.
+  size_t group(size_t number) const { return groups_from + number; }
 
   const PipelineShape& shape;
   const Schedule& schedule;
   const size_t limit;  ///< maximum number of violations to report
   const Dependencies dependencies;
   const ScheduleIndex index;
+  std::vector<size_t> sums_from;  ///< by stage: number of its first AR or SC
+  size_t groups_from = 0;
   std::vector<std::vector<DeviceId>> members;  ///< by collective
   std::vector<Diagnostic> found;
 };

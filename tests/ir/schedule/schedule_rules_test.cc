@@ -269,6 +269,37 @@ TEST(ScheduleRules, S9_CollectivesInDifferentOrder) {
   expect(c, "S9", {"devices 0 and 1", "different order"});
 }
 
+TEST(ScheduleRules, S9_SumsOfBucketsEarlyMissingTwiceOrOutOfTurn) {
+  const auto fresh = [] {
+    Replicated c;
+    c.shape.stages[1].sums = 3;
+    c.schedule = lower_schedule(c.shape, parse_schedule("0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n2: F0 B0 F1 B1\n", c.shape)
+                                             .value())
+                     .value();
+    return c;
+  };
+  Replicated c = fresh();
+  ASSERT_TRUE(check_schedule(c.shape, c.schedule).ok()) << print_schedule(c.schedule);
+  EXPECT_EQ(parse_schedule(print_schedule(c.schedule), c.shape).value(), c.schedule);
+  move_before(c.schedule, 2, "AR1.2", "B1.1");
+  expect(c, "S9", {"device 2", "AR1.2 before the stage's last weight gradient"});
+  c = fresh();
+  erase(c.schedule, 1, "AR1.1");
+  expect(c, "S9", {"device 1: AR1.1 appears 0 times; expected 1"});
+  c = fresh();
+  c.schedule.rows[1].push_back(stage_action(ActionKind::kAllReduce, StageId(1), 2));
+  expect(c, "S9", {"device 1: AR1.2 appears 2 times; expected 1"});
+  c = fresh();
+  move_before(c.schedule, 1, "AR1.1", "AR1");
+  expect(c, "S9", {"devices 1 and 2", "different order"});
+  c = fresh();
+  move_before(c.schedule, 1, "S1", "AR1.2");
+  expect(c, "S10", {"device 1", "S1 before AR1.2"});
+  c = fresh();
+  c.schedule.rows[1][find(c.schedule, 1, "AR1.2")].micro_batch = 3;
+  expect(c, "S3", {"AR1.3 does not refer to the plan"});
+}
+
 TEST(ScheduleRules, S10_StepMissingEarlyOrTwice) {
   Replicated c;
   move_before(c.schedule, 1, "S1", "AR1");
