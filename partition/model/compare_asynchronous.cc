@@ -34,7 +34,8 @@ Stream stream_of(const ir::Plan& plan, const Cluster& cluster) {
   // Everything that is done once per step is done once per update.
   for (size_t s = 0; s < stages; ++s) {
     const double begin = stream.costs.begin.empty() ? 0 : stream.costs.begin[s];
-    stream.costs.step[s] += stream.costs.all_reduce[s] + stream.costs.gradients[s] + stream.costs.gather[s] + begin;
+    for (const SumCost& sum : stream.costs.all_reduce[s]) stream.costs.step[s] += sum.duration;
+    stream.costs.step[s] += stream.costs.gradients[s] + stream.costs.gather[s] + begin;
   }
   stream.costs.all_reduce.clear();
   stream.costs.gather.clear();

@@ -85,7 +85,7 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
   }
   costs.begin.assign(plan.begin_ns.begin(), plan.begin_ns.end());
   for (const ir::FinishTime& time : plan.finish_times) {
-    costs.all_reduce.push_back(static_cast<double>(time.all_reduce_ns));
+    costs.all_reduce.push_back({{static_cast<double>(time.all_reduce_ns), 0}});
     costs.step.push_back(static_cast<double>(time.optimizer_ns));
     costs.gradients.push_back(static_cast<double>(time.gradients_ns));
     costs.gather.push_back(static_cast<double>(time.gather_ns));

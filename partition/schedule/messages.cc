@@ -22,6 +22,34 @@ Messages::Messages(const ir::Dependencies& dependencies, const ScheduleCosts& co
   backward_channels_.resize(pairs);
 }
 
+std::vector<Hold> Messages::resources(DeviceId from, DeviceId to) const {
+  if (costs_.resources) return costs_.resources(from, to);
+  return {{2 * from.index()}, {2 * to.index() + 1}};
+}
+
+double Messages::free_from(const std::vector<Hold>& holds, double time) {
+  for (const Hold& hold : holds) {
+    if (hold.resource >= ports_.size()) ports_.resize(hold.resource + 1);
+    time = std::max(time, ports_[hold.resource].free);
+  }
+  return time;
+}
+
+double Messages::occupy(const std::vector<DeviceId>& members, double time, double duration) {
+  std::vector<Hold> used;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const std::vector<Hold> hop = resources(members[i], members[(i + 1) % members.size()]);
+    used.insert(used.end(), hop.begin(), hop.end());
+  }
+  const double start = free_from(used, time);
+  for (const Hold& hold : used) {
+    Port& port = ports_[hold.resource];
+    port.free = start + duration;
+    ++port.uses;
+  }
+  return start;
+}
+
 double Messages::send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
   double arrival = time;
   if (costs_.link) {
@@ -29,17 +57,10 @@ double Messages::send(DeviceId from, const ir::Message& m, ir::ActionKind kind, 
     if (channel.producer != m.producer) {
       channel.producer = m.producer;
       channel.cost = costs_.link(from, m.peer);
-      if (contention_) {
-        channel.resources = costs_.resources ? costs_.resources(from, m.peer)
-                                             : std::vector<Hold>{{2 * from.index()}, {2 * m.peer.index() + 1}};
-      }
+      if (contention_) channel.resources = resources(from, m.peer);
     }
     const int64_t bytes = m.samples.size() * dependencies_.shape().routes[m.route].bytes_per_sample;
-    double start = time;
-    for (const Hold& hold : channel.resources) {
-      if (hold.resource >= ports_.size()) ports_.resize(hold.resource + 1);
-      start = std::max(start, ports_[hold.resource].free);
-    }
+    const double start = free_from(channel.resources, time);
     const double length = static_cast<double>(bytes) * channel.cost.per_byte;
     for (const Hold& hold : channel.resources) {
       Port& port = ports_[hold.resource];

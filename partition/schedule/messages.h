@@ -40,6 +40,10 @@ class Messages {
   /// Sends at `time`, after contended resources are free. Returns the arrival.
   double send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time);
 
+  /// Occupies the resources of a ring through `members` for `duration`, from `time` on or once they are free. Returns
+  /// the beginning. Of ports, a ring uses the same as messages between all pairs would.
+  double occupy(const std::vector<DeviceId>& members, double time, double duration);
+
   /// Marks the inputs of a computation as read. Only if periods may be skipped.
   void take(DeviceId device, const ir::Action& action);
   /// Stores the state of messages in `standing`.
@@ -54,6 +58,8 @@ class Messages {
     std::vector<Hold> resources;
   };
 
+  std::vector<Hold> resources(DeviceId from, DeviceId to) const;
+  double free_from(const std::vector<Hold>& holds, double time);
   /// Pairs of replicas that share samples differ in the sum of their indices.
   size_t pair(const ir::Message& m) const { return first_pair_[m.route] + m.producer + m.consumer; }
   size_t slot(const ir::Message& m, uint32_t micro_batch) const {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,7 +41,6 @@ class Engine {
         lowered_(schedule.lowered),
         messages_(dependencies_, costs, options),
         states_(shape.devices),
-        all_reduces_(shape.stages.size()),
         shared_(shape.shared.size()),
         gathers_(shape.stages.size()),
         watching_(options.skip_periods && alike(shape.micro_batches) && alike(costs.size_class)) {
@@ -50,6 +50,7 @@ class Engine {
       timeline_.spans.resize(shape.devices);
       for (uint32_t d = 0; d < shape.devices; ++d) timeline_.spans[d].resize(schedule.rows[d].size());
     }
+    for (uint32_t d = 0; lowered_ && !options.blocking && d < shape.devices; ++d) find_marks(d);
   }
 
   Result<Timeline> run() {
@@ -67,6 +68,12 @@ class Engine {
   void drain() {
     while (!order_.empty()) {
       const Wake wake = order_.pop();
+      now_ = wake.time;
+      if (wake.collective != Wake::kRow) {
+        --filed_;
+        proceed(wake.device, wake.collective - 1, wake.time);
+        continue;
+      }
       states_[wake.device].wake = kUnknown;
       advance(wake.device, wake.time);
       if constexpr (Order::kTimed) {
@@ -80,8 +87,13 @@ class Engine {
     order_.push({time, d});
   }
 
-  /// Called when the first device has ended a backward pass. Skips repetitions of the steady state.
+  /// Called when the first device has ended a backward pass. Skips repetitions of the steady state. While a device is
+  /// about to join or to begin a collective, nothing repeats.
   void look_for_period(double now) {
+    if (filed_ > 0) {
+      done_ = kNoAction;
+      return standings_.clear();
+    }
     Standing& standing = standings_.fresh();
     standing.now = now;
     standing.micro_batch = std::exchange(done_, kNoAction);
@@ -91,7 +103,8 @@ class Engine {
     Period period;
     const Standing* earlier = standings_.keep(period);
     if (earlier == nullptr) return;
-    const uint64_t times = periods_ahead(schedule_, *earlier, standing, period);
+    const uint64_t times =
+        std::min(periods_ahead(schedule_, *earlier, standing, period), periods_to_marks(*earlier, standing));
     if (times == 0) return;
     skipped_ += move_on(*earlier, standing, period, times, states_, timeline_.devices);
     messages_.move_on(*earlier, period, times);
@@ -99,6 +112,39 @@ class Engine {
     order_ = Order();
     for (uint32_t d = 0; d < shape_.devices; ++d) {
       if (states_[d].wake != kUnknown) order_.push({states_[d].wake, d});
+    }
+  }
+
+  /// How many periods pass before a device is beyond the next B or W with marks.
+  uint64_t periods_to_marks(const Standing& earlier, const Standing& standing) const {
+    uint64_t periods = std::numeric_limits<uint64_t>::max();
+    for (uint32_t d = 0; d < shape_.devices && !marks_.empty(); ++d) {
+      const uint32_t next = standing.devices[d].next, length = next - earlier.devices[d].next;
+      const auto mark = marks_.lower_bound({d, next});
+      if (length == 0 || mark == marks_.end() || mark->first.first != d) continue;
+      periods = std::min<uint64_t>(periods, (mark->first.second - next) / length);
+    }
+    return periods;
+  }
+
+  /// Finds the last B or W of each stage on the device, within which it joins sums.
+  void find_marks(uint32_t d) {
+    const auto& row = schedule_.rows[d];
+    const auto stages = dependencies_.stages_on(DeviceId(d));
+    auto open = std::count_if(stages.begin(), stages.end(), [&](StageId stage) {
+      return shape_.stages[stage.index()].devices.size() > 1 && sums_early(stage.index());
+    });
+    std::map<StageId, std::vector<uint32_t>> sums;  // by stage, those behind
+    for (size_t i = row.size(); open > 0 && i-- > 0;) {
+      if (ir::adds_weight_gradient(row[i].kind)) {
+        const auto found = sums.find(row[i].stage);
+        if (found == sums.end() || found->second.empty()) continue;
+        for (const uint32_t sum : found->second) early_.insert({d, sum});
+        marks_[{d, static_cast<uint32_t>(i)}] = std::exchange(found->second, {});
+        --open;
+      } else if (is_stage_sum(row[i]) && sum_cost(row[i]).ahead > 0) {
+        sums[row[i].stage].push_back(static_cast<uint32_t>(i));
+      }
     }
   }
 
@@ -116,9 +162,11 @@ class Engine {
         if (inputs == kUnknown) return wait(state);
         const double start = std::max(state.clock, inputs);
         if (Order::kTimed && start > now) return queue(start, d);
+        const auto mark = marks_.empty() ? marks_.end() : marks_.find({d, state.next});
         messages_.take(DeviceId(d), action);
         occupy(d, start, in_grains(compute_time(d, action), options_.grain) + begin_time(d, action));
         state.unsent = true;
+        if (mark != marks_.end()) join_early(d, start, mark->second);
         if (watches(d, action)) done_ = action.micro_batch;
         if (Order::kTimed) return queue(state.clock, d);
       } else if (options_.blocking && ir::is_message(action.kind)) {
@@ -263,15 +311,32 @@ class Engine {
 
   Collective& collective(const Action& action) {
     if (ir::is_of_group(action.kind)) return shared_[action.route];
-    return (ir::is_gather(action.kind) ? gathers_ : all_reduces_)[action.stage.index()];
+    if (ir::is_gather(action.kind)) return gathers_[action.stage.index()];
+    return sums_[{action.stage.index(), action.micro_batch}];
+  }
+
+  static bool is_stage_sum(const Action& action) {
+    return ir::is_reduction(action.kind) && !ir::is_of_group(action.kind);
+  }
+
+  bool sums_early(size_t stage) const {
+    if (stage >= costs_.all_reduce.size()) return false;
+    const auto& sums = costs_.all_reduce[stage];
+    return std::any_of(sums.begin(), sums.end(), [](const SumCost& sum) { return sum.ahead > 0; });
+  }
+
+  SumCost sum_cost(const Action& action) const {
+    const size_t stage = action.stage.index(), bucket = action.micro_batch;
+    if (stage >= costs_.all_reduce.size() || bucket >= costs_.all_reduce[stage].size()) return {};
+    return costs_.all_reduce[stage][bucket];
   }
 
   double collective_time(const Action& action) const {
+    if (is_stage_sum(action)) return in_grains(sum_cost(action).duration, options_.grain);
     const bool shared = ir::is_of_group(action.kind);
-    const auto& of_stages = ir::is_gather(action.kind) ? costs_.gather : costs_.all_reduce;
-    const std::vector<double>& durations = shared ? costs_.shared : of_stages;
+    const std::vector<double>& durations = shared ? costs_.shared : costs_.gather;
     const size_t index = shared ? uint32_t{action.route} : action.stage.index();
-    return index < durations.size() ? durations[index] : 0;
+    return index < durations.size() ? in_grains(durations[index], options_.grain) : 0;
   }
 
   /// Runs E of the stages whose gradients the collective reduces.
@@ -284,15 +349,58 @@ class Engine {
   }
 
   void join(uint32_t d, const Action& action) {
+    complete_reduced(d, action);
+    const uint32_t index = states_[d].next;
+    const double clock = states_[d].clock;
+    if (options_.blocking) states_[d].held = &collective(action);
+    note(d, clock, clock);
+    if (!early_.contains({d, index})) file(d, index, clock);
+  }
+
+  /// Joins sums within the B or W that has started, at their marks.
+  void join_early(uint32_t d, double start, const std::vector<uint32_t>& sums) {
+    const double end = states_[d].clock;
+    for (const uint32_t sum : sums) {
+      const double ahead = in_grains(sum_cost(schedule_.rows[d][sum]).ahead, options_.grain);
+      file(d, sum, std::max(start, end - ahead));
+    }
+  }
+
+  /// Lets a collective proceed at a time: at once, or as an event.
+  void file(uint32_t d, uint32_t index, double time) {
+    if (!Order::kTimed || time <= now_) return proceed(d, index, time);
+    ++filed_;
+    order_.push({time, d, index + 1});
+  }
+
+  /// The device joins a collective, or begins it once all have joined.
+  void proceed(uint32_t d, uint32_t index, double time) {
+    const Action& action = schedule_.rows[d][index];
     Collective& c = collective(action);
     if (c.members == 0) c.members = static_cast<uint32_t>(dependencies_.members(action).size());
-    complete_reduced(d, action);
-    c.last_join = std::max(c.last_join, states_[d].clock);
-    if (options_.blocking) states_[d].held = &c;
-    note(d, states_[d].clock, states_[d].clock);
+    if (c.joined == c.members) return begin(action, c, time);
+    c.last_join = std::max(c.last_join, time);
     if (++c.joined < c.members) return;
-    c.end = c.last_join + collective_time(action);
-    for (uint32_t waiting : c.waiting) wake(waiting, c.end);
+    const bool follows = is_stage_sum(action) && action.micro_batch > 0;
+    const double before = follows ? sums_[{action.stage.index(), action.micro_batch - 1}].end : 0;
+    if (before != kUnknown) return file(d, index, std::max(c.last_join, before));
+    waiting_sums_[{action.stage.index(), action.micro_batch}] = {d, index};
+  }
+
+  void begin(const Action& action, Collective& c, double time) {
+    const double duration = collective_time(action);
+    c.begin = time;
+    if (Order::kTimed && !options_.blocking && duration > 0) {
+      c.begin = messages_.occupy(dependencies_.members(action), time, duration);
+    }
+    c.end = c.begin + duration;
+    for (const uint32_t waiting : c.waiting) wake(waiting, c.end);
+    if (waiting_sums_.empty() || !is_stage_sum(action)) return;
+    const auto next = waiting_sums_.find({action.stage.index(), action.micro_batch + 1});
+    if (next == waiting_sums_.end()) return;
+    const auto [d, index] = next->second;
+    waiting_sums_.erase(next);
+    file(d, index, std::max(sums_[{action.stage.index(), action.micro_batch + 1}].last_join, c.end));
   }
 
   /// Under rendezvous a collective blocks its members until it ends. Returns false if it has not ended.
@@ -327,7 +435,7 @@ class Engine {
       return false;
     }
     const size_t stage = action.stage.index();
-    occupy(d, start, stage < costs_.step.size() ? costs_.step[stage] : 0);
+    occupy(d, start, stage < costs_.step.size() ? in_grains(costs_.step[stage], options_.grain) : 0);
     return true;
   }
 
@@ -335,11 +443,7 @@ class Engine {
   void pass_barrier() {
     double barrier = 0;
     for (const DeviceState& state : states_) barrier = std::max(barrier, state.clock);
-    for (const auto* group : {&all_reduces_, &shared_}) {
-      for (const Collective& c : *group) {
-        if (c.end != kUnknown) barrier = std::max(barrier, c.end);
-      }
-    }
+    barrier = std::max(barrier, last_end(false));
     for (uint32_t d = shape_.devices; d-- > 0;) {
       if (!states_[d].parked) continue;
       states_[d].reduced = barrier;
@@ -373,15 +477,23 @@ class Engine {
       if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, schedule_, DeviceId(d));
       if (options_.spans && lowered_) finish_spans(d);
     }
-    for (const auto* group : {&all_reduces_, &shared_, &gathers_}) {
-      for (const Collective& c : *group) {
-        if (c.end != kUnknown) timeline_.makespan = std::max(timeline_.makespan, c.end);
-      }
-    }
+    timeline_.makespan = std::max(timeline_.makespan, last_end(true));
     const double area = timeline_.makespan * used;
     timeline_.bubble = area > 0 ? std::max(0.0, 1 - busy / area) : 0;
     timeline_.simulated -= skipped_;
     timeline_.period = middle_period();
+  }
+
+  /// End of the last collective that has begun.
+  double last_end(bool with_gathers) const {
+    double last = 0;
+    const auto add = [&](const Collective& c) {
+      if (c.end != kUnknown) last = std::max(last, c.end);
+    };
+    for (const auto& [bucket, sum] : sums_) add(sum);
+    std::for_each(shared_.begin(), shared_.end(), add);
+    if (with_gathers) std::for_each(gathers_.begin(), gathers_.end(), add);
+    return last;
   }
 
   void finish_spans(uint32_t d) {
@@ -394,7 +506,7 @@ class Engine {
         });
       } else if (ir::is_collective(action.kind)) {
         const Collective& c = collective(action);
-        span = {c.last_join, c.end};
+        span = {c.begin, c.end};
       }
     }
   }
@@ -415,11 +527,18 @@ class Engine {
   Messages messages_;
   Order order_;
   std::vector<DeviceState> states_;
-  std::vector<Collective> all_reduces_, shared_, gathers_;  ///< AR or SC by stage, RS by group, AG by stage
+  std::map<std::pair<uint32_t, uint32_t>, Collective> sums_;  ///< AR or SC by stage and bucket
+  std::vector<Collective> shared_, gathers_;                  ///< RS by group, AG by stage
+  using InRow = std::pair<uint32_t, uint32_t>;                ///< a device, and a place in its row
+  std::map<std::pair<uint32_t, uint32_t>, InRow> waiting_sums_;  ///< joined by all, but not the sum before them
+  std::map<InRow, std::vector<uint32_t>> marks_;                 ///< by a stage's last B or W: its sums, in their row
+  std::set<InRow> early_;                                        ///< sums that are joined at marks
   /// By route, micro-batch, sender, receiver, and whether it is an activation.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   std::set<std::pair<uint32_t, size_t>> begun_, completed_;  ///< device and stage: whose P ran, whose E ran
   Timeline timeline_;
+  double now_ = 0;
+  size_t filed_ = 0;  ///< events of collectives that are still to come
   const bool watching_;
   uint32_t done_ = kNoAction;  ///< micro-batch of the backward pass that the first device has just ended
   Standings standings_;

@@ -34,25 +34,34 @@ struct Hold {
   double share = 1;
 };
 
+/// A sum of gradients over the replicas of a stage.
+struct SumCost {
+  double duration = 0;
+  /// From the mark to the end of the stage's last B or W on a device. At its mark the gradients of a sum are final, and
+  /// the device joins it. A mark never precedes the start of that B or W. 0: the device joins when its row reaches the
+  /// sum, after E.
+  double ahead = 0;
+};
+
 /// All durations. Empty parts cost nothing.
 struct ScheduleCosts {
   /// [stage][size class]: time is not linear in a micro-batch's size.
   std::vector<std::vector<ComputeTimes>> compute;
   std::vector<uint32_t> size_class;  ///< of each micro-batch; empty: all 0
-  std::vector<double> all_reduce;    ///< AR or SC by stage, after all replicas have joined
-  std::vector<double> shared;        ///< by group of a shared parameter
-  std::vector<double> step;          ///< S or U by stage
-  std::vector<double> gather;        ///< AG by stage, after all replicas have joined
-  std::vector<double> begin;         ///< P by stage, before its first forward pass on a device
-  std::vector<double> gradients;     ///< E by stage, before its gradients are reduced or its step
+  std::vector<std::vector<SumCost>> all_reduce;  ///< [stage][bucket]: AR or SC
+  std::vector<double> shared;                    ///< by group of a shared parameter
+  std::vector<double> step;                      ///< S or U by stage
+  std::vector<double> gather;                    ///< AG by stage, after all replicas have joined
+  std::vector<double> begin;                     ///< P by stage, before its first forward pass on a device
+  std::vector<double> gradients;                 ///< E by stage, before its gradients are reduced or its step
   std::function<LinkCost(DeviceId from, DeviceId to)> link;
   /// Shared resources that a message occupies exclusively, as dense numbers (ports, switches, buses). Empty: the
-  /// sender's outgoing and the receiver's incoming port.
+  /// sender's outgoing and the receiver's incoming port. A collective occupies those of a ring through its members.
   std::function<std::vector<Hold>(DeviceId from, DeviceId to)> resources;
 };
 
 struct SimulationOptions {
-  bool contention = false;  ///< messages wait for their `resources`, first come, first served
+  bool contention = false;  ///< messages and collectives wait for their `resources`, first come, first served
   bool overlap = true;      ///< false: a send occupies its device until the message has arrived
   /// Rendezvous: sends, receives and collectives block their devices until they end (lowered rows only). A completed
   /// run proves that no order of events can deadlock, because no action chooses between partners.
@@ -80,7 +89,8 @@ struct DeviceTimeline {
 
 struct Timeline {
   /// By device and action. A send lasts until its message has arrived. A receive lasts from its posting until then, or
-  /// takes no time if the message is already there. Collectives begin when the last member joins.
+  /// takes no time if the message is already there. Collectives wait for their last member, for the sum of the same
+  /// stage before them, and for their resources.
   std::vector<std::vector<Span>> spans;
   std::vector<DeviceTimeline> devices;
   double makespan = 0;

@@ -11,11 +11,16 @@ namespace rannc::partition {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-/// A time at which the row of a device may continue.
+/// A time at which the row of a device may continue, or at which the device joins or begins a collective.
 struct Wake {
+  static constexpr uint32_t kRow = 0;
+
   double time;
   uint32_t device;
-  bool operator>(const Wake& other) const { return std::tie(time, device) > std::tie(other.time, other.device); }
+  uint32_t collective = kRow;  ///< its place in the row, counted from 1
+  bool operator>(const Wake& other) const {
+    return std::tie(time, device, collective) > std::tie(other.time, other.device, other.collective);
+  }
 };
 
 /// Devices in any order. Correct if transfers do not compete, because then the order of events does not change times.
@@ -50,12 +55,12 @@ class TimeOrder {
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
 };
 
-/// A collective in progress: its members so far, and its end.
+/// A collective in progress: its members so far, its beginning and its end.
 struct Collective {
   uint32_t joined = 0;
   uint32_t members = 0;
   double last_join = 0;
-  double end = kUnknown;
+  double begin = kUnknown, end = kUnknown;
   std::vector<uint32_t> waiting;  ///< devices whose step waits for the end
 };
 

@@ -64,7 +64,7 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   for (size_t s = 0; s < stages; ++s) {
     run.shape.stages[s].devices = plan.stages[s].devices;
     for (DeviceId& device : run.shape.stages[s].devices) device = number_of(used, device);
-    run.costs.all_reduce.push_back(plan.stages[s].all_reduce_ns);
+    run.costs.all_reduce.push_back({{plan.stages[s].all_reduce_ns, 0}});
   }
   run.costs.step = run.steps;
   use_links(run.costs, problem_.cluster, used);

@@ -120,7 +120,7 @@ PipelineShape shared_by_three_devices() {
 
 ScheduleCosts costs_of_reductions(const PipelineShape& shape) {
   ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
-  costs.all_reduce = {3, 0};
+  costs.all_reduce = {{{3, 0}}, {}};
   costs.shared = {2};
   costs.step = {0.5, 0.25};
   return costs;
@@ -142,6 +142,98 @@ TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
   const Timeline barrier = simulate(shape, schedule, costs, {.step_barrier = true}).value();
   expect_span(span_of(schedule, barrier, 2, "S1"), 9, 9.25);
   EXPECT_DOUBLE_EQ(barrier.makespan, 9.5);
+}
+
+/// `count` stages on two devices each, of one micro-batch with a sample for each replica.
+PipelineShape pairs_of_devices(uint32_t count, bool apart) {
+  PipelineShape shape = ir::chain_shape(count, 1);
+  shape.devices = apart ? 2 * count : 2;
+  for (uint32_t s = 0; s < count; ++s) {
+    const uint32_t first = apart ? 2 * s : 0;
+    shape.stages[s].devices = {DeviceId(first), DeviceId(first + 1)};
+  }
+  shape.micro_batches = {2};
+  return shape;
+}
+
+// A backward pass of 4, of whose gradients the first bucket is final 3 before its end.
+TEST(Simulate, SumsBeginAtTheirMarksOneAfterTheOther) {
+  PipelineShape shape = pairs_of_devices(1, true);
+  shape.stages[0].sums = 3;
+  ScheduleCosts costs = uniform_costs(shape, {1, 4, 0, 0});
+  costs.all_reduce = {{{2.5, 3}, {1, 2}, {1, 0}}};
+  costs.step = {1};
+  const auto schedule = lowered(shape, "0: F0 B0\n1: F0 B0\n");
+  for (const bool contention : {false, true}) {
+    const Timeline t = simulate(shape, schedule, costs, {.contention = contention}).value();
+    expect_span(span_of(schedule, t, 0, "AR0"), 2, 4.5);
+    expect_span(span_of(schedule, t, 1, "AR0.1"), 4.5, 5.5);
+    expect_span(span_of(schedule, t, 1, "AR0.2"), 5.5, 6.5);
+    expect_span(span_of(schedule, t, 1, "S0"), 6.5, 7.5);
+  }
+  // With E before it, the last sum waits; the others do not.
+  costs.gradients = {5};
+  const Timeline t = simulate(shape, schedule, costs, {.contention = true}).value();
+  expect_span(span_of(schedule, t, 0, "AR0.1"), 4.5, 5.5);
+  expect_span(span_of(schedule, t, 0, "AR0.2"), 10, 11);
+  // Under rendezvous a device joins a sum when its row reaches it.
+  costs.gradients.clear();
+  const Timeline blocked = simulate(shape, schedule, costs, {.blocking = true}).value();
+  expect_span(span_of(schedule, blocked, 0, "AR0"), 5, 7.5);
+}
+
+TEST(Simulate, MarksLieWithinTheLastGradient) {
+  PipelineShape shape = pairs_of_devices(1, true);
+  shape.micro_batches = {2, 1};  // the second has no sample for the first replica
+  ScheduleCosts costs = uniform_costs(shape, {1, 4, 0, 0});
+  costs.all_reduce = {{{2, 100}}};
+  const auto schedule = lowered(shape, "0: F0 B0 F1 B1\n1: F0 B0 F1 B1\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 0, "B0.1"), 5, 5);
+  expect_span(span_of(schedule, t, 1, "B0.1"), 6, 10);
+  expect_span(span_of(schedule, t, 0, "AR0"), 6, 8);  // the other replica has begun its last backward pass
+  EXPECT_DOUBLE_EQ(t.makespan, 10);
+  // A W in the place of B.
+  ScheduleCosts parted = uniform_costs(shape, {1, 4, 2, 0});
+  parted.all_reduce = {{{2, 100}}};
+  shape.micro_batches = {2, 2};
+  const auto split = lowered(shape, "0: F0 F1 I0 I1 W0 W1\n1: F0 F1 I0 I1 W0 W1\n");
+  expect_span(span_of(split, simulate(shape, split, parted).value(), 0, "AR0"), 12, 14);
+}
+
+TEST(Simulate, CollectivesAndMessagesShareThePorts) {
+  // The sum of stage 1 is half a unit ahead of its gradient, which then waits for the ports of its devices.
+  PipelineShape shape = pairs_of_devices(2, true);
+  shape.routes[0].bytes_per_sample = 3;
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
+  costs.link = [](DeviceId, DeviceId) { return LinkCost{0, 1}; };
+  costs.all_reduce = {{}, {{2, 0.5}}};
+  const auto schedule = lowered(shape, "0: F0.0 B0.0\n1: F0.0 B0.0\n2: F1.0 B1.0\n3: F1.0 B1.0\n");
+  const auto times = [&](bool contention) {
+    return simulate(shape, schedule, costs, {.contention = contention}).value();
+  };
+  expect_span(span_of(schedule, times(false), 2, "SG0.0>d0"), 6, 9);
+  expect_span(span_of(schedule, times(true), 2, "AR1"), 5.5, 7.5);
+  expect_span(span_of(schedule, times(true), 2, "SG0.0>d0"), 6, 10.5);
+  costs.all_reduce[1] = {{2, 0}};
+  expect_span(span_of(schedule, times(true), 2, "SG0.0>d0"), 6, 9);
+  expect_span(span_of(schedule, times(true), 2, "AR1"), 9, 11);  // the gradient was first
+}
+
+TEST(Simulate, SumsOfStagesOnTheSameDevicesFollowEachOther) {
+  const PipelineShape shape = pairs_of_devices(2, false);
+  ScheduleCosts costs = uniform_costs(shape, {1, 2, 0, 0});
+  costs.all_reduce = {{{5, 1}}, {{5, 1}}};
+  costs.step = {1, 1};
+  const auto schedule = lowered(shape, "0: F0.0 F1.0 B1.0 B0.0\n1: F0.0 F1.0 B1.0 B0.0\n");
+  const Timeline free = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, free, 0, "AR1"), 3, 8);
+  expect_span(span_of(schedule, free, 0, "AR0"), 5, 10);
+  const Timeline t = simulate(shape, schedule, costs, {.contention = true}).value();
+  expect_span(span_of(schedule, t, 0, "AR0"), 8, 13);
+  expect_span(span_of(schedule, t, 0, "S1"), 14, 15);
+  const Timeline barrier = simulate(shape, schedule, costs, {.contention = true, .step_barrier = true}).value();
+  expect_span(span_of(schedule, barrier, 0, "S0"), 13, 14);
 }
 
 TEST(Simulate, WorkOncePerStepPrecedesForwardAndReductions) {
@@ -236,7 +328,7 @@ TEST(Simulate, ShardedStepsScatterUpdateAndGather) {
   shape.stages[0].sharded = true;
   shape.micro_batches = {2};
   ScheduleCosts costs = uniform_costs(shape, {1, 1, 1, 0});
-  costs.all_reduce = {3};
+  costs.all_reduce = {{{3, 0}}};
   costs.step = {1};
   costs.gather = {4};
   const auto schedule = lowered(shape, "0: F0 B0\n1: F0 B0\n");
