@@ -48,7 +48,10 @@ Result<void> Communicators::connect() {
   for (const Pair& pair : pairs) {
     if (pair.first == run_.device() || pair.second == run_.device()) RANNC_TRY(connect_pair(pair));
   }
-  return where.workers < 2 ? Result<void>() : connect_sums();
+  if (where.workers < 2) return {};
+  RANNC_ASSIGN(sums_, connect_all("sums", stream_number(2 * where.workers)));
+  RANNC_ASSIGN(pass_sums_, connect_all("pass-sums", Stream::kCompute));
+  return {};
 }
 
 Result<void> Communicators::connect_pair(const Pair& pair) {
@@ -62,17 +65,18 @@ Result<void> Communicators::connect_pair(const Pair& pair) {
   return connect_ranks(channel, {{end, nullptr, 1, sends ? 1 : 0}}, fmt::format("device {} to connect", peer.index()));
 }
 
-Result<void> Communicators::connect_sums() {
+Result<Channel> Communicators::connect_all(const std::string& name, Stream stream) {
   const uint32_t devices = run_.where().workers;
-  RANNC_ASSIGN(sums_, make("sums", static_cast<int>(devices), static_cast<int>(run_.device().index()),
-                           stream_number(2 * devices)));
+  RANNC_ASSIGN(const Channel channel,
+               make(name, static_cast<int>(devices), static_cast<int>(run_.device().index()), stream));
   std::vector<ChannelMessage> messages;
   for (uint32_t peer = 0; peer < devices; ++peer) {
     if (peer == run_.device().index()) continue;
     messages.push_back({ChannelMessage::End::kSend, nullptr, 1, static_cast<int>(peer)});
     messages.push_back({ChannelMessage::End::kReceive, nullptr, 1, static_cast<int>(peer)});
   }
-  return connect_ranks(sums_, std::move(messages), "all devices to connect");
+  RANNC_TRY(connect_ranks(channel, std::move(messages), "all devices to connect"));
+  return channel;
 }
 
 Result<Channel> Communicators::make(const std::string& name, int ranks, int rank, Stream stream) {

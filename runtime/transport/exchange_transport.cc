@@ -18,6 +18,19 @@ std::vector<at::Tensor> on_host(Device& device, const Values& values) {
   return tensors;
 }
 
+TensorsByMember on_host(Device& device, const std::vector<Values>& values) {
+  TensorsByMember tensors;
+  for (const Values& each : values) tensors.push_back(on_host(device, each));
+  return tensors;
+}
+
+/// Whether each value lies in host memory.
+std::vector<bool> in_host_memory(const Values& values) {
+  std::vector<bool> found;
+  for (const Value& value : values) found.push_back(to_tensor(value).is_cpu());
+  return found;
+}
+
 /// Returns memory of the host for a part that another member sends: its own if it is there.
 at::Tensor place_for(const Value& part) {
   const at::Tensor& tensor = to_tensor(part);
@@ -25,12 +38,12 @@ at::Tensor place_for(const Value& part) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
 }
 
-/// Returns host tensors as values in the memory in which `like` lie.
-Values as(Device& device, std::vector<at::Tensor> tensors, const Values& like) {
+/// Returns host tensors as values in host memory or in the device's.
+Values as(Device& device, std::vector<at::Tensor> tensors, const std::vector<bool>& in_host_memory) {
   Values values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Value value = to_value(std::move(tensors[i]));
-    values.push_back(to_tensor(like[i]).is_cpu() ? value : device.upload(value));
+    values.push_back(in_host_memory[i] ? value : device.upload(value));
   }
   return values;
 }
@@ -47,36 +60,94 @@ auto ExchangeTransport::guarded(Exchange&& exchange) -> decltype(exchange()) {
   }
 }
 
-Result<Values> ExchangeTransport::all_reduce(const CollectiveKey&, std::span<const DeviceId> members, Values values) {
+BeginExchange ExchangeTransport::exchanges(const CollectiveKey& key, BackgroundWait* background) {
+  return [=, this](SumPhase phase) { return begin_exchange({key, phase, background}); };
+}
+
+Result<void> ExchangeTransport::await_earlier(const CollectiveKey& key) {
+  if (key.kind == CollectiveKey::Kind::kWithinPass) return {};
+  const Progress::Waiting waiting(progress());
+  return sums_.settle();
+}
+
+Result<Values> ExchangeTransport::all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
+                                             Values values) {
   return guarded([&]() -> Result<Values> {
     if (members.size() < 2) return values;
-    RANNC_ASSIGN(std::vector<at::Tensor> sums,
-                 ordered_sums(members, device(), on_host(hardware(), values), [this] { return begin_exchange(); }));
-    return as(hardware(), std::move(sums), values);
+    RANNC_TRY(await_earlier(key));
+    OrderedSum sum = OrderedSum::all_reduce(members, device(), on_host(hardware(), values), exchanges(key, nullptr));
+    RANNC_ASSIGN(std::vector<at::Tensor> sums, sum.run());
+    return as(hardware(), std::move(sums), in_host_memory(values));
   });
 }
 
-Result<Values> ExchangeTransport::reduce_scatter(const CollectiveKey&, std::span<const DeviceId> members,
+Result<Values> ExchangeTransport::reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                                  const std::vector<Values>& terms) {
   return guarded([&]() -> Result<Values> {
-    TensorsByMember tensors;
-    for (const Values& each : terms) tensors.push_back(on_host(hardware(), each));
-    RANNC_ASSIGN(std::vector<at::Tensor> sums,
-                 scattered_sums(members, device(), tensors, [this] { return begin_exchange(); }));
-    return as(hardware(), std::move(sums), terms[position_in(members, device())]);
+    RANNC_TRY(await_earlier(key));
+    OrderedSum sum = OrderedSum::reduce_scatter(members, device(), on_host(hardware(), terms), exchanges(key, nullptr));
+    RANNC_ASSIGN(std::vector<at::Tensor> sums, sum.run());
+    return as(hardware(), std::move(sums), in_host_memory(terms[position_in(members, device())]));
   });
 }
 
-Result<void> ExchangeTransport::all_gather(const CollectiveKey&, std::span<const DeviceId> members,
+/// A sum in the queue. Does not keep the terms alive.
+class ExchangeTransport::Pending final : public PendingSum {
+ public:
+  Pending(ExchangeTransport& transport, std::shared_ptr<SumQueue::Sum> sum, std::vector<bool> in_host_memory)
+      : transport_(transport), sum_(std::move(sum)), in_host_memory_(std::move(in_host_memory)) {}
+  Result<Values> wait() override {
+    return transport_.guarded([&]() -> Result<Values> {
+      const Progress::Waiting waiting(transport_.progress());
+      RANNC_ASSIGN(std::vector<at::Tensor> sums, transport_.sums_.await(*sum_));
+      return as(transport_.hardware(), std::move(sums), in_host_memory_);
+    });
+  }
+  int64_t finished_ns() const override { return sum_->finished_ns; }
+
+ private:
+  ExchangeTransport& transport_;
+  std::shared_ptr<SumQueue::Sum> sum_;
+  std::vector<bool> in_host_memory_;
+};
+
+Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_all_reduce(const CollectiveKey& key,
+                                                                        std::span<const DeviceId> members,
+                                                                        Values values) {
+  return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
+    std::vector<bool> places = in_host_memory(values);
+    auto sum = sums_.begin(
+        [this, key, all = std::vector<DeviceId>(members.begin(), members.end()), terms = on_host(hardware(), values)] {
+          return OrderedSum::all_reduce(all, device(), terms, exchanges(key, &sums_.wait()));
+        });
+    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(*this, std::move(sum), std::move(places)));
+  });
+}
+
+Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(const CollectiveKey& key,
+                                                                            std::span<const DeviceId> members,
+                                                                            std::vector<Values> terms) {
+  return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
+    std::vector<bool> places = in_host_memory(terms[position_in(members, device())]);
+    auto sum = sums_.begin(
+        [this, key, all = std::vector<DeviceId>(members.begin(), members.end()), tensors = on_host(hardware(), terms)] {
+          return OrderedSum::reduce_scatter(all, device(), tensors, exchanges(key, &sums_.wait()));
+        });
+    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(*this, std::move(sum), std::move(places)));
+  });
+}
+
+Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
                                            const std::vector<Values>& parts) {
   return guarded([&]() -> Result<void> {
+    RANNC_TRY(await_earlier(key));
     const size_t self = position_in(members, device());
     TensorsByMember places(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
       if (i == self) places[i] = on_host(hardware(), parts[i]);
       if (i != self) std::transform(parts[i].begin(), parts[i].end(), std::back_inserter(places[i]), place_for);
     }
-    RANNC_TRY(gather_parts(members, device(), places, [this] { return begin_exchange(); }));
+    RANNC_TRY(gather_parts(members, device(), places, exchanges(key, nullptr)));
     for (size_t i = 0; i < parts.size(); ++i) {
       for (size_t k = 0; i != self && k < parts[i].size(); ++k) {
         if (places[i][k].is_same(to_tensor(parts[i][k]))) continue;

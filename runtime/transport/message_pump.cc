@@ -84,6 +84,35 @@ Result<void> MessagePump::await(const IncomingMessage& message, std::chrono::mil
   return wait([&] { return message.done; }, [&] { return message.what; }, timeout);
 }
 
+Result<void> MessagePump::await_left(const std::weak_ptr<const void>& owner, const std::string& what,
+                                     std::chrono::milliseconds timeout) {
+  return wait([&] { return owner.expired(); }, [&] { return what; }, timeout);
+}
+
+Result<void> MessagePump::await(const IncomingMessage& message, BackgroundWait& wait) {
+  return wait_in_background([&] { return message.done; }, message.what, wait);
+}
+
+Result<void> MessagePump::await_left(const std::weak_ptr<const void>& owner, const std::string& what,
+                                     BackgroundWait& wait) {
+  return wait_in_background([&] { return owner.expired(); }, what, wait);
+}
+
+Result<void> MessagePump::wait_in_background(const std::function<bool()>& done, const std::string& what,
+                                             BackgroundWait& wait) {
+  const BackgroundWait::Scope scope(wait, what, [this] { completed_.notify_all(); });
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (done()) return {};
+    if (broken_) return *broken_;
+    if (wait.ended()) return BackgroundWait::ended_error();
+    if (completed_.wait_for(lock, RunningClock::kTick) == std::cv_status::no_timeout) continue;
+    lock.unlock();
+    if (auto failure = failure_()) return *failure;
+    lock.lock();
+  }
+}
+
 Result<void> MessagePump::await_taken(uint32_t rank, Lane lane, size_t left, std::chrono::milliseconds timeout) {
   Sends& sends = peer(rank).sends[static_cast<size_t>(lane)];
   const auto untaken = [&] {
@@ -178,6 +207,7 @@ bool MessagePump::pump() {
 
 // The flag is set before the ring is found full, so that no space goes unnoticed.
 bool MessagePump::push(Peer& peer, Sends& sends) {
+  if (sends.written.empty() && sends.unwritten.empty()) return false;
   const uint64_t read = sends.ring.bytes_read();
   while (!sends.written.empty() && !sends.written.front().message.held && sends.written.front().end <= read) {
     sends.written.pop_front();
@@ -205,6 +235,7 @@ size_t MessagePump::push_front(Sends& sends) {
     if (!message.held) message.owner.reset();
     sends.written.push_back(std::move(sent));
     sends.unwritten.pop_front();
+    completed_.notify_all();
   }
   return count + payload;
 }
@@ -227,6 +258,7 @@ size_t MessagePump::pull_front(const Peer& peer, Receives& receives) {
     if (receives.head_bytes < sizeof(MessageHead)) return count;
     if (receives.head != message.head) {
       broken_ = unexpected_(receives.head, message.head, peer.rank);
+      completed_.notify_all();
       return count;
     }
   }
@@ -237,6 +269,7 @@ size_t MessagePump::pull_front(const Peer& peer, Receives& receives) {
     message.done = true;
     receives.head_bytes = 0;
     receives.posted.pop_front();
+    completed_.notify_all();
   }
   return count + payload;
 }

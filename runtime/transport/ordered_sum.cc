@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/aten/torch_types.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/transport.h"
 
@@ -32,65 +33,119 @@ TensorsByMember equal_parts(const std::vector<at::Tensor>& tensors, size_t membe
   return parts;
 }
 
+/// `sum_in_order` into memory that exists.
+void add_into(const at::Tensor& sum, std::span<const at::Tensor> terms) {
+  const c10::NoGradGuard no_grad;
+  if (terms.size() < 2 || sum_type(sum.scalar_type()) != sum.scalar_type()) {
+    sum.copy_(sum_in_order(terms));
+    return;
+  }
+  at::Tensor out = sum;
+  at::add_out(out, terms[0], terms[1]);
+  for (const at::Tensor& term : terms.subspan(2)) out.add_(term);
+}
+
+void send_to_others(SumExchange& exchange, std::span<const DeviceId> members, size_t position,
+                    const std::vector<at::Tensor>& tensors) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (const at::Tensor& tensor : tensors) {
+      if (i != position && tensor.numel() > 0) exchange.send(members[i], tensor);
+    }
+  }
+}
+
+void receive_from_others(SumExchange& exchange, std::span<const DeviceId> members, size_t position,
+                         const TensorsByMember& into) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (const at::Tensor& tensor : into[i]) {
+      if (i != position && tensor.numel() > 0) exchange.receive(members[i], tensor);
+    }
+  }
+}
+
+std::vector<at::Tensor> like(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> made;
+  for (const at::Tensor& tensor : tensors) made.push_back(at::empty_like(tensor));
+  return made;
+}
+
 }  // namespace
 
-Result<std::vector<at::Tensor>> ordered_sums(std::span<const DeviceId> members, DeviceId self,
-                                             const std::vector<at::Tensor>& terms, const BeginExchange& begin) {
+OrderedSum::OrderedSum(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
+                       std::vector<at::Tensor> places, const BeginExchange& begin)
+    : members_(members.begin(), members.end()),
+      position_(position_in(members, self)),
+      places_(std::move(places)),
+      results_(places_),
+      terms_exchange_(begin(SumPhase::kTerms)) {
+  const std::vector<at::Tensor>& own = terms[position_];
+  terms_.resize(own.size());
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (size_t k = 0; k < own.size(); ++k) {
+      terms_[k].push_back(i == position_ ? own[k] : at::empty_like(own[k]));
+      if (i != position_ && own[k].numel() > 0) terms_exchange_->receive(members[i], terms_[k].back());
+    }
+    for (const at::Tensor& term : i == position_ ? std::vector<at::Tensor>() : terms[i]) {
+      if (term.numel() > 0) terms_exchange_->send(members[i], term);
+    }
+  }
+}
+
+OrderedSum OrderedSum::all_reduce(std::span<const DeviceId> members, DeviceId self,
+                                  const std::vector<at::Tensor>& terms, const BeginExchange& begin) {
   std::vector<at::Tensor> own;
   size_t bytes = 0;
   for (const at::Tensor& term : terms) {
     own.push_back(term.contiguous().view(-1));
     bytes += term.nbytes();
   }
-  std::vector<at::Tensor> sums;
-  if (static_cast<int64_t>(bytes) <= kWholeTermBytes) {
-    RANNC_ASSIGN(sums, scattered_sums(members, self, TensorsByMember(members.size(), own), begin));
-  } else {
-    RANNC_ASSIGN(const auto part, scattered_sums(members, self, equal_parts(own, members.size()), begin));
-    for (const at::Tensor& term : own) sums.push_back(at::empty_like(term));
-    const TensorsByMember places = equal_parts(sums, members.size());
-    const auto& own_places = places[position_in(members, self)];
-    for (size_t k = 0; k < part.size(); ++k) own_places[k].copy_(part[k]);
-    RANNC_TRY(gather_parts(members, self, places, begin));
+  const bool whole = static_cast<int64_t>(bytes) <= kWholeTermBytes;
+  std::vector<at::Tensor> results = like(own);
+  const TensorsByMember places = whole ? TensorsByMember() : equal_parts(results, members.size());
+  const size_t position = position_in(members, self);
+  OrderedSum sum(members, self, whole ? TensorsByMember(members.size(), own) : equal_parts(own, members.size()),
+                 whole ? results : places[position], begin);
+  sum.results_ = std::move(results);
+  for (const at::Tensor& term : terms) sum.shapes_.push_back(term.sizes().vec());
+  if (!whole) {
+    sum.totals_exchange_ = begin(SumPhase::kTotals);
+    receive_from_others(*sum.totals_exchange_, members, position, places);
   }
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i].view(terms[i].sizes());
-  return sums;
+  return sum;
 }
 
-Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,
-                                               const TensorsByMember& terms, const BeginExchange& begin) {
-  const size_t position = position_in(members, self);
-  const std::vector<at::Tensor>& own = terms[position];
-  const auto exchange = begin();
-  std::vector<std::vector<at::Tensor>> received(own.size());  // by sum, in the order of members
-  for (size_t i = 0; i < members.size(); ++i) {
-    for (size_t k = 0; k < own.size(); ++k) {
-      received[k].push_back(i == position ? own[k] : at::empty_like(own[k]));
-      if (i != position && own[k].numel() > 0) exchange->receive(members[i], received[k].back());
-    }
-    for (const at::Tensor& term : i == position ? std::vector<at::Tensor>() : terms[i]) {
-      if (term.numel() > 0) exchange->send(members[i], term);
-    }
-  }
-  RANNC_TRY(exchange->finish());
-  std::vector<at::Tensor> sums;
-  for (const std::vector<at::Tensor>& all : received) sums.push_back(sum_in_order(all));
-  return sums;
+OrderedSum OrderedSum::reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
+                                      const BeginExchange& begin) {
+  std::vector<at::Tensor> places = like(terms[position_in(members, self)]);
+  return {members, self, std::move(terms), std::move(places), begin};
+}
+
+Result<void> OrderedSum::add() {
+  RANNC_TRY(terms_exchange_->finish());
+  for (size_t k = 0; k < terms_.size(); ++k) add_into(places_[k], terms_[k]);
+  terms_exchange_.reset();
+  terms_.clear();
+  if (totals_exchange_ != nullptr) send_to_others(*totals_exchange_, members_, position_, places_);
+  return {};
+}
+
+Result<std::vector<at::Tensor>> OrderedSum::finish() {
+  if (totals_exchange_ != nullptr) RANNC_TRY(totals_exchange_->finish());
+  for (size_t i = 0; i < shapes_.size(); ++i) results_[i] = results_[i].view(shapes_[i]);
+  return std::move(results_);
+}
+
+Result<std::vector<at::Tensor>> OrderedSum::run() {
+  RANNC_TRY(add());
+  return finish();
 }
 
 Result<void> gather_parts(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& parts,
                           const BeginExchange& begin) {
   const size_t position = position_in(members, self);
-  const auto exchange = begin();
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == position) continue;
-    for (const at::Tensor& part : parts[i]) {
-      if (part.numel() > 0) exchange->receive(members[i], part);
-    }
-    for (const at::Tensor& part : parts[position]) {
-      if (part.numel() > 0) exchange->send(members[i], part);
-    }
-  }
+  const auto exchange = begin(SumPhase::kTotals);
+  receive_from_others(*exchange, members, position, parts);
+  send_to_others(*exchange, members, position, parts[position]);
   return exchange->finish();
 }
 

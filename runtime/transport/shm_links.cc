@@ -17,7 +17,7 @@ namespace rannc::runtime {
 
 namespace {
 
-constexpr size_t kMessageRing = 1 << 20, kSumRing = 256 << 10;
+constexpr size_t kMessageRing = 1 << 20, kSumRing = 256 << 10, kPassSumRing = 64 << 10;
 constexpr size_t kUnusedRing = 4 << 10;  // for messages of pairs that exchange none
 constexpr std::chrono::milliseconds kStoreRetry{2};
 constexpr size_t kSecretBytes = 16;
@@ -40,7 +40,7 @@ class FileLayout {
       const std::pair<DeviceId, DeviceId> pair{DeviceId(from), DeviceId(owner)};
       const auto holds = [&](const auto& pairs) { return std::find(pairs.begin(), pairs.end(), pair) != pairs.end(); };
       const bool used = !where.pairs || holds(*where.pairs);
-      capacities_.push_back({used ? kMessageRing : kUnusedRing, kSumRing});
+      capacities_.push_back({used ? kMessageRing : kUnusedRing, kPassSumRing, kSumRing, kSumRing});
       offsets_.push_back(offsets_.back() + (from == owner ? 0 : slot_bytes(from)));
     }
   }

@@ -41,6 +41,9 @@ struct CollectiveKey {
   auto operator<=>(const CollectiveKey&) const = default;
 };
 
+/// Returns a description for messages to users, such as `all-reduce 2, part 0 of step 7`.
+std::string describe(const CollectiveKey& key);
+
 /// Returns the index of `self` in `members`, which contain it.
 size_t position_in(std::span<const DeviceId> members, DeviceId self);
 
@@ -64,6 +67,21 @@ class Receipt {
   /// aborted. Call it once.
   virtual Result<Arrived> wait() = 0;
 };
+
+/// A sum over devices that was begun. One that is dropped before `wait` goes on without its result.
+class PendingSum {
+ public:
+  virtual ~PendingSum() = default;
+  /// Blocks until the sum is complete or its completion is enqueued, the transport's time-out expires, or the run is
+  /// aborted. The time-out counts from here. Call it once.
+  virtual Result<Values> wait() = 0;
+  /// When the sum was complete, on the clock of `ActionRecord`, ns. Valid after `wait`. On an asynchronous device, when
+  /// `wait` returned.
+  virtual int64_t finished_ns() const = 0;
+};
+
+/// Returns the time on the clock of `ActionRecord`, ns.
+int64_t trace_clock_ns();
 
 /// One device's endpoint. Used by that device's thread, except `abort` and `failure`, which any thread may call. Values
 /// lie in the memory of `hardware()` and belong to its compute stream. Sums may also be of values in host memory.
@@ -89,6 +107,16 @@ class Transport {
   /// those of `all_reduce`. They may be read on the compute stream. Terms may change afterwards.
   virtual Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                         const std::vector<Values>& terms) = 0;
+  /// Begin the sums of `all_reduce` and `reduce_scatter`, which run while the device computes. Terms must not change
+  /// before `PendingSum::wait`, which may be called in any order. Sums of a device start and complete in the order in
+  /// which they were begun, at most two at a time, so that the memory of terms and results in transit is limited. A
+  /// later blocking call runs after them, except sums within passes, which never wait for others. The endpoint must
+  /// outlive the result.
+  virtual Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key,
+                                                               std::span<const DeviceId> members, Values values) = 0;
+  virtual Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key,
+                                                                   std::span<const DeviceId> members,
+                                                                   std::vector<Values> terms) = 0;
   /// Copies values of each member to all others. `parts[i]` are the values of member i, in the order of `members`: this
   /// device's own are sent, the memory of all others is overwritten. Specs are equal on all members. Own parts may
   /// change afterwards.

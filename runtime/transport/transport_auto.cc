@@ -12,7 +12,7 @@ namespace {
 class SplitExchange final : public SumExchange {
  public:
   using EndOf = std::function<ExchangeTransport&(DeviceId)>;
-  explicit SplitExchange(EndOf end_of) : end_of_(std::move(end_of)) {}
+  SplitExchange(const ExchangeOf& which, EndOf end_of) : which_(which), end_of_(std::move(end_of)) {}
 
   void send(DeviceId to, const at::Tensor& tensor) override { part(to).send(to, tensor); }
   void receive(DeviceId from, const at::Tensor& into) override { part(from).receive(from, into); }
@@ -27,10 +27,11 @@ class SplitExchange final : public SumExchange {
     for (const auto& [other, part] : parts_) {
       if (other == &end) return *part;
     }
-    parts_.emplace_back(&end, end.begin_exchange());
+    parts_.emplace_back(&end, end.begin_exchange(which_));
     return *parts_.back().second;
   }
 
+  const ExchangeOf which_;
   EndOf end_of_;
   std::vector<std::pair<ExchangeTransport*, std::unique_ptr<SumExchange>>> parts_;
 };
@@ -40,8 +41,15 @@ class AutoTransport final : public ExchangeTransport {
   /// `near[i]`: whether peer i is reached through shared memory.
   AutoTransport(std::shared_ptr<RunMember> run, std::unique_ptr<ExchangeTransport> shm,
                 std::unique_ptr<ExchangeTransport> gloo, std::vector<bool> near)
-      : run_(std::move(run)), shm_(std::move(shm)), gloo_(std::move(gloo)), near_(std::move(near)) {}
-  ~AutoTransport() override { run_->leave(); }
+      : ExchangeTransport(run->where().timeout),
+        run_(std::move(run)),
+        shm_(std::move(shm)),
+        gloo_(std::move(gloo)),
+        near_(std::move(near)) {}
+  ~AutoTransport() override {
+    stop_sums();
+    run_->leave();
+  }
 
   DeviceId device() const override { return run_->device(); }
   Device& hardware() const override { return shm_->hardware(); }
@@ -54,8 +62,8 @@ class AutoTransport final : public ExchangeTransport {
   Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) override {
     return end_of(from).receive(key, from, spec);
   }
-  std::unique_ptr<SumExchange> begin_exchange() override {
-    return std::make_unique<SplitExchange>([this](DeviceId peer) -> ExchangeTransport& { return end_of(peer); });
+  std::unique_ptr<SumExchange> begin_exchange(const ExchangeOf& which) override {
+    return std::make_unique<SplitExchange>(which, [this](DeviceId peer) -> ExchangeTransport& { return end_of(peer); });
   }
   Result<void> await_sends(DeviceId to, size_t left) override { return end_of(to).await_sends(to, left); }
   Result<void> flush() override {

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
+#include <mutex>
 
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/gloo_transport.h"
@@ -20,7 +22,18 @@ namespace {
 
 constexpr std::chrono::hours kNoLimit{24 * 365};  // of a send, until it is waited for
 constexpr size_t kOutstandingSends = 16;          // per peer; further sends wait for the oldest
-constexpr uint32_t kTagMask = 0x7ffffff, kSumTag = 0x8000000;
+
+// The highest bits of a tag are its kind: messages, sums within passes, terms and totals. The lowest ones count the
+// messages of a kind to a peer. Sums have a digest of their key between them, so that different ones never meet.
+enum class TagKind : uint32_t { kMessages, kPassSums, kTerms, kTotals };
+constexpr uint32_t kKindShift = 29, kMessageMask = (1U << kKindShift) - 1, kDigestShift = 12;
+
+uint32_t digest(const CollectiveKey& key) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const uint64_t word : {key.step, static_cast<uint64_t>(key.kind), uint64_t{key.index}, uint64_t{key.part}})
+    hash = (hash ^ word) * 0x100000001b3;
+  return static_cast<uint32_t>(hash ^ hash >> 32);
+}
 
 class GlooReceipt : public Receipt {
  public:
@@ -52,12 +65,16 @@ class GlooTransport final : public ExchangeTransport {
  public:
   /// c10d's exceptions pass through.
   GlooTransport(std::shared_ptr<RunMember> run, Device& hardware)
-      : run_(std::move(run)),
+      : ExchangeTransport(run->where().timeout),
+        run_(std::move(run)),
         where_(run_->where()),
         watch_(run_->watch()),
         hardware_(hardware),
         group_(make_gloo_group(run_->client(), where_)) {}
-  ~GlooTransport() override { run_->leave(); }
+  ~GlooTransport() override {
+    stop_sums();
+    run_->leave();
+  }
 
   DeviceId device() const override { return DeviceId(where_.rank); }
   Device& hardware() const override { return hardware_; }
@@ -71,7 +88,7 @@ class GlooTransport final : public ExchangeTransport {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{to_tensor(hardware_.download(value)).contiguous()};
       count_message(to, tensors[0].nbytes());
-      GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
+      GlooWork work = send(tensors, to, next_tag(sent_, to));
       queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), message_text(key)),
                         sent);
     } catch (const std::exception& failed) {
@@ -85,7 +102,7 @@ class GlooTransport final : public ExchangeTransport {
     try {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(scalar_type(spec.dtype)))};
-      GlooWork work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
+      GlooWork work = receive(tensors, from, next_tag(received_, from));
       return std::unique_ptr<Receipt>(
           new GlooReceipt(watch_, hardware_, std::move(work), tensors[0],
                           fmt::format("device {} to send {}", from.index(), message_text(key)), where_.timeout));
@@ -94,7 +111,9 @@ class GlooTransport final : public ExchangeTransport {
     }
   }
 
-  std::unique_ptr<SumExchange> begin_exchange() override { return std::make_unique<Exchange>(*this); }
+  std::unique_ptr<SumExchange> begin_exchange(const ExchangeOf& which) override {
+    return std::make_unique<Exchange>(*this, which);
+  }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
     const Progress::Waiting waiting(progress());
@@ -124,8 +143,19 @@ class GlooTransport final : public ExchangeTransport {
     return *queue;
   }
 
-  static int next_tag(std::map<uint32_t, uint32_t>& counters, DeviceId peer) {
-    return static_cast<int>(counters[peer.index()]++ & kTagMask);
+  using Counters = std::map<uint32_t, uint32_t>;  // number of messages so far, by peer
+  static int next_tag(Counters& counters, DeviceId peer) {
+    return static_cast<int>(counters[peer.index()]++ & kMessageMask);
+  }
+
+  // c10d counts calls without a lock.
+  GlooWork send(std::vector<at::Tensor>& tensors, DeviceId to, int tag) {
+    const std::lock_guard lock(group_mutex_);
+    return group_->send(tensors, static_cast<int>(to.index()), tag);
+  }
+  GlooWork receive(std::vector<at::Tensor>& tensors, DeviceId from, int tag) {
+    const std::lock_guard lock(group_mutex_);
+    return group_->recv(tensors, static_cast<int>(from.index()), tag);
   }
 
   Diagnostic lost(DeviceId peer, const std::string& why) {
@@ -135,23 +165,28 @@ class GlooTransport final : public ExchangeTransport {
   /// Pending messages between this device and the other members of a sum.
   class Exchange final : public SumExchange {
    public:
-    explicit Exchange(GlooTransport& transport) : transport_(transport) {}
+    Exchange(GlooTransport& transport, const ExchangeOf& which)
+        : transport_(transport),
+          background_(which.background),
+          kind_(which.within_pass()               ? TagKind::kPassSums
+                : which.phase == SumPhase::kTerms ? TagKind::kTerms
+                                                  : TagKind::kTotals),
+          digest_(digest(which.key)) {}
     void send(DeviceId to, const at::Tensor& tensor) override {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{tensor};
       transport_.count_term(to, tensor.nbytes());
-      const int tag = next_tag(transport_.sent_terms_, to) | static_cast<int>(kSumTag);
-      GlooWork work = transport_.group_->send(tensors, static_cast<int>(to.index()), tag);
+      GlooWork work = transport_.send(tensors, to, next_tag(transport_.sent_terms_, to));
       pending_.push_back({tensor, std::move(work), what("take its part of", to)});
     }
     void receive(DeviceId from, const at::Tensor& into) override {
       const NoBrokenPipes guard;
       std::vector<at::Tensor> tensors{into};
-      const int tag = next_tag(transport_.received_terms_, from) | static_cast<int>(kSumTag);
-      GlooWork work = transport_.group_->recv(tensors, static_cast<int>(from.index()), tag);
+      GlooWork work = transport_.receive(tensors, from, next_tag(transport_.received_terms_, from));
       pending_.push_back({into, std::move(work), what("send its part of", from)});
     }
     Result<void> finish() override {
+      if (background_ != nullptr) return finish_in_background();
       const Progress::Waiting waiting(transport_.progress());
       for (const Pending& part : pending_)
         RANNC_TRY(transport_.watch_.wait(part.work, part.what, transport_.where_.timeout));
@@ -164,10 +199,27 @@ class GlooTransport final : public ExchangeTransport {
       GlooWork work;
       std::string what;
     };
+    Result<void> finish_in_background() {
+      for (const Pending& part : pending_) {
+        const BackgroundWait::Scope scope(*background_, part.what, [&] { part.work->abort(); });
+        RANNC_TRY(transport_.watch_.wait(part.work, part.what, kNoLimit));
+        if (background_->ended()) return BackgroundWait::ended_error();
+      }
+      return {};
+    }
+    int next_tag(std::array<Counters, 3>& counters, DeviceId peer) const {
+      constexpr uint32_t kCountMask = (1U << kDigestShift) - 1;
+      const auto kind = static_cast<uint32_t>(kind_);
+      const uint32_t count = counters[kind - 1][peer.index()]++ & kCountMask;
+      return static_cast<int>(kind << kKindShift | (digest_ << kDigestShift & kMessageMask) | count);
+    }
     static std::string what(const char* does, DeviceId peer) {
       return fmt::format("device {} to {} a sum over devices", peer.index(), does);
     }
     GlooTransport& transport_;
+    BackgroundWait* const background_;
+    const TagKind kind_;
+    const uint32_t digest_;
     std::vector<Pending> pending_;
   };
 
@@ -176,9 +228,10 @@ class GlooTransport final : public ExchangeTransport {
   RunWatch& watch_;
   Device& hardware_;
   GlooGroup group_;
-  std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;      // by peer
-  std::map<uint32_t, uint32_t> sent_, received_;              // number of messages so far, by peer
-  std::map<uint32_t, uint32_t> sent_terms_, received_terms_;  // the same for sums
+  std::mutex group_mutex_;
+  std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;  // by peer
+  Counters sent_, received_;
+  std::array<Counters, 3> sent_terms_, received_terms_;  // by kind of sum
 };
 
 }  // namespace

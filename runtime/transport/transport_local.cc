@@ -112,40 +112,60 @@ class Exchange {
 
   // --- sums
 
-  /// The last member to arrive adds all values in the order of `members`, so that the result is bit-identical for all.
-  Result<Values> sum(const CollectiveName& name, DeviceId self, Values values) {
+  /// The last member to come adds the values of all in the order of `members`, so that the results are bit-identical.
+  Result<void> add(const CollectiveName& name, DeviceId self, std::vector<Values> brought) {
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
     Collective& collective = collectives_[name];
-    collective.parts[self] = {{std::move(values)}, nullptr};
-    if (collective.parts.size() == name.second.size()) {
-      const Parts parts = std::move(collective.parts);
-      lock.unlock();  // others may send during the addition
-      Values total = sums_of(in_order(name.second, parts), 0);
-      lock.lock();
-      collective.total = std::move(total);
-      collective.done = true;
-      changed_.notify_all();
-    } else {
-      RANNC_TRY(await(
-          lock, [&] { return collective.done; }, kAllMembers));
-    }
-    Values total = collective.total;
-    if (++collective.fetched == name.second.size()) collectives_.erase(name);
-    return total;
+    collective.parts[self] = {std::move(brought), nullptr};
+    if (collective.parts.size() < name.second.size()) return {};
+    const Parts parts = std::move(collective.parts);
+    lock.unlock();  // others may send during the addition
+    const Brought all = in_order(name.second, parts);
+    std::vector<Values> totals;
+    for (size_t i = 0; i < all[0].size(); ++i) totals.push_back(sums_of(all, i));
+    lock.lock();
+    collective.totals = std::move(totals);
+    collective.finished_ns = trace_clock_ns();
+    collective.done = true;
+    changed_.notify_all();
+    return {};
   }
 
-  /// Every member brings values and computes its result on its own device: `read` is given the values of all, in the
-  /// order of the members. Nobody releases its values before all have read them.
-  template <class Read>
-  Result<Values> read_all(const CollectiveName& name, DeviceId self, std::vector<Values> brought, Device& device,
-                          Read&& read) {
-    const size_t members = name.second.size();
+  /// Returns the sums at `index` once all members have come, and when that was.
+  Result<std::pair<Values, int64_t>> total(const CollectiveName& name, size_t index) {
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
-    Collective& collective = collectives_[name];
-    collective.parts[self] = {std::move(brought), device.record(Stream::kCompute)};
+    const Collective& collective = collectives_[name];
+    RANNC_TRY(await(
+        lock, [&] { return collective.done; }, kAllMembers));
+    std::pair<Values, int64_t> found{collective.totals[index], collective.finished_ns};
+    fetched(name);
+    return found;
+  }
+
+  /// A member leaves its result.
+  void forget(const CollectiveName& name) {
+    const std::lock_guard lock(mutex_);
+    fetched(name);
+  }
+
+  /// Brings a member's values, for `read_all`.
+  Result<void> bring(const CollectiveName& name, DeviceId self, std::vector<Values> brought, Device& device) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    collectives_[name].parts[self] = {std::move(brought), device.record(Stream::kCompute)};
     changed_.notify_all();
+    return {};
+  }
+
+  /// Every member computes its result on its own device: `read` is given the values of all, in the order of the
+  /// members. Nobody releases its values before all have read them.
+  template <class Read>
+  Result<Values> read_all(const CollectiveName& name, Device& device, Read&& read) {
+    const size_t members = name.second.size();
+    std::unique_lock lock(mutex_);
+    Collective& collective = collectives_[name];
     RANNC_TRY(await(
         lock, [&] { return collective.parts.size() == members || collective.done; }, kAllMembers));
     Parts parts = collective.parts;
@@ -161,7 +181,7 @@ class Exchange {
     RANNC_TRY(await(
         lock, [&] { return collective.done; }, kAllMembers));
     for (const EventRef& other : collective.read) device.await(Stream::kCompute, other);
-    if (++collective.fetched == members) collectives_.erase(name);
+    fetched(name);
     return result;
   }
 
@@ -187,11 +207,17 @@ class Exchange {
   using Parts = std::map<DeviceId, Part>;
   struct Collective {
     Parts parts;
-    Values total;
+    std::vector<Values> totals;
+    int64_t finished_ns = 0;
     std::vector<EventRef> read;  ///< one per member that has read the parts
     bool done = false;
     size_t fetched = 0;
   };
+
+  /// Requires the lock.
+  void fetched(const CollectiveName& name) {
+    if (++collectives_[name].fetched == name.second.size()) collectives_.erase(name);
+  }
 
   static std::string awaited(const MessageName& name) {
     return fmt::format("device {} to send {}", std::get<0>(name).index(), describe(std::get<2>(name)));
@@ -294,17 +320,22 @@ class LocalTransport final : public Transport {
   }
 
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
-    const CollectiveName name{key, {members.begin(), members.end()}};
-    if (!hardware_.is_asynchronous()) return exchange_->sum(name, device_, std::move(values));
-    return exchange_->read_all(name, device_, {std::move(values)}, hardware_,
-                               [this](Brought brought) { return sums_of(here(std::move(brought), 0), 0); });
+    return blocking(key, members, {std::move(values)}, 0);
   }
 
   Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                 const std::vector<Values>& terms) override {
-    const size_t self = position_in(members, device_);
-    return exchange_->read_all({key, {members.begin(), members.end()}}, device_, terms, hardware_,
-                               [&](Brought brought) { return sums_of(here(std::move(brought), self), self); });
+    return blocking(key, members, terms, position_in(members, device_));
+  }
+
+  Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                       Values values) override {
+    return begin(key, members, {std::move(values)}, 0);
+  }
+
+  Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                           std::vector<Values> terms) override {
+    return begin(key, members, std::move(terms), position_in(members, device_));
   }
 
   Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
@@ -318,8 +349,10 @@ class LocalTransport final : public Transport {
       }
       return Values();
     };
-    const auto copied =
-        exchange_->read_all({key, {members.begin(), members.end()}}, device_, {parts[self]}, hardware_, copy);
+    while (!begun_.empty()) read_oldest();
+    const CollectiveName name{key, {members.begin(), members.end()}};
+    RANNC_TRY(exchange_->bring(name, device_, {parts[self]}, hardware_));
+    const auto copied = exchange_->read_all(name, hardware_, copy);
     if (!copied.ok()) return copied.diagnostic();
     return {};
   }
@@ -346,6 +379,87 @@ class LocalTransport final : public Transport {
  private:
   using Sent = std::deque<std::shared_ptr<Transfer>>;
 
+  /// A sum of which this device has brought its terms.
+  struct Begun {
+    CollectiveName name;
+    size_t index = 0;  ///< of this device's values
+    std::optional<Result<Values>> read;
+    int64_t finished_ns = 0;
+  };
+
+  class LocalSum final : public PendingSum {
+   public:
+    LocalSum(LocalTransport& transport, std::shared_ptr<Begun> sum)
+        : transport_(transport), exchange_(transport.exchange_), sum_(std::move(sum)) {}
+    ~LocalSum() override {
+      if (!waited_ && forgets_) exchange_->forget(sum_->name);
+    }
+    Result<Values> wait() override {
+      waited_ = true;
+      return transport_.finish(*sum_);
+    }
+    int64_t finished_ns() const override { return sum_->finished_ns; }
+
+   private:
+    LocalTransport& transport_;
+    const std::shared_ptr<Exchange> exchange_;
+    const std::shared_ptr<Begun> sum_;
+    const bool forgets_ = !transport_.hardware_.is_asynchronous();  // others are read before later sums
+    bool waited_ = false;
+  };
+
+  /// Threads of a CPU share the work at once. Other devices read the terms when they wait, in the order of begins:
+  /// since none passes a sum before all have read its terms, another order could differ between them for ever.
+  Result<std::shared_ptr<Begun>> bring(const CollectiveKey& key, std::span<const DeviceId> members,
+                                       std::vector<Values> terms, size_t index) {
+    auto sum = std::make_shared<Begun>(Begun{{key, {members.begin(), members.end()}}, index, {}, 0});
+    if (!hardware_.is_asynchronous()) {
+      RANNC_TRY(exchange_->add(sum->name, device_, std::move(terms)));
+    } else {
+      RANNC_TRY(exchange_->bring(sum->name, device_, std::move(terms), hardware_));
+    }
+    return sum;
+  }
+
+  Result<std::unique_ptr<PendingSum>> begin(const CollectiveKey& key, std::span<const DeviceId> members,
+                                            std::vector<Values> terms, size_t index) {
+    RANNC_ASSIGN(auto sum, bring(key, members, std::move(terms), index));
+    if (hardware_.is_asynchronous()) begun_.push_back(sum);
+    return std::unique_ptr<PendingSum>(std::make_unique<LocalSum>(*this, std::move(sum)));
+  }
+
+  Result<Values> blocking(const CollectiveKey& key, std::span<const DeviceId> members, std::vector<Values> terms,
+                          size_t index) {
+    if (key.kind != CollectiveKey::Kind::kWithinPass) {
+      while (!begun_.empty()) read_oldest();
+    }
+    RANNC_ASSIGN(const auto sum, bring(key, members, std::move(terms), index));
+    if (hardware_.is_asynchronous()) read(*sum);
+    return finish(*sum);
+  }
+
+  Result<Values> finish(Begun& sum) {
+    if (!hardware_.is_asynchronous()) {
+      RANNC_ASSIGN(auto total, exchange_->total(sum.name, sum.index));
+      sum.finished_ns = total.second;
+      return std::move(total.first);
+    }
+    while (!sum.read) read_oldest();
+    return *std::move(sum.read);
+  }
+
+  void read(Begun& sum) {
+    sum.read = exchange_->read_all(
+        sum.name, hardware_, [&](Brought brought) { return sums_of(here(std::move(brought), sum.index), sum.index); });
+    sum.finished_ns = trace_clock_ns();
+  }
+
+  void read_oldest() {
+    const std::shared_ptr<Begun> sum = std::move(begun_.front());
+    begun_.pop_front();
+    read(*sum);
+  }
+
   /// Copies the values that members bring at `index` to this device.
   Brought here(Brought brought, size_t index) const {
     for (std::vector<Values>& each : brought) {
@@ -364,7 +478,8 @@ class LocalTransport final : public Transport {
   DeviceId device_;
   uint32_t devices_;
   Device& hardware_;
-  std::map<DeviceId, Sent> sent_;  // by peer, oldest first
+  std::map<DeviceId, Sent> sent_;             // by peer, oldest first
+  std::deque<std::shared_ptr<Begun>> begun_;  // of an asynchronous device, not read yet
   SentByPeer counted_;
 };
 

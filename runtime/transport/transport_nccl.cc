@@ -128,38 +128,60 @@ class NcclTransport final : public Transport {
   }
 
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
-    if (auto reason = failure()) return *reason;
-    if (members.size() < 2) return values;
-    // One sum for values in host memory and one for the others.
-    for (const bool in_host_memory : {true, false}) {
-      std::vector<size_t> chosen;
-      Values terms;
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (to_tensor(values[i]).is_cpu() != in_host_memory) continue;
-        chosen.push_back(i);
-        terms.push_back(std::move(values[i]));
-      }
-      if (terms.empty()) continue;
-      RANNC_ASSIGN(Values sums, in_host_memory ? host_->all_reduce(key, members, std::move(terms))
-                                               : sums_on_devices(members, terms));
-      for (size_t k = 0; k < chosen.size(); ++k) values[chosen[k]] = std::move(sums[k]);
-    }
-    return values;
+    RANNC_ASSIGN(const auto sum, begin_all_reduce(key, members, std::move(values)));
+    return sum->wait();
   }
 
   Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                 const std::vector<Values>& terms) override {
+    RANNC_ASSIGN(const auto sum, begin_reduce_scatter(key, members, terms));
+    return sum->wait();
+  }
+
+  Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                       Values values) override {
     if (auto reason = failure()) return *reason;
-    if (on_host(terms)) return host_->reduce_scatter(key, members, terms);
-    RANNC_ASSIGN(std::vector<at::Tensor> sums, scattered_sums(members, device(), tensors_of(terms), begin_exchange()));
-    return values_of(std::move(sums));
+    auto sum = std::make_unique<NcclSum>(*this, values.size());
+    Values on_host, on_device;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool is_cpu = to_tensor(values[i]).is_cpu();
+      (is_cpu ? sum->on_host : sum->on_device).push_back(i);
+      (is_cpu ? on_host : on_device).push_back(std::move(values[i]));
+    }
+    if (!on_host.empty()) {
+      RANNC_ASSIGN(sum->host_sum, host_->begin_all_reduce(key, members, std::move(on_host)));
+    }
+    if (!on_device.empty()) {
+      const std::vector<at::Tensor> terms = tensors_of(on_device);
+      RANNC_ASSIGN(sum->device_sum, enqueue_sum(key, terms, [&](const BeginExchange& begin) {
+                     return OrderedSum::all_reduce(members, device(), terms, begin);
+                   }));
+    }
+    return std::unique_ptr<PendingSum>(std::move(sum));
+  }
+
+  Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                           std::vector<Values> terms) override {
+    if (auto reason = failure()) return *reason;
+    if (on_host(terms)) return host_->begin_reduce_scatter(key, members, std::move(terms));
+    const TensorsByMember tensors = tensors_of(terms);
+    const std::vector<at::Tensor>& own = tensors[position_in(members, device())];
+    auto sum = std::make_unique<NcclSum>(*this, own.size());
+    for (size_t i = 0; i < own.size(); ++i) sum->on_device.push_back(i);
+    RANNC_ASSIGN(sum->device_sum, enqueue_sum(key, own, [&](const BeginExchange& begin) {
+                   return OrderedSum::reduce_scatter(members, device(), tensors, begin);
+                 }));
+    return std::unique_ptr<PendingSum>(std::move(sum));
   }
 
   Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
                           const std::vector<Values>& parts) override {
     if (auto reason = failure()) return *reason;
     if (on_host(parts)) return host_->all_gather(key, members, parts);
-    return gather_parts(members, device(), tensors_of(parts), begin_exchange());
+    EnqueuedSum gathered(hardware_, communicators_.sums());
+    RANNC_TRY(gather_parts(members, device(), tensors_of(parts),
+                           [&](SumPhase) { return std::make_unique<Exchange>(*this, gathered); }));
+    return {};
   }
 
   /// Makes the compute stream wait, not the host.
@@ -199,29 +221,81 @@ class NcclTransport final : public Transport {
   };
   using Sent = std::deque<SentMessage>;  // oldest first
 
-  BeginExchange begin_exchange() {
-    return [this] { return std::make_unique<Exchange>(*this); };
-  }
+  /// A collective that is enqueued. Its memory belongs to the compute stream, which waits for the collective before the
+  /// memory is freed.
+  struct EnqueuedSum {
+    EnqueuedSum(Device& device, const Channel& on) : hardware(device), channel(on) {}
+    ~EnqueuedSum() {
+      try {
+        if (done != nullptr) hardware.await(Stream::kCompute, done);
+      } catch (const std::exception&) {  // as of messages
+      }
+    }
+    EnqueuedSum(const EnqueuedSum&) = delete;
+    EnqueuedSum& operator=(const EnqueuedSum&) = delete;
 
-  Result<Values> sums_on_devices(std::span<const DeviceId> members, const Values& terms) {
-    RANNC_ASSIGN(std::vector<at::Tensor> sums, ordered_sums(members, device(), tensors_of(terms), begin_exchange()));
-    return values_of(std::move(sums));
+    Device& hardware;
+    const Channel& channel;
+    std::vector<at::Tensor> held, results;
+    EventRef done;  ///< of what is enqueued so far
+  };
+
+  /// Values in host memory and others, each with their places in the result.
+  class NcclSum final : public PendingSum {
+   public:
+    NcclSum(NcclTransport& transport, size_t values) : transport_(transport), sums_(values) {}
+    Result<Values> wait() override {
+      if (auto reason = transport_.failure()) return *reason;
+      if (host_sum != nullptr) {
+        RANNC_ASSIGN(Values sums, host_sum->wait());
+        for (size_t k = 0; k < on_host.size(); ++k) sums_[on_host[k]] = std::move(sums[k]);
+      }
+      if (device_sum != nullptr) {
+        transport_.hardware_.await(Stream::kCompute, device_sum->done);
+        for (size_t k = 0; k < on_device.size(); ++k) sums_[on_device[k]] = to_value(device_sum->results[k]);
+      }
+      finished_ns_ = trace_clock_ns();
+      device_sum.reset();
+      return std::move(sums_);
+    }
+    int64_t finished_ns() const override { return finished_ns_; }
+
+    std::vector<size_t> on_host, on_device;
+    std::unique_ptr<PendingSum> host_sum;
+    std::unique_ptr<EnqueuedSum> device_sum;
+
+   private:
+    NcclTransport& transport_;
+    Values sums_;
+    int64_t finished_ns_ = 0;
+  };
+
+  /// Enqueues messages and additions. `make` allocates on the compute stream. `terms` may be read until the sum is
+  /// done.
+  template <class Make>
+  Result<std::unique_ptr<EnqueuedSum>> enqueue_sum(const CollectiveKey& key, const std::vector<at::Tensor>& terms,
+                                                   Make&& make) {
+    const bool within_pass = key.kind == CollectiveKey::Kind::kWithinPass;
+    const Channel& channel = within_pass ? communicators_.pass_sums() : communicators_.sums();
+    auto sum = std::make_unique<EnqueuedSum>(hardware_, channel);
+    sum->held = terms;
+    OrderedSum ordered = make([&](SumPhase) { return std::make_unique<Exchange>(*this, *sum); });
+    hardware_.await(channel.stream, hardware_.record(Stream::kCompute));
+    const auto scope = hardware_.enter(channel.stream);
+    RANNC_ASSIGN(sum->results, ordered.run());
+    sum->done = hardware_.record(channel.stream);
+    return sum;
   }
 
   static std::vector<at::Tensor> tensors_of(const Values& values) {
     std::vector<at::Tensor> tensors;
-    for (const Value& value : values) tensors.push_back(to_tensor(value));
+    for (const Value& value : values) tensors.push_back(to_tensor(value).contiguous());
     return tensors;
   }
   static TensorsByMember tensors_of(const std::vector<Values>& values) {
     TensorsByMember tensors;
     for (const Values& of_member : values) tensors.push_back(tensors_of(of_member));
     return tensors;
-  }
-  static Values values_of(std::vector<at::Tensor> tensors) {
-    Values values;
-    for (at::Tensor& tensor : tensors) values.push_back(to_value(std::move(tensor)));
-    return values;
   }
   static bool on_host(const std::vector<Values>& values) {
     const auto found = std::find_if(values.begin(), values.end(), [](const Values& each) { return !each.empty(); });
@@ -254,7 +328,7 @@ class NcclTransport final : public Transport {
   /// Messages of a sum, which run as one group.
   class Exchange final : public SumExchange {
    public:
-    explicit Exchange(NcclTransport& transport) : transport_(transport) {}
+    Exchange(NcclTransport& transport, EnqueuedSum& sum) : transport_(transport), sum_(sum) {}
     void send(DeviceId to, const at::Tensor& tensor) override {
       transport_.counted_[to].sums += tensor.nbytes();
       add(ChannelMessage::End::kSend, tensor, to);
@@ -262,19 +336,17 @@ class NcclTransport final : public Transport {
     void receive(DeviceId from, const at::Tensor& into) override { add(ChannelMessage::End::kReceive, into, from); }
     Result<void> finish() override {
       if (messages_.empty()) return {};
-      const Channel& channel = transport_.communicators_.sums();
-      RANNC_ASSIGN(const EventRef done, transport_.enqueue(channel, messages_, "all members of a sum over devices"));
-      transport_.hardware_.await(Stream::kCompute, done);
+      RANNC_ASSIGN(sum_.done, transport_.enqueue(sum_.channel, messages_, "all members of a sum over devices"));
       return {};
     }
 
    private:
     void add(ChannelMessage::End end, const at::Tensor& tensor, DeviceId peer) {
-      tensors_.push_back(tensor);
+      sum_.held.push_back(tensor);
       messages_.push_back({end, tensor.data_ptr(), tensor.nbytes(), static_cast<int>(peer.index())});
     }
     NcclTransport& transport_;
-    std::vector<at::Tensor> tensors_;  // until the compute stream waits for their messages
+    EnqueuedSum& sum_;
     std::vector<ChannelMessage> messages_;
   };
 

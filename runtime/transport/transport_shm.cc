@@ -31,7 +31,24 @@ MessageHead head_of(const MessageKey& key, const TensorSpec& spec) {
           .type = digest(spec)};
 }
 
+// In `direction`, after those of messages.
+constexpr uint32_t kCollective = 0x100;
+
+MessageHead head_of(const ExchangeOf& which, size_t bytes) {
+  return {.bytes = bytes,
+          .step = which.key.step,
+          .route = which.key.index,
+          .micro_batch = which.key.part,
+          .direction = kCollective | static_cast<uint32_t>(which.key.kind),
+          .type = static_cast<uint32_t>(which.phase)};
+}
+
 std::string text_of(const MessageHead& head) {
+  if (head.direction >= kCollective) {
+    const auto kind = static_cast<CollectiveKey::Kind>(head.direction - kCollective);
+    return fmt::format("{} of {}, {} bytes", head.type == 0 ? "terms" : "totals",
+                       describe(CollectiveKey{head.step, kind, head.route, head.micro_batch}), head.bytes);
+  }
   const MessageKey key{head.step, head.route, head.micro_batch, static_cast<Direction>(head.direction)};
   return fmt::format("{}, {} bytes of type {:08x}", message_text(key), head.bytes, head.type);
 }
@@ -56,14 +73,18 @@ std::shared_ptr<IncomingMessage> incoming(const MessageHead& head, const at::Ten
 class ShmTransport final : public ExchangeTransport {
  public:
   ShmTransport(std::shared_ptr<RunMember> run, ShmLinks links, Device& hardware)
-      : run_(std::move(run)),
+      : ExchangeTransport(run->where().timeout),
+        run_(std::move(run)),
         where_(run_->where()),
         watch_(run_->watch()),
         hardware_(hardware),
         links_(std::move(links)),
         pump_(
             links_.bell(), links_.peers(), [this] { return watch_.failure(); }, unexpected, progress()) {}
-  ~ShmTransport() override { run_->leave(); }
+  ~ShmTransport() override {
+    stop_sums();
+    run_->leave();
+  }
 
   DeviceId device() const override { return run_->device(); }
   Device& hardware() const override { return hardware_; }
@@ -93,7 +114,9 @@ class ShmTransport final : public ExchangeTransport {
     return std::unique_ptr<Receipt>(std::make_unique<ShmReceipt>(*this, message, tensor));
   }
 
-  std::unique_ptr<SumExchange> begin_exchange() override { return std::make_unique<Exchange>(*this); }
+  std::unique_ptr<SumExchange> begin_exchange(const ExchangeOf& which) override {
+    return std::make_unique<Exchange>(*this, which);
+  }
 
   Result<void> await_sends(DeviceId to, size_t left) override {
     if (auto reason = failure()) return *reason;
@@ -117,8 +140,8 @@ class ShmTransport final : public ExchangeTransport {
   Diagnostic explained(const Diagnostic& seen) override { return watch_.explained(seen); }
 
  private:
-  Result<void> checked(const Result<void>& waited) {
-    if (waited.ok()) return {};
+  Result<void> checked(const Result<void>& waited, const BackgroundWait* background = nullptr) {
+    if (waited.ok() || (background != nullptr && background->ended())) return waited;
     if (auto reason = failure()) return *reason;
     return explained(waited.diagnostic());
   }
@@ -141,40 +164,50 @@ class ShmTransport final : public ExchangeTransport {
 
   class Exchange final : public SumExchange {
    public:
-    explicit Exchange(ShmTransport& transport) : transport_(transport) {}
+    Exchange(ShmTransport& transport, const ExchangeOf& which)
+        : transport_(transport),
+          which_(which),
+          lane_(which.within_pass()               ? Lane::kPassSums
+                : which.phase == SumPhase::kTerms ? Lane::kTerms
+                                                  : Lane::kTotals) {}
     void send(DeviceId to, const at::Tensor& tensor) override {
       transport_.count_term(to, tensor.nbytes());
-      OutgoingMessage message;
-      message.head.bytes = tensor.nbytes();
-      message.owner = std::make_shared<at::Tensor>(tensor);
-      message.bytes = bytes_of(tensor);
-      message.held = true;
-      message.what = fmt::format("device {} to take its part of a sum over devices", to.index());
-      transport_.pump_.send(to.index(), Lane::kSums, std::move(message));
-      receivers_.push_back(to);
+      auto owner = std::make_shared<at::Tensor>(tensor);
+      sent_.push_back({owner, fmt::format("device {} to take its part of a sum over devices", to.index())});
+      transport_.pump_.send(to.index(), lane_,
+                            {.head = head_of(which_, tensor.nbytes()),
+                             .owner = std::move(owner),
+                             .bytes = bytes_of(tensor),
+                             .what = sent_.back().what});
     }
     void receive(DeviceId from, const at::Tensor& into) override {
-      MessageHead head;
-      head.bytes = into.nbytes();
-      received_.push_back(
-          incoming(head, into, fmt::format("device {} to send its part of a sum over devices", from.index())));
-      transport_.pump_.post(from.index(), Lane::kSums, received_.back());
+      received_.push_back(incoming(head_of(which_, into.nbytes()), into,
+                                   fmt::format("device {} to send its part of a sum over devices", from.index())));
+      transport_.pump_.post(from.index(), lane_, received_.back());
     }
     /// The caller may change the tensors afterwards, so they must have left.
     Result<void> finish() override {
-      MessagePump& pump = transport_.pump_;
-      const std::chrono::milliseconds timeout = transport_.where_.timeout;
-      for (const auto& message : received_) RANNC_TRY(transport_.checked(pump.await(*message, timeout)));
-      for (const DeviceId to : receivers_) {
-        RANNC_TRY(transport_.checked(pump.await_taken(to.index(), Lane::kSums, 0, timeout)));
-      }
-      return {};
+      return which_.background == nullptr ? finish(transport_.where_.timeout) : finish(*which_.background);
     }
 
    private:
+    struct Sending {
+      std::weak_ptr<const void> owner;
+      std::string what;
+    };
+    template <class Wait>
+    Result<void> finish(Wait& wait) {
+      MessagePump& pump = transport_.pump_;
+      const auto checked = [this](const Result<void>& waited) { return transport_.checked(waited, which_.background); };
+      for (const auto& message : received_) RANNC_TRY(checked(pump.await(*message, wait)));
+      for (const Sending& each : sent_) RANNC_TRY(checked(pump.await_left(each.owner, each.what, wait)));
+      return {};
+    }
     ShmTransport& transport_;
+    const ExchangeOf which_;
+    const Lane lane_;
     std::vector<std::shared_ptr<IncomingMessage>> received_;
-    std::vector<DeviceId> receivers_;
+    std::vector<Sending> sent_;
   };
 
   const std::shared_ptr<RunMember> run_;

@@ -12,7 +12,7 @@
 
 namespace rannc::runtime {
 
-/// One communicator, which has a stream of its own.
+/// One communicator and its stream.
 struct Channel {
   NcclComm comm = nullptr;
   Stream stream = Stream::kCopies;
@@ -28,8 +28,8 @@ struct ChannelMessage {
 };
 
 /// A communicator for each ordered pair of devices, so that messages of one direction never wait for those of the
-/// other, and one of all devices for sums. None blocks the host. Calls are serialized, as NCCL requires of a call and
-/// an abort. Thread-safe.
+/// other, and two of all devices for sums: those within passes are messages of the compute stream. None blocks the
+/// host. Calls are serialized, as NCCL requires of a call and an abort. Thread-safe.
 class Communicators {
  public:
   /// The arguments must outlive this object.
@@ -49,6 +49,7 @@ class Communicators {
   const Channel* to(DeviceId peer) const { return find(run_.device(), peer); }
   const Channel* from(DeviceId peer) const { return find(peer, run_.device()); }
   const Channel& sums() const { return sums_; }
+  const Channel& pass_sums() const { return pass_sums_; }
 
   /// Enqueues messages, which run together, on the channel's stream. Errors contain `what`, the awaited event.
   Result<void> enqueue(const Channel& channel, std::span<const ChannelMessage> messages, const std::string& what);
@@ -61,7 +62,7 @@ class Communicators {
   using Pair = std::pair<DeviceId, DeviceId>;
   const Channel* find(DeviceId from, DeviceId to) const;
   Result<void> connect_pair(const Pair& pair);
-  Result<void> connect_sums();
+  Result<Channel> connect_all(const std::string& name, Stream stream);
   Result<Channel> make(const std::string& name, int ranks, int rank, Stream stream);
   Result<NcclId> exchange_id(const std::string& name, bool makes);
   /// Sends a byte to the peers and receives one from them, so that NCCL connects now. Returns when that is enqueued;
@@ -79,7 +80,7 @@ class Communicators {
   Device& device_;
   const NcclTable& nccl_;
   std::map<Pair, Channel> channels_;
-  Channel sums_;
+  Channel sums_, pass_sums_;
   mutable std::mutex mutex_;    // held during calls of NCCL
   std::vector<NcclComm> open_;  // in the order of all workers
   bool aborted_ = false;

@@ -2,35 +2,68 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
-#include "runtime/transport/internal/ordered_sum.h"
+#include "runtime/transport/internal/sum_queue.h"
 #include "runtime/transport/transport.h"
 
 namespace rannc::runtime {
 
-/// Implements sums by exchanges of messages.
+/// The messages of one phase of a sum.
+struct ExchangeOf {
+  CollectiveKey key;
+  SumPhase phase = SumPhase::kTerms;
+  BackgroundWait* background = nullptr;  ///< of the thread that waits; null: the device's
+
+  /// Sums within passes never wait for others.
+  bool within_pass() const { return key.kind == CollectiveKey::Kind::kWithinPass; }
+};
+
+/// Implements sums by exchanges of messages. Blocking ones run on the device's thread, others in the background.
 class ExchangeTransport : public Transport {
  public:
+  explicit ExchangeTransport(std::chrono::milliseconds timeout)
+      : sums_([this] { return failure(); }, [this](const Diagnostic& seen) { return explained(seen); }, timeout) {}
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) final;
   Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                 const std::vector<Values>& terms) final;
+  Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                       Values values) final;
+  Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
+                                                           std::vector<Values> terms) final;
   Result<void> all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
                           const std::vector<Values>& parts) final;
-  SentByPeer sent_bytes() const override { return counted_; }
+  SentByPeer sent_bytes() const override {
+    const std::lock_guard lock(counted_mutex_);
+    return counted_;
+  }
   /// Begins an exchange between the host memories of this device and others. The endpoint must outlive it.
-  virtual std::unique_ptr<SumExchange> begin_exchange() = 0;
+  virtual std::unique_ptr<SumExchange> begin_exchange(const ExchangeOf& which) = 0;
 
  protected:
   /// Returns the reason of a failure that this worker sees as `seen`, which may come from another worker.
   virtual Diagnostic explained(const Diagnostic& seen) = 0;
-  void count_message(DeviceId to, uint64_t bytes) { counted_[to].messages += bytes; }
-  void count_term(DeviceId to, uint64_t bytes) { counted_[to].sums += bytes; }
+  void count_message(DeviceId to, uint64_t bytes) { count(to, {.messages = bytes}); }
+  void count_term(DeviceId to, uint64_t bytes) { count(to, {.sums = bytes}); }
+  /// Ends sums in the background. Derived classes call it before they destroy what exchanges use.
+  void stop_sums() { sums_.stop(); }
 
  private:
+  class Pending;
+  void count(DeviceId to, const SentBytes& bytes) {
+    const std::lock_guard lock(counted_mutex_);
+    counted_[to] += bytes;
+  }
+  BeginExchange exchanges(const CollectiveKey& key, BackgroundWait* background);
+  /// Waits for the sums that precede this collective.
+  Result<void> await_earlier(const CollectiveKey& key);
   /// Calls `exchange`, whose exceptions become failures of the run.
   template <class Exchange>
   auto guarded(Exchange&& exchange) -> decltype(exchange());
+
+  mutable std::mutex counted_mutex_;
   SentByPeer counted_;
+  SumQueue sums_;
 };
 
 }  // namespace rannc::runtime

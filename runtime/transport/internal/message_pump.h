@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,14 +16,16 @@
 
 #include "ir/base/diagnostic.h"
 #include "runtime/execute/progress.h"
+#include "runtime/transport/internal/background_wait.h"
 #include "runtime/transport/internal/bell.h"
 #include "runtime/transport/internal/byte_ring.h"
 
 namespace rannc::runtime {
 
-/// Independent streams between two devices. Messages of one lane keep their order.
-enum class Lane : uint32_t { kMessages, kSums };
-constexpr size_t kLanes = 2;
+/// Independent streams between two devices. Messages of one lane keep their order. Terms and totals of sums over
+/// devices have lanes of their own, so that the totals of one sum and the terms of the next are on the way together.
+enum class Lane : uint32_t { kMessages, kPassSums, kTerms, kTotals };
+constexpr size_t kLanes = 4;
 
 /// Precedes the bytes of a message. Both sides state it, so that bytes never reach another message's tensor.
 struct MessageHead {
@@ -61,8 +64,8 @@ struct PeerRings {
 };
 
 /// Sends and receives in the background. A thread of its own moves bytes while the device's thread computes. While the
-/// device's thread waits, it moves them itself, which saves a switch of threads. All calls are the device's thread's,
-/// except `wake`.
+/// device's thread waits, it moves them itself, which saves a switch of threads. Another thread may send, post and wait
+/// in the background; a lane is used by one thread at a time. All other calls are the device's thread's, except `wake`.
 class MessagePump {
  public:
   /// What ends all waits; empty if nothing does. Called at least every 50 ms of a wait.
@@ -83,6 +86,12 @@ class MessagePump {
   void post(uint32_t peer, Lane lane, const std::shared_ptr<IncomingMessage>& message);
   /// Waits until a posted message is complete.
   Result<void> await(const IncomingMessage& message, std::chrono::milliseconds timeout);
+  /// Waits until a message that is not held has left its memory: `owner` is free.
+  Result<void> await_left(const std::weak_ptr<const void>& owner, const std::string& what,
+                          std::chrono::milliseconds timeout);
+  /// The same for another thread, which leaves all work to the pump's thread or the device's. Without a time-out.
+  Result<void> await(const IncomingMessage& message, BackgroundWait& wait);
+  Result<void> await_left(const std::weak_ptr<const void>& owner, const std::string& what, BackgroundWait& wait);
   /// Waits until the peer has taken all messages of the lane but the last `left`, and frees the others. `timeout`
   /// limits the time from one message to the next.
   Result<void> await_taken(uint32_t peer, Lane lane, size_t left, std::chrono::milliseconds timeout);
@@ -123,13 +132,14 @@ class MessagePump {
   bool has_work() const;
   bool push(Peer& peer, Sends& sends);
   bool pull(Peer& peer, Receives& receives);
-  static size_t push_front(Sends& sends);
+  size_t push_front(Sends& sends);
   size_t pull_front(const Peer& peer, Receives& receives);
 
   Result<void> wait(const std::function<bool()>& done, const std::function<std::string()>& what,
                     std::chrono::milliseconds timeout);
   Result<void> wait_for(const std::function<bool()>& done, const std::function<std::string()>& what,
                         std::chrono::milliseconds timeout, uint32_t& seen);
+  Result<void> wait_in_background(const std::function<bool()>& done, const std::string& what, BackgroundWait& wait);
   void help();
 
   Bell& own_;
@@ -137,6 +147,7 @@ class MessagePump {
   Unexpected unexpected_;
   Progress* progress_;
   std::mutex mutex_;
+  std::condition_variable completed_;         ///< a message left or arrived, for waits in the background
   std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; null: none
   std::optional<Diagnostic> broken_;
   bool left_ = false;  ///< a wait ended while bytes moved, with more to move

@@ -23,20 +23,47 @@ class SumExchange {
   virtual Result<void> finish() = 0;
 };
 
-using BeginExchange = std::function<std::unique_ptr<SumExchange>()>;
+/// Terms go to the members that add them. Totals go from there to all members. The exchanges of one phase have the
+/// order of their sums on all members; those of different phases never wait for each other.
+enum class SumPhase : uint8_t { kTerms, kTotals };
+
+using BeginExchange = std::function<std::unique_ptr<SumExchange>(SumPhase)>;
 
 /// Tensors by member.
 using TensorsByMember = std::vector<std::vector<at::Tensor>>;
 
-/// Returns the sums of all members' `terms` in the order of `members`, bit-identical on every member. All call it with
-/// tensors of the same types and shapes. `self` is one of the members. Takes two exchanges at most, however many
-/// tensors there are.
-Result<std::vector<at::Tensor>> ordered_sums(std::span<const DeviceId> members, DeviceId self,
-                                             const std::vector<at::Tensor>& terms, const BeginExchange& begin);
+/// A sum of tensors in the order of `members`, of which `self` is one. All members make it with tensors of the same
+/// types and shapes. A new sum has its memory, has sent its terms and expects those of others. `add` and `finish`
+/// follow, once each.
+class OrderedSum {
+ public:
+  /// `Transport::all_reduce`, in two exchanges at most, however many tensors there are.
+  static OrderedSum all_reduce(std::span<const DeviceId> members, DeviceId self, const std::vector<at::Tensor>& terms,
+                               const BeginExchange& begin);
+  /// `Transport::reduce_scatter` in one exchange. `terms` are contiguous.
+  static OrderedSum reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
+                                   const BeginExchange& begin);
 
-/// `Transport::reduce_scatter` in one exchange. `terms` are contiguous.
-Result<std::vector<at::Tensor>> scattered_sums(std::span<const DeviceId> members, DeviceId self,
-                                               const TensorsByMember& terms, const BeginExchange& begin);
+  /// Awaits the terms of others, adds, and sends totals. Releases the terms.
+  Result<void> add();
+  /// Awaits the totals of others and returns all.
+  Result<std::vector<at::Tensor>> finish();
+  /// Both.
+  Result<std::vector<at::Tensor>> run();
+
+ private:
+  /// Sends `terms` and prepares their addition into `places`.
+  OrderedSum(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms, std::vector<at::Tensor> places,
+             const BeginExchange& begin);
+
+  std::vector<DeviceId> members_;
+  size_t position_;
+  std::vector<std::vector<at::Tensor>> terms_;  ///< by sum of this device, in the order of members
+  std::vector<at::Tensor> places_;              ///< of the sums of this device
+  std::vector<at::Tensor> results_;
+  std::vector<std::vector<int64_t>> shapes_;  ///< of results; empty: theirs
+  std::unique_ptr<SumExchange> terms_exchange_, totals_exchange_;
+};
 
 /// `Transport::all_gather` in one exchange. `parts` are contiguous.
 Result<void> gather_parts(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& parts,

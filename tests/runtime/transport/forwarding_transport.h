@@ -33,6 +33,16 @@ class ForwardingTransport : public runtime::Transport {
                                          const std::vector<runtime::Values>& terms) override {
     return inner_->reduce_scatter(key, members, terms);
   }
+  Result<std::unique_ptr<runtime::PendingSum>> begin_all_reduce(const runtime::CollectiveKey& key,
+                                                                std::span<const DeviceId> members,
+                                                                runtime::Values values) override {
+    return inner_->begin_all_reduce(key, members, std::move(values));
+  }
+  Result<std::unique_ptr<runtime::PendingSum>> begin_reduce_scatter(const runtime::CollectiveKey& key,
+                                                                    std::span<const DeviceId> members,
+                                                                    std::vector<runtime::Values> terms) override {
+    return inner_->begin_reduce_scatter(key, members, std::move(terms));
+  }
   Result<void> all_gather(const runtime::CollectiveKey& key, std::span<const DeviceId> members,
                           const std::vector<runtime::Values>& parts) override {
     return inner_->all_gather(key, members, parts);

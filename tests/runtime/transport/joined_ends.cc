@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "runtime/transport/internal/shm_transport.h"
 #include "runtime/transport/transport_gloo.h"
 #include "tools/common/launcher.h"
 
@@ -38,6 +39,16 @@ Ends gloo_ends(uint32_t devices) {
   Joined joined = join_each(common, [](const runtime::Rendezvous& where) { return runtime::join_gloo(where); });
   EXPECT_EQ(joined.failures, std::vector<std::string>(devices));
   return std::move(joined.ends);
+}
+
+Result<std::unique_ptr<runtime::Transport>> join_two_hosts(const runtime::Rendezvous& where, runtime::Device& device) {
+  return runtime::join_run(where, [&](const auto& run) -> Result<std::unique_ptr<runtime::Transport>> {
+    RANNC_ASSIGN(auto links, runtime::ShmLinks::attach(run->client(), where, [&] { return run->watch().failure(); }));
+    std::vector<uint32_t> hosts(where.workers);
+    for (uint32_t rank = 0; rank < where.workers; ++rank) hosts[rank] = rank * 2 / where.workers;
+    links.separate(hosts, where.rank);
+    return runtime::connect_auto(run, std::move(links), device);
+  });
 }
 
 void leave(Ends& ends) {

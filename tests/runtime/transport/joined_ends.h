@@ -29,6 +29,9 @@ Joined join_each(const runtime::Rendezvous& common, const JoinEnd& join);
 /// The ends of a run over Gloo of so many devices.
 Ends gloo_ends(uint32_t devices);
 
+/// Two halves of workers that combine transports. Those of a half are attached, as if each half had a host of its own.
+Result<std::unique_ptr<runtime::Transport>> join_two_hosts(const runtime::Rendezvous& where, runtime::Device& device);
+
 /// Lets all go at once: device 0 waits for the others to leave.
 void leave(Ends& ends);
 

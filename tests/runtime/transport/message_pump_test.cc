@@ -143,8 +143,8 @@ TEST(MessagePump, LanesDoNotWaitForEachOther) {
   const Wires wires;
   End sender(wires, 0), receiver(wires, 1);
   sender.send(1, numbered(5 * kRing, 1));
-  sender.send(2, numbered(5 * kRing, 2), Lane::kSums);
-  const auto term = receiver.post(2, 5 * kRing, Lane::kSums);
+  sender.send(2, numbered(5 * kRing, 2), Lane::kTerms);
+  const auto term = receiver.post(2, 5 * kRing, Lane::kTerms);
   ASSERT_TRUE(receiver.await(term).ok());
   EXPECT_EQ(bytes_in(*term), numbered(5 * kRing, 2));
   const auto message = receiver.post(1, 5 * kRing);

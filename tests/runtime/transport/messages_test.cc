@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "runtime/internal/torch_value.h"
-#include "runtime/transport/internal/shm_transport.h"
+#include "runtime/transport/internal/run_member.h"
 #include "runtime/transport/transports.h"
 #include "tests/runtime/transport/joined_ends.h"
 
@@ -19,18 +19,7 @@ using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLong{60};
 constexpr std::chrono::milliseconds kShort{200};
 
-/// Two pairs of workers. Those of a pair are attached, as if each pair had a host of its own.
-Result<std::unique_ptr<Transport>> join_two_hosts(const Rendezvous& where, Device& device) {
-  return join_run(where, [&](const auto& run) -> Result<std::unique_ptr<Transport>> {
-    RANNC_ASSIGN(ShmLinks links, ShmLinks::attach(run->client(), where, [&] { return run->watch().failure(); }));
-    std::vector<uint32_t> hosts(where.workers);
-    for (uint32_t rank = 0; rank < where.workers; ++rank) hosts[rank] = rank * 2 / where.workers;
-    links.separate(hosts, where.rank);
-    return connect_auto(run, std::move(links), device);
-  });
-}
-
-const TransportKind kTwoHosts{.name = "two_hosts", .join = join_two_hosts};
+const TransportKind kTwoHosts{.name = "two_hosts", .join = rannc::testing::join_two_hosts};
 
 class Messages : public ::testing::TestWithParam<const TransportKind*> {
  protected:

@@ -1,56 +1,27 @@
 // Sums over devices have the same bits over every transport: those of adding the members in their order.
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
-#include <map>
-#include <mutex>
-#include <tuple>
 
-#include "runtime/device/devices.h"
 #include "runtime/internal/torch_value.h"
-#include "runtime/transport/transports.h"
-#include "tests/runtime/transport/joined_ends.h"
-#include "tests/support/test_device/test_device.h"
+#include "tests/runtime/transport/summed_terms.h"
 
 namespace rannc::runtime {
 namespace {
 
-constexpr uint32_t kDevices = 8;
-constexpr std::chrono::seconds kTimeout{60};
+constexpr uint32_t kDevices = testing::kSummingDevices;
 // One that is sent whole and one that is added in parts, neither a multiple of any number of members.
 const std::vector<int64_t> kSizes = {7, 20'011};
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 using testing::Ends;
+using testing::expected;
+using testing::term;
+using Sums = testing::SumsTest;
 
 void on_each(const std::function<void(uint32_t)>& job) { testing::on_each(kDevices, job); }
-
-/// Of very different sizes, so that another order or an early rounding shows.
-at::Tensor drawn(at::ScalarType type, int64_t size, uint32_t device) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(100 * static_cast<uint64_t>(size) + device);
-  const at::Tensor exponents = at::randn({size}, generator, at::kDouble) * 3;
-  return (at::randn({size}, generator, at::kDouble) * at::exp(exponents)).to(type);
-}
-
-/// What a device adds. Drawn once: that takes longer than to sum it.
-at::Tensor term(at::ScalarType type, int64_t size, uint32_t device) {
-  static std::mutex mutex;
-  static std::map<std::tuple<at::ScalarType, int64_t, uint32_t>, at::Tensor> made;
-  const std::lock_guard lock(mutex);
-  at::Tensor& kept = made[{type, size, device}];
-  if (!kept.defined()) kept = drawn(type, size, device);
-  return kept.clone();
-}
-
-at::Tensor expected(const std::vector<DeviceId>& members, at::ScalarType type, int64_t size) {
-  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor sum = term(type, size, members[0].index()).to(wide);
-  for (size_t i = 1; i < members.size(); ++i) sum = sum + term(type, size, members[i].index()).to(wide);
-  return sum.to(type);
-}
 
 /// What each member gets.
 std::vector<at::Tensor> sums(const Ends& ends, const std::vector<DeviceId>& members, at::ScalarType type, int64_t size,
@@ -68,59 +39,6 @@ std::vector<at::Tensor> sums(const Ends& ends, const std::vector<DeviceId>& memb
   });
   return found;
 }
-
-struct Case {
-  std::string name;
-  const TransportKind* transport;
-  bool on_test_devices;
-};
-
-/// Every transport, in the memory that it may be used with.
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (const TransportKind& kind : transports()) {
-    if (!kind.exact_sums) continue;
-    const std::string name(kind.name);
-    if (!kind.needs_nccl) all.push_back({name, &kind, false});
-    all.push_back({name + "_on_test_devices", &kind, true});
-  }
-  return all;
-}
-
-class Sums : public ::testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (GetParam().on_test_devices) testing::reset_test_device();
-    for (uint32_t device = 0; device < kDevices; ++device) {
-      const auto kind = GetParam().on_test_devices
-                            ? devices_of(testing::test_device_plugin())[device % testing::kTestDevices]
-                            : std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu());
-      hardware_.push_back(kind->with_own_streams());
-    }
-  }
-  void TearDown() override {
-    if (!GetParam().on_test_devices) return;
-    EXPECT_EQ(testing::take_race(), std::nullopt);
-  }
-
-  Ends open() {
-    const TransportKind& kind = *GetParam().transport;
-    if (!kind.between_processes()) {
-      std::vector<Device*> devices;
-      for (const auto& device : hardware_) devices.push_back(device.get());
-      return kind.open(devices, kTimeout);
-    }
-    Rendezvous common;
-    common.workers = kDevices;
-    testing::Joined joined =
-        testing::join_each(common, [&](const Rendezvous& where) { return kind.join(where, *hardware_[where.rank]); });
-    EXPECT_EQ(joined.failures, std::vector<std::string>(kDevices));
-    return std::move(joined.ends);
-  }
-
- private:
-  std::vector<std::unique_ptr<Device>> hardware_;
-};
 
 TEST_P(Sums, AreThoseInTheOrderOfMembers) {
   Ends ends = open();
@@ -255,11 +173,11 @@ TEST_P(Sums, GathersCopyThePartOfEachMember) {
   testing::leave(ends);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::ValuesIn(testing::sums_cases()),
                          [](const auto& info) { return info.param.name; });
 
 // What the test above rests on: its numbers tell another order and narrow additions apart.
-TEST(SumsTest, TermsTellOrdersApart) {
+TEST(SummedTerms, TermsTellOrdersApart) {
   std::vector<DeviceId> members, reversed;
   for (uint32_t device = 0; device < kDevices; ++device) members.push_back(DeviceId(device));
   reversed.assign(members.rbegin(), members.rend());
