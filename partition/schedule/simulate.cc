@@ -527,9 +527,9 @@ class Engine {
   Messages messages_;
   Order order_;
   std::vector<DeviceState> states_;
-  std::map<std::pair<uint32_t, uint32_t>, Collective> sums_;  ///< AR or SC by stage and bucket
-  std::vector<Collective> shared_, gathers_;                  ///< RS by group, AG by stage
-  using InRow = std::pair<uint32_t, uint32_t>;                ///< a device, and a place in its row
+  std::map<std::pair<uint32_t, uint32_t>, Collective> sums_;     ///< AR or SC by stage and bucket
+  std::vector<Collective> shared_, gathers_;                     ///< RS by group, AG by stage
+  using InRow = std::pair<uint32_t, uint32_t>;                   ///< a device, and a place in its row
   std::map<std::pair<uint32_t, uint32_t>, InRow> waiting_sums_;  ///< joined by all, but not the sum before them
   std::map<InRow, std::vector<uint32_t>> marks_;                 ///< by a stage's last B or W: its sums, in their row
   std::set<InRow> early_;                                        ///< sums that are joined at marks

@@ -47,7 +47,7 @@ struct SumCost {
 struct ScheduleCosts {
   /// [stage][size class]: time is not linear in a micro-batch's size.
   std::vector<std::vector<ComputeTimes>> compute;
-  std::vector<uint32_t> size_class;  ///< of each micro-batch; empty: all 0
+  std::vector<uint32_t> size_class;              ///< of each micro-batch; empty: all 0
   std::vector<std::vector<SumCost>> all_reduce;  ///< [stage][bucket]: AR or SC
   std::vector<double> shared;                    ///< by group of a shared parameter
   std::vector<double> step;                      ///< S or U by stage

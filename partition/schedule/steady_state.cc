@@ -34,8 +34,8 @@ bool unread_repeats(const std::vector<UnreadMessage>& a, const std::vector<Unrea
 }
 
 bool is_shift(const ir::Action& a, const ir::Action& b, int64_t micro_batches) {
-  return a.kind == b.kind && ir::has_micro_batch(a.kind) && a.route == b.route && a.stage == b.stage && a.peer == b.peer &&
-         int64_t{b.micro_batch} - a.micro_batch == micro_batches;
+  return a.kind == b.kind && ir::has_micro_batch(a.kind) && a.route == b.route && a.stage == b.stage &&
+         a.peer == b.peer && int64_t{b.micro_batch} - a.micro_batch == micro_batches;
 }
 
 }  // namespace
