@@ -22,6 +22,7 @@ OrderedJson stage_json(const PlannedStage& stage, const std::vector<std::string>
                    {"forward_ns", stage.forward_ns},
                    {"backward_ns", stage.backward_ns},
                    {"all_reduce_ns", stage.all_reduce_ns},
+                   {"exposed_ns", stage.exposed_ns},
                    {"peak_bytes", stage.peak_bytes}};
   if (!block_names.empty()) {
     json["blocks"] = std::vector<std::string>(block_names.begin() + stage.first, block_names.begin() + stage.end);
@@ -138,6 +139,10 @@ class StagePlanReader {
     RANNC_ASSIGN(stage.forward_ns, number(from, "forward_ns", 0, kMost));
     RANNC_ASSIGN(stage.backward_ns, number(from, "backward_ns", 0, kMost));
     RANNC_ASSIGN(stage.all_reduce_ns, number(from, "all_reduce_ns", 0, kMost));
+    stage.exposed_ns = stage.all_reduce_ns;
+    if (from.contains("exposed_ns")) {
+      RANNC_ASSIGN(stage.exposed_ns, number(from, "exposed_ns", 0, kMost));
+    }
     RANNC_ASSIGN(stage.peak_bytes, number(from, "peak_bytes", 0, kMost));
     plan.stages.push_back(std::move(stage));
     return {};

@@ -23,10 +23,13 @@ std::string stage_line(size_t index, const PlannedStage& stage, const std::vecto
   const std::string devices = stage.devices.size() == 1
                                   ? fmt::format("device {}", stage.devices[0].index())
                                   : fmt::format("{} devices from {}", stage.devices.size(), stage.devices[0].index());
-  return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}, peak {}\n", index,
+  const std::string exposed = stage.exposed_ns < stage.all_reduce_ns
+                                  ? fmt::format(" ({} after the last backward pass)", milliseconds(stage.exposed_ns))
+                                  : "";
+  return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}{}, peak {}\n", index,
                      block_range(stage.first, stage.end, block_names), devices, stage.recompute ? ", recomputes" : "",
                      milliseconds(stage.forward_ns), milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns),
-                     amount_of_memory(stage.peak_bytes));
+                     exposed, amount_of_memory(stage.peak_bytes));
 }
 
 std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view name, double objective) {

@@ -35,9 +35,10 @@ struct BoundEffort {
 ///
 /// The strongest argument relaxes a plan to its stages. Stage s cannot start before one micro-batch has passed the
 /// stages before it. It processes all micro-batches on the best devices and links of the cluster, and repeats the
-/// forward passes that it cannot hold in memory or waits for room (`bounds/stage_floor.cc`). Then it either reduces its
-/// gradients or waits for the last gradient to pass the stages before it. The least T for which such stages exist on
-/// the given number of devices is found exactly, by bisection over T and dynamic programming over (blocks, devices).
+/// forward passes that it cannot hold in memory or waits for room (`bounds/stage_floor.cc`). Then it either reduces the
+/// gradients that are final last or waits for the last gradient to pass the stages before it. The least T for which
+/// such stages exist on the given number of devices is found exactly, by bisection over T and dynamic programming over
+/// (blocks, devices).
 Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const BoundEffort& effort = {});
 
 /// Returns starting points for a search: stages that meet the strongest argument's bound for `micro_batches`, and a few

@@ -14,6 +14,21 @@
 // stage count and placement. A stage with a rebuild hull has a choice of r and h. Its points are relaxed to pairs of
 // the least r and the largest h in each quarter of the shares. These times lie between the passes of earlier and of
 // later stages, so they add to both.
+//
+// Cost of gradient sums. They run beside backward passes, but a gradient is final only in the last B or W of the stage
+// on a device, and a sum begins once it is on all replicas. Consider the last replica, which has ⌈B / n⌉ samples of
+// every micro-batch, so that none of its passes is empty. It begins its last B or W after `ahead`, after all its other
+// passes, and after all that it repeats or waits for by 1, since an R precedes its B.
+//   4 All passes but that one take `work` - β or more, where β is the largest backward time of one micro-batch among
+//     those that `work` adds up. (Beside a W there is an I of the same micro-batch.) So a step takes
+//     ahead + work + repeated - β + A + update or more, where A is the least time of all sums. It also takes
+//     ahead + work + repeated + update or more.
+//   5 The gradients of a block are final when its backward pass has ended. Blocks are passed from the last to the
+//     first, so those up to block i are not summed before the last B or W has only the blocks before i ahead of it. By
+//     the same argument β may be the time of these blocks if A is that of the sums up to i. Each block in β counts on
+//     the slowest kind, so that a slower device makes the rest of its B no shorter than `work` has it.
+// `tail` is the largest of these, max(0, A - β) + update. The gather of a sharded stage follows the update and is
+// hidden by nothing. A pipeline that is always full hides sums completely, but they occupy the ports of its devices.
 #include "partition/stages/bounds/stage_floor.h"
 
 #include <algorithm>
@@ -52,8 +67,9 @@ struct StageFloor::Query {
   BoundBudget& budget;
   std::vector<double> away;  ///< see `measure_away`
   Objective objective;
-  double count = 0;    ///< micro-batches
-  bool priced = true;  ///< whether memory is priced
+  double count = 0;     ///< micro-batches
+  bool priced = true;   ///< whether memory is priced
+  bool overlap = true;  ///< whether sums run beside backward passes
 
   bool meets(const FloorEntry& entry, const Place& place) const {
     if (!priced) return meets_with(entry, count, kInfinity, 0, place);
@@ -67,8 +83,11 @@ struct StageFloor::Query {
   bool within(const FloorEntry& entry) const {
     if (entry.work + entry.tail > limit || entry.port > limit || entry.bytes > limits.memory_bytes) return false;
     const FloorEntry::Full& full = entry.full;
-    if (objective == Objective::kPeriod) return std::max(full.work + entry.tail, full.port) <= limits.time_ns;
-    if (objective == Objective::kLargestLoad) return full.work + entry.tail + full.messages <= limits.time_ns;
+    const double work = full.work + entry.update;
+    if (objective == Objective::kPeriod) {
+      return std::max(work + (overlap ? 0 : entry.sums), full.port + (overlap ? entry.sums : 0)) <= limits.time_ns;
+    }
+    if (objective == Objective::kLargestLoad) return work + entry.sums + full.messages <= limits.time_ns;
     return true;
   }
 };
@@ -111,7 +130,8 @@ bool StageFloor::search(const Limits& limits, BoundBudget& budget, std::vector<S
               {},
               problem_.objective,
               entries_.micro_batches(),
-              recompute_ == Recompute::kPriced};
+              recompute_ == Recompute::kPriced,
+              problem_.overlap_sums};
   if (problem_.objective == Objective::kStepTime) query.limit = std::min(limits.time_ns, limits.step_ns);
   const bool peak = problem_.objective == Objective::kPeakMemory;
   query.busy = peak ? limits.step_ns : std::min(limits.time_ns, limits.step_ns);

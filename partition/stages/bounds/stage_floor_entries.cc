@@ -130,6 +130,7 @@ FloorEntries::FloorEntries(const StageProblem& problem, const RangeCosts& ranges
   for (const DeviceKind& kind : problem.cluster.kinds) rate_ = std::max(rate_, kind.bytes_per_second);
   add_groups();
   add_spread();
+  add_late_sums();
   add_joints();
 }
 
@@ -169,6 +170,37 @@ void FloorEntries::add_spread() {
     }
     spread_[b + 1] = spread_[b] + spread * micro_batches();
   }
+}
+
+void FloorEntries::add_late_sums() {
+  const size_t kinds = problem_.overlap_sums ? problem_.times.size() : 0;
+  for (size_t g = 0; kinds > 0 && g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    const double replicas = static_cast<double>(group.least), halves = problem_.sharded ? 1 : 2;
+    const double per_byte = halves * (replicas - 1) / replicas * 1e9 / links_.of_group(group.least).bytes_per_second;
+    double sums = 0, passes = 0;
+    late_.emplace_back();
+    late_before_.emplace_back();
+    for (uint32_t b = 0; b < problem_.blocks; ++b) {
+      late_before_.back().push_back(sums - passes);
+      sums += per_byte * gradient_bytes(problem_, b);
+      late_.back().push_back(sums - passes);
+      double longest = 0;
+      for (uint32_t kind = 0; kind < kinds; ++kind) {
+        longest = std::max(longest, small_.backward(b, b + 1, group.share, kind));
+        if (more_ > 0) longest = std::max(longest, large_.backward(b, b + 1, group.larger_share, kind));
+      }
+      passes += longest;
+    }
+  }
+}
+
+double FloorEntries::late_sums(uint32_t a, uint32_t b, uint16_t group) {
+  Latest& latest = latest_[group];
+  for (latest.end = std::max(latest.end, a); latest.end < b; ++latest.end) {
+    latest.most = std::max(latest.most, late_[group][latest.end] - late_before_[group][a]);
+  }
+  return latest.most;
 }
 
 void FloorEntries::add_joints() {
@@ -229,6 +261,7 @@ std::span<const FloorEntry> FloorEntries::from(uint32_t a, double limit, BoundBu
 
 void FloorEntries::price(uint32_t a) {
   entries_[a].clear();
+  latest_.assign(groups_.size(), {});
   const uint32_t least_here = built_band_.least[a], most_here = built_band_.most[a];
   if (least_here > most_here) return;
   const uint32_t least_units = groups_.front().units, most_units = groups_.back().units;
@@ -276,8 +309,18 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   const double gradients = ranges_.gradients(a, b), parameters = ranges_.parameters(a, b);
   const double divisor = problem_.sharded ? most_replicas() : 1;
   const double exchanged = problem_.sharded ? (gradients + parameters) / 2 : gradients;
-  entry.tail = all_reduce_ns(exchanged, group.least, links_.of_group(group.least)) +
-               optimizer_pass_ns(parameters, gradients, ranges_.states(a, b), rate_) / divisor;
+  const Link& link = links_.of_group(group.least);
+  entry.sums = all_reduce_ns(exchanged, group.least, link);
+  entry.update = optimizer_pass_ns(parameters, gradients, ranges_.states(a, b), rate_) / divisor;
+  // A gather follows the update: only the scatter before it runs beside the last backward pass.
+  const double reduced =
+      problem_.sharded ? std::min(entry.sums, all_reduce_ns(gradients, group.least, link) / 2) : entry.sums;
+  double late = reduced;
+  if (problem_.overlap_sums && group.least > 1) {
+    const double last = std::max(pass.backward, more > 0 ? larger.backward : 0);
+    late = std::min(reduced, std::max({0.0, reduced - last, late_sums(a, b, index)}));
+  }
+  entry.tail = entry.sums - reduced + late + entry.update;
   entries_[a].push_back(entry);
   return true;
 }

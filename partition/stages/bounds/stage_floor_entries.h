@@ -64,7 +64,8 @@ struct FloorEntry {
   struct Full {
     double work = 0, port = 0, messages = 0;  ///< `messages`: incoming and outgoing
   } full;
-  double tail = 0;                      ///< all-reduce and optimizer
+  double sums = 0, update = 0;          ///< all-reduce, and optimizer
+  double tail = 0;                      ///< part of both that must follow the work
   double bytes = 0;                     ///< least peak memory
   const FloorTrades* trades = nullptr;  ///< between no and whole recompute; null: none that helps
 };
@@ -119,6 +120,10 @@ class FloorEntries {
   /// not grow with samples. Shares are those of the largest micro-batch.
   double message_bytes(const Affine& bytes, double samples) const;
   void add_spread();
+  void add_late_sums();
+  /// Least time of the sums of blocks from `a` on that must follow the last backward pass of the blocks [a, b). To be
+  /// called with ascending `b` for each `a`.
+  double late_sums(uint32_t a, uint32_t b, uint16_t group);
   void add_joints();
   void price(uint32_t a);
   bool add(uint32_t a, uint32_t b, uint16_t group);
@@ -143,7 +148,15 @@ class FloorEntries {
   /// By block: least work * units of all blocks before it.
   std::vector<double> spread_;
   std::vector<Joint> joints_;  ///< by block, then replica count
-  double built_ = -1;          ///< the limit for which `entries_` are valid
+  /// [replica count][block]: time of the sums of all blocks up to this one, less the backward passes of those before
+  /// it; and the former of all blocks before this one, less the latter.
+  std::vector<std::vector<double>> late_, late_before_;
+  struct Latest {
+    uint32_t end = 0;  ///< blocks before it have been compared
+    double most = 0;
+  };
+  std::vector<Latest> latest_;  ///< by replica count, for the first block that is being priced
+  double built_ = -1;           ///< the limit for which `entries_` are valid
   Band built_band_;
   std::vector<std::vector<FloorEntry>> entries_;  ///< by first block
   std::vector<char> priced_;

@@ -90,6 +90,7 @@ StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, c
         problem,
         {.parameters = ranges.parameters(from.first, from.end), .gradients = ranges.gradients(from.first, from.end)},
         stage.devices);
+    stage.exposed_ns = stage.all_reduce_ns;  // until the plan is judged
     plan.stages.push_back(std::move(stage));
   }
   if (problem.in_flight != InFlight::kAll) {

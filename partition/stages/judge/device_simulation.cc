@@ -10,9 +10,19 @@
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/judge/judge_run.h"
 #include "partition/stages/pricing/cluster_links.h"
+#include "partition/stages/pricing/stage_sums.h"
 
 namespace rannc::partition {
 namespace {
+
+constexpr double kMostSums = 256;    ///< of a stage
+constexpr double kSumActions = 5e4;  ///< of all devices, if all stages have several replicas
+
+/// Number of sums into which a stage divides its gradients, so that a message waits for one of them at most.
+uint32_t sums_of(double bytes, size_t devices) {
+  const double most = std::min(kMostSums, std::ceil(kSumActions / static_cast<double>(devices)));
+  return static_cast<uint32_t>(std::clamp(std::ceil(bytes / kSumBytes), 1.0, most));
+}
 
 /// Returns the devices with a stage, in the cluster's order, as the finished plan numbers them.
 std::vector<DeviceId> used_devices(const StagePlan& plan) {
@@ -64,7 +74,9 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   for (size_t s = 0; s < stages; ++s) {
     run.shape.stages[s].devices = plan.stages[s].devices;
     for (DeviceId& device : run.shape.stages[s].devices) device = number_of(used, device);
-    run.costs.all_reduce.push_back({{plan.stages[s].all_reduce_ns, 0}});
+    const double bytes = problem_.overlap_sums ? ranges_->gradients(plan.stages[s].first, plan.stages[s].end) : 0;
+    run.costs.all_reduce.push_back(even_sums(run.reductions[s], sums_of(bytes, used.size())));
+    run.shape.stages[s].sums = std::max<uint32_t>(1, static_cast<uint32_t>(run.costs.all_reduce.back().size()));
   }
   run.costs.step = run.steps;
   use_links(run.costs, problem_.cluster, used);

@@ -159,7 +159,7 @@ double PlanJudge::simulated(const StagePlan& plan, Run& run) {
   std::vector<double> ends;
   for (const DeviceTimeline& place : timeline->devices) ends.push_back(place.last);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    ends[run.places.of_stage[s]] += run.costs.gradients[s] + plan.stages[s].all_reduce_ns + run.steps[s];
+    ends[run.places.of_stage[s]] += run.costs.gradients[s] + plan.stages[s].exposed_ns + run.steps[s];
   }
   return *std::max_element(ends.begin(), ends.end());
 }
@@ -172,7 +172,7 @@ double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
     return largest;
   }
   const size_t places = run.places.count();
-  std::vector<double> out(places, 0), in(places, 0), work(places, 0);
+  std::vector<double> out(places, 0), in(places, 0), work(places, 0), sums(places, 0);
   for (const ir::RouteShape& route : run.sums) {
     const uint32_t producer = route.producer.index(), consumer = route.consumer.index();
     const uint32_t from = run.places.of_stage[producer], to = run.places.of_stage[consumer];
@@ -188,13 +188,16 @@ double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
   const double count = static_cast<double>(plan.micro_batches);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const PlannedStage& stage = plan.stages[s];
-    work[run.places.of_stage[s]] += count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.once(s);
+    work[run.places.of_stage[s]] += count * (stage.forward_ns + stage.backward_ns) + run.once(s);
+    sums[run.places.of_stage[s]] += stage.all_reduce_ns;
   }
   double largest = 0;
   for (size_t place = 0; place < places; ++place) {
     const bool load = problem_.objective == Objective::kLargestLoad;
-    largest = load ? std::max(largest, work[place] + count * (out[place] + in[place]))
-                   : std::max({largest, work[place], count * out[place], count * in[place]});
+    // Beside the passes of an always full pipeline, sums occupy ports alone.
+    const double beside = problem_.overlap_sums ? sums[place] : 0, after = sums[place] - beside;
+    largest = load ? std::max(largest, work[place] + sums[place] + count * (out[place] + in[place]))
+                   : std::max({largest, work[place] + after, count * out[place] + beside, count * in[place] + beside});
   }
   return largest;
 }
@@ -223,7 +226,7 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
     const ComputeTimes time = least(s);
     const double once = time.forward + time.input_gradient;
     step = std::max({step, head[s] + count * once + tail[s], port[s] + once + tail[s],
-                     head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.once(s)});
+                     head[s] + count * (once + time.weight_gradient) + plan.stages[s].exposed_ns + run.once(s)});
     const uint32_t place = run.places.of_stage[s];
     start[place] = std::min(start[place], head[s]);
     work[place] += count * (once + time.weight_gradient) + run.once(s);

@@ -20,6 +20,8 @@ namespace rannc::partition {
 class RangeCosts;
 struct ScheduleSpec;
 struct StageBytes;
+struct SumCost;
+struct TrainedPart;
 
 /// Why a plan does not hold. Searches discard most reasons, so the text is made on request.
 struct Refusal {
@@ -58,8 +60,9 @@ class JudgedPlan {
 /// Replicas are simulated as one device that takes as long as the slowest of them, and so are the stages that share
 /// their devices. Messages wait for the
 /// ports of their stages, one at a time in each direction. A message takes as long as the busiest port on its route; a
-/// node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends, and the
-/// optimizer step follows it.
+/// node has one port to the other nodes. Gradients are summed as the stage's last backward pass makes them final
+/// (`pricing/stage_sums.h`), or after it without `PlanDemands::overlap_sums`. The optimizer step follows. Stages that
+/// share devices step after the exposed parts of all their sums: each sum hides beside its own stage's backward pass.
 ///
 /// A stage that recomputes repeats the least that its memory allows if the problem has rebuild hulls. Otherwise it
 /// repeats its whole forward pass.
@@ -101,6 +104,8 @@ class PlanJudge {
 
   const Sums& sums(uint64_t samples);
   std::optional<Refusal> price(StagePlan& plan, Run& run);
+  /// Sums of a replicated stage whose passes have been priced; one without a mark if they may not run beside them.
+  std::vector<SumCost> reductions(const StagePlan& plan, size_t stage, const TrainedPart& trained, const Run& run);
   /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
   /// those of whole recompute, by what the stage then holds.
   /// Bytes of one replica of a stage. `more`: see `stage_bytes`.

@@ -11,6 +11,7 @@
 #include "partition/stages/judge/judge_run.h"
 #include "partition/stages/judge/row_peaks.h"
 #include "partition/stages/pricing/plan_traffic.h"
+#include "partition/stages/pricing/stage_sums.h"
 
 namespace rannc::partition {
 namespace {
@@ -251,9 +252,38 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
     set_recompute(stage, times, repeated);
     const TrainedPart trained{ranges_->parameters(a, b), ranges_->gradients(a, b), ranges_->states(a, b)};
     stage.all_reduce_ns = stage_all_reduce_ns(problem_, trained, stage.devices);
+    run.reductions.push_back(reductions(plan, s, trained, run));
+    stage.exposed_ns = exposed_ns(run.reductions.back());
     run.steps.push_back(optimizer_ns(problem_, trained, stage.devices));
   }
   return std::nullopt;
+}
+
+std::vector<SumCost> PlanJudge::reductions(const StagePlan& plan, size_t s, const TrainedPart& trained,
+                                           const Run& run) {
+  const PlannedStage& stage = plan.stages[s];
+  if (stage.all_reduce_ns <= 0) return {};
+  if (!problem_.overlap_sums || run.costs.gradients[s] > 0) return {{stage.all_reduce_ns, 0}};
+  SumTimes times{stage.all_reduce_ns, 0};
+  if (problem_.sharded) {
+    const TrainedPart gradients{trained.gradients, trained.gradients, 0};
+    times.sum = std::min(times.sum, stage_all_reduce_ns(problem_, gradients, stage.devices) / 2);
+    times.gather = stage.all_reduce_ns - times.sum;
+  }
+  // The last gradient computation may be of any micro-batch, and a W if the schedule splits backward passes.
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  const bool parts = family != nullptr && family->splits_backward;
+  std::vector<double> ahead(stage.end - stage.first, kInfinity);
+  for (size_t c = 0; c < run.costs.compute[s].size(); ++c) {
+    const Sums& at = sums(share_of(run.largest - c, stage.devices.size()));
+    for (const DeviceId device : stage.devices) {
+      const auto& before = (parts ? at.weight : at.backward)[problem_.cluster.devices[device.index()].kind];
+      for (size_t b = 0; b < ahead.size(); ++b) {
+        ahead[b] = std::min(ahead[b], before[stage.first + b] - before[stage.first]);
+      }
+    }
+  }
+  return stage_sums(problem_, stage.first, stage.end, ahead, times);
 }
 
 std::optional<Refusal> PlanJudge::add_depths(StagePlan& plan, const Run& run) const {

@@ -28,6 +28,7 @@ struct PlanJudge::Run {
   std::vector<StageBytes> bytes;     ///< of one replica, by stage
   std::vector<double> memory;        ///< of the stage's smallest device, by stage
   std::vector<double> steps;         ///< optimizer step by stage, ns
+  std::vector<std::vector<SumCost>> reductions;  ///< by stage; empty without replicas
   /// Work of a stage besides its micro-batches and its all-reduce, ns: P, E and the optimizer.
   double once(size_t stage) const { return costs.begin[stage] + costs.gradients[stage] + steps[stage]; }
   uint64_t largest = 0;              ///< samples of the largest micro-batch

@@ -28,6 +28,7 @@ class DapplePlanner final : public StagePlanner {
   StageOutcome search(const StageProblem& given, std::stop_token stop) const override {
     StageProblem problem = given;
     problem.in_flight = InFlight::kOneFOneB;
+    problem.overlap_sums = false;  // as Formula 2 counts them
     PlanJudge judge(problem);
     const DeviceSetGraph graph(problem.cluster, kPicks);
     GroupLinks links(problem.cluster, graph);

@@ -24,7 +24,9 @@ class DappleReleasedPlanner final : public StagePlanner {
   std::string name() const override { return "dapple-released"; }
 
  private:
-  StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
+  StageOutcome search(const StageProblem& given, std::stop_token stop) const override {
+    StageProblem problem = given;
+    problem.overlap_sums = false;  // as in DAPPLE's formulas
     const double devices = problem.cluster.size();
     if (problem.blocks * devices * devices > kMostPairs) {
       return Infeasible{fmt::format("{} blocks on {} devices are too many for the released search", problem.blocks,

@@ -19,6 +19,7 @@ struct PlannedStage {
   double forward_ns = 0;     ///< of one micro-batch on the slowest replica, with the receipt of its inputs
   double backward_ns = 0;    ///< likewise, with recompute and the gradients that it returns
   double all_reduce_ns = 0;  ///< per step
+  double exposed_ns = 0;     ///< part of `all_reduce_ns` after the last backward pass
   double peak_bytes = 0;     ///< of the replica with the largest peak, with all stages of its device
   bool sharded = false;      ///< set for the finished plan; searches decide for all stages (`StageProblem::sharded`)
   bool operator==(const PlannedStage&) const = default;

@@ -122,6 +122,8 @@ struct PlanDemands {
   /// Whether the runtime computes I and W apart. Otherwise W costs nothing and I the whole backward pass, so that
   /// planner `auto` chooses a schedule that splits it only on request.
   bool parts_backward = false;
+  /// Whether replicas sum gradients beside the backward pass that makes them final. Otherwise after it.
+  bool overlap_sums = true;
 };
 
 /// A way to run a block that keeps part of what its backward pass reads and repeats part of its forward pass.

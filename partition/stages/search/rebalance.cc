@@ -51,15 +51,17 @@ Rebalancer::Place Rebalancer::place_of(const StagePlan& plan, size_t s) {
 }
 
 double Rebalancer::work(const Place& place, uint32_t first, uint32_t end) const {
-  double once = 0;
+  double once = 0, last = 0;
   for (const uint32_t kind : place.kinds) {
     const double forward = place.prices->forward(first, end, place.share, kind);
     const double backward = place.prices->backward(first, end, place.share, kind);
     once = std::max(once, backward + forward * (place.recompute ? 2 : 1));
+    last = std::max(last, backward);
   }
   const double all = once * static_cast<double>(place.micro_batches);
   if (place.replicas < 2) return all;
-  return all + all_reduce_ns(ranges_.gradients(first, end), place.replicas, place.inside);
+  const double sums = all_reduce_ns(ranges_.gradients(first, end), place.replicas, place.inside);
+  return all + std::max(0.0, problem_.overlap_sums ? sums - last : sums);
 }
 
 double Rebalancer::messages(const Place& place, uint32_t first, uint32_t end) const {

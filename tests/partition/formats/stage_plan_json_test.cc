@@ -34,6 +34,7 @@ StagePlan random_plan(std::mt19937_64& random) {
     stage.forward_ns = number();
     stage.backward_ns = number();
     stage.all_reduce_ns = number();
+    stage.exposed_ns = number();
     stage.peak_bytes = number();
     plan.stages.push_back(stage);
     plan.warm_up.push_back(static_cast<uint32_t>(s));

@@ -144,7 +144,7 @@ TEST(LowerBound, IsBelowEveryPlanThatRecomputesInPart) {
   const testing::Tightness found = testing::compare_bounds(selective_problem, 2000);
   EXPECT_THAT(found.broken, IsEmpty());
   EXPECT_GE(found.feasible, 1000);
-  EXPECT_GE(found.uniform_close, 0.75 * found.uniform) << "somewhat less close than where stages repeat all or nothing";
+  EXPECT_GE(found.uniform_close, 0.7 * found.uniform) << "somewhat less close than where stages repeat all or nothing";
 }
 
 /// A problem whose blocks are the stages of a plan, for a chain. A stage that recomputes can keep `kept` more, or what

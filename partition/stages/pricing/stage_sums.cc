@@ -1,0 +1,74 @@
+#include "partition/stages/pricing/stage_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rannc::partition {
+namespace {
+
+std::vector<double> bytes_by_block(const StageProblem& problem, uint32_t a, uint32_t b) {
+  std::vector<double> bytes(b - a, 0);
+  for (uint32_t block = a; block < b; ++block) bytes[block - a] = gradient_bytes(problem, block);
+  for (const SharedHolding& holding : problem.shared) {
+    const auto first = std::lower_bound(holding.blocks.begin(), holding.blocks.end(), a);
+    const bool inside = first != holding.blocks.end() && *first < b;
+    if (inside && holding.kind == SharedHolding::Kind::kParameter) bytes[*first - a] += holding.gradient_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_t b, const std::vector<double>& ahead,
+                                const SumTimes& times) {
+  const std::vector<double> bytes = bytes_by_block(problem, a, b);
+  double all = 0, open = 0, most = 0;
+  for (const double part : bytes) {
+    all += part;
+    most = std::max(most, part);
+  }
+  most = std::min(most, kSumBytes);
+  std::vector<SumCost> sums;
+  for (size_t i = bytes.size(); i-- > 0;) {
+    if (bytes[i] <= 0) continue;
+    if (sums.empty() || open + bytes[i] > most) {
+      sums.emplace_back();
+      open = 0;
+    }
+    open += bytes[i];
+    sums.back().duration += times.sum * (bytes[i] / all);
+    sums.back().ahead = ahead[i];
+  }
+  if (times.gather > 0) sums.push_back({times.gather, 0});
+  return sums;
+}
+
+double exposed_ns(const std::vector<SumCost>& sums) {
+  double from_here = 0, exposed = 0;
+  for (size_t i = sums.size(); i-- > 0;) {
+    from_here += sums[i].duration;
+    exposed = std::max(exposed, from_here - sums[i].ahead);
+  }
+  return exposed;
+}
+
+std::vector<SumCost> even_sums(const std::vector<SumCost>& sums, uint32_t most) {
+  double length = 0;
+  for (const SumCost& sum : sums) length += sum.duration / most;
+  std::vector<SumCost> even;
+  SumCost open{0, kInfinity};
+  for (SumCost left : sums) {
+    while (left.duration > 0) {
+      // A part behind others of the same sum begins when they have ended, or later.
+      const double part = std::min(left.duration, length - open.duration);
+      open.ahead = std::min(open.ahead, left.ahead + open.duration);
+      open.duration += part;
+      left.duration -= part;
+      if (open.duration >= length * (1 - 1e-9)) even.push_back(std::exchange(open, {0, kInfinity}));
+    }
+  }
+  if (open.duration > 0) even.push_back(open);
+  return even;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,34 @@
+/// Prices the gradient sums of a replicated stage beside its backward pass.
+#pragma once
+
+#include <vector>
+
+#include "partition/schedule/simulate.h"
+#include "partition/stages/problem/problem.h"
+
+namespace rannc::partition {
+
+/// Limit of a sum's bytes.
+inline constexpr double kSumBytes = 4 << 20;
+
+/// Time of all sums of a stage, and of the all-gather of a sharded one, ns.
+struct SumTimes {
+  double sum = 0, gather = 0;
+};
+
+/// Sums of the blocks [a, b) in the order in which the backward pass makes the gradients final: from the last block to
+/// the first; a shared parameter's with its first block. Blocks are summed together up to `kSumBytes` or the size of
+/// the largest, as finished plans do with parameters. `ahead`: by block of the stage, the time from the end of its
+/// backward pass to that of the stage's. The time of all sums is divided by bytes, so that latency counts once. A
+/// gather follows as a sum of its own. O(blocks of the stage + shared holdings).
+std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_t b, const std::vector<double>& ahead,
+                                const SumTimes& times);
+
+/// Time from the end of the backward pass to the end of the last sum, if nothing else delays them.
+double exposed_ns(const std::vector<SumCost>& sums);
+
+/// Returns at most about `most` sums of equal length that end at the same time as the given ones, however late these
+/// begin: few enough to simulate, and short enough that messages do not wait for all of them.
+std::vector<SumCost> even_sums(const std::vector<SumCost>& sums, uint32_t most);
+
+}  // namespace rannc::partition
