@@ -45,12 +45,14 @@ struct Profile {
 };
 
 /// The problem of the sweep; `seconds` of the whole run are counted by the caller.
-Result<StageProblem> problem_of(const Profile& profile, const Cluster& cluster, uint64_t mini_batch) {
+Result<StageProblem> problem_of(const Profile& profile, const Cluster& cluster, uint64_t mini_batch,
+                                bool late_sums = false) {
   RANNC_ASSIGN(
       StageProblem problem,
       profile_problem(profile.graph, cluster, {profile_batch_of(profile.file).value_or(1), mini_batch, 2, false}));
   problem.in_flight = InFlight::kOneFOneB;
   problem.recompute = RecomputeRule::kChoose;
+  problem.overlap_sums = !late_sums;
   return problem;
 }
 
@@ -316,13 +318,14 @@ int main(int argc, char** argv) {
   std::iota(devices.begin(), devices.end(), 2);
   std::vector<std::string> presets{"dapple-a", "dapple-b", "dapple-c"};
   double seconds_limit = 1e9;
-  bool json = false, no_tables = false;
+  bool json = false, no_tables = false, late_sums = false;
   app.add_option("folder", folder, "folder of PipeDream text graphs")->required()->check(CLI::ExistingDirectory);
   app.add_option("--devices", devices, "device counts, 2 to 16 unless given")->delimiter(',');
   app.add_option("--clusters", presets, "cluster presets")->delimiter(',');
   app.add_option("--seconds", seconds_limit, "start no further case after so many");
   app.add_flag("--json", json, "one object a line, without the tables");
   app.add_flag("--no-tables", no_tables, "leave Tables 4 and 6 out");
+  app.add_flag("--late-sums", late_sums, "sum gradients after backward passes, not beside them (not in the tables)");
   CLI11_PARSE(app, argc, argv);
   const auto profiles = read_all(folder);
   if (!profiles.ok()) return fail(profiles.diagnostic());
@@ -337,7 +340,7 @@ int main(int argc, char** argv) {
       if (!cluster.ok()) return fail(cluster.diagnostic());
       for (const uint32_t count : devices) {
         if (count == 0 || count > cluster->size() || late()) continue;
-        const auto problem = problem_of(profile, cluster->first(count), mini_batch_of(profile.file));
+        const auto problem = problem_of(profile, cluster->first(count), mini_batch_of(profile.file), late_sums);
         if (!problem.ok()) return fail(problem.diagnostic());
         run({profile, preset, count}, *problem, json, totals);
       }
