@@ -107,11 +107,11 @@ class Transport {
   /// those of `all_reduce`. They may be read on the compute stream. Terms may change afterwards.
   virtual Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
                                         const std::vector<Values>& terms) = 0;
-  /// Begin the sums of `all_reduce` and `reduce_scatter`, which run while the device computes. Terms must not change
-  /// before `PendingSum::wait`, which may be called in any order. Sums of a device start and complete in the order in
-  /// which they were begun, at most two at a time, so that the memory of terms and results in transit is limited. A
-  /// later blocking call runs after them, except sums within passes, which never wait for others. The endpoint must
-  /// outlive the result.
+  /// Begin the sums of `all_reduce` and `reduce_scatter`, which run while the device computes, and return at once. All
+  /// members begin them in one order. Terms must not change before `PendingSum::wait`, which may be called in any
+  /// order. Transports that use host memory complete the sums of a device in the order of begins, and keep receive
+  /// buffers and results of two sums at most. Blocking sums and `all_gather` follow the sums that were begun before;
+  /// sums within passes never wait for others. The endpoint must outlive the result.
   virtual Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key,
                                                                std::span<const DeviceId> members, Values values) = 0;
   virtual Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key,

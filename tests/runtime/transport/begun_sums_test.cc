@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "runtime/internal/torch_value.h"
+#include "tests/runtime/transport/slow_link.h"
 #include "tests/runtime/transport/summed_terms.h"
 
 namespace rannc::runtime {
@@ -271,6 +272,26 @@ TEST_P(BegunSums, OfDifferentNamesNeverMeet) {
     EXPECT_THAT(ends[0]->failure()->str(), HasSubstr("terms of all-reduce 0, part"));
   }
   testing::leave(ends);
+}
+
+// What tests of overlap measure with.
+TEST(SlowTransport, TakesTheTimeOfEachSumInTurn) {
+  constexpr std::chrono::nanoseconds kPerByte{5'000};
+  testing::SlowLinks links(kPerByte);
+  Ends ends = find_transport("local")->open({&cpu(), &cpu()}, std::chrono::seconds(60));
+  for (auto& end : ends)
+    end = std::make_unique<testing::SlowTransport>(std::move(end), links, testing::Blocking::kNothing);
+  testing::on_each(2, [&](uint32_t device) {
+    Transport& end = *ends[device];
+    const auto first = begin(end, 0, 500), second = begin(end, 1, 500);
+    const int64_t begun = trace_clock_ns();
+    expect_sum(end, *second, 500);
+    EXPECT_GE(trace_clock_ns(), second->finished_ns());
+    EXPECT_GE(second->finished_ns(), begun);  // 20 ms after the begin
+    expect_sum(end, *first, 500);
+    EXPECT_EQ(second->finished_ns() - first->finished_ns(), 2'000 * kPerByte.count());
+  });
+  EXPECT_EQ(links.sums().size(), 4U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, BegunSums, ::testing::ValuesIn(cases()),

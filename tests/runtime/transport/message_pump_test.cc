@@ -67,11 +67,11 @@ class End {
               return error("found route " + std::to_string(found.route) + " for " + std::to_string(expected.route));
             }) {}
 
-  void send(uint32_t route, const Bytes& bytes, Lane lane = Lane::kMessages, bool held = false) {
+  std::weak_ptr<Bytes> send(uint32_t route, const Bytes& bytes, Lane lane = Lane::kMessages, bool held = false) {
     const auto owner = std::make_shared<Bytes>(bytes);
-    alive.push_back(owner);
     pump_.send(peer_, lane,
                {.head = head(route, bytes.size()), .owner = owner, .bytes = *owner, .held = held, .what = "a taker"});
+    return owner;
   }
   std::shared_ptr<IncomingMessage> post(uint32_t route, size_t size, Lane lane = Lane::kMessages) {
     const auto owner = std::make_shared<Bytes>(size);
@@ -86,12 +86,16 @@ class End {
   Result<void> await_taken(size_t left, std::chrono::milliseconds limit = kLong, Lane lane = Lane::kMessages) {
     return pump_.await_taken(peer_, lane, left, limit);
   }
+  Result<void> await(const std::shared_ptr<IncomingMessage>& message, BackgroundWait& wait) {
+    return pump_.await(*message, wait);
+  }
+  Result<void> await_left(const std::weak_ptr<Bytes>& sent, BackgroundWait& wait) {
+    return pump_.await_left(sent, "a taker", wait);
+  }
   void fail() {
     failed_ = true;
     pump_.wake();
   }
-
-  std::vector<std::weak_ptr<Bytes>> alive;  ///< what was sent, in order
 
  private:
   static MessageHead head(uint32_t route, size_t size) { return {.bytes = size, .route = route}; }
@@ -163,16 +167,61 @@ TEST(MessagePump, ReceivesWhileTheDeviceComputes) {
   EXPECT_EQ(bytes_in(*early), numbered(100 * kRing, 1));
 }
 
+// Sums of another thread beside the device's messages.
+TEST(MessagePump, AnotherThreadExchangesTermsInTheBackground) {
+  constexpr uint32_t kRounds = 50;
+  const Wires wires;
+  const auto work = [&](uint32_t device) {
+    End end(wires, device);
+    const std::jthread sums([&] {
+      BackgroundWait wait;
+      for (uint32_t i = 0; i < kRounds; ++i) {
+        const auto term = end.post(i, 7 * kRing, Lane::kTerms);
+        const auto left = end.send(i, numbered(7 * kRing, i + device), Lane::kTerms);
+        ASSERT_TRUE(end.await(term, wait).ok());
+        ASSERT_EQ(bytes_in(*term), numbered(7 * kRing, i + 1 - device));
+        ASSERT_TRUE(end.await_left(left, wait).ok());
+      }
+    });
+    for (uint32_t i = 0; i < kRounds; ++i) {
+      const auto message = end.post(i, 3 * kRing);
+      end.send(i, numbered(3 * kRing, i));
+      ASSERT_TRUE(end.await(message).ok());
+      ASSERT_EQ(bytes_in(*message), numbered(3 * kRing, i));
+    }
+    EXPECT_TRUE(end.await_taken(0).ok());
+  };
+  const std::jthread other(work, 1);
+  work(0);
+}
+
+TEST(MessagePump, AWaitInTheBackgroundEndsWithTheRunOrItsOwner) {
+  for (const bool fails : {false, true}) {
+    const Wires wires;
+    End end(wires, 0);
+    BackgroundWait wait;
+    const auto message = end.post(1, 10, Lane::kTerms);
+    const std::jthread other([&] {
+      while (wait.current().second != "a sender") std::this_thread::yield();
+      fails ? end.fail() : wait.end();
+    });
+    const auto result = end.await(message, wait);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.diagnostic().message, fails ? "another worker failed" : "the transport is closed");
+  }
+}
+
 TEST(MessagePump, HoldsWhatIsTakenUntilItIsAwaited) {
   for (const bool held : {false, true}) {
     const Wires wires;
     End sender(wires, 0), receiver(wires, 1);
-    for (uint32_t i = 0; i < 2; ++i) sender.send(i, numbered(10, i), Lane::kMessages, held);
+    std::vector<std::weak_ptr<Bytes>> alive;
+    for (uint32_t i = 0; i < 2; ++i) alive.push_back(sender.send(i, numbered(10, i), Lane::kMessages, held));
     ASSERT_TRUE(receiver.await(receiver.post(0, 10)).ok());
-    EXPECT_EQ(sender.alive[0].expired(), !held);
+    EXPECT_EQ(alive[0].expired(), !held);
     EXPECT_TRUE(sender.await_taken(1).ok());
-    EXPECT_TRUE(sender.alive[0].expired());
-    EXPECT_EQ(sender.alive[1].expired(), !held);
+    EXPECT_TRUE(alive[0].expired());
+    EXPECT_EQ(alive[1].expired(), !held);
     const auto late = sender.await_taken(0, kShort);
     ASSERT_FALSE(late.ok());
     EXPECT_EQ(late.diagnostic().message, "waited 150 ms for a taker");
