@@ -23,10 +23,12 @@
 //     those that `work` adds up. (Beside a W there is an I of the same micro-batch.) So a step takes
 //     ahead + work + repeated - β + A + update or more, where A is the least time of all sums. It also takes
 //     ahead + work + repeated + update or more.
-//   5 The gradients of a block are final when its backward pass has ended. Blocks are passed from the last to the
-//     first, so those up to block i are not summed before the last B or W has only the blocks before i ahead of it. By
-//     the same argument β may be the time of these blocks if A is that of the sums up to i. Each block in β counts on
-//     the slowest kind, so that a slower device makes the rest of its B no shorter than `work` has it.
+//   5 Blocks are passed from the last to the first. Of the n sums of a block, the gradients of the first are final when
+//     a part 1 / n of its backward pass is over, those of the last at its end. So all sums up to block i do not begin
+//     before the last B or W has only the blocks before i and a part 1 - 1 / n of block i ahead of it, and the last sum
+//     of block i not before it has only the blocks before i. By the same argument β may be these times if A is that of
+//     these sums. Each block in β counts on the slowest kind, so that a slower device makes the rest of its B no
+//     shorter than `work` has it.
 // `tail` is the largest of these, max(0, A - β) + update. The gather of a sharded stage follows the update and is
 // hidden by nothing. A pipeline that is always full hides sums completely, but they occupy the ports of its devices.
 #include "partition/stages/bounds/stage_floor.h"

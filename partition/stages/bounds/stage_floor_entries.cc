@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "partition/stages/covers/cover.h"
+#include "partition/stages/pricing/stage_sums.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {
@@ -173,6 +174,12 @@ void FloorEntries::add_spread() {
 }
 
 void FloorEntries::add_late_sums() {
+  std::vector<double> with_shared(problem_.blocks);
+  for (uint32_t b = 0; b < problem_.blocks; ++b) with_shared[b] = gradient_bytes(problem_, b);
+  for (const SharedHolding& holding : problem_.shared) {
+    if (holding.kind != SharedHolding::Kind::kParameter) continue;
+    for (const uint32_t b : holding.blocks) with_shared[b] += holding.gradient_bytes();
+  }
   const size_t kinds = problem_.overlap_sums ? problem_.times.size() : 0;
   for (size_t g = 0; kinds > 0 && g < groups_.size(); ++g) {
     const Group& group = groups_[g];
@@ -183,13 +190,15 @@ void FloorEntries::add_late_sums() {
     late_before_.emplace_back();
     for (uint32_t b = 0; b < problem_.blocks; ++b) {
       late_before_.back().push_back(sums - passes);
-      sums += per_byte * gradient_bytes(problem_, b);
-      late_.back().push_back(sums - passes);
       double longest = 0;
       for (uint32_t kind = 0; kind < kinds; ++kind) {
         longest = std::max(longest, small_.backward(b, b + 1, group.share, kind));
         if (more_ > 0) longest = std::max(longest, large_.backward(b, b + 1, group.larger_share, kind));
       }
+      // The first of its sums and all that follow, or the last one. With shared parameters it may have more.
+      const double own = per_byte * gradient_bytes(problem_, b), part = 1 / sums_of_block(with_shared[b]);
+      late_.back().push_back(sums - passes + std::max(own - (1 - part) * longest, part * own));
+      sums += own;
       passes += longest;
     }
   }

@@ -148,8 +148,8 @@ class FloorEntries {
   /// By block: least work * units of all blocks before it.
   std::vector<double> spread_;
   std::vector<Joint> joints_;  ///< by block, then replica count
-  /// [replica count][block]: time of the sums of all blocks up to this one, less the backward passes of those before
-  /// it; and the former of all blocks before this one, less the latter.
+  /// [replica count][block]: time of the sums of all blocks before it and of some of its own, less that of the backward
+  /// passes behind which these become final; and the same without its own.
   std::vector<std::vector<double>> late_, late_before_;
   struct Latest {
     uint32_t end = 0;  ///< blocks before it have been compared

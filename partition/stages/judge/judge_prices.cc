@@ -273,11 +273,14 @@ std::vector<SumCost> PlanJudge::reductions(const StagePlan& plan, size_t s, cons
   // The last gradient computation may be of any micro-batch, and a W if the schedule splits backward passes.
   const ScheduleFamily* family = find_schedule(plan.schedule);
   const bool parts = family != nullptr && family->splits_backward;
-  std::vector<double> ahead(stage.end - stage.first, kInfinity);
+  std::vector<char> kinds(problem_.times.size(), 0);
+  for (const DeviceId device : stage.devices) kinds[problem_.cluster.devices[device.index()].kind] = 1;
+  std::vector<double> ahead(stage.end - stage.first + 1, kInfinity);
   for (size_t c = 0; c < run.costs.compute[s].size(); ++c) {
     const Sums& at = sums(share_of(run.largest - c, stage.devices.size()));
-    for (const DeviceId device : stage.devices) {
-      const auto& before = (parts ? at.weight : at.backward)[problem_.cluster.devices[device.index()].kind];
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      if (!kinds[kind]) continue;
+      const auto& before = (parts ? at.weight : at.backward)[kind];
       for (size_t b = 0; b < ahead.size(); ++b) {
         ahead[b] = std::min(ahead[b], before[stage.first + b] - before[stage.first]);
       }

@@ -31,12 +31,22 @@ std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_
   std::vector<SumCost> sums;
   for (size_t i = bytes.size(); i-- > 0;) {
     if (bytes[i] <= 0) continue;
+    const double time = times.sum * (bytes[i] / all), count = sums_of_block(bytes[i]);
+    if (count > 1) {
+      // Sum j = 1 … n is final when (n - j) / n of the block's pass are left. Those before it delay all but the first.
+      const double pass = (ahead[i + 1] - ahead[i]) / count, each = time / count;
+      const double first = ahead[i] + (count - 1) * pass, last = ahead[i] + pass + (count - 2) * each;
+      sums.push_back({(count - 1) * each, std::min(first, last)});
+      sums.push_back({each, ahead[i]});
+      open = kSumBytes;
+      continue;
+    }
     if (sums.empty() || open + bytes[i] > most) {
       sums.emplace_back();
       open = 0;
     }
     open += bytes[i];
-    sums.back().duration += times.sum * (bytes[i] / all);
+    sums.back().duration += time;
     sums.back().ahead = ahead[i];
   }
   if (times.gather > 0) sums.push_back({times.gather, 0});

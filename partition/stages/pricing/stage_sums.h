@@ -1,6 +1,8 @@
 /// Prices the gradient sums of a replicated stage beside its backward pass.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "partition/schedule/simulate.h"
@@ -16,11 +18,15 @@ struct SumTimes {
   double sum = 0, gather = 0;
 };
 
+/// Number of sums of a block, whose gradients become final evenly over its backward pass.
+inline double sums_of_block(double bytes) { return std::max(1.0, std::ceil(bytes / kSumBytes)); }
+
 /// Sums of the blocks [a, b) in the order in which the backward pass makes the gradients final: from the last block to
-/// the first; a shared parameter's with its first block. Blocks are summed together up to `kSumBytes` or the size of
-/// the largest, as finished plans do with parameters. `ahead`: by block of the stage, the time from the end of its
-/// backward pass to that of the stage's. The time of all sums is divided by bytes, so that latency counts once. A
-/// gather follows as a sum of its own. O(blocks of the stage + shared holdings).
+/// the first; a shared parameter's with its first block. Larger blocks divide their gradients. Smaller ones are summed
+/// together up to `kSumBytes` or the size of the largest, as finished plans do with parameters. `ahead[i]`: time of the
+/// backward pass of the stage's first i blocks, for i = 0 … b - a. The time of all sums is divided by bytes, so that
+/// latency counts once. A gather follows as a sum of its own. O(blocks of the stage + shared holdings): all but the
+/// last sum of a block count as one that ends with them.
 std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_t b, const std::vector<double>& ahead,
                                 const SumTimes& times);
 

@@ -54,6 +54,34 @@ TEST(LowerBound, IsBelowEveryPlanOfShardedState) {
 
 TEST(LowerBound, IsBelowEveryPlanWhereLinksAreSlow) { expect_tight(testing::slow_links_problem); }
 
+/// The same problems with all bytes and rates a million times as large: most blocks divide their gradients.
+TEST(LowerBound, IsBelowEveryPlanOfLargeGradients) {
+  const auto large = [](std::mt19937_64& random, bool unequal) {
+    StageProblem problem = testing::slow_links_problem(random, unequal);
+    const double more = 1e6;
+    for (auto* bytes : {&problem.parameter_bytes, &problem.gradient_bytes}) {
+      for (double& one : *bytes) one *= more;
+    }
+    for (SharedHolding& holding : problem.shared) {
+      holding.bytes *= more;
+      if (holding.sum_bytes) *holding.sum_bytes *= more;
+    }
+    for (BlockValue& value : problem.values) {
+      value.bytes *= more;
+      value.bytes_per_sample *= more;
+    }
+    for (DeviceKind& kind : problem.cluster.kinds) {
+      kind.bytes_per_second *= more;
+      kind.memory_bytes = 1ull << 60;
+    }
+    problem.cluster.between.bytes_per_second *= more;
+    for (ClusterNode& node : problem.cluster.nodes) node.inside.bytes_per_second *= more;
+    for (auto& [ends, link] : problem.cluster.device_links) link.bytes_per_second *= more;
+    return problem;
+  };
+  expect_tight(large);
+}
+
 /// Eight equal blocks in a chain on four devices.
 StageProblem eight_blocks(uint64_t memory) {
   StageProblem problem;

@@ -12,43 +12,54 @@
 namespace rannc::partition {
 namespace {
 
-/// Four blocks with gradients of 8, 4, 0 and 20 MB.
+/// Four blocks with gradients of 2, 1, 0 and 4 MB.
 StageProblem four_blocks() {
   StageProblem problem;
   problem.blocks = 4;
-  problem.parameter_bytes = {8e6, 4e6, 0, 20e6};
+  problem.parameter_bytes = {2e6, 1e6, 0, 4e6};
   return problem;
 }
 
-// Of 32 units the sums take 20, 4 and 8. The passes take 6, 5, 4 and 3.
+// Of 7 units the sums take 4 and 3. The passes take 6, 5, 4 and 3.
 TEST(StageSums, FollowTheBackwardPassFromTheLastBlockToTheFirst) {
-  const std::vector<SumCost> sums = stage_sums(four_blocks(), 0, 4, {0, 6, 11, 15}, {32, 0});
-  ASSERT_EQ(sums.size(), 3u);
-  EXPECT_EQ(sums[0].duration, 20);
+  const std::vector<SumCost> sums = stage_sums(four_blocks(), 0, 4, {0, 6, 11, 15, 18}, {7, 0});
+  ASSERT_EQ(sums.size(), 2u);
+  EXPECT_EQ(sums[0].duration, 4);
   EXPECT_EQ(sums[0].ahead, 15);
-  EXPECT_EQ(sums[1].ahead, 6);
-  EXPECT_EQ(sums[2].duration, 8);
-  EXPECT_EQ(sums[2].ahead, 0);
-  EXPECT_EQ(exposed_ns(sums), 32 - 15) << "the sum of the last block lasts longer than what is left";
-  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 0, 4, {0, 60, 110, 150}, {32, 0})), 8) << "the first block's alone";
-  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 2, 4, {0, 60}, {20, 0})), 0) << "without parameters in front";
-  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 0, 4, {0, 0, 0, 0}, {32, 0})), 32) << "no time to hide in";
+  EXPECT_EQ(sums[1].duration, 3);
+  EXPECT_EQ(sums[1].ahead, 0);
+  EXPECT_EQ(exposed_ns(sums), 3) << "the first blocks' alone";
+  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 0, 4, {0, 6, 11, 15, 18}, {28, 0})), 28 - 15)
+      << "the sum of the last block lasts longer than what is left";
+  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 2, 4, {0, 60, 70}, {20, 0})), 0) << "without parameters in front";
+  EXPECT_EQ(exposed_ns(stage_sums(four_blocks(), 0, 4, {0, 0, 0, 0, 0}, {32, 0})), 32) << "no time to hide in";
+}
+
+// Ten sums of 4 MiB: while they are faster than the pass, the last one follows it; else all wait for the first.
+TEST(StageSums, DivideTheGradientsOfLargeBlocks) {
+  StageProblem problem;
+  problem.blocks = 1;
+  problem.parameter_bytes = {10 * kSumBytes};
+  EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 100}, {50, 0})), 5, 1e-9);
+  EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 100}, {300, 0})), 300 - 90, 1e-9);
+  problem.parameter_bytes = {10 * kSumBytes + 1};
+  EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 110}, {55, 0})), 5, 1e-9);
 }
 
 TEST(StageSums, JoinsSmallBlocksAndCountsSharedParametersWithTheirFirstBlock) {
   StageProblem problem = four_blocks();
   problem.parameter_bytes = {1e6, 1e6, 1e6, 4e6};
-  const std::vector<SumCost> joined = stage_sums(problem, 0, 4, {0, 6, 11, 15}, {7, 0});
+  const std::vector<SumCost> joined = stage_sums(problem, 0, 4, {0, 6, 11, 15, 18}, {7, 0});
   ASSERT_EQ(joined.size(), 2u);
   EXPECT_EQ(joined[1].duration, 3);
   EXPECT_EQ(joined[1].ahead, 0);
   problem.shared.push_back({SharedHolding::Kind::kParameter, {0, 2, 3}, 0, 2e6});
-  const std::vector<SumCost> shared = stage_sums(problem, 1, 4, {0, 5, 9}, {8, 0});
+  const std::vector<SumCost> shared = stage_sums(problem, 1, 4, {0, 5, 9, 12}, {8, 0});
   ASSERT_EQ(shared.size(), 2u);
   EXPECT_EQ(shared[0].duration, 4);
   EXPECT_EQ(shared[1].duration, 4) << "1 + 1 + 2 MB";
   // What each replica has updated is gathered after the backward pass, however early the sums are.
-  EXPECT_EQ(exposed_ns(stage_sums(problem, 3, 4, {50}, {4, 3})), 3);
+  EXPECT_EQ(exposed_ns(stage_sums(problem, 3, 4, {50, 60}, {6, 3})), 3);
 }
 
 TEST(StageSums, EvenPartsEndTogetherWithTheSums) {
