@@ -146,6 +146,9 @@ class FunctionPrinter {
       case FlatInstruction::Kind::kAddProduct:
         add_product(of);
         return {};
+      case FlatInstruction::Kind::kMark:
+        statement(fmt::format("run.mark(run.context, {});", of.index));
+        return {};
     }
     return {};
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/op/op.h"
+#include "ir/plan/buckets.h"
 #include "ir/program/program_memory.h"
 
 namespace rannc::ir {
@@ -19,6 +20,12 @@ LoweringOptions for_memory(const Plan& plan, const Joint& joint, const FunctionT
           .origins = joint.origins,
           .calls = false,
           .resident = resident_values(joint.graph, table)};
+}
+
+StagePorts ports_of(const Plan& plan, StageId stage) {
+  StagePorts ports = own_ports(plan.functions[stage.index()]->joint);
+  ports.buckets = parts_of_buckets(plan, stage);
+  return ports;
 }
 
 }  // namespace
@@ -37,7 +44,8 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
     : stage_(*plan.functions[stage.index()]),
       table_(function_table(stage_)),
       lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
-      specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, own_ports(stage_.joint))),
+      sums_(sum_bytes_of_buckets(plan, stage)),
+      specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, ports_of(plan, stage))),
       samples_(sample_inputs(plan, stage_.joint.graph)),
       instructions_(instruction_sets(plan, stage)) {
   saved_.assign(stage_.joint.graph.value_count(), false);
@@ -64,7 +72,7 @@ int64_t FunctionFollower::held(ProgramMemory& memory, const Ids& values) const {
 }
 
 FunctionMemory FunctionFollower::follow(const Bindings& sizes) {
-  ProgramMemory memory({stage_.joint, views(), instructions_, samples_}, sizes);
+  ProgramMemory memory({stage_.joint, views(), instructions_, samples_, sums_}, sizes);
   const auto peak = [&](ProgramKind kind, ProgramMemory::Run run = {}) { return memory.peak(program(kind), run); };
   int64_t samples = 0;
   for (const ValueId value : samples_) samples += memory.bytes(value);

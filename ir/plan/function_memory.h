@@ -55,6 +55,7 @@ class FunctionFollower {
   const StageFunctions& stage_;
   const FunctionTable table_;
   ProgramLowering lowering_;
+  const std::vector<int64_t> sums_;  ///< by bucket: bytes of its sum
   StageSpecs specs_;
   std::array<std::optional<Program>, kProgramKinds> programs_;  ///< lowered on first use
   const std::vector<ValueId> samples_;                          ///< ascending

@@ -8,6 +8,7 @@
 
 #include "ir/graph/byte_count.h"
 #include "ir/op/op.h"
+#include "ir/plan/buckets.h"
 #include "ir/plan/function_memory.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/held_samples.h"
@@ -159,17 +160,17 @@ struct Weights {
     }
     return std::max(whole, std::min(sliced, step_copy_bytes(device)));
   }
-  /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
-  /// become one term first.
-  int64_t sum_bytes(int64_t replicas) const {
-    int64_t most = 0, joined = 0;
-    for (const HeldParameter& held : parameters) {
-      joined += held.sum_bytes * (held.readings - 1);
-      most = std::max(most, gradient_sum_bytes(held.sum_bytes, replicas, joined));
-    }
-    return most;
-  }
 };
+
+/// Peak bytes of the sums of buckets over replicas, of which two run at once.
+int64_t bytes_of_sums(const Plan& plan, StageId stage) {
+  int64_t most = 0, before = 0;
+  for (const int64_t bytes : sum_bytes_of_buckets(plan, stage)) {
+    most = std::max(most, before + bytes);
+    before = bytes;
+  }
+  return most;
+}
 
 // Weights of each stage. A value counts once, however many tasks read it.
 std::vector<Weights> weights_of_stages(const Plan& plan) {
@@ -208,14 +209,14 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
 }
 
 // Adds what training holds beside the passes: optimizer state, gradients, and the end of a step.
-void take_training(const Plan& plan, const ParameterUpdates& updates, const Weights& weights, StageShape& shape) {
+void take_training(const Plan& plan, StageId stage, const ParameterUpdates& updates, const Weights& weights,
+                   StageShape& shape) {
   const size_t replicas = shape.devices.size();
   const bool shares = shape.sharded && replicas > 0;
   shape.fixed_bytes += weights.state_bytes(updates, shares ? replicas : 1);
   shape.gradient_bytes = weights.gradient_bytes();
-  if (replicas > 1) {
-    shape.step_bytes = shares ? weights.scatter_bytes(replicas) : weights.sum_bytes(static_cast<int64_t>(replicas));
-  }
+  if (shares && replicas > 1) shape.step_bytes = weights.scatter_bytes(replicas);
+  shape.sum_bytes = bytes_of_sums(plan, stage);
   shape.step_bytes = std::max(shape.step_bytes, weights.copied_bytes(updates, device_type(plan)));
 }
 
@@ -273,7 +274,9 @@ void add_functions(const Plan& plan, PipelineShape& shape) {
     entry.fixed_bytes += step.fixed;
     if (!plan.training) continue;
     entry.gradient_bytes += step.totals - step.late;
-    entry.step_bytes = std::max(step.end, entry.step_bytes + std::max<int64_t>(0, step.late - step.totals));
+    const int64_t late = std::max<int64_t>(0, step.late - step.totals);
+    if (entry.sum_bytes > 0) entry.sum_bytes += late;
+    entry.step_bytes = std::max(step.end, entry.step_bytes + late);
     for (size_t r = 0; r < plan.routes.size(); ++r) {
       const Route& route = plan.routes[r];
       if (route.from.index() != s && route.to.index() != s) continue;
@@ -379,7 +382,8 @@ PipelineShape pipeline_shape(const Plan& plan) {
     entry.recompute = stage.recompute;
     entry.sharded = stage.sharded;
     entry.fixed_bytes = weights[s].parameter_bytes() + weights[s].others;
-    if (updates) take_training(plan, *updates, weights[s], entry);
+    entry.sums = static_cast<uint32_t>(std::max<size_t>(1, stage.buckets.size()));
+    if (updates) take_training(plan, StageId::from(s), *updates, weights[s], entry);
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {

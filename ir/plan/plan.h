@@ -27,6 +27,9 @@ struct Stage {
   /// Each replica keeps the optimizer state of its share of the parameters (`ir/plan/optimizer_shares.h`), and updates
   /// only that.
   bool sharded = false;
+  /// Parameters whose gradients the replicas sum together, one AR each, in the order in which the backward pass makes
+  /// them final (`ir/plan/buckets.h`). Empty if the stage has no AR, or nothing to sum in it.
+  std::vector<std::vector<ValueId>> buckets;
   bool operator==(const Stage&) const = default;
 };
 
@@ -85,13 +88,21 @@ struct StageTime {
   bool operator==(const StageTime&) const = default;
 };
 
+/// Time of a sum of gradients over replicas.
+struct SumTime {
+  int64_t sum_ns = 0;    ///< from the moment the last replica joins
+  int64_t ahead_ns = 0;  ///< from its mark, where its gradients are final, to the end of the stage's last B or W
+  bool operator==(const SumTime&) const = default;
+};
+
 /// Time of a stage's work at the end of a step, after its last backward pass, as priced by the planner or measured.
 struct FinishTime {
   StageId stage;
-  int64_t all_reduce_ns = 0;  ///< AR or SC: sum over its replicas, from the moment the last one joins
-  int64_t optimizer_ns = 0;   ///< S or U
-  int64_t gradients_ns = 0;   ///< E: gradients of once-per-step tasks, before the all-reduce
-  int64_t gather_ns = 0;      ///< AG of a sharded stage, from the moment the last replica joins
+  int64_t all_reduce_ns = 0;       ///< all ARs, or SC: sums over its replicas, from the moment the last one joins
+  int64_t optimizer_ns = 0;        ///< S or U
+  int64_t gradients_ns = 0;        ///< E: gradients of once-per-step tasks, before the all-reduce
+  int64_t gather_ns = 0;           ///< AG of a sharded stage, from the moment the last replica joins
+  std::vector<SumTime> sums = {};  ///< by bucket; empty: one sum, which begins after the last backward pass
   bool operator==(const FinishTime&) const = default;
 };
 

@@ -25,14 +25,18 @@
 //        recomputes
 //   P20  a stage that shards its optimizer state is trained and has several replicas
 //   P21  exactly one stage returns each loss numerator
+//   P22  the buckets of a stage hold each parameter of its ARs (`summed_parameters`) once and nothing else, and none is
+//        empty; sums are timed for each of them or for none
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "ir/op/op.h"
 #include "ir/plan/atoms.h"
+#include "ir/plan/buckets.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/parameter_updates.h"
@@ -65,6 +69,7 @@ class PlanVerifier {
     crossings_ = crossings(plan_);
     routes();
     shared();
+    buckets();
     blocks();
     predictions();
     times();
@@ -405,6 +410,10 @@ class PlanVerifier {
         add("P11", {}, "finishing a step takes stage @s{} {}, {}, {} and {} ns", s, times[s].gradients_ns,
             times[s].all_reduce_ns, times[s].optimizer_ns, times[s].gather_ns);
       }
+      for (const SumTime& sum : times[s].sums) {
+        if (std::min(sum.sum_ns, sum.ahead_ns) < 0)
+          add("P11", {}, "a sum of stage @s{} takes {} ns, {} of them ahead", s, sum.sum_ns, sum.ahead_ns);
+      }
     }
   }
 
@@ -417,6 +426,26 @@ class PlanVerifier {
       if (!std::all_of(digest->begin(), digest->end(), hexadecimal)) {
         add("P12", {}, "the digest of the {} is \"{}\", not hexadecimal digits", what, *digest);
       }
+    }
+  }
+
+  void buckets() {
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const std::vector<ValueId> summed = summed_parameters(plan_, StageId::from(s));
+      std::map<ValueId, size_t> times;
+      for (const std::vector<ValueId>& bucket : plan_.stages[s].buckets) {
+        if (bucket.empty()) add("P22", {}, "stage @s{} has an empty bucket", s);
+        for (const ValueId parameter : bucket) ++times[parameter];
+      }
+      for (const ValueId parameter : summed) {
+        const size_t found = times.contains(parameter) ? times.extract(parameter).mapped() : 0;
+        if (found != 1) add("P22", {}, "%{} is in {} buckets of stage @s{}; expected 1", name(parameter), found, s);
+      }
+      for (const auto& [other, found] : times)
+        add("P22", {}, "%{} is in a bucket of stage @s{}, whose replicas do not sum its gradient", name(other), s);
+      if (s >= plan_.finish_times.size()) continue;
+      const size_t timed = plan_.finish_times[s].sums.size(), count = plan_.stages[s].buckets.size();
+      if (timed != 0 && timed != count) add("P22", {}, "{} sums of stage @s{} are timed, of {}", timed, s, count);
     }
   }
 

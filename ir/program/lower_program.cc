@@ -24,6 +24,7 @@ class ProgramBuilder {
     program_.name = spec.name;
     program_.graph = &graph_;
     program_.device = shared.options_.device;
+    for (const auto& [value, sum] : spec.adds) ++awaited_[sum];
   }
 
   Result<Program> build() {
@@ -33,6 +34,7 @@ class ProgramBuilder {
     for (const auto& [value, sum] : spec_.adds) {
       if (places_.contains(value) || !made_.contains(value)) add_to_sum(value, sum, {});
     }
+    pass_marks();
     RANNC_TRY(lower_tasks());
     for (const ValueId value : spec_.results) random_input(value, {});
     std::vector<ProgramOperand> results;
@@ -129,6 +131,16 @@ class ProgramBuilder {
 
   void add_to_sum(ValueId value, uint32_t sum, std::vector<TaskId> task) {
     add({.kind = Kind::kAdd, .tasks = std::move(task), .operands = {place(value)}, .number = sum});
+    --awaited_[sum];
+  }
+
+  /// Appends the marks of buckets whose sums are complete.
+  void pass_marks() {
+    for (; marked_ < spec_.marks.size(); ++marked_) {
+      const std::vector<uint32_t>& sums = spec_.marks[marked_];
+      if (std::any_of(sums.begin(), sums.end(), [&](uint32_t sum) { return awaited_[sum] > 0; })) return;
+      add({.kind = Kind::kMark, .number = marked_});
+    }
   }
 
   void add_results_to_sums(const std::vector<TaskId>& tasks) {
@@ -163,6 +175,7 @@ class ProgramBuilder {
       } else if (const auto group = at_place.find(call.tasks[0]); group != at_place.end()) {
         loop(*group->second, loops, alias);
       }
+      pass_marks();
     }
     return {};
   }
@@ -269,6 +282,7 @@ class ProgramBuilder {
     const std::vector<uint32_t> sums = sums_of(outputs[0]);
     if (sums.size() != 1 || readers_.at(outputs[0]) != 1 || !is_matrix_product(graph_, task)) return false;
     add({.kind = Kind::kAddProduct, .tasks = {task}, .operands = operands_of({task}), .number = sums[0]});
+    --awaited_[sums[0]];
     return true;
   }
 
@@ -332,6 +346,8 @@ class ProgramBuilder {
   std::map<ValueId, uint32_t> readers_;
   const std::multimap<ValueId, uint32_t> sums_;
   std::map<ValueId, ProgramOperand> places_;
+  std::map<uint32_t, uint32_t> awaited_;  ///< by sum: adds to come
+  uint32_t marked_ = 0;                   ///< marks so far
 };
 
 Result<Program> ProgramLowering::lower(const ProgramSpec& spec) { return ProgramBuilder(*this, spec).build(); }

@@ -23,6 +23,8 @@ struct ProgramSpec {
   std::vector<ValueId> arguments;                       ///< distinct
   std::vector<ValueId> results;                         ///< may repeat, and may be arguments, random or fixed
   std::vector<std::pair<ValueId, uint32_t>> adds = {};  ///< values and the sum that each is added to
+  /// By bucket: sums. Its mark follows the last add to any of them, and the mark of the bucket before.
+  std::vector<std::vector<uint32_t>> marks = {};
 };
 
 /// Of all programs of a graph.
@@ -41,7 +43,8 @@ struct LoweringOptions {
 /// branches, loops over bodies) and `taped` tasks whose tape is read remain whole tasks, because a library may have
 /// registered its function above autograd alone. Tasks that share a kernel become one instruction
 /// (`ir/op/merged_calls.h`), as do loop tasks of equal rows and columns. A product of matrices that only a sum reads is
-/// added to it without a value of its own. A random input is made before its first reader.
+/// added to it without a value of its own. A random input is made before its first reader. Marks follow what they
+/// await.
 class ProgramLowering {
  public:
   ProgramLowering(const Graph& graph, LoweringOptions options);

@@ -43,6 +43,7 @@ struct Instruction {
     kAdd,          ///< adds its operand to a sum
     kAddProduct,   ///< adds the product of its two operands, which are matrices, to a sum
     kLoop,         ///< one loop over rows and columns
+    kMark,         ///< the gradients of a bucket of the stage are final, if no later run adds to them
     kReturn,       ///< the last instruction; its operands are the results of the program
   };
   Kind kind = Kind::kCalls;
@@ -55,7 +56,7 @@ struct Instruction {
   std::shared_ptr<const aten::Lowering> lowering;
   bool grad_mode = false;  ///< the kernel returns what its gradient reads in grad mode only
   bool records = false;    ///< of `kTask`: the task keeps its tape
-  uint32_t number = 0;     ///< of the sum, the loop, or the value that is random
+  uint32_t number = 0;     ///< of the sum, the loop, the bucket, or the value that is random
 
   TaskId task() const { return tasks.empty() ? TaskId() : tasks[0]; }
   bool adds() const { return kind == Kind::kAdd || kind == Kind::kAddProduct; }

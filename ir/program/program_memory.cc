@@ -89,6 +89,7 @@ bool ProgramMemory::frees(const ProgramOperand& operand) const {
 
 void ProgramMemory::step(const Instruction& of) {
   if (of.kind == Kind::kReturn) return;
+  if (of.kind == Kind::kMark) return mark(of.number);
   if (of.kind == Kind::kAdd) add(of);
   const auto& slots = program_->slots;
   const auto is_held = [&](uint32_t slot) {
@@ -115,6 +116,13 @@ void ProgramMemory::step(const Instruction& of) {
   for (const uint32_t slot : of.dead) {
     if (is_held(slot)) drop(slots[slot]);
   }
+}
+
+/// A sum over replicas begins, and the one before the last has ended.
+void ProgramMemory::mark(uint32_t bucket) {
+  if (bucket >= model_.sums.size()) return;
+  if (bucket > 1) live_ -= model_.sums[bucket - 2];
+  grow(model_.sums[bucket]);
 }
 
 /// The first term becomes the sum if nothing else holds its memory; else it is copied.

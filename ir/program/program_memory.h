@@ -24,6 +24,7 @@ class ProgramMemory {
     const Views& views;  ///< of the joint graph
     std::span<const InstructionSet> instructions;
     std::span<const ValueId> samples = {};  ///< values that are not counted, as if they were fixed
+    std::span<const int64_t> sums = {};     ///< by mark: bytes of a sum over replicas; two run at once
   };
   /// Both arguments must outlive it.
   ProgramMemory(const Model& model, const Bindings& sizes);
@@ -47,6 +48,7 @@ class ProgramMemory {
   bool frees(const ProgramOperand& operand) const;
   void step(const Instruction& of);
   void add(const Instruction& of);
+  void mark(uint32_t bucket);
   int64_t replace_copied(const Instruction& of);
   int64_t scratch(const Instruction& of);
   int64_t packed(std::span<const TaskId> tasks);

@@ -131,6 +131,8 @@ class ProgramPrinter {
         append(of.kind == Kind::kAdd ? "add(" : "add-product(");
         operands(of);
         return append(fmt::format(") to {}", of.number));
+      case Kind::kMark:
+        return append(fmt::format("mark {}", of.number));
       case Kind::kReturn:
         append("return(");
         operands(of);

@@ -182,6 +182,11 @@ class ProgramReader {
       RANNC_ASSIGN(open().number, line.unsigned_integer("a sum", UINT32_MAX));
       return {};
     }
+    if (line.accept_word("mark")) {
+      open().kind = Kind::kMark;
+      RANNC_ASSIGN(open().number, line.unsigned_integer("a bucket", UINT32_MAX));
+      return {};
+    }
     begin_calls();
     RANNC_TRY(call(line, open().results));
     for (uint32_t i = 0; i < open().results; ++i) lowering_->results.emplace_back(aten::Made{0, i});

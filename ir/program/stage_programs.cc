@@ -24,6 +24,7 @@ class SpecWriter {
     made_.totals = table_[FunctionKind::kStepEnd].arguments;
     for (size_t i = 0; i < joint_.gradients.size(); ++i)
       sums_.emplace_back(joint_.gradients[i].gradient, ports_.sums[i]);
+    find_marks();
     for (uint32_t i = 0; i < made_.totals.size(); ++i) sums_.emplace_back(made_.totals[i], ports_.sum_count + i);
     made_.loaded = read_elsewhere(FunctionKind::kLoad);
     made_.stepped = read_elsewhere(FunctionKind::kStep);
@@ -36,6 +37,19 @@ class SpecWriter {
   }
 
  private:
+  /// Buckets that E completes have no mark, nor have those behind them.
+  void find_marks() {
+    const Ids& end = table_[FunctionKind::kStepEnd].results;
+    const std::set<ValueId> late(end.begin(), end.end());
+    for (const std::vector<uint32_t>& bucket : ports_.buckets) {
+      std::vector<uint32_t>& sums = marks_.emplace_back();
+      for (const uint32_t part : bucket) {
+        if (late.contains(joint_.gradients[part].gradient)) return marks_.pop_back();
+        sums.push_back(ports_.sums[part]);
+      }
+    }
+  }
+
   bool is_random(ValueId value) const { return joint_.graph.kind(value) == ValueKind::kRandomInput; }
 
   void forward() {
@@ -96,6 +110,7 @@ class SpecWriter {
     for (const auto& [value, sum] : sums_) {
       if (terms.contains(value)) spec.adds.emplace_back(value, sum);
     }
+    if (kind == ProgramKind::kWeight || kind == ProgramKind::kBackward) spec.marks = marks_;
     made_[kind] = std::move(spec);
   }
 
@@ -104,6 +119,7 @@ class SpecWriter {
   const FunctionTable& table_;
   const StagePorts& ports_;
   std::vector<std::pair<ValueId, uint32_t>> sums_;  ///< values and the sum that each is added to
+  std::vector<std::vector<uint32_t>> marks_;        ///< by bucket: its sums
   StageSpecs made_;
 };
 

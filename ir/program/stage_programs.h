@@ -35,6 +35,8 @@ struct StagePorts {
   std::vector<ValueId> moments;  ///< means and variances, which F returns behind them
   std::vector<uint32_t> sums;    ///< by `Joint::gradients`: the sum that the part is added to
   uint32_t sum_count = 0;        ///< sums of totals follow
+  /// By bucket of the stage: parts of gradients, as indices into `Joint::gradients`.
+  std::vector<std::vector<uint32_t>> buckets = {};
 };
 /// The ports of a stage whose sums are its parts of gradients.
 StagePorts own_ports(const Joint& joint);

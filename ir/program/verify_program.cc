@@ -23,6 +23,7 @@ class ProgramVerifier {
     for (at_ = 0; at_ < program_.instructions.size(); ++at_) instruction(program_.instructions[at_]);
     if (program_.instructions.empty() || program_.instructions.back().kind != Kind::kReturn)
       add("the last instruction does not return", "L5");
+    marks();
     if (found_.empty()) last_readers();
     return std::move(found_);
   }
@@ -91,7 +92,8 @@ class ProgramVerifier {
     expect(!of.records || of.kind == Kind::kTask, "records, but is not a whole task");
     if (of.kind == Kind::kRandomInput) expect(of.operands.empty() && of.results == 1, "is not one random value");
     if (of.adds()) expect(of.operands.size() == (of.kind == Kind::kAdd ? 1U : 2U), "adds another number of operands");
-    if (of.adds() || of.kind == Kind::kReturn) expect(of.results == 0, "has results");
+    if (of.kind == Kind::kMark) expect(of.operands.empty(), "marks, and has operands");
+    if (of.adds() || of.kind == Kind::kMark || of.kind == Kind::kReturn) expect(of.results == 0, "has results");
   }
 
   void calls(const Instruction& of) {
@@ -138,6 +140,15 @@ class ProgramVerifier {
       const bool known = output.random ? *output.random < loop.inputs.size() && loop.inputs[*output.random].random
                                        : exists(output.member, output.result, loop.members.size());
       if (!known) add("an output does not exist", "L7");
+    }
+  }
+
+  /// Marks are numbered in order.
+  void marks() {
+    uint32_t next = 0;
+    for (at_ = 0; at_ < program_.instructions.size(); ++at_) {
+      const Instruction& each = program_.instructions[at_];
+      if (each.kind == Kind::kMark && each.number != next++) add("is not the next mark", "L8");
     }
   }
 

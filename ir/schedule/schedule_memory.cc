@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "ir/schedule/send_completion.h"
 
@@ -21,7 +22,8 @@ class Follower {
         lowered_(schedule.lowered),
         stages_(dependencies.stages_on(device)),
         held_(stages_.size() * shape_.micro_batch_count(), 0),
-        summed_(stages_.size(), false),
+        summed_(stages_.size(), 0),
+        sums_(stages_.size(), 0),
         recomputed_(held_.size(), false) {
     const std::vector<Action>& row = schedule.rows[device.index()];
     if (lowered_ && shape_.training) completion_.emplace(dependencies, schedule, device);
@@ -47,7 +49,10 @@ class Follower {
     if (is_message(action.kind)) return transfer(action);
     if (is_of_group(action.kind)) return live_ + sum_bytes(shape_.shared[action.route]);
     const size_t at = cell(action);
-    if (is_update(action.kind) && at < held_.size()) return live_ + stage(action.stage).step_bytes;
+    if (is_update(action.kind) && at < held_.size()) {
+      live_ -= std::exchange(sums_[slot(at)], 0);
+      return live_ + stage(action.stage).step_bytes;
+    }
     if (!is_compute(action.kind) || at >= held_.size()) return live_;
     const StageShape& shape = stage(action.stage);
     const int64_t samples = own_samples(action), before = live_;
@@ -56,8 +61,13 @@ class Follower {
     const std::vector<PassBytes>* first = first_pass(action, shape, at);
     const int64_t needed =
         first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
-    if (adds_weight_gradient(action.kind)) summed_[slot(at)] = true;
-    return std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
+    const int64_t most = std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
+    if (adds_weight_gradient(action.kind)) end_weight(slot(at), shape);
+    return most;
+  }
+
+  void end_weight(size_t slot, const StageShape& shape) {
+    if (++summed_[slot] == shape_.micro_batch_count()) live_ += sums_[slot] = shape.sum_bytes;
   }
 
   /// Peak bytes of the sum of a shared parameter's gradients beside these: the device's stages are added first, whose
@@ -71,7 +81,7 @@ class Follower {
     }
     const auto count = static_cast<int64_t>(members.size());
     const int64_t added = here > 1 ? shared.bytes : 0;
-    const int64_t summed = count > 1 ? gradient_sum_bytes(shared.bytes, count, (here - 1) * shared.bytes) : 0;
+    const int64_t summed = count > 1 ? gradient_sum_bytes(shared.bytes, count) - (here - 1) * shared.bytes : 0;
     return std::max(added, summed);
   }
 
@@ -140,7 +150,7 @@ class Follower {
   /// Memory of the action if it is the first that adds gradients of parameters.
   const std::vector<PassBytes>* first_pass(const Action& action, const StageShape& shape, size_t at) const {
     const auto first = traits(action.kind).memory.first;
-    if (first == nullptr || summed_[slot(at)]) return nullptr;
+    if (first == nullptr || summed_[slot(at)] > 0) return nullptr;
     const std::vector<PassBytes>& known = shape.*first;
     return known.empty() ? nullptr : &known;
   }
@@ -172,7 +182,7 @@ class Follower {
     if (!adds_weight_gradient(action.kind)) return;
     live_ -= held_[at];
     held_[at] = 0;
-    if (!summed_[slot(at)]) live_ += stage(action.stage).gradient_bytes;
+    if (summed_[slot(at)] == 0) live_ += stage(action.stage).gradient_bytes;
   }
 
   enum class Side { kIncoming, kOutgoing };
@@ -242,8 +252,9 @@ class Follower {
   const DeviceId device_;
   const bool lowered_;
   const std::span<const StageId> stages_;
-  std::vector<int64_t> held_;  ///< by stage of the device and micro-batch
-  std::vector<bool> summed_;   ///< by stage of the device: a gradient of its parameters is there
+  std::vector<int64_t> held_;     ///< by stage of the device and micro-batch
+  std::vector<uint32_t> summed_;  ///< by stage of the device: micro-batches whose gradients of parameters are there
+  std::vector<int64_t> sums_;     ///< by stage of the device: bytes of the sums that its update awaits
   std::vector<bool> recomputed_;
   std::optional<SendCompletion> completion_;
   std::map<DeviceId, std::deque<int64_t>> sent_;  ///< bytes of each message that may not have left, oldest first

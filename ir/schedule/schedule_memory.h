@@ -19,7 +19,8 @@ struct RowMemory {
 ///   - The fixed bytes of the device's stages are always held.
 ///   - F keeps `saved`, or `kept` if an R of the micro-batch follows. It turns received activations into saved ones.
 ///   - R turns `kept` into `saved`. I adds `pending`.
-///   - B or W frees the rest of the micro-batch. The first one of a stage allocates its `gradient`.
+///   - B or W frees the rest of the micro-batch. The first one of a stage allocates its `gradient`. After the last one,
+///     the stage holds `sum` until its S or U.
 ///   - If a stage specifies the memory of its passes, an action needs that much above the memory in use before it.
 ///   - In lowered rows a message occupies its receiver from the receive to the computation. It occupies its sender from
 ///     the computation until send completion (`SendCompletion`), or until the send in inference. A peer that posts its
@@ -27,11 +28,9 @@ struct RowMemory {
 /// Sizes scale with the samples that the replica owns. Valid for any row: values that were never kept free nothing.
 RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
-/// Peak bytes of summing one gradient over `members` replicas, beside the gradients that were there before, of which
-/// `joined` bytes are free by then. The sum and this replica's share of it are held in addition to the gradient.
-inline int64_t gradient_sum_bytes(int64_t bytes, int64_t members, int64_t joined) {
-  return bytes + bytes / members - joined;
-}
+/// Peak bytes of summing gradients over `members` replicas, beside these gradients: the sum and this replica's share of
+/// it.
+inline int64_t gradient_sum_bytes(int64_t bytes, int64_t members) { return bytes + bytes / members; }
 
 /// Only the peak, without allocating `during`.
 int64_t row_peak(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);

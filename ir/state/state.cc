@@ -94,8 +94,9 @@ class StateVerifier {
                               fmt::join(part.begin, ","), found.name, fmt::join(*sizes, ",")));
     if (!is_permutation(part.axes, sizes->size()))
       return none(fmt::format("reorders the axes of %{} as [{}]", found.name, fmt::join(part.axes, ",")));
-    const int64_t row =
-        tensor.shape.empty() ? 1 : checked_product({tensor.shape.begin() + 1, tensor.shape.end()}).value_or(0);
+    auto of_row = tensor.shape;
+    if (!of_row.empty()) of_row.front() = 1;
+    const int64_t row = checked_product(of_row).value_or(0);
     const int64_t elements = checked_product(part.extent).value_or(-1);
     if (elements < 0 || (row == 0 ? elements != 0 : elements % row != 0))
       return none(fmt::format("has {} elements of %{} for rows of {}", elements, found.name, row));

@@ -120,6 +120,14 @@ class PlanPrinter {
     if (stage.recompute) to_ += " recompute";
     if (stage.sharded) to_ += " sharded";
     to_ += '\n';
+    for (const std::vector<ValueId>& bucket : stage.buckets) {
+      add("bucket @s{}", s);
+      for (const ValueId parameter : bucket) {
+        to_ += ' ';
+        value(parameter);
+      }
+      to_ += '\n';
+    }
   }
 
   void value(ValueId id) { append_name(to_, '%', plan_.graph.value(id).name); }
@@ -154,6 +162,7 @@ class PlanPrinter {
     add("finish @s{} all_reduce_ns {} optimizer_ns {}", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
     if (time.gradients_ns != 0) add(" gradients_ns {}", time.gradients_ns);
     if (time.gather_ns != 0) add(" gather_ns {}", time.gather_ns);
+    for (const SumTime& sum : time.sums) add(" sum_ns {} ahead_ns {}", sum.sum_ns, sum.ahead_ns);
     to_ += '\n';
   }
 

@@ -118,7 +118,7 @@ class PlanReader {
     }
     return kept;
   }
-  static const std::pair<std::string_view, Statement> kStatements[18];
+  static const std::pair<std::string_view, Statement> kStatements[19];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -307,6 +307,15 @@ class PlanReader {
     return {};
   }
 
+  Result<void> bucket(TextCursor& line) {
+    RANNC_ASSIGN(const StageId stage, stage_id(line));
+    auto& parameters = plan_.stages[stage.index()].buckets.emplace_back();
+    do {
+      RANNC_ASSIGN(parameters.emplace_back(), value_id(line));
+    } while (!line.at_end());
+    return {};
+  }
+
   Result<void> route(TextCursor& line) {
     RANNC_TRY(next(line, "", plan_.routes.size(), "route"));
     Route route;
@@ -373,6 +382,12 @@ class PlanReader {
     time.optimizer_ns = static_cast<int64_t>(optimizer);
     if (line.accept_word("gradients_ns")) RANNC_TRY(amount(line, time.gradients_ns));
     if (line.accept_word("gather_ns")) RANNC_TRY(amount(line, time.gather_ns));
+    while (line.accept_word("sum_ns")) {
+      SumTime& sum = time.sums.emplace_back();
+      RANNC_TRY(amount(line, sum.sum_ns));
+      RANNC_TRY(line.expect("ahead_ns"));
+      RANNC_TRY(amount(line, sum.ahead_ns));
+    }
     plan_.finish_times.push_back(time);
     return {};
   }
@@ -477,16 +492,17 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[18] = {
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[19] = {
     {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
     {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
     {"optimizer", &PlanReader::optimizer}, {"group", &PlanReader::group},
     {"size", &PlanReader::size},           {"step_ns", &PlanReader::step},
     {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
     {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
-    {"route", &PlanReader::route},         {"share", &PlanReader::share},
-    {"time", &PlanReader::time},           {"begin", &PlanReader::begin_time},
-    {"finish", &PlanReader::finish_time},  {"predict", &PlanReader::predict},
+    {"bucket", &PlanReader::bucket},       {"route", &PlanReader::route},
+    {"share", &PlanReader::share},         {"time", &PlanReader::time},
+    {"begin", &PlanReader::begin_time},    {"finish", &PlanReader::finish_time},
+    {"predict", &PlanReader::predict},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/plan/buckets.h"
 #include "ir/plan/fixed_samples.h"
 #include "ir/plan/functions.h"
 #include "ir/schedule/lower_schedule.h"
@@ -114,6 +115,7 @@ Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& 
   ir::derive_routes(plan);
 
   RANNC_TRY(options.cut_functions(plan));
+  ir::choose_buckets(plan, options.bucket_bytes);
   return plan;
 }
 
@@ -132,6 +134,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   price_finish(plan, shape, options.cluster);
   pricer.price_once_per_step(plan);
   RANNC_ASSIGN(plan.schedule, make_rows(plan, shape));
+  pricer.price_marks(plan);
   return plan;
 }
 

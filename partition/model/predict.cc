@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ir/plan/buckets.h"
 #include "ir/plan/parameter_updates.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
@@ -85,7 +86,10 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
   }
   costs.begin.assign(plan.begin_ns.begin(), plan.begin_ns.end());
   for (const ir::FinishTime& time : plan.finish_times) {
-    costs.all_reduce.push_back({{static_cast<double>(time.all_reduce_ns), 0}});
+    std::vector<SumCost>& sums = costs.all_reduce.emplace_back();
+    for (const ir::SumTime& sum : time.sums)
+      sums.push_back({static_cast<double>(sum.sum_ns), static_cast<double>(sum.ahead_ns)});
+    if (sums.empty()) sums.push_back({static_cast<double>(time.all_reduce_ns), 0});
     costs.step.push_back(static_cast<double>(time.optimizer_ns));
     costs.gradients.push_back(static_cast<double>(time.gradients_ns));
     costs.gather.push_back(static_cast<double>(time.gather_ns));
@@ -123,7 +127,11 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
       plan.finish_times.push_back(
           {stage, reduction / 2, whole_ns(update / replicas), 0, sum_ns({stage}, trained[s].parameters) / 2});
     } else {
-      plan.finish_times.push_back({stage, reduction, whole_ns(update)});
+      ir::FinishTime& time = plan.finish_times.emplace_back(ir::FinishTime{stage, reduction, whole_ns(update)});
+      for (const int64_t bytes : ir::bytes_of_buckets(plan, stage))
+        time.sums.push_back({sum_ns({stage}, static_cast<double>(bytes)), 0});
+      if (!time.sums.empty()) time.all_reduce_ns = 0;
+      for (const ir::SumTime& sum : time.sums) time.all_reduce_ns += sum.sum_ns;
     }
   }
   for (size_t g = 0; g < plan.shared.size(); ++g) {

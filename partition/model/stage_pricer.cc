@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 
+#include "ir/plan/buckets.h"
 #include "ir/plan/function_memory.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
@@ -33,6 +35,16 @@ std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir
     tasks.push_back(plan.stages[stage.index()].tasks[joint.origins[task.index()].task.index()]);
   }
   return tasks;
+}
+
+// The last B or W of a stage.
+ir::Action last_weight(const ir::Plan& plan, StageId stage) {
+  const std::vector<ir::Action>& row = plan.schedule.rows[plan.stages[stage.index()].devices.front().index()];
+  const auto last = std::find_if(row.rbegin(), row.rend(), [&](const ir::Action& action) {
+    return action.stage == stage && ir::adds_weight_gradient(action.kind);
+  });
+  RANNC_CHECK(last != row.rend()) << "a lowered schedule computes all gradients";
+  return *last;
 }
 
 uint64_t whole_bytes(int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); }
@@ -150,6 +162,41 @@ void StagePricer::price_once_per_step(ir::Plan& plan) const {
   }
   const auto takes_time = [](int64_t ns) { return ns > 0; };
   if (std::none_of(plan.begin_ns.begin(), plan.begin_ns.end(), takes_time)) plan.begin_ns.clear();
+}
+
+// The time of a task's gradient is spread evenly over the tasks that compute it.
+void StagePricer::price_marks(ir::Plan& plan) const {
+  for (size_t s = 0; s < plan.finish_times.size(); ++s) {
+    const StageId stage = StageId::from(s);
+    std::vector<ir::SumTime>& sums = plan.finish_times[s].sums;
+    if (sums.empty() || plan.functions.size() <= s || !options_.overlap_sums) continue;
+    const ir::Joint& joint = plan.functions[s]->joint;
+    const ir::FunctionTable table = ir::function_table(*plan.functions[s]);
+    const ir::Action action = last_weight(plan, stage);
+    const bool splits = action.kind == ir::ActionKind::kWeightGradient;
+    const auto& tasks = table[splits ? ir::FunctionKind::kWeight : ir::FunctionKind::kBackward].tasks;
+    const auto origin = [&](TaskId task) { return plan.stages[s].tasks[joint.origins[task.index()].task.index()]; };
+    std::map<TaskId, double> parts;
+    for (const TaskId task : tasks) ++parts[origin(task)];
+    const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
+    const uint32_t samples = (plan.micro_batches[action.micro_batch] + replicas - 1) / replicas;
+    const std::vector<std::optional<TaskId>> last = ir::final_tasks(plan, stage);
+    double ahead = 0;
+    size_t bucket = sums.size();
+    const auto pass = [&](std::optional<TaskId> task) {
+      for (; bucket > 0 && (!last[bucket - 1] || (task && *last[bucket - 1] >= *task)); --bucket)
+        sums[bucket - 1].ahead_ns = last[bucket - 1] ? whole_ns(ahead) : 0;
+    };
+    for (size_t i = tasks.size(); i-- > 0;) {
+      pass(tasks[i]);
+      const TaskId of = origin(tasks[i]);
+      if (!model_.costs.per_micro_batch(of)) continue;
+      ahead += slowest(stage, samples, {of}, [&](const TaskCost& cost) {
+        return (splits ? cost.late_ns() : cost.backward_ns()) / parts.at(of);
+      });
+    }
+    pass(TaskId(0));
+  }
 }
 
 ir::RecomputeCosts StagePricer::recompute_costs(const ir::Plan& plan, StageId stage) const {

@@ -26,6 +26,9 @@ class StagePricer {
   /// Sets the times of P and E of all stages. In training the plan has finish times.
   void price_once_per_step(ir::Plan& plan) const;
 
+  /// Sets the times from marks to the end of the last B or W. The plan has finish times and a schedule.
+  void price_marks(ir::Plan& plan) const;
+
   /// What keeping and recomputing values of a stage's joint graph costs, for the largest number of samples. A random
   /// input is generated in the time of starting one task and passing twice over its memory.
   ir::RecomputeCosts recompute_costs(const ir::Plan& plan, StageId stage) const;

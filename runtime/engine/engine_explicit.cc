@@ -72,6 +72,13 @@ class ExplicitProgram final : public Program {
     totals_.resize(programs_.totals.size());
     for (at::Tensor& sum : sums_.sums()) sum_places_.push_back(&sum);
     for (at::Tensor& total : totals_) sum_places_.push_back(&total);
+    late_.assign(parameters_.size(), false);
+    for (size_t i = 0; i < joint_.gradients.size(); ++i) {
+      const ValueId gradient = joint_.gradients[i].gradient;
+      const std::vector<ValueId>& end = table_[FunctionKind::kStepEnd].results;
+      if (std::find(end.begin(), end.end(), gradient) != end.end())
+        late_[signature_.leaves[places_.sums[i]].parameter] = true;
+    }
     for (const ValueId total : programs_.totals) {
       const ir::DType dtype = joint_.graph.type(total).dtype;
       widens_ = widens_ || ir::sum_dtype(dtype) != dtype;
@@ -180,12 +187,7 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = std::move(kept_of(pending).tensors);
     pending.reset();
-    const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
-      RANNC_TRY(run(programs_.weight, std::move(given), at, keys));
-      if (widens_) run_end();
-      return Tensors();
-    };
-    RANNC_TRY(recorded(FunctionKind::kWeight, at, std::move(arguments), sum_places_, call));
+    RANNC_TRY(run_weights(FunctionKind::kWeight, programs_.weight, at, std::move(arguments)));
     return {};
   }
 
@@ -202,7 +204,7 @@ class ExplicitProgram final : public Program {
   }
 
   Values gradients(std::span<const uint32_t> parameters) override {
-    end_step();
+    if (std::any_of(parameters.begin(), parameters.end(), [this](uint32_t each) { return late_[each]; })) end_step();
     return sums_.totals(parameters);
   }
   void set_gradients(std::span<const uint32_t> parameters, Values gradients) override {
@@ -270,21 +272,29 @@ class ExplicitProgram final : public Program {
 
   /// Runs a call of a micro-batch, or replays its recording. Sums over replicas are exchanged by the host.
   Result<Tensors> recorded(FunctionKind kind, const At& at, Tensors arguments, std::span<at::Tensor* const> places,
-                           const StepRecorder::Call& call) {
+                           const StepRecorder::Call& call, uint32_t segment = 0) {
     if (!at.training || at.replicas != nullptr) return call(std::move(arguments), nullptr);
     symbols_ = *at.symbols;
     std::vector<std::array<int64_t, 2>> keys;
     for (const RandomValue& random : signature_.random_inputs) keys.push_back(key_and_sample_of(random, at));
-    return recorder_.run({kind, at.micro_batch, at.samples}, symbols_, std::move(arguments), places, keys, call);
+    return recorder_.run({kind, at.micro_batch, at.samples, segment}, symbols_, std::move(arguments), places, keys,
+                         call);
   }
 
-  Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at, const at::Tensor* keys) {
+  /// Of a call of a micro-batch. `at` and `keys` must outlive it.
+  FlatRun run_of(const At& at, const at::Tensor* const& keys) {
     FlatRun with{.fixed = fixed_, .sums = sum_places_, .training = at.training};
     with.random_input = [&](ValueId value) { return random_input(at, value, keys); };
     with.numbers = [&](ValueId value) { return numbers_of(random_value(value), at); };
+    if (at.marks != nullptr) with.mark = *at.marks;
     if (options_.nonfinite != nullptr) {
       with.nonfinite = [this, micro_batch = at.micro_batch](const FlatNonfinite& found) { report(found, micro_batch); };
     }
+    return with;
+  }
+
+  Result<Tensors> run(FlatProgram& program, Tensors arguments, const At& at, const at::Tensor* keys) {
+    FlatRun with = run_of(at, keys);
     if (options_.origins == Origins::kForgotten) return run(program, std::move(arguments), with);
     RunningProgram running(joint_, tasks_);
     with.running = &running.position;
@@ -292,7 +302,11 @@ class ExplicitProgram final : public Program {
   }
 
   Result<Tensors> run(FlatProgram& program, Tensors arguments, const FlatRun& with) {
-    auto results = program.run(std::move(arguments), with);
+    return located(program, program.run(std::move(arguments), with));
+  }
+
+  /// Names the task of an error.
+  Result<Tensors> located(const FlatProgram& program, Result<Tensors> results) const {
     if (results.ok()) return results;
     if (const auto& failure = norms_.failure()) return *failure;
     return error(at_task(program.failed_task(), results.diagnostic().message));
@@ -388,15 +402,46 @@ class ExplicitProgram final : public Program {
       }
     }
     output_gradients.clear();
-    const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
-      const bool whole = kind == FunctionKind::kBackward;
-      RANNC_ASSIGN(Tensors made, run(whole ? programs_.backward : programs_.input, std::move(given), at, keys));
-      if (widens_ && whole) run_end();
-      return made;
-    };
-    Result<Tensors> made = recorded(kind, at, std::move(arguments), sum_places_, call);
     backward_ran_ = !widens_;
-    return made;
+    if (kind == FunctionKind::kBackward) return run_weights(kind, programs_.backward, at, std::move(arguments));
+    return recorded(kind, at, std::move(arguments), sum_places_, [&](Tensors given, const at::Tensor* keys) {
+      return run(programs_.input, std::move(given), at, keys);
+    });
+  }
+
+  /// Runs a program that completes gradients: in one call, or in segments that are recorded one by one.
+  Result<Tensors> run_weights(FunctionKind kind, FlatProgram& program, const At& at, Tensors arguments) {
+    if (at.marks != nullptr && recorder_.records()) return run_segments(kind, program, at, std::move(arguments));
+    return recorded(kind, at, std::move(arguments), sum_places_,
+                    [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
+                      RANNC_ASSIGN(Tensors made, run(program, std::move(given), at, keys));
+                      if (widens_) run_end();
+                      return made;
+                    });
+  }
+
+  Result<Tensors> run_segments(FunctionKind kind, FlatProgram& program, const At& at, Tensors arguments) {
+    At unmarked = at;  // marks are passed between the segments
+    unmarked.marks = nullptr;
+    const at::Tensor* keys = nullptr;
+    RunningProgram running(joint_, tasks_);
+    FlatRun with = run_of(unmarked, keys);
+    with.running = &running.position;
+    const std::vector<std::vector<uint32_t>> marks = program.marks();
+    for (uint32_t segment = 0;; ++segment) {
+      const bool last = segment == marks.size();
+      const auto call = [&](Tensors given, const at::Tensor* of_segment) -> Result<Tensors> {
+        keys = of_segment;
+        if (segment == 0) program.begin(std::move(given), with);
+        if (!program.has_begun()) return error("a kernel behind the first mark cannot be recorded: use --late-sums");
+        RANNC_ASSIGN(Tensors made, located(program, program.run_segment()));
+        if (widens_ && last) run_end();
+        return made;
+      };
+      RANNC_ASSIGN(Tensors made, recorded(kind, at, std::exchange(arguments, {}), sum_places_, call, segment));
+      if (last) return made;
+      for (const uint32_t bucket : marks[segment]) (*at.marks)(bucket);
+    }
   }
 
   Result<at::Tensor> zeros(ValueId value) const {
@@ -477,6 +522,7 @@ class ExplicitProgram final : public Program {
   uint64_t step_ = 0;                      ///< the same
   /// A total is of a 16-bit type. Its sum would lose bits before E, so E runs after each micro-batch. It is linear.
   bool widens_ = false;
+  std::vector<bool> late_;     ///< by parameter: E completes its gradient
   bool records_;               ///< steps may be recorded
   bool only_calls_ = false;    ///< no task runs above autograd
   bool stepped_ = false;       ///< P of this step ran

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -50,10 +51,17 @@ class Executor::Impl {
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
         completion_(dependencies_, pipeline.schedule, device),
-        sums_(pipeline, dependencies_, programs_, transport, router_) {
+        sums_(
+            pipeline, dependencies_, programs_, transport, row_,
+            {.stamp = [this] { return stamp(); },
+             .waits = [this](size_t position) { await_sum(position); },
+             .ended = [this](const Action& action, GradientSums::Span span) { report_sum(action, std::move(span)); }}) {
     if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {
       if (ir::has_pass(action.kind, ir::Pass::kRebuild)) recomputed_.insert({action.stage, action.micro_batch});
+    }
+    for (size_t i = 0; i < row_.size(); ++i) {
+      if (ir::adds_weight_gradient(row_[i].kind)) last_weight_[row_[i].stage] = i;
     }
     for (StageId stage : dependencies_.stages_on(device_)) {
       const std::vector<DeviceId>& members = pipeline_.shape.stages[stage.index()].devices;
@@ -68,10 +76,11 @@ class Executor::Impl {
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
       position_ = i;
-      const Result<void> done =
-          input.updates_later && is_late(row_[i]) ? guarded(i) : observed(row_[i], [&] { return guarded(i); });
-      if (!done.ok()) return fail(describe(failed_at(i), done.diagnostic()));
+      const Result<void> done = run_action(i);
+      if (!done.ok()) return fail(describe(failed_at(position_), done.diagnostic()));
     }
+    const Result<void> summed = guarded([&] { return sums_.await_all(); });
+    if (!summed.ok()) return fail(describe(failed_at(position_), summed.diagnostic()));
     begin_work(progress_, {.what = "the end", .step = input.step});
     if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
     sort_outcome();
@@ -82,8 +91,7 @@ class Executor::Impl {
     for (const Action& action : row_) {
       if (!is_late(action)) continue;
       const bool gathers = ir::is_gather(action.kind);
-      RANNC_TRY(
-          observed(action, [&] { return gathers ? sums_.all_gather(action.stage, step_) : optimizer(action.stage); }));
+      RANNC_TRY(observed(action, [&] { return gathers ? all_gather(action.stage) : optimizer(action.stage); }));
     }
     RANNC_TRY(transport_.flush());
     try {
@@ -129,6 +137,47 @@ class Executor::Impl {
     return done;
   }
 
+  /// Sums are reported as actions of their own, when they end.
+  Result<void> run_action(size_t position) {
+    const Action& action = row_[position];
+    if (ir::is_reduction(action.kind)) {
+      begin_work(progress_, {.what = {}, .step = step_, .action = action});
+      return guarded([&] { return reduce(position); });
+    }
+    const auto work = [&] {
+      return guarded([&]() -> Result<void> {
+        RANNC_TRY(perform(action));
+        hardware_.mark(position + 1);
+        return {};
+      });
+    };
+    if (ir::is_update(action.kind)) RANNC_TRY(guarded([&] { return sums_.await(action.stage); }));
+    position_ = position;
+    return input_->updates_later && is_late(action) ? work() : observed(action, work);
+  }
+
+  /// The device begins to wait for a sum.
+  void await_sum(size_t position) {
+    position_ = position;
+    begin_work(progress_, {.what = {}, .step = step_, .action = row_[position]});
+  }
+
+  void report_sum(const Action& action, GradientSums::Span span) {
+    if (observer_ == nullptr) return;
+    if (hardware_.is_asynchronous()) {
+      stamped_.push_back({action, std::move(span.start), stamp(), router_.take_waits(), live_bytes()});
+      return;
+    }
+    observer_->finished({step_, device_, action, span.start_ns, span.end_ns,
+                         std::min(span.waited_ns, span.end_ns - span.start_ns), live_bytes()});
+  }
+
+  uint64_t live_bytes() const {
+    uint64_t live = router_.bytes();
+    for (const auto& [key, kept] : kept_) live += kept.bytes();
+    return live;
+  }
+
   EventRef stamp() { return observer_ != nullptr ? hardware_.stamp(Stream::kCompute) : nullptr; }
 
   void begin_step(const StepInput& input) {
@@ -143,6 +192,8 @@ class Executor::Impl {
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
+    sums_.begin_step(input.step, input.overlaps_sums);
+    mark_failure_.reset();
     for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
     for (StageId stage : dependencies_.stages_on(device_)) {
       program(stage).begin_step(input.carry ? sums_.carried(stage) : Carried{}, kind(stage));
@@ -160,18 +211,17 @@ class Executor::Impl {
     return ir::has_pass(action.kind, ir::Pass::kRebuild) && !input_->overlaps_recompute;
   }
 
-  Result<void> guarded(size_t position) {
+  template <class Work>
+  Result<void> guarded(const Work& work) {
     if (auto failure = transport_.failure()) return *failure;
     try {
-      RANNC_TRY(perform(row_[position]));
-      hardware_.mark(position + 1);
+      return work();
     } catch (const InternalError& defect) {
       transport_.abort(error(defect.what()));
       throw;
     } catch (const std::exception& exception) {
       return error(reason_of(exception));
     }
-    return {};
   }
 
   /// The position of the action whose work failed, when the call for the one at `called` did. An asynchronous device
@@ -198,29 +248,61 @@ class Executor::Impl {
   Result<void> perform(const Action& action) {
     switch (ir::traits(action.kind).action_class) {
       case ir::ActionClass::kCompute:
-        if (router_.own(action.stage, action.micro_batch).empty()) return {};  // a replica without samples
-        return compute(action, at(action));
+        return is_last_weight(action) ? compute_last(action) : compute(action);
       case ir::ActionClass::kSend:
         return router_.send(action);
       case ir::ActionClass::kReceive:
         return router_.receive(action);
       case ir::ActionClass::kReduce:
-        return reduce(action);
+        return reduce(position_);
       case ir::ActionClass::kGather:
         if (!input_->update || input_->updates_later) return {};
-        return sums_.all_gather(action.stage, input_->step);
+        return all_gather(action.stage);
       case ir::ActionClass::kUpdate:
         break;
     }
     return step(action.stage);
   }
 
-  Result<void> reduce(const Action& action) {
-    if (ir::is_of_group(action.kind)) return sums_.reduce_shared(action, input_->step);
+  Result<void> reduce(size_t position) {
     // A step without an update keeps whole sums, which the next one carries on as those of an AR.
-    const bool to_shares = action.kind == ActionKind::kReduceScatter && input_->update;
-    return to_shares ? sums_.reduce_scatter(action, input_->step)
-                     : sums_.all_reduce(action, input_->step, input_->bucket_bytes);
+    const bool to_shares = row_[position].kind == ActionKind::kReduceScatter && input_->update;
+    return to_shares ? sums_.reduce_scatter(position) : sums_.reach(position);
+  }
+
+  Result<void> all_gather(StageId stage) {
+    const int64_t start = now_ns();
+    const Result<void> gathered = sums_.all_gather(stage, step_);
+    router_.add_wait(now_ns() - start);
+    return gathered;
+  }
+
+  /// Whether no later action of the row adds to gradients of the stage's parameters.
+  bool is_last_weight(const Action& action) const {
+    const auto found = last_weight_.find(action.stage);
+    return found != last_weight_.end() && found->second == position_;
+  }
+
+  /// Begins the sums of buckets as their gradients become final: at once on a replica without samples.
+  Result<void> compute_last(const Action& action) {
+    if (!input_->overlaps_sums) return compute(action);
+    if (router_.own(action.stage, action.micro_batch).empty())
+      return sums_.pass_marks(action.stage, sums_.buckets(action.stage));
+    const std::function<void(uint32_t)> mark = [&](uint32_t bucket) {
+      if (mark_failure_) return;
+      const Result<void> begun = sums_.pass_marks(action.stage, bucket + 1);
+      if (!begun.ok()) mark_failure_ = begun.diagnostic();
+    };
+    marks_ = &mark;
+    const Result<void> computed = compute(action);
+    marks_ = nullptr;
+    if (computed.ok() && mark_failure_) return *mark_failure_;
+    return computed;
+  }
+
+  Result<void> compute(const Action& action) {
+    if (router_.own(action.stage, action.micro_batch).empty()) return {};  // a replica without samples
+    return compute(action, at(action));
   }
 
   At at(const Action& action) {
@@ -234,7 +316,8 @@ class Executor::Impl {
             .training = input_->training,
             .recomputed = recomputed_.contains({action.stage, action.micro_batch}),
             .symbols = &input_->symbols,
-            .replicas = replicas(action.stage)};
+            .replicas = replicas(action.stage),
+            .marks = marks_};
   }
 
   ReplicaSums* replicas(StageId stage) {
@@ -348,6 +431,7 @@ class Executor::Impl {
   /// Aborts the run and returns the first reason.
   Diagnostic fail(const Diagnostic& reason) {
     transport_.abort(reason);
+    sums_.end_step();
     kept_.clear();
     const auto first = transport_.failure();
     return first ? *first : reason;
@@ -367,14 +451,12 @@ class Executor::Impl {
   }
 
   void report(const Action& action, Running running) {
-    uint64_t live = router_.bytes();
-    for (const auto& [key, kept] : kept_) live += kept.bytes();
     if (hardware_.is_asynchronous()) {
-      stamped_.push_back({action, std::move(running.start), stamp(), router_.take_waits(), live});
+      stamped_.push_back({action, std::move(running.start), stamp(), router_.take_waits(), live_bytes()});
       return;
     }
     const int64_t waited = router_.waited_ns() - running.waited_ns;
-    observer_->finished({step_, device_, action, running.start_ns, now_ns(), waited, live});
+    observer_->finished({step_, device_, action, running.start_ns, now_ns(), waited, live_bytes()});
   }
 
   /// Waits for the device. Results are then in host memory.
@@ -436,8 +518,11 @@ class Executor::Impl {
   ir::SendCompletion completion_;
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
+  std::map<StageId, size_t> last_weight_;  ///< by stage: position of its last B or W
   std::map<StageId, PassSums> pass_sums_;
   GradientSums sums_;
+  const std::function<void(uint32_t)>* marks_ = nullptr;  ///< of the last B or W of a stage while it runs
+  std::optional<Diagnostic> mark_failure_;
   const StepInput* input_ = nullptr;  ///< of the step that runs
   uint64_t step_ = 0;                 ///< number of the last step
   std::map<Key, Kept> kept_;

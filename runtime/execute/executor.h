@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ir/schedule/dependencies.h"
-#include "runtime/execute/bucket.h"
 #include "runtime/execute/pipeline.h"
 #include "runtime/execute/program.h"
 #include "runtime/transport/transport.h"
@@ -21,7 +20,8 @@ struct ActionRecord {
   DeviceId device;
   ir::Action action;
   int64_t start_ns = 0, end_ns = 0;
-  int64_t waited_ns = 0;    ///< part of that time: blocked on messages or on peers of a collective
+  int64_t waited_ns = 0;    ///< part of that time: blocked on messages or on peers of a collective. An AR may run while
+                            ///< the device computes
   uint64_t live_bytes = 0;  ///< held for backward passes and in mailboxes, after the action
 };
 
@@ -70,7 +70,7 @@ struct StepInput {
   /// and the observer receives none of them.
   bool updates_later = false;
   bool overlaps_recompute = true;  ///< false: R is part of the B or I that it precedes, after the gradient has arrived
-  uint64_t bucket_bytes = kBucketBytes;  ///< limit of the gradients that one call of an AR sums; 0: one gradient a call
+  bool overlaps_sums = true;       ///< false: the row waits at each AR, SC and RS, which begins there
 };
 
 /// The part of a graph output or loss numerator that one device computed.

@@ -8,12 +8,22 @@ namespace rannc::runtime {
 using ir::Action;
 
 GradientSums::GradientSums(const Pipeline& pipeline, const ir::Dependencies& dependencies,
-                           const std::vector<Program*>& programs, Transport& transport, Router& router)
-    : pipeline_(pipeline), dependencies_(dependencies), programs_(programs), transport_(transport), router_(router) {
+                           const std::vector<Program*>& programs, Transport& transport, const std::vector<Action>& row,
+                           Watch watch)
+    : pipeline_(pipeline),
+      dependencies_(dependencies),
+      programs_(programs),
+      transport_(transport),
+      row_(row),
+      watch_(std::move(watch)) {
   for (StageId stage : dependencies_.stages_on(device())) {
     const ir::StageShape& shape = pipeline_.shape.stages[stage.index()];
+    buckets_[stage] = make_buckets(stage);
     if (pipeline_.shape.training && shape.sharded)
       shares_.try_emplace(stage, stage, shape.devices, pipeline_.shares[stage.index()], program(stage), transport_);
+  }
+  for (size_t i = 0; i < row_.size(); ++i) {
+    if (ir::is_reduction(row_[i].kind)) order_.push_back(i);
   }
 }
 
@@ -38,114 +48,189 @@ std::set<uint32_t> GradientSums::in_groups(StageId stage) const {
   return shared;
 }
 
-Result<Values> GradientSums::summed(const CollectiveKey& key, const Action& action, Values values) {
-  const std::vector<DeviceId> members = dependencies_.members(action);
-  if (members.size() < 2) return values;
-  const int64_t start = now_ns();
-  auto result = transport_.all_reduce(key, members, std::move(values));
-  router_.add_wait(now_ns() - start);
-  return result;
-}
-
-const std::vector<std::vector<uint32_t>>& GradientSums::buckets(StageId stage, uint64_t bucket_bytes) {
-  const auto [known, is_new] = buckets_.try_emplace({stage, bucket_bytes});
-  if (is_new) known->second = make_buckets(stage, bucket_bytes);
-  return known->second;
-}
-
-std::vector<std::vector<uint32_t>> GradientSums::make_buckets(StageId stage, uint64_t bucket_bytes) const {
+/// Those of the plan. Of a stage without buckets, one per parameter.
+std::vector<GradientSums::Parameters> GradientSums::make_buckets(StageId stage) const {
+  const Signature& signature = pipeline_.stages[stage.index()];
+  if (!signature.buckets.empty()) return signature.buckets;
   const std::set<uint32_t> shared = in_groups(stage);
-  const Values& parameters = program(stage).parameters();
-  std::vector<std::pair<uint32_t, uint64_t>> summed;  // parameter and bytes
-  uint64_t largest = 0;
-  for (uint32_t i = 0; i < parameters.size(); ++i) {
-    if (shared.contains(i)) continue;
-    TensorSpec sum = parameters[i]->spec();
-    sum.dtype = ir::sum_dtype(sum.dtype);
-    summed.emplace_back(i, sum.bytes());
-    largest = std::max(largest, sum.bytes());
-  }
-  const uint64_t limit = std::min(largest, bucket_bytes);
-  std::vector<std::vector<uint32_t>> found;
-  std::vector<uint64_t> filled;
-  for (const auto& [parameter, bytes] : summed) {
-    const auto fits = [&, size = bytes](uint64_t before) { return before + size <= limit; };
-    const auto first = std::find_if(filled.begin(), filled.end(), fits);
-    const auto at = static_cast<size_t>(first - filled.begin());
-    if (first == filled.end()) {
-      found.emplace_back();
-      filled.push_back(0);
-    }
-    found[at].push_back(parameter);
-    filled[at] += bytes;
+  std::vector<Parameters> found;
+  for (uint32_t i = 0; i < signature.parameters.size(); ++i) {
+    if (!shared.contains(i)) found.push_back({i});
   }
   return found;
 }
 
-// The program releases its terms first, so that only one bucket at a time exists twice.
-Result<void> GradientSums::sum_bucket(const CollectiveKey& key, const Action& action,
-                                      const std::vector<uint32_t>& parameters) {
-  Values values = program(action.stage).gradients(parameters);
-  program(action.stage).set_gradients(parameters, Values(parameters.size()));
-  RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
-  program(action.stage).set_gradients(parameters, std::move(sums));
+void GradientSums::begin_step(uint64_t step, bool overlaps) {
+  step_ = step;
+  overlaps_ = overlaps;
+  next_ = 0;
+  final_.clear();
+  end_step();
+}
+
+void GradientSums::end_step() {
+  begun_.clear();
+  spans_.clear();
+}
+
+Result<void> GradientSums::pass_marks(StageId stage, size_t count) {
+  final_[stage] = count;
+  return begin_final();
+}
+
+Result<void> GradientSums::begin_final() {
+  const auto is_final = [&](const Action& action) {
+    const auto found = final_.find(action.stage);
+    return action.kind == ir::ActionKind::kAllReduce && found != final_.end() && action.micro_batch < found->second;
+  };
+  while (next_ < order_.size() && is_final(row_[order_[next_]])) RANNC_TRY(begin(order_[next_++]));
   return {};
 }
 
-Result<void> GradientSums::sum_statistics(const CollectiveKey& key, const Action& action) {
-  Values statistics = program(action.stage).statistics();
+Result<void> GradientSums::reach(size_t position) {
+  if (next_ >= order_.size() || order_[next_] > position) return {};
+  RANNC_CHECK(order_[next_] == position) << "ARs and RSs begin in the order of the row";
+  ++next_;
+  RANNC_TRY(begin(position));
+  return overlaps_ ? begin_final() : await_all();
+}
+
+void GradientSums::open(size_t position) { spans_[position] = {now_ns(), 0, 0, watch_.stamp(), 1}; }
+
+void GradientSums::close(size_t position) {
+  Span& span = spans_.at(position);
+  if (--span.sums > 0) return;
+  span.end_ns = std::max(span.start_ns, span.end_ns);
+  watch_.ended(row_[position], std::move(span));
+  spans_.erase(position);
+}
+
+Result<void> GradientSums::begin(size_t position) {
+  const Action& action = row_[position];
+  open(position);
+  if (ir::is_of_group(action.kind)) {
+    RANNC_TRY(begin_group(position));
+  } else {
+    // An action is the sum of one bucket, or of all that are not in the plan.
+    const size_t all = buckets(action.stage), parts = pipeline_.shape.stages[action.stage.index()].sums;
+    const size_t first = parts > 1 ? action.micro_batch : 0, last = parts > 1 ? first + 1 : all;
+    for (size_t bucket = first; bucket < last; ++bucket) RANNC_TRY(begin_bucket(position, bucket));
+    if (last == all) RANNC_TRY(begin_statistics(position));
+  }
+  close(position);
+  return {};
+}
+
+// The program releases its terms.
+Result<void> GradientSums::begin_bucket(size_t position, size_t bucket) {
+  const StageId stage = row_[position].stage;
+  const Parameters& parameters = buckets_.at(stage)[bucket];
+  Values terms = program(stage).gradients(parameters);
+  program(stage).set_gradients(parameters, Values(parameters.size()));
+  const CollectiveKey key{step_, CollectiveKey::Kind::kAllReduce, stage.index(), static_cast<uint32_t>(bucket)};
+  return begin_sum({.position = position, .stage = stage, .parameters = parameters}, key, std::move(terms));
+}
+
+Result<void> GradientSums::begin_statistics(size_t position) {
+  const StageId stage = row_[position].stage;
+  Values statistics = program(stage).statistics();
   if (statistics.empty()) return {};
-  RANNC_ASSIGN(statistics, summed(key, action, std::move(statistics)));
-  program(action.stage).set_statistics(std::move(statistics));
-  return {};
+  const CollectiveKey key{step_, CollectiveKey::Kind::kAllReduce, stage.index(), static_cast<uint32_t>(buckets(stage))};
+  return begin_sum({.position = position, .stage = stage, .of_statistics = true}, key, std::move(statistics));
 }
 
-Result<void> GradientSums::all_reduce(const Action& action, uint64_t step, uint64_t bucket_bytes) {
-  CollectiveKey key{step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
-  for (const std::vector<uint32_t>& bucket : buckets(action.stage, bucket_bytes)) {
-    RANNC_TRY(sum_bucket(key, action, bucket));
-    ++key.part;
-  }
-  return sum_statistics(key, action);
-}
-
-Result<void> GradientSums::reduce_shared(const Action& action, uint64_t step) {
-  const uint32_t group = action.route;
-  std::vector<StageId> here;
-  for (StageId stage : pipeline_.shape.shared[group].stages) {
-    if (dependencies_.replica(stage, device()) >= 0) here.push_back(stage);
-  }
+Result<void> GradientSums::begin_group(size_t position) {
+  const uint32_t group = row_[position].route;
   Value total;
-  for (StageId stage : here) {
+  for (StageId stage : pipeline_.shape.shared[group].stages) {
+    if (dependencies_.replica(stage, device()) < 0) continue;
     const uint32_t index = slot(group, stage);
     const Value own = program(stage).gradients({&index, 1}).front();
     program(stage).set_gradients({&index, 1}, {nullptr});
     total = total == nullptr ? own : total->plus(*own);
   }
-  const CollectiveKey key{step, CollectiveKey::Kind::kReduceShared, group};
   Values terms;
   terms.push_back(std::move(total));
-  RANNC_ASSIGN(const Values sums, summed(key, action, std::move(terms)));
-  for (StageId stage : here) {
-    const uint32_t index = slot(group, stage);
+  return begin_sum({.position = position}, {step_, CollectiveKey::Kind::kReduceShared, group}, std::move(terms));
+}
+
+Result<void> GradientSums::begin_sum(Begun sum, const CollectiveKey& key, Values values) {
+  const std::vector<DeviceId> members = dependencies_.members(row_[sum.position]);
+  if (members.size() < 2) {
+    finish(sum, std::move(values));
+    return {};
+  }
+  RANNC_ASSIGN(sum.sum, transport_.begin_all_reduce(key, members, std::move(values)));
+  ++spans_.at(sum.position).sums;
+  begun_.push_back(std::move(sum));
+  return {};
+}
+
+void GradientSums::finish(const Begun& sum, Values sums) {
+  const Action& action = row_[sum.position];
+  if (sum.of_statistics) return program(sum.stage).set_statistics(std::move(sums));
+  if (!ir::is_of_group(action.kind)) return program(sum.stage).set_gradients(sum.parameters, std::move(sums));
+  for (StageId stage : pipeline_.shape.shared[action.route].stages) {
+    if (dependencies_.replica(stage, device()) < 0) continue;
+    const uint32_t index = slot(action.route, stage);
     program(stage).set_gradients({&index, 1}, sums);
+  }
+}
+
+bool GradientSums::concerns(const Begun& sum, StageId stage) const {
+  if (!ir::is_of_group(row_[sum.position].kind)) return sum.stage == stage;
+  const auto& stages = pipeline_.shape.shared[row_[sum.position].route].stages;
+  return std::find(stages.begin(), stages.end(), stage) != stages.end();
+}
+
+Result<void> GradientSums::await(Begun sum) {
+  watch_.waits(sum.position);
+  Span& span = spans_.at(sum.position);
+  const int64_t start = now_ns();
+  RANNC_ASSIGN(Values sums, sum.sum->wait());
+  span.end_ns = std::max(span.end_ns, sum.sum->finished_ns());
+  span.waited_ns += std::max<int64_t>(0, span.end_ns - start);
+  finish(sum, std::move(sums));
+  close(sum.position);
+  return {};
+}
+
+Result<void> GradientSums::await(StageId stage) {
+  for (size_t i = 0; i < begun_.size();) {
+    if (!concerns(begun_[i], stage)) {
+      ++i;
+      continue;
+    }
+    Begun sum = std::move(begun_[i]);
+    begun_.erase(begun_.begin() + static_cast<std::ptrdiff_t>(i));
+    RANNC_TRY(await(std::move(sum)));
   }
   return {};
 }
 
-Result<void> GradientSums::reduce_scatter(const Action& action, uint64_t step) {
-  const int64_t start = now_ns();
-  const Result<void> reduced = shares_.at(action.stage).reduce_scatter(step, in_groups(action.stage));
-  router_.add_wait(now_ns() - start);
-  RANNC_TRY(reduced);
-  return sum_statistics({step, CollectiveKey::Kind::kAllReduce, action.stage.index()}, action);
+Result<void> GradientSums::await_all() {
+  while (!begun_.empty()) {
+    Begun sum = std::move(begun_.front());
+    begun_.pop_front();
+    RANNC_TRY(await(std::move(sum)));
+  }
+  return {};
 }
 
-Result<void> GradientSums::all_gather(StageId stage, uint64_t step) {
+Result<void> GradientSums::reduce_scatter(size_t position) {
+  RANNC_CHECK(next_ < order_.size() && order_[next_] == position) << "SCs begin in the order of the row";
+  ++next_;
+  const StageId stage = row_[position].stage;
+  open(position);
   const int64_t start = now_ns();
-  const Result<void> gathered = shares_.at(stage).all_gather(step);
-  router_.add_wait(now_ns() - start);
-  return gathered;
+  RANNC_TRY(shares_.at(stage).reduce_scatter(step_, in_groups(stage)));
+  spans_.at(position).end_ns = now_ns();
+  spans_.at(position).waited_ns = now_ns() - start;
+  RANNC_TRY(begin_statistics(position));
+  close(position);
+  return begin_final();
 }
+
+Result<void> GradientSums::all_gather(StageId stage, uint64_t step) { return shares_.at(stage).all_gather(step); }
 
 }  // namespace rannc::runtime

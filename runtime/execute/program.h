@@ -44,6 +44,10 @@ struct At {
   /// Replicas of the stage, in training; outlives the call. Null if the stage has one replica, or if no task sums
   /// across replicas.
   ReplicaSums* replicas = nullptr;
+  /// Of the last B or W of the stage in a step: called during it, in order, for each bucket (`Signature::buckets`)
+  /// whose gradients are final. They may then be taken by `gradients` and released. Buckets that the end of the step
+  /// completes are not reported. Null: nobody waits for them.
+  const std::function<void(uint32_t bucket)>* marks = nullptr;
 };
 
 /// State that an engine keeps between calls for one (stage, micro-batch). It is opaque to the executor.

@@ -108,6 +108,11 @@ class Builder {
       signature_.parameters.push_back(weight(value));
       for (TaskId task : tasks) signature_.leaves.push_back({index, task});
     }
+    for (const std::vector<ValueId>& bucket : plan_.stages[stage_.index()].buckets) {
+      std::vector<uint32_t>& indices = signature_.buckets.emplace_back();
+      for (const ValueId parameter : bucket)
+        indices.push_back(static_cast<uint32_t>(signature_.parameter_of(parameter)));
+    }
     for (ValueId value : fixed_) {
       const bool buffer = graph_.value(value).kind == ir::ValueKind::kBuffer;
       (buffer ? signature_.buffers : signature_.constants).push_back(weight(value));

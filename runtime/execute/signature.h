@@ -59,13 +59,14 @@ struct Statistics {
 /// What one stage reads and returns. It also returns the mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
-  std::vector<Port> inputs;                ///< ascending by value
-  std::vector<Weight> parameters;          ///< ascending by value
-  std::vector<Leaf> leaves;                ///< by parameter, then by task
-  std::vector<Weight> buffers;             ///< ascending by value
-  std::vector<Weight> constants;           ///< ascending by value
-  std::vector<RandomValue> random_inputs;  ///< ascending by value
-  std::vector<Statistics> statistics;      ///< in the graph's order
+  std::vector<Port> inputs;                    ///< ascending by value
+  std::vector<Weight> parameters;              ///< ascending by value
+  std::vector<Leaf> leaves;                    ///< by parameter, then by task
+  std::vector<std::vector<uint32_t>> buckets;  ///< `ir::Stage::buckets`, as indices into `parameters`
+  std::vector<Weight> buffers;                 ///< ascending by value
+  std::vector<Weight> constants;               ///< ascending by value
+  std::vector<RandomValue> random_inputs;      ///< ascending by value
+  std::vector<Statistics> statistics;          ///< in the graph's order
   /// Per task that normalizes by batch statistics in training, in task order: whether statistics span all replicas.
   std::vector<bool> synchronised;
   std::vector<std::string> symbols;  ///< sorted

@@ -39,6 +39,7 @@ struct FlatInstruction {
     kAdd,          ///< adds an argument to a sum
     kAddProduct,   ///< adds the product of two matrices to a sum
     kLoop,         ///< a loop, which only compiled functions can run
+    kMark,         ///< the gradients of a bucket are final
   };
   Kind kind = Kind::kCall;
   TaskId task;
@@ -47,7 +48,8 @@ struct FlatInstruction {
   std::optional<c10::OperatorHandle> handle;  ///< of `kCall`
   uint32_t first = 0, count = 0;              ///< arguments
   uint32_t slot = 0, results = 0;             ///< slots of the results
-  uint32_t index = 0;  ///< `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kRandomInput`: the value
+  /// `kAdd`: the sum; `kKernel`: the kernel; `kLoop`: the loop; `kMark`: the bucket; `kRandomInput`: the value
+  uint32_t index = 0;
 };
 
 struct FlatCode {

@@ -69,17 +69,22 @@ void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
+}  // namespace
+
 /// One run of a program.
-class Interpreter {
+class FlatInterpreter {
  public:
-  Interpreter(FlatCode& code, Tensors arguments, const FlatRun& run, const c10::impl::LocalDispatchKeySet& outer)
-      : code_(code), run_(run), outer_(outer), slots_(std::move(arguments)) {
+  FlatInterpreter(FlatCode& code, Tensors arguments, const FlatRun& run)
+      : code_(code), run_(run), outer_(c10::impl::tls_local_dispatch_key_set()), slots_(std::move(arguments)) {
     slots_.resize(code.slot_count);
     if (run.nonfinite) watch_.emplace(code, run, slots_);
   }
 
   /// The task that runs.
   TaskId task() const { return code_.native != nullptr ? task_ : code_.instructions[position_].task; }
+  void set_outer(const c10::impl::LocalDispatchKeySet& outer) { outer_ = outer; }
+
+  bool has_ended() const { return position_ > code_.instructions.size(); }
 
   /// Runs the compiled function.
   Tensors native_results() {
@@ -89,13 +94,14 @@ class Interpreter {
     run.task = reinterpret_cast<uint32_t*>(run_.running != nullptr ? run_.running : &task_);
     run.context = this;
     run.random_input = [](void* context, uint32_t instruction) {
-      return static_cast<Interpreter*>(context)->random_input(instruction);
+      return static_cast<FlatInterpreter*>(context)->random_input(instruction);
     };
+    run.mark = [](void* context, uint32_t bucket) { static_cast<FlatInterpreter*>(context)->mark(bucket); };
     run.numbers = [](void* context, uint32_t value) {
-      return static_cast<Interpreter*>(context)->run_.numbers(ValueId(value));
+      return static_cast<FlatInterpreter*>(context)->run_.numbers(ValueId(value));
     };
     run.other = [](void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) {
-      static_cast<Interpreter*>(context)->other(instruction, operands, results);
+      static_cast<FlatInterpreter*>(context)->other(instruction, operands, results);
     };
     run.add = add_term;
     run.add_product = add_product;
@@ -110,11 +116,26 @@ class Interpreter {
   }
 
   Result<Tensors> results() {
-    for (position_ = 0; position_ < code_.instructions.size(); ++position_) {
+    Result<Tensors> last = Tensors();
+    while (last.ok() && !has_ended()) last = segment();
+    return last;
+  }
+
+  /// Runs to the next mark and calls it and those that follow, or to the end, and returns the results.
+  Result<Tensors> segment() {
+    const auto is_mark = [&](size_t at) {
+      return at < code_.instructions.size() && code_.instructions[at].kind == FlatInstruction::Kind::kMark;
+    };
+    for (; position_ < code_.instructions.size(); ++position_) {
+      if (is_mark(position_)) {
+        for (; is_mark(position_); ++position_) mark(code_.instructions[position_].index);
+        return Tensors();
+      }
       if (run_.running != nullptr) *run_.running = code_.instructions[position_].task;
       RANNC_TRY(watch_ ? watched_step(code_.instructions[position_]) : step(code_.instructions[position_]));
       for (const uint32_t slot : code_.dead[position_]) slots_[slot].reset();
     }
+    ++position_;
     Tensors results;
     results.reserve(code_.results.size());
     for (const FlatArgument& result : code_.results) results.push_back(tensor(result));
@@ -273,21 +294,25 @@ class Interpreter {
       }
       case FlatInstruction::Kind::kLoop:
         return error("a program with loops has to be compiled");
+      case FlatInstruction::Kind::kMark:
+        break;  // the end of a segment
     }
     return {};
   }
 
+  void mark(uint32_t bucket) const {
+    if (run_.mark) run_.mark(bucket);
+  }
+
   FlatCode& code_;
   const FlatRun& run_;
-  const c10::impl::LocalDispatchKeySet& outer_;
+  c10::impl::LocalDispatchKeySet outer_;  ///< of the caller
   Tensors slots_;
   torch::jit::Stack stack_;
   size_t position_ = 0;
   TaskId task_;  ///< of a compiled function
   std::optional<NonfiniteWatch> watch_;
 };
-
-}  // namespace
 
 FlatProgram::FlatProgram() = default;
 FlatProgram::FlatProgram(FlatProgram&&) noexcept = default;
@@ -305,18 +330,29 @@ bool FlatProgram::only_calls() const {
          });
 }
 
-Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
-  RANNC_CHECK(arguments.size() == code_->argument_count()) << arguments.size() << " arguments";
-  const c10::impl::LocalDispatchKeySet outer = c10::impl::tls_local_dispatch_key_set();
+std::vector<std::vector<uint32_t>> FlatProgram::marks() const {
+  std::vector<std::vector<uint32_t>> found;
+  bool follows = false;
+  for (const FlatInstruction& each : code_->instructions) {
+    const bool is_mark = each.kind == FlatInstruction::Kind::kMark;
+    if (is_mark && !follows) found.emplace_back();
+    if (is_mark) found.back().push_back(each.index);
+    follows = is_mark;
+  }
+  return found;
+}
+
+template <class Part>
+Result<Tensors> FlatProgram::guarded(FlatInterpreter& interpreter, Part&& part) {
+  interpreter.set_outer(c10::impl::tls_local_dispatch_key_set());
   const c10::NoGradGuard no_tape;
   const at::AutoDispatchBelowADInplaceOrView below;
-  Interpreter interpreter(*code_, std::move(arguments), run, outer);
   const auto fail = [&](const std::string& what) {
     failed_ = interpreter.task();
     return error(what);
   };
   try {
-    Result<Tensors> results = code_->native != nullptr ? interpreter.native_results() : interpreter.results();
+    Result<Tensors> results = part();
     if (!results.ok()) return fail(results.diagnostic().message);
     return results;
   } catch (const c10::Error& failure) {
@@ -324,6 +360,25 @@ Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
   } catch (const std::exception& failure) {
     return fail(failure.what());
   }
+}
+
+void FlatProgram::begin(Tensors arguments, const FlatRun& with) {
+  RANNC_CHECK(arguments.size() == code_->argument_count()) << arguments.size() << " arguments";
+  begun_ = std::make_unique<FlatInterpreter>(*code_, std::move(arguments), with);
+}
+
+Result<Tensors> FlatProgram::run_segment() {
+  RANNC_CHECK(begun_ != nullptr && code_->native == nullptr) << "a run in segments has begun";
+  Result<Tensors> made = guarded(*begun_, [&] { return begun_->segment(); });
+  if (!made.ok() || begun_->has_ended()) begun_.reset();
+  return made;
+}
+
+Result<Tensors> FlatProgram::run(Tensors arguments, const FlatRun& run) {
+  RANNC_CHECK(arguments.size() == code_->argument_count()) << arguments.size() << " arguments";
+  FlatInterpreter interpreter(*code_, std::move(arguments), run);
+  return guarded(interpreter,
+                 [&] { return code_->native != nullptr ? interpreter.native_results() : interpreter.results(); });
 }
 
 }  // namespace rannc::runtime

@@ -54,12 +54,14 @@ struct FlatRun {
   std::function<Result<at::Tensor>(ValueId)> random_input = {};  ///< random numbers
   std::function<native::Numbers(ValueId)> numbers = {};          ///< for loops that make them
   bool training = true;
-  TaskId* running = nullptr;  ///< receives the task that runs
+  TaskId* running = nullptr;                       ///< receives the task that runs
+  std::function<void(uint32_t bucket)> mark = {};  ///< called at marks
   /// Receives results that are not finite, each of which is examined only if it is set. Not of compiled functions.
   std::function<void(const FlatNonfinite&)> nonfinite = {};
 };
 
 struct FlatCode;
+class FlatInterpreter;
 
 /// A program whose calls are completed by LibTorch's schemas. Handles are resolved once. A value is freed by its last
 /// reader. Not thread-safe.
@@ -76,6 +78,14 @@ class FlatProgram {
   /// other reference. An error has the failing task's number in the graph in `failed_task`.
   Result<std::vector<at::Tensor>> run(std::vector<at::Tensor> arguments, const FlatRun& run);
   TaskId failed_task() const { return failed_; }
+  /// Begins a run in segments, each but the last of which ends with marks. Not of a compiled function. `with` must
+  /// outlive it.
+  void begin(std::vector<at::Tensor> arguments, const FlatRun& with);
+  /// Runs the next segment. Returns the results of the last one, else nothing.
+  Result<std::vector<at::Tensor>> run_segment();
+  bool has_begun() const { return begun_ != nullptr; }
+  /// By segment but the last: the buckets whose marks end it.
+  std::vector<std::vector<uint32_t>> marks() const;
   /// Runs `function` from now on, which was compiled from this program (`fingerprint`).
   void use(native::Function function);
   /// Returns a 128-bit hash of the program's text (`ir/program/program_text.h`) as 32 hexadecimal digits.
@@ -90,7 +100,11 @@ class FlatProgram {
 
  private:
   friend class FlatResolver;
+  /// Runs a part of a program, below autograd.
+  template <class Part>
+  Result<std::vector<at::Tensor>> guarded(FlatInterpreter& interpreter, Part&& part);
   std::unique_ptr<FlatCode> code_;
+  std::unique_ptr<FlatInterpreter> begun_;  ///< run in segments
   TaskId failed_;
 };
 

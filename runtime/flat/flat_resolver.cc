@@ -87,6 +87,9 @@ class FlatResolver {
       case Of::kAddProduct:
         made.kind = FlatInstruction::Kind::kAddProduct;
         break;
+      case Of::kMark:
+        made.kind = FlatInstruction::Kind::kMark;
+        break;
       case Of::kLoop:
         made.kind = FlatInstruction::Kind::kLoop;
         code_->program.loops[of.number].for_each_size([&](const ir::Dim& size) { sizes_.number(size); });

@@ -49,6 +49,15 @@ StagePlaces places_of(const Signature& signature, const ir::Joint& joint, const 
   for (const auto& part : joint.gradients) {
     found.sums.push_back(leaves.at({part.parameter, tasks[part.reader.index()]}));
   }
+  std::map<uint32_t, size_t> bucket_of;  // by parameter
+  for (size_t i = 0; i < signature.buckets.size(); ++i) {
+    for (const uint32_t parameter : signature.buckets[i]) bucket_of[parameter] = i;
+  }
+  found.buckets.resize(signature.buckets.size());
+  for (uint32_t i = 0; i < joint.gradients.size(); ++i) {
+    const auto bucket = bucket_of.find(signature.leaves[found.sums[i]].parameter);
+    if (bucket != bucket_of.end()) found.buckets[bucket->second].push_back(i);
+  }
   return found;
 }
 

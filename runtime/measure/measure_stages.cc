@@ -98,6 +98,7 @@ class Bench {
         pipeline_(make_pipeline(bundle.plan, updates_)),
         feed_(bundle.plan, symbols) {
     input_.training = plan_.training;
+    input_.overlaps_sums = false;  // else sums and computations would slow each other
     input_.symbols = symbols;
     input_.symbols.erase(plan_.graph.batch_symbol());
     input_.feed = &feed_;
@@ -207,10 +208,10 @@ class Averages {
   Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records)
       : plan_(plan),
         begins_(plan.begin_ns.size()),
-        sums_(plan.stages.size()),
         shared_(plan.shared.size()),
         gathers_(plan.stages.size()),
         steps_(plan.stages.size()) {
+    for (const ir::Stage& stage : plan.stages) sums_.emplace_back(std::max<size_t>(1, stage.buckets.size()));
     for (const ActionRecord& record : records) add(record);
     for (const ActionRecord& first : firsts_) add_begin(first);
   }
@@ -228,14 +229,33 @@ class Averages {
       time.backward_ns = input.value(time.backward_ns) + time.weight_ns;
     }
     if (!plan_.training) return measured;
-    for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      measured.finish_times.push_back({StageId::from(s), sums_[s].value(), steps_[s].value(0), 0, gathers_[s].value()});
-    }
+    for (size_t s = 0; s < plan_.stages.size(); ++s) measured.finish_times.push_back(finish_time(s, measured));
     for (const Joined& sum : shared_) measured.shared_ns.push_back(sum.value());
     return measured;
   }
 
  private:
+  /// The time from a mark to the end of its pass is that of the plan, in the proportion of the passes.
+  ir::FinishTime finish_time(size_t stage, const MeasuredStages& measured) const {
+    ir::FinishTime time{StageId::from(stage), 0, steps_[stage].value(0), 0, gathers_[stage].value()};
+    double planned_ns = 0, measured_ns = 0;
+    for (size_t i = 0; i < plan_.stage_times.size(); ++i) {
+      if (plan_.stage_times[i].stage.index() != stage) continue;
+      planned_ns += static_cast<double>(plan_.stage_times[i].backward_ns);
+      measured_ns += static_cast<double>(measured.stage_times[i].backward_ns);
+    }
+    const double ratio = planned_ns > 0 ? measured_ns / planned_ns : 0;
+    for (size_t i = 0; i < sums_[stage].size(); ++i) {
+      const int64_t sum = sums_[stage][i].value();
+      time.all_reduce_ns += sum;
+      if (plan_.stages[stage].buckets.empty()) continue;
+      const auto& planned = plan_.finish_times[stage].sums;
+      const double ahead = i < planned.size() ? static_cast<double>(planned[i].ahead_ns) : 0;
+      time.sums.push_back({sum, static_cast<int64_t>(ahead * ratio)});
+    }
+    return time;
+  }
+
   using Passes = std::array<Mean, ir::kPasses>;
 
   void add(const ActionRecord& record) {
@@ -243,7 +263,7 @@ class Averages {
     if (ir::is_update(action.kind)) return steps_[action.stage.index()].add(record);
     if (ir::is_of_group(action.kind)) return shared_[action.route].add(record);
     if (ir::is_gather(action.kind)) return gathers_[action.stage.index()].add(record);
-    if (ir::is_reduction(action.kind)) return sums_[action.stage.index()].add(record);
+    if (ir::is_reduction(action.kind)) return sums_[action.stage.index()][action.micro_batch].add(record);
     if (!ir::is_compute(action.kind)) return;  // messages
     if (ir::is_forward(action.kind) && begins(record)) return firsts_.push_back(record);
     pass(record).add(record);
@@ -282,7 +302,8 @@ class Averages {
   std::vector<ActionRecord> firsts_;              // forward passes that ran P
   std::set<std::pair<StageId, DeviceId>> begun_;  // whose first forward pass was found
   std::vector<Mean> begins_;                      // by stage; empty if the plan has no P
-  std::vector<Joined> sums_, shared_, gathers_;
+  std::vector<std::vector<Joined>> sums_;         // by stage and bucket
+  std::vector<Joined> shared_, gathers_;
   std::vector<Mean> steps_;
 };
 

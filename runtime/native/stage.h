@@ -10,7 +10,7 @@
 namespace rannc::native {
 
 /// Version of this interface. A compiled stage of another version is rejected.
-inline constexpr uint32_t kInterfaceVersion = 2;
+inline constexpr uint32_t kInterfaceVersion = 3;
 
 /// What the numbers of a random input are made from. Element i of sample s is a function of `key`, s and i.
 struct Numbers {
@@ -31,6 +31,8 @@ struct Run {
   /// Runs an instruction that has no C++ form: a foreign operator, a branch, a loop, a sum over replicas. Moves from
   /// `operands`.
   void (*other)(void* context, uint32_t instruction, at::Tensor* operands, at::Tensor* results) = nullptr;
+  /// The gradients of a bucket are final. Their sums may be taken away.
+  void (*mark)(void* context, uint32_t bucket) = nullptr;
   void (*add)(at::Tensor& sum, at::Tensor term) = nullptr;
   void (*add_product)(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) = nullptr;
 };

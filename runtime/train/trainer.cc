@@ -98,7 +98,7 @@ Result<void> Trainer::Impl::finish_devices() {
 
 Result<void> Trainer::Impl::gather(const std::string& own, const TakeText& take) {
   for (uint32_t process = 0; process < (devices_.whole() ? 1 : plan().devices.size()); ++process) {
-    RANNC_ASSIGN(std::string text, devices_.text_of(DeviceId(process), own, step_));
+    RANNC_ASSIGN(std::string text, devices_.text_of(DeviceId(process), own));
     if (!devices_.contains(DeviceId(0))) continue;
     if (const Result<void> taken = take(process, std::move(text)); !taken.ok())
       return devices_.whole() ? taken.diagnostic() : devices_.close(taken.diagnostic());

@@ -16,7 +16,6 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/nonfinite_observer.h"
 #include "runtime/engine/operator_origin.h"
-#include "runtime/execute/bucket.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/shared_tensors.h"
@@ -46,8 +45,7 @@ struct TrainerOptions {
   std::vector<Device*> hardware;
   /// False: a stage repeats forward work only after the gradient has arrived, so that the overlap can be measured.
   bool overlaps_recompute = true;
-  /// Limit of the gradients that replicas sum in one call; 0: one gradient a call. Equal in all processes of a run.
-  uint64_t bucket_bytes = kBucketBytes;
+  bool overlaps_sums = true;  ///< false: replicas sum gradients after the backward pass, for the same purpose
   bool records_steps = true;  ///< hardware that can record work replays steps with the same sizes, as CUDA graphs
 };
 

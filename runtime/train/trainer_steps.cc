@@ -51,7 +51,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<ir::TermScale>& sc
   input.training = mode != Mode::kEvaluate;
   input.carry = accumulated_samples_ > 0;
   input.samples_before = accumulated_samples_;
-  input.bucket_bytes = options_.bucket_bytes;
+  input.overlaps_sums = options_.overlaps_sums;
   input.overlaps_recompute = options_.overlaps_recompute;
   input.symbols = bound.symbols;
   input.symbols.erase(plan().graph.batch_symbol());
@@ -144,7 +144,7 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
 }
 
 Result<void> Trainer::Impl::update_after_norm(StepResult& result) {
-  RANNC_ASSIGN(const double scaled, gradient_norm(plan(), owned_, devices_, step_, options_.observer));
+  RANNC_ASSIGN(const double scaled, gradient_norm(plan(), owned_, devices_, options_.observer));
   const double scale = loss_scale(), norm = scaled / scale;
   const bool finite = std::isfinite(norm) && std::isfinite(result.loss);
   const bool fails = !finite && (!scales_loss_ || loss_scale_.is_least());
@@ -186,7 +186,7 @@ Result<std::unique_ptr<Trainer::Impl::Counted>> Trainer::Impl::count(Mode mode, 
                           .whose = part == nullptr ? Labels::kAll : Labels::kOwn,
                           .labelled = counted->bound.labelled,
                           .by_replica = mode != Mode::kEvaluate};
-  RANNC_ASSIGN(counted->counts, count_samples(plan(), pipeline_, devices_, count_places_, *totals_, of, step_));
+  RANNC_ASSIGN(counted->counts, count_samples(plan(), pipeline_, devices_, count_places_, *totals_, of));
   return counted;
 }
 

@@ -6,6 +6,7 @@ Measured rows run both sides in turns on this machine, on which nothing else sho
 compare the compiler's predictions for a described cluster. Each row has one or more figures, off / on; above 1 the mechanism pays.
 """
 import argparse
+import collections
 import json
 import pathlib
 import re
@@ -61,11 +62,14 @@ class Bench(own_programs.OwnPrograms):
         return float(measured), float(predicted), max(int(held) for held in re.findall(r" held (\d+) bytes", text))
 
     def all_reduce(self, bundle, *flags):
-        """Measured time of the all-reduce once all replicas are there, ms."""
-        self.step(bundle, *flags, "--explain-step")
+        """Measured time of all sums of gradients once all replicas are there, ms."""
+        self.step(bundle, *flags, "--late-sums", "--explain-step")
         head, *lines = [line.split("\t") for line in (self.folder / "run/actions.tsv").read_text().splitlines()]
-        times = [float(line[head.index("measured_messages")]) for line in lines if line[head.index("action")].startswith("AR")]
-        return (min(times) / 1e6,)
+        times = collections.Counter()
+        for line in lines:
+            if line[head.index("action")].startswith("AR"):
+                times[line[head.index("device")]] += float(line[head.index("measured_messages")])
+        return (min(times.values()) / 1e6,)
 
     def sides(self, off, on, *flags, step=None):
         """Results of both runs, each a bundle with flags of its own, in turns."""
@@ -84,6 +88,9 @@ class Bench(own_programs.OwnPrograms):
 
     def pipeline(self, schedule, *flags, micro_batches=8):
         return [*self.gpt(), "--cluster", "local:2", "--stages", 2, "--replicas", "1,1", "--micro-batches", micro_batches, "--schedule", schedule, *flags]
+
+    def replicas(self):
+        return [*self.gpt(), "--cluster", "local:2", "--replicas", 2, "--micro-batches", 1]
 
     # One method per mechanism; each yields (figure, value).
 
@@ -120,12 +127,18 @@ class Bench(own_programs.OwnPrograms):
         yield "bytes on links, planned, U-Net of 4 stages", f"{relayed / direct:.3f}"
 
     def bucketed_reduction(self):
-        bundle = self.bundle("replicas", *self.gpt(), "--cluster", "local:2", "--replicas", 2, "--micro-batches", 1)
+        off, on = (self.bundle(f"replicas-{size}", *self.replicas(), "--bucket", size) for size in ("0", "4MiB"))
         for transport in ("shm", "gloo"):
-            (off_ms, *_), (on_ms, *_) = self.sides([bundle, "--bucket", 0], [bundle], *TEXT, "--transport", transport)
+            (off_ms, *_), (on_ms, *_) = self.sides([off], [on], *TEXT, "--transport", transport)
             yield f"step, measured, {transport}", median_ratio(off_ms, on_ms)
-            (off_ms,), (on_ms,) = self.sides([bundle, "--bucket", 0], [bundle], *TEXT, "--transport", transport, step=self.all_reduce)
+            (off_ms,), (on_ms,) = self.sides([off], [on], *TEXT, "--transport", transport, step=self.all_reduce)
             yield f"all-reduce, measured, {transport}", median_ratio(off_ms, on_ms)
+
+    def overlap_of_sums(self):
+        bundle = self.bundle("replicas", *self.replicas())
+        for transport in ("shm", "gloo"):
+            (off_ms, *_), (on_ms, *_) = self.sides([bundle, "--late-sums"], [bundle], *TEXT, "--transport", transport)
+            yield f"step, measured, {transport}", median_ratio(off_ms, on_ms)
 
     def fusion(self):
         one = [*self.gpt(), "--cluster", "local:1", "--micro-batches", 1]
@@ -152,7 +165,7 @@ class Bench(own_programs.OwnPrograms):
         yield "error of the predicted step, %", f"{100 * errors[0]:.1f} / {100 * errors[1]:.1f}"
 
 
-MECHANISMS = ["early_backward", "warm_up_depth", "overlap_of_recompute", "direct_skips", "bucketed_reduction", "fusion", "kernel_choice", "side_by_side_measuring"]
+MECHANISMS = ["early_backward", "warm_up_depth", "overlap_of_recompute", "direct_skips", "bucketed_reduction", "overlap_of_sums", "fusion", "kernel_choice", "side_by_side_measuring"]
 
 
 def main():

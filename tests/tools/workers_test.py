@@ -116,7 +116,6 @@ class OfAnotherLauncher(WorkersTest):
 
     def test_workers_with_different_flags_end(self):
         for flags, difference in [(["--seed", 1], "has seed 0, worker 1 has 1"), (["--shuffle"], "has --shuffle off, worker 1 has on"),
-                                  (["--bucket", 0], "has bucket size 4194304, worker 1 has 0"),
                                   (["--threads", 2], "has LibTorch's threads per operator 1, worker 1 has 2"),
                                   (["--deterministic"], "has LibTorch's deterministic algorithms off, worker 1 has on")]:
             for worker in self.start_workers(self.bundle(), of_last=flags):

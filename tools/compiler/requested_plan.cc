@@ -158,6 +158,8 @@ Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const
   plan.constraints.memory_bytes = own.memory_bytes;
   RANNC_ASSIGN(plan.optimizer, optimizer_of(own));
   plan.shard_optimizer = sharding_of(own.shard_optimizer);
+  plan.overlap_sums = !own.late_sums;
+  plan.bucket_bytes = own.bucket_bytes;
   plan.blocks = own.blocks;
   plan.block_partitioner = own.block_partitioner;
   plan.seed = own.seed;

@@ -228,6 +228,18 @@ struct StepProfile::State {
     time.parts[waits ? "waiting" : "around"] += static_cast<double>(until_ns - since);
   }
 
+  // Books what a sum takes behind the device's last event; before that, it ran while the device computed.
+  void pass_sum(DeviceTime& time, const runtime::ActionRecord& sum, const Stopwatch& booking) {
+    const int64_t last = time.last_ns == 0 ? start_ns : time.last_ns;
+    if (sum.end_ns <= last) return;
+    const int64_t since = std::max(sum.start_ns, last), waited = std::min(sum.end_ns - since, sum.waited_ns);
+    pass(time, since, 0, /*within_row=*/!time.ended_row);
+    time.ended_row = false;
+    time.parts["waiting"] += static_cast<double>(waited);
+    time.parts["messages"] += static_cast<double>(sum.end_ns - since - waited);
+    leave(time, sum.end_ns, booking);
+  }
+
   // Ends the booking; the device continues from here.
   static void leave(DeviceTime& time, int64_t end_ns, const Stopwatch& booking) {
     const int64_t own_ns = booking.nanoseconds();
@@ -325,6 +337,10 @@ void StepProfile::finished(const runtime::ActionRecord& record) {
     const Stopwatch watch;
     const std::lock_guard lock(state_->mutex);
     DeviceTime& time = state_->now.devices[record.device];
+    if (ir::is_reduction(record.action.kind)) {
+      state_->pass_sum(time, record, watch);
+      return state_->next.finished(record);
+    }
     state_->pass(time, record.start_ns, place.own_ns, /*within_row=*/!time.ended_row);
     time.ended_row = false;
     time.parts["waiting"] += static_cast<double>(record.waited_ns);

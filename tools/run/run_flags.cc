@@ -243,14 +243,13 @@ void RunFlags::rows(Table& table) {
              "seconds to wait for another worker, and to work without [progress](#lost-workers) (default: 60, or ten "
              "predicted steps if that is longer)"},
             &RunFlags::timeout_seconds, Whole{1, kMostSeconds});
-  table.row({"--bucket", "SIZE", kInvocation,
-             "size of gradients that replicas sum in one call, such as 8MiB, but at most that of the largest gradient; "
-             "0: one gradient at a time (default: 4MiB)"},
-            &RunFlags::bucket_bytes, Bytes{.or_zero = true});
   table.row({"--late-recompute", "", kInvocation,
              "repeat forward work only after the gradient of a backward pass has arrived, to measure what the overlap "
              "is worth"},
             &RunFlags::late_recompute);
+  table.row({"--late-sums", "", kInvocation,
+             "replicas sum gradients only after the backward pass, to measure what the overlap is worth"},
+            &RunFlags::late_sums);
   table.row({"--max-restarts", "N", kReported,
              "how often to start all workers again, from the latest checkpoint, after one was [lost](#lost-workers); "
              "for workers that rannc-run starts"},

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/execute/bucket.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/trainer.h"
 #include "tools/common/worker_environment.h"
@@ -61,7 +60,7 @@ struct RunFlags {
   bool find_nonfinite = false;
   bool evaluate = false;                    ///< implied for a bundle without a loss
   std::optional<uint32_t> timeout_seconds;  ///< none: `default_timeout`
-  uint64_t bucket_bytes = runtime::kBucketBytes;
+  bool late_sums = false;
   bool late_recompute = false;
   std::string loss_log;
   std::string log;          ///< of measurements by step

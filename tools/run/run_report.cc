@@ -155,6 +155,11 @@ std::map<uint64_t, std::pair<int64_t, int64_t>> step_bounds(const std::vector<Ac
   return bounds;
 }
 
+/// When an action began to work. A sum works while its device waits for it.
+int64_t began(const ActionRecord& record) {
+  return record.start_ns + (ir::is_reduction(record.action.kind) ? 0 : record.waited_ns);
+}
+
 std::vector<PlannedSpan> last_step(const std::vector<ActionRecord>& records) {
   std::vector<PlannedSpan> spans;
   const auto bounds = step_bounds(records);
@@ -162,8 +167,7 @@ std::vector<PlannedSpan> last_step(const std::vector<ActionRecord>& records) {
   const auto& [step, times] = *bounds.rbegin();
   for (const ActionRecord& record : records) {
     if (record.step != step) continue;
-    spans.push_back({record.device, record.action,
-                     static_cast<double>(record.start_ns + record.waited_ns - times.first),
+    spans.push_back({record.device, record.action, static_cast<double>(began(record) - times.first),
                      static_cast<double>(record.end_ns - times.first)});
   }
   return spans;

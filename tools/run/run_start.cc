@@ -125,7 +125,7 @@ runtime::TrainerOptions trainer_options(const RunFlags& flags, const RunStart& s
   options.engine = flags.engine;
   options.records_steps = flags.cuda_graphs;
   options.timeout = start.timeout;
-  options.bucket_bytes = flags.bucket_bytes;
+  options.overlaps_sums = !flags.late_sums;
   options.overlaps_recompute = !flags.late_recompute;
   return options;
 }

@@ -60,11 +60,11 @@ class Beginnings {
   static Message message(const ir::Action& action, DeviceId from, DeviceId to) {
     return {!ir::is_activation(action.kind), action.route, action.micro_batch, from, to};
   }
-  /// A sum has one stage, or one group of a shared parameter.
-  using Collective = std::tuple<ActionKind, uint32_t, uint32_t>;
+  /// A sum has one bucket of a stage, or one group of a shared parameter.
+  using Collective = std::tuple<ActionKind, uint32_t, uint32_t, uint32_t>;
   static Collective collective(const ir::Action& action) {
     const bool shared = action.route != ir::Action::kNone;
-    return {action.kind, action.route, shared ? 0 : static_cast<uint32_t>(action.stage.index())};
+    return {action.kind, action.route, shared ? 0 : static_cast<uint32_t>(action.stage.index()), action.micro_batch};
   }
 
   std::map<Message, double> sends_;

@@ -31,11 +31,12 @@ struct ScheduleFacts {
   }
 
   /// Dense number of the collective that an action is part of: AR and SC by stage and bucket, then RS by group, then AG
-  /// by stage. Equal on all members.
+  /// by stage. Equal on all members. A computation that all replicas of a stage execute together has the number of its
+  /// first AR.
   size_t collective(const Action& action) const {
     if (is_of_group(action.kind)) return group(action.route);
     if (is_gather(action.kind)) return group(shape.shared.size()) + action.stage.index();
-    return sums_from[action.stage.index()] + action.micro_batch;
+    return sums_from[action.stage.index()] + (is_reduction(action.kind) ? action.micro_batch : 0);
   }
   /// That of the RS of a group.
   size_t group(size_t number) const { return groups_from + number; }

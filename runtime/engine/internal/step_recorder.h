@@ -25,6 +25,7 @@ struct RecordedCall {
   ir::FunctionKind function = ir::FunctionKind::kForward;
   uint32_t micro_batch = 0;
   uint64_t samples = 0;
+  uint32_t segment = 0;  ///< of a call that runs in several
   auto operator<=>(const RecordedCall&) const = default;
 };
 
@@ -58,6 +59,8 @@ class StepRecorder {
   }
   /// Why steps are not recorded any more; empty if they may be.
   const std::string& why_not() const { return why_not_; }
+  /// Whether calls of this step may be recorded or replayed.
+  bool records() const { return records_; }
   /// Begins a step, of which nothing is recorded or replayed unless `records`.
   void begin_step(bool records);
 

@@ -66,11 +66,11 @@ Result<void> DeviceSet::for_each(const std::function<Result<void>(TrainedDevice&
   return {};
 }
 
-Result<at::Tensor> DeviceSet::sum_over_processes(at::Tensor values, uint64_t step) {
+Result<at::Tensor> DeviceSet::sum_over_processes(at::Tensor values) {
   if (whole()) return values;
   std::vector<DeviceId> members;
   for (size_t i = 0; i < plan_devices_; ++i) members.push_back(DeviceId::from(i));
-  return sum_over(members, std::move(values), {step, CollectiveKey::Kind::kOther, exchanges_++});
+  return sum_over(members, std::move(values), {0, CollectiveKey::Kind::kOther, exchanges_++});
 }
 
 Result<at::Tensor> DeviceSet::sum_over(std::span<const DeviceId> members, at::Tensor values, const CollectiveKey& key) {
@@ -80,10 +80,10 @@ Result<at::Tensor> DeviceSet::sum_over(std::span<const DeviceId> members, at::Te
 }
 
 // The receiver adds zeros, so that a text is a sum.
-Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own, uint64_t step) {
+Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own) {
   const DeviceId first(0);
   if (const auto ended = failure()) return *ended;
-  CollectiveKey key{step, CollectiveKey::Kind::kOther, exchanges_++};  // counted alike in all processes
+  CollectiveKey key{0, CollectiveKey::Kind::kOther, exchanges_++};  // counted alike in all processes
   if (contains(first) && contains(from)) return own;
   if (!contains(first) && !contains(from)) return std::string();
   const std::vector<DeviceId> members = {first, from};
@@ -102,28 +102,28 @@ Result<std::string> DeviceSet::text_of(DeviceId from, const std::string& own, ui
   return text;
 }
 
-Result<bool> DeviceSet::all_agree(bool own, uint64_t step) {
+Result<bool> DeviceSet::all_agree(bool own) {
   if (const auto ended = failure()) return *ended;
-  RANNC_ASSIGN(const at::Tensor refusals, sum_over_processes(at::full({1}, own ? 0 : 1, at::kLong), step));
+  RANNC_ASSIGN(const at::Tensor refusals, sum_over_processes(at::full({1}, own ? 0 : 1, at::kLong)));
   return refusals.item<int64_t>() == 0;
 }
 
 // Sizes of texts, with 1 added, then the bytes of the first one, are sums with zeros of the others.
-Result<void> DeviceSet::first_failure(const Result<void>& own, uint64_t step) {
+Result<void> DeviceSet::first_failure(const Result<void>& own) {
   if (whole()) return own;
-  RANNC_ASSIGN(const bool all_well, all_agree(own.ok(), step));
+  RANNC_ASSIGN(const bool all_well, all_agree(own.ok()));
   if (all_well) return {};
   const size_t own_index = devices_[0]->id.index();
   const std::string text = own.ok() ? std::string() : without_severity(own.diagnostic());
   at::Tensor own_sizes = at::zeros({static_cast<int64_t>(plan_devices_)}, at::kLong);
   if (!own.ok()) own_sizes[static_cast<int64_t>(own_index)] = static_cast<int64_t>(text.size()) + 1;
-  RANNC_ASSIGN(const at::Tensor sizes, sum_over_processes(std::move(own_sizes), step));
+  RANNC_ASSIGN(const at::Tensor sizes, sum_over_processes(std::move(own_sizes)));
   const std::span size_of(sizes.const_data_ptr<int64_t>(), plan_devices_);
   const auto first = std::find_if(size_of.begin(), size_of.end(), [](int64_t size) { return size > 0; });
   const auto index = static_cast<size_t>(first - size_of.begin());
   at::Tensor own_bytes = at::zeros({*first - 1}, at::kByte);
   if (index == own_index) std::copy(text.begin(), text.end(), own_bytes.data_ptr<uint8_t>());
-  RANNC_ASSIGN(const at::Tensor bytes, sum_over_processes(std::move(own_bytes), step));
+  RANNC_ASSIGN(const at::Tensor bytes, sum_over_processes(std::move(own_bytes)));
   if (index == own_index) return own;
   const std::span found(bytes.const_data_ptr<uint8_t>(), static_cast<size_t>(*first - 1));
   return error(fmt::format("worker {}: {}", index, std::string(found.begin(), found.end())));

@@ -56,13 +56,13 @@ class DeviceSet {
   Result<void> for_each(const std::function<Result<void>(TrainedDevice&)>& job);
 
   /// Returns the sum over the processes of the run; the values themselves if one process has all devices.
-  Result<at::Tensor> sum_over_processes(at::Tensor values, uint64_t step);
+  Result<at::Tensor> sum_over_processes(at::Tensor values);
   /// Whether `own` is true in every process of the run.
-  Result<bool> all_agree(bool own, uint64_t step);
+  Result<bool> all_agree(bool own);
   /// Returns the failure of the first process that has one, in every process. Others name that process as a worker.
-  Result<void> first_failure(const Result<void>& own, uint64_t step);
+  Result<void> first_failure(const Result<void>& own);
   /// Returns `own` of the process of device `from` in the process of device 0, an empty text in others.
-  Result<std::string> text_of(DeviceId from, const std::string& own, uint64_t step);
+  Result<std::string> text_of(DeviceId from, const std::string& own);
 
   /// Ends the run with the first failure that it is called with, and returns that.
   Diagnostic close(Diagnostic failure);

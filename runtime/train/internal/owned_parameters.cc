@@ -126,7 +126,7 @@ Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParamet
 }
 
 Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
-                             uint64_t step, Observer* observer) {
+                             Observer* observer) {
   const auto values = static_cast<int64_t>(plan.graph.value_count());
   const at::Tensor squares = at::zeros({static_cast<int64_t>(devices.all().size()), values}, at::kDouble);
   auto slots = squares.accessor<double, 2>();
@@ -141,7 +141,7 @@ Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParame
   }));
   at::Tensor own = squares[0];
   for (int64_t row = 1; row < squares.size(0); ++row) own = own + squares[row];
-  RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(own, step));
+  RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(own));
   const auto terms = all.accessor<double, 1>();
   double total = 0;
   for (int64_t i = 0; i < all.size(0); ++i) total += terms[i];

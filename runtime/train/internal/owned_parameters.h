@@ -33,7 +33,7 @@ Result<std::map<std::string, Value>> gradients_of(const std::vector<OwnedParamet
 /// not depend on the cut. The parts of a parameter whose state is sharded are added in the order of devices. `observer`
 /// may be null. Every worker of the run must call it.
 Result<double> gradient_norm(const ir::Plan& plan, const std::vector<OwnedParameter>& parameters, DeviceSet& devices,
-                             uint64_t step, Observer* observer);
+                             Observer* observer);
 
 /// Updates all parameters with their gradients scaled, after `updates` updates, and gathers shares: the S, U and AG of
 /// the last step.

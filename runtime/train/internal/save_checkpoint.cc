@@ -63,9 +63,9 @@ std::vector<uint32_t> all_parts(const DeviceSet& devices) {
 }
 
 /// Returns a random number that is equal in all processes.
-Result<uint64_t> random_number(DeviceSet& devices, uint64_t step) {
+Result<uint64_t> random_number(DeviceSet& devices) {
   const int64_t own = devices.contains(DeviceId(0)) ? static_cast<int64_t>(std::random_device()()) : 0;
-  RANNC_ASSIGN(const at::Tensor sum, devices.sum_over_processes(at::full({1}, own, at::kLong), step));
+  RANNC_ASSIGN(const at::Tensor sum, devices.sum_over_processes(at::full({1}, own, at::kLong)));
   return static_cast<uint64_t>(sum.item<int64_t>());
 }
 
@@ -128,7 +128,7 @@ CheckpointSave::~CheckpointSave() {
 Result<std::unique_ptr<CheckpointSave>> CheckpointSave::start(DeviceSet& devices, const std::string& folder,
                                                               const CheckpointState& state) {
   discard_checkpoint(folder);  // what an interrupted run left; nobody writes until all have drawn the number
-  RANNC_ASSIGN(const uint64_t number, random_number(devices, state.step));
+  RANNC_ASSIGN(const uint64_t number, random_number(devices));
   std::unique_ptr<CheckpointSave> save(new CheckpointSave(devices, folder, state, number));
   for (const auto& device : devices.all()) save->parts_.push_back(std::make_unique<Part>(folder, *device, state.step));
   return save;
@@ -157,14 +157,13 @@ Result<void> CheckpointSave::finish() {
   begin_work(progress, {"finishing the checkpoint", state_.step, {}, kFileLimits});
   const DeviceId own = devices_.all()[0]->id;
   if (written.ok()) written = shared.mark(own);
-  const uint64_t step = state_.step;
-  written = devices_.first_failure(written, step);
+  written = devices_.first_failure(written);
   if (!written.ok()) {
     discard_checkpoint(folder_);
     return written;
   }
   const std::vector<DeviceId> seen = shared.marked(devices_.plan_devices());
-  RANNC_TRY(devices_.all_agree(true, step));  // all have looked before the marks go
+  RANNC_TRY(devices_.all_agree(true));  // all have looked before the marks go
   const bool finishes = seen.front() == own;
   Result<void> finished;
   if (finishes) {
@@ -172,7 +171,7 @@ Result<void> CheckpointSave::finish() {
     finished = finish_checkpoint(folder_, all_parts(devices_), state_);
     if (!finished.ok()) discard_checkpoint(folder_);
   }
-  RANNC_TRY(devices_.first_failure(finished, step));
+  RANNC_TRY(devices_.first_failure(finished));
   const Result<void> removed =
       finishes ? remove_older_checkpoints(folder_, state_.settings.kept_checkpoints) : Result<void>();
   if (!removed.ok() && !devices_.whole()) return devices_.close(removed.diagnostic());

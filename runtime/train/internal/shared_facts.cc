@@ -59,7 +59,6 @@ SharedFacts shared_facts(const Bundle& bundle, const TrainerOptions& options) {
       {"clip norm", fmt::format("{}", options.clip_norm)},
       {"seed", fmt::format("{}", options.seed)},
       {"loss scale", fmt::format("{}", options.loss_scale)},
-      {"bucket size", fmt::format("{}", options.bucket_bytes)},
   };
   // Programs may be compiled on each host. Weights and plan are those of one compilation.
   for (const BundleFile& file : bundle.files) {

@@ -144,8 +144,7 @@ CountPlaces count_places(const ir::Plan& plan, const Pipeline& pipeline) {
 }
 
 Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of,
-                              uint64_t step) {
+                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of) {
   Tensors rows;
   bool divided = places.shared;  // whether a process needs what others count
   for (size_t count = 0; count < places.owners.size(); ++count) {
@@ -158,7 +157,7 @@ Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, De
                           {of.feed, of.symbols, of.samples, of.whose, of.labelled && reports, of.by_replica}));
   }
   if (divided && !devices.whole()) {
-    RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(packed(rows), step));
+    RANNC_ASSIGN(const at::Tensor all, devices.sum_over_processes(packed(rows)));
     rows = unpacked(all, rows);
   }
   Tensors counts;
@@ -200,7 +199,7 @@ Result<StepSums> sum_step(const ir::Plan& plan, const Pipeline& pipeline, Device
     }
     all.push_back(sum);
   }
-  RANNC_ASSIGN(const at::Tensor added, devices.sum_over_processes(packed(all), of.step));
+  RANNC_ASSIGN(const at::Tensor added, devices.sum_over_processes(packed(all)));
   const Tensors found = unpacked(added, all);
   if (found[0][terms + 1].item<double>() != 0) {
     return devices.close(error(fmt::format(

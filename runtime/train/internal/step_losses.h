@@ -43,8 +43,7 @@ struct CountedSamples {
 /// Samples are added up in their order, whoever has them. If counts are shared, or with `kOwn`, every worker of the run
 /// must call it.
 Result<Tensors> count_samples(const ir::Plan& plan, const Pipeline& pipeline, DeviceSet& devices,
-                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of,
-                              uint64_t step);
+                              const CountPlaces& places, const TotalsRun& totals, const CountedSamples& of);
 
 /// What is added up over devices and processes.
 struct StepSums {

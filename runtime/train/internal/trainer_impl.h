@@ -99,8 +99,8 @@ class Trainer::Impl {
     return found;
   }
   Result<void> gather(const std::string& own, const TakeText& take);
-  Result<bool> all_agree(bool own) { return devices_.all_agree(own, step_); }
-  Result<void> first_failure(const Result<void>& own) { return devices_.first_failure(own, step_); }
+  Result<bool> all_agree(bool own) { return devices_.all_agree(own); }
+  Result<void> first_failure(const Result<void>& own) { return devices_.first_failure(own); }
   void close(const Diagnostic& reason) { devices_.close(reason); }
   void abort(const Diagnostic& reason) const { devices_.abort(reason); }
   const std::vector<std::string>& needed_inputs() const { return needed_; }

@@ -16,7 +16,18 @@ namespace {
 using partition::StageLayout;
 using Which = ir::RecomputedMicroBatches;
 
-enum Factor : uint32_t { kSchedule, kStages, kReplicas, kMicroBatches, kRecompute, kTransport, kType, kLoss, kReads };
+enum Factor : uint32_t {
+  kSchedule,
+  kStages,
+  kReplicas,
+  kMicroBatches,
+  kRecompute,
+  kTransport,
+  kType,
+  kLoss,
+  kReads,
+  kSums
+};
 
 // The skip goes from the first stage to the last but one task; the shared parameter is read on both sides of a cut.
 const std::vector<std::vector<uint32_t>> kCuts = {{}, {5}, {3, 6}, {3, 5, 8}};
@@ -46,7 +57,7 @@ std::vector<std::string> transport_values() {
 }
 
 std::vector<ExactnessFactor> make_factors() {
-  std::vector<ExactnessFactor> factors(kReads + 1);
+  std::vector<ExactnessFactor> factors(kSums + 1);
   const auto schedules = partition::schedule_names();
   factors[kSchedule] = {"schedule", {schedules.begin(), schedules.end()}};
   factors[kStages] = {"stages", {"1", "2", "3", "4"}};
@@ -58,6 +69,7 @@ std::vector<ExactnessFactor> make_factors() {
   for (const ir::DType dtype : kTypes) factors[kType].values.emplace_back(ir::str(dtype));
   factors[kLoss] = {"loss", {"mean", "counts"}};
   factors[kReads] = {"reads", {"all", "part"}};
+  factors[kSums] = {"sums", {"overlapped", "late"}};
   return factors;
 }
 
@@ -134,7 +146,8 @@ ExactnessCase case_of(const Combination& values) {
           .transport = factors[kTransport].values[values[kTransport]],
           .dtype = kTypes[values[kType]],
           .counts = values[kLoss] == 1,
-          .reads_part = values[kReads] == 1};
+          .reads_part = values[kReads] == 1,
+          .late_sums = values[kSums] == 1};
 }
 
 ExactnessCase undivided(const ExactnessCase& of) {
@@ -175,6 +188,7 @@ ir::Plan plan_of(const ExactnessCase& of) {
   }
   ir::Plan plan = build_plan(of.counts ? counted_losses(of.dtype) : skip_tie_and_dropout(of.dtype), spec);
   place_stages(plan, of);
+  ir::choose_buckets(plan, of.late_sums ? ir::kBucketBytes : 0);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   plan.schedule = ir::lower_schedule(shape, partition::make_schedule(shape, spec_of(of, shape)).value()).value();
   return plan;

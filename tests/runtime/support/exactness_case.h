@@ -25,6 +25,7 @@ struct ExactnessCase {
   ir::DType dtype = ir::DType::kF32;
   bool counts = false;      ///< train `counted_losses`
   bool reads_part = false;  ///< a process reads only the samples that it needs
+  bool late_sums = false;   ///< gradients are summed after the backward pass, in one bucket; else each when it is final
 };
 
 /// A factor with the texts of its values.
@@ -34,7 +35,7 @@ struct ExactnessFactor {
 };
 
 /// All schedules; 1 to 4 stages; replicas; micro-batches that divide the mini-batch or not; recompute; all transports
-/// that need no GPU; types; losses; what a process reads.
+/// that need no GPU; types; losses; what a process reads; when replicas sum gradients.
 const std::vector<ExactnessFactor>& exactness_factors();
 std::vector<uint32_t> exactness_sizes();  ///< number of values by factor
 

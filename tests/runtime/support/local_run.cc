@@ -143,7 +143,7 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
                              .training = options.training,
                              .keep_outputs = true,
                              .feed = &feed,
-                             .bucket_bytes = options.bucket_bytes};
+                             .overlaps_sums = options.overlaps_sums};
     if (options.commit) input.update = [](StageId, runtime::Program&) { return Result<void>(); };
     for (size_t term = 0; term < denominators.size(); ++term) {
       const ir::LossTerm& loss = plan.graph.losses()[term];

@@ -39,7 +39,7 @@ struct RunOptions {
   std::string engine;   ///< empty: the default
   bool loops = false;   ///< of engine `native`
   bool commit = false;  ///< running statistics are updated; parameters stay
-  uint64_t bucket_bytes = runtime::kBucketBytes;
+  bool overlaps_sums = true;
   /// By device; empty: tensors are handed over.
   std::span<const std::unique_ptr<runtime::Transport>> transports = {};
 };

@@ -79,6 +79,8 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
   }
   plan.predictions.resize(plan.devices.size());
   ir::derive_routes(plan);
+  passes::cut_functions(plan).value();
+  ir::choose_buckets(plan, spec.bucket_bytes);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   ir::Schedule schedule{.name = spec.early_backward ? "1f1b" : "gpipe"};
   for (uint32_t s = 0; s < stages; ++s) {
@@ -86,7 +88,6 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
   }
   if (spec.recompute) schedule = ir::add_recompute(shape, std::move(schedule));
   plan.schedule = ir::lower_schedule(shape, schedule).value();
-  passes::cut_functions(plan).value();
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/plan/buckets.h"
 #include "ir/plan/plan.h"
 
 namespace rannc::testing {
@@ -19,6 +20,7 @@ struct PlanSpec {
   bool training = true;
   bool split_backward = false;  ///< I and W instead of B
   bool sharded = false;         ///< optimizer state of stages with several replicas
+  uint64_t bucket_bytes = ir::kBucketBytes;
 };
 
 /// A plan whose schedule is lowered. Tasks that depend on no input are constant and cloned where they are read.

@@ -63,7 +63,7 @@ TEST(DeviceSet, TheFirstFailureClosesTheRun) {
   ASSERT_TRUE(set.failure());
   EXPECT_EQ(set.failure()->message, "disk full");
   EXPECT_EQ(set.close(error("later")).message, "disk full");
-  EXPECT_EQ(set.all_agree(true, 0).diagnostic().message, "disk full");
+  EXPECT_EQ(set.all_agree(true).diagnostic().message, "disk full");
 }
 
 TEST(DeviceSet, AnyThreadEndsAWait) {
@@ -96,7 +96,7 @@ TEST(DeviceSet, AnExceptionIsAFailure) {
 
 TEST(DeviceSet, SumsOverProcesses) {
   DeviceSet whole = whole_set(2);
-  EXPECT_TRUE(at::equal(whole.sum_over_processes(at::full({2}, 3.0), 0).value(), at::full({2}, 3.0)));
+  EXPECT_TRUE(at::equal(whole.sum_over_processes(at::full({2}, 3.0)).value(), at::full({2}, 3.0)));
   // Two sets with a device each stand for two processes.
   auto ends = make_local_transports(2, kTimeout);
   std::vector<DeviceSet> sets;
@@ -107,8 +107,8 @@ TEST(DeviceSet, SumsOverProcesses) {
   std::vector<at::Tensor> sums(2);
   std::vector<bool> agreed(2);
   const auto process = [&](size_t i) {
-    sums[i] = sets[i].sum_over_processes(at::full({2}, 1.0 + static_cast<double>(i)), 0).value();
-    agreed[i] = sets[i].all_agree(i == 0, 0).value();
+    sums[i] = sets[i].sum_over_processes(at::full({2}, 1.0 + static_cast<double>(i))).value();
+    agreed[i] = sets[i].all_agree(i == 0).value();
   };
   std::thread other([&] { process(1); });
   process(0);
@@ -119,8 +119,8 @@ TEST(DeviceSet, SumsOverProcesses) {
 
 TEST(DeviceSet, TheFailureOfOneProcessIsThatOfAll) {
   DeviceSet whole = whole_set(2);
-  EXPECT_TRUE(whole.first_failure({}, 0).ok());
-  EXPECT_EQ(whole.first_failure(error("disk full"), 0).diagnostic().message, "disk full");
+  EXPECT_TRUE(whole.first_failure({}).ok());
+  EXPECT_EQ(whole.first_failure(error("disk full")).diagnostic().message, "disk full");
   auto ends = make_local_transports(3, kTimeout);
   std::vector<DeviceSet> sets;
   for (auto& end : ends) {
@@ -130,8 +130,8 @@ TEST(DeviceSet, TheFailureOfOneProcessIsThatOfAll) {
   const std::vector<Result<void>> own = {{}, error(Location{"b.txt"}, "disk full"), error(Location{"c.txt"}, "later")};
   std::vector<Result<void>> well(3), failed(3);
   const auto process = [&](size_t i) {
-    well[i] = sets[i].first_failure({}, 0);
-    failed[i] = sets[i].first_failure(own[i], 0);
+    well[i] = sets[i].first_failure({});
+    failed[i] = sets[i].first_failure(own[i]);
   };
   std::thread second([&] { process(1); }), third([&] { process(2); });
   process(0);
@@ -145,7 +145,7 @@ TEST(DeviceSet, TheFailureOfOneProcessIsThatOfAll) {
 
 TEST(DeviceSet, TextsReachTheFirstProcess) {
   DeviceSet whole = whole_set(2);
-  EXPECT_EQ(whole.text_of(DeviceId(0), "all", 0).value(), "all");
+  EXPECT_EQ(whole.text_of(DeviceId(0), "all").value(), "all");
   auto ends = make_local_transports(3, kTimeout);
   std::vector<DeviceSet> sets;
   for (auto& end : ends) {
@@ -156,8 +156,7 @@ TEST(DeviceSet, TextsReachTheFirstProcess) {
   const std::vector<std::string> own = {"zero", "", longest + "y"};
   std::vector<std::vector<std::string>> found(3);
   const auto process = [&](size_t i) {
-    for (size_t from = 0; from < 3; ++from)
-      found[i].push_back(sets[i].text_of(DeviceId::from(from), own[i], 0).value());
+    for (size_t from = 0; from < 3; ++from) found[i].push_back(sets[i].text_of(DeviceId::from(from), own[i]).value());
   };
   std::thread second([&] { process(1); }), third([&] { process(2); });
   process(0);

@@ -1,5 +1,5 @@
-// Training under every pair of schedule, stages, replicas, micro-batches, recompute, transport, type, loss and reading
-// against one process.
+// Training under every pair of schedule, stages, replicas, micro-batches, recompute, transport, type, loss, reading and
+// time of the sums against one process.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
@@ -69,6 +69,7 @@ runtime::TrainerOptions options_of(const ExactnessCase& of) {
   options.optimizer = {{.kind = runtime::OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9}};
   options.clip_norm = 0.5;
   options.seed = 3;
+  options.overlaps_sums = !of.late_sums;
   if (!runtime::find_transport(of.transport)->between_processes()) options.transport = of.transport;
   return options;
 }
@@ -191,9 +192,9 @@ class ExactnessMatrix : public ::testing::Test {
   /// Trains the case, or returns what it gave before.
   const Trained& trained(const ExactnessCase& of) {
     const std::string key =
-        fmt::format("{} {} {} {} {} {} {} {} {}", of.schedule, of.stages, ::testing::PrintToString(of.replicas),
+        fmt::format("{} {} {} {} {} {} {} {} {} {}", of.schedule, of.stages, ::testing::PrintToString(of.replicas),
                     ::testing::PrintToString(of.micro_batches), of.recompute ? static_cast<int>(*of.recompute) : -1,
-                    of.transport, ir::str(of.dtype), of.counts, of.reads_part);
+                    of.transport, ir::str(of.dtype), of.counts, of.reads_part, of.late_sums);
     const auto [found, fresh] = trained_.try_emplace(key);
     if (!fresh) return found->second;
     try {
@@ -204,7 +205,8 @@ class ExactnessMatrix : public ::testing::Test {
     return found->second;
   }
 
-  /// The numbers of one process within the rule, and the bits of the same schedule over `local` without recompute.
+  /// The numbers of one process within the rule, and the bits of the same schedule over `local` without recompute and
+  /// overlap of sums.
   void check(const Combination& values) {
     SCOPED_TRACE(describe(values));
     const ExactnessCase of = case_of(values);
@@ -220,6 +222,7 @@ class ExactnessMatrix : public ::testing::Test {
     plain.recompute.reset();
     plain.transport = "local";
     plain.reads_part = false;
+    plain.late_sums = true;
     expect_same_bits(found, trained(plain));
   }
 

@@ -100,7 +100,6 @@ TEST_F(SharedFactsTest, OptionsThatChangeResultsMustBeEqual) {
       {"clip norm 0, worker 2 has 1", [](auto& o) { o.clip_norm = 1; }},
       {"seed 0, worker 2 has 5", [](auto& o) { o.seed = 5; }},
       {"loss scale", [](auto& o) { o.loss_scale = 2; }},
-      {"bucket size", [](auto& o) { o.bucket_bytes = 1; }},
   };
   for (const Case& each : cases) {
     TrainerOptions options;

@@ -183,11 +183,10 @@ TEST(NumbersOfFlags, AreThoseThatAreWritten) {
   CLI::App app;
   RunFlags flags;
   add_run_flags(app, flags);
-  app.parse("--steps 010 --learning-rate 1e-3 --seed 18446744073709551615 --bucket 8MiB");
+  app.parse("--steps 010 --learning-rate 1e-3 --seed 18446744073709551615");
   EXPECT_EQ(flags.steps, 10U) << "not an octal number";
   EXPECT_EQ(flags.settings.learning_rate, 1e-3);
   EXPECT_EQ(flags.settings.seed, UINT64_MAX);
-  EXPECT_EQ(flags.bucket_bytes, 8U << 20);
   EXPECT_EQ(run_captured(run_main, {"rannc-run", "--steps", "9007199254740993", "no.rannc"}).complained,
             "rannc-run: error: --steps: expected a whole number from 0 to 9007199254740992, found '9007199254740993'\n"
             "Try 'rannc-run --help'.\n");

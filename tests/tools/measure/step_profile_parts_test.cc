@@ -62,6 +62,13 @@ class StepProfiles : public ::testing::Test {
     profile.finished(record);
   }
 
+  /// A sum that ended before the last action did.
+  void sum_beside() {
+    runtime::ActionRecord record{.device = DeviceId(0), .start_ns = at_ - kLong, .end_ns = at_ - kLong / 2};
+    record.action = ir::stage_action(ActionKind::kAllReduce, StageId(0));
+    profile.finished(record);
+  }
+
   void clip() {
     profile.started(DeviceId(0));
     profile.clipped(DeviceId(0), at_, at_ + kLong);
@@ -91,6 +98,7 @@ TEST_F(StepProfiles, BookActionsByKind) {
     act(ActionKind::kBackward);
     act(ActionKind::kInputGradient);
     act(ActionKind::kWeightGradient);
+    sum_beside();
     act(ActionKind::kAllReduce, kLong / 2);
     act(ActionKind::kStep);
     clip();
@@ -103,7 +111,7 @@ TEST_F(StepProfiles, BookActionsByKind) {
   expect_near(parts, "optimizer", 3);
   expect_near(parts, "products", 0);
   EXPECT_EQ(heard.starts, 9);
-  EXPECT_EQ(heard.records, 7);
+  EXPECT_EQ(heard.records, 8);
   EXPECT_EQ(heard.clips, 2);
 }
 

@@ -21,8 +21,8 @@ class Warning(UserWarning):
 
 #: Flags of `rannc-run` that apply to a trainer.
 RUN = frozenset({
-    "accumulate_as", "amsgrad", "betas", "bucket", "clip_norm", "decay", "decay_from", "decay_steps", "deterministic",
-    "device", "ema", "engine", "epsilon", "final_rate", "group", "insecure", "keep", "late_recompute",
+    "accumulate_as", "amsgrad", "betas", "clip_norm", "decay", "decay_from", "decay_steps", "deterministic",
+    "device", "ema", "engine", "epsilon", "final_rate", "group", "insecure", "keep", "late_recompute", "late_sums",
     "learning_rate", "load_library", "loss_scale", "matmul_precision", "momentum", "muon_rate", "nesterov", "no_decay",
     "no_decay_embeddings", "no_cuda_graphs", "optimizer", "seed", "threads", "timeout", "transport", "warmup_steps",
     "weight_decay"})

@@ -94,6 +94,8 @@ struct PlanOptions {
   std::optional<double> period_ns = {};         ///< for periodic schedules
   std::optional<uint32_t> periods = {};         ///< micro-batches per pattern, for the schedule `k-periodic`
   std::optional<double> step_limit_ns = {};     ///< longest allowed step
+  uint64_t bucket_bytes = 4 << 20;              ///< of gradients that replicas sum together; 0: one gradient
+  bool late_sums = false;  ///< price sums of gradients after the backward pass instead of beside it
 
   std::string planner = "auto";
   Objective objective = Objective::kStep;
@@ -200,6 +202,13 @@ void PlanOptions::rows(Table& table) {
             &PlanOptions::periods, Whole{});
   table.row({"--step-limit", "TIME", kPlanned, "longest allowed step, such as `120ms`"}, &PlanOptions::step_limit_ns,
             Duration{});
+  table.row({"--bucket", "SIZE", kPlannedModel | kSavedPlan,
+             "size of gradients that replicas sum together while the backward pass goes on, such as `8MiB`; 0: one "
+             "gradient at a time (default: 4MiB)"},
+            &PlanOptions::bucket_bytes, Bytes{.or_zero = true});
+  table.row({"--late-sums", "", kPlanned | kSavedPlan,
+             "expect that replicas sum gradients only after the backward pass, as `rannc-run --late-sums` does"},
+            &PlanOptions::late_sums);
   table.row({"--plan", "FILE", kGiven,
              "file of `--emit plan`, perhaps edited by hand: take this [saved plan](#saved-plans) instead of searching "
              "for one"},
