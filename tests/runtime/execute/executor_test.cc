@@ -7,10 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ir/op/op.h"
-#include "runtime/transport/transport_local.h"
-#include "tests/runtime/execute/fake_program.h"
-#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/execute/fake_pipeline.h"
 
 namespace rannc::testing {
 namespace {
@@ -18,115 +15,6 @@ namespace {
 using runtime::At;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// Three stages, one task each, x -> a -> b -> loss numerator; the last also reads a (a skip). Every task reads the
-/// parameter w0 of its own, and the first and the last share w.
-ir::Graph chain_graph() {
-  ir::Graph graph;
-  graph.set_batch_symbol("batch");
-  const ir::Dim batch = ir::Dim::symbol("batch");
-  const ir::ValueType samples = {.dtype = ir::DType::kF64, .shape = ir::Shape{batch}, .batch = {.axis = 0}};
-  const ir::ValueType scalar = {.dtype = ir::DType::kF64, .shape = ir::Shape{}};
-  const ValueId x = graph.add_value(ir::ValueKind::kInput, "x", samples);
-  graph.add_input(x);
-  const ValueId w = graph.add_value(ir::ValueKind::kParameter, "w", scalar);
-  const ValueId w0 = graph.add_value(ir::ValueKind::kParameter, "w0", scalar);
-  const ValueId w1 = graph.add_value(ir::ValueKind::kParameter, "w1", scalar);
-  const ir::OpInfo& op = graph.foreign_op("test_task");
-  const ValueId a = graph.add(op, {x, w, w0}, {}, "a");
-  const ValueId b = graph.add(op, {a, w1}, {}, "b");
-  const ValueId loss = graph.add(op, {b, a, w}, {}, "loss");
-  graph.set_type(a, samples);
-  graph.set_type(b, samples);
-  graph.set_type(loss, scalar);
-  graph.add_output(b);
-  graph.add_loss({.numerator = loss});
-  return graph;
-}
-
-/// Sample i of the mini-batch is the number 100 i.
-class CountingFeed final : public runtime::Feed {
- public:
-  Result<runtime::Value> input(const runtime::Port& port, ir::SampleRange samples) override {
-    if (port.name == missing) return error({.node = port.name}, "the batch has no such input");
-    std::vector<double> values;
-    for (int64_t i = samples.first; i < samples.last; ++i) values.push_back(100.0 * static_cast<double>(i));
-    return runtime::Value(std::make_shared<FakeValue>(std::move(values)));
-  }
-  std::string missing;
-};
-
-class RecordingObserver final : public runtime::Observer {
- public:
-  void finished(const runtime::ActionRecord& record) override { records.push_back(record); }
-  std::vector<runtime::ActionRecord> records;
-};
-
-/// All devices of a plan as threads.
-class Pipelined {
- public:
-  /// Replicas of the stages of `joint` sum within passes.
-  explicit Pipelined(const PlanSpec& spec, FakeProgram::Trap trap = {},
-                     std::chrono::milliseconds timeout = std::chrono::seconds(60),
-                     const std::vector<StageId>& joint = {})
-      : plan_(build_plan(chain_graph(), spec)), pipeline_(runtime::make_pipeline(plan_)) {
-    for (const StageId stage : joint) pipeline_.stages[stage.index()].synchronised = {true};
-    const uint32_t count = pipeline_.shape.devices;
-    transports_ = runtime::make_local_transports(count, timeout);
-    observers_.resize(count);
-    for (uint32_t d = 0; d < count; ++d) {
-      logs_.push_back(std::make_unique<Log>());
-      programs_.emplace_back();
-      std::vector<runtime::Program*> pointers;
-      for (const auto& stage : plan_.stages) {
-        const bool here = std::find(stage.devices.begin(), stage.devices.end(), DeviceId(d)) != stage.devices.end();
-        const size_t index = pointers.size();
-        programs_.back().push_back(
-            here ? std::make_unique<FakeProgram>(pipeline_.stages[index], logs_.back().get(), trap) : nullptr);
-        pointers.push_back(programs_.back().back().get());
-      }
-      executors_.push_back(
-          std::make_unique<runtime::Executor>(pipeline_, DeviceId(d), pointers, *transports_[d], &observers_[d]));
-    }
-    input.feed = &feed;
-    input.loss_seeds = {std::make_shared<FakeValue>(std::vector<double>{1}, true)};
-    input.keep_outputs = true;
-  }
-
-  void go() {
-    outcomes.assign(executors_.size(), error("did not end"));
-    std::vector<std::thread> threads;
-    for (size_t d = 0; d < executors_.size(); ++d)
-      threads.emplace_back([&, d] { outcomes[d] = executors_[d]->run(input); });
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  std::vector<std::string> calls(size_t device) const { return logs_[device]->lines(); }
-  double gradient(size_t device, size_t stage, const char* name) {
-    FakeProgram& program = *programs_[device][stage];
-    for (uint32_t i = 0; i < program.signature().parameters.size(); ++i) {
-      if (program.signature().parameters[i].name == name) return program.gradients({&i, 1})[0]->item();
-    }
-    return -1;
-  }
-  const std::vector<runtime::ActionRecord>& records(size_t device) const { return observers_[device].records; }
-  const ir::Plan& plan() const { return plan_; }
-  runtime::Transport& transport(size_t device) { return *transports_[device]; }
-  size_t devices() const { return executors_.size(); }
-
-  runtime::StepInput input;
-  CountingFeed feed;
-  std::vector<Result<runtime::StepOutcome>> outcomes;
-
- private:
-  ir::Plan plan_;
-  runtime::Pipeline pipeline_;
-  std::vector<std::unique_ptr<runtime::Transport>> transports_;
-  std::vector<std::unique_ptr<Log>> logs_;
-  std::vector<RecordingObserver> observers_;
-  std::vector<std::vector<std::unique_ptr<FakeProgram>>> programs_;
-  std::vector<std::unique_ptr<runtime::Executor>> executors_;
-};
 
 PlanSpec three_stages(std::vector<uint32_t> micro_batches) {
   return {.cuts = {1, 2}, .micro_batches = std::move(micro_batches)};
