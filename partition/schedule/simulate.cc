@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "partition/schedule/messages.h"
 #include "partition/schedule/simulator_state.h"
 #include "partition/schedule/steady_state.h"
+#include "partition/schedule/sum_marks.h"
 
 namespace rannc::partition {
 namespace {
@@ -50,7 +50,7 @@ class Engine {
       timeline_.spans.resize(shape.devices);
       for (uint32_t d = 0; d < shape.devices; ++d) timeline_.spans[d].resize(schedule.rows[d].size());
     }
-    for (uint32_t d = 0; lowered_ && !options.blocking && d < shape.devices; ++d) find_marks(d);
+    if (lowered_ && !options.blocking) marks_ = SumMarks(dependencies_, schedule, costs);
   }
 
   Result<Timeline> run() {
@@ -104,7 +104,7 @@ class Engine {
     const Standing* earlier = standings_.keep(period);
     if (earlier == nullptr) return;
     const uint64_t times =
-        std::min(periods_ahead(schedule_, *earlier, standing, period), periods_to_marks(*earlier, standing));
+        std::min(periods_ahead(schedule_, *earlier, standing, period), marks_.periods_ahead(*earlier, standing));
     if (times == 0) return;
     skipped_ += move_on(*earlier, standing, period, times, states_, timeline_.devices);
     messages_.move_on(*earlier, period, times);
@@ -112,39 +112,6 @@ class Engine {
     order_ = Order();
     for (uint32_t d = 0; d < shape_.devices; ++d) {
       if (states_[d].wake != kUnknown) order_.push({states_[d].wake, d});
-    }
-  }
-
-  /// How many periods pass before a device is beyond the next B or W with marks.
-  uint64_t periods_to_marks(const Standing& earlier, const Standing& standing) const {
-    uint64_t periods = std::numeric_limits<uint64_t>::max();
-    for (uint32_t d = 0; d < shape_.devices && !marks_.empty(); ++d) {
-      const uint32_t next = standing.devices[d].next, length = next - earlier.devices[d].next;
-      const auto mark = marks_.lower_bound({d, next});
-      if (length == 0 || mark == marks_.end() || mark->first.first != d) continue;
-      periods = std::min<uint64_t>(periods, (mark->first.second - next) / length);
-    }
-    return periods;
-  }
-
-  /// Finds the last B or W of each stage on the device, within which it joins sums.
-  void find_marks(uint32_t d) {
-    const auto& row = schedule_.rows[d];
-    const auto stages = dependencies_.stages_on(DeviceId(d));
-    auto open = std::count_if(stages.begin(), stages.end(), [&](StageId stage) {
-      return shape_.stages[stage.index()].devices.size() > 1 && sums_early(stage.index());
-    });
-    std::map<StageId, std::vector<uint32_t>> sums;  // by stage, those behind
-    for (size_t i = row.size(); open > 0 && i-- > 0;) {
-      if (ir::adds_weight_gradient(row[i].kind)) {
-        const auto found = sums.find(row[i].stage);
-        if (found == sums.end() || found->second.empty()) continue;
-        for (const uint32_t sum : found->second) early_.insert({d, sum});
-        marks_[{d, static_cast<uint32_t>(i)}] = std::exchange(found->second, {});
-        --open;
-      } else if (is_stage_sum(row[i]) && sum_cost(row[i]).ahead > 0) {
-        sums[row[i].stage].push_back(static_cast<uint32_t>(i));
-      }
     }
   }
 
@@ -162,11 +129,11 @@ class Engine {
         if (inputs == kUnknown) return wait(state);
         const double start = std::max(state.clock, inputs);
         if (Order::kTimed && start > now) return queue(start, d);
-        const auto mark = marks_.empty() ? marks_.end() : marks_.find({d, state.next});
+        const std::vector<uint32_t>* early = marks_.within(d, state.next);
         messages_.take(DeviceId(d), action);
         occupy(d, start, in_grains(compute_time(d, action), options_.grain) + begin_time(d, action));
         state.unsent = true;
-        if (mark != marks_.end()) join_early(d, start, mark->second);
+        if (early != nullptr) join_early(d, start, *early);
         if (watches(d, action)) done_ = action.micro_batch;
         if (Order::kTimed) return queue(state.clock, d);
       } else if (options_.blocking && ir::is_message(action.kind)) {
@@ -315,24 +282,8 @@ class Engine {
     return sums_[{action.stage.index(), action.micro_batch}];
   }
 
-  static bool is_stage_sum(const Action& action) {
-    return ir::is_reduction(action.kind) && !ir::is_of_group(action.kind);
-  }
-
-  bool sums_early(size_t stage) const {
-    if (stage >= costs_.all_reduce.size()) return false;
-    const auto& sums = costs_.all_reduce[stage];
-    return std::any_of(sums.begin(), sums.end(), [](const SumCost& sum) { return sum.ahead > 0; });
-  }
-
-  SumCost sum_cost(const Action& action) const {
-    const size_t stage = action.stage.index(), bucket = action.micro_batch;
-    if (stage >= costs_.all_reduce.size() || bucket >= costs_.all_reduce[stage].size()) return {};
-    return costs_.all_reduce[stage][bucket];
-  }
-
   double collective_time(const Action& action) const {
-    if (is_stage_sum(action)) return in_grains(sum_cost(action).duration, options_.grain);
+    if (is_stage_sum(action)) return in_grains(sum_cost(costs_, action).duration, options_.grain);
     const bool shared = ir::is_of_group(action.kind);
     const std::vector<double>& durations = shared ? costs_.shared : costs_.gather;
     const size_t index = shared ? uint32_t{action.route} : action.stage.index();
@@ -354,14 +305,14 @@ class Engine {
     const double clock = states_[d].clock;
     if (options_.blocking) states_[d].held = &collective(action);
     note(d, clock, clock);
-    if (!early_.contains({d, index})) file(d, index, clock);
+    if (!marks_.is_early(d, index)) file(d, index, clock);
   }
 
   /// Joins sums within the B or W that has started, at their marks.
   void join_early(uint32_t d, double start, const std::vector<uint32_t>& sums) {
     const double end = states_[d].clock;
     for (const uint32_t sum : sums) {
-      const double ahead = in_grains(sum_cost(schedule_.rows[d][sum]).ahead, options_.grain);
+      const double ahead = in_grains(sum_cost(costs_, schedule_.rows[d][sum]).ahead, options_.grain);
       file(d, sum, std::max(start, end - ahead));
     }
   }
@@ -527,12 +478,12 @@ class Engine {
   Messages messages_;
   Order order_;
   std::vector<DeviceState> states_;
-  std::map<std::pair<uint32_t, uint32_t>, Collective> sums_;     ///< AR or SC by stage and bucket
-  std::vector<Collective> shared_, gathers_;                     ///< RS by group, AG by stage
-  using InRow = std::pair<uint32_t, uint32_t>;                   ///< a device, and a place in its row
-  std::map<std::pair<uint32_t, uint32_t>, InRow> waiting_sums_;  ///< joined by all, but not the sum before them
-  std::map<InRow, std::vector<uint32_t>> marks_;                 ///< by a stage's last B or W: its sums, in their row
-  std::set<InRow> early_;                                        ///< sums that are joined at marks
+  SumMarks marks_;
+  using Bucket = std::pair<uint32_t, uint32_t>;  ///< of a stage
+  std::map<Bucket, Collective> sums_;            ///< AR or SC
+  std::vector<Collective> shared_, gathers_;     ///< RS by group, AG by stage
+  /// Sums that all have joined but that still wait for the one before: a member and the place in its row.
+  std::map<Bucket, std::pair<uint32_t, uint32_t>> waiting_sums_;
   /// By route, micro-batch, sender, receiver, and whether it is an activation.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   std::set<std::pair<uint32_t, size_t>> begun_, completed_;  ///< device and stage: whose P ran, whose E ran
