@@ -55,6 +55,7 @@ class Executor::Impl {
             pipeline, dependencies_, programs_, transport, row_,
             {.stamp = [this] { return stamp(); },
              .waits = [this](size_t position) { await_sum(position); },
+             .failed = [this](size_t position) { position_ = position; },
              .ended = [this](const Action& action, GradientSums::Span span) { report_sum(action, std::move(span)); }}) {
     if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {

@@ -83,7 +83,12 @@ Result<void> GradientSums::begin_final() {
     const auto found = final_.find(action.stage);
     return action.kind == ir::ActionKind::kAllReduce && found != final_.end() && action.micro_batch < found->second;
   };
-  while (next_ < order_.size() && is_final(row_[order_[next_]])) RANNC_TRY(begin(order_[next_++]));
+  while (next_ < order_.size() && is_final(row_[order_[next_]])) {
+    const size_t position = order_[next_++];
+    const Result<void> begun = begin(position);
+    if (!begun.ok()) watch_.failed(position);
+    RANNC_TRY(begun);
+  }
   return {};
 }
 

@@ -32,8 +32,9 @@ class GradientSums {
   };
   /// Called on the device's thread.
   struct Watch {
-    std::function<EventRef()> stamp;             ///< a time of the compute stream
-    std::function<void(size_t position)> waits;  ///< the device begins to wait for the action at this position
+    std::function<EventRef()> stamp;              ///< a time of the compute stream
+    std::function<void(size_t position)> waits;   ///< the device begins to wait for the action at this position
+    std::function<void(size_t position)> failed;  ///< the action at this position did not begin
     std::function<void(const ir::Action& action, Span span)> ended;
   };
 

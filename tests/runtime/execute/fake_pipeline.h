@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -36,17 +37,32 @@ class RecordingObserver final : public runtime::Observer {
   std::vector<runtime::ActionRecord> records;
 };
 
+/// How devices execute a plan.
+struct FakeRun {
+  FakeProgram::Trap trap;
+  FakeProgram::Completes completes;
+  uint32_t marks = UINT32_MAX;  ///< buckets of a stage that are reported
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  std::vector<StageId> joint;  ///< stages whose replicas sum within passes
+  /// Puts another endpoint around that of a device. May be empty.
+  std::function<std::unique_ptr<runtime::Transport>(std::unique_ptr<runtime::Transport>)> wrap;
+};
+
 /// All devices of a plan as threads.
 class Pipelined {
  public:
-  /// Replicas of the stages of `joint` sum within passes.
+  /// Of `chain_graph`. Replicas of the stages of `joint` sum within passes.
   explicit Pipelined(const PlanSpec& spec, FakeProgram::Trap trap = {},
-                     std::chrono::milliseconds timeout = std::chrono::seconds(60),
-                     const std::vector<StageId>& joint = {})
-      : plan_(build_plan(chain_graph(), spec)), pipeline_(runtime::make_pipeline(plan_)) {
-    for (const StageId stage : joint) pipeline_.stages[stage.index()].synchronised = {true};
+                     std::chrono::milliseconds timeout = std::chrono::seconds(60), std::vector<StageId> joint = {})
+      : Pipelined(build_plan(chain_graph(), spec),
+                  {.trap = std::move(trap), .timeout = timeout, .joint = std::move(joint)}) {}
+  Pipelined(ir::Plan plan, const FakeRun& how) : plan_(std::move(plan)), pipeline_(runtime::make_pipeline(plan_)) {
+    for (const StageId stage : how.joint) pipeline_.stages[stage.index()].synchronised = {true};
     const uint32_t count = pipeline_.shape.devices;
-    transports_ = runtime::make_local_transports(count, timeout);
+    transports_ = runtime::make_local_transports(count, how.timeout);
+    for (auto& end : transports_) {
+      if (how.wrap) end = how.wrap(std::move(end));
+    }
     observers_.resize(count);
     for (uint32_t d = 0; d < count; ++d) {
       logs_.push_back(std::make_unique<Log>());
@@ -55,9 +71,12 @@ class Pipelined {
       for (const auto& stage : plan_.stages) {
         const bool here = std::find(stage.devices.begin(), stage.devices.end(), DeviceId(d)) != stage.devices.end();
         const size_t index = pointers.size();
-        programs_.back().push_back(
-            here ? std::make_unique<FakeProgram>(pipeline_.stages[index], logs_.back().get(), trap) : nullptr);
-        pointers.push_back(programs_.back().back().get());
+        std::unique_ptr<FakeProgram>& made = programs_.back().emplace_back();
+        if (here) {
+          made = std::make_unique<FakeProgram>(pipeline_.stages[index], logs_.back().get(), how.trap, how.completes);
+          made->marks = how.marks;
+        }
+        pointers.push_back(made.get());
       }
       executors_.push_back(
           std::make_unique<runtime::Executor>(pipeline_, DeviceId(d), pointers, *transports_[d], &observers_[d]));

@@ -115,7 +115,19 @@ Result<Values> FakeProgram::backward_input(const At& at, Held& saved, Values out
 
 Result<void> FakeProgram::backward_weight(const At& at, Held& saved, Held& pending) {
   RANNC_TRY(called("W", at));
-  for (double& gradient : gradients_) gradient += static_cast<double>(pending->bytes());
+  const auto term = static_cast<double>(pending->bytes());
+  std::vector<bool> added(gradients_.size(), false);
+  for (uint32_t bucket = 0; bucket < signature_.buckets.size(); ++bucket) {
+    if (completes_) completes_(at, bucket);
+    for (const uint32_t parameter : signature_.buckets[bucket]) {
+      gradients_[parameter] += term;
+      added[parameter] = true;
+    }
+    if (at.marks != nullptr && bucket < marks) (*at.marks)(bucket);
+  }
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    if (!added[i]) gradients_[i] += term;
+  }
   saved.reset();
   pending.reset();
   return {};

@@ -60,14 +60,17 @@ class Log {
 
 /// Every output is, per sample, the sum of the inputs plus one; a loss numerator is the sum of all of it. The gradient
 /// of every input is, per sample, the sum of the output gradients times ten. Each parameter's gradient adds up the
-/// output gradients over samples and micro-batches. `trap` may turn a call into an error.
+/// output gradients over samples and micro-batches. Those of buckets become final one bucket after the other, in order.
+/// `trap` may turn a call into an error. `completes` is called before the gradients of a bucket are added.
 class FakeProgram final : public runtime::Program {
  public:
   using Trap = std::function<Result<void>(const char* call, const runtime::At&)>;
-  FakeProgram(runtime::Signature signature, Log* log, Trap trap)
+  using Completes = std::function<void(const runtime::At&, uint32_t bucket)>;
+  FakeProgram(runtime::Signature signature, Log* log, Trap trap, Completes completes = {})
       : signature_(std::move(signature)),
         log_(log),
         trap_(std::move(trap)),
+        completes_(std::move(completes)),
         parameters_(signature_.parameters.size(), std::make_shared<FakeValue>(std::vector<double>{0}, true)) {}
 
   const runtime::Signature& signature() const override { return signature_; }
@@ -90,12 +93,15 @@ class FakeProgram final : public runtime::Program {
   const runtime::Values& parameters() const override { return parameters_; }
   const runtime::Values& buffers() const override { return parameters_; }
 
+  uint32_t marks = UINT32_MAX;  ///< buckets that are reported, as if the end of the step completed the others
+
  private:
   Result<void> called(const char* call, const runtime::At& at);
 
   runtime::Signature signature_;
   Log* log_;
   Trap trap_;
+  Completes completes_;
   runtime::Values parameters_;
   std::vector<double> gradients_;
 };
