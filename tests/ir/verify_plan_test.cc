@@ -250,6 +250,90 @@ TEST(VerifyPlan, P13_NameOfTwoWords) {
   expect_broken("P13", "g pipe", [](Plan& plan) { plan.schedule.name = "g pipe"; });
 }
 
+// Two layers that share %w, of a stage and two replicas each, and %u and %v of their own.
+Plan plan_with_buckets() {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+parameter %u: f32[4]
+parameter %v: f32[4]
+#0 %h0: f32[batch,4] samples 0 = core.linear(%x, %w, %u)
+#1 %h1: f32[batch,4] samples 0 = core.mul(%h0, %v)
+#2 %h2: f32[batch,4] samples 0 = core.linear(%h1, %w)
+#3 %h3: f32[batch,4] samples 0 = core.relu(%h2)
+inputs [%x]
+outputs [%h3]
+)",
+                            "t.rir")
+                    .value();
+  return testing::small_plan(std::move(graph), {.replicas = 2, .bucket_bytes = 0});
+}
+
+void expect_p22(std::string_view named, const std::function<void(Plan&)>& damage) {
+  Plan plan = plan_with_buckets();
+  damage(plan);
+  const auto found = verify(plan);
+  ASSERT_FALSE(found.empty()) << named;
+  EXPECT_EQ(found[0].rule, "P22") << found[0].str();
+  EXPECT_NE(found[0].message.find(named), std::string::npos) << found[0].str();
+}
+
+TEST(VerifyPlan, HoldsForBuckets) {
+  Plan plan = plan_with_buckets();
+  ASSERT_TRUE(verify(plan).empty()) << verify(plan)[0].str();
+  const ValueId u = plan.graph.find("u"), v = plan.graph.find("v");
+  EXPECT_EQ(plan.stages[0].buckets, (std::vector<std::vector<ValueId>>{{v}, {u}})) << "gradients of #1 come first";
+  EXPECT_TRUE(plan.stages[1].buckets.empty()) << "%w is shared";
+  plan.finish_times[0].sums = {{1, 2}, {3, 4}};
+  EXPECT_TRUE(verify(plan).empty()) << verify(plan)[0].str();
+}
+TEST(VerifyPlan, P22_ParameterInNoBucket) {
+  expect_p22("%v is in 0 buckets of stage @s0; expected 1", [](Plan& plan) {
+    plan.stages[0].buckets[0] = plan.stages[0].buckets[1];
+    plan.stages[0].buckets.pop_back();
+  });
+}
+TEST(VerifyPlan, P22_ParameterInTwoBuckets) {
+  expect_p22("%v is in 2 buckets of stage @s0; expected 1",
+             [](Plan& plan) { plan.stages[0].buckets[1].push_back(plan.graph.find("v")); });
+  expect_p22("%u is in 2 buckets", [](Plan& plan) { plan.stages[0].buckets[1].push_back(plan.graph.find("u")); });
+}
+TEST(VerifyPlan, P22_BucketOfASharedParameter) {
+  expect_p22("%w is in a bucket of stage @s0, whose replicas do not sum its gradient",
+             [](Plan& plan) { plan.stages[0].buckets[1].push_back(plan.graph.find("w")); });
+}
+TEST(VerifyPlan, P22_BucketOfAnotherStage) {
+  expect_p22("%u is in a bucket of stage @s1",
+             [](Plan& plan) { plan.stages[1].buckets.push_back(plan.stages[0].buckets[1]); });
+}
+TEST(VerifyPlan, P22_EmptyBucket) {
+  expect_p22("stage @s0 has an empty bucket", [](Plan& plan) { plan.stages[0].buckets.emplace_back(); });
+}
+TEST(VerifyPlan, P22_BucketWithoutReplicas) {
+  expect_broken("P22", "%x is in a bucket of stage @s0",
+                [](Plan& plan) { plan.stages[0].buckets = {{plan.graph.find("x")}}; });
+  expect_p22("%u is in a bucket of stage @s0", [](Plan& plan) {
+    plan.training = false;
+    plan.optimizer = {};
+    derive_routes(plan);
+  });
+}
+TEST(VerifyPlan, P22_NumberOfTimedSums) {
+  expect_p22("1 sums of stage @s0 are timed, of 2", [](Plan& plan) { plan.finish_times[0].sums = {{1, 1}}; });
+  expect_p22("1 sums of stage @s1 are timed, of 0", [](Plan& plan) { plan.finish_times[1].sums = {{1, 1}}; });
+}
+TEST(VerifyPlan, P11_NegativeTimeOfASum) {
+  for (const SumTime wrong : {SumTime{-1, 0}, SumTime{1, -5}}) {
+    Plan plan = plan_with_buckets();
+    plan.finish_times[0].sums = {{1, 1}, wrong};
+    const auto found = verify(plan);
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].rule, "P11") << found[0].str();
+    EXPECT_NE(found[0].message.find("a sum of stage @s0"), std::string::npos) << found[0].str();
+  }
+}
+
 // Two layers and, once per mini-batch, a penalty on the weight of each and on a parameter that nothing else reads.
 Plan plan_with_penalties() {
   Graph graph = parse_graph(R"(rannc.graph 1

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "ir/plan/buckets.h"
 #include "ir/schedule/lower_schedule.h"
 
 namespace rannc::testing {
@@ -79,7 +78,7 @@ Plan small_plan(Graph graph, const PlanShape& shape) {
   plan.atoms = atoms_of(plan.graph);
   cut(plan, shape);
   derive_routes(plan);
-  choose_buckets(plan);
+  choose_buckets(plan, shape.bucket_bytes);
   plan.mini_batch = shape.mini_batch;
   plan.micro_batches = split_mini_batch(shape.mini_batch, shape.micro_batches);
   plan.optimizer = {"sgd", 0.5, false, {}};

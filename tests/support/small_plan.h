@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ir/plan/buckets.h"
 #include "ir/plan/plan.h"
 
 namespace rannc::testing {
@@ -15,6 +16,7 @@ struct PlanShape {
   uint32_t micro_batches = 3;
   bool recompute = false;  ///< in every second stage
   bool sharded = false;    ///< all stages, if they have replicas
+  uint64_t bucket_bytes = ir::kBucketBytes;
 };
 
 /// Atoms of a graph, by definition.

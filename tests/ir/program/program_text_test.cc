@@ -15,6 +15,13 @@ namespace {
 
 std::string without_comments(const std::string& text) { return std::regex_replace(text, std::regex("  //[^\n]*"), ""); }
 
+/// Each part of a gradient is a bucket.
+StagePorts ports_with_marks(const Joint& joint) {
+  StagePorts ports = own_ports(joint);
+  for (uint32_t part = 0; part < joint.gradients.size(); ++part) ports.buckets.push_back({part});
+  return ports;
+}
+
 /// All programs of a plan, and how many instructions they have of each kind.
 struct Printed {
   std::string text = programs_head();
@@ -29,7 +36,8 @@ Printed printed(const Plan& plan, LoweringOptions options) {
     options.origins = stage.joint.origins;
     options.resident = resident_values(stage.joint.graph, table);
     ProgramLowering lowering(stage.joint.graph, options);
-    for (const auto& spec : stage_specs(stage.joint, stage.kept.has_value(), table, own_ports(stage.joint)).programs) {
+    const StagePorts ports = ports_with_marks(stage.joint);
+    for (const auto& spec : stage_specs(stage.joint, stage.kept.has_value(), table, ports).programs) {
       if (!spec) continue;
       const Program program = lowering.lower(*spec).value();
       EXPECT_TRUE(verify(program).empty()) << verify(program)[0].message << "\n" << print(program, s);
@@ -59,7 +67,7 @@ TEST(ProgramText, IsReadBack) {
     }
   }
   for (const auto kind : {Instruction::Kind::kCalls, Instruction::Kind::kRandomInput, Instruction::Kind::kAdd,
-                          Instruction::Kind::kLoop, Instruction::Kind::kReturn}) {
+                          Instruction::Kind::kLoop, Instruction::Kind::kMark, Instruction::Kind::kReturn}) {
     EXPECT_GT(kinds[kind], 0U) << static_cast<int>(kind);
   }
 }
@@ -90,6 +98,8 @@ argument %x : f32[n,4] samples 0
 #6 %sum : f32[n,4] samples 0 = exchange(%taped!, %noise!)
 #7 add-product(%view!, %w) to 0
 #8 add(%sum) to 1
+mark 0
+mark 1
 return(%sum!, %x!, %tape!, %w, none)
 )");
 }
@@ -128,6 +138,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"L5", "return(%x)\nreturn(%x!)\n"}, Fault{"L5", "#0 add-product(%x!) to 0\nreturn()\n"},
         Fault{"L5", "#0 %y : f32[4] = add(%x!) to 0\nreturn(%y!)\n"},
         Fault{"L5", "#0 %y : f32[4] = aten::neg(%x!) records\nreturn(%y!)\n"},
+        Fault{"L5", "#0 %y : f32[4] = mark 0\nreturn(%x!)\n"}, Fault{"L5", "return(%x!)\nmark 0\n"},
+        Fault{"L8", "mark 1\nreturn(%x!)\n"}, Fault{"L8", "mark 0\nmark 0\nreturn(%x!)\n"},
+        Fault{"L8", "mark 0\nmark 2\nreturn(%x!)\n"}, Fault{"L8", "mark 1\nmark 0\nreturn(%x!)\n"},
         Fault{"L6",
               "#0 %y : f32[4] in %x = aten::view(%x)\n#1 %z : f32[4] in %y = aten::view(%y!)\nreturn(%x!, %z!)\n"},
         Fault{"L7",
@@ -140,10 +153,26 @@ INSTANTIATE_TEST_SUITE_P(
               "#0 %y : f32[4] = loop(%x!)\n  loop f32 [1, 4]\n  input full f32 [1, 1, 1, 1]\n"
               "  member #0 (i0) each f32 {each y0 (neg x0)}\n  output m0.1 f32 [4]\nreturn(%y!)\n"}));
 
+// L5; the text has no form for it.
+TEST(ProgramText, OfAMarkWithOperandsIsRefused) {
+  auto parsed = parse_programs(
+      "rannc.programs 1\nprogram B stage 0 device cpu\nargument %x : f32[4]\nmark 0\nreturn(%x!)\n", "text");
+  ASSERT_TRUE(parsed.ok()) << parsed.diagnostic().str();
+  Program& program = parsed->programs[0];
+  ASSERT_TRUE(verify(program).empty());
+  program.instructions[0].operands.push_back(program.instructions[1].operands[0]);
+  program.instructions[0].operands[0].last = false;
+  const auto found = verify(program);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "L5") << found[0].message;
+  EXPECT_NE(found[0].message.find("marks, and has operands"), std::string::npos) << found[0].message;
+}
+
 TEST(ProgramText, OfWrongFormNamesTheLine) {
   const std::string head = "rannc.programs 1\nprogram F stage 0 device cpu\nargument %x : f32[4]\n";
-  for (const char* line : {"#0 %y : f32[4] =", "#0 %y : f32[4] = aten::neg(%x", "#0 calls\n  makes %y : f32[4] = 3",
-                           "#0 add(%x!) to", "return(%x!) now", "argument %z", "#0 %y : f32[4] = aten::neg([%x, 3])"}) {
+  for (const char* line :
+       {"#0 %y : f32[4] =", "#0 %y : f32[4] = aten::neg(%x", "#0 calls\n  makes %y : f32[4] = 3", "#0 add(%x!) to",
+        "return(%x!) now", "argument %z", "mark", "mark %x", "mark -1", "#0 %y : f32[4] = aten::neg([%x, 3])"}) {
     const auto parsed = parse_programs(head + line, "text");
     ASSERT_FALSE(parsed.ok()) << line;
     EXPECT_GT(parsed.diagnostic().where.line, 3U) << parsed.diagnostic().str();

@@ -31,6 +31,55 @@ TEST(TextPlan, RandomPlansRoundTrip) {
   }
 }
 
+// With limits from one gradient per bucket to one bucket per stage.
+TEST(TextPlan, BucketsRoundTrip) {
+  size_t most = 0;
+  for (const uint64_t limit : {uint64_t{0}, uint64_t{64}, kBucketBytes}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << ", limit " << limit);
+      Plan plan = testing::small_plan(testing::random_graph({.seed = seed, .tasks = 20}),
+                                      {.replicas = 2, .bucket_bytes = limit});
+      for (size_t s = 0; s < plan.stages.size(); ++s) {
+        most = std::max(most, plan.stages[s].buckets.size());
+        for (size_t b = 0; b < plan.stages[s].buckets.size(); ++b)
+          plan.finish_times[s].sums.push_back({static_cast<int64_t>(10 * s + b), static_cast<int64_t>(b)});
+      }
+      const auto found = verify(plan);
+      ASSERT_TRUE(found.empty()) << found[0].str();
+      const std::string text = print(plan);
+      const auto again = parse_plan(text, "t.rir");
+      ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;
+      EXPECT_TRUE(equal(plan, *again)) << text << "\n" << print(*again);
+      EXPECT_EQ(print(*again), text);
+      for (size_t s = 0; s < plan.stages.size(); ++s) {
+        EXPECT_EQ(again->stages[s].buckets, plan.stages[s].buckets);
+        EXPECT_EQ(again->finish_times[s].sums, plan.finish_times[s].sums);
+        if (plan.stages[s].buckets.empty()) continue;
+        EXPECT_NE(text.find("\nbucket @s" + std::to_string(s) + " %"), std::string::npos) << text;
+        EXPECT_NE(text.find(" sum_ns " + std::to_string(10 * s) + " ahead_ns 0"), std::string::npos) << text;
+      }
+    }
+  }
+  EXPECT_GT(most, 1U);
+}
+
+TEST(TextPlan, WrongBucketsAreErrors) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3}), {.stages = 1, .replicas = 2}));
+  const size_t at = text.find("\nbucket ") + 1;
+  ASSERT_NE(at, 0U) << text;
+  const auto expect_error = [&](const std::string& line) {
+    std::string changed = text;
+    changed.replace(at, text.find('\n', at) - at, line);
+    const auto parsed = parse_plan(changed, "t.rir");
+    ASSERT_FALSE(parsed.ok()) << line;
+    EXPECT_EQ(parsed.diagnostic().where.line,
+              std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n') + 1)
+        << parsed.diagnostic().str();
+  };
+  for (const char* line : {"bucket", "bucket @s0", "bucket @s99 %w", "bucket @s0 %nothing", "bucket @s0 3"})
+    expect_error(line);
+}
+
 TEST(TextPlan, InstructionSetsRoundTrip) {
   for (const InstructionSet set : kInstructionSets) {
     SCOPED_TRACE(str(set));
