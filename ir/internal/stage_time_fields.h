@@ -20,6 +20,8 @@ void for_each_optional_field(Time& time, F&& f) {
   f("input_bytes", time.input_bytes);
   f("weight_bytes", time.weight_bytes);
   f("first_weight_bytes", time.first_weight_bytes);
+  f("last_backward_bytes", time.last_backward_bytes);
+  f("last_weight_bytes", time.last_weight_bytes);
   f("rebuild_ns", time.rebuild_ns);
 }
 

@@ -13,6 +13,9 @@ namespace rannc::ir {
 
 namespace {
 
+/// Larger buckets would leave a small model little to overlap; smaller ones would separate a bias from its weight.
+constexpr uint64_t kLargestGradients = 2;
+
 /// When the backward pass of a stage has completed a gradient.
 struct Final {
   bool late = false;  ///< by E
@@ -123,11 +126,13 @@ void choose_buckets(Plan& plan, uint64_t limit) {
     std::vector<ValueId> parameters = summed_parameters(plan, StageId::from(s));
     if (parameters.empty()) continue;
     std::map<ValueId, Final> last = final_parts(plan, StageId::from(s), parameters);
-    std::stable_sort(parameters.begin(), parameters.end(), [&](ValueId a, ValueId b) { return last[a] < last[b]; });
-    uint64_t filled = 0;
+
+    uint64_t largest = 0, filled = 0;
+    for (const ValueId parameter : parameters) largest = std::max(largest, sum_bytes_of(plan, parameter));
+    const uint64_t most = std::min(limit, kLargestGradients * largest);
     for (const ValueId parameter : parameters) {
       const uint64_t bytes = sum_bytes_of(plan, parameter);
-      const bool fits = filled + bytes <= limit;
+      const bool fits = filled + bytes <= most;
       if (buckets.empty() || !fits || last[buckets.back().back()].late != last[parameter].late) {
         buckets.emplace_back();
         filled = 0;

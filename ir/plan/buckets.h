@@ -30,7 +30,7 @@ std::vector<int64_t> sum_bytes_of_buckets(const Plan& plan, StageId stage);
 
 /// Fills `Stage::buckets` of all stages from the plan's stages, routes and functions. Parameters are taken in the order
 /// in which the backward pass makes their gradients final, those that E completes last and apart. A bucket has at most
-/// `limit` bytes, or one gradient. Linear in the joint graphs.
+/// `limit` bytes and at most twice those of the largest gradient, or one gradient. Linear in the joint graphs.
 void choose_buckets(Plan& plan, uint64_t limit = kBucketBytes);
 
 }  // namespace rannc::ir

@@ -45,6 +45,7 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
       table_(function_table(stage_)),
       lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
       sums_(sum_bytes_of_buckets(plan, stage)),
+      one_pass_(plan.micro_batches.size() == 1),
       specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, ports_of(plan, stage))),
       samples_(sample_inputs(plan, stage_.joint.graph)),
       instructions_(instruction_sets(plan, stage)) {
@@ -90,8 +91,11 @@ FunctionMemory FunctionFollower::follow(const Bindings& sizes) {
   found.input = peak(ProgramKind::kInput);
   found.weight = peak(ProgramKind::kWeight);
   found.backward = peak(ProgramKind::kBackward);
-  found.first_weight = peak(ProgramKind::kWeight, {.creates_sums = true});
-  found.first_backward = peak(ProgramKind::kBackward, {.creates_sums = true});
+  found.first_weight = peak(ProgramKind::kWeight, {.creates_sums = true, .marks = one_pass_});
+  found.first_backward = peak(ProgramKind::kBackward, {.creates_sums = true, .marks = one_pass_});
+  if (one_pass_ || sums_.empty()) return found;
+  found.last_weight = peak(ProgramKind::kWeight, {.marks = true});
+  found.last_backward = peak(ProgramKind::kBackward, {.marks = true});
   return found;
 }
 

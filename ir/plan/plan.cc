@@ -237,11 +237,13 @@ void take_passes(const StageTime& time, StageShape& shape) {
   raise(shape.backward_bytes, time.backward_bytes);
   raise(shape.input_bytes, time.input_bytes);
   raise(shape.weight_bytes, time.weight_bytes);
-  const auto first = [&](std::vector<PassBytes>& to, uint64_t bytes) {
+  const auto add = [&](std::vector<PassBytes>& to, uint64_t bytes) {
     if (bytes > 0) to.push_back({time.samples, static_cast<int64_t>(bytes)});
   };
-  first(shape.first_backward, time.first_backward_bytes);
-  first(shape.first_weight, time.first_weight_bytes);
+  add(shape.first_backward, time.first_backward_bytes);
+  add(shape.first_weight, time.first_weight_bytes);
+  add(shape.last_backward, time.last_backward_bytes);
+  add(shape.last_weight, time.last_weight_bytes);
 }
 
 int64_t largest_share(uint32_t mini_batch, size_t devices) {

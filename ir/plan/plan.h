@@ -82,6 +82,9 @@ struct StageTime {
   /// backward pass. 0: unknown.
   uint64_t passing_bytes = 0, forward_bytes = 0, backward_bytes = 0;
   uint64_t first_backward_bytes = 0;  ///< of the step's first backward pass, which allocates the gradient sums
+  /// Of the step's last backward pass and W, if sums over replicas begin in it. A first one that is also the last
+  /// counts them too.
+  uint64_t last_backward_bytes = 0, last_weight_bytes = 0;
   /// The same of other functions, only with `Plan::functions`: F that keeps what R reads, R, I, W, and the first W.
   uint64_t begin_bytes = 0, rebuild_bytes = 0, input_bytes = 0, weight_bytes = 0, first_weight_bytes = 0;
   int64_t rebuild_ns = 0;  ///< of R; 0: as long as a forward pass

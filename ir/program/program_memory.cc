@@ -89,7 +89,7 @@ bool ProgramMemory::frees(const ProgramOperand& operand) const {
 
 void ProgramMemory::step(const Instruction& of) {
   if (of.kind == Kind::kReturn) return;
-  if (of.kind == Kind::kMark) return mark(of.number);
+  if (of.kind == Kind::kMark) return run_.marks ? mark(of.number) : void();
   if (of.kind == Kind::kAdd) add(of);
   const auto& slots = program_->slots;
   const auto is_held = [&](uint32_t slot) {

@@ -32,6 +32,7 @@ class ProgramMemory {
   struct Run {
     bool creates_sums = false;     ///< it is the first to add to its sums
     bool keeps_arguments = false;  ///< the caller holds the arguments longer
+    bool marks = false;            ///< sums over replicas begin at its marks
   };
   /// Peak bytes above the memory in use before the program, which includes its arguments.
   int64_t peak(const Program& program, const Run& run);

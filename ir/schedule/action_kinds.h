@@ -60,6 +60,7 @@ struct ComputeMemory {
   Bytes unknown_peak = nullptr;                  ///< in place of `peak`, if that is unknown
   Bytes keeps = nullptr, kept_before = nullptr;  ///< from here until B or W it keeps `keeps` - `kept_before` more
   std::vector<PassBytes> StageShape::*first = nullptr;  ///< in place of `peak`: the first of the step
+  std::vector<PassBytes> StageShape::*last = nullptr;   ///< the same: the last one
 };
 
 /// A list of at most N items.
@@ -108,12 +109,12 @@ inline constexpr std::array<ActionTraits, kActionKinds> kActionTraits = [] {
        {.peak = &Stage::forward_bytes, .keeps = &Stage::saved_bytes}},
       {kBackward, "B", "backward", kCompute, kMicroBatch, {kForward, kReceiveGradient},
        {Pass::kInputGradient, Pass::kWeightGradient},
-       {.peak = &Stage::backward_bytes, .first = &Stage::first_backward}},
+       {.peak = &Stage::backward_bytes, .first = &Stage::first_backward, .last = &Stage::last_backward}},
       {kInputGradient, "I", "input gradient", kCompute, kMicroBatch, {kForward, kReceiveGradient},
        {Pass::kInputGradient},
        {.peak = &Stage::input_bytes, .unknown_peak = &Stage::backward_bytes, .keeps = &Stage::pending_bytes}},
       {kWeightGradient, "W", "weight gradient", kCompute, kMicroBatch, {kInputGradient}, {Pass::kWeightGradient},
-       {.peak = &Stage::weight_bytes, .first = &Stage::first_weight}},
+       {.peak = &Stage::weight_bytes, .first = &Stage::first_weight, .last = &Stage::last_weight}},
       {kRecompute, "R", "recompute", kCompute, kMicroBatch, {kForward}, {Pass::kRebuild},
        {.peak = &Stage::rebuild_bytes, .unknown_peak = &Stage::forward_bytes,
         .keeps = &Stage::saved_bytes, .kept_before = &Stage::kept_bytes}},

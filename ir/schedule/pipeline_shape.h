@@ -37,11 +37,13 @@ struct StageShape {
   /// of samples, larger ones first. Empty: like any other B.
   std::vector<PassBytes> first_backward;
   std::vector<PassBytes> first_weight;  ///< the same for a step's first W
-  int64_t sum_bytes = 0;                ///< of sums over replicas, from the last B or W of the step to S
-  int64_t step_bytes = 0;               ///< while the optimizer steps, and shares are summed
-  bool of_functions = false;            ///< passes are those of functions, which may do nothing: 0 bytes are 0
-  uint32_t sums = 1;     ///< buckets in which replicas sum gradients: number of its ARs or SCs on a device
-  bool sharded = false;  ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
+  /// A step's last B and W, in which sums over replicas begin. The same; empty: like any other.
+  std::vector<PassBytes> last_backward, last_weight;
+  int64_t sum_bytes = 0;      ///< of sums over replicas, from the last B or W of the step to S
+  int64_t step_bytes = 0;     ///< while the optimizer steps, and shares are summed
+  bool of_functions = false;  ///< passes are those of functions, which may do nothing: 0 bytes are 0
+  uint32_t sums = 1;          ///< buckets in which replicas sum gradients: number of its ARs or SCs on a device
+  bool sharded = false;       ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
   bool operator==(const StageShape&) const = default;
 };
 

@@ -58,9 +58,8 @@ class Follower {
     const int64_t samples = own_samples(action), before = live_;
     const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    const std::vector<PassBytes>* first = first_pass(action, shape, at);
-    const int64_t needed =
-        first != nullptr ? at_share(*first, samples) : needed_per_sample(action, shape, at) * samples;
+    const std::vector<PassBytes>* end = end_pass(action, shape, at);
+    const int64_t needed = end != nullptr ? at_share(*end, samples) : needed_per_sample(action, shape, at) * samples;
     const int64_t most = std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
     if (adds_weight_gradient(action.kind)) end_weight(slot(at), shape);
     return most;
@@ -147,12 +146,12 @@ class Follower {
 
   size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
 
-  /// Memory of the action if it is the first that adds gradients of parameters.
-  const std::vector<PassBytes>* first_pass(const Action& action, const StageShape& shape, size_t at) const {
-    const auto first = traits(action.kind).memory.first;
-    if (first == nullptr || summed_[slot(at)] > 0) return nullptr;
-    const std::vector<PassBytes>& known = shape.*first;
-    return known.empty() ? nullptr : &known;
+  /// Memory of the action if it is the first or the last that adds gradients of parameters.
+  const std::vector<PassBytes>* end_pass(const Action& action, const StageShape& shape, size_t at) const {
+    const ComputeMemory& own = traits(action.kind).memory;
+    const uint32_t before = summed_[slot(at)];
+    const auto end = before == 0 ? own.first : before + 1 == shape_.micro_batch_count() ? own.last : nullptr;
+    return end == nullptr || (shape.*end).empty() ? nullptr : &(shape.*end);
   }
 
   /// Bytes of the smallest known share of at least `samples`; of the largest known share if `samples` exceeds it.

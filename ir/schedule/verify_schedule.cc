@@ -11,7 +11,8 @@
 ///       collectives all block; any looser transport is then safe too
 ///   S7  every value that an action reads was produced or received before, on the same row
 ///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
-///   S9  one all-reduce per bucket of a replicated stage, or one reduce-scatter if it is sharded, after the stage's last
+///   S9  one all-reduce per bucket of a replicated stage, or one reduce-scatter if it is sharded, after the stage's
+///   last
 ///       B or W; collectives of the same members have the same order on every member
 ///   S10 one optimizer step per stage and device, of a share if the stage is sharded, after its weight gradients and
 ///       reductions; weights never change between the micro-batches of a step

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -128,10 +129,14 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
           {stage, reduction / 2, whole_ns(update / replicas), 0, sum_ns({stage}, trained[s].parameters) / 2});
     } else {
       ir::FinishTime& time = plan.finish_times.emplace_back(ir::FinishTime{stage, reduction, whole_ns(update)});
-      for (const int64_t bytes : ir::bytes_of_buckets(plan, stage))
-        time.sums.push_back({sum_ns({stage}, static_cast<double>(bytes)), 0});
-      if (!time.sums.empty()) time.all_reduce_ns = 0;
-      for (const ir::SumTime& sum : time.sums) time.all_reduce_ns += sum.sum_ns;
+      // Two sums run at once, so that latency counts once for all.
+      const std::vector<int64_t> buckets = ir::bytes_of_buckets(plan, stage);
+      const double all = std::accumulate(buckets.begin(), buckets.end(), 0.0);
+      if (all > 0) time.all_reduce_ns = sum_ns({stage}, all);
+      for (const int64_t bytes : buckets) {
+        const double part = static_cast<double>(bytes) / std::max(1.0, all);
+        time.sums.push_back({whole_ns(static_cast<double>(time.all_reduce_ns) * part), 0});
+      }
     }
   }
   for (size_t g = 0; g < plan.shared.size(); ++g) {

@@ -65,6 +65,8 @@ void add_memory_of_functions(const ir::Plan& plan, ir::FunctionFollower& followe
   time.input_bytes = whole_bytes(memory.input);
   time.weight_bytes = whole_bytes(memory.weight);
   time.first_weight_bytes = whole_bytes(memory.first_weight);
+  time.last_backward_bytes = whole_bytes(memory.last_backward);
+  time.last_weight_bytes = whole_bytes(memory.last_weight);
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ class Holdings {
         continue;
       }
       const bool trained = model_.training && model_.graph.kind(value) == ir::ValueKind::kParameter;
+      if (trained) problem_.largest_gradient = std::max(problem_.largest_gradient, sum_bytes(value));
       if (blocks.size() > 1) {
         problem_.shared.push_back({trained ? Kind::kParameter : Kind::kBuffer, std::move(blocks), 0, line.fixed});
         if (!trained) continue;

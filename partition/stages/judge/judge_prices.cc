@@ -263,7 +263,7 @@ std::vector<SumCost> PlanJudge::reductions(const StagePlan& plan, size_t s, cons
                                            const Run& run) {
   const PlannedStage& stage = plan.stages[s];
   if (stage.all_reduce_ns <= 0) return {};
-  if (!problem_.overlap_sums || run.costs.gradients[s] > 0) return {{stage.all_reduce_ns, 0}};
+  if (!problem_.overlap_sums) return {{stage.all_reduce_ns, 0}};
   SumTimes times{stage.all_reduce_ns, 0};
   if (problem_.sharded) {
     const TrainedPart gradients{trained.gradients, trained.gradients, 0};

@@ -33,7 +33,7 @@ double row_peak_bytes(const std::vector<ir::Action>& row, std::span<const StageI
     live += own.standing - own.working - own.gradients;
   }
   double most = live;
-  std::vector<bool> summed(bytes.size(), false);
+  std::vector<uint64_t> summed(bytes.size(), 0);  // micro-batches
   for (const ir::Action& action : row) {
     const StageBytes& own = bytes[action.stage.index()];
     const double passing = own.working - own.repeated;
@@ -41,12 +41,12 @@ double row_peak_bytes(const std::vector<ir::Action>& row, std::span<const StageI
     if (input) most = std::max(most, live + own.working);
     if (ir::is_forward(action.kind)) live += own.in_flight;
     if (input && !weight) live += own.added_by_input_gradient();
+    const bool last = weight && ++summed[action.stage.index()] == all;
+    if (last) most = std::max(most, live + passing + own.sums);  // which begin while the micro-batch is there
     if (weight) live -= own.in_flight;
     if (weight && !input) live -= own.added_by_input_gradient();
-    if (weight && !summed[action.stage.index()]) {
-      summed[action.stage.index()] = true;
-      live += own.gradients;
-    }
+    if (weight && summed[action.stage.index()] == 1) live += own.gradients;
+    if (last) live += own.sums;
     most = std::max(most, live + passing);
   }
   return most;

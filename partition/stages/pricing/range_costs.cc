@@ -114,6 +114,7 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks), d
   crossing_ = crossing.sum(k);
   add_shared(problem);
 
+  largest_gradient_ = problem.largest_gradient;
   std::vector<double> resident(k), gradients(k), states(k);
   for (uint32_t b = 0; b < k; ++b) {
     gradients[b] = gradient_bytes(problem, b);

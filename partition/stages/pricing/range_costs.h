@@ -7,6 +7,9 @@
 
 namespace rannc::partition {
 
+/// Limit of the bytes of gradients that replicas sum together, if they are not those of one parameter.
+inline constexpr double kSumBytes = 4 << 20;
+
 /// A quantity that is affine in the number of samples.
 struct Affine {
   double fixed = 0, per_sample = 0;
@@ -34,6 +37,10 @@ class RangeCosts {
   /// Bytes of the sums of their gradients, each once: the size of an all-reduce.
   double gradients(uint32_t a, uint32_t b) const {
     return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
+  }
+  /// Bytes of those that replicas sum at a time: two buckets, or one beside a gradient that is larger.
+  double summed_at_once(uint32_t a, uint32_t b) const {
+    return std::min(gradients(a, b), kSumBytes + std::max(kSumBytes, largest_gradient_));
   }
   /// Bytes of their optimizer state.
   double states(uint32_t a, uint32_t b) const {
@@ -84,6 +91,7 @@ class RangeCosts {
   std::vector<Affine> shared_parameters_, shared_gradients_, shared_states_;  ///< empty: nothing is shared
   std::vector<Affine> shared_resident_, temporary_;                           ///< empty: there are none
   std::vector<double> parameters_, gradients_, states_, resident_, stashed_, pending_;
+  double largest_gradient_ = 0;  ///< of all blocks
   std::vector<char> cut_allowed_;
   /// The first pinned block from some block on, and the next block pinned to another stage.
   struct PinnedStages {

@@ -15,10 +15,15 @@ struct StageBytes {
   double gradients = 0;  ///< of parameters, allocated in the first backward pass
   double working = 0;    ///< part of `standing` that is in use only while a pass of the stage runs
   double repeated = 0;   ///< part of `working` that an R makes and the I or B after it frees
+  double sums = 0;       ///< of gradients over replicas, from the last backward pass on
 
-  /// Peak bytes with `held` of `all` micro-batches in flight. A stage that holds all of them before its first backward
-  /// pass has no gradients at that time, and one micro-batch less afterwards. Monotone in `held`.
+  /// Peak bytes with `held` of `all` micro-batches in flight, or with the last one and the sums. Monotone in `held`.
   double peak(double held, double all) const {
+    return std::max(passing_peak(held, all), passing_peak(std::min(held, 1.0), all) + sums);
+  }
+  /// The same without sums. A stage that holds all micro-batches before its first backward pass has no gradients at
+  /// that time, and one micro-batch less afterwards.
+  double passing_peak(double held, double all) const {
     if (held < all) return standing + in_flight * held;
     return std::max(standing - gradients + in_flight * all, standing + in_flight * (all - 1));
   }
@@ -29,7 +34,8 @@ struct StageBytes {
   /// not counted: bounds assume that every micro-batch stays equally large until its end.
   double parted_peak(double held, double waiting) const {
     const double more = added_by_input_gradient();
-    return standing + in_flight * (held + waiting) + more * waiting + std::max(0.0, more - repeated);
+    const double last = standing + in_flight + std::max(0.0, more - repeated) + sums;
+    return std::max(last, standing + in_flight * (held + waiting) + more * waiting + std::max(0.0, more - repeated));
   }
 };
 
@@ -56,9 +62,11 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   return bytes;
 }
 
-/// Returns the bytes of one of `replicas` replicas, which divide the stage's optimizer state if it is sharded.
+/// Returns the bytes of one of `replicas` replicas, which divide the stage's optimizer state if it is sharded, and sum
+/// gradients.
 inline StageBytes of_replica(StageBytes bytes, const RangeCosts& ranges, uint32_t a, uint32_t b, double replicas) {
   bytes.standing -= ranges.divided(a, b) * (1 - 1 / replicas);
+  if (replicas > 1) bytes.sums = ranges.summed_at_once(a, b) * (1 + 1 / replicas);
   return bytes;
 }
 

@@ -12,7 +12,9 @@ std::vector<double> bytes_by_block(const StageProblem& problem, uint32_t a, uint
   for (const SharedHolding& holding : problem.shared) {
     const auto first = std::lower_bound(holding.blocks.begin(), holding.blocks.end(), a);
     const bool inside = first != holding.blocks.end() && *first < b;
-    if (inside && holding.kind == SharedHolding::Kind::kParameter) bytes[*first - a] += holding.gradient_bytes();
+    if (!inside || holding.kind != SharedHolding::Kind::kParameter) continue;
+    const bool others = holding.blocks.front() < a || holding.blocks.back() >= b;
+    bytes[others ? 0 : *first - a] += holding.gradient_bytes();
   }
   return bytes;
 }

@@ -6,12 +6,10 @@
 #include <vector>
 
 #include "partition/schedule/simulate.h"
+#include "partition/stages/pricing/stage_bytes.h"
 #include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
-
-/// Limit of a sum's bytes.
-inline constexpr double kSumBytes = 4 << 20;
 
 /// Time of all sums of a stage, and of the all-gather of a sharded one, ns.
 struct SumTimes {
@@ -22,11 +20,11 @@ struct SumTimes {
 inline double sums_of_block(double bytes) { return std::max(1.0, std::ceil(bytes / kSumBytes)); }
 
 /// Sums of the blocks [a, b) in the order in which the backward pass makes the gradients final: from the last block to
-/// the first; a shared parameter's with its first block. Larger blocks divide their gradients. Smaller ones are summed
-/// together up to `kSumBytes` or the size of the largest, as finished plans do with parameters. `ahead[i]`: time of the
-/// backward pass of the stage's first i blocks, for i = 0 … b - a. The time of all sums is divided by bytes, so that
-/// latency counts once. A gather follows as a sum of its own. O(blocks of the stage + shared holdings): all but the
-/// last sum of a block count as one that ends with them.
+/// the first; a shared parameter's with its first block, or last of all if other stages have it too. Larger blocks
+/// divide their gradients. Smaller ones are summed together up to `kSumBytes` or the size of the largest, as finished
+/// plans do with parameters. `ahead[i]`: time of the backward pass of the stage's first i blocks, for i = 0 … b - a.
+/// The time of all sums is divided by bytes, so that latency counts once. A gather follows as a sum of its own.
+/// O(blocks of the stage + shared holdings): all but the last sum of a block count as one that ends with them.
 std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_t b, const std::vector<double>& ahead,
                                 const SumTimes& times);
 

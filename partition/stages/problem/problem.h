@@ -138,6 +138,7 @@ struct StageProblem : PlanDemands {
   std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
   std::vector<double> parameter_bytes;             ///< per block: its own
   std::vector<double> gradient_bytes;              ///< per block: sums to all-reduce; empty: as `parameter_bytes`
+  double largest_gradient = 0;                     ///< bytes of that of one parameter; 0: unknown
   std::vector<double> state_bytes;                 ///< per block: optimizer state; empty: `optimizer_factor`
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward

@@ -22,6 +22,9 @@ namespace zoo = frontend::zoo;
 constexpr double kTimeTolerance = 0.005;
 // BERT's word embedding is tied to its output: a problem of blocks counts it in both, and does not know its reduction.
 constexpr double kTiedTolerance = 0.02;
+// Where replicas sum gradients beside the backward pass, the judge knows when those of a block are final, the finished
+// plan when those of a bucket are.
+constexpr double kSumTolerance = 0.03;
 // The judge takes a stage with its replicas for one device; where replicas of a node share its port, their messages do
 // not all come as late as the last.
 constexpr double kStageTolerance = 0.2;
@@ -29,7 +32,7 @@ constexpr double kStageTolerance = 0.2;
 // follows the stage's functions, in which that temporary often comes when less is saved. A U-Net's kernels need most
 // where images are largest. An I or a W alone can need more than the B that the judge knows: kernels of weight
 // gradients allocate beside all that waits.
-constexpr double kMemoryAbove = 0.14, kMemoryBelow = 0.07;
+constexpr double kMemoryAbove = 0.14, kMemoryBelow = 0.085;
 
 using partition::RecomputeRule;
 
@@ -88,7 +91,9 @@ void expect_agreement(const Prepared& model, const Setting& setting, double tole
   EXPECT_NEAR(*step / predicted, 1, kStageTolerance);
   const auto finished = partition::testing::take(judge.judge_by_device(judged), judged, &why);
   ASSERT_TRUE(finished) << why;
-  EXPECT_NEAR(*finished / predicted, 1, tolerance);
+  const bool sums = std::any_of(plan.plan.stages.begin(), plan.plan.stages.end(),
+                                [](const ir::Stage& stage) { return !stage.buckets.empty(); });
+  EXPECT_NEAR(*finished / predicted, 1, sums ? kSumTolerance : tolerance);
   double peak = 0;
   for (const auto& stage : judged.stages) peak = std::max(peak, stage.peak_bytes);
   const double ratio = peak / static_cast<double>(fullest(plan.plan));
