@@ -25,6 +25,7 @@ class RecordingDevice final : public rannc::testing::ForwardingDevice {
       : ForwardingDevice(std::move(device)), recordings_(recordings), counts_(std::move(counts)) {}
 
   size_t replays() const { return counts_->replays; }
+  size_t recordings() const { return counts_->recordings; }
   std::unique_ptr<Device> with_own_streams() const override {
     return std::make_unique<RecordingDevice>(target().with_own_streams(), recordings_, counts_);
   }
@@ -173,6 +174,84 @@ TEST_F(RecordedSteps, RunWhatCannotBeRecorded) {
       EXPECT_TRUE(std::any_of(reasons.begin(), reasons.end(), [](const auto& each) {
         return each.second.find("a kernel waits for the device") != std::string::npos;
       }));
+    }
+  }
+}
+
+const PlanSpec kReplicas[] = {{.replicas = {2}, .micro_batches = {8}, .bucket_bytes = 0},
+                              {.replicas = {2}, .micro_batches = {4, 4}, .bucket_bytes = 0},
+                              {.replicas = {2}, .micro_batches = {4, 4}, .recompute = true, .bucket_bytes = 0},
+                              {.replicas = {2}, .micro_batches = {4, 4}, .split_backward = true, .bucket_bytes = 0}};
+
+// Sums of gradients begin between the segments of the last backward pass.
+TEST_F(RecordedSteps, ReplayTheLastBackwardPassInSegments) {
+  for (const DeviceModel& model : kModels) {
+    for (const PlanSpec& spec : kReplicas) {
+      SCOPED_TRACE(::testing::Message() << model.name << ", " << spec.micro_batches.size() << " micro-batches"
+                                        << (spec.split_backward ? ", I and W" : "") << (spec.recompute ? ", R" : ""));
+      const std::string path = bundle(model, spec);
+      size_t recordings[2] = {}, replays[2] = {};
+      for (const bool late : {false, true}) {
+        const auto first = recording(), second = recording();
+        TrainerOptions made = options({first.get(), second.get()});
+        made.overlaps_sums = !late;
+        const auto found = Trainer::open(path, made).value(), expected = Trainer::open(path, options({})).value();
+        expect_same_steps(*found, *expected, model);
+        if (HasFailure()) return;
+        EXPECT_TRUE(found->unrecorded_stages().empty());
+        recordings[late] = first->recordings() + second->recordings();
+        replays[late] = first->replays() + second->replays();
+        EXPECT_EQ(replays[late], recordings[late] * (kSteps - 1));
+      }
+      EXPECT_GE(recordings[false], recordings[true] + 2) << "two segments on each device";
+    }
+  }
+}
+
+TEST_F(RecordedSteps, ReplaySegmentsOfSixteenBits) {
+  for (const PlanSpec& spec : kReplicas) {
+    const std::string path = bundle(kModels[0], spec, ir::DType::kBF16);
+    const auto first = recording(), second = recording();
+    const auto found = Trainer::open(path, options({first.get(), second.get()})).value(),
+               expected = Trainer::open(path, options({})).value();
+    expect_same_steps(*found, *expected, kModels[0], at::kBFloat16);
+    EXPECT_TRUE(found->unrecorded_stages().empty());
+  }
+}
+
+// A pass that has begun cannot be repeated. What the first segment contains has been recorded before, where there are
+// several micro-batches.
+TEST_F(RecordedSteps, EndWhereALaterSegmentCannotBeRecorded) {
+  const DeviceModel& model = kModels[0];
+  for (const PlanSpec& spec : {kReplicas[0], kReplicas[1], kReplicas[3]}) {
+    const std::string path = bundle(model, spec);
+    size_t calls[2] = {};  // recordings of a device without and with segments
+    for (const bool early : {false, true}) {
+      const auto first = recording(), second = recording();
+      TrainerOptions made = options({first.get(), second.get()});
+      made.overlaps_sums = early;
+      const auto trainer = Trainer::open(path, made).value();
+      for (uint64_t step = 0; step < 2; ++step) trainer->step(batch_of(model, step)).value();
+      calls[early] = first->recordings();
+    }
+    ASSERT_GT(calls[true], calls[false]);
+    for (size_t recordings = 0; recordings < calls[true]; ++recordings) {
+      SCOPED_TRACE(::testing::Message() << spec.micro_batches.size() << " micro-batches, " << recordings
+                                        << " recordings");
+      const auto first = recording(recordings), second = recording();
+      const auto found = Trainer::open(path, options({first.get(), second.get()})).value(),
+                 expected = Trainer::open(path, options({})).value();
+      if (recordings < calls[false]) {
+        expect_same_steps(*found, *expected, model);
+        EXPECT_EQ(found->unrecorded_stages().size(), 1U);
+        continue;
+      }
+      found->step(batch_of(model, 7)).value();
+      const auto failed = found->step(batch_of(model, 8));
+      ASSERT_FALSE(failed.ok());
+      EXPECT_THAT(failed.diagnostic().message,
+                  ::testing::HasSubstr("a kernel behind the first mark cannot be recorded: use --late-sums"));
+      EXPECT_THAT(failed.diagnostic().message, ::testing::HasSubstr(spec.split_backward ? "(W0.1)" : "(B0."));
     }
   }
 }
