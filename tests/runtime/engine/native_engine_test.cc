@@ -63,6 +63,23 @@ TEST_P(NativeEngine, HasTheBitsOfTheExplicitOne) {
   EXPECT_EQ(run_locally(plan, batch, denominators, options).loss, evaluated.loss);
 }
 
+// Compiled functions pass the marks of buckets: sums of replicas begin in the middle of the last backward pass.
+TEST(NativeMarks, ChangeNoBit) {
+  for (const auto& [model, split] : {std::pair(&skip_and_tie, false), std::pair(&token_model, true)}) {
+    const ir::Plan plan = build_plan(
+        model(ir::DType::kF64), {.replicas = {2}, .micro_batches = {3, 2}, .split_backward = split, .bucket_bytes = 0});
+    EXPECT_NE(codegen::native_source(plan, StageId(0)).value().find("run.mark(run.context, 1)"), std::string::npos);
+    at::manual_seed(5);
+    const auto batch = batch_for(plan.graph, 5);
+    const auto run = [&](const char* engine, bool overlaps) {
+      return run_locally(plan, batch, {60.0}, {.steps = 2, .engine = engine, .overlaps_sums = overlaps});
+    };
+    const Numbers found = run("native", true);
+    expect_same_bits(found, run("native", false));
+    expect_same_bits(found, run("explicit", true));
+  }
+}
+
 double off(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).abs().max() / expected.abs().max().clamp_min(1e-3)).item<double>();
 }
