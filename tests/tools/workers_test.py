@@ -132,6 +132,39 @@ class OfAnotherLauncher(WorkersTest):
         self.survivors_end(signal.SIGKILL, 0, "is gone", ("--transport", "gloo"))
         self.survivors_end(signal.SIGKILL, 2, "")
 
+    def test_survivors_of_sums_in_the_backward_pass_end(self):
+        """Buckets are small and gradients large, so that sums are in flight for most of a step."""
+        model, bundle = self.scratch / "gpt.onnx", self.scratch / "gpt.rannc"
+        self.succeed("rannc-zoo", "gpt", "-o", model, "--layers", 2, "--width", 256, "--heads", 4, "--context", 8)
+        self.succeed("rannc-compile", model, "-o", bundle, "--cluster", "local:2", "--replicas", 2, "--mini-batch", 4, "--micro-batches", 1,
+                     "--bucket", "64KiB", "--costs", "analytic", "--loss", "cross_entropy(output=logits,labels=targets)")
+        row = (bundle / "plan.rir").read_text().split("\nschedule ")[1].split("\n")[1]
+        self.assertGreater(row.count(" AR0"), 10, row)
+        text = programs.SOURCE / "tests" / "requirements.md"
+        for transport, signal_number, victim in (("gloo", signal.SIGKILL, 1), ("shm", signal.SIGKILL, 1), ("gloo", signal.SIGSTOP, 1),
+                                                 ("shm", signal.SIGSTOP, 0)):
+            with self.subTest(transport=transport, signal=signal_number):
+                folder = self.scratch / f"{transport}-{int(signal_number)}"
+                self.log = folder.with_suffix(".log")
+                command = ["rannc-run", bundle, "-o", folder, "--text", text, "--timeout", TIMEOUT, "--transport", transport]
+                going = [*command, "--steps", 10**9, "--checkpoint-every", 3]
+                port = programs.free_port()
+                workers = [self.popen([*going, *(["--loss-log", self.log] if rank == 0 else [])],
+                                      {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                       "MASTER_PORT": str(port)}) for rank in range(2)]
+                self.await_step(workers[0])
+                while not list(folder.glob("checkpoints/*/manifest.json")):
+                    self.await_step(workers[0], self.log.read_text().count("\n") + 1)
+                workers[victim].send_signal(signal_number)
+                errors = self.ends(workers[1 - victim])
+                self.assertEqual(errors.count("error: "), 1, errors)
+                self.assertIn(f"worker {victim} ", errors)
+                workers[victim].kill()
+                workers[victim].communicate()
+                # What was written is whole: the run goes on from it.
+                steps = self.log.read_text().count("\n")
+                self.succeed(*command, "--steps", steps + 2, "--resume")
+
 
 if __name__ == "__main__":
     programs.main()
