@@ -126,7 +126,7 @@ void choose_buckets(Plan& plan, uint64_t limit) {
     std::vector<ValueId> parameters = summed_parameters(plan, StageId::from(s));
     if (parameters.empty()) continue;
     std::map<ValueId, Final> last = final_parts(plan, StageId::from(s), parameters);
-
+    std::stable_sort(parameters.begin(), parameters.end(), [&](ValueId a, ValueId b) { return last[a] < last[b]; });
     uint64_t largest = 0, filled = 0;
     for (const ValueId parameter : parameters) largest = std::max(largest, sum_bytes_of(plan, parameter));
     const uint64_t most = std::min(limit, kLargestGradients * largest);

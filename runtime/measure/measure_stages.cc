@@ -249,8 +249,8 @@ class Averages {
       const int64_t sum = sums_[stage][i].value();
       time.all_reduce_ns += sum;
       if (plan_.stages[stage].buckets.empty()) continue;
-      const auto& planned = plan_.finish_times[stage].sums;
-      const double ahead = i < planned.size() ? static_cast<double>(planned[i].ahead_ns) : 0;
+      const bool known = stage < plan_.finish_times.size() && i < plan_.finish_times[stage].sums.size();
+      const double ahead = known ? static_cast<double>(plan_.finish_times[stage].sums[i].ahead_ns) : 0;
       time.sums.push_back({sum, static_cast<int64_t>(ahead * ratio)});
     }
     return time;

@@ -38,8 +38,10 @@ class RangeCosts {
   double gradients(uint32_t a, uint32_t b) const {
     return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
   }
-  /// Bytes of those that replicas sum at a time: two buckets, or one beside a gradient that is larger.
+  /// Bytes of those that replicas sum at a time: two buckets, or one beside a gradient that is larger. 0 if gradients
+  /// are not known one by one, or are summed to shares.
   double summed_at_once(uint32_t a, uint32_t b) const {
+    if (largest_gradient_ == 0 || divides_) return 0;
     return std::min(gradients(a, b), kSumBytes + std::max(kSumBytes, largest_gradient_));
   }
   /// Bytes of their optimizer state.

@@ -273,9 +273,9 @@ TEST(ScheduleRules, S9_SumsOfBucketsEarlyMissingTwiceOrOutOfTurn) {
   const auto fresh = [] {
     Replicated c;
     c.shape.stages[1].sums = 3;
-    c.schedule = lower_schedule(c.shape, parse_schedule("0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n2: F0 B0 F1 B1\n", c.shape)
-                                             .value())
-                     .value();
+    c.schedule =
+        lower_schedule(c.shape, parse_schedule("0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n2: F0 B0 F1 B1\n", c.shape).value())
+            .value();
     return c;
   };
   Replicated c = fresh();

@@ -206,7 +206,7 @@ void PlanOptions::rows(Table& table) {
              "size of gradients that replicas sum together while the backward pass goes on, such as `8MiB`; 0: one "
              "gradient at a time (default: 4MiB)"},
             &PlanOptions::bucket_bytes, Bytes{.or_zero = true});
-  table.row({"--late-sums", "", kPlanned | kSavedPlan,
+  table.row({"--late-sums", "", kPlanned | kSavedPlan | kSavedStages,
              "expect that replicas sum gradients only after the backward pass, as `rannc-run --late-sums` does"},
             &PlanOptions::late_sums);
   table.row({"--plan", "FILE", kGiven,
