@@ -27,7 +27,7 @@ RUN = frozenset({
     "no_decay_embeddings", "no_cuda_graphs", "optimizer", "seed", "threads", "timeout", "transport", "warmup_steps",
     "weight_decay"})
 #: Flags of both programs.
-SHARED = frozenset({"amsgrad", "ema", "group", "load_library", "matmul_precision", "momentum", "optimizer", "seed"})
+SHARED = frozenset({"amsgrad", "ema", "group", "late_sums", "load_library", "matmul_precision", "momentum", "optimizer", "seed"})
 #: Flags of `rannc-compile` that the arguments of the functions replace.
 _OWN = frozenset({"assume", "batch_size_in_file", "bundle", "emit", "explain", "input", "loss", "output", "output_name",
                   "rebuild", "replace", "summary", "without_weights"})
