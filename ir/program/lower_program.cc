@@ -24,6 +24,10 @@ class ProgramBuilder {
     program_.name = spec.name;
     program_.graph = &graph_;
     program_.device = shared.options_.device;
+    for (const std::vector<uint32_t>& sums : spec.marks) {
+      for (const uint32_t sum : sums) awaited_.resize(std::max<size_t>(awaited_.size(), sum + 1));
+    }
+    for (const auto& [value, sum] : spec.adds) awaited_.resize(std::max<size_t>(awaited_.size(), sum + 1));
     for (const auto& [value, sum] : spec.adds) ++awaited_[sum];
   }
 
@@ -136,9 +140,10 @@ class ProgramBuilder {
 
   /// Appends the marks of buckets whose sums are complete.
   void pass_marks() {
-    for (; marked_ < spec_.marks.size(); ++marked_) {
+    for (; marked_ < spec_.marks.size(); ++marked_, complete_ = 0) {
       const std::vector<uint32_t>& sums = spec_.marks[marked_];
-      if (std::any_of(sums.begin(), sums.end(), [&](uint32_t sum) { return awaited_[sum] > 0; })) return;
+      while (complete_ < sums.size() && awaited_[sums[complete_]] == 0) ++complete_;
+      if (complete_ < sums.size()) return;
       add({.kind = Kind::kMark, .number = marked_});
     }
   }
@@ -346,8 +351,9 @@ class ProgramBuilder {
   std::map<ValueId, uint32_t> readers_;
   const std::multimap<ValueId, uint32_t> sums_;
   std::map<ValueId, ProgramOperand> places_;
-  std::map<uint32_t, uint32_t> awaited_;  ///< by sum: adds to come
-  uint32_t marked_ = 0;                   ///< marks so far
+  std::vector<uint32_t> awaited_;  ///< by sum: adds to come
+  uint32_t marked_ = 0;            ///< marks so far
+  size_t complete_ = 0;            ///< complete sums of the next mark, those before the first that is not
 };
 
 Result<Program> ProgramLowering::lower(const ProgramSpec& spec) { return ProgramBuilder(*this, spec).build(); }
