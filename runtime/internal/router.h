@@ -1,22 +1,16 @@
 /// Splits the outputs of stages into messages and assembles inputs from messages.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "ir/schedule/dependencies.h"
 #include "runtime/execute/executor.h"
+#include "runtime/execute/now.h"
 #include "runtime/internal/mailbox.h"
 
 namespace rannc::runtime {
-
-/// Returns the time on the clock of `ActionRecord`.
-inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples. A message carries
 /// the intersection of a producer's and a consumer's range, or the whole value if it has no samples. For a sum over

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/execute/now.h"
 #include "runtime/execute/running_clock.h"
 #include "runtime/transport/internal/gloo_group.h"
 #include "runtime/transport/transport.h"
@@ -62,7 +63,7 @@ void SumQueue::loop() {
       if (!result.ok()) failed_ = result.diagnostic();
       sum->result = std::move(result);
     }
-    sum->finished_ns = trace_clock_ns();
+    sum->finished_ns = now_ns();
     sum->running.reset();
     sum->start = nullptr;
     sums_.pop_front();

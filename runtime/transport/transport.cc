@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 namespace rannc::runtime {
 
@@ -20,8 +19,6 @@ std::string describe(const CollectiveKey& key) {
   const char* const name = kind < std::size(kNames) ? kNames[kind] : "unknown collective";
   return fmt::format("{} {}, part {} of step {}", name, key.index, key.part, key.step);
 }
-
-int64_t trace_clock_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 size_t position_in(std::span<const DeviceId> members, DeviceId self) {
   const auto position = static_cast<size_t>(std::find(members.begin(), members.end(), self) - members.begin());

@@ -80,9 +80,6 @@ class PendingSum {
   virtual int64_t finished_ns() const = 0;
 };
 
-/// Returns the time on the clock of `ActionRecord`, ns.
-int64_t trace_clock_ns();
-
 /// One device's endpoint. Used by that device's thread, except `abort` and `failure`, which any thread may call. Values
 /// lie in the memory of `hardware()` and belong to its compute stream. Sums may also be of values in host memory.
 /// After an abort, every call on every endpoint returns the abort's diagnostic within seconds.

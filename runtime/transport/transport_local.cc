@@ -194,7 +194,7 @@ class LocalTransport final : public Transport {
     sum.read = exchange_->read_all(sum.name, hardware_, [&](LocalTerms brought) {
       return sums_of_terms(here(std::move(brought), sum.index), sum.index);
     });
-    sum.finished_ns = trace_clock_ns();
+    sum.finished_ns = now_ns();
   }
 
   void read_oldest() {

@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 
+#include "runtime/execute/now.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/communicators.h"
 #include "runtime/transport/internal/gloo_transport.h"
@@ -254,7 +255,7 @@ class NcclTransport final : public Transport {
         transport_.hardware_.await(Stream::kCompute, device_sum->done);
         for (size_t k = 0; k < on_device.size(); ++k) sums_[on_device[k]] = to_value(device_sum->results[k]);
       }
-      finished_ns_ = trace_clock_ns();
+      finished_ns_ = now_ns();
       device_sum.reset();
       return std::move(sums_);
     }

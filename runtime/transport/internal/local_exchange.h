@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/execute/now.h"
 #include "runtime/transport/transport.h"
 
 namespace rannc::runtime {
@@ -133,7 +134,7 @@ class LocalExchange {
     for (size_t i = 0; i < all[0].size(); ++i) totals.push_back(sums_of_terms(all, i));
     lock.lock();
     collective.totals = std::move(totals);
-    collective.finished_ns = trace_clock_ns();
+    collective.finished_ns = now_ns();
     collective.done = true;
     changed_.notify_all();
     return {};

@@ -147,7 +147,7 @@ TEST_P(BegunSums, InFlightHaveTheBitsOfBlockingOnes) {
       const auto found = sum->wait();
       ASSERT_TRUE(found.ok()) << found.diagnostic().str();
       EXPECT_TRUE(at::equal(to_tensor(end.hardware().download((*found)[0])), wanted(sums[i], end.device()))) << i;
-      EXPECT_LE(sum->finished_ns(), trace_clock_ns());
+      EXPECT_LE(sum->finished_ns(), now_ns());
     }
     ASSERT_TRUE(end.flush().ok());
   });
@@ -182,7 +182,7 @@ TEST_P(BegunSums, ProgressWhileTheDeviceIsBusy) {
     std::vector<std::unique_ptr<PendingSum>> sums;
     for (uint32_t part = 0; part < 4; ++part) sums.push_back(begin(end, part, kLarge));
     if (end.device() == DeviceId(0)) complete.get_future().wait();
-    const int64_t start = trace_clock_ns();
+    const int64_t start = now_ns();
     for (const auto& sum : sums) expect_sum(end, *sum, kLarge);
     if (end.device() == DeviceId(1)) complete.set_value();
     // The last one may still be taken by the other device.
@@ -285,9 +285,9 @@ TEST(SlowTransport, TakesTheTimeOfEachSumInTurn) {
   testing::on_each(2, [&](uint32_t device) {
     Transport& end = *ends[device];
     const auto first = begin(end, 0, 500), second = begin(end, 1, 500);
-    const int64_t begun = trace_clock_ns();
+    const int64_t begun = now_ns();
     expect_sum(end, *second, 500);
-    EXPECT_GE(trace_clock_ns(), second->finished_ns());
+    EXPECT_GE(now_ns(), second->finished_ns());
     EXPECT_GE(second->finished_ns(), begun);  // 20 ms after the begin
     expect_sum(end, *first, 500);
     EXPECT_EQ(second->finished_ns() - first->finished_ns(), 2'000 * kPerByte.count());

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/execute/now.h"
 #include "tests/runtime/transport/forwarding_transport.h"
 
 namespace rannc::testing {
@@ -42,7 +43,7 @@ class SlowLinks {
   void sent(DeviceId from, DeviceId to, const runtime::MessageKey& key, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     int64_t& busy_until = busy_until_[{from, to}];
-    const int64_t start = std::max(now_ns(), busy_until);
+    const int64_t start = std::max(runtime::now_ns(), busy_until);
     busy_until = start + static_cast<int64_t>(bytes) * per_byte_.count();
     messages_.push_back({from, to, key, start, busy_until});
   }
@@ -52,7 +53,7 @@ class SlowLinks {
     for (const OnTheWay& message : messages()) {
       if (message.from == from && message.to == to && message.key == key) end = message.end_ns;
     }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(end - now_ns()));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(end - runtime::now_ns()));
   }
   std::vector<OnTheWay> messages() const {
     const std::lock_guard lock(mutex_);
@@ -74,8 +75,6 @@ class SlowLinks {
   }
 
  private:
-  static int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
-
   const std::chrono::nanoseconds per_byte_;
   mutable std::mutex mutex_;
   std::map<std::pair<DeviceId, DeviceId>, int64_t> busy_until_;
@@ -143,7 +142,7 @@ class SlowTransport final : public ForwardingTransport {
     SlowSum(SlowTransport& transport, std::shared_ptr<Begun> begun) : transport_(transport), begun_(std::move(begun)) {}
     Result<runtime::Values> wait() override {
       while (!begun_->result) transport_.await_oldest();
-      std::this_thread::sleep_for(std::chrono::nanoseconds(begun_->end_ns - runtime::trace_clock_ns()));
+      std::this_thread::sleep_for(std::chrono::nanoseconds(begun_->end_ns - runtime::now_ns()));
       return *std::move(begun_->result);
     }
     int64_t finished_ns() const override { return begun_->end_ns; }
