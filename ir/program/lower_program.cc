@@ -24,11 +24,10 @@ class ProgramBuilder {
     program_.name = spec.name;
     program_.graph = &graph_;
     program_.device = shared.options_.device;
-    for (const std::vector<uint32_t>& sums : spec.marks) {
-      for (const uint32_t sum : sums) awaited_.resize(std::max<size_t>(awaited_.size(), sum + 1));
+    for (const auto& [value, sum] : spec.adds) {
+      if (sum >= awaited_.size()) awaited_.resize(sum + 1);
+      ++awaited_[sum];
     }
-    for (const auto& [value, sum] : spec.adds) awaited_.resize(std::max<size_t>(awaited_.size(), sum + 1));
-    for (const auto& [value, sum] : spec.adds) ++awaited_[sum];
   }
 
   Result<Program> build() {
@@ -138,11 +137,13 @@ class ProgramBuilder {
     --awaited_[sum];
   }
 
+  bool is_awaited(uint32_t sum) const { return sum < awaited_.size() && awaited_[sum] > 0; }
+
   /// Appends the marks of buckets whose sums are complete.
   void pass_marks() {
     for (; marked_ < spec_.marks.size(); ++marked_, complete_ = 0) {
       const std::vector<uint32_t>& sums = spec_.marks[marked_];
-      while (complete_ < sums.size() && awaited_[sums[complete_]] == 0) ++complete_;
+      while (complete_ < sums.size() && !is_awaited(sums[complete_])) ++complete_;
       if (complete_ < sums.size()) return;
       add({.kind = Kind::kMark, .number = marked_});
     }

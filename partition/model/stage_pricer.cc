@@ -10,6 +10,7 @@
 
 #include "ir/plan/buckets.h"
 #include "ir/plan/function_memory.h"
+#include "ir/schedule/last_weight.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
 
@@ -35,16 +36,6 @@ std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir
     tasks.push_back(plan.stages[stage.index()].tasks[joint.origins[task.index()].task.index()]);
   }
   return tasks;
-}
-
-// The last B or W of a stage.
-ir::Action last_weight(const ir::Plan& plan, StageId stage) {
-  const std::vector<ir::Action>& row = plan.schedule.rows[plan.stages[stage.index()].devices.front().index()];
-  const auto last = std::find_if(row.rbegin(), row.rend(), [&](const ir::Action& action) {
-    return action.stage == stage && ir::adds_weight_gradient(action.kind);
-  });
-  RANNC_CHECK(last != row.rend()) << "a lowered schedule computes all gradients";
-  return *last;
 }
 
 uint64_t whole_bytes(int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); }
@@ -174,7 +165,8 @@ void StagePricer::price_marks(ir::Plan& plan) const {
     if (sums.empty() || plan.functions.size() <= s || !options_.overlap_sums) continue;
     const ir::Joint& joint = plan.functions[s]->joint;
     const ir::FunctionTable table = ir::function_table(*plan.functions[s]);
-    const ir::Action action = last_weight(plan, stage);
+    const std::vector<ir::Action>& row = plan.schedule.rows[plan.stages[s].devices.front().index()];
+    const ir::Action& action = row[ir::last_weights(row).at(stage)];
     const bool splits = action.kind == ir::ActionKind::kWeightGradient;
     const auto& tasks = table[splits ? ir::FunctionKind::kWeight : ir::FunctionKind::kBackward].tasks;
     const auto origin = [&](TaskId task) { return plan.stages[s].tasks[joint.origins[task.index()].task.index()]; };

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "ir/schedule/last_weight.h"
 #include "ir/schedule/send_completion.h"
 #include "runtime/execute/internal/gradient_sums.h"
 #include "runtime/execute/internal/pass_sums.h"
@@ -50,6 +51,7 @@ class Executor::Impl {
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
+        last_weight_(ir::last_weights(row_)),
         completion_(dependencies_, pipeline.schedule, device),
         sums_(
             pipeline, dependencies_, programs_, transport, row_,
@@ -60,9 +62,6 @@ class Executor::Impl {
     if (observer != nullptr) router_.time_waits();
     for (const Action& action : row_) {
       if (ir::has_pass(action.kind, ir::Pass::kRebuild)) recomputed_.insert({action.stage, action.micro_batch});
-    }
-    for (size_t i = 0; i < row_.size(); ++i) {
-      if (ir::adds_weight_gradient(row_[i].kind)) last_weight_[row_[i].stage] = i;
     }
     for (StageId stage : dependencies_.stages_on(device_)) {
       const std::vector<DeviceId>& members = pipeline_.shape.stages[stage.index()].devices;
@@ -143,7 +142,7 @@ class Executor::Impl {
     const Action& action = row_[position];
     if (ir::is_reduction(action.kind)) {
       begin_work(progress_, {.what = {}, .step = step_, .action = action});
-      return guarded([&] { return reduce(position); });
+      return guarded([&] { return perform(action); });
     }
     const auto work = [&] {
       return guarded([&]() -> Result<void> {
@@ -273,7 +272,7 @@ class Executor::Impl {
 
   Result<void> all_gather(StageId stage) {
     const int64_t start = now_ns();
-    const Result<void> gathered = sums_.all_gather(stage, step_);
+    const Result<void> gathered = sums_.all_gather(stage);
     router_.add_wait(now_ns() - start);
     return gathered;
   }
@@ -516,10 +515,10 @@ class Executor::Impl {
   ir::Dependencies dependencies_;
   Router router_;
   const std::vector<Action>& row_;
+  const std::map<StageId, size_t> last_weight_;
   ir::SendCompletion completion_;
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
-  std::map<StageId, size_t> last_weight_;  ///< by stage: position of its last B or W
   std::map<StageId, PassSums> pass_sums_;
   GradientSums sums_;
   const std::function<void(uint32_t)>* marks_ = nullptr;  ///< of the last B or W of a stage while it runs

@@ -236,6 +236,6 @@ Result<void> GradientSums::reduce_scatter(size_t position) {
   return begin_final();
 }
 
-Result<void> GradientSums::all_gather(StageId stage, uint64_t step) { return shares_.at(stage).all_gather(step); }
+Result<void> GradientSums::all_gather(StageId stage) { return shares_.at(stage).all_gather(step_); }
 
 }  // namespace rannc::runtime

@@ -61,7 +61,7 @@ class GradientSums {
   /// begins the sum of statistics on all.
   Result<void> reduce_scatter(size_t position);
   /// AG: copies each replica's share of the stage's parameters to the others.
-  Result<void> all_gather(StageId stage, uint64_t step);
+  Result<void> all_gather(StageId stage);
   /// Selects the one holder that keeps a sum for the next step: the first replica and, for a shared parameter, its
   /// first stage.
   Carried carried(StageId stage) const;
