@@ -195,26 +195,53 @@ uint32_t compact(const Hierarchy& hierarchy, std::vector<uint32_t>& block_of, ui
   return compress_ranks(block_of, blocks);
 }
 
-BlockPartition RanncBlocks::search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const {
-  const StepReporter report(options.recorder, order);
-  Hierarchy hierarchy =
-      coarsen(level_zero(dag, order, options.in_flight), options.blocks, options.memory_limit_bytes, report);
-  const uint32_t groups = hierarchy.levels.back().nodes();
-  std::vector<uint32_t> block_of(groups);
-  std::iota(block_of.begin(), block_of.end(), 0);
-  if (uncoarsening_ && options.refine) {
-    block_of = uncoarsen(hierarchy, std::move(block_of), groups, options.memory_limit_bytes, report);
-  } else {
-    for (size_t level = hierarchy.parent.size(); level-- > 0;) {
-      std::vector<uint32_t> finer(hierarchy.levels[level].nodes());
-      for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = block_of[hierarchy.parent[level][v]];
-      block_of = std::move(finer);
-    }
+namespace {
+
+/// The blocks of the coarsest level, per node of level 0.
+std::vector<uint32_t> groups_of_nodes(const Hierarchy& hierarchy) {
+  std::vector<uint32_t> group_of(hierarchy.levels.back().nodes());
+  std::iota(group_of.begin(), group_of.end(), 0);
+  for (size_t level = hierarchy.parent.size(); level-- > 0;) {
+    std::vector<uint32_t> finer(hierarchy.levels[level].nodes());
+    for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = group_of[hierarchy.parent[level][v]];
+    group_of = std::move(finer);
   }
-  BlockPartition result;
-  result.count = compact(hierarchy, block_of, groups, options.blocks, options.memory_limit_bytes, report);
-  result.block_of.resize(dag.tasks());
-  for (uint32_t i = 0; i < order.size(); ++i) result.block_of[order[i]] = block_of[i];
+  return group_of;
+}
+
+double crossing_cost(const Hierarchy& hierarchy, const BlockPartition& blocks) {
+  return BlockState(hierarchy.levels.front(), blocks.block_of, blocks.count).crossing_cost();
+}
+
+}  // namespace
+
+BlockPartition RanncBlocks::search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const {
+  const StepReporter report(options.recorder, order), silent(nullptr, order);
+  const uint64_t memory = options.memory_limit_bytes;
+  const Hierarchy hierarchy = coarsen(level_zero(dag, order, options.in_flight), options.blocks, memory, report);
+  const uint32_t groups = hierarchy.levels.back().nodes();
+  const auto compacted = [&](std::vector<uint32_t> block_of, const StepReporter& to) {
+    BlockPartition blocks{0, std::move(block_of)};
+    blocks.count = compact(hierarchy, blocks.block_of, groups, options.blocks, memory, to);
+    return blocks;
+  };
+  BlockPartition blocks;
+  if (uncoarsening_ && options.refine) {
+    std::vector<uint32_t> coarse(groups);
+    std::iota(coarse.begin(), coarse.end(), 0);
+    blocks = compacted(uncoarsen(hierarchy, std::move(coarse), groups, memory, report), report);
+    // Compaction merges by work, so it may lose what the moves gained, or fail where it would not without them.
+    if (groups > options.blocks) {
+      BlockPartition unmoved = compacted(groups_of_nodes(hierarchy), silent);
+      if (unmoved.count < blocks.count ||
+          (unmoved.count == blocks.count && crossing_cost(hierarchy, unmoved) < crossing_cost(hierarchy, blocks)))
+        blocks = std::move(unmoved);
+    }
+  } else {
+    blocks = compacted(groups_of_nodes(hierarchy), report);
+  }
+  BlockPartition result{blocks.count, std::vector<uint32_t>(dag.tasks())};
+  for (uint32_t i = 0; i < order.size(); ++i) result.block_of[order[i]] = blocks.block_of[i];
   return result;
 }
 

@@ -153,6 +153,51 @@ TEST(Compact, MergesTheLightestWithItsLighterNeighbourThatFits) {
   EXPECT_EQ(tight, (std::vector<uint32_t>{0, 0, 1, 2})) << "1 and 2 exceed the memory, so 1 joins 3";
 }
 
+/// What crosses between the final blocks of a partitioner; nothing where it found none.
+std::optional<double> crossing(std::string_view name, const Dag& dag, const BlockOptions& options) {
+  const auto outcome = (*make_block_partitioner(name))->partition(dag, options);
+  EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+  if (!outcome.ok() || !outcome->partition) return std::nullopt;
+  return measure(dag, outcome->partition->block_of, outcome->partition->count).crossing_cost;
+}
+
+/// Whether coarsening and compaction alone reach k blocks. Otherwise a search by memory finds them.
+bool reaches_k(const Dag& dag, const BlockOptions& options) {
+  const StepReporter silent(nullptr, kIdentity);
+  const Hierarchy hierarchy = coarsen(level_of(dag), options.blocks, options.memory_limit_bytes, silent);
+  std::vector<uint32_t> blocks(dag.tasks());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  for (const std::vector<uint32_t>& parent : hierarchy.parent) {
+    for (uint32_t& block : blocks) block = parent[block];
+  }
+  return compact(hierarchy, blocks, hierarchy.levels.back().nodes(), options.blocks, options.memory_limit_bytes,
+                 silent) == options.blocks;
+}
+
+// Compaction after it is greedy, so that better blocks before it may become worse ones.
+TEST(Blocks, UncoarseningNeverRaisesWhatCrossesBetweenTheFinalBlocks) {
+  uint32_t lower = 0, compared = 0;
+  for (const std::string& family : testing::graph_families()) {
+    for (uint64_t seed = 1; seed <= 120; ++seed) {
+      const Dag dag = testing::make_graph({family, 120, seed, seed % 2 ? Weights::kRandom : Weights::kUnit});
+      BlockOptions options;
+      options.blocks = 2 + seed % 9;
+      uint64_t total = 0;
+      for (uint32_t t = 0; t < dag.tasks(); ++t) total += dag.resident_bytes[t] + dag.stashed_bytes[t];
+      if (seed % 3 != 0)
+        options.memory_limit_bytes = total / options.blocks * (seed % 3 == 1 ? 2 : 5) / (seed % 3 == 1 ? 1 : 4);
+      const auto with = crossing("rannc", dag, options), without = crossing("rannc-no-uncoarsening", dag, options);
+      EXPECT_GE(with.has_value(), without.has_value()) << family << " seed " << seed;
+      if (!with || !without || !reaches_k(dag, options)) continue;
+      EXPECT_LE(*with, *without * (1 + 1e-9)) << family << " seed " << seed;
+      lower += *with < *without * 0.999;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 800u);
+  EXPECT_GT(lower, 500u);
+}
+
 TEST(BlockState, GainEqualsTheFallOfTheMeasuredCost) {
   std::mt19937_64 random(7);
   for (uint64_t seed = 1; seed <= 300; ++seed) {
