@@ -169,8 +169,7 @@ void print_beaumont(Printer& printer) {
     const auto shape = published::shape_of(chain, 400);
     const ScheduleSpec spec{.name = "periodic", .times = published::split(chain.loads)};
     const double period = period_of(shape, spec, 200, 300);
-    const double contiguous =
-        chain.contiguous > 0 ? chain.contiguous : published::best_contiguous(chain.loads, chain.devices);
+    const double contiguous = published::best_contiguous(chain);
     printer.print({chain.name + ": period", chain.devices, period, smallest_period(shape, spec.times), chain.period,
                    cpu_seconds() - start,
                    fmt::format("contiguous {:.6g}, ratio {:.3f}", contiguous, contiguous / period)});

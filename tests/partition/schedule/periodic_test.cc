@@ -101,6 +101,64 @@ TEST(OneFOneBStar, RandomPatternsAreValid) {
   }
 }
 
+/// The least concurrent activations of each stage over all 1-periodic patterns with whole starts. Constraints are
+/// differences of starts with whole bounds, so other starts are no better.
+std::vector<uint32_t> least_activations(const std::vector<int>& forward, const std::vector<int>& backward, int period) {
+  const size_t stages = forward.size();
+  std::vector<uint32_t> least(stages, UINT32_MAX);
+  std::vector<int> at(2 * stages, 0);  // F of each stage, then B of each stage, modulo the period; the first F is at 0
+  const auto apart = [&](int from, int to, int duration) {  // the earliest start of `to` after `from` has ended
+    int wait = (to - from - duration) % period;
+    return duration + (wait < 0 ? wait + period : wait);
+  };
+  const auto overlap = [&](size_t s) {
+    const int gap = (at[stages + s] - at[s] + period) % period;
+    return gap < forward[s] || gap > period - backward[s];
+  };
+  const auto visit = [&](const auto& self, size_t action) -> void {
+    if (action == 2 * stages) {
+      int delay = 0;  // from F's start to B's start
+      for (size_t s = stages; s-- > 0;) {
+        delay = s + 1 == stages ? apart(at[s], at[stages + s], forward[s])
+                                : delay + apart(at[s], at[s + 1], forward[s]) +
+                                      apart(at[stages + s + 1], at[stages + s], backward[s + 1]);
+        least[s] = std::min(least[s], static_cast<uint32_t>((delay + backward[s] + period - 1) / period));
+      }
+      return;
+    }
+    for (at[action] = 0; at[action] < period; ++at[action]) {
+      if (action < stages || !overlap(action - stages)) self(self, action + 1);
+    }
+  };
+  visit(visit, 1);
+  return least;
+}
+
+/// Theorem 3: no 1-periodic pattern of the period has less at any stage.
+TEST(OneFOneBStar, NoPatternHasFewerActivations) {
+  uint32_t several = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    const size_t stages = 1 + seed % 3;
+    std::vector<int> forward, backward;
+    int longest = 0;
+    for (size_t s = 0; s < stages; ++s) {
+      forward.push_back(static_cast<int>(1 + random() % 2));
+      backward.push_back(static_cast<int>(1 + random() % 3));
+      longest = std::max(longest, forward.back() + backward.back());
+    }
+    const int period = longest + static_cast<int>(random() % 5);
+    ChainTimes times{{forward.begin(), forward.end()}, {backward.begin(), backward.end()}, {}};
+    const Pattern star = one_f_one_b_star(times, period).value();
+    const std::vector<uint32_t> least = least_activations(forward, backward, period);
+    for (size_t s = 0; s < stages; ++s) {
+      EXPECT_EQ(star.concurrent(s), least[s]) << "seed " << seed << " stage " << s << " period " << period;
+      several += least[s] > 1;
+    }
+  }
+  EXPECT_GT(several, 100u);
+}
+
 TEST(WarmUpByLatency, LiesBetweenThePoliciesOfDapple) {
   ChainTimes times = split({3, 3, 3, 3});
   EXPECT_EQ(warmup_by_latency(times), warmup_a(4));
@@ -180,6 +238,27 @@ TEST(KPeriodic, TheoremFour) {
   }
 }
 
+/// Section 5.2: on P equal stages a smaller k takes longer and holds less.
+TEST(KPeriodic, TradesThroughputForMemory) {
+  constexpr uint32_t kStages = 8;
+  const auto shape = ir::chain_shape(kStages, 280);
+  int64_t before = 0;
+  for (uint32_t k = 1; k < kStages; ++k) {
+    ScheduleSpec spec{.name = "k-periodic", .times = split(std::vector<double>(kStages, 2)), .k = k};
+    const auto schedule = make_schedule(shape, spec).value();
+    EXPECT_NEAR(period_between(schedule, simulate(shape, schedule, costs_of(spec.times)).value(), 4 * k, 32 * k),
+                2 * (1 + 1.0 / k), 1e-9)
+        << k;
+    const std::vector<int64_t> held = peaks(shape, spec);
+    // Of the P−s batches that stage s holds without gaps, every (k+1)-th is left out.
+    for (uint32_t s = 0; s < kStages; ++s)
+      EXPECT_EQ(held[s], kStages - s - (kStages - s) / (k + 1)) << k << " stage " << s;
+    const int64_t all = std::accumulate(held.begin(), held.end(), int64_t{0});
+    EXPECT_GT(all, before) << k;
+    before = all;
+  }
+}
+
 ir::PipelineShape allocated(const std::vector<uint32_t>& device_of, uint32_t devices, uint32_t batches) {
   ir::PipelineShape shape = ir::chain_shape(static_cast<uint32_t>(device_of.size()), batches);
   shape.devices = devices;
@@ -225,17 +304,74 @@ TEST(NonContiguous, TheoremFive) {
   const double kRatios[] = {1.600, 1.714, 1.778, 1.818};
   for (uint32_t k = 2; k <= 5; ++k) {
     const auto chain = published::theorem_five(k);
-    const double contiguous = published::best_contiguous(chain.loads, chain.devices);
+    const double contiguous = published::best_contiguous(chain);
     EXPECT_NEAR(simulated_period(chain), k, 1e-6) << k;
     EXPECT_NEAR(contiguous / k, kRatios[k - 2], 5e-4) << k;
     EXPECT_GT(contiguous / k, 2 - 1.0 / k);
   }
 }
 
-/// Theorem 6: memory forces the k last layers of a contiguous allocation onto one device; here the period is
-/// 1 + (k−1) = k.
+/// Theorem 6: memory forces the k last layers of a contiguous allocation onto one device, with period k(k−1); here the
+/// period is 1 + (k−1) = k.
 TEST(NonContiguous, TheoremSix) {
-  for (uint32_t k = 2; k <= 6; ++k) EXPECT_NEAR(simulated_period(published::theorem_six(k)), k, 1e-9) << k;
+  for (uint32_t k = 2; k <= 6; ++k) {
+    auto chain = published::theorem_six(k);
+    EXPECT_NEAR(simulated_period(chain), k, 1e-9) << k;
+    EXPECT_NEAR(published::best_contiguous(chain), k * (k - 1.0), 1e-9) << k;
+    // The schedule's rules see the weights: the idle device gets the first of the k last layers of a contiguous one.
+    auto contiguous = chain;
+    for (uint32_t i = k + 1; i <= 2 * k; ++i) contiguous.device_of[i] = k + 1;
+    EXPECT_NEAR(simulated_period(contiguous), k * (k - 1.0), 1e-9) << k;
+    contiguous.device_of[k + 1] = k;
+    const auto shape = published::shape_of(contiguous, 8);
+    const auto schedule = make_schedule(shape, {.name = "periodic", .times = split(chain.loads)}).value();
+    const auto checked = ir::check_schedule(shape, ir::lower_schedule(shape, schedule).value());
+    ASSERT_FALSE(checked.ok()) << k;
+    EXPECT_EQ(checked.diagnostic().rule, "S11");
+    chain.weights.clear();
+    if (k > 2) EXPECT_LT(published::best_contiguous(chain), k * (k - 1.0)) << "without weights";
+  }
+}
+
+/// The least largest load of a device over all allocations, by trying them all.
+double best_allocation(const std::vector<double>& loads, uint32_t devices) {
+  double best = 1e300;
+  std::vector<double> of_device(devices, 0);
+  const auto place = [&](const auto& self, size_t layer) -> void {
+    if (layer == loads.size())
+      return void(best = std::min(best, *std::max_element(of_device.begin(), of_device.end())));
+    for (double& load : of_device) {
+      load += loads[layer];
+      if (load < best) self(self, layer + 1);
+      load -= loads[layer];
+    }
+  };
+  place(place, 0);
+  return best;
+}
+
+/// Theorem 5, first half: Next Fit up to twice the best period of any allocation needs no more devices than there are.
+TEST(NonContiguous, NextFitIsAtMostTwiceTheBest) {
+  uint32_t longer = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    published::Allocation chain{"random", {}, {}, 1 + static_cast<uint32_t>(random() % 4), 0};
+    for (size_t layer = 0, n = 1 + random() % 9; layer < n; ++layer)
+      chain.loads.push_back(static_cast<double>(1 + random() % (seed % 2 ? 9 : 3)));
+    const double best = best_allocation(chain.loads, chain.devices);
+    uint32_t used = 1;
+    double load = 0;
+    for (const double layer : chain.loads) {
+      if (load + layer > 2 * best) ++used, load = 0;
+      load += layer;
+    }
+    EXPECT_LE(used, chain.devices) << "seed " << seed;
+    const double contiguous = published::best_contiguous(chain);
+    EXPECT_GE(contiguous, best) << "seed " << seed;
+    EXPECT_LE(contiguous, 2 * best) << "seed " << seed;
+    longer += contiguous > best;
+  }
+  EXPECT_GT(longer, 200u);
 }
 
 TEST(NonContiguous, RandomAllocationsReachTheLargestLoad) {

@@ -61,19 +61,20 @@ inline const std::vector<Star>& stars() {
   return kRows;
 }
 
-/// A chain on given devices, with the period that the allocation allows and the best contiguous one.
+/// A chain on given devices, with the period that the allocation allows.
 struct Allocation {
   std::string name;
   std::vector<double> loads;
   std::vector<uint32_t> device_of;
   uint32_t devices = 0;
   double period = 0;
-  double contiguous = 0;  ///< period of the best contiguous allocation; 0: any search can find it
+  std::vector<int64_t> weights = {};  ///< per layer; empty: none has any
+  int64_t memory = 0;                 ///< of a device; 0: no limit
 };
 
 /// Theorem 5: k parts (k, e, k−1, e), e = 1/(2k+1), then k, (k−2)(2k+1)+1 times e, and 1.
 inline Allocation theorem_five(uint32_t k) {
-  Allocation chain{"theorem 5, k=" + std::to_string(k), {}, {}, 2 * k + 1, static_cast<double>(k), 0};
+  Allocation chain{"theorem 5, k=" + std::to_string(k), {}, {}, 2 * k + 1, static_cast<double>(k)};
   uint32_t small = 0;  // 2k+1 layers of e fill each of the devices k+2 … 2k, which have a layer of k−1
   const auto add = [&](double load, uint32_t device) {
     chain.loads.push_back(load);
@@ -92,18 +93,19 @@ inline Allocation theorem_five(uint32_t k) {
   return chain;
 }
 
-/// Theorem 6: k layers (cost 1, weight M−1), one (k, M), k layers (k−1, 1) on k+2 devices.
+/// Theorem 6: k layers (cost 1, weight M−1), one (k, M), k layers (k−1, 1) on k+2 devices of M = k.
 inline Allocation theorem_six(uint32_t k) {
-  Allocation chain{"theorem 6, k=" + std::to_string(k), {}, {}, k + 2, static_cast<double>(k), k * (k - 1.0)};
+  Allocation chain{"theorem 6, k=" + std::to_string(k), {}, {}, k + 2, static_cast<double>(k), {}, k};
   for (uint32_t i = 0; i < 2 * k + 1; ++i) {
     chain.loads.push_back(i < k ? 1.0 : i == k ? k : k - 1.0);
+    chain.weights.push_back(i < k ? k - 1 : i == k ? k : 1);
     chain.device_of.push_back(i <= k ? i : i - k - 1);
   }
   return chain;
 }
 
 /// Chain (1, 2, 1) on two devices.
-inline Allocation three_layers() { return {"chain (1,2,1)", {1, 2, 1}, {0, 1, 0}, 2, 2, 3}; }
+inline Allocation three_layers() { return {"chain (1,2,1)", {1, 2, 1}, {0, 1, 0}, 2, 2}; }
 
 /// F takes a third and B two thirds of each load.
 inline ChainTimes split(const std::vector<double>& loads) {
@@ -115,24 +117,33 @@ inline ChainTimes split(const std::vector<double>& loads) {
   return times;
 }
 
+/// Without activations, as in section 6.2.
 inline ir::PipelineShape shape_of(const Allocation& chain, uint32_t batches) {
   ir::PipelineShape shape = ir::chain_shape(static_cast<uint32_t>(chain.loads.size()), batches);
   shape.devices = chain.devices;
-  for (size_t s = 0; s < chain.loads.size(); ++s) shape.stages[s].devices = {DeviceId(chain.device_of[s])};
+  if (chain.memory > 0) shape.memory_bytes.assign(chain.devices, chain.memory);
+  for (size_t s = 0; s < chain.loads.size(); ++s) {
+    shape.stages[s].devices = {DeviceId(chain.device_of[s])};
+    shape.stages[s].saved_bytes = 0;
+    if (!chain.weights.empty()) shape.stages[s].fixed_bytes = chain.weights[s];
+  }
   return shape;
 }
 
-/// Smallest largest load of contiguous parts, by the textbook recurrence.
-inline double best_contiguous(const std::vector<double>& loads, uint32_t parts) {
-  const size_t n = loads.size();
+/// Smallest largest load of contiguous parts within the memory, by the textbook recurrence; 1e300 where none fits.
+inline double best_contiguous(const Allocation& chain) {
+  const size_t n = chain.loads.size();
   std::vector<double> best(n + 1, 1e300);
   best[0] = 0;
-  for (uint32_t part = 0; part < parts; ++part) {
+  for (uint32_t part = 0; part < chain.devices; ++part) {
     std::vector<double> next = best;
     for (size_t end = 1; end <= n; ++end) {
       double load = 0;
+      int64_t weight = 0;
       for (size_t begin = end; begin-- > 0;) {
-        load += loads[begin];
+        load += chain.loads[begin];
+        if (!chain.weights.empty()) weight += chain.weights[begin];
+        if (chain.memory > 0 && weight > chain.memory) break;
         next[end] = std::min(next[end], std::max(best[begin], load));
       }
     }
