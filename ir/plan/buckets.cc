@@ -13,9 +13,6 @@ namespace rannc::ir {
 
 namespace {
 
-/// Larger buckets would leave a small model little to overlap; smaller ones would separate a bias from its weight.
-constexpr uint64_t kLargestGradients = 2;
-
 /// When the backward pass of a stage has completed a gradient.
 struct Final {
   bool late = false;  ///< by E

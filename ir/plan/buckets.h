@@ -11,6 +11,9 @@ namespace rannc::ir {
 
 /// Limit of the bytes of a bucket by default.
 inline constexpr uint64_t kBucketBytes = 4 << 20;
+/// Limit of the bytes of a bucket by those of the stage's largest gradient. Larger buckets would leave a small model
+/// little to overlap; smaller ones would separate a bias from its weight.
+inline constexpr uint64_t kLargestGradients = 2;
 
 /// The parameters whose gradients the replicas of a stage sum in its ARs: those that it reads and shares with no other
 /// stage, ascending. Empty if it has no AR.
@@ -30,7 +33,8 @@ std::vector<int64_t> sum_bytes_of_buckets(const Plan& plan, StageId stage);
 
 /// Fills `Stage::buckets` of all stages from the plan's stages, routes and functions. Parameters are taken in the order
 /// in which the backward pass makes their gradients final, those that E completes last and apart. A bucket has at most
-/// `limit` bytes and at most twice those of the largest gradient, or one gradient. Linear in the joint graphs.
+/// `limit` bytes and at most `kLargestGradients` times those of the largest gradient, or one gradient. Linear in the
+/// joint graphs.
 void choose_buckets(Plan& plan, uint64_t limit = kBucketBytes);
 
 }  // namespace rannc::ir

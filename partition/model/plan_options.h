@@ -10,7 +10,6 @@
 
 #include "ir/base/batching.h"
 #include "ir/gradient/joint.h"
-#include "ir/plan/buckets.h"
 #include "ir/plan/kept_choice.h"
 #include "ir/plan/plan.h"
 #include "partition/cost/cost_model.h"
@@ -61,8 +60,7 @@ struct PlanOptions : PlanDemands {
   std::optional<double> recompute_budget;
   std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   ShardOptimizer shard_optimizer = ShardOptimizer::kNever;
-  uint64_t bucket_bytes = ir::kBucketBytes;  ///< limit of `ir::choose_buckets`
-  ir::PlanOptimizer optimizer;               ///< of training
+  ir::PlanOptimizer optimizer;  ///< of training
   bool training = true;
   uint64_t seed = 0;
   std::string model_digest;

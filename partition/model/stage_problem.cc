@@ -86,7 +86,10 @@ class Holdings {
         continue;
       }
       const bool trained = model_.training && model_.graph.kind(value) == ir::ValueKind::kParameter;
-      if (trained) problem_.largest_gradient = std::max(problem_.largest_gradient, sum_bytes(value));
+      for (const uint32_t block : blocks) {
+        double& largest = problem_.largest_gradients[block];
+        if (trained) largest = std::max(largest, sum_bytes(value));
+      }
       if (blocks.size() > 1) {
         problem_.shared.push_back({trained ? Kind::kParameter : Kind::kBuffer, std::move(blocks), 0, line.fixed});
         if (!trained) continue;
@@ -188,6 +191,7 @@ Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition
   problem.blocks = blocks.count;
   problem.parameter_bytes.assign(blocks.count, 0);
   problem.gradient_bytes.assign(blocks.count, 0);
+  problem.largest_gradients.assign(blocks.count, 0);
   problem.state_bytes.assign(blocks.count, 0);
   problem.buffer_bytes.assign(blocks.count, 0);
   problem.stashed_bytes_per_sample.assign(blocks.count, 0);

@@ -196,7 +196,7 @@ void FloorEntries::add_late_sums() {
         if (more_ > 0) longest = std::max(longest, large_.backward(b, b + 1, group.larger_share, kind));
       }
       // The first of its sums and all that follow, or the last one. With shared parameters it may have more.
-      const double own = per_byte * gradient_bytes(problem_, b), part = 1 / sums_of_block(with_shared[b]);
+      const double own = per_byte * gradient_bytes(problem_, b), part = 1 / sums_of_block(problem_, b, with_shared[b]);
       late_.back().push_back(sums - passes + std::max(own - (1 - part) * longest, part * own));
       sums += own;
       passes += longest;

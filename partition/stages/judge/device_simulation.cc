@@ -19,9 +19,10 @@ constexpr double kMostSums = 256;    ///< of a stage
 constexpr double kSumActions = 5e4;  ///< of all devices, if all stages have several replicas
 
 /// Number of sums into which a stage divides its gradients, so that a message waits for one of them at most.
-uint32_t sums_of(double bytes, size_t devices) {
+uint32_t sums_of(double bytes, double bucket, size_t known, size_t devices) {
   const double most = std::min(kMostSums, std::ceil(kSumActions / static_cast<double>(devices)));
-  return static_cast<uint32_t>(std::clamp(std::ceil(bytes / kSumBytes), 1.0, most));
+  const double count = bucket > 0 ? std::ceil(bytes / bucket) : 1;
+  return static_cast<uint32_t>(std::clamp(std::max(count, static_cast<double>(known)), 1.0, most));
 }
 
 /// Returns the devices with a stage, in the cluster's order, as the finished plan numbers them.
@@ -70,12 +71,14 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
                   {});  // no messages: computation alone is a bound for any ports
   if (const auto refusal = beaten(plan, run, beat)) return *refusal;
   const std::vector<DeviceId> used = used_devices(plan);
+  const auto bucket = static_cast<double>(problem_.bucket_bytes);
   run.shape.devices = static_cast<uint32_t>(used.size());
   for (size_t s = 0; s < stages; ++s) {
     run.shape.stages[s].devices = plan.stages[s].devices;
     for (DeviceId& device : run.shape.stages[s].devices) device = number_of(used, device);
     const double bytes = problem_.overlap_sums ? ranges_->gradients(plan.stages[s].first, plan.stages[s].end) : 0;
-    run.costs.all_reduce.push_back(even_sums(run.reductions[s], sums_of(bytes, used.size())));
+    run.costs.all_reduce.push_back(
+        even_sums(run.reductions[s], sums_of(bytes, bucket, run.reductions[s].size(), used.size())));
     run.shape.stages[s].sums = std::max<uint32_t>(1, static_cast<uint32_t>(run.costs.all_reduce.back().size()));
   }
   run.costs.step = run.steps;

@@ -74,6 +74,19 @@ class Rectangles {
   std::vector<Counted> cells_;
 };
 
+/// Two buckets, or one beside a gradient that is larger. A bucket has at least one gradient. 0 if gradients are not known
+/// one by one.
+double bytes_of_two_buckets(const StageProblem& problem) {
+  double largest = 0, least = kInfinity;
+  for (const double bytes : problem.largest_gradients) {
+    largest = std::max(largest, bytes);
+    if (bytes > 0) least = std::min(least, bytes);
+  }
+  if (largest == 0) return 0;
+  const double limit = std::min(static_cast<double>(problem.bucket_bytes), ir::kLargestGradients * largest);
+  return std::max(limit, least) + std::max(limit, largest);
+}
+
 std::vector<double> prefix(const std::vector<double>& items) {
   std::vector<double> sums(items.size() + 1, 0);
   for (size_t i = 0; i < items.size(); ++i) sums[i + 1] = sums[i] + items[i];
@@ -114,7 +127,7 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks), d
   crossing_ = crossing.sum(k);
   add_shared(problem);
 
-  largest_gradient_ = problem.largest_gradient;
+  if (!divides_) two_buckets_ = bytes_of_two_buckets(problem);
   std::vector<double> resident(k), gradients(k), states(k);
   for (uint32_t b = 0; b < k; ++b) {
     gradients[b] = gradient_bytes(problem, b);

@@ -7,9 +7,6 @@
 
 namespace rannc::partition {
 
-/// Limit of the bytes of gradients that replicas sum together, if they are not those of one parameter.
-inline constexpr double kSumBytes = 4 << 20;
-
 /// A quantity that is affine in the number of samples.
 struct Affine {
   double fixed = 0, per_sample = 0;
@@ -40,10 +37,7 @@ class RangeCosts {
   }
   /// Bytes of those that replicas sum at a time: two buckets, or one beside a gradient that is larger. 0 if gradients
   /// are not known one by one, or are summed to shares.
-  double summed_at_once(uint32_t a, uint32_t b) const {
-    if (largest_gradient_ == 0 || divides_) return 0;
-    return std::min(gradients(a, b), kSumBytes + std::max(kSumBytes, largest_gradient_));
-  }
+  double summed_at_once(uint32_t a, uint32_t b) const { return std::min(gradients(a, b), two_buckets_); }
   /// Bytes of their optimizer state.
   double states(uint32_t a, uint32_t b) const {
     return states_[b] - states_[a] + (shared_states_.empty() ? 0 : shared_states_[index(a, b)].fixed);
@@ -93,7 +87,7 @@ class RangeCosts {
   std::vector<Affine> shared_parameters_, shared_gradients_, shared_states_;  ///< empty: nothing is shared
   std::vector<Affine> shared_resident_, temporary_;                           ///< empty: there are none
   std::vector<double> parameters_, gradients_, states_, resident_, stashed_, pending_;
-  double largest_gradient_ = 0;  ///< of all blocks
+  double two_buckets_ = 0;  ///< of all blocks, bytes
   std::vector<char> cut_allowed_;
   /// The first pinned block from some block on, and the next block pinned to another stage.
   struct PinnedStages {

@@ -1,8 +1,6 @@
 /// Prices the gradient sums of a replicated stage beside its backward pass.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "partition/schedule/simulate.h"
@@ -16,15 +14,18 @@ struct SumTimes {
   double sum = 0, gather = 0;
 };
 
-/// Number of sums of a block, whose gradients become final evenly over its backward pass.
-inline double sums_of_block(double bytes) { return std::max(1.0, std::ceil(bytes / kSumBytes)); }
+/// Number of sums of a block with these bytes of gradients, which become final evenly over its backward pass: buckets
+/// (`ir::choose_buckets`) as large as its gradients and the stage allow. `joined`: limit of a bucket of several
+/// gradients in the stage; 0: that of the block alone, which gives the most sums.
+double sums_of_block(const StageProblem& problem, uint32_t block, double bytes, double joined = 0);
 
 /// Sums of the blocks [a, b) in the order in which the backward pass makes the gradients final: from the last block to
-/// the first; a shared parameter's with its first block, or last of all if other stages have it too. Larger blocks
-/// divide their gradients. Smaller ones are summed together up to `kSumBytes` or the size of the largest, as finished
-/// plans do with parameters. `ahead[i]`: time of the backward pass of the stage's first i blocks, for i = 0 … b - a.
-/// The time of all sums is divided by bytes, so that latency counts once. A gather follows as a sum of its own.
-/// O(blocks of the stage + shared holdings): all but the last sum of a block count as one that ends with them.
+/// the first; a shared parameter's with its first block, or last of all and apart if other stages have it too. Large
+/// blocks divide their gradients. Smaller ones are summed together within the limits of buckets, or up to the size of
+/// the largest if gradients are not known one by one. `ahead[i]`: time of the backward pass of the stage's first i
+/// blocks, for i = 0 … b - a. The time of all sums is divided by bytes, so that latency counts once. A gather follows
+/// as a sum of its own. O(blocks of the stage + shared holdings): all but the last sum of a block count as one that
+/// ends with them.
 std::vector<SumCost> stage_sums(const StageProblem& problem, uint32_t a, uint32_t b, const std::vector<double>& ahead,
                                 const SumTimes& times);
 

@@ -195,6 +195,7 @@ Result<void> validate(const StageProblem& problem) {
   for (const TimeTable& table : problem.times) RANNC_TRY(table_is_sane(table, problem.blocks));
   RANNC_TRY(costs_are_sane(problem.parameter_bytes, problem.blocks, "the parameter size", false));
   RANNC_TRY(costs_are_sane(problem.gradient_bytes, problem.blocks, "the gradient size", true));
+  RANNC_TRY(costs_are_sane(problem.largest_gradients, problem.blocks, "the largest gradient", true));
   RANNC_TRY(costs_are_sane(problem.state_bytes, problem.blocks, "the size of optimizer state", true));
   RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
   RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));

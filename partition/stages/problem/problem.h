@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
+#include "ir/plan/buckets.h"
 #include "ir/schedule/lower_schedule.h"
 #include "partition/cluster.h"
 #include "partition/schedule/in_flight.h"
@@ -124,6 +125,7 @@ struct PlanDemands {
   bool parts_backward = false;
   /// Whether replicas sum gradients beside the backward pass that makes them final. Otherwise after it.
   bool overlap_sums = true;
+  uint64_t bucket_bytes = ir::kBucketBytes;  ///< limit of `ir::choose_buckets`; 0: one gradient at a time
 };
 
 /// A way to run a block that keeps part of what its backward pass reads and repeats part of its forward pass.
@@ -135,10 +137,11 @@ struct RebuildPoint {
 
 struct StageProblem : PlanDemands {
   uint32_t blocks = 0;
-  std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
-  std::vector<double> parameter_bytes;             ///< per block: its own
-  std::vector<double> gradient_bytes;              ///< per block: sums to all-reduce; empty: as `parameter_bytes`
-  double largest_gradient = 0;                     ///< bytes of that of one parameter; 0: unknown
+  std::vector<TimeTable> times;         ///< per `Cluster::kinds`
+  std::vector<double> parameter_bytes;  ///< per block: its own
+  std::vector<double> gradient_bytes;   ///< per block: sums to all-reduce; empty: as `parameter_bytes`
+  /// Per block: bytes of the largest gradient of one parameter that it reads. Empty: unknown.
+  std::vector<double> largest_gradients;
   std::vector<double> state_bytes;                 ///< per block: optimizer state; empty: `optimizer_factor`
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward

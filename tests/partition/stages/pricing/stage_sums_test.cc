@@ -39,11 +39,46 @@ TEST(StageSums, FollowTheBackwardPassFromTheLastBlockToTheFirst) {
 TEST(StageSums, DivideTheGradientsOfLargeBlocks) {
   StageProblem problem;
   problem.blocks = 1;
-  problem.parameter_bytes = {10 * kSumBytes};
+  const double bucket = static_cast<double>(problem.bucket_bytes);
+  problem.parameter_bytes = {10 * bucket};
   EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 100}, {50, 0})), 5, 1e-9);
   EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 100}, {300, 0})), 300 - 90, 1e-9);
-  problem.parameter_bytes = {10 * kSumBytes + 1};
+  problem.parameter_bytes = {10 * bucket + 1};
   EXPECT_NEAR(exposed_ns(stage_sums(problem, 0, 1, {0, 110}, {55, 0})), 5, 1e-9);
+}
+
+// A bucket has the bytes of the limit, or twice those of the largest gradient, or one gradient.
+TEST(StageSums, DivideAndJoinGradientsByTheLimitOfBuckets) {
+  StageProblem large;
+  large.blocks = 1;
+  large.parameter_bytes = {100};
+  const auto exposed = [&] { return exposed_ns(stage_sums(large, 0, 1, {0, 1000}, {100, 0})); };
+  large.bucket_bytes = 50;
+  EXPECT_NEAR(exposed(), 50, 1e-9);
+  large.bucket_bytes = 10;
+  EXPECT_NEAR(exposed(), 10, 1e-9);
+  large.largest_gradients = {25};
+  EXPECT_NEAR(exposed(), 25, 1e-9) << "no gradient is divided";
+  large.bucket_bytes = 0;
+  EXPECT_NEAR(exposed(), 25, 1e-9);
+  large.bucket_bytes = 1000;
+  EXPECT_NEAR(exposed(), 50, 1e-9) << "more than twice the largest gradient are not summed together";
+
+  StageProblem small;
+  small.blocks = 4;
+  small.parameter_bytes = {10, 10, 10, 10};
+  const auto count = [&] { return stage_sums(small, 0, 4, {0, 1, 2, 3, 4}, {4, 0}).size(); };
+  small.bucket_bytes = 40;
+  EXPECT_EQ(count(), 4u) << "gradients unknown: as large as the largest block";
+  small.largest_gradients = {10, 10, 10, 10};
+  EXPECT_EQ(count(), 2u);
+  small.largest_gradients = {2, 20, 2, 2};
+  EXPECT_EQ(count(), 1u);
+  small.largest_gradients = {10, 20, 10, 10};
+  small.bucket_bytes = 30;
+  EXPECT_EQ(count(), 2u);
+  small.bucket_bytes = 0;
+  EXPECT_EQ(count(), 4u);
 }
 
 TEST(StageSums, JoinsSmallBlocksAndCountsSharedParametersWithTheirFirstBlock) {
@@ -55,10 +90,12 @@ TEST(StageSums, JoinsSmallBlocksAndCountsSharedParametersWithTheirFirstBlock) {
   EXPECT_EQ(joined[1].ahead, 0);
   problem.shared.push_back({SharedHolding::Kind::kParameter, {0, 2, 3}, 0, 2e6});
   const std::vector<SumCost> shared = stage_sums(problem, 1, 4, {0, 5, 9, 12}, {8, 0});
-  ASSERT_EQ(shared.size(), 2u);
+  ASSERT_EQ(shared.size(), 3u);
   EXPECT_EQ(shared[0].duration, 4);
-  EXPECT_EQ(shared[1].duration, 4) << "1 + 1 + 2 MB";
+  EXPECT_EQ(shared[1].duration, 2) << "1 + 1 MB";
+  EXPECT_EQ(shared[2].duration, 2) << "of several stages, after all others";
   // What each replica has updated is gathered after the backward pass, however early the sums are.
+  problem.shared.clear();
   EXPECT_EQ(exposed_ns(stage_sums(problem, 3, 4, {50, 60}, {6, 3})), 3);
 }
 
