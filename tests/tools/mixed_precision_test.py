@@ -2,6 +2,7 @@
 import json
 import random
 import re
+import statistics
 
 import programs
 import small_onnx as onnx
@@ -41,21 +42,23 @@ CUT = ["--stages", 2, "--micro-batches", 4]
 
 
 class Curves(MixedPrecisionTest):
-    def curves(self, steps, tolerance):
+    def curves(self, steps, farthest):
+        """Each loss lies near the one in float32, and half of them nearer: single steps of Adam with small second moments differ more."""
         expected = self.losses(self.compiled("f32", *CUT), "f32", steps)
         self.assertLess(expected[-1], 0.9 * expected[0])
-        for precision in ("bf16", "fp16"):
+        for precision, near in NEAR.items():
             found = self.losses(self.compiled(precision, *CUT, "--precision", precision), precision, steps)
             self.assertNotEqual(found, expected)
-            self.assert_near(found[:1], expected[:1], NEAR[precision] / 2)
-            self.assert_near(found[-1:], expected[-1:], tolerance)
+            self.assert_near(found[:1], expected[:1], near / 2)
+            self.assert_near(found, expected, farthest or near / 2)
+            self.assertLess(statistics.median(abs(a - b) / b for a, b in zip(found, expected)), near / 4, precision)
 
     def test_losses_fall_as_in_float32(self):
-        self.curves(20, 0.02)
+        self.curves(20, None)
 
     @programs.whole
     def test_losses_fall_as_in_float32_over_200_steps(self):
-        self.curves(200, 0.02)
+        self.curves(200, 0.03)
 
 
 class Plans(MixedPrecisionTest):

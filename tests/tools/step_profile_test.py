@@ -2,6 +2,7 @@
 import collections
 import json
 import re
+import statistics
 
 import programs
 
@@ -11,16 +12,19 @@ TIMES = ["products", "operators", "tape_forward", "tape_backward", "allocation",
 MESSAGES = ["messages", "waiting"]
 # Clocks of one thread are read one after the other: what is between two readings is in no part.
 APART = 0.02
+# A plan of measured costs is for this machine, of which other tests take a part that changes. A wrong unit, kind of action or
+# number of samples is further off.
+FACTOR = 2
 
 
 class ExplainedStep(programs.ProgramTest):
     """--explain-step: what the plan expects beside what a step took."""
     STEPS = 6
 
-    def explain(self, *flags, transport="local"):
+    def explain(self, *flags, transport="local", costs="analytic"):
         bundle, run = self.scratch / "gpt.rannc", self.scratch / "run"
         self.succeed("rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--loss", "cross_entropy(output=logits,labels=targets)",
-                     "--costs", "analytic", "--mini-batch", 8, "--micro-batches", 4, "-o", bundle, "--replace", *flags)
+                     "--costs", costs, "--mini-batch", 8, "--micro-batches", 4, "-o", bundle, "--replace", *flags)
         done = self.succeed("rannc-run", bundle, "--data", programs.DATA / "small_gpt" / "batch.safetensors", "-o", run, "--steps", self.STEPS,
                             "--explain-step", "--replace", "--transport", transport)
         head, *lines = [line.split("\t") for line in (run / "actions.tsv").read_text().splitlines()]
@@ -37,13 +41,29 @@ class ExplainedStep(programs.ProgramTest):
         steps = {tuple(re.findall(r"[\d.]+", cells)[10:]) for _, cells in rows}
         self.assertEqual(len(steps), 1, "a step is as long on every device")
         self.assertIn(f"mean of {self.STEPS - 1} steps", said)
-        self.assertRegex(said, r"(?m)^median difference of an action from the plan: [\d.]+ %$")
+        self.assertGreaterEqual(self.difference(said), 0)
         work = collections.Counter(action["action"] for action in actions if float(action["measured_compute"]) > 0)
         kinds = {name[0] for name in work}
         self.assertTrue({"F", "S"} <= kinds and kinds & {"B", "I"}, kinds)
         for action in actions:
             if action["action"][0] in "FBIW":
                 self.assertGreater(float(action["planned_compute"]), 0, action)
+
+    def difference(self, said):
+        """Median difference of an action from the plan."""
+        return float(re.search(r"(?m)^median difference of an action from the plan: ([\d.]+) %$", said)[1]) / 100
+
+    def test_a_measured_plan_is_near(self):
+        said, actions, _ = self.explain("--stages", 2, "--schedule", "1f1b", costs="measured")
+        ratios = collections.defaultdict(list)
+        for action in actions:
+            if float(action["planned_compute"]) > 0:
+                kind = (action["device"], action["action"][0])
+                ratios[kind].append(float(action["measured_compute"]) / float(action["planned_compute"]))
+        self.assertEqual(set(ratios), {(device, kind) for device in "01" for kind in "FBS"})
+        middle = statistics.median(statistics.median(each) for each in ratios.values())
+        self.assertTrue(1 / FACTOR < middle < FACTOR, ratios)
+        self.assertLess(self.difference(said), FACTOR - 1, ratios)
 
     def test_cuts_and_replicas(self):
         for devices, flags in ((2, ["--stages", 2, "--schedule", "1f1b"]), (3, ["--cluster", "local:3", "--replicas", "2,1", "--schedule", "zb-h1"])):
@@ -87,6 +107,8 @@ class StepProfile(programs.ProgramTest):
                     self.assertGreater(parts[name], 0, name)
                 self.assertGreater(device["allocations"], 0)
                 self.assertGreater(device["products_at_full_rate_ns"], 0)
+                self.assertLess(device["products_at_full_rate_ns"], parts["products"], "no product is faster than the machine")
+                self.assertLess(parts["profiling"], 0.5 * wall, "what is measured is the step")
         self.assertEqual(sorted(device["device"] for process in processes for device in process["devices"]),
                          list(range(done.stdout.count(" a step, mean of 3;"))))
         return done.stdout, processes, (folder / "report.html").read_text()
