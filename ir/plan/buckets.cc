@@ -7,6 +7,7 @@
 
 #include "ir/graph/byte_count.h"
 #include "ir/plan/functions.h"
+#include "ir/plan/optimizer_shares.h"
 #include "ir/schedule/schedule_memory.h"
 
 namespace rannc::ir {
@@ -54,7 +55,7 @@ uint64_t sum_bytes_of(const Plan& plan, ValueId parameter) {
 
 std::vector<ValueId> summed_parameters(const Plan& plan, StageId stage) {
   const Stage& of = plan.stages[stage.index()];
-  if (!plan.training || of.sharded || of.devices.size() < 2) return {};
+  if (!plan.training || of.devices.size() < 2) return {};
   std::set<ValueId> found;
   for (const TaskId task : of.tasks) {
     for (const ValueId input : plan.graph.inputs(task)) {
@@ -111,8 +112,20 @@ std::vector<int64_t> bytes_of_buckets(const Plan& plan, StageId stage) {
 
 std::vector<int64_t> sum_bytes_of_buckets(const Plan& plan, StageId stage) {
   std::vector<int64_t> found = bytes_of_buckets(plan, stage);
-  const auto replicas = static_cast<int64_t>(plan.stages[stage.index()].devices.size());
-  for (int64_t& bytes : found) bytes = gradient_sum_bytes(bytes, replicas);
+  const Stage& of = plan.stages[stage.index()];
+  const auto replicas = static_cast<int64_t>(of.devices.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!of.sharded) {
+      found[i] = gradient_sum_bytes(found[i], replicas);
+      continue;
+    }
+    // A replica receives the terms of the others for its share, in two rounds at once.
+    int64_t widest = 0;
+    for (const ValueId parameter : of.buckets[i])
+      widest = std::max<int64_t>(widest, byte_size(sum_dtype(plan.graph.type(parameter).dtype)));
+    const int64_t round = widest * replicas * elements_per_round(of.devices.size());
+    found[i] = gradient_sum_bytes(std::min(found[i], 2 * round), replicas);
+  }
   return found;
 }
 

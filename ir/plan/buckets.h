@@ -15,8 +15,8 @@ inline constexpr uint64_t kBucketBytes = 4 << 20;
 /// little to overlap; smaller ones would separate a bias from its weight.
 inline constexpr uint64_t kLargestGradients = 2;
 
-/// The parameters whose gradients the replicas of a stage sum in its ARs: those that it reads and shares with no other
-/// stage, ascending. Empty if it has no AR.
+/// The parameters whose gradients the replicas of a stage sum in its ARs or SCs: those that it reads and shares with no
+/// other stage, ascending. Empty if it has none.
 std::vector<ValueId> summed_parameters(const Plan& plan, StageId stage);
 
 /// By bucket of the stage: the last task of its joint graph that makes a part of a gradient of this bucket or of one

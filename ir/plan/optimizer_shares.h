@@ -26,13 +26,24 @@ struct ParameterExtent {
   bool divisible = true;  ///< false: it has one owner (`StoredUpdate::divisible`)
 };
 
-/// The slices of a replica's share, ascending; together the shares cover all parameters of a stage once.
+/// Indices of parameters whose gradients are summed together.
+using ParameterBucket = std::vector<uint32_t>;
+
+/// Shares of a stage's parameters: by bucket, then by replica, slices in the order of the bucket.
+using OptimizerShares = std::vector<std::vector<std::vector<ParameterSlice>>>;
+
+/// Cuts each bucket for the replicas. The buckets and one more of the parameters that are in none of them, which may be
+/// empty, cover each parameter once.
 ///
-/// The parameters are laid end to end. Share r of n begins at the last permitted cut up to total * r / n, or at the
-/// nearer end of a parameter that is not divisible, so each share differs from total / n by less than one cut or one
-/// such parameter. A parameter of less than `kShareCut` elements has one owner.
-std::vector<ParameterSlice> optimizer_share(std::span<const ParameterExtent> parameters, size_t replica,
-                                            size_t replicas);
+/// The parameters are laid end to end, bucket by bucket. Replica r of n has in each bucket what lies behind the last
+/// permitted cut up to total * r / n elements of this bucket and all before it, or behind the nearer end of a parameter
+/// that is not divisible. So all slices of a replica differ from its even part by less than a cut and one such
+/// parameter, however small the buckets are. A parameter of less than `kShareCut` elements has one owner.
+OptimizerShares optimizer_shares(std::span<const ParameterExtent> parameters, std::vector<ParameterBucket> buckets,
+                                 size_t replicas);
+
+/// All slices of a replica, by ascending parameter.
+std::vector<ParameterSlice> share_of_replica(const OptimizerShares& shares, size_t replica);
 
 /// Elements of each share that one round of messages between `replicas` replicas moves. Limits the memory of a round to
 /// 2^20 elements, and at least `kShareCut` of each share.

@@ -110,37 +110,33 @@ struct Weights {
     for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
   }
-  /// Bytes of the optimizer state of the largest share of the parameters.
-  int64_t state_bytes(const ParameterUpdates& updates, size_t replicas) const {
+  uint32_t index_of(ValueId parameter) const {
+    const auto found = std::lower_bound(parameters.begin(), parameters.end(), parameter,
+                                        [](const HeldParameter& held, ValueId value) { return held.value < value; });
+    return static_cast<uint32_t>(found - parameters.begin());
+  }
+  /// Bytes of the optimizer state of the largest share of the parameters, which are divided bucket by bucket.
+  int64_t state_bytes(const ParameterUpdates& updates, const std::vector<std::vector<ValueId>>& buckets,
+                      size_t replicas) const {
     std::vector<ParameterExtent> extents;
     for (const HeldParameter& held : parameters)
       extents.push_back({held.elements(), updates.of(held.value).divisible()});
+    std::vector<ParameterBucket> indices;
+    for (const std::vector<ValueId>& bucket : buckets) {
+      ParameterBucket& own = indices.emplace_back();
+      for (const ValueId parameter : bucket) own.push_back(index_of(parameter));
+    }
+    const OptimizerShares shares = optimizer_shares(extents, std::move(indices), replicas);
     int64_t most = 0;
     for (size_t r = 0; r < replicas; ++r) {
       int64_t bytes = 0;
-      for (const ParameterSlice& slice : optimizer_share(extents, r, replicas)) {
+      for (const ParameterSlice& slice : share_of_replica(shares, r)) {
         const HeldParameter& held = parameters[slice.parameter];
         bytes += updates.state_elements(held.value, slice.first, slice.last) * held.element_bytes;
       }
       most = std::max(most, bytes);
     }
     return most;
-  }
-  /// Peak bytes of reducing the gradients to shares, beside the gradients. A parameter's gradients become one term
-  /// first. Then each round receives the terms of a part of the share, and frees them slice by slice as it adds them.
-  int64_t scatter_bytes(size_t replicas) const {
-    int64_t most = 0, joined = 0, total = 0, widest = 1, largest = 0;
-    for (const HeldParameter& held : parameters) {
-      if (held.readings > 1) most = std::max(most, held.sum_bytes - joined);
-      joined += held.sum_bytes * (held.readings - 1);
-      const int64_t elements = held.elements();
-      total += elements;
-      largest = std::max(largest, elements);
-      if (elements > 0) widest = std::max(widest, held.sum_bytes / elements);
-    }
-    const auto n = static_cast<int64_t>(replicas);
-    const int64_t moved = std::min({total, total / n + kShareCut, elements_per_round(replicas)});
-    return std::max(most, widest * ((n - 1) * moved + std::min(moved, largest)) - joined);
   }
   /// Bytes of the copies of an optimizer step: of narrow parameters and their states in the type of the gradient sums,
   /// in slices, or of one tensor that is updated as a whole.
@@ -213,11 +209,10 @@ void take_training(const Plan& plan, StageId stage, const ParameterUpdates& upda
                    StageShape& shape) {
   const size_t replicas = shape.devices.size();
   const bool shares = shape.sharded && replicas > 0;
-  shape.fixed_bytes += weights.state_bytes(updates, shares ? replicas : 1);
+  shape.fixed_bytes += weights.state_bytes(updates, plan.stages[stage.index()].buckets, shares ? replicas : 1);
   shape.gradient_bytes = weights.gradient_bytes();
-  if (shares && replicas > 1) shape.step_bytes = weights.scatter_bytes(replicas);
   shape.sum_bytes = bytes_of_sums(plan, stage);
-  shape.step_bytes = std::max(shape.step_bytes, weights.copied_bytes(updates, device_type(plan)));
+  shape.step_bytes = weights.copied_bytes(updates, device_type(plan));
 }
 
 // Converts bytes of a whole share in `time` to bytes per sample, rounded up.

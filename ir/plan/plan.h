@@ -27,8 +27,8 @@ struct Stage {
   /// Each replica keeps the optimizer state of its share of the parameters (`ir/plan/optimizer_shares.h`), and updates
   /// only that.
   bool sharded = false;
-  /// Parameters whose gradients the replicas sum together, one AR each, in the order in which the backward pass makes
-  /// them final (`ir/plan/buckets.h`). Empty if the stage has no AR, or nothing to sum in it.
+  /// Parameters whose gradients the replicas sum together, one AR or SC each, in the order in which the backward pass
+  /// makes them final (`ir/plan/buckets.h`). Empty if the stage has neither, or nothing to sum in it.
   std::vector<std::vector<ValueId>> buckets;
   bool operator==(const Stage&) const = default;
 };

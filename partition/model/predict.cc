@@ -121,22 +121,21 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
     }
     const StageId stage = StageId::from(s);
     const double update = optimizer_pass_ns(trained[s].parameters, trained[s].gradients, trained[s].states, rate);
-    const int64_t reduction = sum_ns({stage}, trained[s].gradients);
+    ir::FinishTime& time =
+        plan.finish_times.emplace_back(ir::FinishTime{stage, sum_ns({stage}, trained[s].gradients), whole_ns(update)});
+    // Two sums run at once, so that latency counts once for all.
+    const std::vector<int64_t> buckets = ir::bytes_of_buckets(plan, stage);
+    const double all = std::accumulate(buckets.begin(), buckets.end(), 0.0);
+    if (all > 0) time.all_reduce_ns = sum_ns({stage}, all);
     if (plan.stages[s].sharded) {
       // Each half of a ring takes half its time.
-      const auto replicas = static_cast<double>(plan.stages[s].devices.size());
-      plan.finish_times.push_back(
-          {stage, reduction / 2, whole_ns(update / replicas), 0, sum_ns({stage}, trained[s].parameters) / 2});
-    } else {
-      ir::FinishTime& time = plan.finish_times.emplace_back(ir::FinishTime{stage, reduction, whole_ns(update)});
-      // Two sums run at once, so that latency counts once for all.
-      const std::vector<int64_t> buckets = ir::bytes_of_buckets(plan, stage);
-      const double all = std::accumulate(buckets.begin(), buckets.end(), 0.0);
-      if (all > 0) time.all_reduce_ns = sum_ns({stage}, all);
-      for (const int64_t bytes : buckets) {
-        const double part = static_cast<double>(bytes) / std::max(1.0, all);
-        time.sums.push_back({whole_ns(static_cast<double>(time.all_reduce_ns) * part), 0});
-      }
+      time.all_reduce_ns /= 2;
+      time.optimizer_ns = whole_ns(update / static_cast<double>(plan.stages[s].devices.size()));
+      time.gather_ns = sum_ns({stage}, trained[s].parameters) / 2;
+    }
+    for (const int64_t bytes : buckets) {
+      const double part = static_cast<double>(bytes) / std::max(1.0, all);
+      time.sums.push_back({whole_ns(static_cast<double>(time.all_reduce_ns) * part), 0});
     }
   }
   for (size_t g = 0; g < plan.shared.size(); ++g) {

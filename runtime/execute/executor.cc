@@ -192,7 +192,7 @@ class Executor::Impl {
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
-    sums_.begin_step(input.step, input.overlaps_sums);
+    sums_.begin_step(input.step, input.overlaps_sums, static_cast<bool>(input.update));
     mark_failure_.reset();
     for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
     for (StageId stage : dependencies_.stages_on(device_)) {
@@ -254,7 +254,7 @@ class Executor::Impl {
       case ir::ActionClass::kReceive:
         return router_.receive(action);
       case ir::ActionClass::kReduce:
-        return reduce(position_);
+        return sums_.reach(position_);
       case ir::ActionClass::kGather:
         if (!input_->update || input_->updates_later) return {};
         return all_gather(action.stage);
@@ -262,12 +262,6 @@ class Executor::Impl {
         break;
     }
     return step(action.stage);
-  }
-
-  Result<void> reduce(size_t position) {
-    // A step without an update keeps whole sums, which the next one carries on as those of an AR.
-    const bool to_shares = row_[position].kind == ActionKind::kReduceScatter && input_->update;
-    return to_shares ? sums_.reduce_scatter(position) : sums_.reach(position);
   }
 
   Result<void> all_gather(StageId stage) {

@@ -18,7 +18,6 @@ GradientSums::GradientSums(const Pipeline& pipeline, const ir::Dependencies& dep
       watch_(std::move(watch)) {
   for (StageId stage : dependencies_.stages_on(device())) {
     const ir::StageShape& shape = pipeline_.shape.stages[stage.index()];
-    buckets_[stage] = make_buckets(stage);
     if (pipeline_.shape.training && shape.sharded)
       shares_.try_emplace(stage, stage, shape.devices, pipeline_.shares[stage.index()], program(stage), transport_);
   }
@@ -42,27 +41,10 @@ uint32_t GradientSums::slot(uint32_t group, StageId stage) const {
   return pipeline_.shared[group][static_cast<size_t>(it - stages.begin())];
 }
 
-std::set<uint32_t> GradientSums::in_groups(StageId stage) const {
-  std::set<uint32_t> shared;
-  for (uint32_t group : dependencies_.groups_of(stage)) shared.insert(slot(group, stage));
-  return shared;
-}
-
-/// Those of the plan. Of a stage without buckets, one per parameter.
-std::vector<GradientSums::Parameters> GradientSums::make_buckets(StageId stage) const {
-  const Signature& signature = pipeline_.stages[stage.index()];
-  if (!signature.buckets.empty()) return signature.buckets;
-  const std::set<uint32_t> shared = in_groups(stage);
-  std::vector<Parameters> found;
-  for (uint32_t i = 0; i < signature.parameters.size(); ++i) {
-    if (!shared.contains(i)) found.push_back({i});
-  }
-  return found;
-}
-
-void GradientSums::begin_step(uint64_t step, bool overlaps) {
+void GradientSums::begin_step(uint64_t step, bool overlaps, bool updates) {
   step_ = step;
   overlaps_ = overlaps;
+  updates_ = updates;
   next_ = 0;
   final_.clear();
   end_step();
@@ -81,7 +63,7 @@ Result<void> GradientSums::pass_marks(StageId stage, size_t count) {
 Result<void> GradientSums::begin_final() {
   const auto is_final = [&](const Action& action) {
     const auto found = final_.find(action.stage);
-    return action.kind == ir::ActionKind::kAllReduce && found != final_.end() && action.micro_batch < found->second;
+    return !ir::is_of_group(action.kind) && found != final_.end() && action.micro_batch < found->second;
   };
   while (next_ < order_.size() && is_final(row_[order_[next_]])) {
     const size_t position = order_[next_++];
@@ -94,7 +76,7 @@ Result<void> GradientSums::begin_final() {
 
 Result<void> GradientSums::reach(size_t position) {
   if (next_ >= order_.size() || order_[next_] > position) return {};
-  RANNC_CHECK(order_[next_] == position) << "ARs and RSs begin in the order of the row";
+  RANNC_CHECK(order_[next_] == position) << "sums begin in the order of the row";
   ++next_;
   RANNC_TRY(begin(position));
   return overlaps_ ? begin_final() : await_all();
@@ -119,7 +101,9 @@ Result<void> GradientSums::begin(size_t position) {
     // An action is the sum of one bucket, or of all that are not in the plan.
     const size_t all = buckets(action.stage), parts = pipeline_.shape.stages[action.stage.index()].sums;
     const size_t first = parts > 1 ? action.micro_batch : 0, last = parts > 1 ? first + 1 : all;
-    for (size_t bucket = first; bucket < last; ++bucket) RANNC_TRY(begin_bucket(position, bucket));
+    const bool to_shares = action.kind == ir::ActionKind::kReduceScatter && updates_;
+    for (size_t bucket = first; bucket < last; ++bucket)
+      RANNC_TRY(to_shares ? begin_shares(position, bucket) : begin_bucket(position, bucket));
     if (last == all) RANNC_TRY(begin_statistics(position));
   }
   close(position);
@@ -129,11 +113,21 @@ Result<void> GradientSums::begin(size_t position) {
 // The program releases its terms.
 Result<void> GradientSums::begin_bucket(size_t position, size_t bucket) {
   const StageId stage = row_[position].stage;
-  const Parameters& parameters = buckets_.at(stage)[bucket];
+  const ir::ParameterBucket& parameters = pipeline_.buckets[stage.index()][bucket];
   Values terms = program(stage).gradients(parameters);
   program(stage).set_gradients(parameters, Values(parameters.size()));
   const CollectiveKey key{step_, CollectiveKey::Kind::kAllReduce, stage.index(), static_cast<uint32_t>(bucket)};
   return begin_sum({.position = position, .stage = stage, .parameters = parameters}, key, std::move(terms));
+}
+
+Result<void> GradientSums::begin_shares(size_t position, size_t bucket) {
+  const StageId stage = row_[position].stage;
+  RANNC_ASSIGN(auto rounds, shares_.at(stage).begin_reduce_scatter(step_, bucket));
+  for (std::unique_ptr<PendingSum>& round : rounds) {
+    ++spans_.at(position).sums;
+    begun_.push_back({.position = position, .stage = stage, .of_shares = true, .sum = std::move(round)});
+  }
+  return {};
 }
 
 Result<void> GradientSums::begin_statistics(size_t position) {
@@ -174,6 +168,7 @@ Result<void> GradientSums::begin_sum(Begun sum, const CollectiveKey& key, Values
 void GradientSums::finish(const Begun& sum, Values sums) {
   const Action& action = row_[sum.position];
   if (sum.of_statistics) return program(sum.stage).set_statistics(std::move(sums));
+  if (sum.of_shares) return;  // they have replaced its terms
   if (!ir::is_of_group(action.kind)) return program(sum.stage).set_gradients(sum.parameters, std::move(sums));
   for (StageId stage : pipeline_.shape.shared[action.route].stages) {
     if (dependencies_.replica(stage, device()) < 0) continue;
@@ -220,20 +215,6 @@ Result<void> GradientSums::await_all() {
     RANNC_TRY(await(std::move(sum)));
   }
   return {};
-}
-
-Result<void> GradientSums::reduce_scatter(size_t position) {
-  RANNC_CHECK(next_ < order_.size() && order_[next_] == position) << "SCs begin in the order of the row";
-  ++next_;
-  const StageId stage = row_[position].stage;
-  open(position);
-  const int64_t start = now_ns();
-  RANNC_TRY(shares_.at(stage).reduce_scatter(step_, in_groups(stage)));
-  spans_.at(position).end_ns = now_ns();
-  spans_.at(position).waited_ns = now_ns() - start;
-  RANNC_TRY(begin_statistics(position));
-  close(position);
-  return begin_final();
 }
 
 Result<void> GradientSums::all_gather(StageId stage) { return shares_.at(stage).all_gather(step_); }

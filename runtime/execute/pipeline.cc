@@ -46,18 +46,27 @@ void add_losses(const ir::Plan& plan, Pipeline& pipeline) {
   RANNC_CHECK(pipeline.losses.size() == plan.graph.losses().size()) << "every loss numerator comes out of a stage";
 }
 
-std::vector<std::vector<ir::ParameterSlice>> shares_of(const ir::Stage& stage, const Signature& signature,
-                                                       const ir::ParameterUpdates& updates) {
-  std::vector<std::vector<ir::ParameterSlice>> shares;
-  if (!stage.sharded) return shares;
+std::vector<ir::ParameterBucket> buckets_of(const ir::Plan& plan, const Signature& signature) {
+  if (!signature.buckets.empty()) return signature.buckets;
+  std::vector<ir::ParameterBucket> found;
+  for (uint32_t i = 0; i < signature.parameters.size(); ++i) {
+    const ValueId parameter = signature.parameters[i].value;
+    const bool shared = std::any_of(plan.shared.begin(), plan.shared.end(),
+                                    [&](const ir::SharedParameter& each) { return each.parameter == parameter; });
+    if (!shared) found.push_back({i});
+  }
+  return found;
+}
+
+ir::OptimizerShares shares_of(const ir::Stage& stage, const Signature& signature,
+                              const std::vector<ir::ParameterBucket>& buckets, const ir::ParameterUpdates& updates) {
+  if (!stage.sharded) return {};
   std::vector<ir::ParameterExtent> extents;
   for (const Weight& parameter : signature.parameters) {
     const int64_t elements = ir::element_count(*parameter.type.shape).constant();
     extents.push_back({elements, updates.of(parameter.value).divisible()});
   }
-  for (size_t replica = 0; replica < stage.devices.size(); ++replica)
-    shares.push_back(ir::optimizer_share(extents, replica, stage.devices.size()));
-  return shares;
+  return ir::optimizer_shares(extents, buckets, stage.devices.size());
 }
 
 }  // namespace
@@ -70,7 +79,8 @@ std::optional<std::vector<ir::ParameterSlice>> share_of(const Pipeline& pipeline
   const auto& shares = pipeline.shares[stage.index()];
   if (shares.empty()) return std::nullopt;
   const auto& members = pipeline.shape.stages[stage.index()].devices;
-  return shares[static_cast<size_t>(std::find(members.begin(), members.end(), device) - members.begin())];
+  const auto place = std::find(members.begin(), members.end(), device);
+  return ir::share_of_replica(shares, static_cast<size_t>(place - members.begin()));
 }
 
 Pipeline make_pipeline(const ir::Plan& plan, const ir::ParameterUpdates& updates) {
@@ -81,7 +91,9 @@ Pipeline make_pipeline(const ir::Plan& plan, const ir::ParameterUpdates& updates
   pipeline.batch_symbol = plan.graph.batch_symbol();
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     pipeline.stages.push_back(signature(plan, StageId::from(stage)));
-    pipeline.shares.push_back(shares_of(plan.stages[stage], pipeline.stages.back(), updates));
+    const Signature& signature = pipeline.stages.back();
+    pipeline.buckets.push_back(buckets_of(plan, signature));
+    pipeline.shares.push_back(shares_of(plan.stages[stage], signature, pipeline.buckets.back(), updates));
   }
   add_routes(plan, pipeline);
   add_shared(plan, pipeline);

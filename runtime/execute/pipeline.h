@@ -36,8 +36,11 @@ struct Pipeline {
   std::vector<LossPort> losses;        ///< per loss term of the graph
   std::vector<ValueId> graph_outputs;  ///< in the graph's order
   std::vector<ValueId> sums;           ///< those of them that metrics read; kept in training too
-  /// By stage and replica: the slices of its parameters that a replica updates. Empty if the stage is not sharded.
-  std::vector<std::vector<std::vector<ir::ParameterSlice>>> shares;
+  /// By stage: the parameters whose gradients replicas sum together. Those of the plan; of a stage without any, one for
+  /// each parameter that belongs to no group.
+  std::vector<std::vector<ir::ParameterBucket>> buckets;
+  /// By stage: the slices of its parameters that each replica updates. Empty if the stage is not sharded.
+  std::vector<ir::OptimizerShares> shares;
 };
 
 /// Returns the pipeline of a verified plan with a lowered schedule. `updates`: of the plan's graph; they decide where

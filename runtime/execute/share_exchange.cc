@@ -37,60 +37,60 @@ std::vector<int64_t> parameter_elements(const Program& program) {
   return elements;
 }
 
-ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members,
-                             const std::vector<std::vector<ir::ParameterSlice>>& shares, Program& program,
-                             Transport& transport)
-    : stage_(stage),
-      members_(members),
-      program_(program),
-      transport_(transport),
-      replica_(position_in(members, transport.device())) {
-  for (const auto& share : shares) rounds_.push_back(parts_of(share, ir::elements_per_round(members.size())));
-}
-
-template <class Visit>
-Result<void> ShareExchange::each_round(Visit&& visit) const {
-  size_t count = 0;
-  for (const auto& rounds : rounds_) count = std::max(count, rounds.size());
-  for (size_t round = 0; round < count; ++round) RANNC_TRY(visit(round));
-  return {};
-}
-
-std::vector<Values> ShareExchange::parts(const Values& whole, size_t round, const std::set<uint32_t>& without) const {
-  std::vector<Values> parts(members_.size());
-  for (size_t r = 0; r < members_.size(); ++r) {
-    if (round >= rounds_[r].size()) continue;
-    for (const ir::ParameterSlice& slice : rounds_[r][round]) {
-      if (!without.contains(slice.parameter))
-        parts[r].push_back(whole[slice.parameter]->elements(slice.first, slice.last));
+ShareExchange::ShareExchange(StageId stage, const std::vector<DeviceId>& members, const ir::OptimizerShares& shares,
+                             Program& program, Transport& transport)
+    : stage_(stage), members_(members), program_(program), transport_(transport) {
+  const int64_t size = ir::elements_per_round(members.size());
+  for (const auto& by_replica : shares) {
+    std::vector<Round>& rounds = rounds_.emplace_back();
+    for (size_t r = 0; r < by_replica.size(); ++r) {
+      const auto own = parts_of(by_replica[r], size);
+      if (rounds.size() < own.size()) rounds.resize(own.size(), Round(by_replica.size()));
+      for (size_t i = 0; i < own.size(); ++i) rounds[i][r] = own[i];
     }
+  }
+}
+
+std::vector<Values> ShareExchange::parts(const Values& whole, const Round& round) {
+  std::vector<Values> parts(round.size());
+  for (size_t r = 0; r < round.size(); ++r) {
+    for (const ir::ParameterSlice& slice : round[r])
+      parts[r].push_back(whole[slice.parameter]->elements(slice.first, slice.last));
   }
   return parts;
 }
 
-Result<void> ShareExchange::reduce_scatter(uint64_t step, const std::set<uint32_t>& summed) {
+Result<std::vector<std::unique_ptr<PendingSum>>> ShareExchange::begin_reduce_scatter(uint64_t step, size_t bucket) {
   Values gradients(program_.parameters().size());
-  for (uint32_t i = 0; i < gradients.size(); ++i) {
-    if (summed.contains(i)) continue;
-    gradients[i] = program_.gradients({&i, 1}).front()->contiguous();
-    program_.set_gradients({&i, 1}, {gradients[i]});
+  for (const Round& round : rounds_[bucket]) {
+    for (const auto& slices : round) {
+      for (const ir::ParameterSlice& slice : slices) {
+        const uint32_t i = slice.parameter;
+        if (gradients[i] != nullptr) continue;
+        gradients[i] = program_.gradients({&i, 1}).front()->contiguous();
+        program_.set_gradients({&i, 1}, {gradients[i]});
+      }
+    }
   }
   CollectiveKey key{step, CollectiveKey::Kind::kReduceScatter, stage_.index()};
-  return each_round([&](size_t round) -> Result<void> {
-    const std::vector<Values> terms = parts(gradients, round, summed);
-    key.part = static_cast<uint32_t>(round);
-    RANNC_ASSIGN(const Values sums, transport_.reduce_scatter(key, members_, terms));
-    for (size_t i = 0; i < sums.size(); ++i) terms[replica_][i]->overwrite(*sums[i]);
-    return {};
-  });
+  for (size_t before = 0; before < bucket; ++before) key.part += static_cast<uint32_t>(rounds_[before].size());
+  std::vector<std::unique_ptr<PendingSum>> begun;
+  for (const Round& round : rounds_[bucket]) {
+    RANNC_ASSIGN(begun.emplace_back(), transport_.begin_reduce_scatter(key, members_, parts(gradients, round)));
+    ++key.part;
+  }
+  return begun;
 }
 
 Result<void> ShareExchange::all_gather(uint64_t step) {
   CollectiveKey key{step, CollectiveKey::Kind::kAllGather, stage_.index()};
-  return each_round([&](size_t round) {
-    key.part = static_cast<uint32_t>(round);
-    return transport_.all_gather(key, members_, parts(program_.parameters(), round, {}));
-  });
+  for (const std::vector<Round>& rounds : rounds_) {
+    for (const Round& round : rounds) {
+      RANNC_TRY(transport_.all_gather(key, members_, parts(program_.parameters(), round)));
+      ++key.part;
+    }
+  }
+  return {};
 }
 
 }  // namespace rannc::runtime

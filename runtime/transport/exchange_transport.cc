@@ -48,6 +48,12 @@ Values as(Device& device, std::vector<at::Tensor> tensors, const std::vector<boo
   return values;
 }
 
+/// Copies a host tensor into a value, unless it is that value.
+void place(Device& device, const at::Tensor& tensor, const Value& into) {
+  if (tensor.is_same(to_tensor(into))) return;
+  into->overwrite(*device.upload(to_value(tensor)));
+}
+
 }  // namespace
 
 template <class Exchange>
@@ -81,26 +87,23 @@ Result<Values> ExchangeTransport::all_reduce(const CollectiveKey& key, std::span
   });
 }
 
-Result<Values> ExchangeTransport::reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                                 const std::vector<Values>& terms) {
-  return guarded([&]() -> Result<Values> {
-    RANNC_TRY(await_earlier(key));
-    OrderedSum sum = OrderedSum::reduce_scatter(members, device(), on_host(hardware(), terms), exchanges(key, nullptr));
-    RANNC_ASSIGN(std::vector<at::Tensor> sums, sum.run());
-    return as(hardware(), std::move(sums), in_host_memory(terms[position_in(members, device())]));
-  });
-}
-
-/// A sum in the queue. Does not keep the terms alive.
+/// A sum in the queue. Does not keep the terms alive, except those that it replaces.
 class ExchangeTransport::Pending final : public PendingSum {
  public:
-  Pending(ExchangeTransport& transport, std::shared_ptr<SumQueue::Sum> sum, std::vector<bool> in_host_memory)
-      : transport_(transport), sum_(std::move(sum)), in_host_memory_(std::move(in_host_memory)) {}
+  /// `replaced`: values in whose memory the results belong; empty: new ones.
+  Pending(ExchangeTransport& transport, std::shared_ptr<SumQueue::Sum> sum, std::vector<bool> in_host_memory,
+          Values replaced = {})
+      : transport_(transport),
+        sum_(std::move(sum)),
+        in_host_memory_(std::move(in_host_memory)),
+        replaced_(std::move(replaced)) {}
   Result<Values> wait() override {
     return transport_.guarded([&]() -> Result<Values> {
       const Progress::Waiting waiting(transport_.progress());
       RANNC_ASSIGN(std::vector<at::Tensor> sums, transport_.sums_.await(*sum_));
-      return as(transport_.hardware(), std::move(sums), in_host_memory_);
+      if (replaced_.empty()) return as(transport_.hardware(), std::move(sums), in_host_memory_);
+      for (size_t i = 0; i < sums.size(); ++i) place(transport_.hardware(), sums[i], replaced_[i]);
+      return std::move(replaced_);
     });
   }
   int64_t finished_ns() const override { return sum_->finished_ns; }
@@ -109,6 +112,7 @@ class ExchangeTransport::Pending final : public PendingSum {
   ExchangeTransport& transport_;
   std::shared_ptr<SumQueue::Sum> sum_;
   std::vector<bool> in_host_memory_;
+  Values replaced_;
 };
 
 Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_all_reduce(const CollectiveKey& key,
@@ -128,12 +132,13 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
                                                                             std::span<const DeviceId> members,
                                                                             std::vector<Values> terms) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
-    std::vector<bool> places = in_host_memory(terms[position_in(members, device())]);
+    Values own = terms[position_in(members, device())];
     auto sum = sums_.begin(
         [this, key, all = std::vector<DeviceId>(members.begin(), members.end()), tensors = on_host(hardware(), terms)] {
           return OrderedSum::reduce_scatter(all, device(), tensors, exchanges(key, &sums_.wait()));
         });
-    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(*this, std::move(sum), std::move(places)));
+    return std::unique_ptr<PendingSum>(
+        std::make_unique<Pending>(*this, std::move(sum), std::vector<bool>(), std::move(own)));
   });
 }
 
@@ -149,10 +154,7 @@ Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<c
     }
     RANNC_TRY(gather_parts(members, device(), places, exchanges(key, nullptr)));
     for (size_t i = 0; i < parts.size(); ++i) {
-      for (size_t k = 0; i != self && k < parts[i].size(); ++k) {
-        if (places[i][k].is_same(to_tensor(parts[i][k]))) continue;
-        parts[i][k]->overwrite(*hardware().upload(to_value(places[i][k])));
-      }
+      for (size_t k = 0; i != self && k < parts[i].size(); ++k) place(hardware(), places[i][k], parts[i][k]);
     }
     return {};
   });

@@ -33,16 +33,20 @@ TensorsByMember equal_parts(const std::vector<at::Tensor>& tensors, size_t membe
   return parts;
 }
 
-/// `sum_in_order` into memory that exists.
+/// `sum_in_order` into memory that exists and may be that of a term. Uses up the memory of the first term.
 void add_into(const at::Tensor& sum, std::span<const at::Tensor> terms) {
   const c10::NoGradGuard no_grad;
   if (terms.size() < 2 || sum_type(sum.scalar_type()) != sum.scalar_type()) {
     sum.copy_(sum_in_order(terms));
     return;
   }
-  at::Tensor out = sum;
+  // No later term is overwritten before it is added.
+  const bool later =
+      std::any_of(terms.begin() + 2, terms.end(), [&](const at::Tensor& term) { return term.is_same(sum); });
+  at::Tensor out = later ? terms[0] : sum;
   at::add_out(out, terms[0], terms[1]);
   for (const at::Tensor& term : terms.subspan(2)) out.add_(term);
+  if (later) sum.copy_(out);
 }
 
 void send_to_others(SumExchange& exchange, std::span<const DeviceId> members, size_t position,
@@ -116,7 +120,7 @@ OrderedSum OrderedSum::all_reduce(std::span<const DeviceId> members, DeviceId se
 
 OrderedSum OrderedSum::reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
                                       const BeginExchange& begin) {
-  std::vector<at::Tensor> places = like(terms[position_in(members, self)]);
+  std::vector<at::Tensor> places = terms[position_in(members, self)];
   return {members, self, std::move(terms), std::move(places), begin};
 }
 

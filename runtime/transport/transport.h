@@ -99,18 +99,16 @@ class Transport {
   /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`. It
   /// may be read on the compute stream.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
-  /// Returns element-wise sums over `members` that only this device receives. `terms[i]` are this device's terms of the
-  /// values of member i, in the order of `members`: all members pass terms of equal specs for one member. The sums are
-  /// those of `all_reduce`. They may be read on the compute stream. Terms may change afterwards.
-  virtual Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                        const std::vector<Values>& terms) = 0;
-  /// Begin the sums of `all_reduce` and `reduce_scatter`, which run while the device computes, and return at once. All
-  /// members begin them in one order. Terms must not change before `PendingSum::wait`, which may be called in any
-  /// order. Transports that use host memory complete the sums of a device in the order of begins, and keep receive
-  /// buffers and results of two sums at most. Blocking sums and `all_gather` follow the sums that were begun before;
-  /// sums within passes never wait for others. The endpoint must outlive the result.
+  /// Begins the sums of `all_reduce`, which run while the device computes, and returns at once. All members begin sums
+  /// in one order. Terms must not change before `PendingSum::wait`, which may be called in any order. Transports that
+  /// use host memory complete the sums of a device in the order of begins, and keep receive buffers of two sums at
+  /// most. Blocking sums and `all_gather` follow the sums that were begun before; sums within passes never wait for
+  /// others. The endpoint must outlive the result.
   virtual Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key,
                                                                std::span<const DeviceId> members, Values values) = 0;
+  /// Begins sums that only this device receives, in the memory of its own terms. `terms[i]` are this device's
+  /// contiguous terms of the values of member i, in the order of `members`: all members pass terms of equal specs for
+  /// one member. `PendingSum::wait` returns this device's own terms, which then are the sums of `all_reduce`.
   virtual Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key,
                                                                    std::span<const DeviceId> members,
                                                                    std::vector<Values> terms) = 0;

@@ -62,12 +62,12 @@ class LocalTransport final : public Transport {
   }
 
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
-    return blocking(key, members, {std::move(values)}, 0);
-  }
-
-  Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                const std::vector<Values>& terms) override {
-    return blocking(key, members, terms, position_in(members, device_));
+    if (key.kind != CollectiveKey::Kind::kWithinPass) {
+      while (!begun_.empty()) read_oldest();
+    }
+    RANNC_ASSIGN(const auto sum, bring(key, members, {std::move(values)}, 0));
+    if (hardware_.is_asynchronous()) read(*sum);
+    return finish(*sum);
   }
 
   Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
@@ -170,16 +170,6 @@ class LocalTransport final : public Transport {
     return std::unique_ptr<PendingSum>(std::make_unique<LocalSum>(*this, std::move(sum)));
   }
 
-  Result<Values> blocking(const CollectiveKey& key, std::span<const DeviceId> members, std::vector<Values> terms,
-                          size_t index) {
-    if (key.kind != CollectiveKey::Kind::kWithinPass) {
-      while (!begun_.empty()) read_oldest();
-    }
-    RANNC_ASSIGN(const auto sum, bring(key, members, std::move(terms), index));
-    if (hardware_.is_asynchronous()) read(*sum);
-    return finish(*sum);
-  }
-
   Result<Values> finish(Begun& sum) {
     if (!hardware_.is_asynchronous()) {
       RANNC_ASSIGN(auto total, exchange_->total(sum.name, sum.index));
@@ -192,7 +182,9 @@ class LocalTransport final : public Transport {
 
   void read(Begun& sum) {
     sum.read = exchange_->read_all(sum.name, hardware_, [&](LocalTerms brought) {
-      return sums_of_terms(here(std::move(brought), sum.index), sum.index);
+      Values own = is_scattered(brought) ? brought[sum.index][sum.index] : Values();
+      Values sums = sums_of_terms(here(std::move(brought), sum.index), sum.index);
+      return own.empty() ? std::move(sums) : in_place(std::move(own), sums);
     });
     sum.finished_ns = now_ns();
   }

@@ -133,12 +133,6 @@ class NcclTransport final : public Transport {
     return sum->wait();
   }
 
-  Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                const std::vector<Values>& terms) override {
-    RANNC_ASSIGN(const auto sum, begin_reduce_scatter(key, members, terms));
-    return sum->wait();
-  }
-
   Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
                                                        Values values) override {
     if (auto reason = failure()) return *reason;

@@ -25,8 +25,6 @@ class ExchangeTransport : public Transport {
   explicit ExchangeTransport(std::chrono::milliseconds timeout)
       : sums_([this] { return failure(); }, [this](const Diagnostic& seen) { return explained(seen); }, timeout) {}
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) final;
-  Result<Values> reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,
-                                const std::vector<Values>& terms) final;
   Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key, std::span<const DeviceId> members,
                                                        Values values) final;
   Result<std::unique_ptr<PendingSum>> begin_reduce_scatter(const CollectiveKey& key, std::span<const DeviceId> members,

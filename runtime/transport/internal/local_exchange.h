@@ -49,6 +49,17 @@ inline Values sums_of_terms(const LocalTerms& brought, size_t index) {
   return sums;
 }
 
+/// Whether the sum at each index is one member's, in the memory of its own terms.
+inline bool is_scattered(const LocalTerms& brought) { return brought[0].size() > 1; }
+
+/// Replaces a member's own terms by sums.
+inline Values in_place(Values own, const Values& sums) {
+  for (size_t k = 0; k < own.size(); ++k) {
+    if (own[k]->bytes() > 0) own[k]->overwrite(*sums[k]);
+  }
+  return own;
+}
+
 /// State shared by all endpoints.
 class LocalExchange {
  public:
@@ -131,7 +142,10 @@ class LocalExchange {
     lock.unlock();  // others may send during the addition
     const LocalTerms all = in_order(name.second, parts);
     std::vector<Values> totals;
-    for (size_t i = 0; i < all[0].size(); ++i) totals.push_back(sums_of_terms(all, i));
+    for (size_t i = 0; i < all[0].size(); ++i) {
+      totals.push_back(sums_of_terms(all, i));
+      if (is_scattered(all)) totals.back() = in_place(all[i][i], totals.back());
+    }
     lock.lock();
     collective.totals = std::move(totals);
     collective.finished_ns = now_ns();

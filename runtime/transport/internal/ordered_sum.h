@@ -40,7 +40,7 @@ class OrderedSum {
   /// `Transport::all_reduce`, in two exchanges at most, however many tensors there are.
   static OrderedSum all_reduce(std::span<const DeviceId> members, DeviceId self, const std::vector<at::Tensor>& terms,
                                const BeginExchange& begin);
-  /// `Transport::reduce_scatter` in one exchange. `terms` are contiguous.
+  /// `Transport::begin_reduce_scatter` in one exchange.
   static OrderedSum reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
                                    const BeginExchange& begin);
 

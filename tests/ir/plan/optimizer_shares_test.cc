@@ -15,6 +15,12 @@ namespace {
 
 using ::testing::ElementsAre;
 
+/// The share of a replica of parameters that are in one bucket.
+std::vector<ParameterSlice> optimizer_share(const std::vector<ParameterExtent>& parameters, size_t replica,
+                                            size_t replicas) {
+  return share_of_replica(optimizer_shares(parameters, {}, replicas), replica);
+}
+
 TEST(OptimizerShares, CutParametersAtMultiplesOf4096Elements) {
   const std::vector<ParameterExtent> elements = {{10'000}, {5}, {10'000}};
   // 20,005 in three: cuts up to 6,668 and 13,336, of which the latter lies 3,331 behind the beginning of the third.
@@ -37,23 +43,48 @@ TEST(OptimizerShares, IndivisibleParametersHaveOneOwner) {
   EXPECT_THAT(optimizer_share(elements, 2, 3), ElementsAre(ParameterSlice{3, 0, 10'000}));
 }
 
-TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanOneCut) {
+TEST(OptimizerShares, CutEachBucketAndEvenOutWhatEarlierOnesLeft) {
+  const std::vector<ParameterExtent> elements = {{10'000}, {5'000}, {3}, {5'000}};
+  // Of the first bucket's 5,000 elements, the first replica of two cannot have 2,500. It has all of the second bucket,
+  // since 5,000 of 10,000 are its part by then. The rest has 10,003.
+  const OptimizerShares shares = optimizer_shares(elements, {{3}, {1}}, 2);
+  ASSERT_EQ(shares.size(), 3);
+  EXPECT_THAT(shares[0], ElementsAre(ElementsAre(), ElementsAre(ParameterSlice{3, 0, 5'000})));
+  EXPECT_THAT(shares[1], ElementsAre(ElementsAre(ParameterSlice{1, 0, 5'000}), ElementsAre()));
+  EXPECT_THAT(shares[2], ElementsAre(ElementsAre(ParameterSlice{0, 0, 4096}),
+                                     ElementsAre(ParameterSlice{0, 4096, 10'000}, ParameterSlice{2, 0, 3})));
+  EXPECT_THAT(share_of_replica(shares, 0), ElementsAre(ParameterSlice{0, 0, 4096}, ParameterSlice{1, 0, 5'000}));
+}
+
+TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanACutAndAWholeParameter) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<ParameterExtent> elements(1 + random() % 12);
-    int64_t total = 0, uncut = kShareCut;
+    int64_t total = 0, uncut = 0;
     for (ParameterExtent& each : elements) {
       each.elements = static_cast<int64_t>(random() % (random() % 2 == 0 ? 50 : 40'000));
       each.divisible = seed % 2 == 0 || random() % 2 == 0;
       if (!each.divisible) uncut = std::max(uncut, each.elements);
       total += each.elements;
     }
+    std::vector<ParameterBucket> buckets(1 + random() % 4);
+    for (uint32_t i = 0; i < elements.size(); ++i) {
+      const size_t bucket = random() % (buckets.size() + 1);
+      if (bucket < buckets.size()) buckets[bucket].push_back(i);
+    }
+    for (ParameterBucket& bucket : buckets) std::shuffle(bucket.begin(), bucket.end(), random);
     const size_t replicas = 1 + random() % 9;
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const OptimizerShares shares = optimizer_shares(elements, buckets, replicas);
+    ASSERT_EQ(shares.size(), buckets.size() + 1);
     std::vector<int64_t> next(elements.size());
     for (size_t r = 0; r < replicas; ++r) {
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        for (const ParameterSlice& slice : shares[b][r])
+          ASSERT_NE(std::find(buckets[b].begin(), buckets[b].end(), slice.parameter), buckets[b].end());
+      }
       int64_t own = 0;
-      for (const ParameterSlice& slice : optimizer_share(elements, r, replicas)) {
+      for (const ParameterSlice& slice : share_of_replica(shares, r)) {
         ASSERT_EQ(slice.first, next[slice.parameter]);
         ASSERT_EQ(slice.first % kShareCut, 0);
         ASSERT_LT(slice.first, slice.last);
@@ -62,7 +93,7 @@ TEST(OptimizerShares, CoverAllElementsOnceAndDifferByLessThanOneCut) {
         next[slice.parameter] = slice.last;
         own += slice.size();
       }
-      ASSERT_LT(std::abs(own - total / static_cast<int64_t>(replicas)), uncut + 1);
+      ASSERT_LT(std::abs(own - total / static_cast<int64_t>(replicas)), kShareCut + uncut + 1);
     }
     for (size_t i = 0; i < elements.size(); ++i) ASSERT_EQ(next[i], elements[i].elements);
   }

@@ -82,8 +82,9 @@ TEST_P(Updates, OfSharesAreThoseOfWholeParameters) {
       for (const at::Tensor& each : start) elements.push_back({each.numel()});
       std::vector<std::unique_ptr<runtime::StageOptimizer>> shares;
       for (size_t r = 0; r < kReplicas; ++r)
-        shares.push_back(std::make_unique<runtime::StageOptimizer>(options, parts, std::vector<bool>(),
-                                                                   ir::optimizer_share(elements, r, kReplicas)));
+        shares.push_back(std::make_unique<runtime::StageOptimizer>(
+            options, parts, std::vector<bool>(),
+            ir::share_of_replica(ir::optimizer_shares(elements, {}, kReplicas), r)));
       runtime::StageOptimizer of_whole(options, whole);
       for (uint64_t step = 0; step < 3; ++step) {
         ASSERT_TRUE(of_whole.update(step, scale).ok());
@@ -114,7 +115,7 @@ TEST(Shares, DivideTheBytesOfStateByTheReplicas) {
   for (const size_t replicas : {2, 3, 4, 7}) {
     int64_t all = 0;
     for (size_t r = 0; r < replicas; ++r) {
-      const int64_t own = state_bytes(program, ir::optimizer_share(elements, r, replicas));
+      const int64_t own = state_bytes(program, ir::share_of_replica(ir::optimizer_shares(elements, {}, replicas), r));
       EXPECT_LT(std::abs(own - whole / static_cast<int64_t>(replicas)), kCut) << r << " of " << replicas;
       all += own;
     }

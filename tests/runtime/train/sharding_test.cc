@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "codegen/bundle_writer.h"
@@ -341,6 +343,47 @@ TEST_F(Sharding, EqualGradientsAreSummedApart) {
     if (expected.empty()) expected = found;
     for (const auto& [name, gradient] : expected)
       EXPECT_TRUE(at::equal(to_tensor(found.at(name)), to_tensor(gradient))) << name;
+  }
+}
+
+/// The sums of a run, and where the last backward pass of each device ends.
+class SumTimes final : public Observer {
+ public:
+  void finished(const ActionRecord& record) override {
+    const std::lock_guard lock(mutex_);
+    if (record.action.kind == ir::ActionKind::kReduceScatter) sums_.push_back(record);
+    if (ir::adds_weight_gradient(record.action.kind)) last_[record.device] = record;
+  }
+  /// How many sums begin before the end of the last backward pass of their device, and after it.
+  std::pair<size_t, size_t> early_and_late() const {
+    std::pair<size_t, size_t> found;
+    for (const ActionRecord& sum : sums_)
+      ++(sum.start_ns <= last_.at(sum.device).end_ns ? found.first : found.second);
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<ActionRecord> sums_;
+  std::map<DeviceId, ActionRecord> last_;
+};
+
+// Shares are cut within buckets, so that each bucket is summed once its gradients are final.
+TEST_F(Sharding, SumsOfSharesBeginAtTheMarksOfTheirBuckets) {
+  const PlanSpec spec{.replicas = {3}, .micro_batches = {4, 3}, .sharded = true, .bucket_bytes = 0};
+  std::map<std::string, std::vector<std::byte>> expected;
+  for (const bool overlaps : {true, false}) {
+    SumTimes times;
+    TrainerOptions options = options_of(OptimizerKind::kAdam);
+    options.observer = &times;
+    options.overlaps_sums = overlaps;
+    const auto trainer = open(spec, options);
+    trainer->step(batch_of(7, ir::DType::kF64, 0)).value();
+    const size_t sums = 3 * 5;  // a bucket for each parameter
+    EXPECT_EQ(times.early_and_late(), overlaps ? std::pair(sums, size_t{0}) : std::pair(size_t{0}, sums));
+    const auto found = saved(*trainer);
+    if (overlaps) expected = found;
+    EXPECT_EQ(found, expected);
   }
 }
 

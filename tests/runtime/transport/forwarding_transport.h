@@ -29,10 +29,6 @@ class ForwardingTransport : public runtime::Transport {
                                      runtime::Values values) override {
     return inner_->all_reduce(key, members, std::move(values));
   }
-  Result<runtime::Values> reduce_scatter(const runtime::CollectiveKey& key, std::span<const DeviceId> members,
-                                         const std::vector<runtime::Values>& terms) override {
-    return inner_->reduce_scatter(key, members, terms);
-  }
   Result<std::unique_ptr<runtime::PendingSum>> begin_all_reduce(const runtime::CollectiveKey& key,
                                                                 std::span<const DeviceId> members,
                                                                 runtime::Values values) override {

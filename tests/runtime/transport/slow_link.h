@@ -110,11 +110,6 @@ class SlowTransport final : public ForwardingTransport {
     RANNC_ASSIGN(const auto sum, begin_all_reduce(key, members, std::move(values)));
     return sum->wait();
   }
-  Result<runtime::Values> reduce_scatter(const runtime::CollectiveKey& key, std::span<const DeviceId> members,
-                                         const std::vector<runtime::Values>& terms) override {
-    RANNC_ASSIGN(const auto sum, begin_reduce_scatter(key, members, terms));
-    return sum->wait();
-  }
   Result<std::unique_ptr<runtime::PendingSum>> begin_all_reduce(const runtime::CollectiveKey& key,
                                                                 std::span<const DeviceId> members,
                                                                 runtime::Values values) override {
