@@ -24,13 +24,6 @@ TensorsByMember on_host(Device& device, const std::vector<Values>& values) {
   return tensors;
 }
 
-/// Whether each value lies in host memory.
-std::vector<bool> in_host_memory(const Values& values) {
-  std::vector<bool> found;
-  for (const Value& value : values) found.push_back(to_tensor(value).is_cpu());
-  return found;
-}
-
 /// Returns memory of the host for a part that another member sends: its own if it is there.
 at::Tensor place_for(const Value& part) {
   const at::Tensor& tensor = to_tensor(part);
@@ -38,12 +31,12 @@ at::Tensor place_for(const Value& part) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
 }
 
-/// Returns host tensors as values in host memory or in the device's.
-Values as(Device& device, std::vector<at::Tensor> tensors, const std::vector<bool>& in_host_memory) {
+/// Returns host tensors as values in the memory of the host or device, like others.
+Values as(Device& device, std::vector<at::Tensor> tensors, const Values& like) {
   Values values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Value value = to_value(std::move(tensors[i]));
-    values.push_back(in_host_memory[i] ? value : device.upload(value));
+    values.push_back(to_tensor(like[i]).is_cpu() ? value : device.upload(value));
   }
   return values;
 }
@@ -81,50 +74,49 @@ Result<Values> ExchangeTransport::all_reduce(const CollectiveKey& key, std::span
   return guarded([&]() -> Result<Values> {
     if (members.size() < 2) return values;
     RANNC_TRY(await_earlier(key));
-    OrderedSum sum = OrderedSum::all_reduce(members, device(), on_host(hardware(), values), exchanges(key, nullptr));
-    RANNC_ASSIGN(std::vector<at::Tensor> sums, sum.run());
-    return as(hardware(), std::move(sums), in_host_memory(values));
+    const std::vector<at::Tensor> terms = on_host(hardware(), values);
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& term : terms) sums.push_back(at::empty_like(term));
+    RANNC_TRY(OrderedSum::all_reduce(members, device(), terms, sums, exchanges(key, nullptr)).run());
+    return as(hardware(), std::move(sums), values);
   });
 }
 
-/// A sum in the queue. Does not keep the terms alive, except those that it replaces.
+/// A sum in the queue, in the memory of its terms.
 class ExchangeTransport::Pending final : public PendingSum {
  public:
-  /// `replaced`: values in whose memory the results belong; empty: new ones.
-  Pending(ExchangeTransport& transport, std::shared_ptr<SumQueue::Sum> sum, std::vector<bool> in_host_memory,
-          Values replaced = {})
+  /// `values`: this device's own, which the tensors `sums` replace.
+  Pending(ExchangeTransport& transport, Values values, std::vector<at::Tensor> sums, SumQueue::Start start)
       : transport_(transport),
-        sum_(std::move(sum)),
-        in_host_memory_(std::move(in_host_memory)),
-        replaced_(std::move(replaced)) {}
+        values_(std::move(values)),
+        sums_(std::move(sums)),
+        sum_(transport.sums_.begin(std::move(start))) {}
   Result<Values> wait() override {
     return transport_.guarded([&]() -> Result<Values> {
       const Progress::Waiting waiting(transport_.progress());
-      RANNC_ASSIGN(std::vector<at::Tensor> sums, transport_.sums_.await(*sum_));
-      if (replaced_.empty()) return as(transport_.hardware(), std::move(sums), in_host_memory_);
-      for (size_t i = 0; i < sums.size(); ++i) place(transport_.hardware(), sums[i], replaced_[i]);
-      return std::move(replaced_);
+      RANNC_TRY(transport_.sums_.await(*sum_));
+      for (size_t i = 0; i < sums_.size(); ++i) place(transport_.hardware(), sums_[i], values_[i]);
+      return std::move(values_);
     });
   }
   int64_t finished_ns() const override { return sum_->finished_ns; }
 
  private:
   ExchangeTransport& transport_;
+  Values values_;
+  std::vector<at::Tensor> sums_;
   std::shared_ptr<SumQueue::Sum> sum_;
-  std::vector<bool> in_host_memory_;
-  Values replaced_;
 };
 
 Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_all_reduce(const CollectiveKey& key,
                                                                         std::span<const DeviceId> members,
                                                                         Values values) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
-    std::vector<bool> places = in_host_memory(values);
-    auto sum = sums_.begin(
-        [this, key, all = std::vector<DeviceId>(members.begin(), members.end()), terms = on_host(hardware(), values)] {
-          return OrderedSum::all_reduce(all, device(), terms, exchanges(key, &sums_.wait()));
-        });
-    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(*this, std::move(sum), std::move(places)));
+    const std::vector<at::Tensor> terms = on_host(hardware(), values);
+    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(
+        *this, std::move(values), terms, [this, key, terms, all = std::vector(members.begin(), members.end())] {
+          return OrderedSum::all_reduce(all, device(), terms, terms, exchanges(key, &sums_.wait()));
+        }));
   });
 }
 
@@ -132,13 +124,14 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
                                                                             std::span<const DeviceId> members,
                                                                             std::vector<Values> terms) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
-    Values own = terms[position_in(members, device())];
-    auto sum = sums_.begin(
-        [this, key, all = std::vector<DeviceId>(members.begin(), members.end()), tensors = on_host(hardware(), terms)] {
-          return OrderedSum::reduce_scatter(all, device(), tensors, exchanges(key, &sums_.wait()));
-        });
+    const size_t self = position_in(members, device());
+    const TensorsByMember tensors = on_host(hardware(), terms);
     return std::unique_ptr<PendingSum>(
-        std::make_unique<Pending>(*this, std::move(sum), std::vector<bool>(), std::move(own)));
+        std::make_unique<Pending>(*this, std::move(terms[self]), tensors[self],
+                                  [this, key, tensors, all = std::vector(members.begin(), members.end())] {
+                                    return OrderedSum::reduce_scatter(all, device(), tensors,
+                                                                      exchanges(key, &sums_.wait()));
+                                  }));
   });
 }
 

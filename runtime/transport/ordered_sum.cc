@@ -33,20 +33,28 @@ TensorsByMember equal_parts(const std::vector<at::Tensor>& tensors, size_t membe
   return parts;
 }
 
-/// `sum_in_order` into memory that exists and may be that of a term. Uses up the memory of the first term.
-void add_into(const at::Tensor& sum, std::span<const at::Tensor> terms) {
+/// `sum_in_order` into `places`, which may be the terms at `own`, with one kernel per member where the device has one
+/// for many tensors. `terms`: by member. Uses up the terms of the first member if `own` is behind the second: places
+/// must keep their terms until these are added.
+void add_into(std::vector<at::Tensor>& places, TensorsByMember& terms, size_t own) {
   const c10::NoGradGuard no_grad;
-  if (terms.size() < 2 || sum_type(sum.scalar_type()) != sum.scalar_type()) {
-    sum.copy_(sum_in_order(terms));
-    return;
+  if (places.empty()) return;
+  const auto same = [](const at::Tensor& a, const at::Tensor& b) { return a.data_ptr() == b.data_ptr(); };
+  const bool in_place = std::equal(places.begin(), places.end(), terms[own].begin(), same);
+  std::vector<at::Tensor>& sums = own > 1 ? terms[0] : places;
+  if (own < 2 && !in_place) at::_foreach_copy_(sums, terms[own]);
+  if (terms.size() < 2) return;
+  at::_foreach_add_(sums, terms[own == 1 ? 0 : 1]);
+  for (size_t i = 2; i < terms.size(); ++i) at::_foreach_add_(sums, terms[i]);
+  if (own > 1) at::_foreach_copy_(places, sums);
+}
+
+void add_narrow(const std::vector<at::Tensor>& places, const TensorsByMember& terms) {
+  for (size_t k = 0; k < places.size(); ++k) {
+    std::vector<at::Tensor> own;
+    for (const auto& of_member : terms) own.push_back(of_member[k]);
+    places[k].copy_(sum_in_order(own));
   }
-  // No later term is overwritten before it is added.
-  const bool later =
-      std::any_of(terms.begin() + 2, terms.end(), [&](const at::Tensor& term) { return term.is_same(sum); });
-  at::Tensor out = later ? terms[0] : sum;
-  at::add_out(out, terms[0], terms[1]);
-  for (const at::Tensor& term : terms.subspan(2)) out.add_(term);
-  if (later) sum.copy_(out);
 }
 
 void send_to_others(SumExchange& exchange, std::span<const DeviceId> members, size_t position,
@@ -67,79 +75,68 @@ void receive_from_others(SumExchange& exchange, std::span<const DeviceId> member
   }
 }
 
-std::vector<at::Tensor> like(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> made;
-  for (const at::Tensor& tensor : tensors) made.push_back(at::empty_like(tensor));
-  return made;
-}
-
 }  // namespace
 
-OrderedSum::OrderedSum(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
+OrderedSum::OrderedSum(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& terms,
                        std::vector<at::Tensor> places, const BeginExchange& begin)
     : members_(members.begin(), members.end()),
       position_(position_in(members, self)),
       places_(std::move(places)),
-      results_(places_),
       terms_exchange_(begin(SumPhase::kTerms)) {
-  const std::vector<at::Tensor>& own = terms[position_];
-  terms_.resize(own.size());
   for (size_t i = 0; i < members.size(); ++i) {
-    for (size_t k = 0; k < own.size(); ++k) {
-      terms_[k].push_back(i == position_ ? own[k] : at::empty_like(own[k]));
-      if (i != position_ && own[k].numel() > 0) terms_exchange_->receive(members[i], terms_[k].back());
+    std::vector<at::Tensor>& into = terms_.emplace_back();
+    for (const at::Tensor& own : terms[position_]) into.push_back(i == position_ ? own : at::empty_like(own));
+    if (i == position_) continue;
+    for (const at::Tensor& tensor : into) {
+      if (tensor.numel() > 0) terms_exchange_->receive(members[i], tensor);
     }
-    for (const at::Tensor& term : i == position_ ? std::vector<at::Tensor>() : terms[i]) {
+    for (const at::Tensor& term : terms[i]) {
       if (term.numel() > 0) terms_exchange_->send(members[i], term);
     }
   }
 }
 
 OrderedSum OrderedSum::all_reduce(std::span<const DeviceId> members, DeviceId self,
-                                  const std::vector<at::Tensor>& terms, const BeginExchange& begin) {
-  std::vector<at::Tensor> own;
+                                  const std::vector<at::Tensor>& terms, const std::vector<at::Tensor>& sums,
+                                  const BeginExchange& begin) {
   size_t bytes = 0;
-  for (const at::Tensor& term : terms) {
-    own.push_back(term.contiguous().view(-1));
-    bytes += term.nbytes();
+  std::vector<at::Tensor> own, places;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    own.push_back(terms[i].view(-1));
+    places.push_back(sums[i].is_same(terms[i]) ? own.back() : sums[i].view(-1));
+    bytes += terms[i].nbytes();
   }
-  const bool whole = static_cast<int64_t>(bytes) <= kWholeTermBytes;
-  std::vector<at::Tensor> results = like(own);
-  const TensorsByMember places = whole ? TensorsByMember() : equal_parts(results, members.size());
+  if (static_cast<int64_t>(bytes) <= kWholeTermBytes)
+    return {members, self, TensorsByMember(members.size(), own), std::move(places), begin};
+  const TensorsByMember parts = equal_parts(own, members.size()), totals = equal_parts(places, members.size());
   const size_t position = position_in(members, self);
-  OrderedSum sum(members, self, whole ? TensorsByMember(members.size(), own) : equal_parts(own, members.size()),
-                 whole ? results : places[position], begin);
-  sum.results_ = std::move(results);
-  for (const at::Tensor& term : terms) sum.shapes_.push_back(term.sizes().vec());
-  if (!whole) {
-    sum.totals_exchange_ = begin(SumPhase::kTotals);
-    receive_from_others(*sum.totals_exchange_, members, position, places);
-  }
+  OrderedSum sum(members, self, parts, totals[position], begin);
+  sum.totals_exchange_ = begin(SumPhase::kTotals);
+  receive_from_others(*sum.totals_exchange_, members, position, totals);
   return sum;
 }
 
 OrderedSum OrderedSum::reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
                                       const BeginExchange& begin) {
   std::vector<at::Tensor> places = terms[position_in(members, self)];
-  return {members, self, std::move(terms), std::move(places), begin};
+  return {members, self, terms, std::move(places), begin};
 }
 
 Result<void> OrderedSum::add() {
   RANNC_TRY(terms_exchange_->finish());
-  for (size_t k = 0; k < terms_.size(); ++k) add_into(places_[k], terms_[k]);
+  const bool narrow = std::any_of(places_.begin(), places_.end(), [](const at::Tensor& place) {
+    return sum_type(place.scalar_type()) != place.scalar_type();
+  });
+  narrow ? add_narrow(places_, terms_) : add_into(places_, terms_, position_);
   terms_exchange_.reset();
   terms_.clear();
   if (totals_exchange_ != nullptr) send_to_others(*totals_exchange_, members_, position_, places_);
   return {};
 }
 
-Result<std::vector<at::Tensor>> OrderedSum::finish() {
-  if (totals_exchange_ != nullptr) RANNC_TRY(totals_exchange_->finish());
-  for (size_t i = 0; i < shapes_.size(); ++i) results_[i] = results_[i].view(shapes_[i]);
-  return std::move(results_);
-}
+Result<void> OrderedSum::finish() { return totals_exchange_ != nullptr ? totals_exchange_->finish() : Result<void>(); }
 
-Result<std::vector<at::Tensor>> OrderedSum::run() {
+Result<void> OrderedSum::run() {
   RANNC_TRY(add());
   return finish();
 }

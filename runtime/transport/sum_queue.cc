@@ -40,7 +40,7 @@ void SumQueue::start_some() {
   }
 }
 
-Result<SumQueue::Tensors> SumQueue::run(Sum& sum) {
+Result<void> SumQueue::run(Sum& sum) {
   try {
     return sum.running->run();
   } catch (const std::exception& failed) {
@@ -58,7 +58,7 @@ void SumQueue::loop() {
       sum->result = *failed_;
     } else {
       lock.unlock();
-      Result<Tensors> result = run(*sum);
+      Result<void> result = run(*sum);
       lock.lock();
       if (!result.ok()) failed_ = result.diagnostic();
       sum->result = std::move(result);
@@ -72,10 +72,10 @@ void SumQueue::loop() {
   }
 }
 
-Result<SumQueue::Tensors> SumQueue::await(Sum& sum) {
+Result<void> SumQueue::await(const Sum& sum) {
   std::unique_lock lock(mutex_);
   RANNC_TRY(await_result(lock, sum));
-  return *std::move(sum.result);
+  return *sum.result;
 }
 
 Result<void> SumQueue::settle() {
@@ -84,7 +84,7 @@ Result<void> SumQueue::settle() {
   if (sums_.empty()) return {};
   const std::shared_ptr<Sum> last = sums_.back();
   RANNC_TRY(await_result(lock, *last));
-  return last->result->ok() ? Result<void>() : last->result->diagnostic();
+  return *last->result;
 }
 
 // The limit is that of one wait of the queue's thread, as for sums that the device runs itself.

@@ -128,7 +128,9 @@ class NcclTransport final : public Transport {
     return std::unique_ptr<Receipt>(std::make_unique<NcclReceipt>(run_watch_, std::move(message)));
   }
 
+  /// Leaves the values alone.
   Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) override {
+    for (Value& value : values) value = to_value(to_tensor(value).clone());
     RANNC_ASSIGN(const auto sum, begin_all_reduce(key, members, std::move(values)));
     return sum->wait();
   }
@@ -149,7 +151,7 @@ class NcclTransport final : public Transport {
     if (!on_device.empty()) {
       const std::vector<at::Tensor> terms = tensors_of(on_device);
       RANNC_ASSIGN(sum->device_sum, enqueue_sum(key, terms, [&](const BeginExchange& begin) {
-                     return OrderedSum::all_reduce(members, device(), terms, begin);
+                     return OrderedSum::all_reduce(members, device(), terms, terms, begin);
                    }));
     }
     return std::unique_ptr<PendingSum>(std::move(sum));
@@ -216,8 +218,8 @@ class NcclTransport final : public Transport {
   };
   using Sent = std::deque<SentMessage>;  // oldest first
 
-  /// A collective that is enqueued. Its memory belongs to the compute stream, which waits for the collective before the
-  /// memory is freed.
+  /// A collective that is enqueued. The memory that it holds belongs to the compute stream, which waits for the
+  /// collective before it is freed.
   struct EnqueuedSum {
     EnqueuedSum(Device& device, const Channel& on) : hardware(device), channel(on) {}
     ~EnqueuedSum() {
@@ -231,7 +233,7 @@ class NcclTransport final : public Transport {
 
     Device& hardware;
     const Channel& channel;
-    std::vector<at::Tensor> held, results;
+    std::vector<at::Tensor> held;  ///< terms, which sums replace
     EventRef done;  ///< of what is enqueued so far
   };
 
@@ -247,7 +249,7 @@ class NcclTransport final : public Transport {
       }
       if (device_sum != nullptr) {
         transport_.hardware_.await(Stream::kCompute, device_sum->done);
-        for (size_t k = 0; k < on_device.size(); ++k) sums_[on_device[k]] = to_value(device_sum->results[k]);
+        for (size_t k = 0; k < on_device.size(); ++k) sums_[on_device[k]] = to_value(device_sum->held[k]);
       }
       finished_ns_ = now_ns();
       device_sum.reset();
@@ -265,8 +267,8 @@ class NcclTransport final : public Transport {
     int64_t finished_ns_ = 0;
   };
 
-  /// Enqueues messages and additions. `make` allocates on the compute stream. `terms` may be read until the sum is
-  /// done.
+  /// Enqueues messages and additions of `terms`, which the sums replace. Receive buffers belong to the stream of sums,
+  /// which uses them again for the next sum, however many are enqueued.
   template <class Make>
   Result<std::unique_ptr<EnqueuedSum>> enqueue_sum(const CollectiveKey& key, const std::vector<at::Tensor>& terms,
                                                    Make&& make) {
@@ -274,10 +276,9 @@ class NcclTransport final : public Transport {
     const Channel& channel = within_pass ? communicators_.pass_sums() : communicators_.sums();
     auto sum = std::make_unique<EnqueuedSum>(hardware_, channel);
     sum->held = terms;
-    OrderedSum ordered = make([&](SumPhase) { return std::make_unique<Exchange>(*this, *sum); });
     hardware_.await(channel.stream, hardware_.record(Stream::kCompute));
     const auto scope = hardware_.enter(channel.stream);
-    RANNC_ASSIGN(sum->results, ordered.run());
+    RANNC_TRY(make([&](SumPhase) { return std::make_unique<Exchange>(*this, *sum); }).run());
     sum->done = hardware_.record(channel.stream);
     return sum;
   }
@@ -337,7 +338,6 @@ class NcclTransport final : public Transport {
 
    private:
     void add(ChannelMessage::End end, const at::Tensor& tensor, DeviceId peer) {
-      sum_.held.push_back(tensor);
       messages_.push_back({end, tensor.data_ptr(), tensor.nbytes(), static_cast<int>(peer.index())});
     }
     NcclTransport& transport_;

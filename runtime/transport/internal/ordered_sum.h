@@ -33,35 +33,34 @@ using BeginExchange = std::function<std::unique_ptr<SumExchange>(SumPhase)>;
 using TensorsByMember = std::vector<std::vector<at::Tensor>>;
 
 /// A sum of tensors in the order of `members`, of which `self` is one. All members make it with tensors of the same
-/// types and shapes. A new sum has its memory, has sent its terms and expects those of others. `add` and `finish`
-/// follow, once each.
+/// types and shapes, which are contiguous. A new sum has its receive buffers, has sent its terms and expects those of
+/// others. `add` and `finish` follow, once each.
 class OrderedSum {
  public:
-  /// `Transport::all_reduce`, in two exchanges at most, however many tensors there are.
+  /// `Transport::all_reduce`, in two exchanges at most, however many tensors there are. `sums` are the places of the
+  /// results, which may be the terms themselves: each part of a term is sent before its total arrives.
   static OrderedSum all_reduce(std::span<const DeviceId> members, DeviceId self, const std::vector<at::Tensor>& terms,
-                               const BeginExchange& begin);
-  /// `Transport::begin_reduce_scatter` in one exchange.
+                               const std::vector<at::Tensor>& sums, const BeginExchange& begin);
+  /// `Transport::begin_reduce_scatter` in one exchange. The sums replace the member's own terms.
   static OrderedSum reduce_scatter(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms,
                                    const BeginExchange& begin);
 
   /// Awaits the terms of others, adds, and sends totals. Releases the terms.
   Result<void> add();
-  /// Awaits the totals of others and returns all.
-  Result<std::vector<at::Tensor>> finish();
+  /// Awaits the totals of others.
+  Result<void> finish();
   /// Both.
-  Result<std::vector<at::Tensor>> run();
+  Result<void> run();
 
  private:
   /// Sends `terms` and prepares their addition into `places`.
-  OrderedSum(std::span<const DeviceId> members, DeviceId self, TensorsByMember terms, std::vector<at::Tensor> places,
-             const BeginExchange& begin);
+  OrderedSum(std::span<const DeviceId> members, DeviceId self, const TensorsByMember& terms,
+             std::vector<at::Tensor> places, const BeginExchange& begin);
 
   std::vector<DeviceId> members_;
   size_t position_;
-  std::vector<std::vector<at::Tensor>> terms_;  ///< by sum of this device, in the order of members
-  std::vector<at::Tensor> places_;              ///< of the sums of this device
-  std::vector<at::Tensor> results_;
-  std::vector<std::vector<int64_t>> shapes_;  ///< of results; empty: theirs
+  TensorsByMember terms_;           ///< of the sums of this device
+  std::vector<at::Tensor> places_;  ///< of the sums of this device
   std::unique_ptr<SumExchange> terms_exchange_, totals_exchange_;
 };
 

@@ -24,7 +24,6 @@ namespace rannc::runtime {
 /// member holds up: the first one that is not complete.
 class SumQueue {
  public:
-  using Tensors = std::vector<at::Tensor>;
   using Start = std::function<OrderedSum()>;
   using Failure = std::function<std::optional<Diagnostic>()>;
   using Explain = std::function<Diagnostic(const Diagnostic&)>;
@@ -33,7 +32,7 @@ class SumQueue {
   struct Sum {
     Start start;  ///< until it has started
     std::optional<OrderedSum> running;
-    std::optional<Result<Tensors>> result;
+    std::optional<Result<void>> result;
     int64_t finished_ns = 0;
   };
 
@@ -44,8 +43,8 @@ class SumQueue {
   ~SumQueue() { stop(); }
 
   std::shared_ptr<Sum> begin(Start start);
-  /// Blocks until the sum is complete, and returns its result.
-  Result<Tensors> await(Sum& sum);
+  /// Blocks until the sum is complete.
+  Result<void> await(const Sum& sum);
   /// Blocks until all sums are complete.
   Result<void> settle();
   /// Ends all sums.
@@ -57,7 +56,7 @@ class SumQueue {
   void loop();
   /// Starts the first sums. Requires the lock.
   void start_some();
-  Result<Tensors> run(Sum& sum);
+  Result<void> run(Sum& sum);
   Result<void> await_result(std::unique_lock<std::mutex>& lock, const Sum& sum);
 
   const Failure failure_;

@@ -357,8 +357,7 @@ class SumTimes final : public Observer {
   /// How many sums begin before the end of the last backward pass of their device, and after it.
   std::pair<size_t, size_t> early_and_late() const {
     std::pair<size_t, size_t> found;
-    for (const ActionRecord& sum : sums_)
-      ++(sum.start_ns <= last_.at(sum.device).end_ns ? found.first : found.second);
+    for (const ActionRecord& sum : sums_) ++(sum.start_ns <= last_.at(sum.device).end_ns ? found.first : found.second);
     return found;
   }
 
