@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "ir/base/replacement.h"
+#include "ir/plan/buckets.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/registry.h"
 #include "tools/common/machine.h"
@@ -159,7 +160,8 @@ Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const
   RANNC_ASSIGN(plan.optimizer, optimizer_of(own));
   plan.shard_optimizer = sharding_of(own.shard_optimizer);
   plan.overlap_sums = !own.late_sums;
-  plan.bucket_bytes = own.bucket_bytes;
+  const ir::DeviceType device = plan.cluster.kind_of(DeviceId(0)).type;
+  plan.bucket_bytes = own.bucket_bytes.value_or(ir::default_bucket_bytes(device));
   plan.blocks = own.blocks;
   plan.block_partitioner = own.block_partitioner;
   plan.seed = own.seed;

@@ -88,6 +88,14 @@ TEST(PlanFlags, NameTheKindsThatAreThisProcessor) {
   EXPECT_FALSE(request.on_this_machine) << "links between threads are not links between GPUs";
 }
 
+TEST(PlanFlags, BucketsAreLargerOnGpus) {
+  const auto bucket = [](const Words& words) { return planned(words).planning.bucket_bytes; };
+  EXPECT_EQ(bucket({"--cluster", "local:2"}), 4 << 20);
+  EXPECT_EQ(bucket({"--cluster", "h100-8"}), 32 << 20);
+  EXPECT_EQ(bucket({"--cluster", "h100-8", "--bucket", "1MiB"}), 1 << 20);
+  EXPECT_EQ(bucket({"--cluster", "local:2", "--bucket", "0"}), 0);
+}
+
 TEST(PlanFlags, CostsAreThoseOfTheCluster) {
   using compiler::Costs;
   const auto costs = [](const Words& words) { return planned(words).options.costs; };

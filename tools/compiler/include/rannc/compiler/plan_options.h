@@ -94,7 +94,8 @@ struct PlanOptions {
   std::optional<double> period_ns = {};         ///< for periodic schedules
   std::optional<uint32_t> periods = {};         ///< micro-batches per pattern, for the schedule `k-periodic`
   std::optional<double> step_limit_ns = {};     ///< longest allowed step
-  uint64_t bucket_bytes = 4 << 20;              ///< of gradients that replicas sum together; 0: one gradient
+  /// Of gradients that replicas sum together; 0: one gradient; absent: 4 MiB, on GPUs 32 MiB.
+  std::optional<uint64_t> bucket_bytes = {};
   bool late_sums = false;  ///< price sums of gradients after the backward pass instead of beside it
 
   std::string planner = "auto";
@@ -204,7 +205,7 @@ void PlanOptions::rows(Table& table) {
             Duration{});
   table.row({"--bucket", "SIZE", kPlannedModel | kSavedPlan,
              "size of gradients that replicas sum together while the backward pass goes on, such as `8MiB`; 0: one "
-             "gradient at a time (default: 4MiB)"},
+             "gradient at a time (default: 4MiB, on GPUs 32MiB)"},
             &PlanOptions::bucket_bytes, Bytes{.or_zero = true});
   table.row({"--late-sums", "", kPlanned | kSavedPlan | kSavedStages,
              "expect that replicas sum gradients only after the backward pass, as `rannc-run --late-sums` does"},
