@@ -160,6 +160,18 @@ ir::Graph skip_and_tie(DType dtype) { return skip_and_tie(dtype, false); }
 ir::Graph skip_tie_and_dropout(DType dtype) { return skip_and_tie(dtype, true); }
 ir::Graph counted_losses(DType dtype) { return skip_and_tie(dtype, true, true); }
 
+ir::Graph tied_thrice(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w = g.parameter("w", {6, 6}), b0 = g.parameter("b0", {6}), b1 = g.parameter("b1", {6});
+  const ValueId b2 = g.parameter("b2", {6}), last = g.parameter("last", {6, 6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.task("tanh", {g.task("linear", {x, w, b0}, oi)});
+  const ValueId b = g.task("sigmoid", {g.task("linear", {a, w, b1}, oi)});
+  const ValueId y = g.task("linear", {g.task("linear", {b, w, b2}, oi), last}, oi);
+  return g.finish_by_elements(y, g.task("mse_sum", {y, target}), target);
+}
+
 ir::Graph chain(DType dtype, uint32_t layers) {
   GraphBuilder g(dtype);
   const ValueId target = g.input("target", dtype, {6});

@@ -12,6 +12,10 @@ namespace rannc::testing {
 /// Tasks: linear relu linear tanh linear gelu add linear mse_sum.
 ir::Graph skip_and_tie(ir::DType dtype);
 
+/// x f[batch, 6], target f[batch, 6]: three linear layers of one weight w, with a tanh and a sigmoid between them, then
+/// one of a weight of its own, squared error. Tasks: linear tanh linear sigmoid linear linear mse_sum.
+ir::Graph tied_thrice(ir::DType dtype);
+
 /// Linear layers in a row, a task each, then the loss.
 ir::Graph chain(ir::DType dtype, uint32_t layers);
 
