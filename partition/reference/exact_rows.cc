@@ -217,10 +217,10 @@ class ExactRows {
     }
   }
 
-  void forget(const std::vector<uint32_t>& readers, const std::vector<uint8_t>& read, uint32_t s, uint32_t made,
+  void forget(const std::vector<found::Reader>& readers, const std::vector<uint8_t>& read, uint32_t s, uint32_t made,
               std::vector<double>& ends) const {
     uint32_t all = made;
-    for (const uint32_t reader : readers) all = std::min<uint32_t>(all, read[reader]);
+    for (const found::Reader& reader : readers) all = std::min<uint32_t>(all, read[reader.slot]);
     for (uint32_t k = all; k-- > 0 && ends[cell(s, k)] != 0;) ends[cell(s, k)] = 0;
   }
 

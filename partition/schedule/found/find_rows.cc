@@ -33,7 +33,7 @@ class RowSearch {
  public:
   RowSearch(const FoundProblem& given, const FoundOptions& options)
       : options_(options),
-        problem_(make_row_problem(given.shape, given.costs, options.parts, options.recomputed)),
+        problem_(make_row_problem(given.shape, given.costs, options.parts, options.recomputed, given.options)),
         judge_(given.shape, given.costs, given.options),
         model_(problem_),
         bytes_(problem_),
@@ -56,35 +56,33 @@ class RowSearch {
   bool done() const { return spent() >= options_.actions || (result_.schedule && result_.makespan <= enough()); }
   double enough() const { return result_.bound.value * (1 + 1e-9); }
 
-  /// Judges rows and keeps the best. Lowers the model's limits where memory is exceeded.
-  double judge(const ir::Schedule& schedule, const std::string& origin) {
+  /// Judges rows and keeps the best.
+  Verdict judge(const ir::Schedule& schedule, const std::string& origin) {
     ++result_.evaluations;
-    const Verdict verdict = judge_.judge(schedule);
-    if (!verdict.fits) lower_limits(verdict, schedule);
-    if (verdict.makespan == kNever || (result_.schedule && verdict.makespan >= result_.makespan))
-      return verdict.makespan;
+    Verdict verdict = judge_.judge(schedule);
+    if (verdict.makespan == kNever || (result_.schedule && verdict.makespan >= result_.makespan)) return verdict;
     result_.schedule = schedule;
     result_.schedule->name = "found";
     result_.makespan = verdict.makespan;
     result_.origin = origin;
-    return verdict.makespan;
+    return verdict;
   }
 
-  double judge(LaneRows rows, const std::string& origin) {
-    const double makespan = judge(schedule_of(problem_, rows, "found"), origin);
-    keep({std::move(rows), makespan});
-    return makespan;
+  /// Judges words. Lowers the model's limits where they exceed memory.
+  void judge(LaneRows rows, const std::string& origin) {
+    const Verdict verdict = judge(schedule_of(problem_, rows, "found"), origin);
+    if (!verdict.fits) lower_limits(verdict, rows);
+    keep({std::move(rows), verdict.makespan});
   }
 
   /// By as much as the rows are in excess of the limit, if the model takes them to fit.
-  void lower_limits(const Verdict& verdict, const ir::Schedule& schedule) {
-    const auto rows = words_of(problem_, schedule);
-    if (!rows || verdict.excess.empty()) return;
+  void lower_limits(const Verdict& verdict, const LaneRows& rows) {
+    if (verdict.excess.empty()) return;
     for (uint32_t l = 0; l < problem_.lanes.size(); ++l) {
       Lane& lane = problem_.lanes[l];
       int64_t excess = 0;
       for (const DeviceId device : lane.devices) excess = std::max(excess, verdict.excess[device.index()]);
-      if (excess > 0 && bytes_.peak(l, (*rows)[l]) <= lane.limit) lane.limit -= excess;
+      if (excess > 0 && bytes_.peak(l, rows[l]) <= lane.limit) lane.limit -= excess;
     }
   }
 
@@ -108,7 +106,7 @@ class RowSearch {
   void try_named() {
     for (const NamedRows& named : named_rows(problem_)) {
       auto rows = words_of(problem_, named.schedule);
-      const double makespan = judge(named.schedule, named.name);
+      const double makespan = judge(named.schedule, named.name).makespan;
       if (makespan < (result_.best_named.empty() ? kNever : result_.named_makespan)) {
         result_.best_named = named.name;
         result_.named_makespan = makespan;

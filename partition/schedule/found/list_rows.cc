@@ -21,9 +21,9 @@ class Lister {
       : problem_(problem),
         policy_(policy),
         lanes_(problem.lanes.size(), LaneState(problem)),
-        slots_(problem.slots.size()) {
-    forward_end_.assign(problem.slots.size() * problem.micro_batches, kNever);
-    gradient_end_ = forward_end_;
+        slots_(problem.slots.size()),
+        arrivals_(size_t{problem.feeds} * problem.micro_batches, kNever),
+        ports_(problem) {
     for (uint32_t l = 0; l < lanes_.size(); ++l) {
       lanes_[l].bytes.clear(l);
       for (const uint32_t s : problem.lanes[l].slots) lanes_[l].headroom = std::max(lanes_[l].headroom, headroom(s));
@@ -81,13 +81,10 @@ class Lister {
     return problem_.parts == BackwardParts::kWhole ? ActionKind::kBackward : ActionKind::kInputGradient;
   }
 
-  size_t cell(uint32_t slot, uint32_t micro_batch) const { return slot * problem_.micro_batches + micro_batch; }
-
   double arrival(uint32_t s, uint32_t micro_batch, bool forward) const {
-    const auto& ends = forward ? forward_end_ : gradient_end_;
     double time = 0;
     for (const Feed& feed : forward ? problem_.slots[s].inputs : problem_.slots[s].gradients) {
-      time = std::max(time, ends[cell(feed.slot, micro_batch)] + feed.delay[problem_.class_of[micro_batch]]);
+      time = std::max(time, arrivals_[feed.id * problem_.micro_batches + micro_batch]);
     }
     return time;
   }
@@ -144,8 +141,17 @@ class Lister {
     if (limit == kNoLimit) return true;
     const LaneBytes::Use use = state.bytes.use(letter, will_rebuild(letter));
     if (use.most + restored(letter) > limit) return false;
+    if (letter.kind == ActionKind::kInputGradient) return fits_weight(letter, use.after + restored(letter), limit);
     if (letter.kind != ActionKind::kForward) return true;
     return use.after + owed(lane, letter.slot) + state.headroom + unborn_gradients(lane) <= limit;
+  }
+
+  /// Whether the W of an I still fits after it.
+  bool fits_weight(const Letter& input, int64_t live, int64_t limit) const {
+    const Slot& slot = problem_.slots[input.slot];
+    const SlotBytes& bytes = slot.bytes[problem_.class_of[input.micro_batch]];
+    const int64_t born = slots_[input.slot].weight == 0 ? slot.gradient_bytes - bytes.saved - bytes.pending : 0;
+    return live + std::max(bytes.rise[index_of(ActionKind::kWeightGradient)], born) <= limit;
   }
 
   double target(const Letter& letter) const {
@@ -205,6 +211,7 @@ class Lister {
       const SlotState& slot = slots_[s];
       if (problem_.parts == BackwardParts::kWhole || slot.weight == slot.gradient) continue;
       const Letter letter{ActionKind::kWeightGradient, static_cast<uint16_t>(s), slot.weight};
+      if (!fits(lane, letter)) continue;
       int rank = policy_.first == Policy::First::kTarget ? 1 : 3;
       if (options.blocked) rank = policy_.first == Policy::First::kGradient ? 2 : 1;
       if (slot.gradient - slot.weight > policy_.lag[s]) rank = -1;
@@ -241,13 +248,11 @@ class Lister {
     state.bytes.add(letter, will_rebuild(letter));
     rows_.rows[lane].push_back(letter);
     double end = time + problem_.time(letter.slot, letter.kind, letter.micro_batch);
-    const size_t own = cell(letter.slot, letter.micro_batch);
     if (letter.kind == ActionKind::kForward) {
       if (letter.micro_batch == 0) end += problem_.slots[letter.slot].begin;
       ++slot.forward;
       state.forward_last = true;
-      forward_end_[own] = end;
-      notify(problem_.slots[letter.slot].readers, letter.micro_batch, true);
+      send(problem_.slots[letter.slot].readers, letter.micro_batch, true, end);
     } else if (letter.kind == ActionKind::kRecompute) {
       slot.rebuilt = true;
     } else if (letter.kind == ActionKind::kWeightGradient) {
@@ -257,22 +262,25 @@ class Lister {
       slot.rebuilt = false;
       slot.weight += letter.kind == ActionKind::kBackward;
       state.forward_last = false;
-      gradient_end_[own] = end;
-      notify(problem_.slots[letter.slot].sources, letter.micro_batch, false);
+      send(problem_.slots[letter.slot].sources, letter.micro_batch, false, end);
     }
     state.clock = end;
     wakes_.push({end, lane});
   }
 
-  void notify(const std::vector<uint32_t>& slots, uint32_t micro_batch, bool forward) {
-    for (const uint32_t s : slots) {
-      const double arrives = arrival(s, micro_batch, forward);
+  /// Sends results at the end of a pass that starts now. Messages therefore reach ports in the order of these starts.
+  void send(const std::vector<Reader>& readers, uint32_t micro_batch, bool forward, double end) {
+    for (const Reader& reader : readers) {
+      const Slot& slot = problem_.slots[reader.slot];
+      const Feed& feed = (forward ? slot.inputs : slot.gradients)[reader.feed];
+      arrivals_[feed.id * problem_.micro_batches + micro_batch] =
+          ports_.send(feed, problem_.class_of[micro_batch], end);
+      const double arrives = arrival(reader.slot, micro_batch, forward);
       if (arrives == kNever) continue;
-      const uint32_t lane = problem_.slots[s].lane;
       double time = arrives;
-      if (!forward && problem_.slots[s].recompute) time -= problem_.time(s, ActionKind::kRecompute, micro_batch);
-      wakes_.push({std::max(time, lanes_[lane].clock), lane});
-      if (time < arrives) wakes_.push({std::max(arrives, lanes_[lane].clock), lane});
+      if (!forward && slot.recompute) time -= problem_.time(reader.slot, ActionKind::kRecompute, micro_batch);
+      wakes_.push({std::max(time, lanes_[slot.lane].clock), slot.lane});
+      if (time < arrives) wakes_.push({std::max(arrives, lanes_[slot.lane].clock), slot.lane});
     }
   }
 
@@ -280,7 +288,8 @@ class Lister {
   const Policy& policy_;
   std::vector<LaneState> lanes_;
   std::vector<SlotState> slots_;
-  std::vector<double> forward_end_, gradient_end_;
+  std::vector<double> arrivals_;  ///< by feed and micro-batch
+  Ports ports_;
   using Wake = std::pair<double, uint32_t>;
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
   ListedRows rows_;

@@ -1,13 +1,25 @@
 #include "partition/schedule/found/order_model.h"
 
 #include <algorithm>
+#include <span>
 
 namespace rannc::partition::found {
 
 using ir::ActionKind;
 
+namespace {
+
+constexpr uint64_t kTimedCost = 4;  ///< of an action run in the order of time, measured by bench-found
+
+}  // namespace
+
 OrderModel::OrderModel(const RowProblem& problem)
-    : problem_(problem), starts_(problem.lanes.size()), next_(problem.lanes.size()), clock_(problem.lanes.size()) {}
+    : problem_(problem),
+      starts_(problem.lanes.size()),
+      next_(problem.lanes.size()),
+      clock_(problem.lanes.size()),
+      timed_(problem.resources > 0),
+      ports_(problem) {}
 
 double OrderModel::arrival(const Letter& letter) const {
   const Slot& slot = problem_.slots[letter.slot];
@@ -17,43 +29,89 @@ double OrderModel::arrival(const Letter& letter) const {
   const auto& ends = forward ? forward_end_ : gradient_end_;
   double time = 0;
   for (const Feed& feed : forward ? slot.inputs : slot.gradients) {
-    time = std::max(time, ends[cell(feed.slot, letter.micro_batch)] + feed.delay[size_class]);
+    time = std::max(time, timed_ ? arrivals_[feed.id * problem_.micro_batches + letter.micro_batch]
+                                 : ends[cell(feed.slot, letter.micro_batch)] + feed.delay[size_class]);
   }
   return time;
 }
 
-/// Runs a row until it waits. Returns whether it started an action.
-bool OrderModel::advance(const LaneRows& rows, uint32_t lane) {
+void OrderModel::start(Place place, const Letter& letter, double time) {
+  starts_[place.lane][place.position] = time;
+  double end = time + problem_.time(letter.slot, letter.kind, letter.micro_batch);
+  const size_t at = cell(letter.slot, letter.micro_batch);
+  if (letter.kind == ActionKind::kForward) {
+    if (letter.micro_batch == 0) end += problem_.slots[letter.slot].begin;
+    forward_end_[at] = end;
+  } else if (ir::computes_input_gradient(letter.kind)) {
+    gradient_end_[at] = end;
+  }
+  if (ir::adds_weight_gradient(letter.kind)) weight_end_[letter.slot] = end;
+  clock_[place.lane] = end;
+  order_.push_back(place);
+}
+
+/// The slots that read the letter's result.
+static std::span<const Reader> readers_of(const RowProblem& problem, const Letter& letter) {
+  const Slot& slot = problem.slots[letter.slot];
+  if (letter.kind == ActionKind::kForward) return slot.readers;
+  return ir::computes_input_gradient(letter.kind) ? std::span<const Reader>(slot.sources) : std::span<const Reader>();
+}
+
+/// Runs a row until it waits.
+void OrderModel::advance(const LaneRows& rows, uint32_t lane) {
   const LaneRow& row = rows[lane];
-  const uint32_t first = next_[lane];
-  double clock = clock_[lane];
-  uint32_t i = first;
-  for (; i < row.size(); ++i) {
-    const Letter& letter = row[i];
-    const double inputs = arrival(letter);
-    if (inputs == kNever) break;
-    const double start = std::max(clock, inputs);
-    double time = problem_.time(letter.slot, letter.kind, letter.micro_batch);
-    const bool forward = letter.kind == ActionKind::kForward;
-    if (forward && letter.micro_batch == 0) time += problem_.slots[letter.slot].begin;
-    starts_[lane][i] = start;
-    clock = start + time;
-    const size_t at = cell(letter.slot, letter.micro_batch);
-    if (forward) forward_end_[at] = clock;
-    if (ir::computes_input_gradient(letter.kind)) gradient_end_[at] = clock;
-    if (ir::adds_weight_gradient(letter.kind)) weight_end_[letter.slot] = clock;
-    order_.push_back({lane, i});
-    if (!forward && !ir::computes_input_gradient(letter.kind)) continue;
-    for (const uint32_t reader : forward ? problem_.slots[letter.slot].readers : problem_.slots[letter.slot].sources) {
-      const uint32_t other = problem_.slots[reader].lane;
+  for (uint32_t& i = next_[lane]; i < row.size(); ++i) {
+    const double inputs = arrival(row[i]);
+    if (inputs == kNever) return;
+    start({lane, i}, row[i], std::max(clock_[lane], inputs));
+    for (const Reader& reader : readers_of(problem_, row[i])) {
+      const uint32_t other = problem_.slots[reader.slot].lane;
       if (listed_[other]) continue;
       listed_[other] = true;
       worklist_.push_back(other);
     }
   }
-  next_[lane] = i;
-  clock_[lane] = clock;
-  return i > first;
+}
+
+void OrderModel::send(const Letter& letter, uint32_t lane) {
+  const bool forward = letter.kind == ActionKind::kForward;
+  for (const Reader& reader : readers_of(problem_, letter)) {
+    const Slot& slot = problem_.slots[reader.slot];
+    const Feed& feed = (forward ? slot.inputs : slot.gradients)[reader.feed];
+    const double arrives = ports_.send(feed, problem_.class_of[letter.micro_batch], clock_[lane]);
+    arrivals_[feed.id * problem_.micro_batches + letter.micro_batch] = arrives;
+    if (slot.lane != lane) wakes_.push({std::max(arrives, clock_[slot.lane]), slot.lane});
+  }
+}
+
+void OrderModel::advance_by_time(const LaneRows& rows, uint32_t lane, double now) {
+  const LaneRow& row = rows[lane];
+  if (now < clock_[lane]) return;
+  if (unsent_[lane]) {
+    unsent_[lane] = false;
+    send(row[next_[lane] - 1], lane);
+  }
+  if (next_[lane] == row.size()) return;
+  const Letter& letter = row[next_[lane]];
+  const double inputs = arrival(letter);
+  if (inputs == kNever) return;
+  const double time = std::max(clock_[lane], inputs);
+  if (time > now) return wakes_.push({time, lane});
+  start({lane, next_[lane]++}, letter, time);
+  unsent_[lane] = true;
+  wakes_.push({clock_[lane], lane});
+}
+
+void OrderModel::run_by_time(const LaneRows& rows) {
+  ports_.clear();
+  arrivals_.assign(size_t{problem_.feeds} * problem_.micro_batches, kNever);
+  unsent_.assign(rows.size(), false);
+  for (uint32_t l = 0; l < rows.size(); ++l) wakes_.push({0, l});
+  while (!wakes_.empty()) {
+    const auto [time, lane] = wakes_.top();
+    wakes_.pop();
+    advance_by_time(rows, lane, time);
+  }
 }
 
 double OrderModel::run(const LaneRows& rows) {
@@ -64,19 +122,20 @@ double OrderModel::run(const LaneRows& rows) {
   next_.assign(lanes, 0);
   clock_.assign(lanes, 0);
   order_.clear();
-  worklist_.clear();
-  listed_.assign(lanes, true);
-  for (uint32_t l = static_cast<uint32_t>(lanes); l-- > 0;) {
-    worklist_.push_back(l);
-    starts_[l].resize(rows[l].size());
+  for (uint32_t l = 0; l < lanes; ++l) starts_[l].resize(rows[l].size());
+  if (timed_) {
+    run_by_time(rows);
+  } else {
+    listed_.assign(lanes, true);
+    for (uint32_t l = static_cast<uint32_t>(lanes); l-- > 0;) worklist_.push_back(l);
+    while (!worklist_.empty()) {
+      const uint32_t l = worklist_.back();
+      worklist_.pop_back();
+      listed_[l] = false;
+      advance(rows, l);
+    }
   }
-  while (!worklist_.empty()) {
-    const uint32_t l = worklist_.back();
-    worklist_.pop_back();
-    listed_[l] = false;
-    advance(rows, l);
-  }
-  actions_ += order_.size();
+  actions_ += order_.size() * (timed_ ? kTimedCost : 1);
   for (size_t l = 0; l < lanes; ++l) {
     if (next_[l] < rows[l].size()) return end_ = kNever;
   }
@@ -133,7 +192,10 @@ std::vector<Place> OrderModel::tight_places(const LaneRows& rows) const {
     const auto& ends = forward ? forward_end_ : gradient_end_;
     uint32_t source = letter.slot;
     for (const Feed& feed : forward ? slot.inputs : slot.gradients) {
-      if (ends[cell(feed.slot, letter.micro_batch)] + feed.delay[problem_.class_of[letter.micro_batch]] >= start)
+      const size_t own = feed.id * problem_.micro_batches + letter.micro_batch;
+      if ((timed_ ? arrivals_[own]
+                  : ends[cell(feed.slot, letter.micro_batch)] + feed.delay[problem_.class_of[letter.micro_batch]]) >=
+          start)
         source = feed.slot;
     }
     if (source == letter.slot) return tight;

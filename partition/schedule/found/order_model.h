@@ -1,7 +1,10 @@
-/// Start times of given rows as longest paths, without ports.
+/// Start times of given rows as longest paths.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "partition/schedule/found/row_words.h"
@@ -18,7 +21,8 @@ class OrderModel {
   explicit OrderModel(const RowProblem& problem);
 
   /// Starts each action as early as possible. Returns the end of the step; `kNever` if rows wait for each other.
-  /// O(actions).
+  /// O(actions). With ports, actions are run in the order of time, as in the simulator, which takes a factor
+  /// log(lanes) more.
   double run(const LaneRows& rows);
   /// Mean over lanes of the end of their rows in the last run: breaks ties between equal makespans.
   double mean_end() const { return mean_end_; }
@@ -38,7 +42,11 @@ class OrderModel {
   size_t cell(uint32_t slot, uint32_t micro_batch) const { return slot * problem_.micro_batches + micro_batch; }
   /// Arrival of everything that the letter reads; `kNever`: not known.
   double arrival(const Letter& letter) const;
-  bool advance(const LaneRows& rows, uint32_t lane);
+  void advance(const LaneRows& rows, uint32_t lane);
+  void run_by_time(const LaneRows& rows);
+  void advance_by_time(const LaneRows& rows, uint32_t lane, double now);
+  void start(Place place, const Letter& letter, double time);
+  void send(const Letter& letter, uint32_t lane);
   double finish(const LaneRows& rows);
 
   const RowProblem& problem_;
@@ -51,6 +59,12 @@ class OrderModel {
   std::vector<Place> order_;  ///< in which actions were started: topological
   Place last_;                ///< ends a longest path
   double end_ = 0, mean_end_ = 0;
+  const bool timed_;              ///< messages wait for ports
+  std::vector<double> arrivals_;  ///< by feed and micro-batch
+  Ports ports_;
+  using Wake = std::pair<double, uint32_t>;
+  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
+  std::vector<bool> unsent_;  ///< by lane: the results of the action before `next_`
   uint64_t actions_ = 0;
 };
 

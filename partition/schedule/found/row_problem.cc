@@ -12,8 +12,8 @@ using ir::ActionKind;
 
 class Builder {
  public:
-  Builder(const ir::PipelineShape& shape, const ScheduleCosts& costs)
-      : shape_(shape), costs_(costs), dependencies_(shape) {}
+  Builder(const ir::PipelineShape& shape, const ScheduleCosts& costs, bool contention)
+      : shape_(shape), costs_(costs), contention_(contention), dependencies_(shape) {}
 
   RowProblem build() {
     problem_.shape = &shape_;
@@ -22,6 +22,8 @@ class Builder {
     add_lanes();
     for (Slot& slot : problem_.slots) describe(slot);
     for (uint32_t s = 0; s < problem_.slots.size(); ++s) connect(s);
+    for (Slot& slot : problem_.slots) sort_readers(slot);
+    if (!occupied_) problem_.resources = 0;
     return std::move(problem_);
   }
 
@@ -131,21 +133,48 @@ class Builder {
     return result;
   }
 
-  double delay(DeviceId from, DeviceId to, uint32_t route, int64_t samples) const {
-    if (from == to || !costs_.link) return 0;
-    const LinkCost cost = costs_.link(from, to);
-    return cost.latency + cost.per_byte * static_cast<double>(shape_.routes[route].bytes_per_sample * samples);
+  /// Messages that a device reads from another for one pass, all together.
+  struct Traffic {
+    double latency = 0, wire = 0, longest = 0;  ///< `longest`: one message alone
+    uint32_t route = std::numeric_limits<uint32_t>::max();
+  };
+  using Traffics = std::map<std::pair<DeviceId, uint32_t>, Traffic>;  ///< by peer and its slot
+
+  void add(Traffics& traffics, const ir::Message& m, uint32_t slot, DeviceId to) const {
+    Traffic& traffic = traffics[{m.peer, slot}];
+    traffic.route = std::min(traffic.route, m.route);
+    if (m.peer == to || !costs_.link) return;
+    const LinkCost cost = costs_.link(m.peer, to);
+    const double wire = cost.per_byte * static_cast<double>(shape_.routes[m.route].bytes_per_sample * m.samples.size());
+    traffic.latency = cost.latency;
+    traffic.wire += wire;
+    traffic.longest = std::max(traffic.longest, wire);
   }
 
-  /// Adds a message to the feed of `from`, which is created if there is none.
-  void feed(std::vector<Feed>& feeds, uint32_t from, uint32_t size_class, double delay) const {
-    auto at = std::find_if(feeds.begin(), feeds.end(), [&](const Feed& one) { return one.slot == from; });
-    if (at == feeds.end()) {
-      feeds.push_back({from, std::vector<double>(problem_.classes, 0), std::vector<double>(problem_.classes, kNever)});
-      at = feeds.end() - 1;
+  /// Merges what a device reads into the feeds of its slot.
+  void merge(std::vector<Feed>& feeds, const Traffics& traffics, uint32_t size_class, DeviceId to) {
+    for (const auto& [from, traffic] : traffics) {
+      Feed& feed = feed_of(feeds, from.second, traffic.route);
+      const bool ports = contention_ && costs_.link && from.first != to;  // an empty message waits, too
+      occupied_ |= ports && traffic.wire > 0;
+      const double delay = traffic.latency + (ports ? traffic.wire : traffic.longest);
+      feed.least[size_class] = std::min(feed.least[size_class], traffic.latency + traffic.longest);
+      if (delay < feed.delay[size_class]) continue;
+      feed.delay[size_class] = delay;
+      feed.wire[size_class] = traffic.wire;
+      if (!ports) continue;
+      feed.holds = costs_.resources ? costs_.resources(from.first, to)
+                                    : std::vector<Hold>{{2 * from.first.index()}, {2 * to.index() + 1}};
+      for (const Hold& hold : feed.holds) problem_.resources = std::max(problem_.resources, hold.resource + 1);
     }
-    at->delay[size_class] = std::max(at->delay[size_class], delay);
-    at->least[size_class] = std::min(at->least[size_class], delay);
+  }
+
+  Feed& feed_of(std::vector<Feed>& feeds, uint32_t slot, uint32_t route) {
+    const auto at = std::find_if(feeds.begin(), feeds.end(), [&](const Feed& one) { return one.slot == slot; });
+    if (at != feeds.end()) return *at;
+    const std::vector<double> none(problem_.classes, 0);
+    feeds.push_back({slot, problem_.feeds++, route, none, std::vector<double>(problem_.classes, kNever), none, {}});
+    return feeds.back();
   }
 
   uint32_t slot_on(StageId stage, DeviceId device) const {
@@ -163,36 +192,50 @@ class Builder {
     for (uint32_t c = 0; c < problem_.classes; ++c) {
       for (const DeviceId device : problem_.lanes[slot.lane].devices) {
         for (const ActionKind kind : {ActionKind::kForward, ActionKind::kInputGradient}) {
-          auto& feeds = kind == ActionKind::kForward ? slot.inputs : slot.gradients;
+          Traffics traffics;
           dependencies_.each_producer(device, ir::compute_action(kind, slot.stage, example_[c]),
                                       [&](const ir::Message& m, const ir::Action& needed) {
-                                        feed(feeds, slot_on(needed.stage, m.peer), c,
-                                             delay(m.peer, device, m.route, m.samples.size()));
+                                        add(traffics, m, slot_on(needed.stage, m.peer), device);
                                       });
+          merge(kind == ActionKind::kForward ? slot.inputs : slot.gradients, traffics, c, device);
         }
       }
     }
     for (auto* feeds : {&slot.inputs, &slot.gradients}) {
-      for (Feed& one : *feeds) {
+      for (uint32_t i = 0; i < feeds->size(); ++i) {
+        Feed& one = (*feeds)[i];
         for (double& least : one.least) least = least == kNever ? 0 : least;
-        auto& back = feeds == &slot.inputs ? problem_.slots[one.slot].readers : problem_.slots[one.slot].sources;
-        back.push_back(s);
+        Slot& source = problem_.slots[one.slot];
+        (feeds == &slot.inputs ? source.readers : source.sources).push_back({s, i});
       }
     }
   }
 
+  /// Messages are sent in the order of routes.
+  void sort_readers(Slot& slot) const {
+    const auto sort = [&](std::vector<Reader>& readers, std::vector<Feed> Slot::*feeds) {
+      const auto route = [&](const Reader& reader) { return (problem_.slots[reader.slot].*feeds)[reader.feed].route; };
+      std::stable_sort(readers.begin(), readers.end(),
+                       [&](const Reader& a, const Reader& b) { return route(a) < route(b); });
+    };
+    sort(slot.readers, &Slot::inputs);
+    sort(slot.sources, &Slot::gradients);
+  }
+
   const ir::PipelineShape& shape_;
   const ScheduleCosts& costs_;
+  const bool contention_;
   const ir::Dependencies dependencies_;
   std::vector<uint32_t> example_;  ///< by class: a micro-batch of it
+  bool occupied_ = false;          ///< some message takes time on a wire, under contention
   RowProblem problem_;
 };
 
 }  // namespace
 
 RowProblem make_row_problem(const ir::PipelineShape& shape, const ScheduleCosts& costs, BackwardParts parts,
-                            ir::RecomputedMicroBatches recomputed) {
-  RowProblem problem = Builder(shape, costs).build();
+                            ir::RecomputedMicroBatches recomputed, const SimulationOptions& options) {
+  RowProblem problem = Builder(shape, costs, options.contention).build();
   problem.parts = parts;
   problem.recomputed = recomputed;
   return problem;

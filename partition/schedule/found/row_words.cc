@@ -13,65 +13,63 @@ using ir::ActionKind;
 struct Counter {
   uint32_t forward = 0, gradient = 0, weight = 0;  ///< `weight`: the next micro-batch whose gradient is added
   std::deque<uint32_t> pending;                    ///< I without W
-  std::vector<size_t> recomputes;                  ///< positions of R
-  std::vector<uint32_t> recomputed;                ///< micro-batches that an R may have
 
   /// Returns false if the letter is out of order.
-  bool number(Letter& letter, const Letter* before) {
+  bool number(Letter& letter) {
     switch (letter.kind) {
       case ActionKind::kForward:
         letter.micro_batch = forward++;
         return true;
       case ActionKind::kInputGradient:
-      case ActionKind::kBackward: {
         letter.micro_batch = gradient++;
-        const bool follows = before != nullptr && before->kind == ActionKind::kForward && before->slot == letter.slot &&
-                             before->micro_batch == letter.micro_batch;
-        if (!follows) recomputed.push_back(letter.micro_batch);
-        if (letter.kind == ActionKind::kBackward) return letter.micro_batch == weight++;
         pending.push_back(letter.micro_batch);
         return letter.micro_batch < forward;
-      }
-      case ActionKind::kWeightGradient:
+      case ActionKind::kBackward:
+        letter.micro_batch = gradient++;
+        return letter.micro_batch < forward && letter.micro_batch == weight++;
+      default:
         if (pending.empty()) return false;
         letter.micro_batch = pending.front();
         pending.pop_front();
         return letter.micro_batch == weight++;
-      default:
-        return true;  // R are numbered once all gradients are known
     }
   }
 };
 
-}  // namespace
-
-bool number(LaneRow& row, const RowProblem& problem) {
-  std::vector<Counter> counters(problem.slots.size());
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (!counters[row[i].slot].number(row[i], i > 0 ? &row[i - 1] : nullptr)) return false;
-    if (row[i].kind == ActionKind::kRecompute) counters[row[i].slot].recomputes.push_back(i);
-  }
-  for (const Counter& counter : counters) {
-    if (counter.recomputes.size() > counter.recomputed.size()) return false;
-    for (size_t i = 0; i < counter.recomputes.size(); ++i) {
-      row[counter.recomputes[i]].micro_batch = counter.recomputed[i];
-    }
-  }
-  return true;
+/// Whether an R precedes the B or I after `before`.
+bool has_rebuild(const RowProblem& problem, const Letter& gradient, const Letter* before) {
+  using enum ir::RecomputedMicroBatches;
+  if (!problem.slots[gradient.slot].recompute) return false;
+  if (problem.recomputed == kAll) return true;
+  if (problem.recomputed == kAllButLast) return gradient.micro_batch + 1 < problem.micro_batches;
+  return before == nullptr || *before != Letter{ActionKind::kForward, gradient.slot, gradient.micro_batch};
 }
+
+std::optional<LaneRow> word_of(const RowProblem& problem, const Lane& lane, const std::vector<ir::Action>& actions) {
+  std::vector<Counter> counters(lane.slots.size());
+  LaneRow row;
+  for (const ir::Action& action : actions) {
+    if (action.kind == ActionKind::kRecompute) continue;
+    const auto at = std::find_if(lane.slots.begin(), lane.slots.end(),
+                                 [&](uint32_t s) { return problem.slots[s].stage == action.stage; });
+    if (at == lane.slots.end()) return std::nullopt;
+    Letter letter{action.kind, static_cast<uint16_t>(*at), 0};
+    if (!counters[static_cast<size_t>(at - lane.slots.begin())].number(letter)) return std::nullopt;
+    if (ir::computes_input_gradient(letter.kind) && has_rebuild(problem, letter, row.empty() ? nullptr : &row.back()))
+      row.push_back({ActionKind::kRecompute, letter.slot, letter.micro_batch});
+    row.push_back(letter);
+  }
+  return row;
+}
+
+}  // namespace
 
 std::optional<LaneRows> words_of(const RowProblem& problem, const ir::Schedule& schedule) {
   LaneRows rows;
   for (const Lane& lane : problem.lanes) {
-    LaneRow row;
-    for (const ir::Action& action : schedule.rows[lane.devices[0].index()]) {
-      const auto slot = std::find_if(lane.slots.begin(), lane.slots.end(),
-                                     [&](uint32_t s) { return problem.slots[s].stage == action.stage; });
-      if (slot == lane.slots.end()) return std::nullopt;
-      row.push_back({action.kind, static_cast<uint16_t>(*slot), action.micro_batch});
-    }
-    if (!number(row, problem)) return std::nullopt;
-    rows.push_back(std::move(row));
+    auto row = word_of(problem, lane, schedule.rows[lane.devices[0].index()]);
+    if (!row) return std::nullopt;
+    rows.push_back(*std::move(row));
   }
   return rows;
 }

@@ -29,12 +29,8 @@ inline bool keep_order(const Letter& a, const Letter& b) {
          (ir::adds_weight_gradient(a.kind) && ir::adds_weight_gradient(b.kind));
 }
 
-/// Numbers the letters of a row by their positions: the k-th F, I or B of a slot is of micro-batch k, each W completes
-/// the oldest I without one, and the k-th R is of the k-th micro-batch whose B or I does not directly follow its F.
-/// Returns whether every W finds an I, every R a micro-batch, and gradients are added in ascending order.
-bool number(LaneRow& row, const RowProblem& problem);
-
-/// The words of compute-only rows, renumbered. None if a row has no such word.
+/// The words of compute-only rows. The k-th F, I or B of a slot becomes that of micro-batch k, and each W completes the
+/// oldest I without one. Each R stands directly before its B or I. None if gradients are not added in ascending order.
 std::optional<LaneRows> words_of(const RowProblem& problem, const ir::Schedule& schedule);
 
 /// Compute-only rows of words.
