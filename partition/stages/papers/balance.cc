@@ -165,12 +165,14 @@ class GpipePlanner final : public StagePlanner {
       if (plan && (!best || plan->objective < best->objective)) best = *std::move(plan);
     }
     if (!best) return Infeasible{"the balanced split does not fit: " + why, 0, "planner rannc or auto"};
+    best->notes.push_back(both_methods(costs_of(problem, starts, best->micro_batches), parts));
     best->bottleneck = bottleneck_of(*best);
     return *best;
   }
 
-  StagePlan split(const StageProblem& problem, const std::vector<uint32_t>& starts, uint32_t parts,
-                  uint64_t micro_batches) const {
+  /// Costs of what lies between two allowed cuts.
+  std::vector<double> costs_of(const StageProblem& problem, const std::vector<uint32_t>& starts,
+                               uint64_t micro_batches) const {
     const uint64_t samples = (problem.mini_batch + micro_batches - 1) / micro_batches;
     std::vector<double> costs;
     for (size_t i = 0; i < starts.size(); ++i) {
@@ -178,6 +180,23 @@ class GpipePlanner final : public StagePlanner {
       costs.push_back(0);
       for (uint32_t b = starts[i]; b < end; ++b) costs.back() += cost(problem, b, samples);
     }
+    return costs;
+  }
+
+  /// Both methods' largest blocks, whichever is this planner's.
+  std::string both_methods(const std::vector<double>& costs, uint32_t parts) const {
+    const double near = largest_block(costs, block_partition(costs, parts));
+    const double exact = largest_block(costs, exact_partition(costs, parts));
+    const bool time = by_ == BalanceBy::kTime;
+    return fmt::format(
+        "largest block by {}: {:.4g} {} by block partition, {:.4g} {} by the exact partition ({:+.1f} %)",
+        time ? "time" : "size", near / 1e6, time ? "ms" : "MB", exact / 1e6, time ? "ms" : "MB",
+        exact > 0 ? 100 * (near / exact - 1) : 0);
+  }
+
+  StagePlan split(const StageProblem& problem, const std::vector<uint32_t>& starts, uint32_t parts,
+                  uint64_t micro_batches) const {
+    const std::vector<double> costs = costs_of(problem, starts, micro_batches);
     const auto ends = method_ == BalanceMethod::kExact ? exact_partition(costs, parts) : block_partition(costs, parts);
     StagePlan plan;
     plan.micro_batches = micro_batches;

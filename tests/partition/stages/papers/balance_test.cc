@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 
+#include "partition/stages/problem/profile_problem.h"
 #include "tests/partition/stages/support/profiles.h"
 #include "tests/partition/stages/support/random_problem.h"
 
@@ -50,20 +51,41 @@ TEST(Balance, ExactIsOptimalAndBlockPartitionIsNear) {
   EXPECT_GE(worse, 200);
 }
 
-// Measured with torchgpipe's method and exactly, in microseconds of forward + backward.
+// The largest block as the released torchgpipe cuts, and the least possible by the textbook recurrence: in microseconds
+// of forward + backward, and in bytes of parameters and activations.
 TEST(Balance, PublishedProfiles) {
+  struct Largest {
+    double near, exact;
+  };
   struct Row {
     const char* file;
     uint32_t parts;
-    double near, exact;
+    Largest us, bytes;
   };
-  for (const Row& row : {Row{"vgg-19-pbs-32.txt", 8, 33750, 22545}, Row{"gnmt-16-pbs-64.txt", 4, 82562, 66553},
-                         Row{"gnmt-16-pbs-64.txt", 8, 49228, 39824}}) {
+  const Row rows[] = {{"vgg-19-pbs-32.txt", 2, {80800, 77460}, {1413118406, 1267992430}},
+                      {"vgg-19-pbs-32.txt", 4, {47350, 39885}, {883147704, 744801735}},
+                      {"vgg-19-pbs-32.txt", 8, {33750, 22545}, {480140869, 403006835}},
+                      {"gnmt-16-pbs-64.txt", 2, {135760, 126261}, {1156315968, 1086552896}},
+                      {"gnmt-16-pbs-64.txt", 4, {82562, 66553}, {791542592, 554696704}},
+                      {"gnmt-16-pbs-64.txt", 8, {49228, 39824}, {604306240, 486832960}},
+                      {"bert-48-pbs-2.txt", 2, {171917, 171917}, {1426665472, 1397666816}},
+                      {"bert-48-pbs-2.txt", 4, {85997, 85997}, {715431936, 711233536}},
+                      {"bert-48-pbs-2.txt", 8, {43037, 43037}, {441880576, 382971904}},
+                      {"xlnet-36-pbs-1.txt", 2, {159540, 159540}, {1080002000, 1060004000}},
+                      {"xlnet-36-pbs-1.txt", 4, {84840, 83000}, {594002000, 540000000}},
+                      {"xlnet-36-pbs-1.txt", 8, {43340, 41500}, {324002000, 270000000}},
+                      {"amoeba-18-pbs-8.txt", 2, {359940, 359940}, {1622346948, 1622346948}},
+                      {"amoeba-18-pbs-8.txt", 4, {181330, 181330}, {955121664, 846069760}},
+                      {"amoeba-18-pbs-8.txt", 8, {99300, 99300}, {519900356, 499908608}}};
+  for (const Row& row : rows) {
     const auto profile = testing::shared_profile(std::string("dapple/") + row.file);
     if (!profile) GTEST_SKIP() << "no shared data at hand";
-    const std::vector<double> costs = testing::layer_costs(*profile);
-    EXPECT_NEAR(largest_block(costs, exact_partition(costs, row.parts)) * 1000, row.exact, 1) << row.file;
-    EXPECT_NEAR(largest_block(costs, block_partition(costs, row.parts)) * 1000, row.near, 1) << row.file;
+    const auto expect = [&](const std::vector<double>& costs, double unit, const Largest& expected) {
+      EXPECT_NEAR(largest_block(costs, exact_partition(costs, row.parts)) * unit, expected.exact, 1) << row.file;
+      EXPECT_NEAR(largest_block(costs, block_partition(costs, row.parts)) * unit, expected.near, 1) << row.file;
+    };
+    expect(testing::layer_costs(*profile), 1000, row.us);
+    expect(testing::layer_sizes(*profile), 1, row.bytes);
   }
 }
 
@@ -78,6 +100,25 @@ TEST(Balance, CheckedInProfile) {
   EXPECT_NEAR(exact(7), 120, 1e-9);
   for (uint32_t parts = 1; parts <= 7; ++parts) {
     EXPECT_GE(largest_block(costs, block_partition(costs, parts)), exact(parts) - 1e-9);
+  }
+}
+
+// Both planners, by time and by size, report their own method beside the other.
+TEST(GpipePlanner, ReportsBothMethodsSideBySide) {
+  const PipedreamProfile profile = testing::checked_in_profile("convolutions-pbs-4.txt");
+  StageProblem problem =
+      profile_problem(profile, *preset_cluster("flat:4"), {.profile_batch = 4, .mini_batch = 4}).value();
+  problem.micro_batches = {1};
+  const auto note = [&](BalanceBy by, BalanceMethod method) {
+    const auto outcome = gpipe_planner(by, method)->plan(problem);
+    const auto& notes = std::get<StagePlan>(*outcome).notes;
+    return notes.empty() ? std::string() : notes.front();
+  };
+  for (const BalanceMethod method : {BalanceMethod::kBlockPartition, BalanceMethod::kExact}) {
+    EXPECT_EQ(note(BalanceBy::kTime, method),
+              "largest block by time: 240 ms by block partition, 240 ms by the exact partition (+0.0 %)");
+    EXPECT_EQ(note(BalanceBy::kSize, method),
+              "largest block by size: 1637 MB by block partition, 1600 MB by the exact partition (+2.3 %)");
   }
 }
 

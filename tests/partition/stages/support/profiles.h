@@ -17,5 +17,7 @@ PipedreamProfile checked_in_profile(const std::string& name);
 
 /// Forward + backward ms of all layers in topological order, smaller node numbers first.
 std::vector<double> layer_costs(const PipedreamProfile& profile);
+/// Bytes of parameters and activations of the same layers.
+std::vector<double> layer_sizes(const PipedreamProfile& profile);
 
 }  // namespace rannc::partition::testing
