@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <set>
 
 #include "ir/match/match.h"
 #include "ir/op/op.h"
@@ -65,10 +65,52 @@ ValueId scalar_sum(Graph& graph, ValueId value) {
 }
 
 Result<Form> LinearForms::of(ValueId value) {
-  if (const auto found = known_.find(value); found != known_.end()) return found->second;
-  if (++steps_ > kMostSteps) return closed(value);
-  RANNC_ASSIGN(Form form, find(value));
-  return known_.emplace(value, std::move(form)).first->second;
+  // A rule ends at the first operand without a form.
+  const auto next_of = [&](ValueId made) -> std::optional<ValueId> {
+    for (const ValueId operand : operands_of_form(made)) {
+      const auto found = known_.find(operand);
+      if (found == known_.end()) return operand;
+      if (!found->second.ok()) return std::nullopt;
+    }
+    return std::nullopt;
+  };
+  std::vector<ValueId> open = {value};
+  while (!open.empty()) {
+    const ValueId last = open.back();
+    if (!known_.contains(last)) {
+      if (const auto next = next_of(last)) {
+        open.push_back(*next);
+        continue;
+      }
+      Result<Form> form = parts_ < kMostParts ? find(last) : closed(last);
+      if (form.ok()) parts_ += form->size();
+      known_.emplace(last, std::move(form));
+    }
+    open.pop_back();
+  }
+  return known_.at(value);
+}
+
+std::vector<ValueId> LinearForms::operands_of_form(ValueId value) {
+  static const Ops kBoth = {"add", "sub"}, kProduct = "mul", kQuotient = "div", kChoice = "where";
+  static const Ops kFirst = {"identity", "reshape", "squeeze", "unsqueeze", "cast", "stop_gradient", "neg"};
+  static const Ops kFolds = {"sum", "mean"};
+  const TaskId maker = graph_.producer(value);
+  if (!maker.valid() || !graph_.type(value).shape || (is_single(graph_, value) && number(value))) return {};
+  if (!is_known_count(value) && !has_parts(value)) return {};
+  const ir::OpInfo& op = graph_.op(maker);
+  const auto in = graph_.inputs(maker);
+  if (kBoth.contains(op)) return {in[0], in[1]};
+  if (kFirst.contains(op)) return {in[0]};
+  if (kQuotient.contains(op)) return is_coefficient(in[1]) ? std::vector{in[0]} : std::vector{in[0], in[1]};
+  if (kChoice.contains(op)) return {in[1], in[2]};
+  if (kFolds.contains(op)) return folds_itself(value) ? std::vector{in[0]} : std::vector<ValueId>();
+  if (kProduct.contains(op)) {
+    const auto factor = factor_of(value);
+    return factor ? std::vector{in[1 - *factor]} : std::vector{in[0], in[1]};
+  }
+  const auto only = linear_operand(value);
+  return only ? std::vector{in[*only]} : std::vector<ValueId>();
 }
 
 // The number of a constant. What is trained is none, whatever the file has for it.
@@ -81,8 +123,9 @@ bool LinearForms::is_coefficient(ValueId value) {
   return is_single(graph_, value) && (origins_.is_count(value) || number(value));
 }
 
-Coefficient LinearForms::coefficient(ValueId value) {
+Coefficient LinearForms::coefficient(ValueId value, int nested) {
   if (const auto constant = number(value)) return {*constant};
+  if (nested == kMostNested) return {1, {value}};
   static const Ops kSame = {"identity", "reshape", "squeeze", "unsqueeze"}, kProduct = "mul", kQuotient = "div",
                    kNegative = "neg", kCast = "cast";
   const TaskId maker = graph_.producer(value);
@@ -90,16 +133,16 @@ Coefficient LinearForms::coefficient(ValueId value) {
   const auto in = graph_.inputs(maker);
   const bool is_number = ir::is_float(graph_.type(value).dtype);
   const bool same = kSame.contains(op) || (kCast.contains(op) && is_number && ir::is_float(graph_.type(in[0]).dtype));
-  if (same && is_coefficient(in[0])) return coefficient(in[0]);
+  if (same && is_coefficient(in[0])) return coefficient(in[0], nested + 1);
   if (is_number && (kProduct.contains(op) || kQuotient.contains(op)) && is_coefficient(in[0]) &&
       is_coefficient(in[1])) {
-    const Coefficient first = coefficient(in[0]), second = coefficient(in[1]);
+    const Coefficient first = coefficient(in[0], nested + 1), second = coefficient(in[1], nested + 1);
     Coefficient made = first;
     if (kProduct.contains(op)) return made *= second;
     if (second.weight != 0) return made /= second;
   }
   if (kNegative.contains(op) && is_coefficient(in[0])) {
-    Coefficient made = coefficient(in[0]);
+    Coefficient made = coefficient(in[0], nested + 1);
     made.weight = -made.weight;
     return made;
   }
@@ -113,20 +156,27 @@ Result<Form> LinearForms::find(ValueId value) {
     if (constant && *constant == 0) return Form{};
     if (constant) return Form{{{}, {*constant}}};
   }
-  const bool sums = graph_.type(value).batch.is_partial();
-  if (origins_.is_count(value) && !sums && !graph_.batch_symbol().empty()) {
+  if (is_known_count(value)) {
     // A mean of inputs is summed over samples as one of predictions is.
     if (auto form = by_rule(value); form.ok()) return form;
     if (is_single(graph_, value)) return Form{{{}, coefficient(value)}};
     return Form{{given(value)}};
   }
   if (!graph_.producer(value).valid()) return Form{{value}};
-  if (graph_.batch_symbol().empty()) return of_whole(value);
-  const bool splits = is_splittable(value);
-  if (!origins_.reads_total(value) && !splits && (sums || !origins_.is_total(value))) {
-    return fits(value) ? Result<Form>(Form{{value}}) : closed(value);
-  }
-  return of_task(value);
+  if (has_parts(value)) return of_task(value);
+  return graph_.batch_symbol().empty() || fits(value) ? Result<Form>(Form{{value}}) : closed(value);
+}
+
+// Whether a value is a count that no sum over samples is.
+bool LinearForms::is_known_count(ValueId value) {
+  return origins_.is_count(value) && !graph_.type(value).batch.is_partial() && !graph_.batch_symbol().empty();
+}
+
+// Whether the task that makes a value decides on its form.
+bool LinearForms::has_parts(ValueId value) {
+  if (graph_.batch_symbol().empty()) return whole_has_parts(value);
+  const bool sums = graph_.type(value).batch.is_partial();
+  return origins_.reads_total(value) || (origins_.is_total(value) && !sums) || is_splittable(value);
 }
 
 // Whether a sum or multiple of scalars has parts of its own.
@@ -168,27 +218,45 @@ bool LinearForms::fits(ValueId value) const {
 }
 
 Result<ValueId> LinearForms::without_counts(ValueId value) {
-  if (!origins_.is_total(value) && !origins_.reads_total(value)) return value;
-  if (const auto found = without_counts_.find(value); found != without_counts_.end()) return found->second;
-  if (++steps_ > kMostSteps) return closed(value);
-  ValueId made;
-  if (origins_.is_count(value)) {
-    made = given(value);
-  } else if (!origins_.reads_total(value)) {
-    if (!fits(value)) return closed(value);
-    made = value;
-  } else {
-    std::vector<ValueId> operands;
-    const auto in = graph_.inputs(graph_.producer(value));
-    for (const ValueId operand : std::vector<ValueId>(in.begin(), in.end())) {
-      operands.push_back(operand);
-      if (!operand.valid()) continue;
-      RANNC_ASSIGN(operands.back(), without_counts(operand));
-    }
-    RANNC_ASSIGN(made, rebuilt(value, std::move(operands)));
+  const auto reads = [&](ValueId one) { return one.valid() && (origins_.is_total(one) || origins_.reads_total(one)); };
+  const auto operands_of = [&](ValueId one) {
+    const auto in = graph_.inputs(graph_.producer(one));
+    return std::vector<ValueId>(in.begin(), in.end());
+  };
+  std::vector<ValueId> left;
+  std::set<ValueId> found;  // in the order of the graph: operands come first
+  const auto visit = [&](ValueId one) {
+    if (!reads(one)) return;
+    const auto known = without_counts_.find(one);
+    if ((known == without_counts_.end() || !known->second.valid()) && found.insert(one).second) left.push_back(one);
+  };
+  visit(value);
+  while (!left.empty()) {
+    const ValueId one = left.back();
+    left.pop_back();
+    if (without_counts_.contains(one)) return closed(one);
+    if (origins_.is_count(one) || !origins_.reads_total(one)) continue;
+    for (const ValueId operand : operands_of(one)) visit(operand);
   }
-  without_counts_.emplace(value, made);
-  return made;
+  for (const ValueId one : found) {
+    Result<ValueId> made = one;
+    if (origins_.is_count(one)) {
+      made = given(one);
+    } else if (!origins_.reads_total(one)) {
+      if (!fits(one)) made = closed(one);
+    } else {
+      std::vector<ValueId> operands = operands_of(one);
+      for (ValueId& operand : operands) {
+        if (reads(operand)) operand = without_counts_.at(operand);
+      }
+      made = rebuilt(one, std::move(operands));
+    }
+    without_counts_.emplace(one, made.ok() ? *made : ValueId());
+    if (made.ok()) continue;
+    without_counts_.emplace(value, ValueId());
+    return made;
+  }
+  return reads(value) ? without_counts_.at(value) : value;
 }
 
 ValueId LinearForms::given(ValueId count) {
@@ -228,27 +296,24 @@ Result<ValueId> LinearForms::rebuilt(ValueId value, std::vector<ValueId> operand
   return made;
 }
 
-// The sums over samples that a value is made of, each once.
-void LinearForms::find_sums(ValueId value, std::vector<ValueId>& sums) {
-  if (sums.size() == kMostNamed || std::find(sums.begin(), sums.end(), value) != sums.end()) return;
-  std::vector<ValueId> totals;
-  const auto in = graph_.inputs(graph_.producer(value));
-  const auto is_made_of = [&](ValueId operand) { return operand.valid() && origins_.is_total(operand); };
-  std::copy_if(in.begin(), in.end(), std::back_inserter(totals), is_made_of);
-  if (totals.empty()) sums.push_back(value);
-  for (const ValueId total : totals) find_sums(total, sums);
-}
-
 Diagnostic LinearForms::closed(ValueId value) {
   const Graph::Value& found = graph_.value(value);
   if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
-  std::vector<ValueId> read;
-  for (const ValueId operand : graph_.inputs(found.producer)) {
-    if (operand.valid() && origins_.is_total(operand)) find_sums(operand, read);
-  }
+  // The sums over samples that the value is made of, each once.
+  std::vector<ValueId> left = {value};
+  std::set<ValueId> seen;
   std::string sums;
-  for (const ValueId sum : read) {
-    sums += fmt::format("{}%{}", sums.empty() ? "; it reads " : " and ", graph_.value(sum).name);
+  for (size_t named = 0; !left.empty() && named < kMostNamed && seen.size() < kMostNamed * kMostNested;) {
+    const ValueId one = left.back();
+    left.pop_back();
+    if (!seen.insert(one).second) continue;
+    const size_t before = left.size();
+    const auto in = graph_.inputs(graph_.producer(one));
+    for (size_t i = in.size(); i-- > 0;) {
+      if (in[i].valid() && origins_.is_total(in[i])) left.push_back(in[i]);
+    }
+    if (left.size() > before || one == value) continue;
+    sums += fmt::format("{}%{}", named++ == 0 ? "; it reads " : " and ", graph_.value(one).name);
   }
   return error(
       graph_.location(found.producer),

@@ -33,7 +33,8 @@ using Form = std::vector<Part>;
 
 /// Rewrites values as linear forms by abstract interpretation from a value towards its operands. Counts that are not
 /// factors or divisors of a whole part become inputs that have no samples (`given`), such as a `pos_weight` that is a
-/// quotient of counts. Adds tasks to the graph, of which unused ones are dead.
+/// quotient of counts. Adds tasks to the graph, of which unused ones are dead. Operands come first
+/// (`operands_of_form`), so that recursion is as deep as a few tasks, however deep the model is.
 class LinearForms {
  public:
   LinearForms(ir::Graph& graph, Origins& origins) : graph_(graph), origins_(origins) {}
@@ -47,27 +48,37 @@ class LinearForms {
 
  private:
   Result<Form> of(ValueId value);
+  /// The operands whose forms a rule will request for a value, in its order. Rules that add tasks first request others.
+  std::vector<ValueId> operands_of_form(ValueId value);
   Result<Form> find(ValueId value);
   Result<Form> of_task(ValueId value);
   Result<Form> by_rule(ValueId value);
-  Result<Form> of_whole(ValueId value);
+  bool is_known_count(ValueId value);
+  bool has_parts(ValueId value);
+  bool whole_has_parts(ValueId value);
   Result<Form> same(ValueId value);
   Result<Form> cast(ValueId value);
   Result<Form> sum(ValueId value, double other_weight);
   Result<ValueId> spread(ValueId part, ValueId sum);
   Result<Form> product(ValueId value);
+  /// The operand of a product that is a coefficient of the other one.
+  std::optional<size_t> factor_of(ValueId product);
   Result<Form> quotient(ValueId value);
   Result<Form> choice(ValueId value);
   Result<Form> reduced(ValueId value);
+  /// Whether the form of a sum or mean is made of that of its operand, which depends on sums over samples.
+  bool folds_itself(ValueId value);
   Result<Form> joined(ValueId value, ValueId parts, double weight);
   Result<Form> linear_in_one(ValueId value);
+  /// The operand in which the task of a value is linear while the others are the same for all samples.
+  std::optional<size_t> linear_operand(ValueId value);
   Result<Form> with_given(ValueId value);
   /// Replaces an operand of the task that makes `value` in each part.
   Result<Form> mapped(ValueId value, size_t operand);
 
   std::optional<double> number(ValueId value);
   bool is_coefficient(ValueId value);
-  Coefficient coefficient(ValueId value);
+  Coefficient coefficient(ValueId value, int nested = 0);
   bool is_splittable(ValueId value);
   /// Copies the task that makes `value` with other operands. An error if they do not fit.
   Result<ValueId> rebuilt(ValueId value, std::vector<ValueId> operands);
@@ -75,17 +86,17 @@ class LinearForms {
   Result<ValueId> without_counts(ValueId value);
   ValueId given(ValueId count);
   bool fits(ValueId value) const;
-  void find_sums(ValueId value, std::vector<ValueId>& sums);
   Diagnostic closed(ValueId value);
 
-  static constexpr int kMostSteps = 20'000;
-  static constexpr size_t kMostNamed = 4;  ///< sums in a message
+  static constexpr size_t kMostParts = 4'000'000;  ///< of all forms; a sum of thousands of sums has one form for each
+  static constexpr int kMostNested = 64;           ///< tasks that a coefficient is made of, one after another
+  static constexpr size_t kMostNamed = 4;          ///< sums in a message
   ir::Graph& graph_;
   Origins& origins_;
-  std::map<ValueId, Form> known_;
-  std::map<ValueId, ValueId> without_counts_;
+  std::map<ValueId, Result<Form>> known_;
+  std::map<ValueId, ValueId> without_counts_;  ///< invalid: there is none
   std::vector<std::pair<ValueId, ValueId>> given_;
-  int steps_ = 0;
+  size_t parts_ = 0;  ///< of all known forms
 };
 
 /// Adds a size as a count of the graph.

@@ -54,18 +54,17 @@ std::optional<ir::Match> mean_of_squares(const Graph& graph, ValueId value) {
 }  // namespace
 
 // A mini-batch that is never divided needs no sums. A side that depends on no input is no part of its own: 1 - dice.
-Result<Form> LinearForms::of_whole(ValueId value) {
+bool LinearForms::whole_has_parts(ValueId value) {
   static const Ops kSums = {"add", "sub"}, kQuotient = "div";
   const TaskId maker = graph_.producer(value);
   const ir::OpInfo& op = graph_.op(maker);
   const auto in = graph_.inputs(maker);
   const auto zero = [&](ValueId v) { return number(v) == 0.0; };
   const auto serves = [&](ValueId v) { return origins_.from_inputs(v) || zero(v); };
-  if (mean_of_squares(graph_, value)) return of_task(value);
+  if (mean_of_squares(graph_, value)) return true;
   const bool divides = kQuotient.contains(op) && origins_.is_count(in[1]);
-  if (kSums.contains(op) && !(serves(in[0]) && serves(in[1]))) return Form{{value}};
-  if (!is_splittable(value) && !divides) return Form{{value}};
-  return of_task(value);
+  if (kSums.contains(op) && !(serves(in[0]) && serves(in[1]))) return false;
+  return is_splittable(value) || divides;
 }
 
 // The operator of the task decides.
@@ -123,9 +122,14 @@ Result<Form> LinearForms::sum(ValueId value, double other_weight) {
   Form form;
   for (const auto& [operand, weight] : {std::pair{first, 1.0}, std::pair{second, other_weight}}) {
     RANNC_ASSIGN(Form side, of(operand));
-    for (Part part : times(std::move(side), {weight})) {
+    side = times(std::move(side), {weight});
+    for (Part& part : side) {
       RANNC_ASSIGN(part.value, spread(part.value, value));
-      add(form, part);
+    }
+    if (form.empty()) {
+      form = std::move(side);
+    } else {
+      for (const Part& part : side) add(form, part);
     }
   }
   return form;
@@ -143,14 +147,22 @@ Result<ValueId> LinearForms::spread(ValueId part, ValueId sum) {
   return made;
 }
 
+std::optional<size_t> LinearForms::factor_of(ValueId product) {
+  const auto in = graph_.inputs(graph_.producer(product));
+  for (const size_t factor : {1, 0}) {
+    const ValueId other = in[1 - factor];
+    if (!is_coefficient(in[factor]) || graph_.type(other).shape != graph_.type(product).shape) continue;
+    if (is_single(graph_, product) || origins_.is_count(in[factor]) || origins_.reads_total(other)) return factor;
+  }
+  return std::nullopt;
+}
+
 Result<Form> LinearForms::product(ValueId value) {
   const auto in = graph_.inputs(graph_.producer(value));
   const ValueId first = in[0], second = in[1];
-  for (const auto& [factor, other] : {std::pair{second, first}, std::pair{first, second}}) {
-    if (!is_coefficient(factor) || graph_.type(other).shape != graph_.type(value).shape) continue;
-    if (!is_single(graph_, value) && !origins_.is_count(factor) && !origins_.reads_total(other)) continue;
-    RANNC_ASSIGN(Form form, of(other));
-    return times(std::move(form), coefficient(factor));
+  if (const auto factor = factor_of(value)) {
+    RANNC_ASSIGN(Form form, of(*factor == 0 ? second : first));
+    return times(std::move(form), coefficient(*factor == 0 ? first : second));
   }
   RANNC_ASSIGN(const Form of_first, of(first));
   RANNC_ASSIGN(const Form of_second, of(second));
@@ -222,6 +234,13 @@ Result<Form> LinearForms::choice(ValueId value) {
   return form;
 }
 
+bool LinearForms::folds_itself(ValueId value) {
+  static const Ops kConcat = "concat";
+  if (!origins_.reads_total(value) || mean_of_squares(graph_, value)) return false;
+  const TaskId maker = graph_.producer(graph_.inputs(graph_.producer(value))[0]);
+  return !maker.valid() || !kConcat.contains(graph_.op(maker));
+}
+
 // A sum or mean of samples, of parts, or over other axes.
 Result<Form> LinearForms::reduced(ValueId value) {
   static const Ops kMean = "mean", kConcat = "concat";
@@ -278,23 +297,27 @@ Result<Form> LinearForms::joined(ValueId value, ValueId parts, double weight) {
   return form;
 }
 
-// A task that is linear in one operand while the others are the same for all samples.
-Result<Form> LinearForms::linear_in_one(ValueId value) {
+std::optional<size_t> LinearForms::linear_operand(ValueId value) {
   const TaskId maker = graph_.producer(value);
   const ir::OpInfo& op = graph_.op(maker);
   if (!op.known() || ir::is_foreign(op) || op.linear == nullptr || graph_.outputs(maker).size() != 1) {
-    return closed(value);
+    return std::nullopt;
   }
   const auto types = ir::type_list(graph_, graph_.inputs(maker));
   const ir::Linear linear = op.linear({op, types, graph_.attributes(maker), graph_.batch_symbol()});
-  if (linear != ir::Linear::kFirst && linear != ir::Linear::kEach) return closed(value);
+  if (linear != ir::Linear::kFirst && linear != ir::Linear::kEach) return std::nullopt;
   std::optional<size_t> only;
   const auto in = graph_.inputs(maker);
   for (size_t i = 0; i < in.size(); ++i) {
     if (!in[i].valid() || !(origins_.is_total(in[i]) || origins_.reads_total(in[i]))) continue;
-    if (only || (linear == ir::Linear::kFirst && i > 0)) return closed(value);
+    if (only || (linear == ir::Linear::kFirst && i > 0)) return std::nullopt;
     only = i;
   }
+  return only;
+}
+
+Result<Form> LinearForms::linear_in_one(ValueId value) {
+  const auto only = linear_operand(value);
   return only ? mapped(value, *only) : closed(value);
 }
 

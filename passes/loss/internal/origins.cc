@@ -24,11 +24,19 @@ bool counts_samples(const Graph& graph, ValueId value) {
 bool is_looked_up(const Graph& graph, ValueId table) {
   static const ir::Ops kSame = {"identity", "cast", "stop_gradient"},
                        kLookUp = {"gather", "gather_nd", "gather_elements"}, kWeighs = "cross_entropy_sum";
-  return !graph.any_use(table, [&](const Graph::Use& use) {
-    const ir::OpInfo& op = graph.op(use.task);
-    if (kSame.contains(op)) return !is_looked_up(graph, graph.outputs(use.task)[0]);
-    return !(kLookUp.contains(op) && use.operand == 0) && !(kWeighs.contains(op) && use.operand == 2);
-  });
+  std::vector<ValueId> same = {table};
+  for (size_t i = 0; i < same.size(); ++i) {
+    const bool otherwise = graph.any_use(same[i], [&](const Graph::Use& use) {
+      const ir::OpInfo& op = graph.op(use.task);
+      if (kSame.contains(op)) {
+        same.push_back(graph.outputs(use.task)[0]);
+        return false;
+      }
+      return !(kLookUp.contains(op) && use.operand == 0) && !(kWeighs.contains(op) && use.operand == 2);
+    });
+    if (otherwise) return false;
+  }
+  return true;
 }
 
 }  // namespace

@@ -123,12 +123,31 @@ Result<void> TotalsBuilder::measure(ValueId output) {
   return {};
 }
 
-// A value of the model in a body after the counts.
+// A value of the model in a body after the counts. Operands come before what is made of them, so that recursion is only
+// as deep as reductions are nested.
 Result<ValueId> TotalsBuilder::copied(Copy& to, ValueId value) {
-  if (const auto found = to.made.find(value); found != to.made.end()) return found->second;
-  RANNC_ASSIGN(const ValueId made, number(to, value));
-  to.made[value] = made;
-  return made;
+  if (nested_ == kMostNested) return closed(value, "is made of too many sums over samples, one after another");
+  ++nested_;
+  std::vector<ValueId> left = {value};
+  Result<ValueId> made = value;
+  while (made.ok() && !left.empty()) {
+    const ValueId last = left.back();
+    if (!to.made.contains(last)) {
+      const std::vector<ValueId> operands = copied_operands(to, last);
+      const auto next = std::find_if(operands.begin(), operands.end(),
+                                     [&](ValueId each) { return each.valid() && !to.made.contains(each); });
+      if (next != operands.end()) {
+        left.push_back(*next);
+        continue;
+      }
+      made = number(to, last);
+      if (!made.ok()) break;
+      to.made[last] = *made;
+    }
+    left.pop_back();
+  }
+  --nested_;
+  return made.ok() ? to.made.at(value) : made;
 }
 
 // The same for a value of one element.
@@ -156,10 +175,24 @@ Result<ValueId> TotalsBuilder::number(Copy& to, ValueId value) {
     RANNC_ASSIGN(const uint32_t whole, count(value));
     return count_in(to, whole);
   }
+  return reduces(value) ? reduced(to, value) : task(to, value);
+}
+
+bool TotalsBuilder::reduces(ValueId value) const {
+  const auto in = graph_.inputs(graph_.producer(value));
+  return std::any_of(in.begin(), in.end(),
+                     [&](ValueId operand) { return operand.valid() && has_samples(graph_, operand); });
+}
+
+// The operands that `number` will copy with the task of a value; none of other values.
+std::vector<ValueId> TotalsBuilder::copied_operands(const Copy& to, ValueId value) {
+  const TaskId maker = graph_.producer(value);
+  const ir::ValueType& type = graph_.type(value);
+  if (!type.shape || type.contents || !maker.valid() || reduces(value)) return {};
+  if (&to != &metrics_ && !origins_.is_determined(value)) return {};
+  if (graph_.batch_symbol().empty() && origins_.from_inputs(value)) return {};
   const auto in = graph_.inputs(maker);
-  const bool reduces = std::any_of(in.begin(), in.end(),
-                                   [&](ValueId operand) { return operand.valid() && has_samples(graph_, operand); });
-  return reduces ? reduced(to, value) : task(to, value);
+  return {in.begin(), in.end()};
 }
 
 Result<ValueId> TotalsBuilder::stored(Copy& to, ValueId value) {

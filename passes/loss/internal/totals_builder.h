@@ -36,6 +36,8 @@ class TotalsBuilder {
     std::vector<ValueId> sums = {};        // inputs, of metrics only
   };
   Result<ValueId> copied(Copy& to, ValueId value);
+  std::vector<ValueId> copied_operands(const Copy& to, ValueId value);
+  bool reduces(ValueId value) const;
   Result<ValueId> scalar_in(Copy& to, ValueId value, ir::DType dtype);
   Result<ValueId> number(Copy& to, ValueId value);
   Result<ValueId> stored(Copy& to, ValueId value);
@@ -61,6 +63,8 @@ class TotalsBuilder {
   LinearForms& forms_;
   ir::Totals totals_;
   Copy coefficients_, metrics_;
+  static constexpr int kMostNested = 64;
+  int nested_ = 0;                           // copies of values that copy sums over samples
   std::map<std::string, uint32_t> results_;  // of coefficients, by what they multiply
 };
 

@@ -18,18 +18,23 @@ struct ModuleUses {
   bool otherwise = false;
 };
 
-void collect(const ir::Graph& graph, ValueId value, const Readings& readings, ModuleUses& uses) {
-  const auto found = readings.find(std::string(graph.value(value).name));
-  if (found != readings.end()) {
-    for (const ir::Reading& reading : found->second) uses.modules.insert(module_of_reading(reading));
+ModuleUses uses_of(const ir::Graph& graph, ValueId parameter, const Readings& readings) {
+  ModuleUses uses;
+  std::vector<ValueId> values = {parameter};
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto found = readings.find(std::string(graph.value(values[i]).name));
+    if (found != readings.end()) {
+      for (const ir::Reading& reading : found->second) uses.modules.insert(module_of_reading(reading));
+    }
+    graph.for_each_use(values[i], [&](ir::Graph::Use use) {
+      const ir::OpInfo& op = graph.op(use.task);
+      if (op.view == ir::View::kSame) return values.push_back(graph.outputs(use.task)[0]);
+      const bool indexed = std::any_of(op.operands.begin(), op.operands.end(),
+                                       [](const ir::OperandInfo& o) { return o.role == ir::Role::kIndex; });
+      (indexed && op.operand(use.operand).role == ir::Role::kWeight ? uses.looked_up : uses.otherwise) = true;
+    });
   }
-  graph.for_each_use(value, [&](ir::Graph::Use use) {
-    const ir::OpInfo& op = graph.op(use.task);
-    if (op.view == ir::View::kSame) return collect(graph, graph.outputs(use.task)[0], readings, uses);
-    const bool indexed = std::any_of(op.operands.begin(), op.operands.end(),
-                                     [](const ir::OperandInfo& o) { return o.role == ir::Role::kIndex; });
-    (indexed && op.operand(use.operand).role == ir::Role::kWeight ? uses.looked_up : uses.otherwise) = true;
-  });
+  return uses;
 }
 
 /// A path with each number in it as `#`.
@@ -55,8 +60,7 @@ std::vector<SharedByModules> shared_by_modules(const ir::Graph& graph, const std
                                                const Readings& readings) {
   std::vector<SharedByModules> found;
   for (const ValueId parameter : parameters) {
-    ModuleUses uses;
-    collect(graph, parameter, readings, uses);
+    ModuleUses uses = uses_of(graph, parameter, readings);
     if (uses.modules.size() < 2) continue;
     const bool alike = !(uses.looked_up && uses.otherwise) && any_alike(uses.modules);
     const bool merged = alike || is_uniform(graph, parameter);
