@@ -3,6 +3,8 @@
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/boykov_kolmogorov_max_flow.hpp>
 
+#include "ir/base/flow_network.h"
+
 namespace rannc::ir {
 
 namespace {
@@ -49,7 +51,17 @@ std::vector<bool> reached(const Flow& flow, size_t start, bool against) {
 
 void CutNetwork::connect(uint32_t from, uint32_t to, int64_t capacity) { edges_.push_back({from, to, capacity}); }
 
-std::vector<bool> CutNetwork::smallest_side(uint32_t source, uint32_t sink, Tie tie) const {
+std::vector<bool> CutNetwork::smallest_side(uint32_t source, uint32_t sink, Tie tie, Solver solver) const {
+  if (solver == Solver::kDinic) {
+    FlowNetwork<int64_t> network;
+    network.reset(nodes_);
+    for (const Edge& edge : edges_) network.add_edge(edge.from, edge.to, edge.capacity);
+    network.min_cut(source, sink);
+    if (tie == Tie::kFewestBySource) return network.source_side(source);
+    std::vector<bool> side = network.not_sink_side(sink);
+    side.flip();
+    return side;
+  }
   Flow flow(nodes_);
   for (const Edge& edge : edges_) add_pair(flow, edge.from, edge.to, edge.capacity);
   boykov_kolmogorov_max_flow(flow, get(&FlowEdge::capacity, flow), get(&FlowEdge::left, flow),

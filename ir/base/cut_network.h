@@ -20,9 +20,14 @@ class CutNetwork {
     kFewestBySource,  ///< the smallest side of the source
     kFewestBySink,    ///< the smallest side of the sink
   };
+  /// Which maximum flow. Both give the same side, which is unique.
+  enum class Solver : uint8_t {
+    kBoost,  ///< Boost.Graph's Boykov and Kolmogorov (2004)
+    kDinic,  ///< `FlowNetwork`
+  };
   /// Returns for each node whether a minimum cut puts it on the side that `tie` makes smallest: that of the source, or
-  /// that of the sink. Flow by Boykov and Kolmogorov (2004).
-  std::vector<bool> smallest_side(uint32_t source, uint32_t sink, Tie tie) const;
+  /// that of the sink.
+  std::vector<bool> smallest_side(uint32_t source, uint32_t sink, Tie tie, Solver solver = Solver::kBoost) const;
 
  private:
   struct Edge {

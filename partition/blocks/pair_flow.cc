@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "partition/blocks/min_cut.h"
+#include "ir/base/flow_network.h"
 
 namespace rannc::partition {
+
+using FlowNetwork = ir::FlowNetwork<double>;
 namespace {
 
 constexpr uint32_t kSource = 0, kSink = 1, kFirstInner = 2, kElsewhere = UINT32_MAX;

@@ -9,10 +9,12 @@
 #include <limits>
 #include <numeric>
 
-#include "partition/blocks/min_cut.h"
+#include "ir/base/flow_network.h"
 #include "partition/reference/closure.h"
 
 namespace rannc::partition {
+
+using FlowNetwork = ir::FlowNetwork<double>;
 namespace {
 
 constexpr double kTolerance = 1e-11;             // relative to the work in question

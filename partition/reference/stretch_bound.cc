@@ -16,10 +16,12 @@
 #include <limits>
 #include <vector>
 
-#include "partition/blocks/min_cut.h"
+#include "ir/base/flow_network.h"
 #include "partition/reference/closure.h"
 
 namespace rannc::partition {
+
+using FlowNetwork = ir::FlowNetwork<double>;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -30,8 +30,12 @@ double area(const KeptChoice& left, const KeptChoice& right) {
 
 }  // namespace
 
-SelectiveRecompute::SelectiveRecompute(const ir::Joint& joint, const RecomputeCosts& costs)
-    : network_(std::make_shared<const RecomputeNetwork>(recompute_network(joint, costs))) {}
+SelectiveRecompute::SelectiveRecompute(const ir::Joint& joint, const RecomputeCosts& costs,
+                                       ir::CutNetwork::Solver solver) {
+  auto network = std::make_shared<RecomputeNetwork>(recompute_network(joint, costs));
+  network->solver = solver;
+  network_ = std::move(network);
+}
 
 KeptChoice SelectiveRecompute::cheapest(RecomputePrice price) const {
   return network_->cheapest(network_->scaled(price));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/base/cut_network.h"
 #include "ir/plan/functions.h"
 #include "ir/plan/kept_choice.h"
 
@@ -34,8 +35,9 @@ struct RecomputeNetwork;
 /// micro-batch counts as a copy; the memory that R needs while it runs is not counted.
 class SelectiveRecompute {
  public:
-  /// Linear in the joint graph.
-  SelectiveRecompute(const ir::Joint& joint, const RecomputeCosts& costs);
+  /// Linear in the joint graph. The choices do not depend on the solver.
+  SelectiveRecompute(const ir::Joint& joint, const RecomputeCosts& costs,
+                     ir::CutNetwork::Solver solver = ir::CutNetwork::Solver::kBoost);
 
   /// The cheapest choice; of several, one that repeats fewest tasks. One maximum flow. A price is first scaled down,
   /// by powers of two, until all sums fit into 62 bits; a number above 0 stays above 0.

@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Flags {
+  std::string flow = "boost";
   std::string model, loss = "cross_entropy(output=logits)";
   int64_t layers = 12, width = 768, sequence = 1024;
   bool unfused = false;
@@ -95,7 +96,8 @@ Result<void> measure(const fs::path& file, const Flags& flags) {
   fmt::print("{} tasks forward ({:.3f} ms), {} in all, {} samples\n", joint.forward_count(),
              static_cast<double>(forward_ns) / 1e6, joint.graph.task_count(), flags.samples);
   auto start = std::chrono::steady_clock::now();
-  const passes::SelectiveRecompute selective(joint, costs);
+  const auto solver = flags.flow == "own" ? ir::CutNetwork::Solver::kDinic : ir::CutNetwork::Solver::kBoost;
+  const passes::SelectiveRecompute selective(joint, costs, solver);
   const double building = milliseconds_since(start);
   start = std::chrono::steady_clock::now();
   selective.cheapest({1, 1});
@@ -126,6 +128,8 @@ int main(int argc, char** argv) {
   app.add_option("--dropout", flags.dropout, "ratio of the encoder");
   app.add_option("--samples", flags.samples, "of a micro-batch");
   app.add_option("--draw-ns", flags.random_ns, "time to generate a random number");
+  app.add_option("--flow", flags.flow, "maximum flow: boost (Boost.Graph) or own (Dinic)")
+      ->check(CLI::IsMember({"boost", "own"}));
   app.add_option("--points", flags.points, "most points of the hull");
   CLI11_PARSE(app, argc, argv);
   const bool temporary = flags.model.empty();

@@ -164,7 +164,7 @@ std::vector<bool> RecomputeNetwork::cut(RecomputePrice price) const {
     network.connect(runs(i), kSink, ns == RecomputeCosts::kNever ? never : price.per_ns * ns);
     for (const uint32_t index : tasks[i].memory) network.connect(runs(i), needed(index), never);
   }
-  return network.smallest_side(kSource, kSink, ir::CutNetwork::Tie::kFewestBySource);
+  return network.smallest_side(kSource, kSink, ir::CutNetwork::Tie::kFewestBySource, solver);
 }
 
 KeptChoice RecomputeNetwork::choice(const std::vector<bool>& on_source_side, RecomputePrice price) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/base/cut_network.h"
 #include "passes/training/selective_recompute.h"
 
 namespace rannc::passes {
@@ -31,6 +32,7 @@ struct RecomputeNetwork {
   std::vector<uint32_t> saved_memory;
   std::vector<uint32_t> memory_of;  ///< by value: index in `memory`; none: never read, or fixed
   int64_t total_bytes = 0, total_ns = 0;
+  ir::CutNetwork::Solver solver = ir::CutNetwork::Solver::kBoost;
 
   /// The price, halved until all sums fit into 62 bits. A number above 0 stays above 0.
   RecomputePrice scaled(RecomputePrice price) const;

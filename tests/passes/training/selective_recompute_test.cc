@@ -254,6 +254,7 @@ TEST(SelectiveRecompute, IsTheBestOfAllChoicesOnSmallStages) {
     std::vector<Point> hull;
     for (const KeptChoice& each : selective.hull(1000)) hull.emplace_back(each.kept_bytes, each.recompute_ns);
     EXPECT_EQ(hull, lower_hull(least));
+    EXPECT_EQ(SelectiveRecompute(joint, costs, ir::CutNetwork::Solver::kDinic).hull(1000), selective.hull(1000));
     ++stages;
     of_several += hull.size() > 2;
   });

@@ -1,5 +1,5 @@
 // Minimum cuts against the maximum flows of another implementation.
-#include "partition/blocks/min_cut.h"
+#include "ir/base/flow_network.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <tuple>
 
-namespace rannc::partition {
+namespace rannc::ir {
 namespace {
 
 using Arc = std::tuple<uint32_t, uint32_t, double>;
@@ -39,27 +39,30 @@ double crossing(const std::vector<Arc>& arcs, const std::vector<bool>& side) {
   return sum;
 }
 
-TEST(FlowNetwork, CutsAreAsSmallAsFlowsAreLarge) {
+/// Whole numbers; for `double` sixteenths, whose sums are exact.
+template <class Capacity>
+void expect_cuts_as_small_as_flows_are_large(Capacity tolerance) {
   for (uint64_t seed = 1; seed <= 1'000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const uint32_t nodes = 2 + static_cast<uint32_t>(random() % 30);
     std::vector<Arc> arcs;
-    FlowNetwork network;
+    FlowNetwork<Capacity> network;
     network.reset(nodes);
     for (uint64_t i = random() % (4 * nodes); i > 0; --i) {
       const auto from = static_cast<uint32_t>(random() % nodes), to = static_cast<uint32_t>(random() % nodes);
       if (from == to) continue;
-      // Whole sixteenths: sums are exact.
-      const auto size = [&] { return static_cast<double>(random() % 400) / 16; };
-      const double there = size(), back = random() % 3 == 0 ? size() : 0;
+      const auto size = [&] {
+        return static_cast<Capacity>(random() % 400) / static_cast<Capacity>(std::is_integral_v<Capacity> ? 1 : 16);
+      };
+      const Capacity there = size(), back = random() % 3 == 0 ? size() : 0;
       network.add_edge(from, to, there, back);
       arcs.emplace_back(from, to, there);
       arcs.emplace_back(to, from, back);
     }
-    const double cut = network.min_cut(0, nodes - 1, 1e-9);
+    const auto cut = static_cast<double>(network.min_cut(0, nodes - 1, tolerance));
     ASSERT_DOUBLE_EQ(cut, max_flow(nodes, arcs, 0, nodes - 1));
-    const std::vector<bool> smallest = network.source_side(0, 1e-9), largest = network.not_sink_side(nodes - 1, 1e-9);
+    const auto smallest = network.source_side(0, tolerance), largest = network.not_sink_side(nodes - 1, tolerance);
     for (const auto& side : {smallest, largest}) {
       ASSERT_TRUE(side[0]);
       ASSERT_FALSE(side[nodes - 1]);
@@ -69,5 +72,10 @@ TEST(FlowNetwork, CutsAreAsSmallAsFlowsAreLarge) {
   }
 }
 
+TEST(FlowNetwork, CutsAreAsSmallAsFlowsAreLarge) {
+  expect_cuts_as_small_as_flows_are_large<double>(1e-9);
+  expect_cuts_as_small_as_flows_are_large<int64_t>(0);
+}
+
 }  // namespace
-}  // namespace rannc::partition
+}  // namespace rannc::ir

@@ -1,28 +1,32 @@
-// Implements Dinic's algorithm over doubles.
-#include "partition/blocks/min_cut.h"
+// Implements Dinic's algorithm.
+#include "ir/base/flow_network.h"
 
 #include <algorithm>
 
-namespace rannc::partition {
+namespace rannc::ir {
 
-void FlowNetwork::reset(uint32_t nodes) {
+template <class Capacity>
+void FlowNetwork<Capacity>::reset(uint32_t nodes) {
   first_.assign(nodes, kNone);
   edges_.clear();
 }
 
-uint32_t FlowNetwork::add_node() {
+template <class Capacity>
+uint32_t FlowNetwork<Capacity>::add_node() {
   first_.push_back(kNone);
   return static_cast<uint32_t>(first_.size() - 1);
 }
 
-void FlowNetwork::add_edge(uint32_t from, uint32_t to, double capacity, double back) {
+template <class Capacity>
+void FlowNetwork<Capacity>::add_edge(uint32_t from, uint32_t to, Capacity capacity, Capacity back) {
   edges_.push_back({to, first_[from], capacity});
   first_[from] = static_cast<uint32_t>(edges_.size() - 1);
   edges_.push_back({from, first_[to], back});
   first_[to] = static_cast<uint32_t>(edges_.size() - 1);
 }
 
-bool FlowNetwork::label(uint32_t source, uint32_t sink, double tolerance) {
+template <class Capacity>
+bool FlowNetwork<Capacity>::label(uint32_t source, uint32_t sink, Capacity tolerance) {
   level_.assign(first_.size(), kNone);
   queue_.assign(1, source);
   level_[source] = 0;
@@ -37,8 +41,9 @@ bool FlowNetwork::label(uint32_t source, uint32_t sink, double tolerance) {
   return level_[sink] != kNone;
 }
 
-/// Pushes flow along one augmenting path of the labels. Returns 0 at the end of the phase.
-double FlowNetwork::push(uint32_t source, uint32_t sink, double tolerance) {
+// Pushes flow along one augmenting path of the labels. Returns 0 at the end of the phase.
+template <class Capacity>
+Capacity FlowNetwork<Capacity>::push(uint32_t source, uint32_t sink, Capacity tolerance) {
   path_.clear();
   uint32_t v = source;
   while (v != sink) {
@@ -55,7 +60,7 @@ double FlowNetwork::push(uint32_t source, uint32_t sink, double tolerance) {
     v = edges_[back ^ 1].to;
     current_[v] = edges_[current_[v]].next;
   }
-  double amount = kUncuttable;
+  Capacity amount = kUncuttable;
   for (uint32_t e : path_) amount = std::min(amount, edges_[e].residual);
   for (uint32_t e : path_) {
     edges_[e].residual -= amount;
@@ -64,19 +69,21 @@ double FlowNetwork::push(uint32_t source, uint32_t sink, double tolerance) {
   return amount;
 }
 
-double FlowNetwork::min_cut(uint32_t source, uint32_t sink, double tolerance, double enough) {
-  double flow = 0;
+template <class Capacity>
+Capacity FlowNetwork<Capacity>::min_cut(uint32_t source, uint32_t sink, Capacity tolerance, Capacity enough) {
+  Capacity flow = 0;
   while (flow <= enough && label(source, sink, tolerance)) {
     current_ = first_;
     steps_ += edges_.size();
-    for (double amount = push(source, sink, tolerance); amount > 0; amount = push(source, sink, tolerance)) {
+    for (Capacity amount = push(source, sink, tolerance); amount > 0; amount = push(source, sink, tolerance)) {
       flow += amount;
     }
   }
   return flow;
 }
 
-std::vector<bool> FlowNetwork::joined(uint32_t start, uint32_t direction, double tolerance) const {
+template <class Capacity>
+std::vector<bool> FlowNetwork<Capacity>::joined(uint32_t start, uint32_t direction, Capacity tolerance) const {
   std::vector<bool> found(first_.size(), false);
   std::vector<uint32_t> stack{start};
   found[start] = true;
@@ -92,14 +99,19 @@ std::vector<bool> FlowNetwork::joined(uint32_t start, uint32_t direction, double
   return found;
 }
 
-std::vector<bool> FlowNetwork::source_side(uint32_t source, double tolerance) const {
+template <class Capacity>
+std::vector<bool> FlowNetwork<Capacity>::source_side(uint32_t source, Capacity tolerance) const {
   return joined(source, kAlong, tolerance);
 }
 
-std::vector<bool> FlowNetwork::not_sink_side(uint32_t sink, double tolerance) const {
+template <class Capacity>
+std::vector<bool> FlowNetwork<Capacity>::not_sink_side(uint32_t sink, Capacity tolerance) const {
   std::vector<bool> side = joined(sink, kAgainst, tolerance);
   side.flip();
   return side;
 }
 
-}  // namespace rannc::partition
+template class FlowNetwork<double>;
+template class FlowNetwork<int64_t>;
+
+}  // namespace rannc::ir
