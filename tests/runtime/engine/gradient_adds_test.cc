@@ -1,10 +1,14 @@
-// What float32 adds of 16-bit gradients would gain: the error of gradients in a residual model of bfloat16.
+// Gradients of a value with several readers: how the engine adds them in 16 bits, and what float32 adds would gain.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+
+#include "tests/runtime/support/local_run.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
 
 namespace rannc::runtime {
 namespace {
@@ -87,6 +91,31 @@ TEST(GradientAdds, OfTwoReadersRoundOnceInEitherType) {
   at::manual_seed(2);
   const at::Tensor a = at::randn({100000}).to(at::kBFloat16), b = at::randn({100000}).to(at::kBFloat16);
   EXPECT_TRUE(at::equal(a + b, (a.to(at::kFloat) + b.to(at::kFloat)).to(at::kBFloat16)));
+}
+
+/// The gradient of the bias, which is that of the value with three readers, of one sample.
+double gradient_of(ir::DType type, const std::array<double, 3>& factors, const testing::PlanSpec& spec) {
+  const at::Tensor x = at::ones({1, 6}, type == ir::DType::kF32 ? at::kFloat : at::kBFloat16);
+  const ir::Plan plan = testing::build_plan(testing::three_readers(type, factors), spec);
+  const at::Tensor found = testing::run_locally(plan, {{"x", x}}, {1}).gradients.at("b").to(at::kDouble);
+  EXPECT_TRUE(found.eq(found[0]).all().item<bool>());
+  return found[0].item<double>();
+}
+
+// From the last reader to the first, each add rounded to the model's type: 256 + 1 is 256 in bfloat16. Cuts between the
+// readers change nothing, nor do recompute and split backward passes.
+TEST(GradientAdds, OfThreeReadersRoundAfterEachAdd) {
+  std::vector<testing::PlanSpec> specs = {{}, {.split_backward = true}};
+  for (const std::vector<uint32_t>& cuts : std::vector<std::vector<uint32_t>>{{1}, {2}, {3}, {2, 3}, {1, 2, 3}}) {
+    specs.push_back({.cuts = cuts});
+    specs.push_back({.cuts = cuts, .recompute = true});
+  }
+  for (const testing::PlanSpec& spec : specs) {
+    SCOPED_TRACE(::testing::PrintToString(spec.cuts));
+    EXPECT_EQ(gradient_of(ir::DType::kBF16, {1, 1, 256}, spec), 256);
+    EXPECT_EQ(gradient_of(ir::DType::kBF16, {256, 1, 1}, spec), 258);
+    EXPECT_EQ(gradient_of(ir::DType::kF32, {1, 1, 256}, spec), 258);
+  }
 }
 
 TEST(GradientAdds, InFloat32GainLittle) {

@@ -295,4 +295,16 @@ ir::Graph sums_model(DType dtype) {
   return g.finish_by_elements(y, loss, target);
 }
 
+ir::Graph three_readers(DType dtype, const std::array<double, 3>& factors) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), w = g.parameter("w", {6, 6}), b = g.parameter("b", {6});
+  const ValueId v = g.task("linear", {x, w, b}, {{"layout", std::string("oi")}});
+  std::array<ValueId, 3> parts;
+  for (size_t i = 0; i < parts.size(); ++i)
+    parts[i] = g.task("mul", {v, g.constant(("f" + std::to_string(i)).c_str(), factors[i])});
+  const ValueId y = g.task("add", {g.task("add", {parts[0], parts[1]}), parts[2]});
+  const ValueId loss = g.task("sum", {y});
+  return g.finish_by_elements(y, loss, x);
+}
+
 }  // namespace rannc::testing

@@ -1,6 +1,8 @@
 /// Small graphs that hold what makes pipelines hard: skips, tied parameters, integer boundaries.
 #pragma once
 
+#include <array>
+
 #include "ir/graph/graph.h"
 
 namespace rannc::testing {
@@ -55,5 +57,9 @@ ir::Graph permuted_joint_model(ir::DType dtype);
 /// x [batch,6] -> linear w0 -> tanh a -> linear w1 = y; the loss is mse_sum of y and half the sum of p * v + p, where p
 /// [6] is the sum of a * a over samples. Tasks: linear tanh mul sum(p) linear mul(q) add sum mul(r) mse_sum add.
 ir::Graph sums_model(ir::DType dtype);
+
+/// x f[batch, 6] -> linear w b = v; y = v f0 + v f1 + v f2; the loss is the sum of y. The gradient of v is the sum of
+/// the factors. Tasks: linear mul mul mul add add sum.
+ir::Graph three_readers(ir::DType dtype, const std::array<double, 3>& factors);
 
 }  // namespace rannc::testing
