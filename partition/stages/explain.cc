@@ -5,6 +5,8 @@
 namespace rannc::partition {
 namespace {
 
+constexpr double kRounding = 1e-9;
+
 std::string milliseconds(double ns) {
   return ns < 1e18 ? fmt::format("{:.3f} ms", ns / 1e6) : fmt::format("{:.4g} ms", ns / 1e6);
 }
@@ -35,6 +37,8 @@ std::string stage_line(size_t index, const PlannedStage& stage, const std::vecto
 std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view name, double objective) {
   std::string text;
   for (const Remedy& remedy : remedies) {
+    // The plan itself remains possible, so that a worse one only shows the limits of the search.
+    if (objective > 0 && remedy.objective > objective * (1 + kRounding)) continue;
     if (remedy.objective <= 0) {
       text += fmt::format("  {}: still no plan\n", remedy.what);
     } else if (objective > 0) {

@@ -18,7 +18,7 @@ struct Remedy {
 struct RunAdvice {
   std::string bottleneck;        ///< a sentence
   double step_ns = 0;            ///< plan's schedule with measured action times and free messages
-  std::vector<Remedy> remedies;  ///< the best first
+  std::vector<Remedy> remedies;  ///< the best first; none takes longer than the step, or than what it adds to
 };
 
 /// Derives advice from the records of complete steps, which took `measured_ns` each. The first step is ignored if there

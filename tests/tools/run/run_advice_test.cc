@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
+#include "partition/schedule/simulate.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 
@@ -65,6 +69,50 @@ TEST(RunAdvice, NamesTheBusiestDeviceAndWhatItCosts) {
   EXPECT_DOUBLE_EQ(step_with(*advice, "optimizer"), 390'000);
   for (size_t i = 1; i < advice->remedies.size(); ++i)
     EXPECT_LE(advice->remedies[i - 1].step_ns, advice->remedies[i].step_ns) << "the best first";
+}
+
+// Unequal times of micro-batches, replicas and steps, of which one is delayed: no remedy takes longer than the step.
+TEST(RunAdvice, NoRemedyTakesLongerThanTheStep) {
+  int remedies = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const ir::Plan plan = rannc::testing::build_plan(
+        rannc::testing::skip_and_tie(ir::DType::kF32),
+        {.cuts = {4}, .replicas = {1 + static_cast<uint32_t>(seed % 2), 1}, .micro_batches = {2, 2, 2, 2}});
+    const ir::PipelineShape shape = ir::pipeline_shape(plan);
+    std::vector<runtime::ActionRecord> records;
+    std::vector<double> steps;
+    const uint64_t slow = random() % 5;
+    for (uint64_t step = 0; step < 5; ++step) {
+      partition::ScheduleCosts costs;
+      for (uint32_t i = 0; i < 4; ++i) costs.size_class.push_back(i);
+      const auto time = [&](double least) {
+        return least * static_cast<double>(1000 + random() % 300) * (step == slow ? 5 : 1);
+      };
+      for (size_t s = 0; s < 2; ++s) {
+        const double work = 1 + static_cast<double>((seed + s) % 3);
+        costs.step.push_back(time(work));
+        auto& times = costs.compute.emplace_back();
+        for (uint32_t i = 0; i < 4; ++i) times.push_back({.forward = time(work), .input_gradient = time(2 * work)});
+      }
+      const auto timeline = partition::simulate(shape, plan.schedule, costs).value();
+      steps.push_back(timeline.makespan);
+      for (size_t device = 0; device < plan.schedule.rows.size(); ++device) {
+        for (size_t i = 0; i < plan.schedule.rows[device].size(); ++i) {
+          const partition::Span& span = timeline.spans[device][i];
+          records.push_back({step, DeviceId::from(device), plan.schedule.rows[device][i],
+                             static_cast<int64_t>(span.start), static_cast<int64_t>(span.end), 0, 0});
+        }
+      }
+    }
+    std::nth_element(steps.begin(), steps.begin() + 2, steps.end());
+    const auto advice = run_advice(plan, records, steps[2]);
+    ASSERT_TRUE(advice.ok()) << advice.diagnostic().str();
+    for (const Remedy& remedy : advice->remedies) EXPECT_LE(remedy.step_ns, steps[2]) << remedy.what;
+    remedies += static_cast<int>(advice->remedies.size());
+  }
+  EXPECT_GE(remedies, 300);
 }
 
 TEST(RunAdvice, OfNoRecordsThereIsNone) {

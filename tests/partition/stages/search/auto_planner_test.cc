@@ -517,6 +517,28 @@ TEST(Explain, NamesBoundBottleneckLosersAndRemedies) {
   EXPECT_NE(explain(std::get<Infeasible>(*none)).find("missing: "), std::string::npos);
 }
 
+// Searches end early: what one of them finds in a larger cluster may be worse than the plan, which remains possible.
+TEST(Explain, ShowsNoRemedyThatIsWorseThanThePlan) {
+  int shown = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const StageProblem problem = testing::random_problem(random, {.most_devices = 4, .unequal = seed % 2 == 0});
+    const auto planner = make_planner(seed % 3 == 0 ? "auto" : seed % 3 == 1 ? "rannc" : "dapple");
+    const auto outcome = planner->plan(problem);
+    const auto* plan = outcome.ok() ? std::get_if<StagePlan>(&*outcome) : nullptr;
+    if (plan == nullptr) continue;
+    std::vector<Remedy> remedies = try_remedies(*planner, problem);
+    remedies.push_back({"a worse plan", 1.1 * plan->objective});
+    std::string text = explain(*plan, remedies);
+    const size_t at = text.find("what would help:\n");
+    text = at == std::string::npos ? "" : text.substr(at);
+    shown += text.empty() ? 0 : 1;
+    EXPECT_EQ(text.find("worse"), std::string::npos) << text;
+    EXPECT_EQ(text.find("(+") == std::string::npos, text.find("(+0.0 %)") == std::string::npos) << text;
+  }
+  EXPECT_GE(shown, 30);
+}
+
 TEST(AutoPlanner, SamePlanOnEveryRun) {
   std::mt19937_64 random(99);
   const StageProblem problem = testing::random_problem(random, {.most_blocks = 12, .most_devices = 8, .skips = true});
