@@ -53,10 +53,11 @@ class Printer {
       fmt::print("{}\n", object.dump());
       return;
     }
-    fmt::print("{:<44} {:>9.4f} {:>12} {:>9.4f} {:>6.2f}% {:>9.4f} {:>6.2f}% {:>7.2f}  {}, {} of {:.1f} M\n", cut.name,
-               found.named_makespan, found.best_named, found.makespan,
-               100 * (found.named_makespan / found.makespan - 1), found.bound.value, 100 * gap, seconds, found.origin,
-               found.evaluations, static_cast<double>(found.actions) * 1e-6);
+    fmt::print(
+        "{:<44} {:>9.4f} {:>12} {:>9.4f} {:>6.2f}% {:>9.4f} {:>6.2f}% {:>7.2f}  {}, {} of {:.1f} M, period {:.4f}\n",
+        cut.name, found.named_makespan, found.best_named, found.makespan,
+        100 * (found.named_makespan / found.makespan - 1), found.bound.value, 100 * gap, seconds, found.origin,
+        found.evaluations, static_cast<double>(found.actions) * 1e-6, found.pattern_period);
   }
 
  private:

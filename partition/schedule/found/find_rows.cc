@@ -9,6 +9,7 @@
 #include "partition/schedule/found/lane_memory.h"
 #include "partition/schedule/found/named_rows.h"
 #include "partition/schedule/found/policies.h"
+#include "partition/schedule/found/repeat_rows.h"
 #include "partition/schedule/found/row_judge.h"
 
 namespace rannc::partition {
@@ -32,7 +33,8 @@ struct RatedPolicy {
 class RowSearch {
  public:
   RowSearch(const FoundProblem& given, const FoundOptions& options)
-      : options_(options),
+      : given_(given),
+        options_(options),
         problem_(make_row_problem(given.shape, given.costs, options.parts, options.recomputed, given.options)),
         judge_(given.shape, given.costs, given.options),
         model_(problem_),
@@ -43,10 +45,15 @@ class RowSearch {
 
   FoundSchedule run() {
     try_named();
+    // Where a try is dear, rows are searched for fewer micro-batches first.
+    const bool dear = kTries * kListing * problem_.actions() > options_.actions / 4;
+    if (dear) repeat_shorter(options_.actions * 2 / 3);
     try_policies();
-    change_policies(options_.actions / 4);
+    if (!dear) repeat_shorter(options_.actions / 3);
+    change_policies(options_.actions / 5);
     reorder(options_.actions / 10);
     improve();
+    find_pattern();
     result_.actions = spent();
     return std::move(result_);
   }
@@ -56,8 +63,8 @@ class RowSearch {
   bool done() const { return spent() >= options_.actions || (result_.schedule && result_.makespan <= enough()); }
   double enough() const { return result_.bound.value * (1 + 1e-9); }
 
-  /// Judges rows and keeps the best.
-  Verdict judge(const ir::Schedule& schedule, const std::string& origin) {
+  /// Judges rows and keeps the best. `words`: the same rows, if they are words.
+  Verdict judge(const ir::Schedule& schedule, const std::string& origin, const LaneRows* words) {
     ++result_.evaluations;
     Verdict verdict = judge_.judge(schedule);
     if (verdict.makespan == kNever || (result_.schedule && verdict.makespan >= result_.makespan)) return verdict;
@@ -65,12 +72,13 @@ class RowSearch {
     result_.schedule->name = "found";
     result_.makespan = verdict.makespan;
     result_.origin = origin;
+    best_rows_ = words != nullptr ? *words : LaneRows{};
     return verdict;
   }
 
   /// Judges words. Lowers the model's limits where they exceed memory.
   void judge(LaneRows rows, const std::string& origin) {
-    const Verdict verdict = judge(schedule_of(problem_, rows, "found"), origin);
+    const Verdict verdict = judge(schedule_of(problem_, rows, "found"), origin, &rows);
     if (!verdict.fits) lower_limits(verdict, rows);
     keep({std::move(rows), verdict.makespan});
   }
@@ -106,14 +114,14 @@ class RowSearch {
   void try_named() {
     for (const NamedRows& named : named_rows(problem_)) {
       auto rows = words_of(problem_, named.schedule);
-      const double makespan = judge(named.schedule, named.name).makespan;
+      const bool same = rows && schedule_of(problem_, *rows, "").rows == named.schedule.rows;
+      const double makespan = judge(named.schedule, named.name, same ? &*rows : nullptr).makespan;
       if (makespan < (result_.best_named.empty() ? kNever : result_.named_makespan)) {
         result_.best_named = named.name;
         result_.named_makespan = makespan;
       }
       if (!rows) continue;
-      const ir::Schedule ascending = schedule_of(problem_, *rows, named.schedule.name);
-      if (ascending.rows == named.schedule.rows) {
+      if (same) {
         keep({*rows, makespan});
       } else {
         judge(*rows, named.name);
@@ -139,6 +147,101 @@ class RowSearch {
       row = std::move(parts);
     }
     if (split) judge(std::move(rows), name);
+  }
+
+  /// Micro-batches of which rows are searched to be repeated; 0: no fewer than here.
+  uint32_t fewer() const {
+    // Enough for a steady part between warm-up and drain.
+    const auto enough = std::max<uint32_t>(8, 3 * static_cast<uint32_t>(problem_.lanes.size()));
+    return problem_.classes == 1 && problem_.micro_batches >= 2 * enough ? enough : 0;
+  }
+
+  /// Searches rows for fewer micro-batches and repeats a period of the best ones.
+  void repeat_shorter(uint64_t actions) {
+    const uint32_t few = fewer();
+    if (few == 0 || done()) return;
+    const ir::PipelineShape shape = with_micro_batches(few);
+    const ScheduleCosts costs = costs_of(few);
+    FoundOptions options = options_;
+    options.actions = actions;
+    RowSearch shorter({shape, costs, given_.options}, options);
+    shorter.run();
+    listed_ += shorter.spent();
+    std::vector<Repeated> best;
+    for (const Candidate& candidate : shorter.pool_)
+      repeat(shorter.problem_, shorter.model_, candidate.rows, model_, problem_.micro_batches, kPool, best);
+    for (Repeated& one : best) judge(std::move(one.rows), "repeated");
+  }
+
+  ir::PipelineShape with_micro_batches(uint32_t count) const {
+    ir::PipelineShape shape = given_.shape;
+    shape.micro_batches.resize(count, shape.micro_batches[0]);
+    return shape;
+  }
+
+  ScheduleCosts costs_of(uint32_t micro_batches) const {
+    ScheduleCosts costs = given_.costs;
+    if (!costs.size_class.empty()) costs.size_class.resize(micro_batches, costs.size_class[0]);
+    return costs;
+  }
+
+  /// Rows that repeat a period.
+  struct Repeated {
+    LaneRows rows;
+    double makespan = kNever;  ///< by the model
+    RowPeriod period;
+  };
+
+  /// Repeats periods of rows for `micro_batches`, which `longer` models. Keeps the `most` fastest in `best`.
+  static void repeat(const RowProblem& problem, OrderModel& model, const LaneRows& rows, OrderModel& longer,
+                     uint32_t micro_batches, size_t most, std::vector<Repeated>& best) {
+    const double end = model.run(rows);
+    for (uint32_t count = 1; count <= std::min(kLongestPeriod, problem.micro_batches / 2); ++count) {
+      for (double part = 0.2; part < 0.8; part += 0.1) {
+        auto period = period_near(problem, model, rows, part * end, count);
+        if (!period) continue;
+        LaneRows more = repeated(rows, *period, problem.micro_batches, micro_batches);
+        const double makespan = longer.run(more);
+        const auto at = std::upper_bound(best.begin(), best.end(), makespan,
+                                         [](double value, const Repeated& other) { return value < other.makespan; });
+        if (makespan == kNever || (best.size() == most && at == best.end())) continue;
+        best.insert(at, {std::move(more), makespan, *std::move(period)});
+        if (best.size() > most) best.pop_back();
+      }
+    }
+  }
+
+  /// Finds the period of the best rows whose repetition is fastest for twice as many micro-batches.
+  void find_pattern() {
+    if (best_rows_.empty() || problem_.classes > 1) return;
+    const uint32_t twice = 2 * problem_.micro_batches;
+    const ir::PipelineShape shape = with_micro_batches(twice);
+    const ScheduleCosts costs = costs_of(twice);
+    const RowProblem problem = make_row_problem(shape, costs, options_.parts, options_.recomputed, given_.options);
+    OrderModel longer(problem);
+    std::vector<Repeated> best;
+    repeat(problem_, model_, best_rows_, longer, twice, kPatterns, best);
+    for (const Repeated& one : best) {
+      SchedulePattern pattern = pattern_with(problem_, best_rows_, one.period);
+      const auto rows = rows_of(pattern, given_.shape);
+      if (!rows.ok() || rows->rows != result_.schedule->rows || !runs_for_few(pattern)) continue;
+      result_.pattern = std::move(pattern);
+      result_.pattern_period = (one.makespan - model_.run(best_rows_)) / problem_.micro_batches;
+      return;
+    }
+  }
+
+  /// Whether the pattern runs with none and with few of its periods.
+  bool runs_for_few(const SchedulePattern& pattern) const {
+    const PatternCounts counts = counts_of(pattern);
+    for (uint32_t periods = 0; periods < 4; ++periods) {
+      const uint32_t micro_batches = counts.fixed + periods * counts.period;
+      if (micro_batches == 0) continue;
+      const ir::PipelineShape shape = with_micro_batches(micro_batches);
+      const auto rows = rows_of(pattern, shape);
+      if (!rows.ok() || !ir::lower_schedule(shape, *rows).ok()) return false;
+    }
+    return true;
   }
 
   RatedPolicy rate(Policy policy) {
@@ -228,10 +331,14 @@ class RowSearch {
   }
 
   static constexpr size_t kPool = 6;
+  static constexpr size_t kPatterns = 40;
+  static constexpr uint64_t kTries = 200;        ///< policies tried, about
+  static constexpr uint32_t kLongestPeriod = 8;  ///< micro-batches
   static constexpr uint64_t kRounds = 12;
   static constexpr uint64_t kListing =
       10;  ///< time of listing an action, in units of the model, measured by bench-found
 
+  const FoundProblem given_;
   const FoundOptions options_;
   RowProblem problem_;
   RowJudge judge_;
@@ -240,6 +347,7 @@ class RowSearch {
   Random random_;
   uint64_t listed_ = 0;
   std::vector<Candidate> pool_;        ///< best first
+  LaneRows best_rows_;                 ///< of the result; empty: it has no words
   std::vector<RatedPolicy> policies_;  ///< best first
   FoundSchedule result_;
 };

@@ -9,6 +9,7 @@
 #include "ir/base/diagnostic.h"
 #include "partition/schedule/found/row_bound.h"
 #include "partition/schedule/found/row_problem.h"
+#include "partition/schedule/pattern.h"
 
 namespace rannc::partition {
 
@@ -32,7 +33,11 @@ struct FoundOptions {
 struct FoundSchedule {
   /// Compute-only rows, named `found`. None: no rows were found that fit in memory.
   std::optional<ir::Schedule> schedule;
-  double makespan = 0;        ///< simulated, lowered
+  double makespan = 0;  ///< simulated, lowered
+  /// The schedule for any number of micro-batches: its rows for these are the schedule. Empty if the rows have no
+  /// period that can be repeated; `pattern_of` the schedule then repeats all of it.
+  SchedulePattern pattern;
+  double pattern_period = 0;  ///< time of a further micro-batch, by the longest-path model
   std::string origin;         ///< step of the search that made the rows: `list`, `moves`, or the name of a family
   std::string best_named;     ///< the fastest named schedule that fits; empty: none does
   double named_makespan = 0;  ///< its makespan

@@ -83,6 +83,13 @@ inline std::vector<Cut> table() {
     cuts.push_back(
         slow_links(v_shape(fmt::format("V 8, m=24, ports 0.4, memory {}", limit), 8, 24, skewed, 0, 2 * limit), 0.4));
   }
+  for (const uint32_t m : {128, 512}) {
+    for (const int64_t limit : {8, 12})
+      cuts.push_back(v_shape(fmt::format("V 8, m={}, 1/1.2/0.8, memory {}", m, limit / 2), 8, m, skewed, 0, limit));
+    cuts.push_back(uneven(chain(fmt::format("chain 8, m={}, uneven, memory 8", m), 8, m, skewed, 0.25, 8),
+                          {1, 0.8, 1.1, 0.9, 1, 0.7, 1.2}));
+    cuts.push_back(chain(fmt::format("chain 16, m={}, 1/1.2/0.8, memory 20", m), 16, m, skewed, 0.1, 20));
+  }
   cuts.push_back(chain("chain 4, m=8, 1/1.2/0.8, memory 4", 4, 8, skewed, 0, 4));
   cuts.push_back(chain("chain 4, m=64, 1/1.2/0.8, memory 5", 4, 64, skewed, 0, 5));
   return cuts;
