@@ -154,7 +154,8 @@ struct Weights {
       const int64_t sum = held.sum_bytes / held.elements();
       whole = std::max(whole, updates.whole_copies(held.value, held.element_bytes, sum));
     }
-    return std::max(whole, std::min(sliced, step_copy_bytes(device)));
+    // A GPU has a kernel for element-wise rules.
+    return device == DeviceType::kCuda ? whole : std::max(whole, std::min(sliced, step_copy_bytes(device)));
   }
 };
 

@@ -11,12 +11,14 @@
 #include "runtime/cuda/nccl_functions.h"
 #include "runtime/cuda/random.h"
 #include "runtime/cuda/recorded_graph.h"
+#include "runtime/cuda/update.h"
 
 namespace rannc::cuda {
 namespace {
 
 using runtime::DeviceFacts;
 using runtime::DeviceRandom;
+using runtime::DeviceUpdate;
 using runtime::RecordedWork;
 
 class CudaPlugin final : public runtime::DevicePlugin {
@@ -35,6 +37,11 @@ class CudaPlugin final : public runtime::DevicePlugin {
 
   void fill(const DeviceRandom& random_input) override {
     C10_CUDA_CHECK(fill_random(random_input, c10::cuda::getCurrentCUDAStream()));
+  }
+
+  bool update(const DeviceUpdate& update) override {
+    C10_CUDA_CHECK(update_tensors(update, c10::cuda::getCurrentCUDAStream()));
+    return true;
   }
 
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {

@@ -6,13 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "runtime/cuda/host_device.h"
 #include "runtime/device/plugin.h"
-
-#if defined(__CUDACC__)
-#define RANNC_HOST_DEVICE __host__ __device__
-#else
-#define RANNC_HOST_DEVICE
-#endif
 
 namespace rannc::cuda {
 

@@ -35,10 +35,13 @@ class CpuDevice final : public Device {
   Value download(const Value& value) override { return value; }
   void fill(const DeviceRandom&) override { throw std::logic_error("a processor has no plug-in"); }
 
+  bool update(const DeviceUpdate&) override { return false; }
+
   std::unique_ptr<RecordedWork> capture(const std::function<void()>&, uint64_t) override { return nullptr; }
 
   const NcclTable* nccl() const override { return nullptr; }
 
+  void give_back_memory() override {}
   uint64_t live_bytes() const override { return 0; }
   uint64_t peak_bytes() const override { return 0; }
   void restart_peak() override {}

@@ -85,6 +85,9 @@ class Device {
   /// Generates random numbers on the compute stream.
   virtual void fill(const DeviceRandom& random_input) = 0;
 
+  /// Enqueues an optimizer step on the compute stream. Returns false if the device has no kernel for it.
+  virtual bool update(const DeviceUpdate& update) = 0;
+
   /// Records what `work` enqueues on the compute stream, instead of running it (`DevicePlugin::record`). Recordings
   /// with one `pool` of this device share memory: they run in the order in which they were made. Null if that is
   /// impossible.
@@ -93,6 +96,8 @@ class Device {
   /// Messages to devices of other processes; null if there are none.
   virtual const NcclTable* nccl() const = 0;
 
+  /// Gives memory that nothing uses back to the system. May wait for all work of the device.
+  virtual void give_back_memory() = 0;
   virtual uint64_t live_bytes() const = 0;  ///< allocated by all users of the device in this process
   virtual uint64_t peak_bytes() const = 0;  ///< since the last `restart_peak`
   virtual void restart_peak() = 0;

@@ -31,6 +31,32 @@ struct DeviceRandom {
   const uint64_t* key_and_sample = nullptr;
 };
 
+/// A step of an element-wise optimizer for many tensors of one type, which computes the numbers of `StageOptimizer` in
+/// float32, or in float64 for parameters of that type, and rounds each result once.
+struct DeviceUpdate {
+  enum class Rule : uint8_t { kSgd, kAdam, kAdamW, kLion };
+  enum class Number : uint8_t { kFloat32, kFloat64, kBFloat16, kFloat16 };
+  static constexpr int kStates = 3;
+  /// Device memory, contiguous.
+  struct Tensor {
+    void* parameter = nullptr;
+    const void* gradient = nullptr;
+    void* states[kStates] = {};  ///< as `element_states` lists them; null: the rule has none
+    void* average = nullptr;     ///< of the parameter; null: none
+    uint64_t elements = 0;
+  };
+
+  Rule rule = Rule::kSgd;
+  Number number = Number::kFloat32;  ///< of all but gradients, which are float32 where this is narrower
+  bool nesterov = false;
+  double rate = 0, weight_decay = 0, momentum = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  uint64_t updates = 0;       ///< that came before
+  double gradient_scale = 1;  ///< factor of gradients
+  double average = 0;         ///< weight of the average so far
+  const Tensor* tensors = nullptr;
+  size_t count = 0;
+};
+
 /// Properties of one device.
 struct DeviceFacts {
   std::string name;           ///< `NVIDIA H100 80GB HBM3`
@@ -57,6 +83,8 @@ class DevicePlugin {
   virtual DeviceFacts facts(uint32_t index) const = 0;
   /// Enqueues the generation of random numbers.
   virtual void fill(const DeviceRandom& random_input) = 0;
+  /// Enqueues an optimizer step. Returns false if this kind of device has no kernel for it.
+  virtual bool update(const DeviceUpdate& update) = 0;
   /// Records what `work` enqueues on the current stream, instead of running it. Other threads may use the device
   /// meanwhile. Memory that `work` allocates comes from the pool `pool`, which all recordings with that number share.
   /// Null if this kind of device cannot record.
@@ -66,7 +94,7 @@ class DevicePlugin {
 };
 
 /// Number of this interface. A plug-in that was built for another one is refused.
-inline constexpr uint32_t kDevicePluginVersion = 3;
+inline constexpr uint32_t kDevicePluginVersion = 4;
 
 /// The plug-in's function, by the name `rannc_device_plugin`. Returns null if no device can be used, with the reason
 /// as one sentence without a period in `reason`, cut to `size` bytes. The result lives as long as the process.

@@ -257,6 +257,11 @@ class TorchDevice final : public Device {
     plugin_.fill(random_input);
   }
 
+  bool update(const DeviceUpdate& update) override {
+    const c10::StreamGuard on(at(Stream::kCompute));
+    return plugin_.update(update);
+  }
+
   std::unique_ptr<RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
     const c10::StreamGuard on(at(Stream::kCompute));
     return plugin_.record(work, number_ * kPools + pool);
@@ -264,6 +269,7 @@ class TorchDevice final : public Device {
 
   const NcclTable* nccl() const override { return plugin_.nccl(); }
 
+  void give_back_memory() override { c10::getDeviceAllocator(device_.type())->emptyCache(); }
   uint64_t live_bytes() const override { return static_cast<uint64_t>(bytes().current); }
   uint64_t peak_bytes() const override { return static_cast<uint64_t>(bytes().peak); }
   void restart_peak() override { c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index()); }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "ir/schedule/last_weight.h"
 #include "ir/schedule/send_completion.h"
@@ -458,6 +459,8 @@ class Executor::Impl {
     try {
       RANNC_TRY(transport_.flush());
       hardware_.synchronize();
+      // Recordings, which begin in the next step, have memory of their own. Nothing waits for other devices now.
+      if (input_->training && !std::exchange(gave_back_, true)) hardware_.give_back_memory();
     } catch (const InternalError&) {
       throw;
     } catch (const std::exception& failure) {
@@ -521,6 +524,7 @@ class Executor::Impl {
   uint64_t step_ = 0;                 ///< number of the last step
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;
+  bool gave_back_ = false;  // unused memory, after the first step
   int64_t begin_ns_ = 0;
   EventRef begin_;  ///< stamp at that time
   std::vector<Stamped> stamped_;

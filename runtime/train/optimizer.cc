@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -42,15 +43,20 @@ StageUpdates uniform_updates(const ir::UpdateRule& rule, const Program& program)
   return found;
 }
 
-// A parameter with its gradient and optimizer state.
+// A parameter with its gradient and optimizer state, and its average if it has one.
 struct Trained {
   at::Tensor parameter, gradient;
   std::vector<at::Tensor> states;
+  at::Tensor average;
 };
 
 // Operands of one call of LibTorch's fused kernels. A kernel processes its tensors separately, so the result for a
 // parameter does not depend on the rest of the group.
 struct Group {
+  Group() = default;
+  explicit Group(const std::vector<Trained>& all) {
+    for (const Trained& trained : all) add(trained);
+  }
   void add(const Trained& trained) {
     parameters.push_back(trained.parameter);
     gradients.push_back(trained.gradient);
@@ -128,13 +134,14 @@ at::Tensor view_of(const at::Tensor& stored, const ir::StatePart& part, const st
 class StageOptimizer::Impl {
  public:
   Impl(const OptimizerOptions& options, StageUpdates updates, Program& program, std::vector<bool> left_alone,
-       Share share)
+       Share share, Device& device)
       : options_(options),
         rules_(std::move(updates.rules)),
         updates_(std::move(updates.parameters)),
         program_(program),
         left_alone_(std::move(left_alone)),
         share_(std::move(share)),
+        device_(device),
         places_(program.parameters().size()),
         wholes_(program.parameters().size()) {
     if (share_) {
@@ -147,27 +154,27 @@ class StageOptimizer::Impl {
 
   void update(uint64_t updates, double scale) {
     using Types = std::pair<at::ScalarType, at::ScalarType>;
-    std::vector<Group> direct(rules_.size());
-    std::map<std::pair<uint32_t, Types>, std::vector<Trained>> copied;
+    std::map<std::pair<uint32_t, Types>, std::vector<Trained>> alike;
     const std::vector<Piece> pieces = all_pieces();
     for (const Piece& piece : pieces) {
       for (const ir::UpdateRun& run : updates_[piece.slice.parameter].runs) {
         const int64_t first = std::max(run.first, piece.slice.first), last = std::min(run.last, piece.slice.last);
         if (first >= last) continue;
         const Trained trained = element_wise(piece, run.group, first, last);
-        const Types types(trained.gradient.scalar_type(), trained.parameter.scalar_type());
-        const bool copies = rules_[run.group].kind == OptimizerKind::kLion;  // makes a temporary
-        if (scale == 1 && types.first == types.second && !copies) {
-          direct[run.group].add(trained);
-        } else {
-          copied[{run.group, types}].push_back(trained);
-        }
+        alike[{run.group, {trained.gradient.scalar_type(), trained.parameter.scalar_type()}}].push_back(trained);
       }
     }
-    for (uint32_t group = 0; group < direct.size(); ++group) {
-      if (!direct[group].parameters.empty()) apply(rules_[group], direct[group], updates);
+    averaged_.clear();
+    for (const auto& [of, tensors] : alike) {
+      const ir::UpdateRule& rule = rules_[of.first];
+      if (update_by_device(rule, tensors, updates, scale)) continue;
+      const bool copies = rule.kind == OptimizerKind::kLion;  // makes a temporary
+      if (scale == 1 && of.second.first == of.second.second && !copies) {
+        apply(rule, Group(tensors), updates);
+      } else {
+        update_copies(rule, tensors, updates, scale);
+      }
     }
-    for (const auto& [of, tensors] : copied) update_copies(rules_[of.first], tensors, updates, scale);
     for (const Piece& piece : pieces) {
       const ir::StoredUpdate& stored = updates_[piece.slice.parameter];
       for (size_t w = 0; w < stored.wholes.size(); ++w) update_as_a_whole(piece, w, updates, scale);
@@ -290,7 +297,72 @@ class StageOptimizer::Impl {
       const at::Tensor& state = to_tensor(states_[places_[index].find(name)->second].value);
       trained.states.push_back(elements(state, first - begin, last - begin));
     }
+    const auto average = places_[index].find("average");
+    if (average != places_[index].end() && first == piece.slice.first && last == piece.slice.last)
+      trained.average = to_tensor(states_[average->second].value);
     return trained;
+  }
+
+  static std::optional<DeviceUpdate::Rule> device_rule(OptimizerKind kind) {
+    switch (kind) {
+      case OptimizerKind::kSgd:
+        return DeviceUpdate::Rule::kSgd;
+      case OptimizerKind::kAdam:
+        return DeviceUpdate::Rule::kAdam;
+      case OptimizerKind::kAdamW:
+      case OptimizerKind::kMuon:  // leaves to AdamW what it does not update
+        return DeviceUpdate::Rule::kAdamW;
+      case OptimizerKind::kLion:
+        return DeviceUpdate::Rule::kLion;
+      case OptimizerKind::kAdafactor:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<DeviceUpdate::Number> device_number(at::ScalarType gradient, at::ScalarType parameter) {
+    const bool narrow = gradient == at::kFloat;
+    if (parameter == at::kFloat && narrow) return DeviceUpdate::Number::kFloat32;
+    if (parameter == at::kBFloat16 && narrow) return DeviceUpdate::Number::kBFloat16;
+    if (parameter == at::kHalf && narrow) return DeviceUpdate::Number::kFloat16;
+    if (parameter == at::kDouble && gradient == at::kDouble) return DeviceUpdate::Number::kFloat64;
+    return std::nullopt;
+  }
+
+  // Updates tensors of one rule and type, and their averages, by a kernel of the device. Returns false without one.
+  bool update_by_device(const ir::UpdateRule& rule, const std::vector<Trained>& tensors, uint64_t updates,
+                        double scale) {
+    const auto kind = device_rule(rule.kind);
+    const auto number = device_number(tensors[0].gradient.scalar_type(), tensors[0].parameter.scalar_type());
+    if (!device_.is_asynchronous() || !kind || !number) return false;
+    std::vector<DeviceUpdate::Tensor> all;
+    for (const Trained& each : tensors) {
+      DeviceUpdate::Tensor& tensor = all.emplace_back();
+      tensor.parameter = each.parameter.data_ptr();
+      tensor.gradient = each.gradient.const_data_ptr();
+      for (size_t s = 0; s < each.states.size(); ++s) tensor.states[s] = each.states[s].data_ptr();
+      if (each.average.defined()) tensor.average = each.average.data_ptr();
+      tensor.elements = static_cast<uint64_t>(each.parameter.numel());
+    }
+    const DeviceUpdate update{.rule = *kind,
+                              .number = *number,
+                              .nesterov = rule.nesterov,
+                              .rate = options_.rate_at(updates, rule.learning_rate),
+                              .weight_decay = rule.weight_decay,
+                              .momentum = rule.kind == OptimizerKind::kSgd ? rule.momentum : 0,
+                              .beta1 = rule.beta1,
+                              .beta2 = rule.beta2,
+                              .epsilon = rule.epsilon,
+                              .updates = updates,
+                              .gradient_scale = scale,
+                              .average = options_.grouping.average,
+                              .tensors = all.data(),
+                              .count = all.size()};
+    if (!device_.update(update)) return false;
+    for (const Trained& each : tensors) {
+      if (each.average.defined()) averaged_.insert(each.average.unsafeGetTensorImpl());
+    }
+    return true;
   }
 
   void update_as_a_whole(const Piece& piece, size_t w, uint64_t updates, double scale) const {
@@ -325,13 +397,14 @@ class StageOptimizer::Impl {
 
   // As torch.optim.swa_utils.AveragedModel.
   void average(uint64_t updates) const {
-    if (updates == 0) return restart_averages();
     std::vector<at::Tensor> kept, parameters;
     for (auto& [average, parameter] : averages()) {
+      if (averaged_.contains(average.unsafeGetTensorImpl())) continue;
+      if (updates == 0) average.copy_(parameter);
       kept.push_back(average);
       parameters.push_back(parameter);
     }
-    if (!kept.empty()) at::_foreach_lerp_(kept, parameters, 1 - options_.grouping.average);
+    if (!kept.empty() && updates > 0) at::_foreach_lerp_(kept, parameters, 1 - options_.grouping.average);
   }
 
   // Gradients are scaled in a copy, because other members of a collective may share them. Parameters narrower than the
@@ -414,17 +487,21 @@ class StageOptimizer::Impl {
   Program& program_;
   std::vector<bool> left_alone_;  // by parameter
   Share share_;
+  Device& device_;
+  std::set<const c10::TensorImpl*> averaged_;  // averages that a kernel of the device has updated in this step
   std::vector<OptimizerState> states_;
   std::vector<std::map<std::string, size_t, std::less<>>> places_;  // by parameter and name: states of its shape
   std::vector<std::vector<size_t>> wholes_;  // by parameter and tensor updated as a whole: its first state
 };
 
 StageOptimizer::StageOptimizer(const OptimizerOptions& options, StageUpdates updates, Program& program,
-                               std::vector<bool> left_alone, Share share)
-    : impl_(std::make_unique<Impl>(options, std::move(updates), program, std::move(left_alone), std::move(share))) {}
+                               std::vector<bool> left_alone, Share share, Device& device)
+    : impl_(std::make_unique<Impl>(options, std::move(updates), program, std::move(left_alone), std::move(share),
+                                   device)) {}
 StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone,
-                               Share share)
-    : StageOptimizer(options, uniform_updates(options, program), program, std::move(left_alone), std::move(share)) {}
+                               Share share, Device& device)
+    : StageOptimizer(options, uniform_updates(options, program), program, std::move(left_alone), std::move(share),
+                     device) {}
 StageOptimizer::~StageOptimizer() = default;
 
 Result<void> StageOptimizer::update(uint64_t updates, double gradient_scale) {

@@ -11,6 +11,7 @@
 #include "ir/plan/optimizer_shares.h"
 #include "ir/plan/parameter_updates.h"
 #include "ir/plan/plan.h"
+#include "runtime/device/device.h"
 #include "runtime/execute/program.h"
 #include "runtime/train/optimizer_options.h"
 
@@ -36,17 +37,18 @@ struct OptimizerState {
 /// result does not depend on the cut. It calls LibTorch's fused kernels once for all parameters of a group, without
 /// temporary memory. If gradients are scaled or wider than the parameters, it works on slices copied to a buffer of one
 /// mebibyte, because the gradients may be shared and must not change; so does Lion always. Muon and Adafactor copy a
-/// whole tensor. Used by one thread at a time. `program` must outlive it.
+/// whole tensor. A device with a kernel for element-wise rules (`Device::update`) needs no copies. Used by one thread
+/// at a time. `program` and `device`, in whose memory it lies, must outlive it.
 class StageOptimizer {
  public:
   using Share = std::optional<std::vector<ir::ParameterSlice>>;  // `share_of`
   /// `left_alone`: per parameter of the signature whether it has no gradient and is never updated, as in PyTorch's
   /// optimizers; empty: all are updated. `share`: the slices that are updated and have state; nothing: all parameters.
   StageOptimizer(const OptimizerOptions& options, StageUpdates updates, Program& program,
-                 std::vector<bool> left_alone = {}, Share share = {});
+                 std::vector<bool> left_alone = {}, Share share = {}, Device& device = cpu());
   /// Updates all parameters by the rule of `options`, element by element.
-  StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {},
-                 Share share = {});
+  StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {}, Share share = {},
+                 Device& device = cpu());
   ~StageOptimizer();
   /// Updates the program's parameters in place from its accumulated gradients, scaled by `gradient_scale`, and their
   /// averages. `updates` updates came before, by which learning rates and bias corrections are computed.

@@ -33,7 +33,9 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
       RANNC_ASSIGN(device->programs[s], engine->load(bundle_, StageId::from(s), {options_.origins, options_.nonfinite},
                                                      device->transport->hardware()));
       if (!options_.records_steps || options_.nonfinite != nullptr) device->programs[s]->record_steps(false);
-      if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s], StageId::from(s), device->id);
+      if (plan().training)
+        device->optimizers[s] =
+            make_optimizer(*device->programs[s], StageId::from(s), device->id, device->transport->hardware());
     }
     return {};
   }));

@@ -8,13 +8,14 @@
 
 namespace rannc::runtime {
 
-std::unique_ptr<StageOptimizer> Trainer::Impl::make_optimizer(Program& program, StageId stage, DeviceId device) const {
+std::unique_ptr<StageOptimizer> Trainer::Impl::make_optimizer(Program& program, StageId stage, DeviceId device,
+                                                              Device& hardware) const {
   const std::vector<bool> reached = ir::reached_by_gradient(plan().graph);
   std::vector<bool> left_alone;
   for (const Weight& parameter : program.signature().parameters)
     left_alone.push_back(!reached[parameter.value.index()]);
   return std::make_unique<StageOptimizer>(options_.optimizer, stage_updates(updates_, program.signature()), program,
-                                          std::move(left_alone), share_of(pipeline_, stage, device));
+                                          std::move(left_alone), share_of(pipeline_, stage, device), hardware);
 }
 
 Result<ir::ParameterUpdates> Trainer::Impl::updates_of(const ir::Plan& plan, const OptimizerOptions& options) {
@@ -55,7 +56,8 @@ Result<void> Trainer::Impl::take_updates(ir::ParameterUpdates updates) {
         continue;
       }
       const auto old = std::move(device.optimizers[s]);
-      device.optimizers[s] = make_optimizer(*device.programs[s], StageId::from(s), device.id);
+      device.optimizers[s] =
+          make_optimizer(*device.programs[s], StageId::from(s), device.id, device.transport->hardware());
       if (keep) device.optimizers[s]->take_states(*old);
     }
     if (keep) return {};

@@ -112,7 +112,8 @@ class Trainer::Impl {
     for (const auto& program : device.programs) programs.push_back(program.get());
     return std::make_unique<Executor>(pipeline, device.id, std::move(programs), *device.transport, options_.observer);
   }
-  std::unique_ptr<StageOptimizer> make_optimizer(Program& program, StageId stage, DeviceId device) const;
+  std::unique_ptr<StageOptimizer> make_optimizer(Program& program, StageId stage, DeviceId device,
+                                                 Device& hardware) const;
   Result<void> take_settings(const TrainingSettings& settings);
   /// Replaces rules. Makes the optimizers anew if the parameters' states are others.
   Result<void> take_updates(ir::ParameterUpdates updates);

@@ -57,6 +57,23 @@ TEST_F(AsynchronousDevice, ClipsAndAccumulates) {
   expect_same_steps(*found, *expected, model);
 }
 
+// The kernel for optimizer steps differs from LibTorch's in the last bit. No wait is missing.
+TEST_F(AsynchronousDevice, UpdatesByAKernel) {
+  const DeviceModel& model = kModels[0];
+  const std::string path = bundle(model, {.cuts = {4}, .replicas = {2, 1}, .micro_batches = {4, 4}});
+  const auto found = Trainer::open(path, options(two())).value(), expected = Trainer::open(path, options({})).value();
+  const uint64_t before = rannc::testing::kernel_updates();
+  rannc::testing::use_update_kernel(true);
+  for (uint64_t step = 0; step < 6; ++step) {
+    const double loss = found->step(batch_of(model, step)).value().loss,
+                 wanted = expected->step(batch_of(model, step)).value().loss;
+    EXPECT_NEAR(loss, wanted, 1e-12 * std::abs(wanted)) << "step " << step;
+  }
+  rannc::testing::use_update_kernel(false);
+  EXPECT_EQ(rannc::testing::kernel_updates() - before, 6 * 3) << "of two stages, one of them on two devices";
+  EXPECT_EQ(rannc::testing::take_race(), std::nullopt);
+}
+
 TEST_F(AsynchronousDevice, ResumesOnAnotherDevice) {
   const DeviceModel& model = kModels[4];
   const std::string path = bundle(model, {.cuts = {2}, .micro_batches = {4, 4}});
@@ -116,6 +133,32 @@ TEST_F(AsynchronousDevice, SharesNoStreamWithAnother) {
   EXPECT_GT(devices.size(), 16U);
   devices.clear();
   EXPECT_NO_THROW(add());
+}
+
+/// A device that counts how often it gives memory back.
+class Counting final : public rannc::testing::ForwardingDevice {
+ public:
+  Counting(std::unique_ptr<Device> device, int& count) : ForwardingDevice(std::move(device)), count_(count) {}
+  std::unique_ptr<Device> with_own_streams() const override {
+    return std::make_unique<Counting>(target().with_own_streams(), count_);
+  }
+  void give_back_memory() override { ++count_; }
+
+ private:
+  int& count_;
+};
+
+// What the first step has cached would be missing in the memory of recordings.
+TEST_F(AsynchronousDevice, GivesMemoryBackAfterTheFirstStep) {
+  const DeviceModel& model = kModels[0];
+  int count = 0;
+  Counting device(devices_[0]->with_own_streams(), count);
+  const auto trainer = Trainer::open(bundle(model, {.micro_batches = {8}}), options({&device})).value();
+  EXPECT_EQ(count, 0);
+  for (uint64_t step = 0; step < 3; ++step) {
+    trainer->step(batch_of(model, step)).value();
+    EXPECT_EQ(count, 1) << "step " << step;
+  }
 }
 
 /// The places where the runtime makes a stream wait.

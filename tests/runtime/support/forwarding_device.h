@@ -37,10 +37,12 @@ class ForwardingDevice : public runtime::Device {
   runtime::Value upload(const runtime::Value& value) override { return device_->upload(value); }
   runtime::Value download(const runtime::Value& value) override { return device_->download(value); }
   void fill(const runtime::DeviceRandom& draw) override { device_->fill(draw); }
+  bool update(const runtime::DeviceUpdate& update) override { return device_->update(update); }
   std::unique_ptr<runtime::RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
     return device_->capture(work, pool);
   }
   const runtime::NcclTable* nccl() const override { return device_->nccl(); }
+  void give_back_memory() override { device_->give_back_memory(); }
   uint64_t live_bytes() const override { return device_->live_bytes(); }
   uint64_t peak_bytes() const override { return device_->peak_bytes(); }
   void restart_peak() override { device_->restart_peak(); }

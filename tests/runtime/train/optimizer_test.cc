@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
+#include "runtime/aten/torch_types.h"
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/train/gradient_norms.h"
 #include "tests/runtime/engine/held_tensors.h"
+#include "tests/runtime/support/forwarding_device.h"
+#include "tests/support/test_device/host_update.h"
 
 namespace rannc::testing {
 namespace {
@@ -63,6 +67,118 @@ TEST_P(Updates, ScaledGradientsAreThoseOfAScaledCopy) {
           << optimizer.states()[s].name << " of " << optimizer.states()[s].parameter;
     }
     EXPECT_FALSE(at::equal(runtime::to_tensor(scaled.parameters()[0]), start[0]));
+  }
+}
+
+/// A device whose kernel for optimizer steps works in host memory.
+class KernelDevice final : public rannc::testing::ForwardingDevice {
+ public:
+  KernelDevice() : ForwardingDevice(nullptr) {}
+  bool is_asynchronous() const override { return true; }
+  std::unique_ptr<runtime::Device> with_own_streams() const override { return nullptr; }
+  bool update(const runtime::DeviceUpdate& update) override {
+    rannc::testing::update_on_host(update);
+    ++updates;
+    return true;
+  }
+  int updates = 0;
+};
+
+/// The largest difference of two tensors in units in the last place of numbers of these sizes.
+double ulps(const at::Tensor& a, const at::Tensor& b, const at::Tensor& sizes) {
+  if (a.numel() == 0) return 0;
+  const std::map<at::ScalarType, int> digits = {
+      {at::kDouble, 53}, {at::kFloat, 24}, {at::kHalf, 11}, {at::kBFloat16, 8}};
+  const at::Tensor exponent = std::get<1>(at::frexp(sizes)) - digits.at(a.scalar_type());
+  const at::Tensor difference = (a.to(at::kDouble) - b.to(at::kDouble)).abs();
+  return (difference / at::exp2(exponent.to(at::kDouble))).max().item<double>();
+}
+
+at::Tensor size_of(const at::Tensor& tensor) { return tensor.to(at::kDouble).abs(); }
+
+/// A step by LibTorch's kernels and one by ours, from the same numbers.
+class TwoSteps {
+ public:
+  TwoSteps(const runtime::OptimizerOptions& options, const std::vector<at::Tensor>& start)
+      : options_(options),
+        theirs_(copies(start), start),
+        ours_(copies(start), start),
+        expected_(options, theirs_),
+        found_(options, ours_, {}, {}, device_) {}
+
+  void update(uint64_t step, double scale) {
+    std::vector<at::Tensor> gradients, before;
+    std::vector<uint32_t> all;
+    for (uint32_t i = 0; i < ours_.parameters().size(); ++i) {
+      all.push_back(i);
+      before.push_back(parameter(theirs_, i).clone());
+      gradients.push_back(at::randn(before[i].sizes(), runtime::sum_type(before[i].scalar_type())));
+      parameter(ours_, i).copy_(before[i]);
+    }
+    for (HeldTensors* const each : {&theirs_, &ours_}) {
+      runtime::Values values;
+      for (const at::Tensor& gradient : gradients) values.push_back(runtime::to_value(gradient));
+      each->set_gradients(all, std::move(values));
+    }
+    // Terms may cancel, so that a result is smaller than what was rounded.
+    std::vector<at::Tensor> terms;
+    for (uint32_t i = 0; i < before.size(); ++i) terms.push_back(size_of(gradients[i]) + size_of(before[i]));
+    for (size_t s = 0; s < expected_.states().size(); ++s) {
+      const runtime::OptimizerState& state = expected_.states()[s];
+      state_of(found_, s).copy_(state_of(expected_, s));
+      if (state.name == "momentum" || state.name == "exp_avg")
+        terms[state.parameter] += size_of(state_of(expected_, s));
+    }
+    ASSERT_TRUE(expected_.update(step, scale).ok());
+    ASSERT_TRUE(found_.update(step, scale).ok());
+    const bool divides = options_.kind == OptimizerKind::kAdam || options_.kind == OptimizerKind::kAdamW;
+    // LibTorch's kernels may leave out the rounding of each of four products, which is half a unit.
+    const double most = options_.nesterov ? 2 : 1;
+    for (uint32_t i = 0; i < before.size(); ++i) {
+      // Adam divides the mean of gradients by their size. Nesterov's momentum adds the gradient twice.
+      const at::Tensor moved = options_.learning_rate * (divides ? at::full_like(terms[i], 4) : 2 * terms[i]);
+      EXPECT_LE(ulps(parameter(ours_, i), parameter(theirs_, i), size_of(before[i]) + moved), most) << i;
+    }
+    for (size_t s = 0; s < expected_.states().size(); ++s) {
+      const runtime::OptimizerState& state = expected_.states()[s];
+      const bool squares = state.name.find("_sq") != std::string::npos;
+      const at::Tensor& wanted = state_of(expected_, s);
+      EXPECT_LE(ulps(state_of(found_, s), wanted, squares ? size_of(wanted) : terms[state.parameter]), 1) << state.name;
+    }
+    EXPECT_EQ(device_.updates, step + 1);
+  }
+
+ private:
+  static at::Tensor parameter(const HeldTensors& of, uint32_t i) { return runtime::to_tensor(of.parameters()[i]); }
+  static at::Tensor state_of(const runtime::StageOptimizer& optimizer, size_t s) {
+    return runtime::to_tensor(optimizer.states()[s].value);
+  }
+
+  const runtime::OptimizerOptions options_;
+  KernelDevice device_;
+  HeldTensors theirs_, ours_;
+  runtime::StageOptimizer expected_, found_;
+};
+
+TEST_P(Updates, OfAKernelAgreeToOneUnitInTheLastPlace) {
+  runtime::OptimizerOptions options;
+  options.kind = GetParam();
+  options.grouping.average = 0.75;
+  const bool adam = GetParam() == OptimizerKind::kAdam || GetParam() == OptimizerKind::kAdamW;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const bool plain : {false, true}) {
+      options.weight_decay = plain ? 0 : 0.25;
+      options.momentum = GetParam() == OptimizerKind::kSgd && !plain ? 0.75 : 0;
+      options.nesterov = options.momentum > 0;
+      options.amsgrad = adam && !plain;
+      for (const double scale : {1.0, 0.37}) {
+        SCOPED_TRACE(::testing::Message() << at::toString(type) << (plain ? ", plain" : "") << ", scale " << scale);
+        at::manual_seed(3);
+        TwoSteps both(options, {at::randn({70, 1001}, type), at::randn({0, 3}, type), at::randn({}, type),
+                                at::randn({5, 257}, type)});
+        for (uint64_t step = 0; step < 4; ++step) both.update(step, scale);
+      }
+    }
   }
 }
 

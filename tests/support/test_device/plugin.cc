@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <numbers>
 
 #include "runtime/execute/random.h"
 #include "tests/support/test_device/device_memory.h"
 #include "tests/support/test_device/fake_nccl.h"
+#include "tests/support/test_device/host_update.h"
 #include "tests/support/test_device/recording.h"
 #include "tests/support/test_device/test_device.h"
 #include "tests/support/test_device/thread_state.h"
@@ -19,6 +21,7 @@ namespace rannc::testing {
 namespace {
 
 using runtime::DeviceRandom;
+using runtime::DeviceUpdate;
 using Four = std::array<float, 4>;
 
 uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
@@ -61,6 +64,14 @@ void fill_on_host(const DeviceRandom& draw, uint64_t key, uint64_t first_sample,
   }
 }
 
+size_t bytes_of(DeviceUpdate::Number number) {
+  if (number == DeviceUpdate::Number::kFloat64) return sizeof(double);
+  return number == DeviceUpdate::Number::kFloat32 ? sizeof(float) : sizeof(float) / 2;
+}
+
+std::atomic<bool> updates_by_kernel{false};
+std::atomic<uint64_t> updates_so_far{0};
+
 class TestDevicePlugin final : public runtime::DevicePlugin {
  public:
   std::string_view type() const override { return "test"; }
@@ -87,6 +98,37 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
     if (recording != nullptr) recording->add([this, draw] { fill(draw); });
   }
 
+  bool update(const DeviceUpdate& update) override {
+    if (!updates_by_kernel || update.count == 0) return false;
+    const DeviceMemory& memory = DeviceMemory::instance();
+    const size_t size = bytes_of(update.number), of_gradient = std::max<size_t>(size, sizeof(float));
+    std::vector<Touch> touches;
+    std::vector<DeviceUpdate::Tensor> shadows;
+    const auto shadow = [&](void* address, size_t elements) -> void* {
+      if (address == nullptr) return nullptr;
+      touches.push_back({address, elements * size, true});
+      return memory.shadow(address);
+    };
+    for (size_t t = 0; t < update.count; ++t) {
+      const DeviceUpdate::Tensor& tensor = update.tensors[t];
+      DeviceUpdate::Tensor& own = shadows.emplace_back();
+      own.elements = tensor.elements;
+      own.parameter = shadow(tensor.parameter, tensor.elements);
+      for (int s = 0; s < DeviceUpdate::kStates; ++s) own.states[s] = shadow(tensor.states[s], tensor.elements);
+      own.average = shadow(tensor.average, tensor.elements);
+      touches.push_back({tensor.gradient, tensor.elements * of_gradient, false});
+      own.gradient = memory.shadow(tensor.gradient);
+    }
+    const c10::Stream stream = current_stream(memory.device_of(update.tensors[0].parameter));
+    Streams::instance().begin(stream, "update", touches);
+    TORCH_CHECK(Streams::instance().recording(stream) == nullptr, "optimizer steps are not recorded");
+    DeviceUpdate here = update;
+    here.tensors = shadows.data();
+    update_on_host(here);
+    ++updates_so_far;
+    return true;
+  }
+
   std::unique_ptr<runtime::RecordedWork> record(const std::function<void()>& work, uint64_t pool) override {
     return Recording::of(work, pool);
   }
@@ -95,6 +137,9 @@ class TestDevicePlugin final : public runtime::DevicePlugin {
 };
 
 }  // namespace
+
+void use_update_kernel(bool use) { updates_by_kernel = use; }
+uint64_t kernel_updates() { return updates_so_far; }
 
 runtime::DevicePlugin& test_device_plugin() {
   use_test_device();

@@ -30,6 +30,12 @@ c10::Device test_device(c10::DeviceIndex index = 0);
 /// The plug-in of these devices, for the lifetime of the process; registers them first.
 runtime::DevicePlugin& test_device_plugin();
 
+/// Whether the plug-in updates parameters by `update_on_host`, which differs from LibTorch's kernels in the last bit,
+/// or has no kernel (the default).
+void use_update_kernel(bool use);
+/// How often it has updated parameters since the start of the process.
+uint64_t kernel_updates();
+
 /// The first missing wait that was found where no exception can be thrown: memory freed while another stream uses it,
 /// or pinned memory that the host changed too early. The next operator throws it as a `c10::Error`; a test calls this
 /// at its end and expects nothing. Any thread.
