@@ -10,9 +10,7 @@
 namespace rannc::ir {
 
 /// Limit of the bytes of a bucket by default. Sums between GPUs are fast, but each costs the host several calls.
-constexpr uint64_t default_bucket_bytes(DeviceType device) {
-  return device == DeviceType::kCuda ? 32 << 20 : 4 << 20;
-}
+constexpr uint64_t default_bucket_bytes(DeviceType device) { return device == DeviceType::kCuda ? 32 << 20 : 4 << 20; }
 inline constexpr uint64_t kBucketBytes = default_bucket_bytes(DeviceType::kCpu);
 /// Limit of the bytes of a bucket by those of the stage's largest gradient. Larger buckets would leave a small model
 /// little to overlap; smaller ones would separate a bias from its weight.

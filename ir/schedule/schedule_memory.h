@@ -28,8 +28,8 @@ struct RowMemory {
 /// Sizes scale with the samples that the replica owns. Valid for any row: values that were never kept free nothing.
 RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
-/// Peak bytes of summing gradients over `members` replicas, beside these gradients, which the sums replace: the terms of
-/// the others for this replica's part.
+/// Peak bytes of summing gradients over `members` replicas, beside these gradients, which the sums replace: the terms
+/// of the others for this replica's part.
 inline int64_t gradient_sum_bytes(int64_t bytes, int64_t members) { return bytes - bytes / members; }
 
 /// Only the peak, without allocating `during`.

@@ -126,12 +126,11 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
     const size_t self = position_in(members, device());
     const TensorsByMember tensors = on_host(hardware(), terms);
-    return std::unique_ptr<PendingSum>(
-        std::make_unique<Pending>(*this, std::move(terms[self]), tensors[self],
-                                  [this, key, tensors, all = std::vector(members.begin(), members.end())] {
-                                    return OrderedSum::reduce_scatter(all, device(), tensors,
-                                                                      exchanges(key, &sums_.wait()));
-                                  }));
+    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(
+        *this, std::move(terms[self]), tensors[self],
+        [this, key, tensors, all = std::vector(members.begin(), members.end())] {
+          return OrderedSum::reduce_scatter(all, device(), tensors, exchanges(key, &sums_.wait()));
+        }));
   });
 }
 

@@ -234,7 +234,7 @@ class NcclTransport final : public Transport {
     Device& hardware;
     const Channel& channel;
     std::vector<at::Tensor> held;  ///< terms, which sums replace
-    EventRef done;  ///< of what is enqueued so far
+    EventRef done;                 ///< of what is enqueued so far
   };
 
   /// Values in host memory and others, each with their places in the result.
