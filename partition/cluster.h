@@ -109,9 +109,10 @@ Result<Cluster> read_cluster(const std::string& path);
 /// Returns TOML text that `parse_cluster` reads back as an equal cluster.
 std::string print_cluster(const Cluster& cluster);
 
-/// Returns a built-in cluster: `dapple-a`, `dapple-b`, `dapple-c` (DAPPLE, Table 2), `rannc-1x8`, `rannc-4x8` (RaNNC
-/// IV.A), `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart), `KIND-N` (a node of N
-/// NVIDIA GPUs, up to 8), `Mx-KIND-N` (M such nodes). An unknown name is an error that lists the known ones.
+/// Returns a built-in cluster: `dapple-a`, `dapple-b`, `dapple-c` (DAPPLE, Table 2), `dapple-a-4x8` (6.6), `rannc-1x8`,
+/// `rannc-4x8` (RaNNC IV.A), `torchgpipe-8` (section 4), `local:N` (N equal CPU workers of this machine), `flat:N` (N
+/// V100-32GB one hop apart), `KIND-N` (a node of N NVIDIA GPUs, up to 8), `Mx-KIND-N` (M such nodes). An unknown name
+/// is an error that lists the known ones.
 Result<Cluster> preset_cluster(std::string_view name);
 /// Returns a node of `count` GPUs of the preset whose name a device's own name holds (`NVIDIA H200`), with
 /// `memory_bytes` each, of which 2 GiB are for CUDA and its libraries. The error for an unknown one lists the known.

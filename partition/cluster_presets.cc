@@ -16,6 +16,10 @@ constexpr double kGigabitPerSecond = 1e9 / 8;
 /// V100: 15.7 Tflop/s single precision and 900 GB/s by its data sheet; two thirds and four fifths are achieved.
 DeviceKind v100(uint64_t memory_gib) { return {"v100", memory_gib << 30, 10.5e12, 720 * kGigabyte, 6000}; }
 
+/// «Tesla P40»: 11.8 Tflop/s single precision and 346 GB/s; two thirds and four fifths are achieved. 22 GiB as
+/// torchgpipe's paper states.
+DeviceKind p40() { return {"p40", 22ull << 30, 7.9e12, 277 * kGigabyte, 6000}; }
+
 /// A GPU and its connections by its data sheet: peak rates without sparsity, in Tflop/s, GB/s of one direction.
 struct Gpu {
   const char* name;
@@ -80,6 +84,7 @@ constexpr uint32_t kMostPerNode = 8, kMostNodes = 1024;
 DeviceKind cpu() { return {"cpu", 4ull << 30, 5e10, 10 * kGigabyte, 2000}; }
 
 constexpr Link kNvlink{25 * kGigabyte, 5000};
+constexpr Link kPcie{10 * kGigabyte, 10000};  ///< generation 3, 16 lanes
 
 /// Returns the number that `text` is, at most 2^20, or 0.
 uint32_t count_of(std::string_view text) {
@@ -140,6 +145,8 @@ Result<Cluster> preset_cluster(std::string_view name) {
   if (name == "dapple-a") return make_cluster(text, v100(16), 2, 8, kNvlink, ethernet25);
   if (name == "dapple-b") return make_cluster(text, v100(16), 16, 1, ethernet25, ethernet25);
   if (name == "dapple-c") return make_cluster(text, v100(16), 16, 1, ethernet10, ethernet10);
+  if (name == "dapple-a-4x8") return make_cluster(text, v100(16), 4, 8, kNvlink, ethernet25);
+  if (name == "torchgpipe-8") return make_cluster(text, p40(), 1, 8, kPcie, kPcie);
   if (name == "rannc-1x8") return make_cluster(text, v100(32), 1, 8, kNvlink, infiniband);
   if (name == "rannc-4x8") return make_cluster(text, v100(32), 4, 8, kNvlink, infiniband);
   if (const uint32_t count = counted(name, "local:")) {
@@ -167,9 +174,9 @@ Result<Cluster> cluster_of_gpus(std::string_view model, uint64_t memory_bytes, u
 }
 
 const std::vector<std::string>& preset_cluster_names() {
-  static const std::vector<std::string> names{"local:N",  "flat:N",   "a100-40-N", "a100-80-N", "h100-N",
-                                              "h200-N",   "b200-N",   "v100-N",    "Mx-KIND-N", "dapple-a",
-                                              "dapple-b", "dapple-c", "rannc-1x8", "rannc-4x8"};
+  static const std::vector<std::string> names{
+      "local:N",   "flat:N",   "a100-40-N", "a100-80-N", "h100-N",       "h200-N",    "b200-N",    "v100-N",
+      "Mx-KIND-N", "dapple-a", "dapple-b",  "dapple-c",  "dapple-a-4x8", "rannc-1x8", "rannc-4x8", "torchgpipe-8"};
   return names;
 }
 

@@ -54,11 +54,24 @@ TEST(Cluster, ReadsNodesKindsAndUnequalLinks) {
 TEST(Cluster, PrintsWhatItReads) {
   const Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();
   EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
-  for (const char* name : {"dapple-a", "dapple-b", "dapple-c", "rannc-1x8", "rannc-4x8", "local:3", "flat:5", "b200-1",
-                           "v100-8", "3x-a100-40-8"}) {
+  for (const char* name : {"dapple-a", "dapple-b", "dapple-c", "dapple-a-4x8", "rannc-1x8", "rannc-4x8", "torchgpipe-8",
+                           "local:3", "flat:5", "b200-1", "v100-8", "3x-a100-40-8"}) {
     const Cluster preset = preset_cluster(name).value();
     EXPECT_EQ(parse_cluster(print_cluster(preset), name).value(), preset) << name;
   }
+}
+
+// As the papers describe what they measured on.
+TEST(Cluster, PresetsOfPapersHaveTheirSizes) {
+  const Cluster wide = preset_cluster("dapple-a-4x8").value(), narrow = preset_cluster("dapple-a").value();
+  EXPECT_EQ(wide.size(), 32u);
+  EXPECT_EQ(wide.first(16).size(), narrow.size());
+  EXPECT_EQ(wide.kinds, narrow.kinds);
+  EXPECT_EQ(wide.between, narrow.between);
+  const Cluster gpipe = preset_cluster("torchgpipe-8").value();
+  EXPECT_EQ(gpipe.size(), 8u);
+  EXPECT_EQ(gpipe.nodes.size(), 1u);
+  EXPECT_EQ(gpipe.kinds[0].memory_bytes, 22ull << 30);
 }
 
 // A kind with one rate prints as before there were several, which keeps the digests of plans.

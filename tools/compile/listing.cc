@@ -30,8 +30,10 @@ const Descriptions kClusters{
     {"dapple-a", "DAPPLE, Table 2: 2 nodes of 8 V100-16GB, NVLink inside, 25 Gbit/s between"},
     {"dapple-b", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 25 Gbit/s"},
     {"dapple-c", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 10 Gbit/s"},
+    {"dapple-a-4x8", "DAPPLE 6.6: 4 nodes like those of dapple-a"},
     {"rannc-1x8", "RaNNC IV.A: one node of 8 V100-32GB"},
     {"rannc-4x8", "RaNNC IV.A: 4 nodes of 8 V100-32GB, 100 Gbit/s between"},
+    {"torchgpipe-8", "torchgpipe, section 4: a node of 8 P40 of 22 GiB, PCIe"},
 };
 
 const Descriptions kPlanners{
