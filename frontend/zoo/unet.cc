@@ -40,6 +40,14 @@ std::string twice_the_size(OnnxWriter& writer, const std::string& x) {
                       {"nearest_mode", std::string("floor")}});
 }
 
+// `x` as it is, after `other`: plus zero times an element of it.
+std::string after(OnnxWriter& writer, const std::string& x, const std::string& other) {
+  const std::string first =
+      writer.node("Slice", {other, writer.integers("starts", {0, 0, 0}), writer.integers("ends", {1, 1, 1}),
+                            writer.integers("axes", {1, 2, 3})});
+  return writer.node("Add", {x, writer.node("Mul", {first, writer.floats("zero", {}, {0})})});
+}
+
 }  // namespace
 
 Result<void> write_unet(OnnxWriter& writer, const UNetConfig& config) {
@@ -51,21 +59,32 @@ Result<void> write_unet(OnnxWriter& writer, const UNetConfig& config) {
   }
   std::string x = image_input(writer, config.image);
   std::vector<std::string> skips;
+  const auto relay = [&](int64_t passing) {
+    for (size_t i = 0; config.relay_skips && i < static_cast<size_t>(passing); ++i) {
+      const auto scope = writer.scope("skip." + std::to_string(i));
+      skips[i] = after(writer, skips[i], x);
+      const auto back = writer.scope("level");
+      x = after(writer, x, skips[i]);
+    }
+  };
   int64_t channels = 3;
   for (int64_t level = 0; level < kLevels; ++level) {
     const auto scope = writer.scope("down." + std::to_string(level));
     const int64_t out = config.channels << level;
+    relay(level);
     skips.push_back(blocks(writer, x, config.blocks, channels, out, out));
     x = pool(writer, "MaxPool", skips.back(), 2, 2, 0);
     channels = out;
   }
   {
     const auto scope = writer.scope("bottom");
+    relay(kLevels);
     x = blocks(writer, x, config.blocks, channels, 2 * channels, channels);
   }
   for (int64_t level = kLevels - 1; level >= 0; --level) {
     const auto scope = writer.scope("up." + std::to_string(level));
     const int64_t in = config.channels << level;  // of the skip and of the lower level
+    relay(level);
     const std::string both =
         writer.node("Concat", {twice_the_size(writer, x), skips[static_cast<size_t>(level)]}, {{"axis", int64_t{1}}});
     x = blocks(writer, both, config.blocks, 2 * in, in / 2, in / 2);

@@ -15,6 +15,9 @@ struct UNetConfig {
   int64_t blocks = 5;
   int64_t channels = 64;  ///< even, because the last level has half as many
   int64_t image = 192;    ///< a multiple of 32
+  /// Each level hands on the skips that pass it, as torchgpipe's models do without portals: skip and level add zero
+  /// times an element of each other, so that no stage holds one without the other. Numbers stay the same.
+  bool relay_skips = false;
 };
 
 /// Returns a diagnostic if the sizes are inconsistent.

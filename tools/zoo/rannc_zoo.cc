@@ -108,6 +108,7 @@ void unet_flags(CLI::App& command, zoo::UNetConfig& config) {
   size(command, "--blocks", config.blocks, "B: convolutions per level");
   size(command, "--channels", config.channels, "C: channels after the first convolution");
   size(command, "--image", config.image, "height and width of an image");
+  command.add_flag("--relay-skips", config.relay_skips, "skips pass through every level between their ends");
 }
 
 void amoebanet_flags(CLI::App& command, zoo::AmoebaNetConfig& config) {

@@ -33,6 +33,10 @@ TEST(ZooUNet, FrontendReadsIt) {
     UNetConfig config = sized(blocks, 2);
     config.image = 64;
     test::expect_readable(test::model(config, write_unet));
+    const uint64_t parameters = test::parameters_of(test::model(config, write_unet));
+    config.relay_skips = true;
+    test::expect_readable(test::model(config, write_unet));
+    EXPECT_EQ(test::parameters_of(test::model(config, write_unet)), parameters);
   }
 }
 
