@@ -5,6 +5,7 @@
 #include "frontend/zoo/unet.h"
 #include "ir/op/op.h"
 #include "tests/partition/model/planned_models.h"
+#include "tests/support/tier.h"
 
 namespace rannc::test {
 namespace {
@@ -91,6 +92,41 @@ TEST(ZooPlans, UnfusedBertOnFourNodes) {
   const Prepared model = prepared(test::model(unfused_bert(256, 2048), zoo::write_bert), kBertLoss);
   EXPECT_GT(model.atoms.tasks.size(), 14'000U);
   expect_within_memory(planned(model, options_for("rannc-4x8", 256)));
+}
+
+/// Plans the model on one and four nodes: within memory, above the bound, with 32 blocks.
+void expect_planned(const Prepared& model, const ir::PlanOptimizer& optimizer, uint32_t per_node) {
+  for (const auto& [cluster, nodes] : {std::pair("rannc-1x8", 1u), {"rannc-4x8", 4u}}) {
+    SCOPED_TRACE(cluster);
+    auto options = options_for(cluster, nodes * per_node);
+    options.optimizer = optimizer;
+    const auto plan = planned(model, options);
+    expect_within_memory(plan);
+    EXPECT_EQ(plan.blocks.partition.count, 32U);
+    if (model.atoms.tasks.size() > 1000) continue;
+    options.blocks = UINT32_MAX;  // every atom is a block
+    const auto finest = planned(model, options);
+    expect_within_memory(finest);
+    EXPECT_EQ(finest.blocks.partition.count, model.atoms.tasks.size());
+    EXPECT_LE(finest.stages.objective, plan.stages.objective * (1 + 1e-9)) << "more cuts are allowed";
+  }
+}
+
+// RaNNC IV.B: every BERT and ResNet of the paper on one and four nodes, small ones without blocks too.
+TEST(ZooPlans, EveryModelOfRanncsExperiments) {
+  for (const int64_t width : {1024, 1536, 2048}) {
+    for (const int64_t layers : {24, 48, 96, 144, 192, 256}) {
+      if (!rannc::testing::tests_everything() && !(width == 1024 && layers == 24) && !(width == 1536 && layers == 192)) continue;
+      SCOPED_TRACE(std::to_string(layers) + " layers of " + std::to_string(width));
+      const Prepared model = prepared(test::model(bert(layers, width), zoo::write_bert), kBertLoss);
+      expect_planned(model, {"adam", 0, false, {}}, 64);
+    }
+  }
+  for (const int64_t depth : {50, 101, 152}) {
+    if (!rannc::testing::tests_everything() && depth != 50) continue;
+    SCOPED_TRACE("ResNet" + std::to_string(depth) + "x8");
+    expect_planned(prepared(resnet(depth), "cross_entropy(output=logits)"), {"sgd", 0.9, false, {}}, 128);
+  }
 }
 
 // Cuts between the places that 32 blocks offer balance the stages better; the finer plan is judged like any other.
