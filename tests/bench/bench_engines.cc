@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -25,8 +26,11 @@ struct Flags {
   uint32_t samples = 8;
   uint32_t rounds = 30;
   uint32_t chain = 200;
-  std::string cxx;     ///< also compares the compiled chain
-  bool alone = false;  ///< runs no tape beside it, for profilers
+  uint32_t convolutions = 20;
+  double most = 1.1;         ///< of the tape's time; the medians of a busy machine differ by less
+  std::string instructions;  ///< limit of oneDNN, as `AVX2`; empty: none
+  std::string cxx;           ///< also compares the compiled chain
+  bool alone = false;        ///< runs no tape beside it, for profilers
 };
 
 double now_ns() {
@@ -69,6 +73,40 @@ ir::Graph chain(uint32_t layers) {
   }
   const ValueId loss = task("mse_sum", {x, target});
   graph.add_loss({loss});
+  return graph;
+}
+
+/// `layers` × (convolution of 3 x 3, 16 -> 16 channels of 16 x 16, relu, residual), with a loss.
+ir::Graph convolutions(uint32_t layers) {
+  ir::Graph graph;
+  graph.set_batch_symbol("batch");
+  const ir::ValueType images{
+      ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), ir::Dim(16), ir::Dim(16), ir::Dim(16)}, {0, 1, 1}, {}};
+  const auto input = [&](const char* name) {
+    const ValueId value = graph.add_value(ir::ValueKind::kInput, name, images);
+    graph.add_input(value);
+    return value;
+  };
+  const auto task = [&](std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    const ValueId made = graph.add(ir::core(op), operands, std::move(attributes));
+    infer_types(graph, graph.producer(made)).value();
+    return made;
+  };
+  ValueId x = input("x");
+  const ValueId target = input("target");
+  const ir::Attributes windows = {{"dilations", ir::Shape{1, 1}},
+                                  {"groups", ir::Dim(1)},
+                                  {"pads", ir::Shape{1, 1, 1, 1}},
+                                  {"strides", ir::Shape{1, 1}}};
+  for (uint32_t i = 0; i < layers; ++i) {
+    const auto parameter = [&](const char* name, std::vector<int64_t> sizes) {
+      return graph.add_value(ir::ValueKind::kParameter, fmt::format("{}{}", name, i),
+                             {ir::DType::kF32, ir::Shape(sizes.begin(), sizes.end()), {}, {}}, random_data(sizes));
+    };
+    const ValueId weight = parameter("w", {16, 16, 3, 3}), bias = parameter("b", {16});
+    x = task("add", {x, task("relu", {task("conv", {x, weight, bias}, windows)})});
+  }
+  graph.add_loss({task("mse_sum", {x, target})});
   return graph;
 }
 
@@ -185,9 +223,12 @@ void run_alone(const std::string& name, const runtime::Bundle& bundle, const cha
              1e-6 * median(times.backward));
 }
 
-/// Compares an engine with the tape.
-void compare(const std::string& name, const runtime::Bundle& bundle, const char* engine, const Flags& flags) {
-  if (flags.alone) return run_alone(name, bundle, engine, flags);
+/// Compares an engine with the tape. Returns whether a step takes at most `flags.most` of the tape's.
+bool compare(const std::string& name, const runtime::Bundle& bundle, const char* engine, const Flags& flags) {
+  if (flags.alone) {
+    run_alone(name, bundle, engine, flags);
+    return true;
+  }
   Taped taped(bundle, flags.samples);
   Runner explicitly(bundle, *runtime::find_engine(engine).value(), flags.samples);
   Times tape, own;
@@ -197,11 +238,13 @@ void compare(const std::string& name, const runtime::Bundle& bundle, const char*
     explicitly.round(counted, own);
     if (i % 2 == 1) taped.round(counted, tape);
   }
-  fmt::print("{:28} {:9.3f} {:9.3f} {:9.3f} {:9.3f}   F {:.3f}  B {:.3f}  I+W {:.3f}  step {:.3f}\n", name,
+  const double step = median_ratio(own.step, tape.step);
+  fmt::print("{:28} {:9.3f} {:9.3f} {:9.3f} {:9.3f}   F {:.3f}  B {:.3f}  I+W {:.3f}  step {:.3f}{}\n", name,
              1e-6 * median(tape.forward), 1e-6 * median(tape.backward), 1e-6 * median(own.forward),
              1e-6 * median(own.backward), median_ratio(own.forward, tape.forward),
-             median_ratio(own.backward, tape.backward), median_ratio(own.parted, tape.backward),
-             median_ratio(own.step, tape.step));
+             median_ratio(own.backward, tape.backward), median_ratio(own.parted, tape.backward), step,
+             step > flags.most ? "  SLOWER" : "");
+  return step <= flags.most;
 }
 
 int run(const Flags& flags) {
@@ -210,25 +253,34 @@ int run(const Flags& flags) {
              "tape B", "F", "B", flags.samples, flags.rounds);
   const std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("rannc-bench-engines-{}", ::getpid())).string();
-  codegen::write_bundle(testing::build_plan(chain(flags.chain), {.micro_batches = {flags.samples}}), {}, folder)
-      .value();
-  const runtime::Bundle whole = runtime::open_bundle(folder).value();
+  const auto written = [&](ir::Graph graph) {
+    codegen::write_bundle(testing::build_plan(std::move(graph), {.micro_batches = {flags.samples}}), {}, folder)
+        .value();
+    return runtime::open_bundle(folder).value();
+  };
+  const runtime::Bundle whole = written(chain(flags.chain));
   const std::string name = fmt::format("chain of {}", flags.chain);
-  compare(name, whole, "explicit", flags);
+  bool fast = compare(name, whole, "explicit", flags);
   for (const bool loops : {false, true}) {
     if (flags.cxx.empty()) break;
     const std::string native = fmt::format("{}-{}", folder, loops);
     const auto compiler = codegen::NativeCompiler::open(flags.cxx, "").value();
     codegen::write_bundle(whole.plan, {.native = codegen::NativeForm{compiler, {.loops = loops}}}, native).value();
-    compare(name + (loops ? ", native" : ", native, no loops"), runtime::open_bundle(native).value(), "native", flags);
+    fast &= compare(name + (loops ? ", native" : ", native, no loops"), runtime::open_bundle(native).value(), "native",
+                    flags);
     std::filesystem::remove_all(native);
   }
   std::filesystem::remove_all(folder);
+  const std::string limit = flags.instructions.empty() ? "" : ", " + flags.instructions;
+  fast &= compare(fmt::format("{} convolutions{}", flags.convolutions, limit),
+                  written(convolutions(flags.convolutions)), "explicit", flags);
+  std::filesystem::remove_all(folder);
   for (const std::string& path : flags.bundles) {
     const runtime::Bundle bundle = runtime::open_bundle(path).value();
-    compare(std::filesystem::path(path).filename().string(), bundle, "explicit", flags);
+    fast &= compare(std::filesystem::path(path).filename().string(), bundle, "explicit", flags);
   }
-  return 0;
+  if (!fast) fmt::print(stderr, "a step takes more than {} of autograd's time\n", flags.most);
+  return fast ? 0 : 1;
 }
 
 }  // namespace
@@ -241,9 +293,13 @@ int main(int count, char** arguments) {
   app.add_option("--samples", flags.samples, "samples of a micro-batch");
   app.add_option("--rounds", flags.rounds, "counted rounds");
   app.add_option("--chain", flags.chain, "layers of the chain");
+  app.add_option("--convolutions", flags.convolutions, "layers of the chain of convolutions");
+  app.add_option("--most", flags.most, "exit with 1 if a step takes more of the tape's time");
+  app.add_option("--instructions", flags.instructions, "limit of oneDNN's instruction set, such as AVX2");
   app.add_option("--cxx", flags.cxx, "path of a C++ compiler: also compares the compiled chain");
   app.add_flag("--alone", flags.alone, "times no tape, for profilers");
   CLI11_PARSE(app, count, arguments);
+  if (!flags.instructions.empty()) ::setenv("ONEDNN_MAX_CPU_ISA", flags.instructions.c_str(), 1);
   rannc::runtime::keep_freed_memory();
   return rannc::run(flags);
 }
