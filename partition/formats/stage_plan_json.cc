@@ -1,5 +1,7 @@
 #include "partition/formats/stage_plan_json.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +57,7 @@ class StagePlanReader {
       RANNC_ASSIGN(const uint64_t value, whole(depth, "warm_up", 1, kMostMicroBatches));
       plan.warm_up.push_back(static_cast<uint32_t>(value));
     }
+    RANNC_TRY(read_pattern(root, plan));
     RANNC_ASSIGN(const OrderedJson* stages, list(root, "stages"));
     for (const OrderedJson& stage : *stages) RANNC_TRY(read_stage(stage, plan));
     RANNC_ASSIGN(const OrderedJson* others, list(root, "runners_up"));
@@ -108,6 +111,18 @@ class StagePlanReader {
     RANNC_ASSIGN(const double value, number(from, key, low, high));
     if (value != std::floor(value)) return fail(key, "the field is not a whole number");
     return static_cast<uint64_t>(value);
+  }
+
+  Result<void> read_pattern(const OrderedJson& root, StagePlan& plan) const {
+    if (!root.contains("pattern")) return {};
+    RANNC_ASSIGN(const std::string written, text(root, "pattern"));
+    auto pattern = parse_pattern(written);
+    if (!pattern.ok()) {
+      const Diagnostic& fault = pattern.diagnostic();
+      return fail("pattern", fmt::format("at column {}: {}", fault.where.column, fault.message));
+    }
+    plan.pattern = *std::move(pattern);
+    return {};
   }
 
   Result<StagePlanOrigin> read_origin(const OrderedJson& root) const {
@@ -182,10 +197,9 @@ std::string write_stage_plan(const StagePlan& plan, const std::vector<std::strin
                           {"bottleneck", plan.bottleneck},
                           {"micro_batches", plan.micro_batches},
                           {"schedule", plan.schedule},
-                          {"warm_up", plan.warm_up},
-                          {"stages", std::move(stages)},
-                          {"runners_up", std::move(others)},
-                          {"notes", plan.notes}});
+                          {"warm_up", plan.warm_up}});
+  if (!plan.pattern.empty()) json["pattern"] = to_string(plan.pattern);
+  json.update(OrderedJson{{"stages", std::move(stages)}, {"runners_up", std::move(others)}, {"notes", plan.notes}});
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

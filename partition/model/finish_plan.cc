@@ -65,6 +65,7 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
   const Cluster& cluster = options.cluster;
   ScheduleSpec spec;
   spec.name = options.schedule.empty() ? stages.schedule : options.schedule;
+  if (spec.name == stages.schedule) spec.pattern = stages.pattern;
   spec.table = options.schedule_table;
   spec.table_file = options.schedule_file;
   spec.k = options.schedule_parameters.periods;
@@ -124,7 +125,7 @@ Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t
   RANNC_ASSIGN(ir::Plan plan, cut_plan(model, block_of_atom, stages, options));
   const MakeRows make_rows = [&](const ir::Plan& of, const ir::PipelineShape& shape) -> Result<ir::Schedule> {
     RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(of, stages, options)));
-    return ir::lower_schedule(shape, rows);
+    return rows.lowered ? rows : ir::lower_schedule(shape, rows);
   };
   StagePricer pricer(model, options, stages);
   RANNC_TRY(choose_kept(plan, pricer, options, make_rows));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <set>
 #include <sstream>
 
 #include "ir/verify.h"
@@ -225,6 +226,12 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
       planned.remarks.push_back(
           fmt::format("no plan with {} blocks fits the memory: using {} blocks", options.blocks, count));
     planned.stages = std::get<StagePlan>(std::move(outcome));
+    if (!schedule_needs(options.schedule, ScheduleFamily::Needs::kPattern) || !planned.stages.pattern.empty())
+      return Chosen(std::move(planned));
+    const JudgedPlan judged = with_found_rows(planned.problem, planned.stages);
+    if (!judged) return Chosen(Infeasible{"no rows for the plan's stages: " + judged.why(), 0, "another schedule"});
+    planned.stages = *judged;
+    planned.times.stages += lap.ns();
     return Chosen(std::move(planned));
   }
 }
@@ -391,6 +398,25 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
   return Outcome(*std::move(in_part));
 }
 
+/// The pattern of given rows; empty if they have none.
+SchedulePattern given_pattern(const GivenPlan& given) {
+  ir::PipelineShape shape =
+      ir::chain_shape(static_cast<uint32_t>(given.stages.size()), static_cast<uint32_t>(given.micro_batches));
+  std::set<DeviceId> used;
+  for (const GivenPlan::Stage& stage : given.stages) used.insert(stage.devices.begin(), stage.devices.end());
+  shape.devices = static_cast<uint32_t>(used.size());
+  for (size_t s = 0; s < given.stages.size(); ++s) {
+    shape.stages[s].recompute = given.stages[s].recompute;
+    shape.stages[s].devices = given.stages[s].devices;
+    for (DeviceId& device : shape.stages[s].devices)
+      device = DeviceId::from(static_cast<size_t>(std::distance(used.begin(), used.find(device))));
+  }
+  const auto rows = ir::parse_schedule(given.computations, shape);
+  if (!rows.ok()) return {};
+  auto pattern = pattern_of(*rows, shape);
+  return pattern.ok() ? *std::move(pattern) : SchedulePattern();
+}
+
 /// Completes a plan whose stages and rows are given.
 Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
@@ -418,6 +444,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& req
   }
   for (size_t s = 0; s < ends.size(); ++s)
     stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
+  if (schedule_needs(given.schedule, ScheduleFamily::Needs::kPattern)) stages.pattern = given_pattern(given);
   planned.problem.sharded = std::any_of(given.stages.begin(), given.stages.end(),
                                         [](const GivenPlan::Stage& stage) { return stage.sharded; });
   planned.stages = price_given(planned.problem, std::move(stages));

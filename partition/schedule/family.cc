@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "ir/schedule/verify_schedule.h"
 
 namespace rannc::partition {
 namespace {
@@ -69,10 +73,62 @@ Result<ir::Schedule> anywhere(const GeneratorInput& in) {
   return repeated(in, find, 0);
 }
 
+/// Number of the line of a table that has the row of a device; 0: there is none.
+uint32_t line_of_device(std::string_view table, uint32_t device) {
+  uint32_t number = 0;
+  while (!table.empty()) {
+    ++number;
+    std::string_view line = table.substr(0, table.find('\n'));
+    table.remove_prefix(std::min(line.size() + 1, table.size()));
+    line.remove_prefix(std::min(line.find_first_not_of(" \td"), line.size()));
+    uint32_t found = 0;
+    const auto [end, status] = std::from_chars(line.data(), line.data() + line.size(), found);
+    if (status == std::errc{} && found == device && end != line.data() + line.size() && *end == ':') return number;
+  }
+  return 0;
+}
+
+/// Names the line of a violation, if its message names a device.
+Diagnostic in_table(Diagnostic violation, const ScheduleSpec& spec) {
+  constexpr std::string_view kDevice = "device ";
+  violation.where.file = spec.table_file;
+  const std::string& text = violation.message;
+  uint32_t device = 0;
+  const size_t at = text.find(kDevice);
+  if (at == std::string::npos) return violation;
+  const auto [end, status] = std::from_chars(text.data() + at + kDevice.size(), text.data() + text.size(), device);
+  if (status == std::errc{}) violation.where.line = line_of_device(spec.table, device);
+  return violation;
+}
+
+/// Lowered tables must hold as they are, but for memory, which is checked for the finished plan.
 Result<ir::Schedule> parsed(const GeneratorInput& in) {
+  if (is_pattern(in.spec.table)) {
+    RANNC_ASSIGN(const SchedulePattern pattern, parse_pattern(in.spec.table, in.spec.table_file));
+    auto rows = rows_of(pattern, in.shape);
+    if (!rows.ok()) return error(Location{in.spec.table_file}, rows.diagnostic().message);
+    rows->name = "table";
+    return rows;
+  }
   RANNC_ASSIGN(ir::Schedule schedule, ir::parse_schedule(in.spec.table, in.shape, in.spec.table_file));
   if (!schedule.lowered) return schedule;
-  return error(Location{in.spec.table_file}, "the table has sends, reductions or steps; write the computations alone");
+  ir::PipelineShape shape = in.shape;
+  shape.memory_bytes.clear();
+  const std::vector<Diagnostic> violations = ir::verify_schedule(shape, schedule, 1);
+  return violations.empty() ? Result<ir::Schedule>(std::move(schedule)) : in_table(violations.front(), in.spec);
+}
+
+Result<ir::Schedule> of_pattern(const GeneratorInput& in) {
+  if (in.spec.pattern.empty()) return error(fmt::format("schedule {} has no rows for these stages", in.spec.name));
+  RANNC_ASSIGN(ir::Schedule rows, rows_of(in.spec.pattern, in.shape));
+  // Which stages recompute may be decided after their rows.
+  for (auto& row : rows.rows) {
+    std::erase_if(row, [&](const ir::Action& action) {
+      return action.kind == ir::ActionKind::kRecompute && !in.shape.stages[action.stage.index()].recompute;
+    });
+  }
+  rows.name = in.spec.name;
+  return rows;
 }
 
 template <Rows (*generator)(uint32_t, uint32_t)>
@@ -159,8 +215,14 @@ const ScheduleFamily kFamilies[] = {
      .layout = StageLayout::kAny,
      .needs = Needs::kTimes,
      .by_device = anywhere},
+    {.name = "found",
+     .summary = "searched for the plan's stages, on any allocation",
+     .layout = StageLayout::kAny,
+     .needs = Needs::kPattern,
+     .chosen_by_auto = true,
+     .by_device = of_pattern},
     {.name = "table",
-     .summary = "by hand, from --schedule-file",
+     .summary = "by hand, from --schedule-file: rows of devices or a pattern",
      .layout = StageLayout::kAny,
      .needs = Needs::kTable,
      .by_device = parsed},

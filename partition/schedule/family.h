@@ -13,6 +13,7 @@
 #include "ir/schedule/schedule.h"
 #include "partition/schedule/generators.h"
 #include "partition/schedule/in_flight.h"
+#include "partition/schedule/pattern.h"
 #include "partition/schedule/periodic.h"
 #include "partition/schedule/stage_layout.h"
 
@@ -26,7 +27,8 @@ struct ScheduleSpec {
   std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
   double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
   uint32_t k = 0;                ///< `k-periodic`: batches per pattern; 0: `default_k`
-  std::string table;             ///< `Needs::kTable`: text of `ir::parse_schedule`
+  SchedulePattern pattern;       ///< `Needs::kPattern`
+  std::string table;             ///< `Needs::kTable`: text of `ir::parse_schedule` or of `parse_pattern`
   std::string table_file;        ///< `Needs::kTable`: its name in messages
   /// In stages that recompute.
   ir::RecomputedMicroBatches recomputed = ir::RecomputedMicroBatches::kUnlessBackwardFollows;
@@ -43,7 +45,7 @@ struct GeneratorInput {
 /// Properties of one schedule. To add a schedule, add a row, its generator, and the literal table of the generator's
 /// test.
 struct ScheduleFamily {
-  enum class Needs : uint8_t { kNothing, kWarmUp, kTimes, kTable };
+  enum class Needs : uint8_t { kNothing, kWarmUp, kTimes, kPattern, kTable };
 
   std::string_view name;
   std::string_view summary;  ///< one phrase, for `--list schedule`

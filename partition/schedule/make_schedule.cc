@@ -113,6 +113,7 @@ Result<ir::Schedule> make_schedule(const PipelineShape& shape, const ScheduleSpe
         fmt::format("`{}` is not a schedule; the schedules are {}", spec.name, fmt::join(schedule_names(), ", ")));
   }
   RANNC_ASSIGN(ir::Schedule schedule, generate(*family, input_of(shape, spec, family->layout)));
+  if (schedule.lowered) return schedule;
   return shape.training ? ir::add_recompute(shape, std::move(schedule), spec.recomputed)
                         : forward_only(std::move(schedule));
 }

@@ -11,9 +11,10 @@
 namespace rannc::partition {
 
 /// Returns compute-only rows, with recompute actions for stages that recompute. `ir::lower_schedule` makes them
-/// executable. For inference, rows contain only forward actions. Fails if the schedule does not support the shape: it
-/// needs one stage per device (GPipe, warm-ups, ZB-H), two in a V (ZB-V, V-Half, V-Min) or a loop (interleaved). The
-/// message states the actual shape and a schedule that fits.
+/// executable. The rows of a lowered table are returned as they are, verified. For inference, rows contain only forward
+/// actions. Fails if the schedule does not support the shape: it needs one stage per device (GPipe, warm-ups, ZB-H),
+/// two in a V (ZB-V, V-Half, V-Min) or a loop (interleaved). The message states the actual shape and a schedule that
+/// fits.
 Result<ir::Schedule> make_schedule(const ir::PipelineShape& shape, const ScheduleSpec& spec);
 
 /// Assigns rows of ranks to devices: the row of rank r to each of `devices[r]`.

@@ -93,14 +93,16 @@ std::optional<std::pair<size_t, std::string>> fault_of(const SchedulePattern& pa
       const StageCounts& other = once[stage];
       if (counts.forward != period->forward)
         return std::pair(r, differs(kPeriod, "F", counts.forward, stage, period->forward, "of another were found"));
-      if ((counts.gradient > 0) != (period->gradient > 0) || (other.forward > 0 && other.gradient > 0) != (other.forward > 0 && period->gradient > 0))
+      if ((counts.gradient > 0) != (period->gradient > 0) ||
+          (other.forward > 0 && other.gradient > 0) != (other.forward > 0 && period->gradient > 0))
         return std::pair(r, fmt::format("only some parts and stages have a B or I, unlike stage {}", stage.index()));
       if (other.forward != of_row.forward)
         return std::pair(r, differs(kRest, "F", other.forward, stage, of_row.forward, "of another were found"));
       if (other.forward % period->forward != rest->forward % period->forward) {
-        return std::pair(r, fmt::format("{} has {} F of stage {}, which is no multiple of the period's {} from the {} of "
-                                        "the first row",
-                                        kRest, other.forward, stage.index(), period->forward, rest->forward));
+        return std::pair(r,
+                         fmt::format("{} has {} F of stage {}, which is no multiple of the period's {} from the {} of "
+                                     "the first row",
+                                     kRest, other.forward, stage.index(), period->forward, rest->forward));
       }
     }
   }
@@ -181,9 +183,9 @@ class Parser {
 
   void sort_rows() {
     const auto first = [](const PatternRow& row) {
-      return std::min_element(row.period.begin(), row.period.end(), [](const auto& a, const auto& b) {
-               return a.stage < b.stage;
-             })->stage;
+      return std::min_element(row.period.begin(), row.period.end(),
+                              [](const auto& a, const auto& b) { return a.stage < b.stage; })
+          ->stage;
     };
     std::sort(pattern_.rows.begin(), pattern_.rows.end(),
               [&](const PatternRow& a, const PatternRow& b) { return first(a) < first(b); });
@@ -246,12 +248,12 @@ class Numbering {
     for (auto& [stage, next] : next_) {
       if (next.recomputes.empty()) continue;
       if (next.recomputes.size() != next.recomputed.size()) {
-        return error(fmt::format("the pattern has {} R of stage {} in {} micro-batches, of which {} have a B or I that "
-                                 "does not directly follow the F",
-                                 next.recomputes.size(), stage.index(), next.forward, next.recomputed.size()));
+        return error(
+            fmt::format("the pattern has {} R of stage {} in {} micro-batches, of which {} have a B or I that "
+                        "does not directly follow the F",
+                        next.recomputes.size(), stage.index(), next.forward, next.recomputed.size()));
       }
-      for (size_t i = 0; i < next.recomputes.size(); ++i)
-        row_[next.recomputes[i]].micro_batch = next.recomputed[i];
+      for (size_t i = 0; i < next.recomputes.size(); ++i) row_[next.recomputes[i]].micro_batch = next.recomputed[i];
     }
     return {};
   }
@@ -336,7 +338,8 @@ class RowPeriods {
 
 /// Micro-batches of a part of a row.
 uint32_t forwards_of(const PatternRow& row, const Word& part) {
-  return static_cast<uint32_t>(std::count(part.begin(), part.end(), PatternAction{ActionKind::kForward, row.period[0].stage}));
+  return static_cast<uint32_t>(
+      std::count(part.begin(), part.end(), PatternAction{ActionKind::kForward, row.period[0].stage}));
 }
 
 uint32_t fixed_of(const PatternRow& row) { return forwards_of(row, row.warm_up) + forwards_of(row, row.drain); }
@@ -355,6 +358,26 @@ SchedulePattern split(const std::vector<const std::vector<Action>*>& rows, const
     pattern.rows.push_back({word_of(*rows[r], 0, begin), word_of(*rows[r], begin, begin + length),
                             word_of(*rows[r], begin + length * repeats, rows[r]->size())});
   }
+  return pattern;
+}
+
+/// The row of each group of stages.
+std::vector<const std::vector<Action>*> rows_by_group(const ir::Schedule& schedule, const PipelineShape& shape) {
+  std::vector<const std::vector<Action>*> rows;
+  for (const auto& [stages, device] : groups_of(shape)) {
+    rows.push_back(&schedule.rows[device]);
+    for (const Action& action : *rows.back())
+      RANNC_CHECK(ir::is_compute(action.kind)) << ir::to_string(action) << " in a pattern";
+  }
+  return rows;
+}
+
+/// The pattern whose period is the whole rows.
+Result<SchedulePattern> whole_rows(const std::vector<const std::vector<Action>*>& rows) {
+  std::vector<Repetition> whole;
+  for (const auto* row : rows) whole.push_back({0, row->size(), 1});
+  SchedulePattern pattern = split(rows, whole);
+  if (const auto fault = fault_of(pattern)) return error("the rows have no pattern: " + fault->second);
   return pattern;
 }
 
@@ -400,12 +423,27 @@ Result<SchedulePattern> parse_pattern(std::string_view text, const std::string& 
   return Parser(text, file, line).parse();
 }
 
+bool is_pattern(std::string_view text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '[') return true;
+    if (text[at] == '#') at = std::min(text.find('\n', at), text.size());
+  }
+  return false;
+}
+
 PatternCounts counts_of(const SchedulePattern& pattern) {
   const auto fault = fault_of(pattern);
   RANNC_CHECK(!pattern.empty() && !fault) << (fault ? fault->second : "an empty pattern");
   uint32_t fixed = 0;
   for (const PatternRow& row : pattern.rows) fixed = std::max(fixed, fixed_of(row));
   return {fixed, forwards_of(pattern.rows[0], pattern.rows[0].period)};
+}
+
+bool parts_backward(const SchedulePattern& pattern) {
+  return std::any_of(pattern.rows.begin(), pattern.rows.end(), [](const PatternRow& row) {
+    return std::any_of(row.period.begin(), row.period.end(),
+                       [](const PatternAction& action) { return action.kind == ActionKind::kInputGradient; });
+  });
 }
 
 Result<ir::Schedule> rows_of(const SchedulePattern& pattern, const PipelineShape& shape) {
@@ -434,7 +472,8 @@ Result<ir::Schedule> rows_of(const SchedulePattern& pattern, const PipelineShape
     if (row == rows.end()) {
       std::vector<size_t> numbers;
       for (const StageId stage : stages[d]) numbers.push_back(stage.index());
-      return error(fmt::format("the pattern has no row with stages {}, which device {} holds", fmt::join(numbers, ", "), d));
+      return error(
+          fmt::format("the pattern has no row with stages {}, which device {} holds", fmt::join(numbers, ", "), d));
     }
     used.insert(stages[d]);
     schedule.rows[d] = row->second;
@@ -446,19 +485,18 @@ Result<ir::Schedule> rows_of(const SchedulePattern& pattern, const PipelineShape
   return schedule;
 }
 
+Result<ir::Schedule> in_ascending_order(const ir::Schedule& given, const PipelineShape& shape) {
+  RANNC_ASSIGN(const SchedulePattern pattern, whole_rows(rows_by_group(given, shape)));
+  RANNC_ASSIGN(ir::Schedule rows, rows_of(pattern, shape));
+  rows.name = given.name;
+  return rows;
+}
+
 Result<SchedulePattern> pattern_of(const ir::Schedule& given, const PipelineShape& shape) {
-  std::vector<const std::vector<Action>*> rows;
+  const std::vector<const std::vector<Action>*> rows = rows_by_group(given, shape);
   std::vector<RowPeriods> finders;
-  for (const auto& [stages, device] : groups_of(shape)) rows.push_back(&given.rows[device]);
-  for (const auto* row : rows) {
-    for (const Action& action : *row)
-      RANNC_CHECK(ir::is_compute(action.kind)) << ir::to_string(action) << " in a pattern";
-    finders.emplace_back(*row);
-  }
-  std::vector<Repetition> whole;
-  for (const auto* row : rows) whole.push_back({0, row->size(), 1});
-  SchedulePattern best = split(rows, whole);
-  if (const auto fault = fault_of(best)) return error("the rows have no pattern: " + fault->second);
+  for (const auto* row : rows) finders.emplace_back(*row);
+  RANNC_ASSIGN(SchedulePattern best, whole_rows(rows));
   RANNC_ASSIGN(const ir::Schedule again, rows_of(best, shape));
   RANNC_TRY(check_same(given, again));
   const uint32_t count = shape.micro_batch_count();

@@ -43,6 +43,9 @@ std::string to_string(const SchedulePattern& pattern);
 /// different rows differ by multiples of k. `line`: number of the first line, for messages.
 Result<SchedulePattern> parse_pattern(std::string_view text, const std::string& file = {}, uint32_t line = 1);
 
+/// Whether a text of rows is a pattern rather than a table of `ir::parse_schedule`: only patterns have a `[`.
+bool is_pattern(std::string_view text);
+
 /// Number of micro-batches of the longest warm-up with its drain, and of one period.
 struct PatternCounts {
   uint32_t fixed = 0, period = 0;
@@ -50,16 +53,23 @@ struct PatternCounts {
 /// Counts them. The pattern must be one of `parse_pattern` or `pattern_of`.
 PatternCounts counts_of(const SchedulePattern& pattern);
 
+/// Whether some stage has an I.
+bool parts_backward(const SchedulePattern& pattern);
+
 /// Returns compute-only rows for the micro-batches of `shape`: the period is repeated until no micro-batch is missing,
 /// then the computations of any further ones are left out. That keeps the order of the others, so it adds no deadlock
 /// and no memory. Fails if a row does not have all stages of a device, or if its R do not match its stages.
 /// `ir::lower_schedule` refuses a pattern that deadlocks.
 Result<ir::Schedule> rows_of(const SchedulePattern& pattern, const ir::PipelineShape& shape);
 
+/// Returns the rows with the micro-batches of each stage numbered as in a pattern: those that come first, first. That
+/// adds no deadlock and no memory if micro-batches are equal. Errors: those of `pattern_of`, but for the order.
+Result<ir::Schedule> in_ascending_order(const ir::Schedule& rows, const ir::PipelineShape& shape);
+
 /// Finds the period of compute-only rows: of the periods that occur twice or more in every row, and that run for fewer
 /// and for twice the micro-batches, the shortest that covers half of the micro-batches, or else most of them. If there
-/// is none, the whole rows are the period. `rows_of` returns the given rows for the same shape. Fails if rows of replicas
-/// differ, or if the micro-batches of a stage do not ascend.
+/// is none, the whole rows are the period. `rows_of` returns the given rows for the same shape. Fails if rows of
+/// replicas differ, or if the micro-batches of a stage do not ascend.
 Result<SchedulePattern> pattern_of(const ir::Schedule& rows, const ir::PipelineShape& shape);
 
 }  // namespace rannc::partition

@@ -73,6 +73,7 @@ Result<void> add_named_tasks(ProfileTask& task, const compiler::PlanOptions& opt
 
 /// Returns the plan under the requested schedule, with its simulated step and the resulting times and memory of stages.
 void simulate_plan(const StageProblem& problem, const std::string& schedule, StagePlan& plan) {
+  const bool rows = partition::schedule_needs(schedule, partition::ScheduleFamily::Needs::kPattern);
   StagePlan judged = plan;
   judged.schedule = schedule;
   judged.warm_up.clear();
@@ -81,7 +82,7 @@ void simulate_plan(const StageProblem& problem, const std::string& schedule, Sta
     return;
   }
   partition::PlanJudge judge(problem);
-  partition::JudgedPlan found = judge.judge(std::move(judged));
+  partition::JudgedPlan found = rows ? partition::with_found_rows(problem, plan) : judge.judge(std::move(judged));
   if (found) found = judge.judge_by_device(*std::move(found));
   if (!found) {
     plan.notes.push_back(fmt::format("under schedule {} the plan does not hold: {}", schedule, found.why()));
@@ -90,6 +91,7 @@ void simulate_plan(const StageProblem& problem, const std::string& schedule, Sta
   if (plan.objective_name == found->objective_name) plan.objective = found->objective;
   plan.schedule = found->schedule;
   plan.warm_up.clear();
+  plan.pattern = found->pattern;
   plan.step_ns = found->step_ns;
   plan.stages = found->stages;
 }

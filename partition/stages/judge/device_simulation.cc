@@ -5,11 +5,15 @@
 #include <cmath>
 #include <map>
 
+#include "ir/schedule/dependencies.h"
 #include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/schedule_memory.h"
+#include "partition/schedule/found/find_rows.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/judge/judge_run.h"
 #include "partition/stages/pricing/cluster_links.h"
+#include "partition/stages/pricing/prices.h"
 #include "partition/stages/pricing/stage_sums.h"
 
 namespace rannc::partition {
@@ -38,6 +42,23 @@ DeviceId number_of(const std::vector<DeviceId>& used, DeviceId device) {
   return DeviceId::from(static_cast<size_t>(std::lower_bound(used.begin(), used.end(), device) - used.begin()));
 }
 
+SimulationOptions simulation_of(const StagePlan& plan, const ir::Schedule& lowered) {
+  SimulationOptions options;
+  options.memory = options.spans = false;
+  options.contention = options.skip_periods = contended(lowered);
+  // A step is hardly ever sixteen times as long as judged. If it were, fewer periods would be detected.
+  if (plan.step_ns > 0) options.grain = std::ldexp(1, std::ilogb(16 * plan.step_ns) - 51);
+  return options;
+}
+
+/// The pattern of rows, numbered in ascending order.
+Result<SchedulePattern> ascending_pattern(const ir::Schedule& rows, const ir::PipelineShape& shape) {
+  RANNC_ASSIGN(const ir::Schedule ascending, in_ascending_order(rows, shape));
+  return pattern_of(ascending, shape);
+}
+
+int64_t whole(double bytes) { return static_cast<int64_t>(std::min(std::ceil(bytes), 9e15)); }
+
 }  // namespace
 
 std::vector<ir::RouteShape> value_routes(const StageProblem& problem, const StagePlan& plan,
@@ -62,15 +83,14 @@ std::vector<ir::RouteShape> value_routes(const StageProblem& problem, const Stag
   return routes;
 }
 
-JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
-  Run run;
+std::optional<Refusal> PlanJudge::lay_out_by_device(StagePlan& plan, Run& run, double beat) {
   if (const auto refusal = lay_out(plan, run)) return *refusal;
   const size_t stages = plan.stages.size();
   run.sums = run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
   run.ways.assign(size_t{run.places.count()} * run.places.count(),
                   {});  // no messages: computation alone is a bound for any ports
   if (const auto refusal = beaten(plan, run, beat)) return *refusal;
-  const std::vector<DeviceId> used = used_devices(plan);
+  const std::vector<DeviceId>& used = run.used = used_devices(plan);
   const auto bucket = static_cast<double>(problem_.bucket_bytes);
   run.shape.devices = static_cast<uint32_t>(used.size());
   for (size_t s = 0; s < stages; ++s) {
@@ -83,21 +103,95 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   }
   run.costs.step = run.steps;
   use_links(run.costs, problem_.cluster, used);
+  return std::nullopt;
+}
+
+JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
+  Run run;
+  if (const auto refusal = lay_out_by_device(plan, run, beat)) return *refusal;
   const auto rows = make_schedule(run.shape, schedule_of(problem_, *ranges_, plan));
   RANNC_CHECK(rows.ok()) << rows.diagnostic().str();
   const auto schedule = ir::lower_schedule(run.shape, *rows);
   RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
-  SimulationOptions options;
-  options.memory = options.spans = false;
-  options.contention = options.skip_periods = contended(*schedule);
-  // A step is hardly ever sixteen times as long as judged. If it were, fewer periods would be detected.
-  if (plan.step_ns > 0) options.grain = std::ldexp(1, std::ilogb(16 * plan.step_ns) - 51);
+  const SimulationOptions options = simulation_of(plan, *schedule);
   const auto timeline = simulate(run.shape, *schedule, run.costs, options);
   RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
   plan.step_ns = timeline->makespan;
   if (const auto refusal = too_slow(plan)) return *refusal;
   if (problem_.objective == Objective::kStepTime) plan.objective = plan.step_ns;
   return plan;
+}
+
+// Messages are counted with the rows, so that stages do not stand for theirs as well. The plan's own rows fit.
+void PlanJudge::add_memory(const StagePlan& plan, const ir::Schedule& own, Run& run) const {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    const StageBytes& bytes = run.bytes[s];
+    const double samples = std::ceil(static_cast<double>(run.largest) / static_cast<double>(stage.devices.size()));
+    const double sent = ranges_->sent(stage.first, stage.end).at(samples),
+                 received = ranges_->received(stage.first, stage.end).at(samples);
+    ir::StageShape& shape = run.shape.stages[s];
+    shape.fixed_bytes =
+        whole(std::max(0.0, bytes.standing - bytes.working - bytes.gradients - sent - std::max(received, sent)));
+    shape.gradient_bytes = whole(bytes.gradients);
+    shape.kept_bytes = whole(bytes.in_flight / samples);
+    shape.saved_bytes = whole((bytes.in_flight + bytes.repeated) / samples);
+    shape.temporary_bytes = whole((bytes.working - bytes.repeated) / samples);
+    shape.pending_bytes = whole(bytes.added_by_input_gradient() / samples);
+    shape.sum_bytes = whole(bytes.sums);
+  }
+  const ir::Dependencies dependencies(run.shape);
+  for (uint32_t d = 0; d < run.used.size(); ++d) {
+    const double memory = memory_of(problem_, run.used[d]);
+    const int64_t least = ir::row_peak(dependencies, own, DeviceId(d));
+    run.shape.memory_bytes.push_back(memory < 9e15 ? std::max(least, static_cast<int64_t>(memory)) : 0);
+  }
+}
+
+JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
+  constexpr int kTries = 3;
+  Run run;
+  if (const auto refusal = lay_out_by_device(plan, run, beat)) return *refusal;
+  const auto named = make_schedule(run.shape, schedule_of(problem_, *ranges_, plan));
+  RANNC_CHECK(named.ok()) << named.diagnostic().str();
+  const auto lowered = ir::lower_schedule(run.shape, *named);
+  RANNC_CHECK(lowered.ok()) << lowered.diagnostic().str();
+  add_memory(plan, *lowered, run);
+  FoundOptions options;
+  options.actions = actions / kTries;
+  options.parts = problem_.parts_backward ? found::BackwardParts::kSplit : found::BackwardParts::kWhole;
+  options.recomputed = problem_.recomputed;
+  const auto with = [&plan](SchedulePattern pattern) {
+    StagePlan other = plan;
+    other.schedule = "found";
+    other.warm_up.clear();
+    other.pattern = std::move(pattern);
+    return other;
+  };
+  for (int left = kTries; left > 0; --left) {
+    auto found = find_schedule_rows({run.shape, run.costs, simulation_of(plan, *lowered)}, options);
+    RANNC_CHECK(found.ok()) << found.diagnostic().str();
+    if (!found->schedule) break;
+    if (found->pattern.empty()) {
+      auto pattern = pattern_of(*found->schedule, run.shape);
+      if (!pattern.ok()) break;
+      found->pattern = *std::move(pattern);
+    }
+    const JudgedPlan judged = judge(with(std::move(found->pattern)));
+    if (judged) return judge_by_device(*judged, beat);
+    const Refusal refusal = judged.refusal();
+    if (refusal.reason != Refusal::Reason::kMemory) return refusal;
+    // The judge counts more than the rows' own memory. Rows of the next try need as much less.
+    for (const DeviceId device : run.shape.stages[refusal.stage].devices) {
+      int64_t& limit = run.shape.memory_bytes[device.index()];
+      limit = std::max<int64_t>(1, limit - whole(refusal.found - refusal.allowed));
+    }
+  }
+  // The plan's own rows fit.
+  const auto ascending = ascending_pattern(*named, run.shape);
+  if (!ascending.ok()) return Refusal{Refusal::Reason::kNoRows};
+  const JudgedPlan judged = judge(with(*ascending));
+  return judged ? judge_by_device(*judged, beat) : judged;
 }
 
 }  // namespace rannc::partition

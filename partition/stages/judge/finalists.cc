@@ -32,12 +32,18 @@ std::string describe(const StagePlan& plan) {
 
 }  // namespace
 
-std::string identity(const StagePlan& plan) {
-  std::string text = fmt::format("{}|{}", plan.schedule, plan.micro_batches);
+std::string structure(const StagePlan& plan) {
+  std::string text = fmt::format("{}", plan.micro_batches);
   for (const PlannedStage& stage : plan.stages) {
     text += fmt::format("|{}{}", stage.end, stage.recompute ? "r" : "");
     for (const DeviceId device : stage.devices) text += fmt::format(",{}", device.index());
   }
+  return text;
+}
+
+std::string identity(const StagePlan& plan) {
+  std::string text = plan.schedule + "|" + structure(plan);
+  if (!plan.pattern.empty()) text += "|" + to_string(plan.pattern);
   for (const uint32_t depth : plan.warm_up) text += fmt::format(";{}", depth);
   return text;
 }

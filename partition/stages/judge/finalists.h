@@ -19,6 +19,9 @@ struct Candidate {
 /// Returns a key that is equal for equal candidates, so that each is judged once.
 std::string identity(const StagePlan& plan);
 
+/// Returns a key that is equal for plans that differ in their schedules alone.
+std::string structure(const StagePlan& plan);
+
 /// Whether the plan is small enough for device-by-device simulation among many others.
 bool is_small(const StagePlan& plan);
 

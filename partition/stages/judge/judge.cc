@@ -272,7 +272,9 @@ JudgedPlan PlanJudge::judge(StagePlan plan, double beat) {
 }
 
 JudgedPlan PlanJudge::estimate(StagePlan plan, double beat) {
-  const uint64_t all = plan.micro_batches, some = 64 + 4 * plan.stages.size();
+  // Both of the shorter mini-batches are whole periods of rows that repeat.
+  const uint64_t twice = plan.pattern.empty() ? 2 : 2 * uint64_t{counts_of(plan.pattern).period};
+  const uint64_t all = plan.micro_batches, some = (64 + 4 * plan.stages.size() + twice - 1) / twice * twice;
   if (all <= 3 * some || problem_.mini_batch % all != 0) return judge(std::move(plan), beat);
   Run run;
   if (const auto refusal = begin(plan, run, beat)) return *refusal;
@@ -312,6 +314,8 @@ std::string Refusal::str() const {
       return fmt::format("a step takes {:.3f} ms of {:.3f} ms", found / 1e6, allowed / 1e6);
     case Reason::kPeriod:
       return fmt::format("the busiest device needs {:.3f} ms a period of {:.3f} ms", found / 1e6, allowed / 1e6);
+    case Reason::kNoRows:
+      return "no rows were found that fit the memory and repeat";
     case Reason::kBeaten:
       break;
   }

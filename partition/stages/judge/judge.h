@@ -30,6 +30,7 @@ struct Refusal {
     kMemory,   ///< a stage needs more bytes than its devices have
     kTime,     ///< the step exceeds the time limit, ns
     kPeriod,   ///< the busiest device needs more than the requested period, ns
+    kNoRows,   ///< a search found no rows that fit memory and repeat
     kBeaten    ///< the stages alone take as long as the plan to beat
   };
   Reason reason = Reason::kBeaten;
@@ -47,6 +48,7 @@ class JudgedPlan {
   const StagePlan& operator*() const& { return std::get<StagePlan>(value_); }
   StagePlan&& operator*() && { return std::get<StagePlan>(std::move(value_)); }
   const StagePlan* operator->() const { return &std::get<StagePlan>(value_); }
+  const Refusal& refusal() const { return std::get<Refusal>(value_); }
   /// The reason as text; empty if the plan holds.
   std::string why() const;
 
@@ -86,6 +88,11 @@ class PlanJudge {
   /// the prediction of finished plans. `beat` is compared with the time of the computations alone.
   JudgedPlan judge_by_device(StagePlan plan, double beat = kInfinity);
 
+  /// Searches rows for the stages of a plan (`schedule/found/`) with a budget of simulated actions. Returns the plan
+  /// under schedule `found`, judged device by device, whether or not it is faster. The plan must have been judged.
+  /// Refuses a plan whose computations alone take `beat`.
+  JudgedPlan find_rows(StagePlan plan, uint64_t actions, double beat = kInfinity);
+
   /// Returns the compute-only rows of a plan by place (`places_of`); an error if `judge` refuses the plan.
   Result<ir::Schedule> rows(StagePlan plan);
 
@@ -120,6 +127,10 @@ class PlanJudge {
   std::optional<Refusal> lay_out(StagePlan& plan, Run& run);
   /// Lays out the plan with its messages.
   std::optional<Refusal> begin(StagePlan& plan, Run& run, double beat);
+  /// Lays out the plan with a device for every replica, numbered as in `used`, and with their links.
+  std::optional<Refusal> lay_out_by_device(StagePlan& plan, Run& run, double beat);
+  /// Adds the memory of devices and stages to a plan that is laid out by device, with its own lowered rows.
+  void add_memory(const StagePlan& plan, const ir::Schedule& own, Run& run) const;
   /// Refuses a plan whose stages alone take `beat`.
   std::optional<Refusal> beaten(const StagePlan& plan, const Run& run, double beat) const;
   /// Adds the objective to a plan with a known step time, unless the step takes too long.

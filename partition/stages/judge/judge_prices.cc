@@ -271,8 +271,7 @@ std::vector<SumCost> PlanJudge::reductions(const StagePlan& plan, size_t s, cons
     times.gather = stage.all_reduce_ns - times.sum;
   }
   // The last gradient computation may be of any micro-batch, and a W if the schedule splits backward passes.
-  const ScheduleFamily* family = find_schedule(plan.schedule);
-  const bool parts = family != nullptr && family->splits_backward;
+  const bool parts = parts_backward(plan);
   std::vector<char> kinds(problem_.times.size(), 0);
   for (const DeviceId device : stage.devices) kinds[problem_.cluster.devices[device.index()].kind] = 1;
   std::vector<double> ahead(stage.end - stage.first + 1, kInfinity);
@@ -358,6 +357,7 @@ ScheduleSpec schedule_of(const StageProblem& problem, const RangeCosts& ranges, 
   ScheduleSpec spec;
   spec.name = plan.schedule;
   spec.warmup = plan.warm_up;
+  spec.pattern = plan.pattern;
   spec.recomputed = problem.recomputed;
   if (!schedule_needs(plan.schedule, ScheduleFamily::Needs::kTimes)) return spec;
   spec.times = chain_times(problem, ranges, plan);

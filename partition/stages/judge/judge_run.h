@@ -35,6 +35,8 @@ struct PlanJudge::Run {
   bool peaks_known = false;          ///< the schedule's rule determined the peaks of the stages
   std::optional<ir::Schedule> rows;  ///< of all micro-batches, if they had to determine the peaks
 
+  std::vector<DeviceId> used;  ///< laid out by device: the cluster's devices
+
   StageWay& way(uint32_t from_stage, uint32_t to_stage) {
     return ways[places.of_stage[from_stage] * places.count() + places.of_stage[to_stage]];
   }

@@ -29,6 +29,11 @@ uint32_t StagePlaces::most_stages() const {
   return stages.empty() ? 0 : *std::max_element(stages.begin(), stages.end());
 }
 
+bool parts_backward(const StagePlan& plan) {
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  return family != nullptr && (family->splits_backward || parts_backward(plan.pattern));
+}
+
 bool suits(const std::string& schedule, const StagePlan& plan) {
   const ScheduleFamily* family = find_schedule(schedule);
   return family != nullptr && has_layout(family->layout, places_of(plan).of_stage);

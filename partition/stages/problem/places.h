@@ -26,6 +26,9 @@ struct StagePlaces {
 /// Stages that share a device must share all of their devices (rule V2).
 StagePlaces places_of(const StagePlan& plan);
 
+/// Whether the plan's schedule computes W apart from I.
+bool parts_backward(const StagePlan& plan);
+
 /// Whether a schedule of this name is made for the arrangement of the plan's stages.
 bool suits(const std::string& schedule, const StagePlan& plan);
 

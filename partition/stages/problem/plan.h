@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/base/ids.h"
+#include "partition/schedule/pattern.h"
 
 namespace rannc::partition {
 
@@ -39,6 +40,7 @@ struct StagePlan {
   uint64_t micro_batches = 1;
   std::string schedule = "gpipe";
   std::vector<uint32_t> warm_up;  ///< per stage; empty: the schedule's own
+  SchedulePattern pattern;        ///< rows of schedule `found`; else empty
   std::string objective_name;     ///< what `objective` and `lower_bound` measure
   double objective = 0;
   double step_ns = 0;  ///< simulated time of a mini-batch, for every objective; 0: not simulated

@@ -26,6 +26,9 @@ constexpr uint32_t kShakes = 12;        ///< searches from perturbations of the 
 constexpr size_t kStarts = 12;          ///< plans from which the local search starts
 constexpr uint64_t kExactSlots = 4096;  ///< devices * micro-batches up to which all plans are simulated by device
 constexpr double kProven = 1e-8;        ///< a gap up to this is rounding
+constexpr uint64_t kFoundSlots = 2048;  ///< stages * micro-batches up to which rows are searched
+
+const std::string kFound = "found";
 
 bool splits_backward(const std::string& schedule) {
   const ScheduleFamily* family = find_schedule(schedule);
@@ -34,7 +37,7 @@ bool splits_backward(const std::string& schedule) {
 
 bool shares_devices(const std::string& schedule) {
   const ScheduleFamily* family = find_schedule(schedule);
-  return family != nullptr && family->layout != StageLayout::kOnePerRank;
+  return family != nullptr && family->layout != StageLayout::kOnePerRank && family->layout != StageLayout::kAny;
 }
 
 bool is_enumerable(const StageProblem& problem, const Arrangement& arrangement, uint64_t most_plans) {
@@ -65,11 +68,15 @@ PlacementTraffic between_places(const PlacementTraffic& traffic, const StagePlac
   return found;
 }
 
+/// Whether schedule `found` competes with the others.
+enum class FoundRows : uint8_t { kNever, kAllowed, kRequired };
+
 class AutoSearch {
  public:
-  AutoSearch(const StageProblem& problem, const AutoOptions& options, std::stop_token stop)
+  AutoSearch(const StageProblem& problem, const AutoOptions& options, FoundRows found, std::stop_token stop)
       : problem_(problem),
         options_(options),
+        found_(found),
         stop_(stop),
         counts_(micro_batch_candidates(problem)),
         arrangements_(arrangements(problem, options.schedules)),
@@ -87,6 +94,8 @@ class AutoSearch {
     if (!rules_.everything) shake();
     place_devices();
     contest_.choose_by_device(trials_.judge());
+    search_rows();
+    if (found_ == FoundRows::kRequired && contest_.best()->plan.schedule != kFound) return no_rows();
     return chosen();
   }
 
@@ -100,6 +109,8 @@ class AutoSearch {
 
   /// Judges a plan from elsewhere as it is, then under every schedule. As it is it must not be better than the result.
   void enter(StagePlan plan, const std::string& from) {
+    if (!plan.pattern.empty()) known_rows_.push_back({plan, from});
+    plan.pattern = {};
     if (problem_.recompute == RecomputeRule::kAlways) {  // some rivals have a rule of their own
       for (PlannedStage& stage : plan.stages) stage.recompute = true;
     }
@@ -243,6 +254,44 @@ class AutoSearch {
     }
   }
 
+  bool found_competes() const {
+    return found_ == FoundRows::kRequired ||
+           (found_ == FoundRows::kAllowed && problem_.objective == Objective::kStepTime);
+  }
+
+  /// Searches rows for the best plans. Each may spend an equal part of the remaining budget.
+  void search_rows() {
+    if (!found_competes()) return;
+    std::vector<Candidate> plans = contest_.leaders();
+    if (plans.empty()) plans.push_back(*contest_.best());
+    const bool required = found_ == FoundRows::kRequired;
+    std::optional<Candidate> best;
+    if (!required) best = contest_.best();
+    const auto take = [&](JudgedPlan judged, const std::string& from) {
+      if (!judged) no_rows_ = judged.why();
+      if (judged && (!best || better(*judged, best->plan))) best = Candidate{*std::move(judged), from};
+    };
+    for (const Candidate& known : known_rows_) {
+      JudgedPlan judged = trials_.judge().judge(known.plan);
+      if (judged) judged = trials_.judge().judge_by_device(*judged);
+      take(std::move(judged), known.from);
+    }
+    for (size_t i = 0; i < plans.size() && !trials_.interrupted(); ++i) {
+      const StagePlan& plan = plans[i].plan;
+      if (plan.stages.size() * plan.micro_batches > kFoundSlots && !required) continue;
+      if (plan.stages.size() == 1 && !required) continue;
+      const uint64_t actions = options_.found_actions * (required ? 10 : 1) / plans.size();
+      const double beat = best && !required ? best->plan.step_ns : kInfinity;
+      take(trials_.judge().find_rows(plan, actions, beat), plans[i].from);
+    }
+    if (best) contest_.replace_best(*std::move(best));
+  }
+
+  StageOutcome no_rows() const {
+    return Infeasible{fmt::format("no rows for the best plan's stages: {}", no_rows_), 0,
+                      "another schedule, more memory per device"};
+  }
+
   StageOutcome infeasible() {
     if (!separate()) return no_shared_plan();
     const auto outcome = rannc_planner()->candidate(problem_, stop_);
@@ -293,7 +342,8 @@ class AutoSearch {
     plan.lower_bound = std::min(bound.value, plan.objective);
     plan.bound_name = std::move(bound.argument);
     const bool as_it_runs = rules_.by_device || problem_.objective != Objective::kStepTime;
-    if (rules_.everything && as_it_runs && !stopped_ && problem_.cluster.uniform() && !deepens_warm_up(plan.schedule)) {
+    const bool named = found_ == FoundRows::kNever && !deepens_warm_up(plan.schedule);
+    if (rules_.everything && as_it_runs && !stopped_ && problem_.cluster.uniform() && named) {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";
     }
@@ -314,6 +364,7 @@ class AutoSearch {
 
   const StageProblem& problem_;
   const AutoOptions& options_;
+  FoundRows found_;
   std::stop_token stop_;
   std::vector<uint64_t> counts_;
   std::vector<Arrangement> arrangements_;
@@ -324,6 +375,8 @@ class AutoSearch {
   bool stopped_ = false;  ///< whether the budget or the user ended a part of the search
   std::set<std::string> seen_;
   std::map<std::string, std::string> refusals_;  ///< rivals without a plan
+  std::vector<Candidate> known_rows_;            ///< plans from elsewhere under schedule `found`
+  std::string no_rows_;                          ///< the last reason
 };
 
 class AutoPlanner final : public StagePlanner {
@@ -333,20 +386,62 @@ class AutoPlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
+    const std::vector<std::string> allowed = schedules_for(problem);
+    const bool has_found = std::find(allowed.begin(), allowed.end(), kFound) != allowed.end();
+    const FoundRows found = !has_found            ? FoundRows::kNever
+                            : allowed.size() == 1 ? FoundRows::kRequired
+                                                  : FoundRows::kAllowed;
+    StageOutcome outcome = search(problem, found, stop);
+    if (found == FoundRows::kNever || !problem.step_limit_ns || std::holds_alternative<StagePlan>(outcome))
+      return outcome;
+    // Rows that are searched may meet a time limit that no named schedule does.
+    StageProblem fastest = problem;
+    fastest.step_limit_ns.reset();
+    fastest.objective = Objective::kStepTime;
+    const StageOutcome other = search(fastest, found, std::move(stop));
+    const auto* plan = std::get_if<StagePlan>(&other);
+    if (plan == nullptr || plan->step_ns > *problem.step_limit_ns) return outcome;
+    fastest.objective = problem.objective;
+    StagePlan within = *plan;
+    if (problem.objective != Objective::kStepTime) {
+      PlanJudge judge(fastest);
+      JudgedPlan judged = judge.judge(*plan);
+      if (judged) judged = judge.judge_by_device(*judged);
+      if (!judged) return outcome;
+      within = *std::move(judged);
+      const bool shared = most_stages_per_device(problem) > 1;
+      Bound bound = judge.lower_bound({.enough = within.objective, .shared_devices = shared});
+      within.lower_bound = std::min(bound.value, within.objective);
+      within.bound_name = std::move(bound.argument);
+      within.runners_up.clear();
+    }
+    return within;
+  }
+
+  StageOutcome search(const StageProblem& problem, FoundRows found, std::stop_token stop) const {
     AutoOptions options = options_;
-    options.schedules = schedules_for(problem);
-    if (std::any_of(options.schedules.begin(), options.schedules.end(), splits_backward))
-      return AutoSearch(problem, options, std::move(stop)).run();
+    options.schedules = named_schedules_for(problem);
+    const bool parts = (found != FoundRows::kNever && problem.parts_backward) ||
+                       std::any_of(options.schedules.begin(), options.schedules.end(), splits_backward);
+    if (parts) return AutoSearch(problem, options, found, std::move(stop)).run();
     // No allowed schedule splits the backward pass, so the bound need not allow for it.
     StageProblem whole = problem;
     for (TimeTable& table : whole.times) table.weight_gradient.clear();
-    return AutoSearch(whole, options, std::move(stop)).run();
+    return AutoSearch(whole, options, found, std::move(stop)).run();
   }
   uint32_t most_stages_per_device(const StageProblem& problem) const override {
-    return partition::most_stages_per_device(arrangements(problem, schedules_for(problem)));
+    return partition::most_stages_per_device(arrangements(problem, named_schedules_for(problem)));
   }
   std::vector<std::string> schedules_for(const StageProblem& problem) const {
     return options_.schedules.empty() ? default_schedules(problem) : options_.schedules;
+  }
+
+  /// The schedules under which plans are searched.
+  std::vector<std::string> named_schedules_for(const StageProblem& problem) const {
+    std::vector<std::string> names = schedules_for(problem);
+    if (names == std::vector<std::string>{kFound}) names = default_schedules(problem);
+    std::erase(names, kFound);
+    return names;
   }
 
   AutoOptions options_;

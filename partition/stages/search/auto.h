@@ -22,20 +22,26 @@ struct AutoOptions {
   enum class Seeds : uint8_t { kSought, kGiven } seeds = Seeds::kSought;
   /// Whether devices are exchanged at the end if links differ.
   enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
-  /// Allowed schedules. Earlier ones win ties. Empty: `default_schedules`.
+  /// Allowed schedules. Earlier ones win ties. Empty: `default_schedules`. With `found`, rows are searched for the best
+  /// plans under the others. If it is the only one, the others are those of `default_schedules`, and their plans do not
+  /// count.
   std::vector<std::string> schedules;
   /// Search exhaustively up to this number of structures.
   uint64_t exhaustive_plans = 4000;
   /// Search budget: simulated actions (stages * micro-batches) plus devices of judged plans.
   uint64_t simulated_actions = 600'000;
+  /// Budget of the search for rows, in simulated actions of that search, for all plans together. Where `found` is the
+  /// only schedule, the budget is ten times as large.
+  uint64_t found_actions = 2'000'000;
 };
 
 /// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together. Minimises the simulated time
 /// of a mini-batch within the memory of each device. Small problems are searched exhaustively (stages on consecutive
 /// devices). For larger ones the exact DP provides a seed per stage count and micro-batch count, and the best plans are
 /// improved by local moves: a cut, a device, a merge, a split, recompute, micro-batches, schedule. If a schedule places
-/// several stages on a device, plans in its layout compete beside those with one stage per device. The result is never
-/// worse than any candidate. The budget counts work instead of seconds, so the same problem always gives the same plan.
+/// several stages on a device, plans in its layout compete beside those with one stage per device. At the end, rows are
+/// searched for the best plans. The result is never worse than any candidate. The budget counts work instead of
+/// seconds, so the same problem always gives the same plan.
 std::unique_ptr<StagePlanner> auto_planner(AutoOptions options = {});
 
 }  // namespace rannc::partition

@@ -8,9 +8,26 @@ namespace rannc::partition {
 
 bool PlanContest::offer(const StagePlan& plan, const std::string& from) {
   if (!by_device_) finalists_.offer(plan, from);
+  if (by_device_) keep_leader({plan, from});
   if (best_ && !better(plan, best_->plan)) return false;
   best_ = Candidate{plan, from};
   return true;
+}
+
+void PlanContest::keep_leader(const Candidate& candidate) {
+  constexpr size_t kLeaders = 4;
+  if (leaders_.size() == kLeaders && !better(candidate.plan, leaders_.back().plan)) return;
+  const std::string own = structure(candidate.plan);
+  const auto same = std::find_if(leaders_.begin(), leaders_.end(),
+                                 [&](const Candidate& other) { return structure(other.plan) == own; });
+  if (same != leaders_.end()) {
+    if (!better(candidate.plan, same->plan)) return;
+    leaders_.erase(same);
+  }
+  const auto at = std::upper_bound(leaders_.begin(), leaders_.end(), candidate,
+                                   [](const Candidate& a, const Candidate& b) { return better(a.plan, b.plan); });
+  leaders_.insert(at, candidate);
+  if (leaders_.size() > kLeaders) leaders_.pop_back();
 }
 
 void PlanContest::keep_runner_up(const StagePlan& plan, const std::string& from) {
@@ -38,6 +55,7 @@ void PlanContest::choose_by_device(PlanJudge& judge) {
     const std::vector<Candidate> judged = finalists_.finished(judge);
     if (judged.empty()) return;
     best_ = judged.front();
+    for (const Candidate& one : judged) keep_leader(one);
   }
   for (auto& [from, plan] : best_of_) {
     if (!is_small(plan)) continue;

@@ -34,19 +34,25 @@ class PlanContest {
   void keep_start(const StagePlan& plan);
   /// Replaces the best plan and keeps its source.
   void replace_best(const StagePlan& plan) { best_->plan = plan; }
+  void replace_best(Candidate candidate) { best_ = std::move(candidate); }
 
   /// Returns the best starts, best first.
   std::vector<StagePlan> starts(size_t most) const;
   /// Chooses the best finalist in the device-by-device simulation, and judges the best of each source likewise.
   void choose_by_device(PlanJudge& judge);
+  /// Returns the best plans by device of different structures, best first, each under its best schedule.
+  const std::vector<Candidate>& leaders() const { return leaders_; }
   /// Compares the best plan of each source with `plan`.
   std::vector<RunnerUp> runners_up_of(const StagePlan& plan) const { return runners_up(plan, best_of_); }
   bool has_plan_of(const std::string& source) const { return best_of_.contains(source); }
 
  private:
+  void keep_leader(const Candidate& candidate);
+
   bool by_device_;
   std::optional<Candidate> best_;
   Finalists finalists_;
+  std::vector<Candidate> leaders_;
   std::map<std::tuple<size_t, uint64_t, uint32_t>, StagePlan> starts_;  ///< by stages, micro-batches and places
   std::map<std::string, StagePlan> best_of_;                            ///< by source
 };

@@ -39,6 +39,7 @@ StagePlan random_plan(std::mt19937_64& random) {
     plan.stages.push_back(stage);
     plan.warm_up.push_back(static_cast<uint32_t>(s));
   }
+  if (random() % 2 == 0) plan.pattern = parse_pattern("F0 [F0 B0]* B0; [F1 I1 W1]*").value();
   plan.runners_up.push_back({"gpipe: 1:1 at 3", number(), "2 % slower"});
   plan.notes.push_back("found by own search");
   return plan;
@@ -95,6 +96,9 @@ TEST(StagePlanJson, BadFilesNameTheField) {
       {replaced("\"stages\": [", "\"stages\": [3, "), "each stage must be an object"},
       {replaced("\"micro_batches\": ", "\"micro_batches\": 0, \"x\": "), "micro_batches"},
       {replaced("\"notes\": [", "\"notes\": [1, "), "notes"},
+      {replaced("\"stages\": [", "\"pattern\": 1, \"stages\": ["), "pattern"},
+      {replaced("\"stages\": [", "\"pattern\": \"F0 [F0 B0]* B9\", \"stages\": ["),
+       "'pattern': error: at column 1: the period has no action of stage 9"},
   };
   for (const auto& one : cases) {
     const auto read = read_stage_plan(one.text, "plan.json");

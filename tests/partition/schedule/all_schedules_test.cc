@@ -59,6 +59,7 @@ ScheduleSpec spec_of(std::string_view name, const PipelineShape& shape) {
   spec.times.backward.assign(p, 2);
   spec.times.hop.assign(p - 1, 0.5);
   for (uint32_t s = 0; s < p; ++s) spec.warmup.push_back(s + 1 < p ? 3 : 1);
+  if (name == "found") spec.pattern = pattern_of(make_schedule(shape, {.name = "zb-h1"}).value(), shape).value();
   if (name == "table") spec.table = ir::print_compute_rows(make_schedule(shape, {.name = "gpipe"}).value());
   return spec;
 }
@@ -181,6 +182,52 @@ TEST(EarlyBackward, PeakDoesNotDependOnMicroBatches) {
   }
 }
 
+/// Rows of `text` in a chain, or the error.
+Result<ir::Schedule> of_table(const std::string& text, const PipelineShape& shape) {
+  return make_schedule(shape, {.name = "table", .table = text, .table_file = "t"});
+}
+
+TEST(TableOfRows, IsTakenAsItIsIfItIsLowered) {
+  for (const Variant variant : {Variant::kPlain, Variant::kEverything}) {
+    const PipelineShape shape = shape_of("1f1b", variant, 4, 5);
+    const ir::Schedule lowered = ir::lower_schedule(shape, make_schedule(shape, {.name = "1f1b"}).value()).value();
+    const auto taken = of_table(ir::print_schedule(lowered), shape);
+    ASSERT_TRUE(taken.ok()) << taken.diagnostic().str();
+    EXPECT_EQ(*taken, lowered);
+  }
+}
+
+TEST(TableOfRows, NamesTheLineOfWhatDoesNotHold) {
+  const PipelineShape shape = ir::chain_shape(2, 2);
+  const auto changed = [&](const std::string& what, const std::string& by) {
+    std::string text =
+        ir::print_schedule(ir::lower_schedule(shape, make_schedule(shape, {.name = "1f1b"}).value()).value());
+    const size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << text;
+    const auto rows = of_table("# lowered\n" + text.replace(at, what.size(), by), shape);
+    return rows.ok() ? "taken" : rows.diagnostic().str();
+  };
+  EXPECT_EQ(changed(" ", " "), "taken");
+  EXPECT_NE(changed(" RA0.0<d0", "").find("t:3: error: device 0, action 1: SA0.0>d1 appears"), std::string::npos)
+      << changed(" RA0.0<d0", "");
+  EXPECT_NE(changed("F1.1 B1.1 SG0.1>d0", "SG0.1>d0 F1.1 B1.1").find("t:4: error: device 1"), std::string::npos)
+      << changed("F1.1 B1.1 SG0.1>d0", "SG0.1>d0 F1.1 B1.1");
+  EXPECT_NE(changed(" S0", "").find("t:3: error: device 0"), std::string::npos) << changed(" S0", "");
+  EXPECT_NE(changed("1f1b lowered", "1f1b asynchronous lowered").find("t: error: schedule 1f1b changes weights"),
+            std::string::npos);
+}
+
+TEST(TableOfRows, MayBeAPattern) {
+  const PipelineShape shape = shape_of("1f1b", Variant::kReplicas, 3, 8);
+  const auto rows = of_table("# 1F1B [of three]\nF0 F0 [F0 B0]* B0 B0\nF1 [F1 B1]* B1\n[F2 B2]*\n", shape);
+  ASSERT_TRUE(rows.ok()) << rows.diagnostic().str();
+  EXPECT_EQ(rows->rows, make_schedule(shape, {.name = "1f1b"}).value().rows);
+  EXPECT_EQ(rows->name, "table");
+  const auto wrong = of_table("F0 F0 [F0 B0]* B0 B0\nF1 [F1 X1]* B1\n[F2 B2]*\n", shape);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.diagnostic().str().substr(0, 13), "t:2:8: error:") << wrong.diagnostic().str();
+}
+
 struct Misuse {
   ScheduleSpec spec;
   PipelineShape shape;
@@ -200,7 +247,9 @@ TEST(MakeSchedule, SaysWhyItCannotServe) {
       {{.name = "warmup", .warmup = {2, 1, 0, 0}}, line, "depth of stage 2 is 0"},
       {{.name = "latency"}, line, "forward and backward times of all 4 stages"},
       {{.name = "table", .table = "0: F0 X0"}, line, "`X0` is no action"},
-      {{.name = "table", .table = "0: F0 S0"}, line, "write the computations alone"},
+      {{.name = "table", .table = "0: F0 S0"}, line, "stage 0, micro-batch 0 on device 0: 1 F, 0 B"},
+      {{.name = "table", .table = "[F0 B0]*"}, line, "no row with stages 1"},
+      {{.name = "found"}, line, "schedule found has no rows for these stages"},
   };
   for (const Misuse& c : kCases) {
     const auto result = make_schedule(c.shape, c.spec);

@@ -21,6 +21,8 @@ ir::Schedule rows_of(const ScheduleFamily& family, uint32_t ranks, uint32_t micr
   spec.times.forward.assign(shape.stages.size(), 1);
   spec.times.backward.assign(shape.stages.size(), 2);
   spec.warmup.assign(shape.stages.size(), 2);
+  if (family.needs == ScheduleFamily::Needs::kPattern)
+    spec.pattern = pattern_of(make_schedule(shape, {.name = "1f1b"}).value(), shape).value();
   if (family.needs == ScheduleFamily::Needs::kTable) {
     spec.table = ir::print_compute_rows(make_schedule(shape, {.name = "gpipe"}).value());
   }

@@ -242,6 +242,9 @@ TEST(Pattern, OfDescendingMicroBatchesIsRefused) {
   const auto pattern = pattern_of(make_schedule(shape, {.name = "gpipe"}).value(), shape);
   ASSERT_FALSE(pattern.ok());
   EXPECT_EQ(pattern.diagnostic().message, "the rows have no pattern: B0.2 on device 0 stands where B0.0 was expected");
+  const ir::Schedule ascending = in_ascending_order(make_schedule(shape, {.name = "gpipe"}).value(), shape).value();
+  EXPECT_EQ(ir::print_compute_rows(ascending), "0: F0 F1 F2 B0 B1 B2\n1: F0 F1 F2 B0 B1 B2\n");
+  EXPECT_EQ(to_string(pattern_of(ascending, shape).value()), "[F0 F0 F0 B0 B0 B0]*; [F1 F1 F1 B1 B1 B1]*");
 }
 
 TEST(Pattern, ErrorsNameThePlace) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "partition/schedule/make_schedule.h"
 #include "runtime/transport/transports.h"
@@ -109,6 +110,22 @@ std::string table_of(const ir::PipelineShape& shape) {
   return ir::print_schedule(schedule);
 }
 
+/// Two micro-batches at a time, which no family has: F F I I W W of all stages of a device.
+partition::SchedulePattern pattern_of(const ir::PipelineShape& shape) {
+  std::map<DeviceId, std::vector<size_t>> stages;
+  for (size_t s = 0; s < shape.stages.size(); ++s) stages[shape.stages[s].devices.front()].push_back(s);
+  std::string text;
+  for (auto& [device, own] : stages) {
+    text += "[";
+    for (const size_t s : own) text += fmt::format("F{0} F{0} ", s);
+    std::reverse(own.begin(), own.end());
+    for (const size_t s : own)
+      text += fmt::format("{1}I{0} {1}I{0} W{0} W{0} ", s, shape.stages[s].recompute ? fmt::format("R{} ", s) : "");
+    text += "]*; ";
+  }
+  return partition::parse_pattern(text).value();
+}
+
 partition::ScheduleSpec spec_of(const ExactnessCase& of, const ir::PipelineShape& shape) {
   using Needs = partition::ScheduleFamily::Needs;
   partition::ScheduleSpec spec;
@@ -118,6 +135,7 @@ partition::ScheduleSpec spec_of(const ExactnessCase& of, const ir::PipelineShape
   spec.times.backward.assign(of.stages, 2);
   spec.times.hop.assign(of.stages - 1, 0.25);
   if (partition::schedule_needs(of.schedule, Needs::kTable)) spec.table = table_of(shape);
+  if (partition::schedule_needs(of.schedule, Needs::kPattern)) spec.pattern = pattern_of(shape);
   return spec;
 }
 

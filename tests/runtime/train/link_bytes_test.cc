@@ -57,6 +57,10 @@ ir::Plan scheduled(const partition::ScheduleFamily& family) {
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   partition::ScheduleSpec spec{.name = std::string(family.name), .warmup = {3, 3, 3, 1}, .k = 2};
   spec.times = {.forward = {1, 1, 1, 1}, .backward = {2, 2, 2, 2}, .hop = {0.5, 0.5, 0.5}};
+  if (family.needs == partition::ScheduleFamily::Needs::kPattern) {
+    const ir::Schedule rows = partition::make_schedule(shape, {.name = "interleaved"}).value();
+    spec.pattern = partition::pattern_of(rows, shape).value();
+  }
   if (family.needs == partition::ScheduleFamily::Needs::kTable)
     spec.table = ir::print_compute_rows(partition::make_schedule(shape, {.name = "interleaved"}).value());
   plan.schedule = ir::lower_schedule(shape, partition::make_schedule(shape, spec).value()).value();

@@ -370,7 +370,7 @@ TEST(SharedDevices, CompeteByDefault) {
   problem.parameter_bytes.assign(8, 1e9);  // too much to reduce
   const auto plan_of = [&] { return std::get<StagePlan>(*auto_planner()->plan(problem)); };
   const StagePlan interleaved = plan_of();
-  EXPECT_EQ(interleaved.schedule, "interleaved");
+  EXPECT_TRUE(interleaved.schedule == "interleaved" || interleaved.schedule == "found") << interleaved.schedule;
   EXPECT_TRUE(places_of(interleaved).shared());
   problem.constraints.stages_per_device = 1;
   const StagePlan separate = plan_of();
@@ -379,7 +379,7 @@ TEST(SharedDevices, CompeteByDefault) {
   problem.constraints.stages_per_device.reset();
   problem.parts_backward = true;
   const StagePlan parted = plan_of();
-  EXPECT_TRUE(find_schedule(parted.schedule)->splits_backward) << parted.schedule;
+  EXPECT_TRUE(parts_backward(parted)) << parted.schedule;
   EXPECT_LT(parted.objective, interleaved.objective);
   for (const StagePlan& plan : {interleaved, separate, parted}) EXPECT_LE(plan.lower_bound, plan.objective);
 }
