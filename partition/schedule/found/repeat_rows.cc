@@ -1,9 +1,12 @@
 #include "partition/schedule/found/repeat_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rannc::partition::found {
 namespace {
+
+constexpr uint32_t kLongestPeriod = 8;  ///< micro-batches
 
 /// The end of the shortest part from `begin` on that has all passes of that many micro-batches, exactly; 0: none.
 uint32_t end_of_period(const RowProblem& problem, uint32_t lane, const LaneRow& row, uint32_t begin,
@@ -88,6 +91,24 @@ LaneRows repeated(const LaneRows& rows, const RowPeriod& period, uint32_t given,
     result.push_back(std::move(row));
   }
   return result;
+}
+
+void Repetitions::add(const RowProblem& problem, OrderModel& model, const LaneRows& rows, OrderModel& longer,
+                      uint32_t wanted) {
+  const double end = model.run(rows);
+  for (uint32_t count = 1; count <= std::min(kLongestPeriod, problem.micro_batches / 2); ++count) {
+    for (double part = 0.2; part < 0.8; part += 0.1) {
+      auto period = period_near(problem, model, rows, part * end, count);
+      if (!period) continue;
+      LaneRows more = repeated(rows, *period, problem.micro_batches, wanted);
+      const double makespan = longer.run(more);
+      const auto at = std::upper_bound(best_.begin(), best_.end(), makespan,
+                                       [](double value, const Repeated& other) { return value < other.makespan; });
+      if (makespan == kNever || (best_.size() == most_ && at == best_.end())) continue;
+      best_.insert(at, {std::move(more), makespan, *std::move(period)});
+      if (best_.size() > most_) best_.pop_back();
+    }
+  }
 }
 
 SchedulePattern pattern_with(const RowProblem& problem, const LaneRows& rows, const RowPeriod& period) {

@@ -26,6 +26,28 @@ std::optional<RowPeriod> period_near(const RowProblem& problem, const OrderModel
 /// problem with fewer.
 LaneRows repeated(const LaneRows& rows, const RowPeriod& period, uint32_t given, uint32_t wanted);
 
+/// Rows that repeat a period.
+struct Repeated {
+  LaneRows rows;
+  double makespan = kNever;  ///< by the model
+  RowPeriod period;
+};
+
+/// The fastest repetitions of rows.
+class Repetitions {
+ public:
+  /// Keeps at most `most`.
+  explicit Repetitions(size_t most) : most_(most) {}
+
+  /// Repeats periods of different lengths and beginnings for `wanted` micro-batches, which `longer` models.
+  void add(const RowProblem& problem, OrderModel& model, const LaneRows& rows, OrderModel& longer, uint32_t wanted);
+  const std::vector<Repeated>& best() const { return best_; }  ///< best first; of equal ones the shorter period
+
+ private:
+  size_t most_;
+  std::vector<Repeated> best_;
+};
+
 /// The same for any number of micro-batches.
 SchedulePattern pattern_with(const RowProblem& problem, const LaneRows& rows, const RowPeriod& period);
 
