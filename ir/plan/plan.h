@@ -130,7 +130,8 @@ struct PlanBody {
   /// that takes time.
   std::vector<int64_t> begin_ns;
   int64_t step_ns = 0;         ///< simulated time of a mini-batch
-  int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and costs can be faster
+  int64_t searched_ns = 0;     ///< the same at the prices of the search, if stages were measured since; 0: `step_ns`
+  int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and prices of the search can be faster
   std::string planner;         ///< name of the planner
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).

@@ -386,8 +386,9 @@ class PlanVerifier {
             time.weight_ns, time.backward_ns);
       }
     }
-    if (plan_.lower_bound_ns < 0 || plan_.step_ns < plan_.lower_bound_ns) {
-      add("P11", {}, "a step takes {} ns, less than the lower bound of {} ns", plan_.step_ns, plan_.lower_bound_ns);
+    const int64_t searched = plan_.searched_ns == 0 ? plan_.step_ns : plan_.searched_ns;
+    if (plan_.lower_bound_ns < 0 || searched < plan_.lower_bound_ns) {
+      add("P11", {}, "a step takes {} ns, less than the lower bound of {} ns", searched, plan_.lower_bound_ns);
     }
   }
 

@@ -54,7 +54,8 @@ class PlanPrinter {
         fmt::join(plan_.micro_batches, ","));
     optimizer();
     for (const auto& [symbol, size] : plan_.sizes) assumed(symbol, size);
-    add("step_ns {} lower_bound_ns {}\n", plan_.step_ns, plan_.lower_bound_ns);
+    const std::string searched = plan_.searched_ns > 0 ? fmt::format(" searched_ns {}", plan_.searched_ns) : "";
+    add("step_ns {}{} lower_bound_ns {}\n", plan_.step_ns, searched, plan_.lower_bound_ns);
   }
 
   void optimizer() {

@@ -62,7 +62,7 @@ class PlanReader {
     plan.begin_ns.clear();
     plan.predictions.clear();
     plan.functions.clear();
-    plan.step_ns = plan.lower_bound_ns = 0;
+    plan.step_ns = plan.searched_ns = plan.lower_bound_ns = 0;
     return draft;
   }
 
@@ -220,8 +220,13 @@ class PlanReader {
 
   Result<void> step(TextCursor& line) {
     RANNC_ASSIGN(const uint64_t step_ns, line.unsigned_integer("a time", INT64_MAX));
+    uint64_t searched = 0;
+    if (line.accept_word("searched_ns")) {
+      RANNC_ASSIGN(searched, line.unsigned_integer("a time", INT64_MAX));
+    }
     RANNC_ASSIGN(const uint64_t bound, field(line, "lower_bound_ns"));
     plan_.step_ns = static_cast<int64_t>(step_ns);
+    plan_.searched_ns = static_cast<int64_t>(searched);
     plan_.lower_bound_ns = static_cast<int64_t>(bound);
     return {};
   }

@@ -151,7 +151,7 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   changed.stage_times.clear();
   changed.profile_digest.clear();
   changed.predictions.assign(plan.devices.size(), {});
-  changed.step_ns = changed.lower_bound_ns = 0;
+  changed.step_ns = changed.searched_ns = changed.lower_bound_ns = 0;
   if (const auto samples = ir::fixed_samples(plan.graph, plan.sizes); samples && change.micro_batches != 1) {
     return error({},
                  fmt::format("the model has a static batch: its mini-batch of {} cannot be split into {} "

@@ -165,6 +165,18 @@ TEST(VerifyPlan, P10_PredictionBeyondMemory) {
 TEST(VerifyPlan, P11_BelowTheBound) {
   expect_broken("P11", "lower bound", [](Plan& plan) { plan.lower_bound_ns = plan.step_ns + 1; });
 }
+// Measured stages may be faster or slower than those of the search, to which alone the bound applies.
+TEST(VerifyPlan, P11_BelowTheBoundAtThePricesOfTheSearch) {
+  expect_broken("P11", "lower bound", [](Plan& plan) { plan.searched_ns = plan.lower_bound_ns - 1; });
+  Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  plan.searched_ns = plan.lower_bound_ns;
+  plan.step_ns = plan.lower_bound_ns - 1;
+  EXPECT_TRUE(verify(plan).empty());
+  const std::string text = print(plan);
+  EXPECT_NE(text.find("\nstep_ns 5999 searched_ns 6000 lower_bound_ns 6000\n"), std::string::npos);
+  EXPECT_EQ(parse_plan(text, "t.rir").value().searched_ns, 6000);
+  EXPECT_EQ(print(parse_plan(text, "t.rir").value()), text);
+}
 TEST(VerifyPlan, P11_NegativeTime) {
   expect_broken("P11", "@s0", [](Plan& plan) { plan.stage_times[0].forward_ns = -1; });
 }

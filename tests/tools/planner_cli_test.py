@@ -342,6 +342,19 @@ class Models(PlannerTest):
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 B1.0 F1.1\n")
         self.refuse(1, ["table.txt", "S6", "B0.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
 
+    def test_plans_state_why_each_cut_is_where_it_is(self):
+        """In comments before all stages but the first, in the text and in the bundle; without them the plan is the same."""
+        bundle = self.scratch / "reasons.rannc"
+        flags = ["--loss", MLP_LOSS, "--cluster", "local:3", "--stages", 3, "--costs", "analytic"]
+        text = self.succeed("rannc-compile", MLP, *flags, "--emit=plan").stdout
+        self.succeed("rannc-compile", MLP, *flags, "-o", bundle)
+        reason = r"^// (@s\d) receives \d+ values?, \S+ bytes a micro-batch; cut after block \d+: one block earlier .+, one block later .+\nstage (@s\d) "
+        for plan in (text, (bundle / "plan.rir").read_text()):
+            self.assertEqual(re.findall(reason, plan, re.MULTILINE), [("@s1", "@s1"), ("@s2", "@s2")])
+        plain = self.write("plain.rir", re.sub(r"^// @s.*\n", "", text, flags=re.MULTILINE))
+        again = self.succeed("rannc-opt", plain).stdout
+        self.assertEqual(again, self.succeed("rannc-opt", self.write("commented.rir", text)).stdout)
+
     def test_pin_and_together_by_name(self):
         flags = ("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64)
         tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--pin", "node_relu=1").stdout.splitlines()[-1])["stages"]]
@@ -410,7 +423,13 @@ class Models(PlannerTest):
         self.assertEqual(len(others), 2, text)
         for time in (objective, *others):
             self.assertGreaterEqual(time, bound, f"the bound is none:\n{text}")
-        self.assertRegex(plan, r"\nstep_ns \d+ lower_bound_ns 0\n", "no bound is known for measured stages")
+        pairs = re.search(r"\nstep_ns (\d+) searched_ns (\d+) lower_bound_ns (\d+)\n", plan)
+        self.assertIsNotNone(pairs, "a measured plan has its step, and step and bound at the prices of the search")
+        step, searched, least = map(int, pairs.groups())
+        self.assertGreater(step, 0)
+        self.assertGreaterEqual(searched, least)
+        self.assertGreater(least, 0)
+        self.assertAlmostEqual(searched / 1e6, objective, delta=0.05 * objective, msg="the finished plan is what was searched for")
 
     def test_devices_without_a_stage_are_named(self):
         text, _ = self.measured("--costs", "analytic", "--stages", 2)

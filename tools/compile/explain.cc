@@ -204,6 +204,7 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   json["schedule"] = plan.schedule.name;
   json["step_ns"] = plan.step_ns;
   json["measured"] = report.measured;
+  if (plan.searched_ns > 0) json["searched_step_ns"] = plan.searched_ns;
   if (plan.lower_bound_ns > 0) json["step_lower_bound_ns"] = plan.lower_bound_ns;
   json["bubble"] = planned.timeline.bubble;
   json["blocks"] = planned.blocks.partition.count;

@@ -17,8 +17,9 @@ std::string print_blocks(const partition::PlannedModel& planned);
 /// one device and with data parallelism. Only these numbers are comparable, since only the plan itself is measured.
 std::string summary_text(const partition::PlannedModel& planned, const SearchReport& report);
 /// Returns the same for scripts, with objective, lower bound and gap of `stage_plan_json` at `prices`. `step_ns` is the
-/// predicted step; `measured` tells whether it comes from stages that were measured side by side. If not,
-/// `step_lower_bound_ns` is a lower bound at `prices` for any plan of the model and any division into blocks.
+/// predicted step; `measured` tells whether it comes from stages that were measured side by side. If so,
+/// `searched_step_ns` is the same step at `prices`. `step_lower_bound_ns` is a lower bound at `prices` for any plan of
+/// the model and any division into blocks.
 nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, const SearchReport& report);
 /// Describes the bottleneck and its bound, the runners-up with the reason why each lost, and remedies. Plans again for
 /// each remedy, so it takes a few times as long as planning. `options` are those of the plan. If the search was

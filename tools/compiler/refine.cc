@@ -54,8 +54,8 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   planned.plan.begin_ns = std::move(measured.begin_ns);
   planned.plan.finish_times = std::move(measured.finish_times);
   for (size_t g = 0; g < measured.shared_ns.size(); ++g) planned.plan.shared[g].sum_ns = measured.shared_ns[g];
+  planned.plan.searched_ns = planned.plan.step_ns;
   RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, options.cluster));
-  planned.plan.lower_bound_ns = 0;
   return true;
 }
 

@@ -19,8 +19,9 @@ struct RefineProgress {
 /// Generates the stages into a scratch folder, trains a few steps of the whole plan with synthetic samples on this
 /// machine, stores the measured times in the plan and simulates it again. All workers run side by side, optimizers
 /// included. Sums of separately measured tasks would miss the effects of caches, allocation and neighbouring tasks. The
-/// plan's lower bound is removed, since it holds only at the planner's prices. Returns false and leaves the plan
-/// unchanged if the cluster is not this machine's processor or if its workers need more memory than is free.
+/// step at the planner's prices, for which alone the plan's lower bound holds, becomes `searched_ns`. Returns false and
+/// leaves the plan unchanged if the cluster is not this machine's processor or if its workers need more memory than is
+/// free.
 /// `native`: measures compiled stages.
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
                                std::optional<codegen::NativeForm> native, const RefineProgress& progress = {});
