@@ -74,7 +74,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   RANNC_TRY(write_unread_state(plan, folder));
   RANNC_TRY(write_executables(options.stage_program, plan.stages.size(), folder));
   RANNC_ASSIGN(const std::string text, plan_text(std::move(bare), folder));
-  RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
+  RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, options.comment ? options.comment(text) : text));
   if (options.add_files) RANNC_TRY(options.add_files(folder));
   std::optional<runtime::Compilation> compiled;
   if (options.native) compiled = options.native->compiler.compilation(options.native->options.loops);

@@ -30,6 +30,8 @@ struct BundleOptions {
   std::optional<NativeForm> native = {};
   /// Program `rannc-stage`, copied as the executable of every stage; empty: the stages have none.
   std::string stage_program = {};
+  /// Adds comments to the text of the plan. Empty: there are none.
+  std::function<std::string(const std::string& text)> comment = {};
   /// Writes optional files of the bundle into its folder, such as `runtime::model_file`. Empty: there are none.
   std::function<Result<void>(const std::string& folder)> add_files = {};
 };

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "partition/stages/judge/judge.h"
+
 namespace rannc::partition {
 namespace {
 
@@ -130,6 +134,45 @@ std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies,
   if (none.missing_bytes > 0) text += fmt::format("missing: {:.0f} bytes on the fullest device\n", none.missing_bytes);
   text += "may help: " + none.help + "\n";
   return text + remedy_lines(remedies, objective_name, 0);
+}
+
+namespace {
+
+/// Whether demands allow a block in the neighbouring stage, with a cut before block `cut`.
+bool is_allowed(const StageConstraints& constraints, uint32_t block, size_t stage, uint32_t cut) {
+  if (std::binary_search(constraints.forbidden_cuts.begin(), constraints.forbidden_cuts.end(), cut)) return false;
+  return std::none_of(constraints.pins.begin(), constraints.pins.end(),
+                      [&](const StagePin& pin) { return pin.block == block && pin.stage != stage; });
+}
+
+/// What comes of moving the block before or behind the cut after stage `s` to the other side.
+std::string moved_cut(PlanJudge& judge, const StageProblem& problem, const StagePlan& plan, size_t s, bool earlier) {
+  StagePlan other = plan;
+  PlannedStage &left = other.stages[s], &right = other.stages[s + 1];
+  const uint32_t block = earlier ? left.end - 1 : left.end;
+  left.end = right.first = earlier ? left.end - 1 : left.end + 1;
+  if (left.first == left.end || right.first == right.end) return "leaves a stage empty";
+  if (!is_allowed(problem.constraints, block, earlier ? s + 1 : s, right.first)) return "is not allowed";
+  const JudgedPlan judged = judge.judge(other);
+  if (!judged) return "does not hold: " + judged.why();
+  return fmt::format("{:+.1f} %", 100 * (judged->objective / plan.objective - 1));
+}
+
+}  // namespace
+
+std::vector<std::string> cut_reasons(const StageProblem& problem, const StagePlan& plan) {
+  constexpr uint64_t kMostActions = 1'000'000;
+  if (2 * plan.stages.size() * plan.stages.size() * plan.micro_batches > kMostActions) return {};
+  PlanJudge judge(problem);
+  const JudgedPlan here = judge.judge(plan);
+  if (!here || here->objective <= 0) return {};
+  std::vector<std::string> reasons;
+  for (size_t s = 0; s + 1 < plan.stages.size(); ++s) {
+    reasons.push_back(fmt::format("after block {}: one block earlier {}, one block later {}", plan.stages[s].end - 1,
+                                  moved_cut(judge, problem, *here, s, true),
+                                  moved_cut(judge, problem, *here, s, false)));
+  }
+  return reasons;
 }
 
 }  // namespace rannc::partition

@@ -8,6 +8,7 @@
 #include "codegen/bundle_writer.h"
 #include "ir/graph/constant.h"
 #include "ir/text/text.h"
+#include "partition/model/cut_comments.h"
 #include "runtime/aten/thread_state.h"
 #include "runtime/bundle/libraries.h"
 #include "runtime/device/devices.h"
@@ -138,7 +139,7 @@ const PlanFacts& Plan::facts() const { return state_->facts; }
 std::string Plan::text() const {
   ir::Plan plan = state_->planned.plan.clone();
   plan.functions.clear();  // they follow from the rest
-  return ir::print(plan);
+  return partition::with_cut_reasons(ir::print(plan), state_->planned);
 }
 
 namespace {
@@ -215,6 +216,7 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   const Plan::State& state = plan.state();
   codegen::BundleOptions bundle{
       .replace = options.replace, .libraries = state.libraries, .stage_program = options.stage_program};
+  bundle.comment = [&](const std::string& text) { return partition::with_cut_reasons(text, state.planned); };
   RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options.programs, progress));
   if (options.stage_onnx && !std::filesystem::is_regular_file(state.file)) {
     return error({.file = state.file}, "has no nodes of ONNX: stages as ONNX files are cut from the model's file");

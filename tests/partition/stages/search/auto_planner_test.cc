@@ -539,6 +539,49 @@ TEST(Explain, ShowsNoRemedyThatIsWorseThanThePlan) {
   EXPECT_GE(shown, 30);
 }
 
+// A cut's reason is what its neighbours cost: judged, forbidden by demands, empty, or beyond memory.
+TEST(Explain, CutsStateWhatMovingThemWouldChange) {
+  const auto problem_of = [](std::vector<double> work) {
+    StageProblem problem;
+    problem.blocks = static_cast<uint32_t>(work.size());
+    problem.times.push_back({{1}, {work}, {work}, {}});
+    problem.parameter_bytes.assign(work.size(), 100);
+    problem.stashed_bytes_per_sample.assign(work.size(), 0);
+    problem.cluster = *preset_cluster("flat:2");
+    problem.mini_batch = 4;
+    problem.micro_batches = {4};
+    problem.constraints.stages = 2;
+    return problem;
+  };
+  const auto reasons = [](const StageProblem& problem) {
+    return cut_reasons(problem, std::get<StagePlan>(*auto_planner({.schedules = {"1f1b"}})->plan(problem)));
+  };
+  StageProblem problem = problem_of({5000, 1000, 1000, 5000});
+  std::vector<std::string> found = reasons(problem);
+  ASSERT_EQ(found.size(), 1u);
+  PlanJudge judge(problem);
+  StagePlan plan = std::get<StagePlan>(*auto_planner({.schedules = {"1f1b"}})->plan(problem));
+  const double here = *testing::judge(judge, plan);
+  const double most = std::max(plan.stages[0].peak_bytes, plan.stages[1].peak_bytes);
+  plan.stages[0].end = plan.stages[1].first = 1;
+  const double earlier = *testing::judge(judge, plan);
+  plan.stages[0].end = plan.stages[1].first = 3;
+  const double later = *testing::judge(judge, plan);
+  EXPECT_GT(earlier, here);
+  EXPECT_EQ(found[0], fmt::format("after block 1: one block earlier {:+.1f} %, one block later {:+.1f} %",
+                                  100 * (earlier / here - 1), 100 * (later / here - 1)));
+  problem.constraints.forbidden_cuts = {1};
+  problem.constraints.pins = {{2, 1}};
+  EXPECT_EQ(reasons(problem)[0], "after block 1: one block earlier is not allowed, one block later is not allowed");
+  EXPECT_EQ(reasons(problem_of({1000, 1000}))[0],
+            "after block 0: one block earlier leaves a stage empty, one block later leaves a stage empty");
+  problem.constraints.forbidden_cuts.clear();
+  problem.constraints.pins.clear();
+  problem.constraints.memory_bytes = static_cast<uint64_t>(most);
+  found = reasons(problem);
+  EXPECT_NE(found[0].find("one block earlier does not hold: stage 1 needs"), std::string::npos) << found[0];
+}
+
 TEST(AutoPlanner, SamePlanOnEveryRun) {
   std::mt19937_64 random(99);
   const StageProblem problem = testing::random_problem(random, {.most_blocks = 12, .most_devices = 8, .skips = true});
