@@ -5,6 +5,9 @@
 // the least replica count that keeps time and memory within the limits. Stages are counted from the end, so that the
 // micro-batches in flight of the schedule are a function of s. O(k^2 (1 + S / 16)) with 16-bit counts in a contiguous
 // inner loop.
+//
+// First without stage counts and memory, in O(k^2): the least devices before and after each block. A range whose stage
+// needs more than what these leave of the devices is in no cover, so that near the least limits few ranges are left.
 #include <algorithm>
 #include <limits>
 
@@ -40,8 +43,9 @@ class UniformCover final : public CoverFinder {
     if (prices_.shares().empty() || count.least > stages_) return std::nullopt;
     least_.assign(static_cast<size_t>(k + 1) * (stages_ + 1), none_);
     row(k)[0] = 0;
+    if (!bound_both_sides()) return std::nullopt;
     for (uint32_t a = k; a-- > 0;) {
-      if (a == 0 || ranges_.cut_allowed(a)) fill(a);
+      if (before_[a] + after_[a] <= devices_ && (a == 0 || ranges_.cut_allowed(a))) fill(a);
     }
     for (uint32_t s = count.least; s <= stages_; ++s) {
       if (row(0)[s] < none_) return trace(s);
@@ -78,21 +82,67 @@ class UniformCover final : public CoverFinder {
            ranges_.resident(a, b) > memory_;
   }
 
+  /// Finds lower bounds of the devices before and after each block, and the shares of `fastest_`. Returns whether the
+  /// devices may suffice.
+  bool bound_both_sides() {
+    const uint32_t k = ranges_.blocks();
+    before_.assign(k + 1, devices_ + 1);
+    after_.assign(k + 1, devices_ + 1);
+    first_.assign(k + 1, 0);
+    fastest_.clear();
+    before_[0] = after_[k] = 0;
+    const auto least = [&](size_t share) {
+      if (!fixed_.empty()) return 1u;
+      return share < prices_.shares().size() ? prices_.shares()[share].replicas : devices_ + 1;
+    };
+    for (uint32_t a = 0; a < k; ++a) {
+      first_[a] = fastest_.size();
+      if (a > 0 && !ranges_.cut_allowed(a)) continue;
+      size_t guess = 0;
+      for (uint32_t b = a + 1; b <= k && !hopeless(a, b); ++b) {
+        const bool cut = b == k || ranges_.cut_allowed(b);
+        if (cut) guess = fit_time(a, b, choices_.front(), guess);
+        fastest_.push_back(cut ? static_cast<uint32_t>(guess) : UINT32_MAX);
+        if (cut) before_[b] = std::min(before_[b], before_[a] + least(guess));
+      }
+    }
+    first_[k] = fastest_.size();
+    for (uint32_t a = k; a-- > 0;) {
+      for (size_t i = first_[a]; i < first_[a + 1]; ++i) {
+        const auto b = static_cast<uint32_t>(a + 1 + (i - first_[a]));
+        if (fastest_[i] != UINT32_MAX) after_[a] = std::min(after_[a], least(fastest_[i]) + after_[b]);
+      }
+    }
+    return after_[0] <= devices_;
+  }
+
   void fill(uint32_t a) {
     const uint32_t k = ranges_.blocks();
-    size_t guess[2] = {0, 0};
-    for (uint32_t b = a + 1; b <= k && !hopeless(a, b); ++b) {
-      if (b < k && !ranges_.cut_allowed(b)) continue;
+    size_t guess = 0;
+    for (uint32_t b = a + 1; b <= k && b - a <= first_[a + 1] - first_[a]; ++b) {
+      const uint32_t fastest = fastest_[first_[a] + (b - a - 1)];
+      if (fastest >= prices_.shares().size()) continue;  // no cut, or too slow, also with recompute
+      const uint32_t replicas = fixed_.empty() ? prices_.shares()[fastest].replicas : 1;
+      if (before_[a] + replicas + after_[b] > devices_) continue;
+      guess = std::max<size_t>(guess, fastest);
       for (const bool recompute : choices_) {
-        const size_t share = fit_time(a, b, recompute, guess[recompute]);
-        guess[recompute] = share;
+        size_t share = fastest;
+        if (recompute != choices_.front()) share = guess = fit_time(a, b, recompute, guess);
         if (share == prices_.shares().size()) continue;
         if (relax(a, b, recompute, share)) break;  // recompute would not save a device
       }
     }
   }
 
-  /// Returns whether memory never required more devices than time.
+  /// Lowers each count to that of another row and `more`. The compiler makes this one instruction for several counts.
+  static void take_least(Count* __restrict to, const Count* __restrict from, Count more, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const Count sum = static_cast<Count>(from[i] + more);
+      to[i] = sum < to[i] ? sum : to[i];
+    }
+  }
+
+  /// Returns whether memory never required more devices than time, as far as devices suffice.
   bool relax(uint32_t a, uint32_t b, bool recompute, size_t share) {
     const uint32_t k = ranges_.blocks();
     const uint32_t first = b == k ? 1 : 2, last = b == k ? 1 : std::min(stages_, k - b + 1);
@@ -100,18 +150,19 @@ class UniformCover final : public CoverFinder {
     if (!fixed_.empty()) return relax_fixed(a, b, recompute, first, last);
     uint32_t from_end = first;
     const bool pinned = ranges_.has_pins();
+    const uint32_t most = devices_ - before_[a] - after_[b];
     for (size_t i = share; from_end <= last; ++i) {
       uint32_t reach = 0;
       i = first_that_fits(a, b, recompute, i, from_end, reach);
-      if (i == prices_.shares().size() || prices_.shares()[i].replicas > devices_) break;
+      if (i == prices_.shares().size() || prices_.shares()[i].replicas > most) break;
       reach = std::min(last, reach);
-      Count* to = row(a);
-      const Count* from = row(b);
       const Count more = static_cast<Count>(prices_.shares()[i].replicas);
-      for (uint32_t s = from_end; s <= reach; ++s) {
-        if (pinned && !ranges_.stage_allowed(a, b, s)) continue;
-        const Count sum = static_cast<Count>(from[s - 1] + more);
-        to[s] = sum < to[s] ? sum : to[s];
+      if (pinned) {
+        for (uint32_t s = from_end; s <= reach; ++s) {
+          if (ranges_.stage_allowed(a, b, s)) take_least(row(a) + s, row(b) + s - 1, more, 1);
+        }
+      } else {
+        take_least(row(a) + from_end, row(b) + from_end - 1, more, reach - from_end + 1);
       }
       if (i == share && reach == last) return true;
       from_end = reach + 1;
@@ -196,7 +247,10 @@ class UniformCover final : public CoverFinder {
   std::vector<uint32_t> fixed_;
   TimeLimits limits_;
   uint32_t stages_ = 0;
-  std::vector<Count> least_;  ///< [first block][stages]
+  std::vector<Count> least_;              ///< [first block][stages]
+  std::vector<uint32_t> before_, after_;  ///< by block: least devices, whatever the stages and their memory
+  std::vector<size_t> first_;             ///< by first block: its ranges in `fastest_`
+  std::vector<uint32_t> fastest_;         ///< by range: share that meets the limits with the first of `choices_`
 };
 
 }  // namespace
