@@ -25,7 +25,9 @@ struct MeasuredStages {
 /// Runs whole steps of the bundle's schedule on synthetic samples (zeros for integers), with one thread per device and
 /// LibTorch's current number of threads, so that caches, memory and page tables are shared as in training.
 /// - Times are those of the median step; times of passes are means over its micro-batches.
-/// - Waits for messages do not count. Gradient sums count from the time when the last member has joined.
+/// - Waits for messages do not count. Gradient sums count from the time when the last member has joined. They run after
+///   the backward passes, between threads. Between processes, above all over Gloo, they take longer, and their copies
+///   take cores from the computations beside them: which transport a run will have is not known here.
 /// `symbols` binds all symbols but the batch symbol. Needs the memory of all devices together. `progress` receives
 /// texts such as `step 2` and may be empty.
 Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& symbols,
