@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
 
 namespace rannc::partition {
@@ -162,6 +163,8 @@ std::string moved_cut(PlanJudge& judge, const StageProblem& problem, const Stage
 
 std::vector<std::string> cut_reasons(const StageProblem& problem, const StagePlan& plan) {
   constexpr uint64_t kMostActions = 1'000'000;
+  const ScheduleFamily* const family = find_schedule(plan.schedule);
+  if (family == nullptr || family->needs == ScheduleFamily::Needs::kTable) return {};  // rows of these stages alone
   if (2 * plan.stages.size() * plan.stages.size() * plan.micro_batches > kMostActions) return {};
   PlanJudge judge(problem);
   const JudgedPlan here = judge.judge(plan);

@@ -28,7 +28,7 @@ std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies 
 
 /// Why each cut is where it is, one line per cut: `after block 3: one block earlier +1.4 %, one block later stage 1
 /// needs 17179 MB of 16000 MB`. Both places are judged like any plan of the problem, compared with this one. Of plans
-/// with more than 10^6 simulated actions in all, nothing is judged and no line is returned.
+/// with more than 10^6 simulated actions in all or with rows by hand, nothing is judged and no line is returned.
 std::vector<std::string> cut_reasons(const StageProblem& problem, const StagePlan& plan);
 
 /// Returns `12.345 ms`, or `1.234 GB` if the objective's name states bytes.

@@ -139,7 +139,8 @@ const PlanFacts& Plan::facts() const { return state_->facts; }
 std::string Plan::text() const {
   ir::Plan plan = state_->planned.plan.clone();
   plan.functions.clear();  // they follow from the rest
-  return partition::with_cut_reasons(ir::print(plan), state_->planned);
+  const std::string text = ir::print(plan);
+  return state_->options.given ? text : partition::with_cut_reasons(text, state_->planned);
 }
 
 namespace {
@@ -216,7 +217,9 @@ Result<void> write(const Plan& plan, const std::string& path, const WriteOptions
   const Plan::State& state = plan.state();
   codegen::BundleOptions bundle{
       .replace = options.replace, .libraries = state.libraries, .stage_program = options.stage_program};
-  bundle.comment = [&](const std::string& text) { return partition::with_cut_reasons(text, state.planned); };
+  // The cuts of a saved plan have no reason but that it has them.
+  if (!state.options.given)
+    bundle.comment = [&](const std::string& text) { return partition::with_cut_reasons(text, state.planned); };
   RANNC_ASSIGN(bundle.native, native_form(state.planned.plan, options.programs, progress));
   if (options.stage_onnx && !std::filesystem::is_regular_file(state.file)) {
     return error({.file = state.file}, "has no nodes of ONNX: stages as ONNX files are cut from the model's file");
