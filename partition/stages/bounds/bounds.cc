@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "partition/stages/bounds/stage_floor.h"
+#include "partition/transfers.h"
 
 namespace rannc::partition {
 namespace {
@@ -16,11 +17,17 @@ constexpr double kMostSteps = 2e7;   ///< of a query; beyond this no promising s
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
+/// Values by their producers.
+std::vector<std::vector<const BlockValue*>> made_by(const StageProblem& problem) {
+  std::vector<std::vector<const BlockValue*>> made(problem.blocks);
+  for (const BlockValue& value : problem.values) made[value.producer].push_back(&value);
+  return made;
+}
+
 /// Returns the longest path of one micro-batch: forward along values to some block, back along values with a gradient.
 double longest_way(const StageProblem& problem, const std::vector<double>& forward,
                    const std::vector<double>& backward) {
-  std::vector<std::vector<const BlockValue*>> made(problem.blocks);
-  for (const BlockValue& value : problem.values) made[value.producer].push_back(&value);
+  const std::vector<std::vector<const BlockValue*>> made = made_by(problem);
   std::vector<double> there(problem.blocks, 0), back(problem.blocks, 0);  // before the block itself
   double longest = 0;
   for (uint32_t b = 0; b < problem.blocks; ++b) {
@@ -82,6 +89,108 @@ class Sums {
   double count_;
   double work_ = 0, heaviest_ = 0;
   std::vector<double> forward_, inputs_;  ///< of each block on its cheapest share
+};
+
+/// Bounds the step of plans whose stages may share devices, for one micro-batch count.
+///
+/// Such a plan has P places, each of m devices with the same stages. Number them by their first block. Place p is idle
+/// until a micro-batch has come to one of the blocks from p on, since p blocks of other places lie in front, through
+/// blocks of at most D - P + 1 replicas: at least H(p). It then has m (T - H(p)) of device time. A block that m
+/// replicas share costs c(m) = m (micro-batches * time of a share + update) of it, at least e(m) times the least c of
+/// this block. So, over all places, the sum of m (T - H(p)) / e(m) is at least the sum of the least c of all blocks.
+/// Sizes of places that add up to at most D devices maximise it by dynamic programming over (place, devices).
+class Places {
+ public:
+  Places(const StageProblem& problem, uint64_t count)
+      : problem_(problem), devices_(problem.cluster.size()), made_(made_by(problem)), excess_(devices_ + 1, kInfinity) {
+    const uint64_t samples = problem.mini_batch / count;  // the smallest micro-batch
+    const auto most = static_cast<uint32_t>(std::min<uint64_t>(samples, devices_));
+    double rate = 0;
+    for (const DeviceKind& kind : problem.cluster.kinds) rate = std::max(rate, kind.bytes_per_second);
+    forward_.assign(devices_ + 1, std::vector<double>(problem.blocks, kInfinity));
+    for (uint32_t b = 0; b < problem.blocks; ++b) {
+      const double update =
+          optimizer_pass_ns(problem.parameter_bytes[b], gradient_bytes(problem, b), state_bytes(problem, b), rate);
+      std::vector<double> costs(most + 1, kInfinity);
+      double least = kInfinity, there = kInfinity;
+      for (uint32_t m = 1; m <= devices_; ++m) {
+        for (size_t kind = 0; m <= most && kind < problem.times.size(); ++kind) {
+          const TimeTable& table = problem.times[kind];
+          const TimeTable::Blend blend = table.blend(ceil_div(samples, m));
+          const auto at = [&](const auto& rows) {
+            return blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
+          };
+          const double passes = static_cast<double>(count) * (at(table.forward) + at(table.backward));
+          costs[m] = std::min(costs[m], m * passes + (problem.sharded ? 1 : m) * update);
+          there = std::min(there, at(table.forward));
+        }
+        if (m <= most) least = std::min(least, costs[m]);
+        forward_[m][b] = there;
+      }
+      needed_ += least;
+      for (uint32_t m = 1; m <= most && least > 0; ++m) excess_[m] = std::min(excess_[m], costs[m] / least);
+    }
+  }
+
+  static bool fits(const StageProblem& problem) {
+    return problem.objective == Objective::kStepTime && problem.cluster.size() <= kMostDevices;
+  }
+
+  /// The least step that the condition admits, to a relative kPrecision, from `floor` on.
+  double least_step(double floor) const {
+    double low = floor, high = std::max(floor, needed_);  // one device does all
+    if (needed_ <= 0 || possible(low)) return floor;
+    while (high > low * (1 + kPrecision)) {
+      const double middle = std::sqrt(low * high);
+      (possible(middle) ? high : low) = middle;
+    }
+    return low;
+  }
+
+ private:
+  static constexpr uint32_t kMostDevices = 32;  // the search takes O(devices^4)
+
+  bool possible(double step) const {
+    for (uint32_t places = 1; places <= std::min(devices_, problem_.blocks); ++places) {
+      if (work_within(step, places) >= needed_ * kSafe) return true;
+    }
+    return false;
+  }
+
+  double work_within(double step, uint32_t places) const {
+    const uint32_t largest = devices_ - places + 1;
+    const std::vector<double> heads = heads_of(forward_[largest]);
+    std::vector<double> done(devices_ + 1, 0);  // by devices, of the places behind
+    for (uint32_t p = places; p-- > 0;) {
+      const double left = std::max(0.0, step - heads[p]);
+      std::vector<double> with(devices_ + 1, 0);
+      for (uint32_t all = 0; all <= devices_; ++all) {
+        for (uint32_t m = 1; m <= std::min(all, largest); ++m)
+          with[all] = std::max(with[all], m * left / excess_[m] + done[all - m]);
+      }
+      done = std::move(with);
+    }
+    return done[devices_];
+  }
+
+  /// H: when the first of the blocks from each one on can begin.
+  std::vector<double> heads_of(const std::vector<double>& forward) const {
+    std::vector<double> heads(problem_.blocks, 0);
+    for (uint32_t b = 0; b < problem_.blocks; ++b) {
+      for (const BlockValue* value : made_[b]) {
+        for (const uint32_t reader : value->readers) heads[reader] = std::max(heads[reader], heads[b] + forward[b]);
+      }
+    }
+    for (uint32_t b = problem_.blocks; b-- > 1;) heads[b - 1] = std::min(heads[b - 1], heads[b]);
+    return heads;
+  }
+
+  const StageProblem& problem_;
+  uint32_t devices_;
+  std::vector<std::vector<const BlockValue*>> made_;  ///< by block
+  double needed_ = 0;                         ///< device time of all blocks, each with its best number of replicas
+  std::vector<double> excess_;                ///< e, by replicas
+  std::vector<std::vector<double>> forward_;  ///< of a micro-batch by most replicas and block
 };
 
 /// Bounds peak memory by the largest block and by an equal share of all blocks.
@@ -169,6 +278,12 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   if (counts.empty()) return {0, "no micro-batch count divides the mini-batch"};
   Bound best = counts.front().first;
   if (effort.shared_devices || problem.constraints.stages_per_device.value_or(1) > 1) {
+    double least = kInfinity;
+    for (const auto& [sums, count] : counts) {
+      if (sums.value >= least || !Places::fits(problem)) break;
+      least = std::min(least, Places(problem, count).least_step(sums.value));
+    }
+    if (least < kInfinity && least > best.value * (1 + kPrecision)) best = {least, "work and start of shared devices"};
     best.value *= kSafe;
     return best;
   }

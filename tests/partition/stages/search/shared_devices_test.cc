@@ -402,7 +402,27 @@ TEST(SharedDevices, TheStrongerBoundIsANote) {
     return note.starts_with("no plan with one stage per device is below ");
   });
   EXPECT_NE(found, plan.notes.end());
-  EXPECT_EQ(plan.bound_name, "work over all devices");
+  EXPECT_EQ(plan.bound_name, "work and start of shared devices");
+}
+
+// More replicas cost more device time, fewer leave devices without work at the start.
+TEST(SharedDevices, TheBoundCountsReplicasAndStarts) {
+  int feasible = 0, raised = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed + 77);
+    StageProblem problem =
+        small_problem(random, {.most_blocks = 4, .most_devices = 3, .unequal = seed % 2 == 0, .skips = seed % 3 == 0});
+    problem.sharded = seed % 5 == 0;
+    const auto least = least_of(problem, {"1f1b", "gpipe", "interleaved", "zb-v", "v-half", "zb-h2"});
+    if (!least) continue;
+    ++feasible;
+    const Bound bound = PlanJudge(problem).lower_bound({.shared_devices = true});
+    EXPECT_LE(bound.value, *least * (1 + 1e-9));
+    raised += bound.argument == "work and start of shared devices";
+  }
+  EXPECT_GE(feasible, 300);
+  EXPECT_GE(raised, feasible / 4);
 }
 
 // Too many plans to enumerate: the search must find a start with the demanded replicas.
