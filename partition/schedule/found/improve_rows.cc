@@ -48,7 +48,7 @@ class Climber {
   }
 
  private:
-  static constexpr size_t kHistory = 400;
+  static constexpr size_t kHistory = 2500;
 
   /// The makespan, and a little of how early rows end.
   double measure() {

@@ -133,8 +133,7 @@ Policy changed(const RowProblem& problem, const Policy& policy, Random& random) 
   return result;
 }
 
-Policy by_times(const RowProblem& problem, const LaneRows& rows, const std::vector<std::vector<double>>& times,
-                double noise, Random& random) {
+Policy by_times(const RowProblem& problem, const LaneRows& rows, const NoisyTimes& given, Random& random) {
   Policy policy;
   policy.first = Policy::First::kTarget;
   policy.ahead.assign(problem.slots.size(), problem.micro_batches);
@@ -143,8 +142,10 @@ Policy by_times(const RowProblem& problem, const LaneRows& rows, const std::vect
   for (size_t l = 0; l < rows.size(); ++l) {
     for (size_t i = 0; i < rows[l].size(); ++i) {
       const Letter& letter = rows[l][i];
+      const double time = given.times[l][i];
+      const bool changes = time >= given.first && time <= given.last;
       policy.target[target_cell(problem, letter.slot, letter.kind, letter.micro_batch)] =
-          times[l][i] + noise * random.unit();
+          time + (changes ? given.noise * random.unit() : 0);
     }
   }
   return policy;

@@ -15,8 +15,14 @@ std::vector<Policy> first_policies(const RowProblem& problem);
 /// A policy with a few numbers changed.
 Policy changed(const RowProblem& problem, const Policy& policy, Random& random);
 
-/// A policy that starts passes in the order of given times, each changed by up to `noise`.
-Policy by_times(const RowProblem& problem, const LaneRows& rows, const std::vector<std::vector<double>>& times,
-                double noise, Random& random);
+/// Times by lane and position of rows, and the part of them that is changed at random.
+struct NoisyTimes {
+  const std::vector<std::vector<double>>& times;
+  double noise = 0;                 ///< at most
+  double first = 0, last = kNever;  ///< times within are changed
+};
+
+/// A policy that starts passes in the order of given times.
+Policy by_times(const RowProblem& problem, const LaneRows& rows, const NoisyTimes& given, Random& random);
 
 }  // namespace rannc::partition::found

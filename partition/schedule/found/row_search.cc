@@ -180,8 +180,13 @@ void RowSearch::reorder(uint64_t actions) {
     const Candidate& base = pool_[random_.below(static_cast<uint32_t>(pool_.size()))];
     const double makespan = model_.run(base.rows);
     if (makespan == kNever) return;
-    const double noise = makespan / problem_.micro_batches * random_.unit();
-    const RatedPolicy rated = rate(by_times(problem_, base.rows, model_.latest_starts(base.rows), noise, random_));
+    const auto latest = model_.latest_starts(base.rows);
+    NoisyTimes times{latest, makespan / problem_.micro_batches * random_.unit()};
+    if (random_.below(4) != 0) {
+      times.first = makespan * random_.unit();
+      times.last = times.first + makespan * 0.3 * random_.unit();
+    }
+    const RatedPolicy rated = rate(by_times(problem_, base.rows, times, random_));
     if (rated.makespan < makespan) judge(rated.rows, "list");
   }
 }
