@@ -35,7 +35,8 @@ void with_small_stack(const std::function<void()>& body) {
 /// `before`, a chain of tasks from `c0` to `end`, and `after`.
 ir::Graph chain(const std::string& before, const std::string& task, const std::string& after) {
   std::string text = before;
-  for (int i = 0; i < kTasks; ++i) text += fmt::format("{} = {}(c{})\n", i + 1 == kTasks ? "end" : fmt::format("c{}", i + 1), task, i);
+  for (int i = 0; i < kTasks; ++i)
+    text += fmt::format("{} = {}(c{})\n", i + 1 == kTasks ? "end" : fmt::format("c{}", i + 1), task, i);
   return test::short_graph(text + after, "f32");
 }
 
@@ -61,9 +62,10 @@ TEST(DeepChains, OfActivations) {
 
 // Every task depends on a number of samples, which becomes an input.
 TEST(DeepChains, OfWhatReadsACount) {
-  ir::Graph graph = chain("input x [batch,4] samples 0\ninput mask [batch] samples 0\nparameter w [4,4]\n"
-                          "count = sum(mask)\nbefore = linear(x, w)\nc0 = div(before, count)\n",
-                          "relu", "loss = mean(end)\noutputs loss\n");
+  ir::Graph graph = chain(
+      "input x [batch,4] samples 0\ninput mask [batch] samples 0\nparameter w [4,4]\n"
+      "count = sum(mask)\nbefore = linear(x, w)\nc0 = div(before, count)\n",
+      "relu", "loss = mean(end)\noutputs loss\n");
   with_small_stack([&] {
     const auto outcome = opened(graph);
     ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
@@ -84,8 +86,9 @@ TEST(DeepChains, OfLosses) {
 }
 
 TEST(DeepChains, OfCounts) {
-  ir::Graph graph = chain("input x [batch,4] samples 0\ninput mask [batch] samples 0\nparameter w [4,4]\nc0 = sum(mask)\n",
-                          "neg", "before = linear(x, w)\nall = sum(before)\nloss = div(all, end)\noutputs loss\n");
+  ir::Graph graph =
+      chain("input x [batch,4] samples 0\ninput mask [batch] samples 0\nparameter w [4,4]\nc0 = sum(mask)\n", "neg",
+            "before = linear(x, w)\nall = sum(before)\nloss = div(all, end)\noutputs loss\n");
   with_small_stack([&] {
     const auto outcome = opened(graph);
     ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();

@@ -74,8 +74,8 @@ class Rectangles {
   std::vector<Counted> cells_;
 };
 
-/// Two buckets, or one beside a gradient that is larger. A bucket has at least one gradient. 0 if gradients are not known
-/// one by one.
+/// Two buckets, or one beside a gradient that is larger. A bucket has at least one gradient. 0 if gradients are not
+/// known one by one.
 double bytes_of_two_buckets(const StageProblem& problem) {
   double largest = 0, least = kInfinity;
   for (const double bytes : problem.largest_gradients) {
