@@ -116,7 +116,8 @@ void expect_planned(const Prepared& model, const ir::PlanOptimizer& optimizer, u
 TEST(ZooPlans, EveryModelOfRanncsExperiments) {
   for (const int64_t width : {1024, 1536, 2048}) {
     for (const int64_t layers : {24, 48, 96, 144, 192, 256}) {
-      if (!rannc::testing::tests_everything() && !(width == 1024 && layers == 24) && !(width == 1536 && layers == 192)) continue;
+      if (!rannc::testing::tests_everything() && !(width == 1024 && layers == 24) && !(width == 1536 && layers == 192))
+        continue;
       SCOPED_TRACE(std::to_string(layers) + " layers of " + std::to_string(width));
       const Prepared model = prepared(test::model(bert(layers, width), zoo::write_bert), kBertLoss);
       expect_planned(model, {"adam", 0, false, {}}, 64);
