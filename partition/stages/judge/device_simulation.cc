@@ -148,6 +148,15 @@ void PlanJudge::add_memory(const StagePlan& plan, const ir::Schedule& own, Run& 
   }
 }
 
+// Trying every named schedule must leave some of the budget. Rows of few micro-batches are a pattern for all.
+void PlanJudge::shorten(Run& run, uint64_t actions, size_t stages) {
+  constexpr uint64_t kActions = 1000;  // of the search, for a device's passes of a micro-batch under every schedule
+  const uint64_t few = std::max<uint64_t>(4 * stages, actions / (kActions * run.used.size()));
+  if (few >= run.shape.micro_batches.size()) return;
+  run.shape.micro_batches.resize(few);
+  if (!run.costs.size_class.empty()) run.costs.size_class.resize(few);
+}
+
 JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
   constexpr int kTries = 3;
   Run run;
@@ -157,6 +166,7 @@ JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
   const auto lowered = ir::lower_schedule(run.shape, *named);
   RANNC_CHECK(lowered.ok()) << lowered.diagnostic().str();
   add_memory(plan, *lowered, run);
+  shorten(run, actions, plan.stages.size());
   FoundOptions options;
   options.actions = actions / kTries;
   options.parts = problem_.parts_backward ? found::BackwardParts::kSplit : found::BackwardParts::kWhole;
@@ -168,8 +178,9 @@ JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
     other.pattern = std::move(pattern);
     return other;
   };
+  const SimulationOptions simulation = simulation_of(plan, *lowered);
   for (int left = kTries; left > 0; --left) {
-    auto found = find_schedule_rows({run.shape, run.costs, simulation_of(plan, *lowered)}, options);
+    auto found = find_schedule_rows({run.shape, run.costs, simulation}, options);
     RANNC_CHECK(found.ok()) << found.diagnostic().str();
     if (!found->schedule) break;
     if (found->pattern.empty()) {
@@ -188,6 +199,7 @@ JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
     }
   }
   // The plan's own rows fit.
+  run.shape.micro_batches.resize(plan.micro_batches, run.shape.micro_batches.back());
   const auto ascending = ascending_pattern(*named, run.shape);
   if (!ascending.ok()) return Refusal{Refusal::Reason::kNoRows};
   const JudgedPlan judged = judge(with(*ascending));

@@ -131,6 +131,8 @@ class PlanJudge {
   std::optional<Refusal> lay_out_by_device(StagePlan& plan, Run& run, double beat);
   /// Adds the memory of devices and stages to a plan that is laid out by device, with its own lowered rows.
   void add_memory(const StagePlan& plan, const ir::Schedule& own, Run& run) const;
+  /// Leaves as many micro-batches as a search for rows can afford.
+  static void shorten(Run& run, uint64_t actions, size_t stages);
   /// Refuses a plan whose stages alone take `beat`.
   std::optional<Refusal> beaten(const StagePlan& plan, const Run& run, double beat) const;
   /// Adds the objective to a plan with a known step time, unless the step takes too long.

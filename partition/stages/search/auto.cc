@@ -26,7 +26,6 @@ constexpr uint32_t kShakes = 12;        ///< searches from perturbations of the 
 constexpr size_t kStarts = 12;          ///< plans from which the local search starts
 constexpr uint64_t kExactSlots = 4096;  ///< devices * micro-batches up to which all plans are simulated by device
 constexpr double kProven = 1e-8;        ///< a gap up to this is rounding
-constexpr uint64_t kFoundSlots = 2048;  ///< stages * micro-batches up to which rows are searched
 
 const std::string kFound = "found";
 
@@ -278,7 +277,6 @@ class AutoSearch {
     }
     for (size_t i = 0; i < plans.size() && !trials_.interrupted(); ++i) {
       const StagePlan& plan = plans[i].plan;
-      if (plan.stages.size() * plan.micro_batches > kFoundSlots && !required) continue;
       if (plan.stages.size() == 1 && !required) continue;
       const uint64_t actions = options_.found_actions * (required ? 10 : 1) / plans.size();
       const double beat = best && !required ? best->plan.step_ns : kInfinity;
