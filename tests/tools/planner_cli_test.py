@@ -341,6 +341,15 @@ class Models(PlannerTest):
         self.refuse(1, ["table.txt:2", "Q1.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 B1.0 F1.1\n")
         self.refuse(1, ["table.txt", "S6", "B0.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
+        table.write_text("F0 [F0 B0]* B0  # a pattern\n[F1 B1]*\n")
+        lowered = self.model(*flags).stdout
+        self.assertRegex(lowered, r"d0: F0\.0 .*F0\.1 .*B0\.0 .*B0\.1")
+        table.write_text(lowered)
+        self.assertEqual(self.model(*flags).stdout, lowered)
+        table.write_text("# lowered\n" + lowered.replace(" S0", ""))
+        self.refuse(1, ["table.txt:3", "S10"], "rannc-compile", MLP, *self.FLAGS, *flags)
+        table.write_text("F0 [F0 B0]* B0\n[F1 B1\n")
+        self.refuse(1, ["table.txt:2:1", "has no end"], "rannc-compile", MLP, *self.FLAGS, *flags)
 
     def test_plans_state_why_each_cut_is_where_it_is(self):
         """In comments before all stages but the first, in the text and in the bundle; without them the plan is the same."""

@@ -13,6 +13,7 @@ PLANS = {
     "cut": ["--stages", 2, "--micro-batches", 4],
     "gpipe": ["--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always"],
     "split backward": ["--stages", 2, "--micro-batches", 4, "--schedule", "zb-h1"],
+    "found": ["--stages", 2, "--micro-batches", 4, "--schedule", "found"],
     "warm-up": ["--stages", 2, "--micro-batches", 4, "--schedule", "warmup", "--warm-up", "2,1"],
     "shared devices": ["--stages-per-device", 2, "--stages", 4, "--micro-batches", 4, "--schedule", "interleaved"],
     "replicas": ["--cluster", "local:3", "--stages", 2, "--replicas", "2,1", "--micro-batches", 2],

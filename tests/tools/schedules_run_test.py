@@ -6,8 +6,8 @@ import struct
 import programs
 
 STEPS = 3
-ONE_PER_DEVICE = ("1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2", "latency", "1f1b-star", "k-periodic")
-SHARED = ("interleaved", "zb-v", "v-half", "v-min", "periodic")
+ONE_PER_DEVICE = ("1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2", "latency", "1f1b-star", "k-periodic", "found")
+SHARED = ("interleaved", "zb-v", "v-half", "v-min", "periodic", "found")
 
 
 class Schedules(programs.ProgramTest):
@@ -51,7 +51,28 @@ class Schedules(programs.ProgramTest):
     def test_all_are_tried(self):
         listed = self.succeed("rannc-compile", "--list", "schedule").stdout
         self.assertEqual(sorted(line.split()[0] for line in listed.splitlines()),
-                         sorted((*ONE_PER_DEVICE, *SHARED, "table")))
+                         sorted({*ONE_PER_DEVICE, *SHARED, "table"}))
+
+    def test_found_rows_run_and_resume_to_the_bit(self):
+        model, loss = programs.DATA / "small_gpt" / "model.onnx", "cross_entropy(output=logits,labels=targets)"
+        data = ["--data", programs.DATA / "small_gpt" / "batch.safetensors"]
+        flags = ["--cluster", "local:2", "--stages", 2, "--mini-batch", 8, "--micro-batches", 4, "--costs", "analytic", "--loss", loss]
+
+        def losses(bundle, out, *more):
+            log = self.scratch / "losses.log"
+            log.unlink(missing_ok=True)
+            self.succeed("rannc-run", bundle, "-o", self.scratch / out, "--loss-log", log, *data, *more)
+            return log.read_text().splitlines()
+
+        bundles = {name: self.scratch / f"{name}.rannc" for name in ("1f1b", "found")}
+        for name, bundle in bundles.items():
+            self.succeed("rannc-compile", model, "-o", bundle, "--schedule", name, *flags)
+        self.assertRegex((bundles["found"] / "plan.rir").read_text(), r"(?m)^schedule found lowered$")
+        one, found = (losses(bundle, name, "--steps", 4) for name, bundle in bundles.items())
+        self.assertEqual(len(one), 4)
+        self.assertEqual(found, one)
+        self.assertEqual(losses(bundles["found"], "half", "--steps", 2), one[:2])
+        self.assertEqual(losses(bundles["found"], "half", "--steps", 4, "--resume")[-2:], one[2:])
 
     def test_gpt_with_tied_embeddings(self):
         model = self.scratch / "gpt.onnx"

@@ -185,8 +185,8 @@ void PlanOptions::rows(Table& table) {
              "selective` (default: 5)"},
             &PlanOptions::recompute_budget, Real{0, 100});
   table.row({"--schedule", "A,B", kPlanned,
-             "allowed schedules (`--list schedule`), such as `gpipe,1f1b`; `table`: a hand-written schedule (default: "
-             "the planner's)"},
+             "allowed schedules (`--list schedule`), such as `gpipe,1f1b`; `found`: searched for the plan; `table`: a "
+             "hand-written schedule (default: the planner's)"},
             &PlanOptions::schedules);
   table.row({"--schedule-file", "FILE", kPlanned, "file of the hand-written schedule, for `--schedule table`"},
             &PlanOptions::schedule_file);
