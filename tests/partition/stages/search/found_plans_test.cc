@@ -14,7 +14,6 @@
 namespace rannc::partition {
 namespace {
 
-using testing::RandomOptions;
 using ::testing::HasSubstr;
 
 std::vector<std::string> named_schedules(const PlanDemands& demands) {
