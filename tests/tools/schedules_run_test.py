@@ -26,7 +26,7 @@ class Schedules(programs.ProgramTest):
                                                 "--stages", 2 * devices))
 
     def losses(self, model, loss, data, devices, schedule, *flags):
-        name = f"{schedule}-{devices}"
+        name = f"{schedule}-{devices}" + ("-shared" if "--stages-per-device" in flags else "")
         bundle = self.scratch / f"{name}.rannc"
         self.succeed("rannc-compile", model, "-o", bundle, "--cluster", f"local:{devices}", "--mini-batch", 8,
                      "--micro-batches", 4, "--costs", "analytic", "--loss", loss, "--dtype", "float64",
