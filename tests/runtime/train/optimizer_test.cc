@@ -13,7 +13,7 @@
 #include "runtime/train/gradient_norms.h"
 #include "tests/runtime/engine/held_tensors.h"
 #include "tests/runtime/support/forwarding_device.h"
-#include "tests/support/test_device/host_update.h"
+#include "tests/runtime/cuda/host_update.h"
 
 namespace rannc::testing {
 namespace {

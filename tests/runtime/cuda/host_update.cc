@@ -1,4 +1,4 @@
-#include "tests/support/test_device/host_update.h"
+#include "tests/runtime/cuda/host_update.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
