@@ -11,9 +11,9 @@
 #include "runtime/aten/torch_types.h"
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/train/gradient_norms.h"
+#include "tests/runtime/cuda/host_update.h"
 #include "tests/runtime/engine/held_tensors.h"
 #include "tests/runtime/support/forwarding_device.h"
-#include "tests/runtime/cuda/host_update.h"
 
 namespace rannc::testing {
 namespace {

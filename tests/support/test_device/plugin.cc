@@ -10,9 +10,9 @@
 #include <numbers>
 
 #include "runtime/execute/random.h"
+#include "tests/runtime/cuda/host_update.h"
 #include "tests/support/test_device/device_memory.h"
 #include "tests/support/test_device/fake_nccl.h"
-#include "tests/runtime/cuda/host_update.h"
 #include "tests/support/test_device/recording.h"
 #include "tests/support/test_device/test_device.h"
 #include "tests/support/test_device/thread_state.h"
