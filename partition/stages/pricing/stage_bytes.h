@@ -66,7 +66,7 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
 /// gradients.
 inline StageBytes of_replica(StageBytes bytes, const RangeCosts& ranges, uint32_t a, uint32_t b, double replicas) {
   bytes.standing -= ranges.divided(a, b) * (1 - 1 / replicas);
-  if (replicas > 1) bytes.sums = ranges.summed_at_once(a, b) * (1 + 1 / replicas);
+  if (replicas > 1) bytes.sums = ranges.summed_at_once(a, b) * (1 - 1 / replicas);  // `ir::gradient_sum_bytes`
   return bytes;
 }
 
