@@ -32,7 +32,9 @@ std::vector<std::string> warnings_of(const partition::StagePlan& plan) {
   std::vector<std::string> warnings;
   std::copy_if(plan.notes.begin(), plan.notes.end(), std::back_inserter(warnings), std::not_fn(&describes));
   if (plan.lower_bound > 0 && !is_exact(plan)) {
-    warnings.push_back(fmt::format("not proved optimal: the gap to the bound is {:.2f} %", 100 * plan.gap()));
+    const double percent = 100 * plan.gap();
+    const std::string gap = percent < 0.005 ? "below 0.01 %" : fmt::format("{:.2f} %", percent);
+    warnings.push_back("not proved optimal: the gap to the bound is " + gap);
   }
   return warnings;
 }
