@@ -94,7 +94,7 @@ Result<Form> LinearForms::of(ValueId value) {
 std::vector<ValueId> LinearForms::operands_of_form(ValueId value) {
   static const Ops kBoth = {"add", "sub"}, kProduct = "mul", kQuotient = "div", kChoice = "where";
   static const Ops kFirst = {"identity", "reshape", "squeeze", "unsqueeze", "cast", "stop_gradient", "neg"};
-  static const Ops kFolds = {"sum", "mean"};
+  static const Ops kSum = "sum", kMean = "mean";
   const TaskId maker = graph_.producer(value);
   if (!maker.valid() || !graph_.type(value).shape || (is_single(graph_, value) && number(value))) return {};
   if (!is_known_count(value) && !has_parts(value)) return {};
@@ -104,7 +104,7 @@ std::vector<ValueId> LinearForms::operands_of_form(ValueId value) {
   if (kFirst.contains(op)) return {in[0]};
   if (kQuotient.contains(op)) return is_coefficient(in[1]) ? std::vector{in[0]} : std::vector{in[0], in[1]};
   if (kChoice.contains(op)) return {in[1], in[2]};
-  if (kFolds.contains(op)) return folds_itself(value) ? std::vector{in[0]} : std::vector<ValueId>();
+  if (kSum.contains(op) || kMean.contains(op)) return folds_itself(value) ? std::vector{in[0]} : std::vector<ValueId>();
   if (kProduct.contains(op)) {
     const auto factor = factor_of(value);
     return factor ? std::vector{in[1 - *factor]} : std::vector{in[0], in[1]};
