@@ -364,19 +364,6 @@ class Models(PlannerTest):
         again = self.succeed("rannc-opt", plain).stdout
         self.assertEqual(again, self.succeed("rannc-opt", self.write("commented.rir", text)).stdout)
 
-    def test_plans_state_why_each_cut_is_where_it_is(self):
-        """In comments before all stages but the first, in the text and in the bundle; without them the plan is the same."""
-        bundle = self.scratch / "reasons.rannc"
-        flags = ["--loss", MLP_LOSS, "--cluster", "local:3", "--stages", 3, "--costs", "analytic"]
-        text = self.succeed("rannc-compile", MLP, *flags, "--emit=plan").stdout
-        self.succeed("rannc-compile", MLP, *flags, "-o", bundle)
-        reason = r"^// (@s\d) receives \d+ values?, \S+ bytes a micro-batch; cut after block \d+: one block earlier .+, one block later .+\nstage (@s\d) "
-        for plan in (text, (bundle / "plan.rir").read_text()):
-            self.assertEqual(re.findall(reason, plan, re.MULTILINE), [("@s1", "@s1"), ("@s2", "@s2")])
-        plain = self.write("plain.rir", re.sub(r"^// @s.*\n", "", text, flags=re.MULTILINE))
-        again = self.succeed("rannc-opt", plain).stdout
-        self.assertEqual(again, self.succeed("rannc-opt", self.write("commented.rir", text)).stdout)
-
     def test_pin_and_together_by_name(self):
         flags = ("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64)
         tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--pin", "node_relu=1").stdout.splitlines()[-1])["stages"]]
