@@ -24,6 +24,7 @@
 #include "partition/blocks/block_partitioner.h"
 #include "partition/blocks/interval_cut.h"
 #include "partition/formats/pipedream_text.h"
+#include "tests/bench/cpu_seconds.h"
 #include "tests/partition/blocks/crossing_bound.h"
 #include "tests/partition/blocks/random_graphs.h"
 
@@ -31,6 +32,7 @@ namespace {
 
 using namespace rannc;
 using namespace rannc::partition;
+using bench::cpu_seconds;
 namespace fs = std::filesystem;
 using partition::testing::Weights;
 
@@ -38,8 +40,6 @@ constexpr double kBytesPerSecond = 25e9;
 constexpr double kTransfers = 2;  // a value, and its gradient back
 constexpr double kImbalance = 0.03;
 constexpr double kRounding = 1 + 1e-9;
-
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 /// Highest resident bytes since the last reset; Linux only, 0 elsewhere.
 double peak_bytes(bool reset) {

@@ -20,12 +20,14 @@
 #include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
 #include "partition/stages/search/auto.h"
+#include "tests/bench/cpu_seconds.h"
 #include "tests/partition/stages/support/judging.h"
 
 namespace {
 
 using namespace rannc;
 using namespace rannc::partition;
+using bench::cpu_seconds;
 
 /// Mini-batches of DAPPLE's Table 4 by the start of the file name.
 uint64_t mini_batch_of(const std::string& file) {
@@ -36,8 +38,6 @@ uint64_t mini_batch_of(const std::string& file) {
   }
   return 256;
 }
-
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Profile {
   std::string file;

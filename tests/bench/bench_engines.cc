@@ -45,23 +45,29 @@ ir::TensorData random_data(const std::vector<int64_t>& sizes) {
   return ir::TensorData::in_memory({first, first + made.nbytes()});
 }
 
+ValueId add_input(ir::Graph& graph, const char* name, const ir::ValueType& type) {
+  const ValueId value = graph.add_value(ir::ValueKind::kInput, name, type);
+  graph.add_input(value);
+  return value;
+}
+
+ValueId add_task(ir::Graph& graph, std::string_view op, std::initializer_list<ValueId> operands,
+                 ir::Attributes attributes) {
+  const ValueId made = graph.add(ir::core(op), operands, std::move(attributes));
+  infer_types(graph, graph.producer(made)).value();
+  return made;
+}
+
 /// `layers` × (linear 16 -> 16, relu, residual), with a loss.
 ir::Graph chain(uint32_t layers) {
   ir::Graph graph;
   graph.set_batch_symbol("batch");
   const ir::ValueType of_samples{ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), ir::Dim(16)}, {0, 1, 1}, {}};
-  const auto input = [&](const char* name) {
-    const ValueId value = graph.add_value(ir::ValueKind::kInput, name, of_samples);
-    graph.add_input(value);
-    return value;
-  };
   const auto task = [&](std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
-    const ValueId made = graph.add(ir::core(op), operands, std::move(attributes));
-    infer_types(graph, graph.producer(made)).value();
-    return made;
+    return add_task(graph, op, operands, std::move(attributes));
   };
-  ValueId x = input("x");
-  const ValueId target = input("target");
+  ValueId x = add_input(graph, "x", of_samples);
+  const ValueId target = add_input(graph, "target", of_samples);
   for (uint32_t i = 0; i < layers; ++i) {
     const auto parameter = [&](const char* name, std::vector<int64_t> sizes) {
       return graph.add_value(ir::ValueKind::kParameter, fmt::format("{}{}", name, i),
@@ -82,18 +88,11 @@ ir::Graph convolutions(uint32_t layers) {
   graph.set_batch_symbol("batch");
   const ir::ValueType images{
       ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), ir::Dim(16), ir::Dim(16), ir::Dim(16)}, {0, 1, 1}, {}};
-  const auto input = [&](const char* name) {
-    const ValueId value = graph.add_value(ir::ValueKind::kInput, name, images);
-    graph.add_input(value);
-    return value;
-  };
   const auto task = [&](std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
-    const ValueId made = graph.add(ir::core(op), operands, std::move(attributes));
-    infer_types(graph, graph.producer(made)).value();
-    return made;
+    return add_task(graph, op, operands, std::move(attributes));
   };
-  ValueId x = input("x");
-  const ValueId target = input("target");
+  ValueId x = add_input(graph, "x", images);
+  const ValueId target = add_input(graph, "target", images);
   const ir::Attributes windows = {{"dilations", ir::Shape{1, 1}},
                                   {"groups", ir::Dim(1)},
                                   {"pads", ir::Shape{1, 1, 1, 1}},

@@ -1,6 +1,5 @@
 /// Prints schedules found by search beside the best named ones and their bounds, and the speed of search and simulator.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -11,21 +10,14 @@
 #include "partition/schedule/found/order_model.h"
 #include "partition/schedule/found/policies.h"
 #include "partition/schedule/found/row_judge.h"
+#include "tests/bench/cpu_seconds.h"
 #include "tests/partition/schedule/found/cuts.h"
 
 namespace {
 
 using namespace rannc;
 using namespace rannc::partition;
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+using bench::cpu_seconds;
 
 class Printer {
  public:

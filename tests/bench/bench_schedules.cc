@@ -14,6 +14,7 @@
 #include "partition/schedule/asynchronous.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
+#include "tests/bench/cpu_seconds.h"
 #include "tests/partition/reference/hardness.h"
 #include "tests/partition/schedule/published.h"
 
@@ -21,16 +22,7 @@ namespace {
 
 using namespace rannc;
 using namespace rannc::partition;
-
-/// CPU time of this process: other work on the machine does not count.
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+using bench::cpu_seconds;
 
 double peak_megabytes() {
   rusage usage{};
