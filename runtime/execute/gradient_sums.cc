@@ -122,7 +122,8 @@ Result<void> GradientSums::begin_bucket(size_t position, size_t bucket) {
 
 Result<void> GradientSums::begin_shares(size_t position, size_t bucket) {
   const StageId stage = row_[position].stage;
-  RANNC_ASSIGN(auto rounds, shares_.at(stage).begin_reduce_scatter(step_, bucket));
+  RANNC_ASSIGN(auto rounds,
+               shares_.at(stage).begin_reduce_scatter(step_, bucket, pipeline_.buckets[stage.index()][bucket]));
   for (std::unique_ptr<PendingSum>& round : rounds) {
     ++spans_.at(position).sums;
     begun_.push_back({.position = position, .stage = stage, .of_shares = true, .sum = std::move(round)});

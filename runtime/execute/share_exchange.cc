@@ -60,17 +60,12 @@ std::vector<Values> ShareExchange::parts(const Values& whole, const Round& round
   return parts;
 }
 
-Result<std::vector<std::unique_ptr<PendingSum>>> ShareExchange::begin_reduce_scatter(uint64_t step, size_t bucket) {
+Result<std::vector<std::unique_ptr<PendingSum>>> ShareExchange::begin_reduce_scatter(
+    uint64_t step, size_t bucket, const ir::ParameterBucket& parameters) {
   Values gradients(program_.parameters().size());
-  for (const Round& round : rounds_[bucket]) {
-    for (const auto& slices : round) {
-      for (const ir::ParameterSlice& slice : slices) {
-        const uint32_t i = slice.parameter;
-        if (gradients[i] != nullptr) continue;
-        gradients[i] = program_.gradients({&i, 1}).front()->contiguous();
-        program_.set_gradients({&i, 1}, {gradients[i]});
-      }
-    }
+  for (const uint32_t i : parameters) {
+    gradients[i] = program_.gradients({&i, 1}).front()->contiguous();
+    program_.set_gradients({&i, 1}, {gradients[i]});
   }
   CollectiveKey key{step, CollectiveKey::Kind::kReduceScatter, stage_.index()};
   for (size_t before = 0; before < bucket; ++before) key.part += static_cast<uint32_t>(rounds_[before].size());

@@ -24,8 +24,10 @@ class ShareExchange {
                 Program& program, Transport& transport);
 
   /// Begins to sum the gradients of a bucket over the replicas, each element on the owner of its share alone, in
-  /// rounds. Afterwards the program's gradients contain the sums in this replica's share, and its own terms elsewhere.
-  Result<std::vector<std::unique_ptr<PendingSum>>> begin_reduce_scatter(uint64_t step, size_t bucket);
+  /// rounds. `parameters`: of the bucket. Afterwards the program's gradients contain the sums in this replica's share,
+  /// and its own terms elsewhere.
+  Result<std::vector<std::unique_ptr<PendingSum>>> begin_reduce_scatter(uint64_t step, size_t bucket,
+                                                                        const ir::ParameterBucket& parameters);
   /// Copies each replica's share of the parameters to the others.
   Result<void> all_gather(uint64_t step);
 
