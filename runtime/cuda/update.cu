@@ -26,9 +26,9 @@ struct Launch {
 };
 static_assert(sizeof(Launch<double>) <= 4096, "arguments of a kernel");
 
-template <class Stored>
-struct alignas(kVector * sizeof(Stored)) Vector {
-  Stored values[kVector];
+template <int size, class Stored>
+struct alignas(size * sizeof(Stored)) Vector {
+  Stored values[size];
 };
 
 template <class Number, class Stored>
@@ -59,7 +59,8 @@ struct Pointers {
   __device__ bool are_aligned() const {
     uintptr_t all = reinterpret_cast<uintptr_t>(parameter) | reinterpret_cast<uintptr_t>(average);
     for (Stored* state : states) all |= reinterpret_cast<uintptr_t>(state);
-    return all % sizeof(Vector<Stored>) == 0 && reinterpret_cast<uintptr_t>(gradient) % sizeof(Vector<Gradient>) == 0;
+    return all % sizeof(Vector<kVector, Stored>) == 0 &&
+           reinterpret_cast<uintptr_t>(gradient) % sizeof(Vector<kVector, Gradient>) == 0;
   }
 };
 
@@ -82,12 +83,8 @@ __device__ void update_one(const UpdateFactors<Number>& factors, const bool (&ha
 /// Updates `size` elements from `i` on, which is kVector only if all pointers are aligned.
 template <int size, class Number, class Stored, class Gradient>
 __device__ void update_some(const UpdateFactors<Number>& factors, const Pointers<Stored, Gradient>& at, uint64_t i) {
-  struct alignas(size * sizeof(Stored)) Some {
-    Stored values[size];
-  };
-  struct alignas(size * sizeof(Gradient)) Gradients {
-    Gradient values[size];
-  };
+  using Some = Vector<size, Stored>;
+  using Gradients = Vector<size, Gradient>;
   bool has[DeviceUpdate::kStates];
   Some states[DeviceUpdate::kStates], average{};
   for (int s = 0; s < DeviceUpdate::kStates; ++s) {
