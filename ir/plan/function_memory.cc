@@ -45,6 +45,7 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
       table_(function_table(stage_)),
       lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
       sums_(sum_bytes_of_buckets(plan, stage)),
+      trains_(plan.training),
       one_pass_(plan.micro_batches.size() == 1),
       specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, ports_of(plan, stage))),
       samples_(sample_inputs(plan, stage_.joint.graph)),
@@ -56,7 +57,7 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
 }
 
 const Program& FunctionFollower::program(ProgramKind kind) {
-  std::optional<Program>& made = programs_[static_cast<size_t>(kind)];
+  std::optional<Program>& made = programs_[kind];
   if (!made) made = lowering_.lower(*specs_[kind]).value();
   return *made;
 }
@@ -72,31 +73,33 @@ int64_t FunctionFollower::held(ProgramMemory& memory, const Ids& values) const {
   return total;
 }
 
-FunctionMemory FunctionFollower::follow(const Bindings& sizes) {
+void FunctionFollower::follow(const Bindings& sizes, StageTime& time) {
+  using enum ProgramKind;
   ProgramMemory memory({stage_.joint, views(), instructions_, samples_, sums_}, sizes);
-  const auto peak = [&](ProgramKind kind, ProgramMemory::Run run = {}) { return memory.peak(program(kind), run); };
   int64_t samples = 0;
   for (const ValueId value : samples_) samples += memory.bytes(value);
-  FunctionMemory found;
-  found.evaluate = samples + peak(ProgramKind::kEvaluate);
-  if (stage_.joint.outputs.empty() && table_.saved.empty() && stage_.joint.gradients.empty()) return found;
-  found.saved = samples + held(memory, table_.saved);
-  found.kept = samples + held(memory, table_.recompute);
-  found.pending = samples + held(memory, table_[FunctionKind::kWeight].arguments);
-  found.forward = found.begin = samples + peak(ProgramKind::kForward);
+  const auto held = [&](const Ids& values) { return static_cast<uint64_t>(samples + this->held(memory, values)); };
+  const auto peak = [&](ProgramKind kind, ProgramMemory::Run run = {}, int64_t more = 0) {
+    return static_cast<uint64_t>(std::max<int64_t>(0, more + memory.peak(program(kind), run)));
+  };
+  auto& [usual, first, last] = time.peaks;
+  usual[kEvaluate] = peak(kEvaluate, {}, samples);
+  const bool does_nothing = stage_.joint.outputs.empty() && table_.saved.empty() && stage_.joint.gradients.empty();
+  if (!trains_ || does_nothing) return;
+  time.stashed_bytes = held(table_.saved);
+  time.kept_bytes = held(table_.recompute);
+  time.pending_bytes = held(table_[FunctionKind::kWeight].arguments);
+  usual[kForward] = usual[kBegin] = peak(kForward, {}, samples);
   if (stage_.kept) {
-    found.begin = samples + peak(ProgramKind::kBegin);
-    found.rebuild = peak(ProgramKind::kRebuild, {.keeps_arguments = true});
+    usual[kBegin] = peak(kBegin, {}, samples);
+    usual[kRebuild] = peak(kRebuild, {.keeps_arguments = true});
   }
-  found.input = peak(ProgramKind::kInput);
-  found.weight = peak(ProgramKind::kWeight);
-  found.backward = peak(ProgramKind::kBackward);
-  found.first_weight = peak(ProgramKind::kWeight, {.creates_sums = true, .marks = one_pass_});
-  found.first_backward = peak(ProgramKind::kBackward, {.creates_sums = true, .marks = one_pass_});
-  if (one_pass_ || sums_.empty()) return found;
-  found.last_weight = peak(ProgramKind::kWeight, {.marks = true});
-  found.last_backward = peak(ProgramKind::kBackward, {.marks = true});
-  return found;
+  usual[kInput] = peak(kInput);
+  for (const ProgramKind kind : {kWeight, kBackward}) {
+    usual[kind] = peak(kind);
+    first[kind] = peak(kind, {.creates_sums = true, .marks = one_pass_});
+    if (!one_pass_ && !sums_.empty()) last[kind] = peak(kind, {.marks = true});
+  }
 }
 
 StepMemory FunctionFollower::step(const Bindings& sizes) {

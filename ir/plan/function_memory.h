@@ -9,23 +9,6 @@
 
 namespace rannc::ir {
 
-/// Bytes of one replica's share of a micro-batch. A value that shares memory with another counts once. Parameters,
-/// buffers, constants and results of P are not part of it.
-///
-/// Peaks are bytes above the memory in use before the function, which includes its arguments. Those of `first_…` are of
-/// the first such function of a step, which allocates the sums of the gradients; those of `last_…` of the last one, in
-/// which sums over replicas begin. They are 0 if there are none, or if the first one is the last one and counts them.
-struct FunctionMemory {
-  int64_t saved = 0;                                      ///< held from F or R to B, samples included
-  int64_t kept = 0;                                       ///< held from F to R, samples included
-  int64_t pending = 0;                                    ///< held from I to W, samples included
-  int64_t evaluate = 0, forward = 0, begin = 0;           ///< F that keeps nothing, all saved values, what R reads
-  int64_t rebuild = 0;                                    ///< R
-  int64_t input = 0;                                      ///< I
-  int64_t weight = 0, first_weight = 0, last_weight = 0;  ///< W
-  int64_t backward = 0, first_backward = 0, last_backward = 0;  ///< B
-};
-
 /// Bytes of a stage that do not depend on a micro-batch.
 struct StepMemory {
   int64_t fixed = 0;   ///< results of P
@@ -34,14 +17,16 @@ struct StepMemory {
   int64_t end = 0;     ///< peak of E
 };
 
-/// Memory of a stage's programs (`ir/program/program_memory.h`).
+/// Memory of a stage's programs (`ir/program/program_memory.h`). A value that shares memory with another counts once.
+/// Parameters, buffers, constants and results of P are not part of it.
 class FunctionFollower {
  public:
   /// Of a stage of a plan with functions, which must outlive the follower.
   FunctionFollower(const Plan& plan, StageId stage);
 
   const FunctionTable& table() const { return table_; }
-  FunctionMemory follow(const Bindings& sizes);
+  /// Sets the bytes of one replica's share of a micro-batch. What is held includes samples.
+  void follow(const Bindings& sizes, StageTime& time);
   StepMemory step(const Bindings& sizes);
   /// Whether a value shares memory with a saved value, or with one that R reads.
   bool is_saved(ValueId value) const { return saved_[views().base(value).index()]; }
@@ -57,10 +42,10 @@ class FunctionFollower {
   const FunctionTable table_;
   ProgramLowering lowering_;
   const std::vector<int64_t> sums_;  ///< by bucket: bytes of its sum
-  const bool one_pass_;              ///< a step has one micro-batch
+  const bool trains_, one_pass_;     ///< a step has a backward pass; one micro-batch
   StageSpecs specs_;
-  std::array<std::optional<Program>, kProgramKinds> programs_;  ///< lowered on first use
-  const std::vector<ValueId> samples_;                          ///< ascending
+  ByProgram<std::optional<Program>> programs_;  ///< lowered on first use
+  const std::vector<ValueId> samples_;          ///< ascending
   const std::vector<InstructionSet> instructions_;
   std::vector<bool> saved_, kept_;  ///< by base
 };

@@ -223,23 +223,18 @@ int64_t per_sample(const StageTime& time, uint64_t bytes) {
 
 void take_passes(const StageTime& time, StageShape& shape) {
   const auto raise = [&](int64_t& to, uint64_t bytes) { to = std::max(to, per_sample(time, bytes)); };
-  shape.of_functions = time.begin_bytes > 0;
   raise(shape.saved_bytes, time.stashed_bytes);
   raise(shape.kept_bytes, time.kept_bytes);
   raise(shape.pending_bytes, time.pending_bytes);
-  raise(shape.passing_bytes, time.begin_bytes > 0 ? time.begin_bytes : time.passing_bytes);
-  raise(shape.forward_bytes, time.forward_bytes);
-  raise(shape.rebuild_bytes, time.rebuild_bytes);
-  raise(shape.backward_bytes, time.backward_bytes);
-  raise(shape.input_bytes, time.input_bytes);
-  raise(shape.weight_bytes, time.weight_bytes);
-  const auto add = [&](std::vector<PassBytes>& to, uint64_t bytes) {
-    if (bytes > 0) to.push_back({time.samples, static_cast<int64_t>(bytes)});
+  const auto add = [&](ByProgram<SizedBytes>& to, const ByProgram<uint64_t>& peaks, bool zero_is_known) {
+    for (size_t i = 0; i < kProgramKinds; ++i) {
+      const uint64_t bytes = peaks.items[i];
+      if (bytes > 0 || zero_is_known) to.items[i].push_back({time.samples, static_cast<int64_t>(bytes)});
+    }
   };
-  add(shape.first_backward, time.first_backward_bytes);
-  add(shape.first_weight, time.first_weight_bytes);
-  add(shape.last_backward, time.last_backward_bytes);
-  add(shape.last_weight, time.last_weight_bytes);
+  add(shape.peaks.usual, time.peaks.usual, time.of_functions());
+  add(shape.peaks.first, time.peaks.first, false);
+  add(shape.peaks.last, time.peaks.last, false);
 }
 
 int64_t largest_share(uint32_t mini_batch, size_t devices) {
@@ -251,8 +246,10 @@ int64_t largest_share(uint32_t mini_batch, size_t devices) {
 // count towards the memory of a micro-batch or its passes.
 void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
   shape.fixed_bytes += bytes * largest_share(mini_batch, shape.devices.size());
-  for (int64_t* part : {&shape.saved_bytes, &shape.kept_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
-    *part = std::max<int64_t>(0, *part - bytes);
+  for (int64_t* part : {&shape.saved_bytes, &shape.kept_bytes}) *part = std::max<int64_t>(0, *part - bytes);
+  for (const ProgramKind kind : {ProgramKind::kEvaluate, ProgramKind::kForward, ProgramKind::kBegin}) {
+    for (PassBytes& pass : shape.peaks.usual[kind])
+      pass.bytes = std::max<int64_t>(0, pass.bytes - bytes * pass.samples);
   }
 }
 
@@ -260,7 +257,7 @@ void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
 bool counts_functions(const Plan& plan) {
   return plan.functions.size() == plan.stages.size() &&
          std::any_of(plan.stage_times.begin(), plan.stage_times.end(),
-                     [](const StageTime& time) { return time.begin_bytes > 0; });
+                     [](const StageTime& time) { return time.of_functions(); });
 }
 
 // Adds what the functions of the stages hold beside the times of their passes.

@@ -78,16 +78,11 @@ struct StageTime {
   int64_t weight_ns = 0;       ///< part of `backward_ns` that computes only weight gradients and can be deferred
   uint64_t pending_bytes = 0;  ///< kept from input gradient to weight gradient if they run separately
   uint64_t kept_bytes = 0;     ///< kept from forward to recompute; only with `Plan::functions`
-  /// Peak bytes of a pass above the memory in use before it: a forward pass that keeps nothing, one that keeps all, a
-  /// backward pass. 0: unknown.
-  uint64_t passing_bytes = 0, forward_bytes = 0, backward_bytes = 0;
-  uint64_t first_backward_bytes = 0;  ///< of the step's first backward pass, which allocates the gradient sums
-  /// Of the step's last backward pass and W, if sums over replicas begin in it. A first one that is also the last
-  /// counts them too.
-  uint64_t last_backward_bytes = 0, last_weight_bytes = 0;
-  /// The same of other functions, only with `Plan::functions`: F that keeps what R reads, R, I, W, and the first W.
-  uint64_t begin_bytes = 0, rebuild_bytes = 0, input_bytes = 0, weight_bytes = 0, first_weight_bytes = 0;
-  int64_t rebuild_ns = 0;  ///< of R; 0: as long as a forward pass
+  PassPeaks<uint64_t> peaks;   ///< of P and E: 0
+  int64_t rebuild_ns = 0;      ///< of R; 0: as long as a forward pass
+
+  /// Whether the peaks are those of functions, which may do nothing. Otherwise 0 is unknown.
+  bool of_functions() const { return peaks.usual[ProgramKind::kBegin] > 0; }
   bool operator==(const StageTime&) const = default;
 };
 

@@ -125,12 +125,6 @@ class SpecWriter {
 
 }  // namespace
 
-std::string_view name(ProgramKind kind) {
-  constexpr std::array<std::string_view, kProgramKinds> kNames = {"P_load", "P_step", "F_evaluate", "F", "F_recomputed",
-                                                                  "R",      "I",      "W",          "B", "E"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 StagePorts own_ports(const Joint& joint) {
   StagePorts ports;
   ports.outputs = joint.graph.outputs();

@@ -1,33 +1,14 @@
 /// The programs of a stage.
 #pragma once
 
-#include <array>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "ir/base/program_kind.h"
 #include "ir/plan/functions.h"
 #include "ir/program/lower_program.h"
 
 namespace rannc::ir {
-
-/// The programs of a stage. F has one for each set of values that it keeps.
-enum class ProgramKind : uint8_t {
-  kLoad,      ///< P, once per load
-  kStep,      ///< P, once per step
-  kEvaluate,  ///< F that keeps nothing
-  kForward,   ///< F that keeps what the backward pass reads
-  kBegin,     ///< F that keeps what R reads; only if the stage has an R
-  kRebuild,   ///< R, if the stage has one
-  kInput,     ///< I
-  kWeight,    ///< W
-  kBackward,  ///< B
-  kEnd,       ///< E
-};
-inline constexpr size_t kProgramKinds = 10;
-/// The name of a program in texts and generated sources: `P_load`, `P_step`, `F_evaluate`, `F`, `F_recomputed`, `R`,
-/// `I`, `W`, `B`, `E`.
-std::string_view name(ProgramKind kind);
 
 /// How the programs of a stage are connected.
 struct StagePorts {
@@ -43,13 +24,13 @@ StagePorts own_ports(const Joint& joint);
 
 /// What the programs of a stage are lowered from.
 struct StageSpecs {
-  std::array<std::optional<ProgramSpec>, kProgramKinds> programs;  ///< nothing: the stage has no such program
-  std::vector<ValueId> inputs;                                     ///< arguments of F
-  std::vector<ValueId> rebuild_from;                               ///< arguments of R
-  std::vector<ValueId> loaded, stepped;                            ///< results of P
-  std::vector<ValueId> totals;                                     ///< operands of totals, arguments of E
+  ByProgram<std::optional<ProgramSpec>> programs;  ///< nothing: the stage has no such program
+  std::vector<ValueId> inputs;                     ///< arguments of F
+  std::vector<ValueId> rebuild_from;               ///< arguments of R
+  std::vector<ValueId> loaded, stepped;            ///< results of P
+  std::vector<ValueId> totals;                     ///< operands of totals, arguments of E
 
-  std::optional<ProgramSpec>& operator[](ProgramKind kind) { return programs[static_cast<size_t>(kind)]; }
+  std::optional<ProgramSpec>& operator[](ProgramKind kind) { return programs[kind]; }
 };
 
 /// The values in memory during all programs: parameters, buffers, constants, results of P. By value.

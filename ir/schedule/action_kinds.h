@@ -53,15 +53,22 @@ inline constexpr size_t kPasses = 4;
 /// Stages for which a lowered training schedule must have an action of a whole stage, once per replica.
 enum class ActingStages : uint8_t { kAll, kWhole, kSharded };
 
-/// Members of `StageShape`, in bytes per sample, that a computation needs and keeps; null: 0.
+/// What a computation needs and keeps.
 struct ComputeMemory {
-  using Bytes = int64_t StageShape::*;
-  Bytes peak = nullptr;
-  Bytes unknown_peak = nullptr;                  ///< in place of `peak`, if that is unknown
+  using Bytes = int64_t StageShape::*;  ///< per sample; null: 0
+  ProgramKind peak = ProgramKind::kEnd;
+  ProgramKind unknown_peak = peak;               ///< in place of `peak`, if that is unknown
   Bytes keeps = nullptr, kept_before = nullptr;  ///< from here until B or W it keeps `keeps` - `kept_before` more
-  std::vector<PassBytes> StageShape::*first = nullptr;  ///< in place of `peak`: the first of the step
-  std::vector<PassBytes> StageShape::*last = nullptr;   ///< the same: the last one
+
+  /// Peak of a usual run; empty: unknown.
+  const SizedBytes& of(const ByProgram<SizedBytes>& usual) const {
+    return usual[usual[peak].empty() ? unknown_peak : peak];
+  }
 };
+
+/// Of an F that an R repeats.
+inline constexpr ComputeMemory kRepeatedForward{
+    .peak = ProgramKind::kBegin, .unknown_peak = ProgramKind::kEvaluate, .keeps = &StageShape::kept_bytes};
 
 /// A list of at most N items.
 template <class Item, size_t N>
@@ -106,17 +113,17 @@ inline constexpr std::array<ActionTraits, kActionKinds> kActionTraits = [] {
   using Stage = StageShape;
   return std::array<ActionTraits, kActionKinds>{{
       {kForward, "F", "forward", kCompute, kMicroBatch, {kReceiveActivation}, {Pass::kForward},
-       {.peak = &Stage::forward_bytes, .keeps = &Stage::saved_bytes}},
+       {.peak = ProgramKind::kForward, .keeps = &Stage::saved_bytes}},
       {kBackward, "B", "backward", kCompute, kMicroBatch, {kForward, kReceiveGradient},
        {Pass::kInputGradient, Pass::kWeightGradient},
-       {.peak = &Stage::backward_bytes, .first = &Stage::first_backward, .last = &Stage::last_backward}},
+       {.peak = ProgramKind::kBackward}},
       {kInputGradient, "I", "input gradient", kCompute, kMicroBatch, {kForward, kReceiveGradient},
        {Pass::kInputGradient},
-       {.peak = &Stage::input_bytes, .unknown_peak = &Stage::backward_bytes, .keeps = &Stage::pending_bytes}},
+       {.peak = ProgramKind::kInput, .unknown_peak = ProgramKind::kBackward, .keeps = &Stage::pending_bytes}},
       {kWeightGradient, "W", "weight gradient", kCompute, kMicroBatch, {kInputGradient}, {Pass::kWeightGradient},
-       {.peak = &Stage::weight_bytes, .first = &Stage::first_weight, .last = &Stage::last_weight}},
+       {.peak = ProgramKind::kWeight}},
       {kRecompute, "R", "recompute", kCompute, kMicroBatch, {kForward}, {Pass::kRebuild},
-       {.peak = &Stage::rebuild_bytes, .unknown_peak = &Stage::forward_bytes,
+       {.peak = ProgramKind::kRebuild, .unknown_peak = ProgramKind::kForward,
         .keeps = &Stage::saved_bytes, .kept_before = &Stage::kept_bytes}},
       {kSendActivation, "SA", "send of an activation", kSend, kActivation, {kForward}},
       {kReceiveActivation, "RA", "receive of an activation", kReceive, kActivation, {kSendActivation}},

@@ -6,14 +6,31 @@
 #include <vector>
 
 #include "ir/base/ids.h"
+#include "ir/base/program_kind.h"
 
 namespace rannc::ir {
 
-/// Memory that a pass over `samples` samples of a micro-batch needs.
+/// Bytes that a pass over `samples` samples of a micro-batch needs.
 struct PassBytes {
   int64_t samples = 0, bytes = 0;
   bool operator==(const PassBytes&) const = default;
 };
+
+/// The same for several numbers of samples, each once.
+using SizedBytes = std::vector<PassBytes>;
+
+/// Bytes of the smallest known share of at least `samples`; of the largest known share if `samples` exceeds it; 0 if
+/// none is known.
+inline int64_t bytes_at(const SizedBytes& pass, int64_t samples) {
+  const PassBytes* best = nullptr;
+  for (const PassBytes& known : pass) {
+    const bool covers = known.samples >= samples;
+    const bool better = best == nullptr || (covers ? best->samples < samples || known.samples < best->samples
+                                                   : known.samples > best->samples);
+    if (better) best = &known;
+  }
+  return best == nullptr ? 0 : best->bytes;
+}
 
 /// Properties of a pipeline stage that schedules use. Bytes are those of one replica.
 struct StageShape {
@@ -25,25 +42,13 @@ struct StageShape {
   int64_t pending_bytes = 0;      ///< per sample: change from I to W (needed by W minus freed by I); may be negative
   int64_t temporary_bytes = 0;    ///< per sample: only while an action of the stage runs
   int64_t gradient_bytes = 0;     ///< gradients of parameters: from the first B or W of the step on
-  /// Per sample: peak bytes of an action above the memory in use before it, including all that it produces and keeps.
-  /// 0: unknown, unless `of_functions`; the action then needs what it produces and keeps, and `temporary_bytes`.
-  int64_t passing_bytes = 0;   ///< an F that an R repeats, or an F of inference
-  int64_t forward_bytes = 0;   ///< any other F
-  int64_t rebuild_bytes = 0;   ///< R; unknown: `forward_bytes`
-  int64_t backward_bytes = 0;  ///< B
-  int64_t input_bytes = 0;     ///< I; unknown: `backward_bytes`
-  int64_t weight_bytes = 0;    ///< W
-  /// A step's first B, including the gradient sums of parameters, which do not grow with samples. One entry per number
-  /// of samples, larger ones first. Empty: like any other B.
-  std::vector<PassBytes> first_backward;
-  std::vector<PassBytes> first_weight;  ///< the same for a step's first W
-  /// A step's last B and W, in which sums over replicas begin. The same; empty: like any other.
-  std::vector<PassBytes> last_backward, last_weight;
-  int64_t sum_bytes = 0;      ///< of sums over replicas, from the last B or W of the step to S
-  int64_t step_bytes = 0;     ///< while the optimizer steps, and shares are summed
-  bool of_functions = false;  ///< passes are those of functions, which may do nothing: 0 bytes are 0
-  uint32_t sums = 1;          ///< buckets in which replicas sum gradients: number of its ARs or SCs on a device
-  bool sharded = false;       ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
+  /// By action, including all that it produces and keeps. Where nothing is known, an action needs what it produces and
+  /// keeps, and `temporary_bytes`.
+  PassPeaks<SizedBytes> peaks;
+  int64_t sum_bytes = 0;   ///< of sums over replicas, from the last B or W of the step to S
+  int64_t step_bytes = 0;  ///< while the optimizer steps, and shares are summed
+  uint32_t sums = 1;       ///< buckets in which replicas sum gradients: number of its ARs or SCs on a device
+  bool sharded = false;    ///< each replica updates a share of the parameters: SC, U and AG instead of AR and S
   bool operator==(const StageShape&) const = default;
 };
 

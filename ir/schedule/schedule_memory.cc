@@ -58,9 +58,8 @@ class Follower {
     const int64_t samples = own_samples(action), before = live_;
     const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    const std::vector<PassBytes>* end = end_pass(action, shape, at);
-    const int64_t needed = end != nullptr ? at_share(*end, samples) : needed_per_sample(action, shape, at) * samples;
-    const int64_t most = std::max(needed > 0 || shape.of_functions ? before + needed : made, live_);
+    const SizedBytes& peak = this->peak(action, shape, at);
+    const int64_t most = std::max(peak.empty() ? made : before + bytes_at(peak, samples), live_);
     if (adds_weight_gradient(action.kind)) end_weight(slot(at), shape);
     return most;
   }
@@ -127,40 +126,28 @@ class Follower {
 
   /// What an action needs. An F that an R repeats keeps less, and one of inference nothing.
   const ComputeMemory& memory(const Action& action, size_t at) const {
-    static constexpr ComputeMemory kInference{.peak = &StageShape::passing_bytes};
-    static constexpr ComputeMemory kRepeated{.peak = &StageShape::passing_bytes, .keeps = &StageShape::kept_bytes};
+    static constexpr ComputeMemory kInference{.peak = ProgramKind::kEvaluate};
     if (!is_forward(action.kind)) return traits(action.kind).memory;
     if (!shape_.training) return kInference;
-    return recomputed_[at] ? kRepeated : traits(action.kind).memory;
+    return recomputed_[at] ? kRepeatedForward : traits(action.kind).memory;
   }
 
   static int64_t bytes(const StageShape& shape, ComputeMemory::Bytes member) {
     return member == nullptr ? 0 : shape.*member;
   }
 
-  int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
-    const ComputeMemory& own = memory(action, at);
-    const int64_t peak = bytes(shape, own.peak);
-    return own.unknown_peak == nullptr || shape.of_functions || peak > 0 ? peak : bytes(shape, own.unknown_peak);
-  }
-
   size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
 
-  /// Memory of the action if it is the first or the last that adds gradients of parameters.
-  const std::vector<PassBytes>* end_pass(const Action& action, const StageShape& shape, size_t at) const {
-    const ComputeMemory& own = traits(action.kind).memory;
-    const uint32_t before = summed_[slot(at)];
-    const auto end = before == 0 ? own.first : before + 1 == shape_.micro_batch_count() ? own.last : nullptr;
-    return end == nullptr || (shape.*end).empty() ? nullptr : &(shape.*end);
-  }
-
-  /// Bytes of the smallest known share of at least `samples`; of the largest known share if `samples` exceeds it.
-  static int64_t at_share(const std::vector<PassBytes>& pass, int64_t samples) {
-    int64_t bytes = pass.front().bytes;
-    for (const PassBytes& known : pass) {
-      if (known.samples >= samples) bytes = known.bytes;
+  /// What the action needs above the memory in use before it; empty: unknown.
+  const SizedBytes& peak(const Action& action, const StageShape& shape, size_t at) const {
+    const ComputeMemory& own = memory(action, at);
+    if (adds_weight_gradient(action.kind)) {
+      const uint32_t before = summed_[slot(at)];
+      if (before == 0 && !shape.peaks.first[own.peak].empty()) return shape.peaks.first[own.peak];
+      const bool last = before > 0 && before + 1 == shape_.micro_batch_count();
+      if (last && !shape.peaks.last[own.peak].empty()) return shape.peaks.last[own.peak];
     }
-    return bytes;
+    return own.of(shape.peaks.usual);
   }
 
   void keep(size_t at, int64_t bytes) {

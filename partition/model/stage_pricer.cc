@@ -38,28 +38,6 @@ std::vector<TaskId> repeated_tasks(const ir::Plan& plan, StageId stage, const ir
   return tasks;
 }
 
-uint64_t whole_bytes(int64_t bytes) { return static_cast<uint64_t>(std::max<int64_t>(0, bytes)); }
-
-// Sets the memory of a stage by following its functions.
-void add_memory_of_functions(const ir::Plan& plan, ir::FunctionFollower& follower, ir::StageTime& time) {
-  const ir::FunctionMemory memory = follower.follow(ir::bindings_of(plan, time.samples));
-  time.passing_bytes = whole_bytes(memory.evaluate);
-  if (!plan.training) return;
-  time.stashed_bytes = whole_bytes(memory.saved);
-  time.pending_bytes = whole_bytes(memory.pending);
-  time.forward_bytes = whole_bytes(memory.forward);
-  time.backward_bytes = whole_bytes(memory.backward);
-  time.first_backward_bytes = whole_bytes(memory.first_backward);
-  time.kept_bytes = whole_bytes(memory.kept);
-  time.begin_bytes = whole_bytes(memory.begin);
-  time.rebuild_bytes = whole_bytes(memory.rebuild);
-  time.input_bytes = whole_bytes(memory.input);
-  time.weight_bytes = whole_bytes(memory.weight);
-  time.first_weight_bytes = whole_bytes(memory.first_weight);
-  time.last_backward_bytes = whole_bytes(memory.last_backward);
-  time.last_weight_bytes = whole_bytes(memory.last_weight);
-}
-
 }  // namespace
 
 StagePricer::StagePricer(const ModelFacts& model, const PlanOptions& options, const StagePlan& stages)
@@ -124,7 +102,7 @@ Result<std::vector<ir::StageTime>> StagePricer::price(const ir::Plan& plan, Stag
   std::vector<ir::StageTime> times;
   for (const uint32_t samples : samples_of(plan, stage)) {
     RANNC_ASSIGN(ir::StageTime time, time_of(plan, stage, samples, repeated));
-    add_memory_of_functions(plan, functions, time);
+    functions.follow(ir::bindings_of(plan, time.samples), time);
     times.push_back(time);
   }
   return times;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <set>
 
 #include "ir/op/op.h"
@@ -25,6 +26,7 @@ namespace rannc::runtime {
 namespace {
 
 using ir::FunctionKind;
+using ir::ProgramKind;
 using Tensors = std::vector<at::Tensor>;
 
 /// Tensors that one micro-batch keeps.
@@ -68,6 +70,7 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(load_weights(weights, signature_.parameters, places_.parameters, &parameters_));
     RANNC_TRY(load_weights(weights, signature_.buffers, places_.buffers, &buffers_));
     RANNC_TRY(load_weights(weights, signature_.constants, places_.constants, nullptr));
+    statistics_.prepare();
     RANNC_TRY(build());
     totals_.resize(programs_.totals.size());
     for (at::Tensor& sum : sums_.sums()) sum_places_.push_back(&sum);
@@ -84,7 +87,7 @@ class ExplicitProgram final : public Program {
       widens_ = widens_ || ir::sum_dtype(dtype) != dtype;
     }
     RANNC_TRY(load_sizes_.bind({}));
-    RANNC_ASSIGN(Tensors loaded, run(programs_.load, {}, with_fixed()));
+    RANNC_ASSIGN(Tensors loaded, run(programs_[ProgramKind::kLoad], {}, with_fixed()));
     set_fixed(programs_.loaded, std::move(loaded));
     begin_step({}, StepKind::kOther);
     return {};
@@ -126,7 +129,9 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = forward_arguments(std::move(inputs));
     const bool keeps_all = !at.recomputed || !kept_;
-    FlatProgram& program = !at.training ? programs_.evaluate : keeps_all ? programs_.forward : programs_.begin;
+    FlatProgram& program = !at.training ? programs_[ProgramKind::kEvaluate]
+                           : keeps_all  ? programs_[ProgramKind::kForward]
+                                        : programs_[ProgramKind::kBegin];
     const auto call = [&](Tensors given, const at::Tensor* keys) -> Result<Tensors> {
       RANNC_ASSIGN(Tensors made, run(program, std::move(given), at, keys));
       for (size_t i = 0; i < places_.outputs.size(); ++i) made[i] = without_buffer(std::move(made[i]));
@@ -137,7 +142,7 @@ class ExplicitProgram final : public Program {
       return made;
     };
     RANNC_ASSIGN(Tensors results,
-                 recorded(FunctionKind::kForward, at, std::move(arguments), statistics_.places(), call));
+                 recorded(FunctionKind::kForward, at, std::move(arguments), statistic_places_, call));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
       outputs.push_back(to_value(std::move(results[i])));
@@ -161,7 +166,7 @@ class ExplicitProgram final : public Program {
     }
     RANNC_ASSIGN(Tensors rebuilt, recorded(FunctionKind::kRebuild, at, std::move(arguments), {},
                                            [&](Tensors given, const at::Tensor* keys) {
-                                             return run(programs_.rebuild, std::move(given), at, keys);
+                                             return run(programs_[ProgramKind::kRebuild], std::move(given), at, keys);
                                            }));
     Tensors all;
     for (const ValueId value : table_.saved) {
@@ -187,7 +192,7 @@ class ExplicitProgram final : public Program {
     RANNC_TRY(begin_pass(at));
     Tensors arguments = std::move(kept_of(pending).tensors);
     pending.reset();
-    RANNC_TRY(run_weights(FunctionKind::kWeight, programs_.weight, at, std::move(arguments)));
+    RANNC_TRY(run_weights(FunctionKind::kWeight, programs_[ProgramKind::kWeight], at, std::move(arguments)));
     return {};
   }
 
@@ -199,7 +204,13 @@ class ExplicitProgram final : public Program {
   Values statistics() override { return statistics_.sums(); }
   void set_statistics(Values sums) override { statistics_.set_sums(sums); }
   Result<void> commit_buffers(uint64_t) override {
-    statistics_.commit();
+    const at::Tensor& sums = statistics_.place();
+    if (!sums.defined()) return {};
+    const auto call = [&](Tensors given, const at::Tensor*) -> Result<Tensors> {
+      statistics_.commit(given.front());
+      return Tensors();
+    };
+    RANNC_TRY(recorder_.run({FunctionKind::kStepEnd, 0, 0, kCommit}, symbols_, {sums}, {}, {}, call));
     return {};
   }
 
@@ -215,6 +226,8 @@ class ExplicitProgram final : public Program {
   const Values& buffers() const override { return buffers_; }
 
  private:
+  static constexpr uint32_t kCommit = 1;  ///< segment of the end of a step that updates running statistics
+
   // --- set-up
 
   Result<void> load_weights(const SafetensorsFile& file, const std::vector<Weight>& weights,
@@ -231,10 +244,12 @@ class ExplicitProgram final : public Program {
     RANNC_ASSIGN(programs_, build_programs({joint_, kept_.has_value(), table_, places_, kernels(), torch_device_,
                                             compiled_ && compiled_->has_loops()},
                                            sizes_, load_sizes_));
-    const FlatProgram* const all[] = {&programs_.step,  &programs_.forward, &programs_.begin,    &programs_.rebuild,
-                                      &programs_.input, &programs_.weight,  &programs_.backward, &programs_.end};
     if (compiled_) RANNC_TRY(compiled_->bind(programs_));
-    only_calls_ = std::all_of(std::begin(all), std::end(all), [](const auto* each) { return each->only_calls(); });
+    only_calls_ = true;
+    for (const auto& [name, program] : named_programs(programs_)) {
+      const bool in_steps = program != &programs_[ProgramKind::kLoad] && program != &programs_[ProgramKind::kEvaluate];
+      only_calls_ &= !in_steps || program->only_calls();
+    }
     return {};
   }
 
@@ -263,7 +278,7 @@ class ExplicitProgram final : public Program {
     RANNC_ASSIGN(const ir::Bindings bound, bindings_of(signature_, at));
     RANNC_TRY(sizes_.bind(bound));
     if (stepped_) return {};
-    const auto call = [&](Tensors, const at::Tensor*) { return run(programs_.step, {}, with_fixed()); };
+    const auto call = [&](Tensors, const at::Tensor*) { return run(programs_[ProgramKind::kStep], {}, with_fixed()); };
     RANNC_ASSIGN(Tensors results, recorded(FunctionKind::kStep, at, {}, {}, call));
     set_fixed(programs_.stepped, std::move(results));
     stepped_ = true;
@@ -403,9 +418,10 @@ class ExplicitProgram final : public Program {
     }
     output_gradients.clear();
     backward_ran_ = !widens_;
-    if (kind == FunctionKind::kBackward) return run_weights(kind, programs_.backward, at, std::move(arguments));
+    if (kind == FunctionKind::kBackward)
+      return run_weights(kind, programs_[ProgramKind::kBackward], at, std::move(arguments));
     return recorded(kind, at, std::move(arguments), sum_places_, [&](Tensors given, const at::Tensor* keys) {
-      return run(programs_.input, std::move(given), at, keys);
+      return run(programs_[ProgramKind::kInput], std::move(given), at, keys);
     });
   }
 
@@ -493,7 +509,7 @@ class ExplicitProgram final : public Program {
       arguments.push_back(totals_[i].defined() ? totals_[i].to(type) : zeros(programs_.totals[i]).value());
       totals_[i].reset();
     }
-    run(programs_.end, std::move(arguments), with_fixed()).value();
+    run(programs_[ProgramKind::kEnd], std::move(arguments), with_fixed()).value();
   }
 
   Signature signature_;
@@ -512,6 +528,7 @@ class ExplicitProgram final : public Program {
   Tensors totals_;  ///< sums of the operands of totals
   std::vector<at::Tensor*> sum_places_;
   StageStatistics statistics_;
+  std::array<at::Tensor*, 1> statistic_places_{&statistics_.place()};
   SizeTable sizes_, load_sizes_;
   SyncBatchNorm norms_;
   StagePrograms programs_;

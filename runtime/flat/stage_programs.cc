@@ -8,17 +8,11 @@ namespace rannc::runtime {
 namespace {
 
 template <class Programs>
-auto by_kind(Programs& all) {
-  return std::array{&all.load,    &all.step,  &all.evaluate, &all.forward,  &all.begin,
-                    &all.rebuild, &all.input, &all.weight,   &all.backward, &all.end};
-}
-
-template <class Programs>
 auto named(Programs& programs) {
-  const auto all = by_kind(programs);
-  std::vector<std::pair<std::string_view, std::remove_const_t<std::remove_reference_t<decltype(all[0])>>>> found;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i]->exists()) found.emplace_back(ir::name(static_cast<ir::ProgramKind>(i)), all[i]);
+  std::vector<std::pair<std::string_view, decltype(&programs[ir::ProgramKind::kLoad])>> found;
+  for (size_t i = 0; i < ir::kProgramKinds; ++i) {
+    const auto kind = static_cast<ir::ProgramKind>(i);
+    if (programs[kind].exists()) found.emplace_back(name(kind), &programs[kind]);
   }
   return found;
 }
@@ -47,12 +41,12 @@ Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, 
                      .loaded = std::move(specs.loaded),
                      .stepped = std::move(specs.stepped),
                      .totals = std::move(specs.totals)};
-  const auto all = by_kind(made);
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!specs.programs[i]) continue;
-    RANNC_ASSIGN(ir::Program program, lowering.lower(*specs.programs[i]));
-    SizeTable& of = i == static_cast<size_t>(ir::ProgramKind::kLoad) ? load_sizes : sizes;
-    RANNC_ASSIGN(*all[i], FlatProgram::resolve(std::move(program), {stage.device, stage.kernels}, of));
+  for (size_t i = 0; i < ir::kProgramKinds; ++i) {
+    const auto kind = static_cast<ir::ProgramKind>(i);
+    if (!specs[kind]) continue;
+    RANNC_ASSIGN(ir::Program program, lowering.lower(*specs[kind]));
+    SizeTable& of = kind == ir::ProgramKind::kLoad ? load_sizes : sizes;
+    RANNC_ASSIGN(made[kind], FlatProgram::resolve(std::move(program), {stage.device, stage.kernels}, of));
   }
   const ir::StageFunction& end = stage.table[ir::FunctionKind::kStepEnd];
   made.has_end = !end.tasks.empty() || !end.results.empty();

@@ -23,12 +23,15 @@ struct StagePlaces : ir::StagePorts {
 
 /// All programs of one stage.
 struct StagePrograms {
-  FlatProgram load, step, evaluate, forward, begin, rebuild, input, weight, backward, end;  ///< `ir::ProgramKind`
-  std::vector<ValueId> inputs;                                                              ///< arguments of F
-  std::vector<ValueId> rebuild_from;                                                        ///< arguments of R
-  std::vector<ValueId> loaded, stepped;                                                     ///< results of P
-  std::vector<ValueId> totals;  ///< operands of totals, arguments of E
-  bool has_end = false;         ///< E does something
+  ir::ByProgram<FlatProgram> programs;
+  std::vector<ValueId> inputs;           ///< arguments of F
+  std::vector<ValueId> rebuild_from;     ///< arguments of R
+  std::vector<ValueId> loaded, stepped;  ///< results of P
+  std::vector<ValueId> totals;           ///< operands of totals, arguments of E
+  bool has_end = false;                  ///< E does something
+
+  FlatProgram& operator[](ir::ProgramKind kind) { return programs[kind]; }
+  const FlatProgram& operator[](ir::ProgramKind kind) const { return programs[kind]; }
 };
 
 /// All programs of a stage with their names in generated sources, `P_load` to `E`. Without those that do not exist.

@@ -15,6 +15,8 @@
 
 namespace rannc::runtime {
 
+using ir::ProgramKind;
+
 namespace {
 
 constexpr double kWeightScale = 0.05;                 // keeps long runs of random weights finite
@@ -218,7 +220,7 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   }
   RANNC_TRY(sizes_.bind(bindings));
   RANNC_TRY(load_sizes_.bind(bindings));
-  RANNC_ASSIGN(Tensors loaded, call(programs_.load, {}));
+  RANNC_ASSIGN(Tensors loaded, call(programs_[ProgramKind::kLoad], {}));
   for (size_t i = 0; i < loaded.size(); ++i) fixed_[programs_.loaded[i].index()] = std::move(loaded[i]);
   return {};
 }
@@ -230,7 +232,7 @@ Result<TaskRun::Tensors> TaskRun::call(FlatProgram& program, Tensors arguments) 
 }
 
 Result<void> TaskRun::begin() {
-  RANNC_ASSIGN(Tensors stepped, call(programs_.step, {}));
+  RANNC_ASSIGN(Tensors stepped, call(programs_[ProgramKind::kStep], {}));
   for (size_t i = 0; i < stepped.size(); ++i) fixed_[programs_.stepped[i].index()] = std::move(stepped[i]);
   return {};
 }
@@ -238,7 +240,7 @@ Result<void> TaskRun::begin() {
 Result<TaskRun::Forward> TaskRun::forward() {
   Tensors inputs;
   for (const ValueId value : programs_.inputs) inputs.push_back(fixed_[value.index()]);
-  RANNC_ASSIGN(Tensors results, call(programs_.forward, std::move(inputs)));
+  RANNC_ASSIGN(Tensors results, call(programs_[ProgramKind::kForward], std::move(inputs)));
   const auto outputs = static_cast<ptrdiff_t>(places_.outputs.size());
   const auto saved = results.begin() + outputs + static_cast<ptrdiff_t>(places_.moments.size());
   Forward made;
@@ -250,7 +252,7 @@ Result<TaskRun::Forward> TaskRun::forward() {
 Result<void> TaskRun::rebuild() {
   Tensors kept;
   for (const ValueId value : programs_.rebuild_from) kept.push_back(fixed_[value.index()]);
-  RANNC_TRY(call(programs_.rebuild, std::move(kept)));
+  RANNC_TRY(call(programs_[ProgramKind::kRebuild], std::move(kept)));
   return {};
 }
 
@@ -280,23 +282,23 @@ Result<void> TaskRun::end() {
   Tensors totals;
   for (size_t i = places_.sum_count; i < sums_.size(); ++i) totals.push_back(std::exchange(sums_[i], {}));
   if (std::any_of(totals.begin(), totals.end(), [](const at::Tensor& total) { return !total.defined(); })) return {};
-  RANNC_TRY(call(programs_.end, std::move(totals)));
+  RANNC_TRY(call(programs_[ProgramKind::kEnd], std::move(totals)));
   return {};
 }
 
 Result<void> TaskRun::backward(Tensors saved) {
-  RANNC_TRY(call(programs_.backward, with_seeds(std::move(saved))));
+  RANNC_TRY(call(programs_[ProgramKind::kBackward], with_seeds(std::move(saved))));
   return {};
 }
 
 Result<TaskRun::Tensors> TaskRun::input(Tensors saved) {
-  RANNC_ASSIGN(Tensors results, call(programs_.input, with_seeds(std::move(saved))));
+  RANNC_ASSIGN(Tensors results, call(programs_[ProgramKind::kInput], with_seeds(std::move(saved))));
   results.erase(results.begin(), results.begin() + static_cast<ptrdiff_t>(functions_.joint.inputs.size()));
   return results;
 }
 
 Result<void> TaskRun::weight(Tensors arguments) {
-  RANNC_TRY(call(programs_.weight, std::move(arguments)));
+  RANNC_TRY(call(programs_[ProgramKind::kWeight], std::move(arguments)));
   return {};
 }
 

@@ -158,22 +158,13 @@ class PassMeter final : public runtime::Observer {
 
   int64_t peak(const ir::Action& action, const ir::StageTime& time) {
     const int64_t samples = ir::held_sample_bytes(plan_, action.stage) * time.samples / plan_.mini_batch;
-    const auto signed_of = [](uint64_t bytes) { return static_cast<int64_t>(bytes); };
-    switch (action.kind) {
-      case ir::ActionKind::kForward:
-        if (action.micro_batch == 0) added_.erase(action.stage.index());
-        return signed_of(recomputed_.contains({action.stage, action.micro_batch}) ? time.begin_bytes
-                                                                                  : time.forward_bytes) -
-               samples;
-      case ir::ActionKind::kRecompute:
-        return signed_of(time.rebuild_bytes);
-      case ir::ActionKind::kInputGradient:
-        return signed_of(time.input_bytes);
-      case ir::ActionKind::kWeightGradient:
-        return signed_of(added_.insert(action.stage.index()).second ? time.first_weight_bytes : time.weight_bytes);
-      default:
-        return signed_of(added_.insert(action.stage.index()).second ? time.first_backward_bytes : time.backward_bytes);
-    }
+    if (action.kind == ir::ActionKind::kForward && action.micro_batch == 0) added_.erase(action.stage.index());
+    const bool repeated = recomputed_.contains({action.stage, action.micro_batch});
+    const bool begins = ir::is_forward(action.kind) && repeated;
+    const ir::ProgramKind kind = (begins ? ir::kRepeatedForward : ir::traits(action.kind).memory).peak;
+    const bool first = ir::adds_weight_gradient(action.kind) && added_.insert(action.stage.index()).second;
+    const auto bytes = static_cast<int64_t>((first ? time.peaks.first : time.peaks.usual)[kind]);
+    return ir::is_forward(action.kind) ? bytes - samples : bytes;
   }
 
   const ir::Plan plan_;

@@ -117,19 +117,19 @@ class Builder {
 
   static SlotBytes bytes(const ir::StageShape& stage, int64_t samples) {
     SlotBytes result{stage.saved_bytes * samples, stage.kept_bytes * samples, stage.pending_bytes * samples, {}, 0};
-    const auto rise = [&](int64_t needed, int64_t kept) {
-      return needed > 0 || stage.of_functions ? needed * samples
-                                              : std::max<int64_t>(kept, 0) + stage.temporary_bytes * samples;
+    const auto rise = [&](const ir::ComputeMemory& memory, int64_t kept) {
+      const ir::SizedBytes& peak = memory.of(stage.peaks.usual);
+      return peak.empty() ? std::max<int64_t>(kept, 0) + stage.temporary_bytes * samples : bytes_at(peak, samples);
     };
-    const auto known = [&](int64_t peak, int64_t unknown) { return peak > 0 || stage.of_functions ? peak : unknown; };
-    result.passing = rise(stage.passing_bytes, result.kept);
-    result.rise[index_of(ActionKind::kForward)] = rise(stage.forward_bytes, result.saved);
-    result.rise[index_of(ActionKind::kBackward)] = rise(stage.backward_bytes, 0);
-    result.rise[index_of(ActionKind::kInputGradient)] =
-        rise(known(stage.input_bytes, stage.backward_bytes), result.pending);
-    result.rise[index_of(ActionKind::kWeightGradient)] = rise(stage.weight_bytes, 0);
-    result.rise[index_of(ActionKind::kRecompute)] =
-        rise(known(stage.rebuild_bytes, stage.forward_bytes), result.saved - result.kept);
+    result.passing = rise(ir::kRepeatedForward, result.kept);
+    const auto set = [&](ActionKind kind, int64_t kept) {
+      result.rise[index_of(kind)] = rise(ir::traits(kind).memory, kept);
+    };
+    set(ActionKind::kForward, result.saved);
+    set(ActionKind::kBackward, 0);
+    set(ActionKind::kInputGradient, result.pending);
+    set(ActionKind::kWeightGradient, 0);
+    set(ActionKind::kRecompute, result.saved - result.kept);
     return result;
   }
 

@@ -59,9 +59,9 @@ TEST(ScheduleMemory, AStepsFirstBackwardPassMakesTheSums) {
   shape.micro_batches = {3, 3, 2};
   shape.stages[0].fixed_bytes = 100;
   shape.stages[0].saved_bytes = 10;
-  shape.stages[0].backward_bytes = 7;
   shape.stages[0].gradient_bytes = 50;
-  shape.stages[0].first_backward = {{3, 60}, {2, 55}};
+  shape.stages[0].peaks.usual[ProgramKind::kBackward] = {{3, 21}, {2, 14}, {1, 7}};
+  shape.stages[0].peaks.first[ProgramKind::kBackward] = {{3, 60}, {2, 55}};
   // 130 and 60 while the sums come, then 150 of weights and sums; the next has 30 of stash and 21 more.
   EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 B0 F1 B1 F2 B2")).during, ElementsAre(130, 190, 180, 201, 170, 184));
   EXPECT_THAT(follow(shape, 0, rows(shape, "0: F2 B2 F1 B1 F0 B0")).during, ElementsAre(120, 175, 180, 201, 180, 201));
@@ -74,9 +74,10 @@ TEST(ScheduleMemory, PassesNeedWhatTheirStageSays) {
   PipelineShape shape = chain_shape(1, 2);
   shape.micro_batches = {2, 2};
   shape.stages[0] = {shape.stages[0].devices, true, 100, 10, 3, 0, 0};
-  shape.stages[0].passing_bytes = 5;
-  shape.stages[0].forward_bytes = 12;
-  shape.stages[0].backward_bytes = 7;
+  ByProgram<SizedBytes>& peaks = shape.stages[0].peaks.usual;
+  peaks[ProgramKind::kEvaluate] = {{2, 10}};
+  peaks[ProgramKind::kForward] = {{2, 24}};
+  peaks[ProgramKind::kBackward] = {{2, 14}};
   shape.stages[0].step_bytes = 40;
   const Schedule schedule = add_recompute(shape, rows(shape, "0: F0 F1 B1 B0"));
   ASSERT_EQ(print_compute_rows(schedule), "0: F0 F1 B1 R0 B0\n");
@@ -143,17 +144,19 @@ TEST(ScheduleMemory, ReplicasHoldTheirShare) {
   EXPECT_EQ(follow(shape, 1, schedule).peak, 30);
 }
 
-// An R or I without tasks needs nothing. Without functions, 0 bytes are unknown.
+// An R or I without tasks needs nothing. Peaks that are not known are those of F and B.
 TEST(ScheduleMemory, FunctionsWithoutTasksNeedNothing) {
   PipelineShape shape = chain_shape(1, 1);
   StageShape& stage = shape.stages[0];
   stage.recompute = true;
   stage.saved_bytes = stage.kept_bytes = 5;
-  stage.passing_bytes = stage.forward_bytes = 20;
-  stage.backward_bytes = 30;
+  stage.peaks.usual[ProgramKind::kEvaluate] = stage.peaks.usual[ProgramKind::kForward] = {{1, 20}};
+  stage.peaks.usual[ProgramKind::kBackward] = {{1, 30}};
   const Schedule schedule = rows(shape, "0: F0 R0 I0 W0");
   EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(20, 25, 35, 5));
-  stage.of_functions = true;
+  for (const ProgramKind kind : {ProgramKind::kRebuild, ProgramKind::kInput, ProgramKind::kWeight}) {
+    stage.peaks.usual[kind] = {{1, 0}};
+  }
   EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(20, 5, 5, 5));
 }
 
@@ -164,7 +167,9 @@ TEST(ScheduleMemory, AMessageThatIsPassedOnCountsOnce) {
   shape.routes[0].gradient = shape.routes[0].saved = true;
   shape.stages[0].saved_bytes = 5;
   shape.stages[0].pending_bytes = 8;
-  shape.stages[0].of_functions = true;
+  for (const ProgramKind kind : {ProgramKind::kForward, ProgramKind::kInput, ProgramKind::kWeight}) {
+    shape.stages[0].peaks.usual[kind] = {{1, 0}};
+  }
   const Schedule schedule = rows(shape, "0: F0.0 I0.0 W0.0\n1: F1.0 I1.0 W1.0");
   EXPECT_THAT(follow(shape, 0, lower_schedule(shape, schedule).value()).during, ElementsAre(5, 5, 13, 13, 13, 0));
 }

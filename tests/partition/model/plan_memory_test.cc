@@ -50,12 +50,12 @@ TEST(PlanMemory, InferenceHoldsWeightsOnce) {
   options.training = false;
   const auto plan = planned(model, options);
   const uint64_t weights = model.elements(ir::ValueKind::kParameter) * 4;
-  const uint64_t passing = plan.plan.stage_times[0].passing_bytes;
+  const uint64_t passing = plan.plan.stage_times[0].peaks.usual[ir::ProgramKind::kEvaluate];
   EXPECT_GE(fullest(plan.plan), weights + passing);
   EXPECT_LE(fullest(plan.plan), weights + passing + weights / 100) << "small constants";
   EXPECT_EQ(plan.plan.stage_times[0].stashed_bytes, 0);
   options.training = true;
-  EXPECT_LT(passing, planned(model, options).plan.stage_times[0].forward_bytes);
+  EXPECT_LT(passing, planned(model, options).plan.stage_times[0].peaks.usual[ir::ProgramKind::kForward]);
   EXPECT_EQ(plan.stages.stages[0].backward_ns, 0);
 }
 
