@@ -136,7 +136,7 @@ void PlanJudge::add_memory(const StagePlan& plan, const ir::Schedule& own, Run& 
     shape.gradient_bytes = whole(bytes.gradients);
     shape.kept_bytes = whole(bytes.in_flight / samples);
     shape.saved_bytes = whole((bytes.in_flight + bytes.repeated) / samples);
-    shape.temporary_bytes = whole((bytes.working - bytes.repeated) / samples);
+    shape.temporary_bytes = whole((bytes.working - bytes.repeated + bytes.parted) / samples);
     shape.pending_bytes = whole(bytes.added_by_input_gradient() / samples);
     shape.sum_bytes = whole(bytes.sums);
   }

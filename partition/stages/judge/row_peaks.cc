@@ -40,7 +40,10 @@ double row_peak_bytes(const std::vector<ir::Action>& row, std::span<const StageI
     const bool input = ir::computes_input_gradient(action.kind), weight = ir::adds_weight_gradient(action.kind);
     if (input) most = std::max(most, live + own.working);
     if (ir::is_forward(action.kind)) live += own.in_flight;
-    if (input && !weight) live += own.added_by_input_gradient();
+    if (input && !weight) {
+      live += own.added_by_input_gradient();
+      most = std::max(most, live + passing + own.parted);
+    }
     const bool last = weight && ++summed[action.stage.index()] == all;
     if (last) most = std::max(most, live + passing + own.sums);  // which begin while the micro-batch is there
     if (weight) live -= own.in_flight;

@@ -144,18 +144,7 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks), d
   resident_ = prefix(resident);
   stashed_ = prefix(problem.stashed_bytes_per_sample);
   if (!problem.pending_bytes_per_sample.empty()) pending_ = prefix(problem.pending_bytes_per_sample);
-  const std::vector<double>&growing = problem.temporary_bytes_per_sample, &fixed = problem.temporary_bytes;
-  if (!growing.empty() || !fixed.empty()) {
-    temporary_.assign(static_cast<size_t>(k + 1) * (k + 1), {});
-    for (uint32_t a = 0; a < k; ++a) {
-      Affine largest;
-      for (uint32_t b = a + 1; b <= k; ++b) {
-        if (!growing.empty()) largest.per_sample = std::max(largest.per_sample, growing[b - 1]);
-        if (!fixed.empty()) largest.fixed = std::max(largest.fixed, fixed[b - 1]);
-        temporary_[index(a, b)] = largest;
-      }
-    }
-  }
+  add_temporaries(problem);
   cut_allowed_.assign(k + 1, 1);
   for (const uint32_t cut : problem.constraints.forbidden_cuts) cut_allowed_[cut] = 0;
   const auto& pins = problem.constraints.pins;
@@ -171,6 +160,28 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks), d
     const bool other = after.next_block != UINT32_MAX && after.stage != pins[next].stage;
     pins_[b] = {b, pins[next].stage, other ? after.next_block : after.next_other};
   }
+}
+
+void RangeCosts::add_temporaries(const StageProblem& problem) {
+  const std::vector<double>&growing = problem.temporary_bytes_per_sample, &fixed = problem.temporary_bytes;
+  if (growing.empty() && fixed.empty()) return;
+  const auto largest = [&](auto&& absent) {
+    std::vector<Affine> found(static_cast<size_t>(blocks_ + 1) * (blocks_ + 1));
+    for (uint32_t a = 0; a < blocks_; ++a) {
+      Affine most;
+      for (uint32_t b = a; b < blocks_; ++b) {
+        most.per_sample = std::max(growing.empty() ? 0 : growing[b], most.per_sample - absent(b));
+        if (!fixed.empty()) most.fixed = std::max(most.fixed, fixed[b]);
+        found[index(a, b + 1)] = most;
+      }
+    }
+    return found;
+  };
+  const auto stashed = [&](uint32_t b) { return problem.stashed_bytes_per_sample[b]; };
+  temporary_ = largest(stashed);
+  if (!problem.parts_backward || problem.pending_bytes_per_sample.empty()) return;
+  parted_temporary_ =
+      largest([&](uint32_t b) { return std::max(0.0, stashed(b) - problem.pending_bytes_per_sample[b]); });
 }
 
 void RangeCosts::add_shared(const StageProblem& problem) {

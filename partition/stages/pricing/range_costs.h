@@ -63,9 +63,14 @@ class RangeCosts {
   Affine pending(uint32_t a, uint32_t b) const {
     return pending_.empty() ? saved(a, b) : Affine{0, pending_[b] - pending_[a]};
   }
-  /// The largest temporary of one block. If one block has the largest part that grows with samples and another the
-  /// largest constant part, the sum of both.
+  /// What passes need beside the stash of all blocks: the temporary of a block, less the stash of the blocks behind it,
+  /// which are not there yet or have gone; of the block for which this is most. Parts that grow with samples and
+  /// constant parts may be of two blocks.
   Affine temporary(uint32_t a, uint32_t b) const { return temporary_.empty() ? Affine{} : temporary_[index(a, b)]; }
+  /// The same of an I without its W, behind which blocks leave what is pending.
+  Affine parted_temporary(uint32_t a, uint32_t b) const {
+    return parted_temporary_.empty() ? temporary(a, b) : parted_temporary_[index(a, b)];
+  }
   bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
   bool has_pins() const { return !pins_.empty(); }
   /// Whether the blocks [a, b) may form the stage that is `from_end` stages from the end (1 = the last).
@@ -79,6 +84,7 @@ class RangeCosts {
   size_t index(uint32_t a, uint32_t b) const { return static_cast<size_t>(a) * (blocks_ + 1) + b; }
 
   void add_shared(const StageProblem& problem);
+  void add_temporaries(const StageProblem& problem);
 
   uint32_t blocks_;
   bool divides_;
@@ -86,6 +92,7 @@ class RangeCosts {
   std::vector<Affine> crossing_;  ///< kept parts of received values and samples, and of sent values outside the stash
   std::vector<Affine> shared_parameters_, shared_gradients_, shared_states_;  ///< empty: nothing is shared
   std::vector<Affine> shared_resident_, temporary_;                           ///< empty: there are none
+  std::vector<Affine> parted_temporary_;                                      ///< empty: as `temporary_`
   std::vector<double> parameters_, gradients_, states_, resident_, stashed_, pending_;
   double two_buckets_ = 0;  ///< of all blocks, bytes
   std::vector<char> cut_allowed_;

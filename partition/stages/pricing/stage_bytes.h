@@ -16,6 +16,7 @@ struct StageBytes {
   double working = 0;    ///< part of `standing` that is in use only while a pass of the stage runs
   double repeated = 0;   ///< part of `working` that an R makes and the I or B after it frees
   double sums = 0;       ///< of gradients over replicas, from the last backward pass on
+  double parted = 0;     ///< what an I without its W needs beside `working`
 
   /// Peak bytes with `held` of `all` micro-batches in flight, or with the last one and the sums. Monotone in `held`.
   double peak(double held, double all) const {
@@ -33,15 +34,15 @@ struct StageBytes {
   /// one is about to: what its I adds takes the place of what its R made. The part of its stash that this one frees is
   /// not counted: bounds assume that every micro-batch stays equally large until its end.
   double parted_peak(double held, double waiting) const {
-    const double more = added_by_input_gradient();
-    const double last = standing + in_flight + std::max(0.0, more - repeated) + sums;
-    return std::max(last, standing + in_flight * (held + waiting) + more * waiting + std::max(0.0, more - repeated));
+    const double more = added_by_input_gradient(), passing = parted + std::max(0.0, more - repeated);
+    const double last = standing + in_flight + passing + sums;
+    return std::max(last, standing + in_flight * (held + waiting) + more * waiting + passing);
   }
 };
 
 /// Bytes for the blocks [a, b) and micro-batches of which the replica owns `samples`. Permanent: parameters, gradients,
-/// optimizer state and buffers. While it works: the gradients or the message of what it sends; the largest temporary,
-/// which includes the gradients that it returns; the next incoming message; with recompute, the stash of one
+/// optimizer state and buffers. While it works: the gradients or the message of what it sends; the most that a block
+/// needs beside the stash, which includes the gradients that it returns; the next incoming message; with recompute, the stash of one
 /// micro-batch. A received message becomes part of what is kept. `more`: bytes per sample that a stage keeps under
 /// recompute beside what it receives; its R makes that much less.
 inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, double samples, RecomputeRule choice,
@@ -51,7 +52,9 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   const bool recompute = choice == RecomputeRule::kAlways;
   StageBytes bytes;
   bytes.gradients = ranges.gradients(a, b);
-  const double temporary = std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples));
+  const double returned = ranges.returned(a, b).at(samples);
+  const double temporary = std::max(ranges.temporary(a, b).at(samples), returned);
+  bytes.parted = std::max(ranges.parted_temporary(a, b).at(samples), returned) - temporary;
   const double not_kept = std::max(0.0, saved - kept), also_kept = std::min(not_kept, more * samples);
   bytes.repeated = recompute ? not_kept - also_kept : 0;
   bytes.working = temporary + bytes.repeated;

@@ -66,5 +66,42 @@ TEST(RangeCosts, AreTheSumsOfTheirValues) {
   EXPECT_GT(empty, 1000);
 }
 
+// A block computes beside what the blocks before it save, not beside what those behind it do.
+TEST(RangeCosts, TemporariesStandBesideWhatEarlierBlocksSave) {
+  int smaller = 0, parted = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    StageProblem problem = testing::random_problem(random, {.most_blocks = 12});
+    problem.parts_backward = true;
+    problem.pending_bytes_per_sample.clear();
+    for (const double stash : problem.stashed_bytes_per_sample) {
+      problem.pending_bytes_per_sample.push_back(stash * static_cast<double>(random() % 4) / 2);
+    }
+    const auto &growing = problem.temporary_bytes_per_sample, &fixed = problem.temporary_bytes;
+    ASSERT_EQ(growing.size(), problem.blocks);
+    const RangeCosts ranges(problem);
+    for (uint32_t a = 0; a < problem.blocks; ++a) {
+      for (uint32_t b = a + 1; b <= problem.blocks; ++b) {
+        double most = 0, waits = 0, behind = 0, freed = 0;
+        for (uint32_t block = b; block-- > a;) {
+          const double stash = problem.stashed_bytes_per_sample[block];
+          most = std::max(most, growing[block] - behind);
+          waits = std::max(waits, growing[block] - freed);
+          behind += stash;
+          freed += std::max(0.0, stash - problem.pending_bytes_per_sample[block]);
+        }
+        const double constant = *std::max_element(fixed.begin() + a, fixed.begin() + b);
+        ASSERT_DOUBLE_EQ(ranges.temporary(a, b).at(3), constant + 3 * most) << a << " to " << b;
+        ASSERT_DOUBLE_EQ(ranges.parted_temporary(a, b).at(3), constant + 3 * waits) << a << " to " << b;
+        smaller += most < *std::max_element(growing.begin() + a, growing.begin() + b);
+        parted += waits > most;
+      }
+    }
+  }
+  EXPECT_GT(smaller, 100);
+  EXPECT_GT(parted, 100);
+}
+
 }  // namespace
 }  // namespace rannc::partition

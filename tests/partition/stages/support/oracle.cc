@@ -113,12 +113,15 @@ class Oracle {
     if (p_.in_flight == InFlight::kTwice) held = std::min(held, 2 * from_end - 1);
     double gradients = 0;  // there from the first backward pass on
     double resident = 0, stash = 0, temporary = 0, fixed_temporary = 0, in = 0, back = 0, out = 0, kept = 0;
-    for (uint32_t b = stage.first; b < stage.end; ++b) {
+    double behind = 0;  // stash of the blocks behind
+    for (uint32_t b = stage.end; b-- > stage.first;) {
       const double sum = p_.gradient_bytes.empty() ? p_.parameter_bytes[b] : p_.gradient_bytes[b];
       resident += p_.parameter_bytes[b] * (1 + p_.optimizer_factor) + sum;
       gradients += sum;
       stash += p_.stashed_bytes_per_sample[b] * n;
-      if (!p_.temporary_bytes_per_sample.empty()) temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
+      if (!p_.temporary_bytes_per_sample.empty())
+        temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n - behind);
+      behind += p_.stashed_bytes_per_sample[b] * n;
       if (!p_.temporary_bytes.empty()) fixed_temporary = std::max(fixed_temporary, p_.temporary_bytes[b]);
     }
     temporary += fixed_temporary;
