@@ -28,11 +28,10 @@ constexpr double kSumTolerance = 0.03;
 // The judge takes a stage with its replicas for one device; where replicas of a node share its port, their messages do
 // not all come as late as the last.
 constexpr double kStageTolerance = 0.2;
-// Of memory the judge adds up blocks: all that they save and the largest temporary of one, where the finished plan
-// follows the stage's functions, in which that temporary often comes when less is saved. A U-Net's kernels need most
-// where images are largest. An I or a W alone can need more than the B that the judge knows: kernels of weight
-// gradients allocate beside all that waits.
-constexpr double kMemoryAbove = 0.14, kMemoryBelow = 0.085;
+// Of memory the judge adds up blocks: what each needs beside all that the blocks up to it save, where the finished plan
+// follows the stage's functions, which save part of that later. An I or a W alone can need more than the B that the
+// judge knows: kernels of weight gradients allocate beside all that waits.
+constexpr double kMemoryAbove = 0.11, kMemoryBelow = 0.085;
 
 using partition::RecomputeRule;
 
