@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "ir/schedule/early_sums.h"
 #include "ir/schedule/last_weight.h"
 #include "ir/schedule/send_completion.h"
 #include "runtime/execute/internal/gradient_sums.h"
@@ -36,6 +37,15 @@ std::string marked_row(const std::vector<Action>& row, size_t at) {
   return text + (last < row.size() ? " …" : "");
 }
 
+/// By stage: whether its sums over replicas may begin in the middle of its last backward pass.
+std::vector<bool> early_sums_of(const Pipeline& pipeline) {
+  if (!pipeline.shape.training) return std::vector<bool>(pipeline.stages.size());
+  std::vector<bool> joint;
+  for (size_t s = 0; s < pipeline.stages.size(); ++s)
+    joint.push_back(pipeline.shape.stages[s].devices.size() > 1 && pipeline.stages[s].sums_within_passes());
+  return ir::early_sums(pipeline.shape, pipeline.schedule, joint);
+}
+
 }  // namespace
 
 class Executor::Impl {
@@ -53,6 +63,7 @@ class Executor::Impl {
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
         last_weight_(ir::last_weights(row_)),
+        early_sums_(early_sums_of(pipeline)),
         completion_(dependencies_, pipeline.schedule, device),
         sums_(
             pipeline, dependencies_, programs_, transport, row_,
@@ -280,7 +291,7 @@ class Executor::Impl {
 
   /// Begins the sums of buckets as their gradients become final: at once on a replica without samples.
   Result<void> compute_last(const Action& action) {
-    if (!input_->overlaps_sums) return compute(action);
+    if (!input_->overlaps_sums || !early_sums_[action.stage.index()]) return compute(action);
     if (router_.own(action.stage, action.micro_batch).empty())
       return sums_.pass_marks(action.stage, sums_.buckets(action.stage));
     const std::function<void(uint32_t)> mark = [&](uint32_t bucket) {
@@ -513,6 +524,7 @@ class Executor::Impl {
   Router router_;
   const std::vector<Action>& row_;
   const std::map<StageId, size_t> last_weight_;
+  const std::vector<bool> early_sums_;  ///< by stage
   ir::SendCompletion completion_;
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
