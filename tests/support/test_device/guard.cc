@@ -42,11 +42,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device device) const override {
     return Streams::instance().default_stream(index_of(device));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override {
-    return Streams::instance().pooled(index_of(device));
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override {
+    return Streams::instance().pooled(index_of(device), high ? -1 : 0);
   }
-  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
-    return Streams::instance().pooled(index_of(device));
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    return Streams::instance().pooled(index_of(device), priority);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     Streams::instance().index(stream);  // throws if there is none

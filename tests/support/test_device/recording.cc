@@ -21,6 +21,14 @@ const void* memory_of_pool(uint64_t pool) {
   return memory.get();
 }
 
+/// While it exists, the work of this thread is not counted as the host's.
+struct Replaying {
+  Replaying() { Streams::replays = true; }
+  Replaying(const Replaying&) = delete;
+  Replaying& operator=(const Replaying&) = delete;
+  ~Replaying() { Streams::replays = false; }
+};
+
 }  // namespace
 
 std::unique_ptr<Recording> Recording::of(const std::function<void()>& work, uint64_t pool) {
@@ -68,6 +76,7 @@ void Recording::restore() {
 void Recording::replay() {
   const c10::Stream stream = current_stream(DeviceMemory::instance().device_of(pool_));
   Streams::instance().begin(stream, "the replay of a recording", {{pool_, 1, true}});
+  const Replaying now;
   for (const auto& call : calls_) call();
 }
 

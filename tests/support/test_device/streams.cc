@@ -23,7 +23,7 @@ Streams& Streams::instance() {
   return *streams;
 }
 
-Streams::Streams() : by_device_(kTestDevices), next_pooled_(kTestDevices, 0) {
+Streams::Streams() : by_device_(kTestDevices) {
   for (c10::DeviceIndex device = 0; device < kTestDevices; ++device) create(device);
 }
 
@@ -31,23 +31,32 @@ c10::Stream Streams::default_stream(c10::DeviceIndex device) {
   return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kPrivateUse1, device));
 }
 
-c10::Stream Streams::create(c10::DeviceIndex device) {
+c10::Stream Streams::create(c10::DeviceIndex device, int priority) {
   const DeviceLock lock(device_mutex());
   auto& streams = by_device_.at(static_cast<size_t>(device));
   const auto id = static_cast<c10::StreamId>(streams.size());
   const c10::Device of(c10::kPrivateUse1, device);
   streams.push_back(static_cast<StreamIndex>(states_.size()));
-  states_.push_back({of, id});
+  states_.push_back({of, id, priority});
   return c10::Stream(c10::Stream::UNSAFE, of, id);
 }
 
-c10::Stream Streams::pooled(c10::DeviceIndex device) {
+c10::Stream Streams::pooled(c10::DeviceIndex device, int priority) {
   constexpr size_t kPooled = 32;
   const DeviceLock lock(device_mutex());
-  size_t& next = next_pooled_.at(static_cast<size_t>(device));
-  if (by_device_[static_cast<size_t>(device)].size() <= kPooled) return create(device);
-  next = next % kPooled + 1;
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), static_cast<c10::StreamId>(next));
+  Pool& pool = pools_[{device, priority < 0}];
+  if (pool.streams.size() < kPooled) {
+    const c10::Stream made = create(device, priority);
+    pool.streams.push_back(made.id());
+    return made;
+  }
+  const c10::StreamId next = pool.streams[pool.next++ % kPooled];
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), next);
+}
+
+int Streams::priority(const c10::Stream& stream) {
+  const DeviceLock lock(device_mutex());
+  return state(stream).priority;
 }
 
 StreamIndex Streams::index(const c10::Stream& stream) const {
@@ -125,6 +134,7 @@ bool Streams::has_pending(const TestEvent& event) {
 uint64_t Streams::count(const c10::Stream& stream, const char* op, const std::vector<Touch>& touches) {
   const DeviceLock lock(device_mutex());
   throw_pending();
+  if (!replays) ++enqueued_by_host;
   State& on = state(stream);
   on.clock.join(host_);
   const StreamIndex at = index(stream);

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/test_device/access_log.h"
@@ -53,9 +55,10 @@ class Streams {
   static Streams& instance();
 
   c10::Stream default_stream(c10::DeviceIndex device);
-  /// A stream of its own, until there are 32 of a device; then these in turn.
-  c10::Stream pooled(c10::DeviceIndex device);
-  c10::Stream create(c10::DeviceIndex device);
+  /// A stream of its own, until there are 32 of a device and priority; then these in turn. Below 0: high.
+  c10::Stream pooled(c10::DeviceIndex device, int priority);
+  c10::Stream create(c10::DeviceIndex device, int priority = 0);
+  int priority(const c10::Stream& stream);
 
   /// Counts a work item of `stream`, which reads and writes `touches`; to be called before the work runs. Returns its
   /// number. Throws a pending race, or that an access isn't ordered after an earlier one.
@@ -99,14 +102,17 @@ class Streams {
 
   /// Counts a race, and keeps it as pending.
   void report_race(const std::string& message);
-  uint64_t host_waits = 0;             ///< and queries
-  std::optional<std::string> pending;  ///< the first race found where nothing can be thrown
+  uint64_t host_waits = 0;                          ///< and queries
+  std::atomic<uint64_t> enqueued_by_host = 0;       ///< work items outside of replays
+  static inline thread_local bool replays = false;  ///< the calling thread runs what was recorded
+  std::optional<std::string> pending;               ///< the first race found where nothing can be thrown
   uint64_t races = 0;
 
  private:
   struct State {
     c10::Device device;
     c10::StreamId id = 0;
+    int priority = 0;
     Clock clock;
     Recording* recording = nullptr;
     Clock before_recording;
@@ -124,7 +130,11 @@ class Streams {
 
   std::vector<State> states_;
   std::vector<std::vector<StreamIndex>> by_device_;
-  std::vector<size_t> next_pooled_;
+  struct Pool {
+    std::vector<c10::StreamId> streams;
+    size_t next = 0;
+  };
+  std::map<std::pair<c10::DeviceIndex, bool>, Pool> pools_;  ///< by device, and whether the priority is high
   Clock host_;
 };
 

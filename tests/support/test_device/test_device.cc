@@ -40,6 +40,10 @@ void register_all(torch::Library& library, c10::DispatchKey host, const std::set
 void register_operators() {
   torch::Library& dense = library_of("aten", c10::DispatchKey::PrivateUse1);
   register_all(dense, c10::DispatchKey::CPU, add_device_kernels(dense));
+  // One kernel for many tensors.
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.starts_with("aten::_foreach_")) dense.impl(c10::toString(name).c_str(), host_kernel());
+  }
   // Decomposed by the type of the device, hence not as on a CPU.
   for (const char* name : {"convolution", "convolution_backward", "_convolution"}) dense.impl(name, host_kernel());
   add_attention(dense);
@@ -88,6 +92,10 @@ uint64_t host_waits() {
   const std::lock_guard lock(device_mutex());
   return Streams::instance().host_waits;
 }
+
+int priority_of(const c10::Stream& stream) { return Streams::instance().priority(stream); }
+
+uint64_t enqueued_by_host() { return Streams::instance().enqueued_by_host; }
 
 void reset_test_device() {
   use_test_device();

@@ -49,6 +49,12 @@ uint64_t races_found();
 /// How often the host has waited for a stream or event, or queried one, since the start of the process.
 uint64_t host_waits();
 
+/// The priority with which a stream was made; below 0: high.
+int priority_of(const c10::Stream& stream);
+
+/// How many work items the host has enqueued since the start of the process. A replay is one, whatever was recorded.
+uint64_t enqueued_by_host();
+
 /// Makes the host wait for all streams of all devices, and forgets pending races. For the start of a test.
 void reset_test_device();
 
