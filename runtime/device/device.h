@@ -23,7 +23,7 @@ using EventRef = std::shared_ptr<const Event>;
 /// A stream of a device. Work on one stream runs in order. Streams wait for each other only through events.
 enum class Stream : uint32_t {
   kCompute = 0,  ///< of programs and optimizers
-  kCopies = 1,   ///< the first of the streams for messages, which the transport numbers
+  kCopies = 1,   ///< the first of the streams for messages, of high priority, which the transport numbers
 };
 
 /// Makes the calls of a thread run on a stream, until it is destroyed.

@@ -49,10 +49,10 @@ class TorchScope final : public StreamScope {
 /// The streams that this process uses, of all devices. A backend has a few, which it hands out in turn.
 class UsedStreams {
  public:
-  c10::Stream take(const c10::impl::VirtualGuardImpl& guard, c10::Device device) {
+  c10::Stream take(const c10::impl::VirtualGuardImpl& guard, c10::Device device, int priority) {
     const std::lock_guard lock(mutex_);
     for (size_t tries = 0; tries < kMost; ++tries) {
-      const c10::Stream stream = guard.getNewStream(device);
+      const c10::Stream stream = guard.getNewStream(device, priority);
       if (used_.insert(stream).second) return stream;
     }
     throw std::runtime_error(
@@ -283,9 +283,11 @@ class TorchDevice final : public Device {
     const std::lock_guard lock(mutex_);
     const auto found = streams_.find(stream);
     if (found != streams_.end()) return found->second;
-    return streams_.emplace(stream, used_streams().take(guard_, device_)).first->second;
+    const int priority = stream == Stream::kCompute ? 0 : kHighPriority;
+    return streams_.emplace(stream, used_streams().take(guard_, device_, priority)).first->second;
   }
 
+  static constexpr int kHighPriority = -1;       ///< messages start before computations that wait too
   static constexpr uint64_t kMarks = 1024;  ///< least capacity
   static constexpr uint64_t kPools = 1024;  ///< per device
   static inline std::atomic<uint64_t> devices{0};

@@ -3,6 +3,7 @@
 
 #include "tests/runtime/device/device_training.h"
 #include "tests/runtime/support/forwarding_device.h"
+#include "tests/support/test_device/guard.h"
 
 namespace rannc::runtime {
 namespace {
@@ -44,6 +45,17 @@ TEST_F(DeviceWork, NeedsNoHostWithinAStep) {
 TEST_F(DeviceWork, ClipsWithOneWaitPerStageAndTheEndsOfTwoJobs) {
   const PlanSpec spec = {.micro_batches = {8}};
   EXPECT_EQ(waits(spec, 0.05), waits(spec) + 1 + 2);
+}
+
+TEST_F(DeviceWork, HasStreamsOfHighPriorityForMessages) {
+  const auto own = device().with_own_streams();
+  const auto priority = [&](Stream stream) {
+    const auto scope = own->enter(stream);
+    return rannc::testing::priority_of(rannc::testing::test_device_guard().getStream(c10::Device(own->address())));
+  };
+  EXPECT_EQ(priority(Stream::kCompute), 0);
+  EXPECT_LT(priority(Stream::kCopies), 0);
+  EXPECT_LT(priority(static_cast<Stream>(7)), 0);
 }
 
 TEST_F(DeviceWork, IsMarkedInItsOrder) {
