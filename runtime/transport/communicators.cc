@@ -12,13 +12,20 @@ namespace rannc::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kIdRetry{5};
+constexpr uint32_t kSpins = 256;  // a call is in progress for some microseconds, a sleep takes at least 50
 constexpr std::chrono::microseconds kSettlePeriod{50};
 constexpr std::chrono::seconds kEndPatience{5};  // for the other workers, and for messages that nobody awaits any more
 
 Stream stream_number(uint32_t number) { return static_cast<Stream>(static_cast<uint32_t>(Stream::kCopies) + number); }
 
-std::vector<std::pair<DeviceId, DeviceId>> all_pairs(uint32_t devices) {
-  std::vector<std::pair<DeviceId, DeviceId>> pairs;
+/// Lets other threads run until the next look at a communicator, of which `looks` came before.
+void pause_after(uint32_t looks) {
+  if (looks < kSpins) return std::this_thread::yield();
+  std::this_thread::sleep_for(kSettlePeriod);
+}
+
+DevicePairs all_pairs(uint32_t devices) {
+  DevicePairs pairs;
   for (uint32_t from = 0; from < devices; ++from) {
     for (uint32_t to = 0; to < devices; ++to) {
       if (from != to) pairs.emplace_back(from, to);
@@ -49,8 +56,10 @@ Result<void> Communicators::connect() {
     if (pair.first == run_.device() || pair.second == run_.device()) RANNC_TRY(connect_pair(pair));
   }
   if (where.workers < 2) return {};
-  RANNC_ASSIGN(sums_, connect_all("sums", stream_number(2 * where.workers)));
-  RANNC_ASSIGN(pass_sums_, connect_all("pass-sums", Stream::kCompute));
+  const Stream stream = stream_number(2 * where.workers);
+  RANNC_ASSIGN(sums_, connect_all("sums", stream, where.sum_pairs.value_or(all_pairs(where.workers))));
+  RANNC_ASSIGN(pass_sums_,
+               connect_all("pass-sums", Stream::kCompute, where.pass_sum_pairs.value_or(all_pairs(where.workers))));
   return {};
 }
 
@@ -65,16 +74,18 @@ Result<void> Communicators::connect_pair(const Pair& pair) {
   return connect_ranks(channel, {{end, nullptr, 1, sends ? 1 : 0}}, fmt::format("device {} to connect", peer.index()));
 }
 
-Result<Channel> Communicators::connect_all(const std::string& name, Stream stream) {
+Result<Channel> Communicators::connect_all(const std::string& name, Stream stream, const DevicePairs& pairs) {
   const uint32_t devices = run_.where().workers;
   RANNC_ASSIGN(const Channel channel,
                make(name, static_cast<int>(devices), static_cast<int>(run_.device().index()), stream));
   std::vector<ChannelMessage> messages;
-  for (uint32_t peer = 0; peer < devices; ++peer) {
-    if (peer == run_.device().index()) continue;
-    messages.push_back({ChannelMessage::End::kSend, nullptr, 1, static_cast<int>(peer)});
-    messages.push_back({ChannelMessage::End::kReceive, nullptr, 1, static_cast<int>(peer)});
+  for (const auto& [from, to] : pairs) {
+    if (from == run_.device())
+      messages.push_back({ChannelMessage::End::kSend, nullptr, 1, static_cast<int>(to.index())});
+    if (to == run_.device())
+      messages.push_back({ChannelMessage::End::kReceive, nullptr, 1, static_cast<int>(from.index())});
   }
+  if (messages.empty()) return channel;
   RANNC_TRY(connect_ranks(channel, std::move(messages), "all devices to connect"));
   return channel;
 }
@@ -155,7 +166,8 @@ NcclResult Communicators::call_group(const Channel& channel, std::span<const Cha
 }
 
 Result<void> Communicators::settle(NcclComm comm, const std::string& what, std::chrono::milliseconds limit) {
-  for (RunningClock clock;; std::this_thread::sleep_for(kSettlePeriod)) {
+  RunningClock clock;
+  for (uint32_t looks = 0;; pause_after(looks++)) {
     {
       const std::lock_guard lock(mutex_);
       if (aborted_) return aborted();

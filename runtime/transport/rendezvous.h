@@ -18,6 +18,8 @@ struct Plan;
 
 namespace rannc::runtime {
 
+using DevicePairs = std::vector<std::pair<DeviceId, DeviceId>>;
+
 /// Identity and connection settings of one worker.
 struct Rendezvous {
   /// Host on which worker 0 serves the store: a name or address of its machine. It listens on the addresses of this
@@ -38,7 +40,11 @@ struct Rendezvous {
   std::chrono::milliseconds timeout{60000};  ///< for joining and for every wait for another worker
   /// Ordered pairs of devices that exchange messages, the same for all workers; empty: all. A transport may refuse
   /// messages of other pairs.
-  std::optional<std::vector<std::pair<DeviceId, DeviceId>>> pairs;
+  std::optional<DevicePairs> pairs;
+  /// The same for sums and gathers of tensors in device memory, without those within passes, and for the latter. A
+  /// transport that connects devices in advance connects these. Other sums are possible, but may have to wait for
+  /// memory.
+  std::optional<DevicePairs> sum_pairs, pass_sum_pairs;
   /// Receives what this worker does. Null: nobody watches whether it hangs.
   std::shared_ptr<Progress> progress = {};
   /// A text that only the workers of the run have. Worker 0 and each other worker prove to each other that they have
@@ -50,6 +56,10 @@ struct Rendezvous {
 };
 
 /// Returns the ordered pairs of a plan's messages.
-std::vector<std::pair<DeviceId, DeviceId>> message_pairs(const ir::Plan& plan);
+DevicePairs message_pairs(const ir::Plan& plan);
+/// Returns the ordered pairs of devices whose gradients or shares are summed or gathered together.
+DevicePairs sum_pairs(const ir::Plan& plan);
+/// Returns the ordered pairs of replicas that exchange sums within passes.
+DevicePairs pass_sum_pairs(const ir::Plan& plan);
 
 }  // namespace rannc::runtime

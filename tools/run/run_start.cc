@@ -140,6 +140,8 @@ runtime::Rendezvous rendezvous_of(const WorkerEnvironment& worker, const RunStar
           .torch_round = worker.torch_round,
           .timeout = start.timeout,
           .pairs = runtime::message_pairs(start.bundle->plan),
+          .sum_pairs = runtime::sum_pairs(start.bundle->plan),
+          .pass_sum_pairs = runtime::pass_sum_pairs(start.bundle->plan),
           .secret = worker.secret,
           .insecure = worker.insecure};
 }

@@ -62,7 +62,8 @@ class Communicators {
   using Pair = std::pair<DeviceId, DeviceId>;
   const Channel* find(DeviceId from, DeviceId to) const;
   Result<void> connect_pair(const Pair& pair);
-  Result<Channel> connect_all(const std::string& name, Stream stream);
+  /// Makes a communicator of all devices and connects those of `pairs` that have this one.
+  Result<Channel> connect_all(const std::string& name, Stream stream, const DevicePairs& pairs);
   Result<Channel> make(const std::string& name, int ranks, int rank, Stream stream);
   Result<NcclId> exchange_id(const std::string& name, bool makes);
   /// Sends a byte to the peers and receives one from them, so that NCCL connects now. Returns when that is enqueued;
