@@ -30,11 +30,13 @@ class TransportNccl : public ::testing::Test {
  protected:
   void SetUp() override {
     rannc::testing::reset_test_device();
+    rannc::testing::limit_fake_nccl({});
     for (const auto& device : devices_of(rannc::testing::test_device_plugin()))
       hardware_.push_back(device->with_own_streams());
   }
   void TearDown() override {
     rannc::testing::leave(joined_.ends);
+    rannc::testing::limit_fake_nccl({});
     EXPECT_EQ(rannc::testing::take_race(), std::nullopt);
   }
 
@@ -112,22 +114,64 @@ TEST_F(TransportNccl, MessagesKeepTheirOrder) {
   });
 }
 
-// Messages are posted long before their counterparts, and one direction never waits for the other.
-TEST_F(TransportNccl, MessagesMayBePostedEarly) {
+/// Five messages each way. Both ends post theirs at once, in one order of all messages or the receives first. Returns
+/// why an end failed; empty if none did.
+std::string posted_at_once(Joined& joined, const std::vector<std::unique_ptr<Device>>& hardware, bool one_order) {
   constexpr uint32_t kMessages = 5;
-  join(2);
-  on_each([](Transport& end) {
-    const DeviceId peer(1 - end.device().index());
+  std::vector<std::string> failures(2);
+  rannc::testing::on_each(2, [&](uint32_t own) {
+    const auto scope = hardware[own]->enter(Stream::kCompute);
+    Transport& end = *joined.ends[own];
+    const DeviceId peer(1 - own);
     std::vector<std::unique_ptr<Receipt>> receipts;
-    for (uint32_t i = 0; i < kMessages; ++i) receipts.push_back(end.receive(key_of(i), peer, kFour).value());
-    for (uint32_t i = 0; i < kMessages; ++i) {
-      end.send(key_of(i), peer, numbers(end.hardware(), i), SentValue::kFreedWhenTaken).value();
-    }
-    for (uint32_t i = 0; i < kMessages; ++i) {
-      EXPECT_TRUE(at::equal(taken(end.hardware(), *receipts[i]).value(), at::arange(i, i + 4., at::kFloat)));
-    }
-    end.flush().value();
+    const auto post = [&](uint32_t i, bool sends) -> Result<void> {
+      if (sends) return end.send(key_of(i), peer, numbers(end.hardware(), i), SentValue::kFreedWhenTaken);
+      RANNC_ASSIGN(receipts.emplace_back(), end.receive(key_of(i), peer, kFour));
+      return {};
+    };
+    const auto run = [&]() -> Result<void> {
+      for (uint32_t k = 0; k < 2 * kMessages; ++k) {
+        const bool sends = one_order ? k % 2 == own : k >= kMessages;
+        RANNC_TRY(post(one_order ? k / 2 : k % kMessages, sends));
+      }
+      RANNC_TRY(end.flush());
+      for (uint32_t i = 0; i < kMessages; ++i) {
+        RANNC_ASSIGN(const at::Tensor found, taken(end.hardware(), *receipts[i]));
+        EXPECT_TRUE(at::equal(found, at::arange(i, i + 4., at::kFloat)));
+      }
+      return {};
+    };
+    if (const Result<void> done = run(); !done.ok()) failures[own] = done.diagnostic().str();
   });
+  return failures[0].empty() ? failures[1] : failures[0];
+}
+
+// Messages are posted long before their counterparts.
+TEST_F(TransportNccl, OneOrderOfMessagesNeedsOneRunningKernel) {
+  join(2);
+  for (const bool launch_order : {true, false}) {
+    rannc::testing::limit_fake_nccl({.resident = 1, .launch_order = launch_order});
+    EXPECT_EQ(posted_at_once(joined_, hardware_, true), "");
+  }
+}
+
+// Each end receives before it sends. That runs if a device has room for a kernel of each stream, and if a send may
+// start before a receive that waits for an earlier one.
+TEST_F(TransportNccl, OtherOrdersRunByLuck) {
+  struct Case {
+    rannc::testing::FakeNcclLimits limits;
+    bool runs;
+  };
+  for (const Case& each :
+       {Case{{.resident = 2, .launch_order = false}, true}, Case{{.resident = 1, .launch_order = false}, false},
+        Case{{.resident = 8, .launch_order = true}, false}}) {
+    SCOPED_TRACE(::testing::Message() << each.limits.resident << " kernels, launch order " << each.limits.launch_order);
+    join(2, each.runs ? std::chrono::seconds(60) : kShort);
+    rannc::testing::limit_fake_nccl(each.limits);
+    const std::string failure = posted_at_once(joined_, hardware_, false);
+    EXPECT_THAT(failure, each.runs ? ::testing::Matcher<std::string>(IsEmpty()) : HasSubstr(" ms for device "));
+    rannc::testing::leave(joined_.ends);
+  }
 }
 
 TEST_F(TransportNccl, EmptyMessagesNeedNoPeer) {

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "tests/support/test_device/device_memory.h"
@@ -21,12 +23,14 @@ using runtime::NcclResult;
 constexpr int kPolls = 2;  // for which a call is in progress
 
 struct Communicator;
+using Pair = std::pair<int, int>;  // ranks of sender and receiver
 
 /// One end of a message.
 struct End {
   bool sends = false;
   void* bytes = nullptr;
   size_t size = 0;
+  Pair pair;
   Communicator* comm = nullptr;
   c10::Stream stream;
   std::shared_ptr<PendingWork> work;
@@ -37,11 +41,30 @@ struct Group {
   std::vector<Communicator*> ranks;
   size_t joined = 0;
   struct Ends {
-    std::deque<End> sent, received;
-    bool connected = false;
+    std::deque<End> sent, received;                       // that run
+    bool sender_called = false, receiver_called = false;  // so that the two are connected
   };
-  std::map<std::pair<int, int>, Ends> messages;  // by sender and receiver
+  std::map<Pair, Ends> messages;
 };
+
+/// The messages of one call of a communicator.
+struct Kernel {
+  Communicator* comm = nullptr;
+  c10::Stream stream;
+  std::vector<End> ends;
+  bool started = false;
+  bool is_done() const {
+    return std::all_of(ends.begin(), ends.end(), [](const End& end) { return end.work->is_done(); });
+  }
+};
+
+FakeNcclLimits limits;
+
+/// By device: kernels that are not done, in the order of the host's calls.
+std::map<c10::DeviceIndex, std::deque<Kernel>>& launched() {
+  static auto* const launched = new std::map<c10::DeviceIndex, std::deque<Kernel>>;
+  return *launched;
+}
 
 struct Communicator {
   std::shared_ptr<Group> group;
@@ -100,21 +123,54 @@ void transfer(const End& from, const End& to) {
   streams.finish(from.stream, *from.work);  // NCCL may buffer a message: its end says nothing about the receiver
 }
 
-void enqueue(const Calls::Call& call) {
+End enqueue(const Calls::Call& call) {
   Communicator& comm = *call.comm;
-  const auto pair = call.sends ? std::pair(comm.rank, call.peer) : std::pair(call.peer, comm.rank);
+  const Pair pair = call.sends ? Pair(comm.rank, call.peer) : Pair(call.peer, comm.rank);
   const c10::Stream stream = current_stream(current_device());
   const Touch touch{call.bytes, call.size, !call.sends};
   auto work = Streams::instance().begin_pending(stream, call.sends ? "ncclSend" : "ncclRecv", {touch});
   Group::Ends& ends = comm.group->messages[pair];
-  if (!std::exchange(ends.connected, ends.connected || !(call.sends ? ends.received : ends.sent).empty())) {
-    comm.connecting.push_back(work);
+  if (!ends.sender_called || !ends.receiver_called) comm.connecting.push_back(work);
+  (call.sends ? ends.sender_called : ends.receiver_called) = true;
+  return {call.sends, call.bytes, call.size, pair, &comm, stream, std::move(work)};
+}
+
+/// Runs the messages of a kernel whose other ends run.
+void start(Kernel& kernel) {
+  kernel.started = true;
+  for (const End& end : kernel.ends) {
+    Group::Ends& ends = kernel.comm->group->messages[end.pair];
+    (end.sends ? ends.sent : ends.received).push_back(end);
+    while (!ends.sent.empty() && !ends.received.empty()) {
+      transfer(ends.sent.front(), ends.received.front());
+      ends.sent.pop_front();
+      ends.received.pop_front();
+    }
   }
-  (call.sends ? ends.sent : ends.received).push_back({call.sends, call.bytes, call.size, &comm, stream, work});
-  while (!ends.sent.empty() && !ends.received.empty()) {
-    transfer(ends.sent.front(), ends.received.front());
-    ends.sent.pop_front();
-    ends.received.pop_front();
+}
+
+/// Starts the next kernel of a device that may start, if there is one.
+bool start_next(std::deque<Kernel>& kernels) {
+  std::erase_if(kernels, [](const Kernel& kernel) { return kernel.is_done(); });
+  auto resident = static_cast<size_t>(
+      std::count_if(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.started; }));
+  std::unordered_set<c10::Stream> busy;
+  for (Kernel& kernel : kernels) {
+    const bool first = busy.insert(kernel.stream).second;
+    if (kernel.started) continue;
+    if (first && resident < limits.resident) {
+      start(kernel);
+      return true;
+    }
+    if (limits.launch_order) return false;
+  }
+  return false;
+}
+
+void start_all() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto& [device, kernels] : launched()) changed = start_next(kernels) || changed;
   }
 }
 
@@ -133,7 +189,16 @@ NcclResult run(const std::vector<Calls::Call>& messages) {
     comm->in_progress = true;
     comm->polls_left = kPolls;
   }
-  for (const Calls::Call& call : messages) enqueue(call);
+  // In the order in which their communicators were used first. A missing wait throws, and what came before it stays.
+  auto& queue = launched()[current_device()];
+  const size_t first = queue.size();
+  for (const Calls::Call& call : messages) {
+    const auto is_own = [&](const Kernel& kernel) { return kernel.comm == call.comm; };
+    auto own = std::find_if(queue.begin() + static_cast<std::ptrdiff_t>(first), queue.end(), is_own);
+    if (own == queue.end()) own = queue.insert(own, {call.comm, current_stream(current_device()), {}});
+    own->ends.push_back(enqueue(call));
+  }
+  start_all();
   return NcclResult::kInProgress;
 }
 
@@ -197,18 +262,30 @@ NcclResult group_end() {
   return messages.empty() ? NcclResult::kSuccess : run(messages);
 }
 
-/// Ends the messages of a communicator and frees it.
-void end(Communicator& comm) {
-  for (auto& [pair, ends] : comm.group->messages) {
-    for (auto* queue : {&ends.sent, &ends.received}) {
-      for (const End& open : *queue) {
-        if (open.comm == &comm) Streams::instance().finish(open.stream, *open.work);
+/// Calls `visit` for the ends of a communicator that are not done.
+template <class Visit>
+void each_open_end(const Communicator& comm, const Visit& visit) {
+  for (const auto& [device, kernels] : launched()) {
+    for (const Kernel& kernel : kernels) {
+      for (const End& end : kernel.ends) {
+        if (kernel.comm == &comm && !end.work->is_done()) visit(end);
       }
-      std::erase_if(*queue, [&](const End& open) { return open.comm == &comm; });
     }
   }
+}
+
+/// Ends the messages of a communicator and frees it.
+void end(Communicator& comm) {
+  each_open_end(comm, [](const End& open) { Streams::instance().finish(open.stream, *open.work); });
+  for (auto& [pair, ends] : comm.group->messages) {
+    for (auto* queue : {&ends.sent, &ends.received})
+      std::erase_if(*queue, [&](const End& open) { return open.comm == &comm; });
+  }
+  for (auto& [device, kernels] : launched())
+    std::erase_if(kernels, [&](const Kernel& kernel) { return kernel.comm == &comm; });
   communicators().erase(&comm);
   delete &comm;
+  start_all();
 }
 
 NcclResult finalize(NcclComm comm) {
@@ -217,13 +294,7 @@ NcclResult finalize(NcclComm comm) {
   if (own.in_progress) return NcclResult::kInvalidArgument;
   own.in_progress = true;
   own.polls_left = kPolls;
-  for (const auto& [pair, ends] : own.group->messages) {
-    for (const auto* queue : {&ends.sent, &ends.received}) {
-      for (const End& open : *queue) {
-        if (open.comm == &own) own.connecting.push_back(open.work);
-      }
-    }
-  }
+  each_open_end(own, [&](const End& open) { own.connecting.push_back(open.work); });
   return NcclResult::kInProgress;
 }
 
@@ -261,6 +332,11 @@ const char* last_error(NcclComm comm) {
 }
 
 }  // namespace
+
+void limit_fake_nccl(const FakeNcclLimits& given) {
+  const DeviceLock lock(device_mutex());
+  limits = given;
+}
 
 void fail_fake_nccl(const std::string& detail) {
   const DeviceLock lock(device_mutex());

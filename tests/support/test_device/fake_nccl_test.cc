@@ -23,6 +23,7 @@ class FakeNccl : public ::testing::Test {
  protected:
   void SetUp() override {
     reset_test_device();
+    limit_fake_nccl({});
     ASSERT_EQ(nccl_.get_unique_id(&id_), NcclResult::kSuccess);
     for (int rank = 0; rank < 2; ++rank) {
       streams_.push_back(test_device_guard().getNewStream(test_device(static_cast<c10::DeviceIndex>(rank)), 0));
@@ -32,6 +33,7 @@ class FakeNccl : public ::testing::Test {
     for (NcclComm comm : comms_) {
       if (comm != nullptr) nccl_.abort(comm);
     }
+    limit_fake_nccl({});
     EXPECT_EQ(take_race(), std::nullopt);
   }
 
@@ -136,6 +138,85 @@ TEST_F(FakeNccl, AnAbortEndsItsOwnMessages) {
   EXPECT_FALSE(done.query());
   nccl_.abort(std::exchange(comm(1), nullptr));
   EXPECT_TRUE(done.query());
+}
+
+/// Two communicators of the same ranks, on streams of their own.
+class FakeNcclKernels : public FakeNccl {
+ protected:
+  void SetUp() override {
+    FakeNccl::SetUp();
+    make_both();
+    into_.push_back(ones(1));
+    from_.push_back(ones(0));
+    std::swap(comms_, first_);
+    std::swap(streams_, first_streams_);
+    for (int rank = 0; rank < 2; ++rank)
+      streams_.push_back(test_device_guard().getNewStream(test_device(static_cast<c10::DeviceIndex>(rank)), 0));
+    ASSERT_EQ(nccl_.get_unique_id(&id_), NcclResult::kSuccess);
+    make_both();
+    into_.push_back(ones(1));
+    from_.push_back(ones(0));
+    for (const size_t k : {0, 1}) {  // connects
+      send_over(k);
+      receive_over(k);
+      for (int rank = 0; rank < 2; ++rank) settle(k, rank);
+    }
+  }
+  void TearDown() override {
+    for (NcclComm comm : first_) nccl_.abort(comm);
+    FakeNccl::TearDown();
+  }
+  NcclComm comm_of(size_t k, size_t rank) const { return k == 0 ? first_[rank] : comms_[rank]; }
+  const c10::Stream& stream_of(size_t k, size_t rank) const { return k == 0 ? first_streams_[rank] : streams_[rank]; }
+  void settle(size_t k, int rank) {
+    NcclResult state = NcclResult::kInProgress;
+    for (int i = 0; i < 10 && state == NcclResult::kInProgress; ++i)
+      nccl_.async_error(comm_of(k, static_cast<size_t>(rank)), &state);
+    EXPECT_EQ(state, NcclResult::kSuccess);
+  }
+  void send_over(size_t k) {
+    const c10::StreamGuard on(stream_of(k, 0));
+    EXPECT_EQ(nccl_.send(from_[k].data_ptr(), from_[k].nbytes(), 1, comm_of(k, 0)), NcclResult::kInProgress);
+    if (connected_) settle(k, 0);
+  }
+  void receive_over(size_t k) {
+    const c10::StreamGuard on(stream_of(k, 1));
+    EXPECT_EQ(nccl_.receive(into_[k].data_ptr(), into_[k].nbytes(), 0, comm_of(k, 1)), NcclResult::kInProgress);
+    if (connected_) settle(k, 1);
+  }
+  bool is_done(size_t k, size_t rank) const { return test_device_guard().queryStream(stream_of(k, rank)); }
+
+  bool connected_ = false;
+  std::array<NcclComm, 2> first_{};
+  std::vector<c10::Stream> first_streams_;
+  std::vector<at::Tensor> into_, from_;
+};
+
+TEST_F(FakeNcclKernels, WaitForRoom) {
+  connected_ = true;
+  limit_fake_nccl({.resident = 1, .launch_order = false});
+  receive_over(0);
+  receive_over(1);
+  send_over(1);
+  EXPECT_FALSE(is_done(1, 1)) << "the other receive has the room";
+  send_over(0);
+  EXPECT_FALSE(is_done(0, 1)) << "the sender has no room either";
+  limit_fake_nccl({});
+}
+
+TEST_F(FakeNcclKernels, StartInTheOrderOfCalls) {
+  connected_ = true;
+  for (const bool launch_order : {true, false}) {
+    limit_fake_nccl({.launch_order = launch_order});
+    receive_over(0);
+    receive_over(0);  // waits for the first one on the same stream
+    receive_over(1);
+    send_over(1);
+    EXPECT_EQ(is_done(1, 1), !launch_order);
+    send_over(0);
+    send_over(0);
+    EXPECT_TRUE(is_done(0, 1) && is_done(1, 1));
+  }
 }
 
 TEST_F(FakeNccl, SizesMustAgree) {
