@@ -90,6 +90,18 @@ TEST_F(RecordedSteps, ReplayEveryCall) {
   }
 }
 
+// As many calls as without statistics, and their update.
+TEST_F(RecordedSteps, ReplayTheUpdateOfRunningStatistics) {
+  const auto replays = [&](const DeviceModel& model) {
+    const auto hardware = recording();
+    const auto trainer = Trainer::open(bundle(model, {.micro_batches = {8}}), options({hardware.get()})).value();
+    for (uint64_t step = 0; step < kSteps; ++step) trainer->step(batch_of(model, step)).value();
+    EXPECT_TRUE(trainer->unrecorded_stages().empty());
+    return hardware->replays();
+  };
+  EXPECT_EQ(replays(kModels[4]), replays(kModels[2]) + kSteps - 1) << kModels[4].name << ", " << kModels[2].name;
+}
+
 TEST_F(RecordedSteps, ReplaySixteenBits) {
   for (const DeviceModel& model : {kModels[0], kModels[1], kModels[2]}) {
     for (const PlanSpec& spec :
