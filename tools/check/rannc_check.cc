@@ -32,6 +32,7 @@
 #include "tools/check/check_report.h"
 #include "tools/check/reference.h"
 #include "tools/common/driver.h"
+#include "tools/common/gpu_environment.h"
 #include "tools/common/hardware.h"
 #include "tools/common/launcher.h"
 #include "tools/common/libraries.h"
@@ -496,6 +497,7 @@ Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const tools:
 }
 
 Result<void> check(const Flags& flags) {
+  tools::set_gpu_environment({.over_nccl = !flags.workers.empty() && transport_of(flags).needs_nccl});
   RANNC_ASSIGN(const tools::Hardware hardware, tools::open_hardware(flags.device));
   std::vector<Case> cases;
   for (const std::string& path : flags.folders) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 
 #include "ir/base/stopwatch.h"
@@ -17,6 +16,7 @@
 #include "runtime/train/process.h"
 #include "runtime/train/shared_tensors.h"
 #include "runtime/train/trainer.h"
+#include "tools/common/gpu_environment.h"
 #include "tools/common/hardware.h"
 #include "tools/common/how_to_train.h"
 #include "tools/common/run_signals.h"
@@ -85,10 +85,8 @@ class Run {
     begin("opening the bundle");
     RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
     if (hang_watch_) hang_watch_->set_timeout(start_.timeout);
-    if (flags_.deterministic) {
-      setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it when it is first used
-      runtime::use_deterministic_kernels();
-    }
+    set_gpu_environment({.over_nccl = transport_.needs_nccl, .deterministic = flags_.deterministic});
+    if (flags_.deterministic) runtime::use_deterministic_kernels();
     RANNC_ASSIGN(hardware_, open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
     if (leads()) warn_of_damaged(start_);

@@ -22,6 +22,7 @@
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transports.h"
+#include "tools/common/gpu_environment.h"
 #include "tools/common/hardware.h"
 #include "tools/common/worker_environment.h"
 #include "tools/python/core/bindings.h"
@@ -211,6 +212,7 @@ class Session {
       if (!round.empty()) worker_->torch_round = round;
     }
     RANNC_ASSIGN(start_, tools::prepare_run(flags_, worker_));
+    tools::set_gpu_environment({.over_nccl = transport().needs_nccl, .deterministic = flags_.deterministic});
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.deterministic) runtime::use_deterministic_kernels();
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
@@ -218,20 +220,23 @@ class Session {
     return trainer_->check_shared({{"steps done", fmt::format("{}", trainer_->steps_done())}});
   }
 
+  const runtime::TransportKind& transport() const {
+    return flags_.transport.empty() ? runtime::default_transport(worker_.has_value())
+                                    : *runtime::find_transport(flags_.transport);
+  }
+
   Result<void> open_trainer() {
     runtime::TrainerOptions options = tools::trainer_options(flags_, start_);
     actions_.forward_to(&recorder_);
     options.observer = &actions_;
-    const runtime::TransportKind& transport = flags_.transport.empty() ? runtime::default_transport(worker_.has_value())
-                                                                       : *runtime::find_transport(flags_.transport);
     if (!worker_) {
-      options.transport = transport.name;
+      options.transport = transport().name;
       options.hardware = hardware_.all();
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
       return {};
     }
     RANNC_ASSIGN(auto joined,
-                 transport.join(tools::rendezvous_of(*worker_, start_), hardware_.at(worker_->local_rank)));
+                 transport().join(tools::rendezvous_of(*worker_, start_), hardware_.at(worker_->local_rank)));
     RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(joined)));
     return {};
   }
