@@ -30,6 +30,12 @@ std::string describe(const ir::Plan& plan, const HeldMemory& held);
 /// measurement are omitted.
 std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& held);
 
+/// A sentence about NCCL's buffers, which no prediction and no measured peak counts, for the report.
+std::string nccl_memory_text(const ir::Plan& plan);
+/// Why the predicted peak of a device and NCCL's buffers do not fit into its memory; empty if they do, or if the
+/// memory is unknown (0).
+std::string nccl_memory_warning(const ir::Plan& plan, DeviceId device, uint64_t memory_bytes);
+
 /// Returns the line that a worker passes to worker 0; empty if nothing was measured.
 std::string print_held(const std::optional<HeldMemory>& held);
 Result<std::optional<HeldMemory>> parse_held(const std::string& text, const std::string& path);

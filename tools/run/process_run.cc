@@ -171,6 +171,7 @@ class Run {
       options.engine = "explicit";
     }
     if (worker_) {
+      if (transport_.needs_nccl) warn_of_buffers();
       runtime::Rendezvous rendezvous = rendezvous_of(*worker_, start_);
       rendezvous.progress = hang_watch_->progress();
       RANNC_ASSIGN(auto transport, transport_.join(rendezvous, hardware_.at(worker_->local_rank)));
@@ -191,6 +192,12 @@ class Run {
     return trainer_->check_shared({{"--resume-shared", flags_.resume_shared.empty() ? "off" : "on"},
                                    {"--resume from step", fmt::format("{}", trainer_->steps_done())},
                                    {"--evaluate", start_.evaluates ? "on" : "off"}});
+  }
+
+  void warn_of_buffers() const {
+    const std::string warning = nccl_memory_warning(start_.bundle->plan, DeviceId(worker_->rank),
+                                                    hardware_.at(worker_->local_rank).memory_bytes());
+    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   }
 
   Result<void> take_shared() {

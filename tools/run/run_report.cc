@@ -333,6 +333,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   if (!facts.profile.is_null()) page += profile_html(facts.profile, &escaped);
   page += "<h2>The cut</h2>" + cut_table(plan);
   page += "<h2>Memory</h2>" + memory_table(plan, facts.held);
+  if (facts.transport == "nccl") page += "<p>" + nccl_memory_text(plan) + "</p>";
   page += "<h2>Links</h2>" + link_table(plan, facts.links);
   return page + "</html>\n";
 }
