@@ -6,11 +6,12 @@
 
 namespace rannc::ir {
 
-bool is_matrix_product(const Graph& graph, TaskId task) {
+bool is_matrix_product(const Graph& graph, TaskId task, DeviceType device) {
   const auto inputs = graph.inputs(task), outputs = graph.outputs(task);
   if (inputs.size() != 2 || outputs.size() != 1) return false;
   const ValueType& type = graph.type(outputs[0]);
-  if (sum_dtype(type.dtype) != type.dtype || !is_float(type.dtype)) return false;
+  const bool adds = sum_dtype(type.dtype) == type.dtype || device == DeviceType::kCuda;
+  if (!adds || !is_float(type.dtype)) return false;
   const bool matrices = std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) {
     return input.valid() && graph.type(input).shape && graph.type(input).shape->size() == 2;
   });

@@ -20,7 +20,11 @@ class ProgramBuilder {
   using Kind = Instruction::Kind;
 
   ProgramBuilder(ProgramLowering& shared, const ProgramSpec& spec)
-      : shared_(shared), spec_(spec), graph_(shared.graph_), sums_(spec.adds.begin(), spec.adds.end()) {
+      : shared_(shared),
+        spec_(spec),
+        graph_(shared.graph_),
+        requested_(spec.results.begin(), spec.results.end()),
+        sums_(spec.adds.begin(), spec.adds.end()) {
     program_.name = spec.name;
     program_.graph = &graph_;
     program_.device = shared.options_.device;
@@ -50,7 +54,7 @@ class ProgramBuilder {
  private:
   /// Leaves out tasks that no result and no sum needs.
   void select_tasks() {
-    std::set<ValueId> needed(spec_.results.begin(), spec_.results.end());
+    std::set<ValueId> needed = requested_;
     for (const auto& [value, sum] : spec_.adds) needed.insert(value);
     for (size_t i = spec_.tasks.size(); i-- > 0;) {
       const auto outputs = graph_.outputs(spec_.tasks[i]);
@@ -286,7 +290,8 @@ class ProgramBuilder {
     const auto outputs = graph_.outputs(task);
     if (outputs.size() != 1) return false;
     const std::vector<uint32_t> sums = sums_of(outputs[0]);
-    if (sums.size() != 1 || readers_.at(outputs[0]) != 1 || !is_matrix_product(graph_, task)) return false;
+    if (sums.size() != 1 || readers_.at(outputs[0]) != 1) return false;
+    if (!is_matrix_product(graph_, task, shared_.options_.device)) return false;
     add({.kind = Kind::kAddProduct, .tasks = {task}, .operands = operands_of({task}), .number = sums[0]});
     --awaited_[sums[0]];
     return true;
@@ -317,8 +322,7 @@ class ProgramBuilder {
 
   /// Whether something outside the group reads a value. Members read through reshapes that keep columns.
   bool leaves(ValueId value, const LoopGroup& group) const {
-    const bool requested = std::find(spec_.results.begin(), spec_.results.end(), value) != spec_.results.end();
-    if (requested || sums_.contains(value)) return true;
+    if (requested_.contains(value) || sums_.contains(value)) return true;
     return graph_.any_use(value, [&](Graph::Use use) {
       if (!std::binary_search(tasks_.begin(), tasks_.end(), use.task)) return false;
       return std::find(group.tasks.begin(), group.tasks.end(), use.task) == group.tasks.end();
@@ -346,6 +350,7 @@ class ProgramBuilder {
   ProgramLowering& shared_;
   const ProgramSpec& spec_;
   const Graph& graph_;
+  const std::set<ValueId> requested_;  ///< results
   Program program_;
   std::vector<TaskId> tasks_;
   std::set<ValueId> made_;  ///< by the tasks

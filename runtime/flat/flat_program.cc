@@ -62,10 +62,13 @@ void add_term(at::Tensor& sum, at::Tensor term) {
 }
 
 void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
-  if (sum.defined()) {
-    sum.addmm_(a, b);
+  const c10::ScalarType type = sum_type(a.scalar_type());
+  if (type == a.scalar_type()) {
+    sum = sum.defined() ? sum.addmm_(a, b) : at::mm(a, b);
+  } else if (!a.is_cuda()) {  // other devices have no kernel that adds in a wider type
+    add_term(sum, at::mm(a, b));
   } else {
-    sum = at::mm(a, b);
+    sum = sum.defined() ? at::addmm_out(sum, sum, a, b, type) : at::mm(a, b, type);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/flat/flat_program.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
@@ -110,6 +111,62 @@ TEST(FlatProgram, RowsOfAPartAreMultipliedAsAReceivedPart) {
   const auto one = [](int64_t value) { return ir::Shape{ir::Dim(value)}; };
   run_linear({5, 3, 16}, "slice", {{"axes", one(2)}, {"starts", one(4)}, {"ends", one(12)}, {"steps", one(1)}},
              [](const at::Tensor& x) { return x.narrow(2, 4, 8); });
+}
+
+/// A product of matrices of a type, which only a sum reads.
+class AddedProduct : public ::testing::Test {
+ protected:
+  ir::Program lowered(ir::DType dtype, ir::DeviceType device) {
+    const ValueId a = graph_.add_value(ir::ValueKind::kInput, "a", {.dtype = dtype, .shape = ir::Shape{8, 16}});
+    const ValueId b = graph_.add_value(ir::ValueKind::kInput, "b", {.dtype = dtype, .shape = ir::Shape{16, 4}});
+    const ValueId y = graph_.add(ir::core("matmul"), {a, b});
+    ir::infer_types(graph_, graph_.producer(y)).value();
+    const std::vector<TaskId> tasks = {graph_.producer(y)};
+    lowering_.emplace(graph_, ir::LoweringOptions{.device = device});
+    return lowering_->lower({"B", tasks, {a, b}, {}, {{y, 0}}}).value();
+  }
+  static bool adds_product(const ir::Program& program) {
+    return program.instructions[0].kind == ir::Instruction::Kind::kAddProduct;
+  }
+
+  ir::Graph graph_;
+  std::optional<ir::ProgramLowering> lowering_;
+};
+
+TEST_F(AddedProduct, OfSixteenBitsIsAddedByTheKernelOfAGpu) {
+  for (const ir::DType dtype : {ir::DType::kF64, ir::DType::kF32, ir::DType::kBF16, ir::DType::kF16}) {
+    for (const ir::DeviceType device : {ir::DeviceType::kCpu, ir::DeviceType::kCuda}) {
+      graph_ = ir::Graph();
+      const bool wide = ir::sum_dtype(dtype) == dtype;
+      EXPECT_EQ(adds_product(lowered(dtype, device)), wide || device == ir::DeviceType::kCuda) << ir::str(dtype);
+    }
+  }
+}
+
+// The program of a GPU on a processor, which has no such kernel: the product is rounded, then added in float32.
+TEST_F(AddedProduct, OfSixteenBitsIsRoundedOnAProcessor) {
+  SizeTable sizes;
+  FlatProgram program =
+      FlatProgram::resolve(lowered(ir::DType::kBF16, ir::DeviceType::kCuda), {.device = at::kCPU}, sizes).value();
+  sizes.bind({}).value();
+  at::manual_seed(3);
+  at::Tensor sum, expected;
+  std::vector<at::Tensor*> places = {&sum};
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor a = at::randn({8, 16}).to(at::kBFloat16), b = at::randn({16, 4}).to(at::kBFloat16);
+    program.run({a, b}, {.fixed = {}, .sums = places}).value();
+    const at::Tensor product = at::mm(a, b).to(at::kFloat);
+    expected = expected.defined() ? expected + product : product;
+  }
+  EXPECT_EQ(sum.scalar_type(), at::kFloat);
+  EXPECT_TRUE(sum.equal(expected));
+}
+
+// LibTorch has the kernel, for GPUs alone. Its results are checked where there is one.
+TEST_F(AddedProduct, HasAKernelOfLibTorch) {
+  const auto op = c10::Dispatcher::singleton().findSchema({"aten::addmm", "dtype_out"});
+  ASSERT_TRUE(op.has_value());
+  EXPECT_FALSE(op->hasKernelForDispatchKey(c10::DispatchKey::CPU));
 }
 
 }  // namespace
