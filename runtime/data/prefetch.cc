@@ -13,7 +13,8 @@ namespace {
 
 class Prefetched final : public Dataset {
  public:
-  explicit Prefetched(std::unique_ptr<const Dataset> source) : source_(std::move(source)) {}
+  Prefetched(std::unique_ptr<const Dataset> source, PrepareValue prepare)
+      : source_(std::move(source)), prepare_(std::move(prepare)) {}
   // A forked process has no thread, and what that was reading in the other one is of no use.
   ~Prefetched() override {
     if (thread_.exists()) {
@@ -50,20 +51,24 @@ class Prefetched final : public Dataset {
     Read& made = ahead_->read.emplace(Read{.step = step, .batch = std::nullopt, .thrown = nullptr});
     try {
       made.batch = source_->batch(step);
+      if (prepare_ && made.batch->ok()) {
+        for (auto& [name, value] : **made.batch) value = prepare_(value);
+      }
     } catch (...) {
       made.thrown = std::current_exception();
     }
   }
 
   std::unique_ptr<const Dataset> source_;
+  const PrepareValue prepare_;
   std::unique_ptr<Ahead> ahead_ = std::make_unique<Ahead>();
   mutable DeviceThread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> prefetched(std::unique_ptr<const Dataset> source) {
-  return std::make_unique<Prefetched>(std::move(source));
+std::unique_ptr<Dataset> prefetched(std::unique_ptr<const Dataset> source, PrepareValue prepare) {
+  return std::make_unique<Prefetched>(std::move(source), std::move(prepare));
 }
 
 }  // namespace rannc::runtime

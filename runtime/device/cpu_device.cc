@@ -31,6 +31,8 @@ class CpuDevice final : public Device {
   EventRef copy(Stream, const Value&, const Value&, std::span<const EventRef>) override {
     throw std::logic_error("messages are passed by reference");
   }
+  Value pinned(const Value& value) override { return value; }
+  Value stage(const Value& value) override { return value; }
   Value upload(const Value& value) override { return value; }
   Value download(const Value& value) override { return value; }
   void fill(const DeviceRandom&) override { throw std::logic_error("a processor has no plug-in"); }

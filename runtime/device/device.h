@@ -23,7 +23,8 @@ using EventRef = std::shared_ptr<const Event>;
 /// A stream of a device. Work on one stream runs in order. Streams wait for each other only through events.
 enum class Stream : uint32_t {
   kCompute = 0,  ///< of programs and optimizers
-  kCopies = 1,   ///< the first of the streams for messages, of high priority, which the transport numbers
+  kUploads = 1,  ///< of `stage`
+  kCopies = 2,   ///< the first of the streams for messages, of high priority, which the transport numbers
 };
 
 /// Makes the calls of a thread run on a stream, until it is destroyed.
@@ -65,7 +66,7 @@ class Device {
   virtual bool is_reached(const EventRef& event) const = 0;
   /// Waits for all work on these streams.
   virtual void synchronize() = 0;
-  /// Numbers the work that is on the compute stream now. 0 begins anew, and requires that all work is done.
+  /// Numbers the work that is on the compute stream now. 0 begins anew, and requires that all work on it is done.
   virtual void mark(uint64_t number) = 0;
   /// The last number whose work is done. Does not wait, and works on a device that has failed.
   virtual uint64_t marked() const = 0;
@@ -77,7 +78,14 @@ class Device {
   /// Enqueues a copy on a stream, after some events. Both values must live until the result is awaited on the streams
   /// that they belong to.
   virtual EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) = 0;
-  /// Returns the value in this device's memory. Copies on the compute stream, from host memory without waiting.
+  /// Returns a value of host memory in memory from which a device copies without the host's help.
+  virtual Value pinned(const Value& value) = 0;
+  /// Returns the same, of which `upload` needs no copy any more: begins to copy on a stream of its own, if there is
+  /// room. Nobody may change the value. The copy is freed after the result, when `mark` begins anew. Any thread may
+  /// call it.
+  virtual Value stage(const Value& value) = 0;
+  /// Returns the value in this device's memory. Copies on the compute stream, from host memory without waiting, unless
+  /// the value or what it is a part of is staged.
   virtual Value upload(const Value& value) = 0;
   /// Returns the value in host memory. Waits for the compute stream.
   virtual Value download(const Value& value) = 0;

@@ -20,6 +20,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "runtime/device/internal/staged_values.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -187,7 +188,9 @@ class TorchDevice final : public Device {
     std::vector<c10::Stream> streams;
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [name, stream] : streams_) streams.push_back(stream);
+      for (const auto& [name, stream] : streams_) {
+        if (name != Stream::kUploads) streams.push_back(stream);  // of the next step
+      }
     }
     for (const c10::Stream& stream : streams) guard_.synchronizeStream(stream);
   }
@@ -197,6 +200,7 @@ class TorchDevice final : public Device {
     const c10::StreamGuard on(at(Stream::kCompute));
     if (!mark_.defined()) mark_ = at::zeros({1}, at::kLong).pin_memory();
     if (number == 0) {
+      staged_values().drop_expired(device_);
       mark_.fill_(0);
       return;
     }
@@ -234,11 +238,36 @@ class TorchDevice final : public Device {
     return record(stream);
   }
 
+  Value pinned(const Value& value) override {
+    const at::Tensor& tensor = to_tensor(value);
+    return tensor.is_cpu() && tensor.numel() > 0 ? to_value(tensor.contiguous().pin_memory()) : value;
+  }
+
+  Value stage(const Value& value) override {
+    const c10::NoGradGuard no_grad;
+    const Value host = pinned(value);
+    const at::Tensor& tensor = to_tensor(host);
+    if (!tensor.is_cpu() || tensor.numel() == 0 || tensor.storage_offset() > 0 ||
+        tensor.storage().nbytes() != tensor.nbytes())
+      return host;
+    try {
+      const c10::StreamGuard on(at(Stream::kUploads));
+      const at::Tensor copy = tensor.to(device_, /*non_blocking=*/true);
+      staged_values().add(tensor, {copy, record(Stream::kUploads)});
+    } catch (const c10::OutOfMemoryError&) {  // `upload` copies a part at a time
+    }
+    return host;
+  }
+
   Value upload(const Value& value) override {
     const at::Tensor& tensor = to_tensor(value);
     if (tensor.device() == device_) return value;
     const c10::NoGradGuard no_grad;
     const c10::StreamGuard on(at(Stream::kCompute));
+    if (const auto copy = tensor.is_cpu() ? staged_values().find(tensor, device_) : std::nullopt) {
+      await(Stream::kCompute, copy->ready);
+      return to_value(copy->tensor);
+    }
     if (!tensor.is_cpu()) return to_value(tensor.to(device_, /*non_blocking=*/true));
     // A copy from memory that the system may page out makes the host wait.
     return to_value(tensor.contiguous().pin_memory().to(device_, /*non_blocking=*/true));
@@ -287,7 +316,7 @@ class TorchDevice final : public Device {
     return streams_.emplace(stream, used_streams().take(guard_, device_, priority)).first->second;
   }
 
-  static constexpr int kHighPriority = -1;       ///< messages start before computations that wait too
+  static constexpr int kHighPriority = -1;  ///< messages start before computations that wait too
   static constexpr uint64_t kMarks = 1024;  ///< least capacity
   static constexpr uint64_t kPools = 1024;  ///< per device
   static inline std::atomic<uint64_t> devices{0};

@@ -250,7 +250,8 @@ class Run {
   // A loaded checkpoint provides the seed, so the run continues with the same text.
   Result<void> open_training() {
     begin("opening the samples");
-    RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed(), trainer_->needed_samples()));
+    RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed(), trainer_->needed_samples(),
+                                  used_devices()));
     RANNC_TRY(count_steps());
     if (!flags_.source.validate.empty()) {
       RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));
@@ -272,6 +273,15 @@ class Run {
     }
     say_what_begins();
     return {};
+  }
+
+  /// Those of this process; empty: the processor.
+  std::vector<runtime::Device*> used_devices() const {
+    if (hardware_.devices.empty()) return {};
+    if (worker_) return {&hardware_.at(worker_->local_rank)};
+    std::vector<runtime::Device*> used = hardware_.all();
+    used.resize(std::min(used.size(), trainer_->plan().devices.size()));
+    return used;
   }
 
   uint64_t samples_per_step() const { return trainer_->plan().mini_batch * flags_.accumulate; }

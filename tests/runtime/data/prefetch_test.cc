@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "runtime/internal/torch_value.h"
@@ -71,6 +72,24 @@ TEST(Prefetch, ErrorsBelongToTheirStep) {
   EXPECT_EQ(data->batch(5).diagnostic().message, "no batch 5");
   EXPECT_THROW((void)data->batch(6), std::runtime_error);
   EXPECT_EQ(value_at(*data, 8), 8);
+}
+
+TEST(Prefetch, PreparesWhatItReads) {
+  Source source;
+  std::mutex mutex;
+  std::vector<std::thread::id> threads;
+  const auto data = prefetched(make_dataset([&source](uint64_t step) { return source.read(step); }, "steps"),
+                               [&](const Value& value) {
+                                 const std::lock_guard lock(mutex);
+                                 threads.push_back(std::this_thread::get_id());
+                                 return to_value(to_tensor(value) + 100);
+                               });
+  EXPECT_EQ(value_at(*data, 3), 103);
+  EXPECT_EQ(value_at(*data, 4), 104);
+  EXPECT_FALSE(data->batch(5).ok());
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(threads.at(0), std::this_thread::get_id()) << "batch 3 was not read ahead";
+  EXPECT_NE(threads.at(1), std::this_thread::get_id());
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ class ForwardingDevice : public runtime::Device {
                          std::span<const runtime::EventRef> after) override {
     return device_->copy(stream, from, to, after);
   }
+  runtime::Value pinned(const runtime::Value& value) override { return device_->pinned(value); }
+  runtime::Value stage(const runtime::Value& value) override { return device_->stage(value); }
   runtime::Value upload(const runtime::Value& value) override { return device_->upload(value); }
   runtime::Value download(const runtime::Value& value) override { return device_->download(value); }
   void fill(const runtime::DeviceRandom& draw) override { device_->fill(draw); }
