@@ -1,7 +1,7 @@
 """The models that tests/bench/raw_speed.py trains: the module as one exports it, and as one writes it for PyTorch's speed.
 
-Weights are those of a seed, without dropout, so that both sides compute the same numbers. `USUAL` are models at the sizes that papers
-train on GPUs; `TINY` are the same modules at a size for tests.
+Weights are those of a seed, without dropout unless the name says so, so that both sides compute the same numbers. `USUAL` are models at
+the sizes that papers train on GPUs; `TINY` are the same modules at a size for tests.
 """
 import warnings
 
@@ -62,7 +62,7 @@ def classes(samples):
 class Model:
     """`optimizer`: of the step. `training`: exported and trained in training mode."""
 
-    optimizer, learning_rate, training, batches = "adam", 1e-4, False, (16, 4)
+    optimizer, learning_rate, training, batches, dropout = "adam", 1e-4, False, (16, 4), 0
 
     def module(self, exporter):
         """The one that `exporter` (dynamo or legacy) writes."""
@@ -84,8 +84,8 @@ class Gpt2(Model):
 
     def language_model(self, masked, activation):
         return LanguageModel(transformers.GPT2LMHeadModel(transformers.GPT2Config(
-            use_cache=False, attn_implementation="sdpa", activation_function=activation, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
-            **self.sizes)), masked)
+            use_cache=False, attn_implementation="sdpa", activation_function=activation, resid_pdrop=self.dropout,
+            embd_pdrop=self.dropout, attn_pdrop=self.dropout, **self.sizes)), masked)
 
     def module(self, exporter):
         return self.language_model(exporter == "legacy", "gelu_new")
@@ -107,15 +107,16 @@ class Gpt2Small(Gpt2):
 
 
 class SizedGpt2(Gpt2):
-    def __init__(self, layers, width, heads, places, batch):
-        self.sizes = {**Gpt2.sizes, "n_positions": places, "n_embd": width, "n_layer": layers, "n_head": heads}
-        self.places, self.batches, self.optimizer = places, (batch,), "adamw"
+    def __init__(self, layers, width, heads, places, batch, word_count=WORDS, dropout=0):
+        self.sizes = {**Gpt2.sizes, "vocab_size": word_count, "n_positions": places, "n_embd": width, "n_layer": layers, "n_head": heads}
+        self.places, self.word_count, self.batches, self.optimizer = places, word_count, (batch,), "adamw"
+        self.dropout = dropout
 
     def inputs(self, samples):
-        return {"words": words(samples, self.places)}
+        return {"words": words(samples, self.places, self.word_count)}
 
     def labels(self, samples):
-        return words(samples, self.places)
+        return words(samples, self.places, self.word_count)
 
 
 class Llama(Model):
@@ -167,7 +168,7 @@ class Vit(Model):
         return model
 
     def inputs(self, samples):
-        return {"images": images(samples, self.pixels)}
+        return {"x": images(samples, self.pixels)}
 
     def labels(self, samples):
         return classes(samples)
@@ -215,11 +216,13 @@ class SizedLstm(Lstm):
 
 
 SMALL = {"gpt2": Gpt2(), "bert": Bert(), "vit": Vit(), "resnet50": Resnet50(), "llama": Llama(), "lstm": Lstm(), "gpt2-small": Gpt2Small()}
-USUAL = {"gpt2-medium": SizedGpt2(layers=24, width=1024, heads=16, places=1024, batch=4),
+MEDIUM = {"layers": 24, "width": 1024, "heads": 16, "places": 1024, "batch": 4, "word_count": 50257}
+USUAL = {"gpt2-medium": SizedGpt2(**MEDIUM), "gpt2-medium-dropout": SizedGpt2(**MEDIUM, dropout=0.1),
          "bert-large": SizedBert(layers=24, width=1024, heads=16, places=512, word_count=30522, batch=8),
          "resnet50-224": SizedResnet([3, 4, 6, 3], pixels=224, batch=32),
          "vit-b": SizedVit(layers=12, width=768, heads=12, pixels=224, patch=16, batch=32)}
 TINY = {"gpt2-tiny": SizedGpt2(layers=2, width=32, heads=2, places=16, batch=4),
+        "gpt2-tiny-dropout": SizedGpt2(layers=2, width=32, heads=2, places=16, batch=4, dropout=0.1),
         "bert-tiny": SizedBert(layers=2, width=32, heads=2, places=16, word_count=100, batch=4),
         "resnet-tiny": SizedResnet([1, 1, 1, 1], pixels=32, batch=4),
         "vit-tiny": SizedVit(layers=2, width=32, heads=2, pixels=32, patch=16, batch=4),
@@ -236,6 +239,16 @@ def seeded(make, *arguments, seed=0):
 
 def with_floats(tensors, float_type):
     return {key: tensor.to(FLOAT_TYPES[float_type]) if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
+
+
+def export_program(name, path, float_type="float32"):
+    """As torch.export.save writes it, in training mode, with any number of samples. Returns the module."""
+    model = MODELS[name]
+    module = seeded(model.module, "dynamo").to(FLOAT_TYPES[float_type]).train()
+    examples = with_floats(seeded(model.inputs, 4, seed=1), float_type)
+    batch = torch.export.Dim("batch", min=1, max=4096)
+    torch.export.save(torch.export.export(module, tuple(examples.values()), dynamic_shapes=tuple({0: batch} for _ in examples)), path)
+    return module
 
 
 def export(name, exporter, path, float_type="float32"):

@@ -12,12 +12,10 @@ import contextlib
 import json
 import math
 import pathlib
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 
 import torch
 from safetensors.torch import save_file
@@ -25,16 +23,14 @@ from safetensors.torch import save_file
 import raw_models
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from gpu_check.sides import Ended, Side, compared, interval  # noqa: E402
+from gpu_check.sides import Side, compared, interval  # noqa: E402
 
 FASTER, LOWER_END = 1.0, 0.98  # of the median of the ratios; of its interval
 # Of compiled stages: (up to 4 samples, more). Of other models as FASTER.
 COMPILED_FASTER = {name: (1.12, 1.08) for name in ("gpt2", "bert", "vit", "llama")}
-OF_COMPILED = 1 / 1.3  # the least ratio beside torch.compile
 # Of the first step, before any update, and of the second; from then on rounding grows: by batch norm over a few places hundredfold a step.
 # A loss near 5 has neighbours 0.6 % apart in bfloat16.
 LOSSES_APART = {"float32": (1e-5, 1e-3), "bfloat16": (1e-2, 2e-2)}
-RIVALS = {"eager": "PyTorch", "compile": "torch.compile"}
 # Our sides: flags of rannc-compile.
 FORMS = {"": lambda _: [], "native": lambda _: ["--form", "native"], "beside": lambda flags: shlex.split(flags.beside)}
 # What rannc-run sets for itself (runtime/train/process.h).
@@ -135,82 +131,35 @@ class Bench:
                      "--optimizer", model.optimizer, "--learning-rate", model.learning_rate, "--device", self.flags.device,
                      *shlex.split(self.flags.step_flags)])
 
-    def rival(self, name, samples, kind="eager"):
+    def rival(self, name, samples):
         keeping = {"GLIBC_TUNABLES": KEEPS_MEMORY} if self.flags.rival_keeps_memory else {}
         device = "cpu" if self.flags.device.endswith(".so") else self.flags.device
-        return Side(RIVALS[kind], [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples), device, "--float-type",
-                                   self.flags.float_type, *(["--compile"] if kind == "compile" else [])], keeping)
-
-    def compiled_rival(self, name, samples, exporters):
-        """A side by torch.compile that has made its first step, or none and rows that say why: it needs compilers that a machine may lack."""
-        watch = None
-        try:
-            side = self.rival(name, samples, "compile")
-            watch = threading.Timer(self.flags.compile_limit, side.process.kill)
-            watch.start()
-            side.step()
-            return side
-        except Ended as failure:
-            lines = str(failure).strip().splitlines()
-            late = watch is not None and not watch.is_alive()
-            reason = f"its first step took longer than {self.flags.compile_limit:.0f} s" if late else lines[-1]
-            for exporter in exporters:
-                self.rows.append({"model": name, "batch": samples, "float_type": self.flags.float_type, "side": exporter,
-                                  "rival": RIVALS["compile"], "unmeasured": reason, "ok": False})
-                self.print(self.rows[-1])
-            return None
-        finally:
-            if watch:
-                watch.cancel()
+        return Side("PyTorch", [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples), device, "--float-type",
+                                self.flags.float_type], keeping)
 
     def run(self, name, samples):
         """All sides of a model by turns; every second round the other way round."""
-        rivals = [self.rival(name, samples)]
+        rival = self.rival(name, samples)
         forms = ["", *(["native"] if self.flags.native else []), *(["beside"] if self.flags.beside else [])]
         own = [self.ours(name, exporter, samples, form) for form in forms for exporter in self.flags.exporters]
         if name == self.flags.tolerance:
             own.append(self.rival(name, samples))
-        compiled = self.compiled_rival(name, samples, self.flags.exporters) if "compile" in self.flags.rivals else None
-        sides = [*rivals, *own]
-        for side in sides if compiled else []:
-            side.step()
-        if compiled:
-            rivals.append(compiled)
-            sides.append(compiled)
-        for _ in range(self.flags.warm_up + self.flags.steps - bool(compiled)):
+        sides = [rival, *own]
+        for _ in range(self.flags.warm_up + self.flags.steps):
             for side in sides:
                 side.step()
             sides.reverse()
-        rivals_profile = rivals[0].profile() if self.flags.device == "cpu" else None
-        peaks = [rival.peak_bytes() for rival in rivals]
+        rivals_profile = rival.profile() if self.flags.device == "cpu" else None
         profiles = [side.profile() if rivals_profile else None for side in own]
         for side in sides:
             side.end()
         for side, profile in zip(own, profiles):
-            held = self.held(name, side.name, samples) if self.flags.memory and side.name in self.flags.exporters else {}
-            for rival, peak in zip(rivals, peaks):
-                self.report(name, samples, rival, side, (profile, rivals_profile) if rival is rivals[0] else None,
-                            {**held, "rival_peak_bytes": peak} if held else {})
+            self.report(name, samples, rival, side, (profile, rivals_profile))
 
-    def held(self, name, exporter, samples):
-        """Peak and step of rannc-run, each beside its prediction."""
-        model, folder = raw_models.MODELS[name], self.folder(name) / "held.run"
-        done = subprocess.run(list(map(str, [self.flags.bin / "rannc-run", self.bundle_path(name, exporter, samples), "-o", folder, "--replace",
-                                             "--data", self.data_file(name, samples), "--steps", self.flags.warm_up + self.flags.steps,
-                                             "--optimizer", model.optimizer, "--learning-rate", model.learning_rate, "--device",
-                                             self.flags.device, *shlex.split(self.flags.step_flags)])), capture_output=True, text=True)
-        shutil.rmtree(folder, ignore_errors=True)  # checkpoints are large
-        bytes_found = re.search(r"held (\d+) bytes at most, (\d+) were predicted", done.stdout)
-        step_found = re.search(r"step measured ([0-9.]+) ms, predicted ([0-9.]+) ms", done.stdout)
-        if done.returncode != 0 or not bytes_found or not step_found:
-            sys.exit(f"raw_speed: rannc-run of {name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return {"ours_peak_bytes": int(bytes_found[1]), "predicted_bytes": int(bytes_found[2]), "run_ms": float(step_found[1]),
-                "predicted_ms": float(step_found[2])}
-
-    def report(self, name, samples, rival, side, profiles, held):
-        profile, rivals_profile = profiles or (None, None)
+    def report(self, name, samples, rival, side, profiles):
+        profile, rivals_profile = profiles
         row = {"model": name, "batch": samples, "float_type": self.flags.float_type, "side": side.name, "rival": rival.name,
-               **compared(rival, side, self.flags.clock, self.flags.warm_up), **held}
+               **compared(rival, side, self.flags.clock, self.flags.warm_up)}
         row["other_clock"] = compared(rival, side, "ran" if self.flags.clock == "times" else "times", self.flags.warm_up)["ratio"]
         if profile:  # kernels of a GPU run beside the calls
             row["ceiling"] = row["ratio"] * profile["seconds"] / kernel_seconds(profile)
@@ -231,8 +180,6 @@ class Bench:
 
     @staticmethod
     def fast(row):
-        if row["rival"] == RIVALS["compile"]:
-            return row["ratio"] >= (1.0 if row["side"].endswith(" native") else OF_COMPILED)
         if row["side"].endswith(" native") and row["model"] in COMPILED_FASTER:
             return row["ratio"] >= COMPILED_FASTER[row["model"]][row["batch"] > 4]
         return row["ratio"] >= FASTER and row["low"] >= LOWER_END
@@ -243,9 +190,6 @@ class Bench:
             return
         if len(self.rows) == 1 or self.flags.kernels:
             print("| model | batch | side | rival | PyTorch ms | ours ms | ratio | 95 % | other clock | ceiling | |\n|---|---|---|---|---|---|---|---|---|---|---|")
-        if "unmeasured" in row:
-            print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival']} | | | | | | | unmeasured: {row['unmeasured']} |", flush=True)
-            return
         verdict = "" if row["ok"] else "losses differ" if not row["same"] else "slower"
         print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival']} | {row['rival_ms']:.1f} | {row['ours_ms']:.1f} | {row['ratio']:.3f} "
               f"| {row['low']:.3f}–{row['high']:.3f} | {row['other_clock']:.3f} | {row.get('ceiling', math.nan):.3f} | {verdict} |", flush=True)
@@ -272,9 +216,6 @@ def parse_flags():
     parser.add_argument("--step-flags", default="", help="of bench-steps, for all of our sides")
     parser.add_argument("--device", default="cpu", help="cpu or cuda, of both sides; or the file of a plug-in, of ours")
     parser.add_argument("--float-type", choices=raw_models.FLOAT_TYPES, default="float32", help="of weights and images, in the export too")
-    parser.add_argument("--rivals", type=names, default=["eager"], help="eager, or eager,compile: also beside torch.compile")
-    parser.add_argument("--compile-limit", type=float, default=600, metavar="SECONDS", help="of torch.compile's first step")
-    parser.add_argument("--memory", action="store_true", help="also the peak of both sides, and rannc-run's step and peak beside the predicted")
     parser.add_argument("--kernels", type=int, default=0, help="print so many kernels where ours takes longer, and half as many where not")
     parser.add_argument("--json", action="store_true", help="an object a line")
     flags = parser.parse_args()

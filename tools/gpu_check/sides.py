@@ -19,11 +19,13 @@ class Ended(SystemExit):
 class Side:
     """A process that trains by steps; it waits for a line while another one has its turn."""
 
-    def __init__(self, name, command, more_environment=()):
+    def __init__(self, name, command, more_environment=(), started=lambda process: None):
+        """`started` receives the process before it is ready."""
         self.name, self.times, self.ran, self.losses = name, [], [], []
         self.messages = tempfile.TemporaryFile("w+")  # a pipe that is not read would fill
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages, text=True,
                                         env={**os.environ, **dict(more_environment)})
+        started(self.process)
         self.ready = self.read()
 
     def read(self):
@@ -31,7 +33,7 @@ class Side:
         if not line:
             self.process.wait()
             self.messages.seek(0)
-            raise Ended(f"raw_speed: {self.name} ended: {shlex.join(self.process.args)}\n{self.messages.read()}")
+            raise Ended(f"{self.name} ended: {shlex.join(self.process.args)}\n{self.messages.read()}")
         return line.strip()
 
     def write(self, line):
@@ -61,13 +63,14 @@ class Side:
     def profile(self):
         return json.loads(self.ask("profile"))
 
-    def peak_bytes(self):
-        """Of PyTorch's allocator; None on a processor."""
+    def peak(self):
+        """Bytes, `allocated` and `reserved`; None on a processor, where they are not counted. Ours also says `unrecorded`."""
         return json.loads(self.ask("peak"))
 
     def end(self):
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
         self.messages.close()
 
 
