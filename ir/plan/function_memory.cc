@@ -18,6 +18,7 @@ using Ids = std::vector<ValueId>;
 LoweringOptions for_memory(const Plan& plan, const Joint& joint, const FunctionTable& table) {
   return {.device = device_type(plan),
           .origins = joint.origins,
+          .loops = plan.loops,
           .calls = false,
           .resident = resident_values(joint.graph, table)};
 }

@@ -115,6 +115,7 @@ struct PlanBody {
   uint32_t mini_batch = 0;              ///< samples of a step
   PlanOptimizer optimizer;              ///< memory is planned for its state
   bool training = true;                 ///< false: forward only
+  bool loops = false;                   ///< compiled loops compute loop tasks, as prices and memory assume
   Bindings sizes;                       ///< other symbols than that of the batch, as prices and memory assume them
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
   Schedule schedule;                    ///< lowered

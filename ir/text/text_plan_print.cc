@@ -50,8 +50,8 @@ class PlanPrinter {
     add("plan {} seed {}\n", quote(plan_.planner), plan_.seed);
     add("digests model {} cluster {} profile {}\n", quote(plan_.model_digest), quote(plan_.cluster_digest),
         quote(plan_.profile_digest));
-    add("{} mini_batch {} micro_batches [{}]\n", plan_.training ? "training" : "inference", plan_.mini_batch,
-        fmt::join(plan_.micro_batches, ","));
+    add("{} mini_batch {} micro_batches [{}]{}\n", plan_.training ? "training" : "inference", plan_.mini_batch,
+        fmt::join(plan_.micro_batches, ","), plan_.loops ? " loops" : "");
     optimizer();
     for (const auto& [symbol, size] : plan_.sizes) assumed(symbol, size);
     const std::string searched = plan_.searched_ns > 0 ? fmt::format(" searched_ns {}", plan_.searched_ns) : "";

@@ -184,6 +184,7 @@ class PlanReader {
       RANNC_ASSIGN(const uint64_t samples, line.unsigned_integer("a number of samples", UINT32_MAX));
       plan_.micro_batches.push_back(static_cast<uint32_t>(samples));
     }
+    plan_.loops = line.accept_word("loops");
     return {};
   }
 

@@ -39,24 +39,24 @@ BlockFollower::BlockFollower(const TaskMemory& memory, uint64_t least, uint64_t 
       most_({memory.joint_, memory.views(), memory.instructions_, memory.samples_}, sizes_),
       block_of_(memory.graph_.task_count()) {}
 
-BlockMemory BlockFollower::follow(const std::vector<TaskId>& tasks, const Ids& sent, bool training) {
+BlockFollower::Programs BlockFollower::lower(const std::vector<TaskId>& tasks, const Ids& sent) {
   ++block_;
-  std::vector<TaskId> ahead, back;
+  std::vector<TaskId> ahead;
   for (const TaskId task : tasks) {
     block_of_[task.index()] = block_;
     if (m_.place_[task.index()] == Kind::kForward) ahead.push_back(task);
   }
-  for (size_t i = tasks.size(); i-- > 0;) {
-    const auto of = m_.backward(tasks[i]);
-    back.insert(back.end(), of.begin(), of.end());
-  }
-  const ir::ProgramSpec forward_spec = forward(ahead, sent);
-  const ir::Program forward = m_.lowering_->lower(forward_spec).value();
-  const ir::Program backward = m_.lowering_->lower(this->backward(back)).value();
+  const ir::ProgramSpec spec = forward(ahead, sent);
+  return {spec.arguments, spec.results, m_.lowering_->lower(spec).value(),
+          m_.lowering_->lower(backward(backward_tasks(tasks))).value()};
+}
+
+BlockMemory BlockFollower::follow(const std::vector<TaskId>& tasks, const Ids& sent, bool training) {
+  const Programs block = lower(tasks, sent);
   Ids left, samples, returned;
-  std::set_intersection(forward_spec.arguments.begin(), forward_spec.arguments.end(), m_.samples_.begin(),
-                        m_.samples_.end(), std::back_inserter(samples));
-  for (const ValueId value : forward_spec.results) {
+  std::set_intersection(block.arguments.begin(), block.arguments.end(), m_.samples_.begin(), m_.samples_.end(),
+                        std::back_inserter(samples));
+  for (const ValueId value : block.results) {
     if (m_.saved_[value.index()]) left.push_back(value);
   }
   for (const ValueId value : sent) {
@@ -66,11 +66,11 @@ BlockMemory BlockFollower::follow(const std::vector<TaskId>& tasks, const Ids& s
   }
   left = sorted(std::move(left));
   const auto temporary = [&](ir::ProgramMemory& memory) {
-    const int64_t ahead_bytes = memory.peak(forward, {.keeps_arguments = true}) - total(memory, left);
+    const int64_t ahead_bytes = memory.peak(block.forward, {.keeps_arguments = true}) - total(memory, left);
     if (!training) return static_cast<double>(ahead_bytes + total(memory, samples));
-    return static_cast<double>(std::max(ahead_bytes, memory.peak(backward, {}) + total(memory, returned)));
+    return static_cast<double>(std::max(ahead_bytes, memory.peak(block.backward, {}) + total(memory, returned)));
   };
-  return {temporary(least_), temporary(most_), static_cast<double>(total(most_, pending(back)))};
+  return {temporary(least_), temporary(most_), static_cast<double>(total(most_, pending(backward_tasks(tasks))))};
 }
 
 // Returns the values that tasks read and none of them makes, without fixed ones.
@@ -138,9 +138,19 @@ ir::ProgramSpec BlockFollower::backward(const std::vector<TaskId>& tasks) const 
   return spec;
 }
 
-Ids BlockFollower::pending(const std::vector<TaskId>& backward) const {
+// In the order of the backward pass.
+std::vector<TaskId> BlockFollower::backward_tasks(const std::vector<TaskId>& tasks) const {
+  std::vector<TaskId> found;
+  for (size_t i = tasks.size(); i-- > 0;) {
+    const auto of = m_.backward(tasks[i]);
+    found.insert(found.end(), of.begin(), of.end());
+  }
+  return found;
+}
+
+Ids BlockFollower::pending(const std::vector<TaskId>& tasks) const {
   Ids read;
-  for (const TaskId task : backward) {
+  for (const TaskId task : tasks) {
     if (m_.place_[task.index()] != Kind::kWeight) continue;
     m_.each_operand(task, [&](ValueId value) {
       const ValueId base = m_.views().base(value);

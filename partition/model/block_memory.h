@@ -24,6 +24,15 @@ class BlockFollower {
   /// Both sample counts are at least 1. `memory` must outlive the follower.
   BlockFollower(const TaskMemory& memory, uint64_t least, uint64_t most);
 
+  /// What a block with `tasks` (ascending) runs, in no order with other blocks. `sent`: as below.
+  struct Programs {
+    std::vector<ValueId> arguments, results;  ///< of `forward`
+    ir::Program forward, backward;
+  };
+  Programs lower(const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent);
+  /// Bytes of a value of the joint graph for the most samples.
+  double bytes(ValueId value) { return static_cast<double>(most_.bytes(value)); }
+
   /// Returns the memory of a block with `tasks` (ascending). `sent`: results that other blocks read and whose gradients
   /// they return. For inference, the samples that a block reads are temporary.
   BlockMemory follow(const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent, bool training);
@@ -33,13 +42,14 @@ class BlockFollower {
   Ids arguments(const std::vector<TaskId>& tasks) const;
   ir::ProgramSpec forward(const std::vector<TaskId>& tasks, const Ids& sent) const;
   ir::ProgramSpec backward(const std::vector<TaskId>& tasks) const;
-  Ids pending(const std::vector<TaskId>& backward) const;
+  Ids pending(const std::vector<TaskId>& tasks) const;
+  std::vector<TaskId> backward_tasks(const std::vector<TaskId>& tasks) const;
   bool in_block(TaskId task) const { return block_of_[m_.joint_.origins[task.index()].task.index()] == block_; }
 
   const TaskMemory& m_;
   const ir::Bindings least_sizes_, sizes_;
   ir::ProgramMemory least_, most_;
-  uint32_t block_ = 0;              // number of calls of `follow`
+  uint32_t block_ = 0;              // number of calls of `lower`
   std::vector<uint32_t> block_of_;  // by task of the model: the last block that had it
 };
 

@@ -103,6 +103,7 @@ Result<ir::Plan> cut_plan(const ModelFacts& model, const std::vector<uint32_t>& 
   plan.mini_batch = static_cast<uint32_t>(options.mini_batch);
   plan.micro_batches = ir::split_mini_batch(plan.mini_batch, static_cast<uint32_t>(stages.micro_batches));
   plan.training = options.training;
+  plan.loops = options.loops;
   plan.sizes = options.assume;
   if (options.training) plan.optimizer = options.optimizer;
   plan.planner = stages.planner;

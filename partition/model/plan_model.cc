@@ -17,6 +17,7 @@
 #include "partition/model/fixed_batch.h"
 #include "partition/model/given_plan.h"
 #include "partition/model/joint_batch.h"
+#include "partition/model/loop_prices.h"
 #include "partition/model/sharded_stages.h"
 #include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
@@ -524,10 +525,12 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
     return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(stage_planner_names(), ", ")));
   }
   Lap lap;
-  RANNC_ASSIGN(const ModelCosts costs,
+  RANNC_ASSIGN(ModelCosts costs,
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
   RANNC_CHECK(options.joint != nullptr && options.cut_functions) << "planning needs a joint graph and functions";
-  RANNC_ASSIGN(const TaskMemory memory, TaskMemory::of(graph, *options.joint, options.assume, options.cluster));
+  RANNC_ASSIGN(const TaskMemory memory,
+               TaskMemory::of(graph, *options.joint, options.assume, options.cluster, options.loops));
+  price_loops(memory, options.cluster, costs.sizes.back(), costs);
   RANNC_ASSIGN(const ir::ParameterUpdates updates,
                ir::ParameterUpdates::of(graph, options.training ? options.optimizer : ir::PlanOptimizer()));
   const ModelFacts facts{graph, atoms, costs, memory, options.assume, options.training, updates};

@@ -45,6 +45,7 @@ struct PlanOptions : PlanDemands {
   std::string schedule_file;     ///< its name in messages
   /// Instead of a search. Its schedule replaces `schedule`; blocks, planner and demands on the plan do not apply.
   std::shared_ptr<const GivenPlan> given;
+  bool loops = false;   ///< stages compute loop tasks by compiled loops (form native): prices, memory
   Batching batching;    ///< of the model; its reason stands in refusals
   AtomDemands demands;  ///< converted to constraints once blocks are known
   /// The joint graph of the model, for the type of the cluster's devices: the memory of blocks. Of inference, its

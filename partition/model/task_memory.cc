@@ -41,7 +41,7 @@ std::vector<ValueId> samples_of(const ir::Joint& joint) {
 }  // namespace
 
 Result<TaskMemory> TaskMemory::of(const ir::Graph& graph, const ir::Joint& joint, const ir::Bindings& assume,
-                                  const Cluster& cluster) {
+                                  const Cluster& cluster, bool loops) {
   RANNC_CHECK(joint.forward_count() == graph.task_count()) << "the joint graph is of another model";
   TaskMemory memory(graph, joint);
   RANNC_ASSIGN(memory.lines_, lines_of(graph, assume));
@@ -53,6 +53,7 @@ Result<TaskMemory> TaskMemory::of(const ir::Graph& graph, const ir::Joint& joint
   ir::FunctionTable table;
   table.place = ir::function_places(joint);
   ir::LoweringOptions options{.device = cluster.kind_of(DeviceId(0)).type, .origins = joint.origins, .calls = false};
+  options.loops = memory.has_loops_ = loops;
   options.resident = ir::resident_values(joint.graph, table);
   memory.place_ = std::move(table.place);
   memory.lowering_ = std::make_unique<ir::ProgramLowering>(joint.graph, std::move(options));

@@ -18,9 +18,10 @@ namespace rannc::partition {
 class TaskMemory {
  public:
   /// `joint` is the joint graph of `graph`; of inference, its forward pass alone. Both must outlive the result.
-  /// `assume` binds symbols other than the batch. Fails if the size of a value is unknown; the diagnostic names it.
+  /// `assume` binds symbols other than the batch. `loops`: programs compute loop tasks by loops. Fails if the size of a
+  /// value is unknown; the diagnostic names it.
   static Result<TaskMemory> of(const ir::Graph& graph, const ir::Joint& joint, const ir::Bindings& assume,
-                               const Cluster& cluster);
+                               const Cluster& cluster, bool loops = false);
 
   /// Size of a value of the model.
   const ByteLine& bytes(ValueId value) const { return lines_[graph_.type_number(value)]; }
@@ -32,6 +33,12 @@ class TaskMemory {
   bool is_saved(ValueId result) const { return saved_[views().base(in_joint(result)).index()]; }
   /// Whether a task's result is computed once per step or less, and its memory is read by tasks that run more often.
   bool is_stored(ValueId result) const { return stored_[in_joint(result).index()]; }
+  /// Backward tasks of a task of the model, in the joint graph, ascending.
+  std::span<const TaskId> backward(TaskId task) const {
+    return {backward_.data() + first_backward_[task.index()], backward_.data() + first_backward_[task.index() + 1]};
+  }
+  /// Whether its programs compute loop tasks by loops.
+  bool has_loops() const { return has_loops_; }
 
  private:
   friend class BlockFollower;
@@ -43,10 +50,6 @@ class TaskMemory {
   const ir::Views& views() const { return lowering_->views(); }
   ValueId in_joint(ValueId result) const;
   bool is_fixed(ValueId value) const { return lowering_->is_resident(views().base(value)); }
-  /// Backward tasks of a task of the model, ascending.
-  std::span<const TaskId> backward(TaskId task) const {
-    return {backward_.data() + first_backward_[task.index()], backward_.data() + first_backward_[task.index() + 1]};
-  }
   bool is_backward(TaskId task) const {
     const ir::FunctionKind place = place_[task.index()];
     return place == ir::FunctionKind::kInput || place == ir::FunctionKind::kWeight;
@@ -69,6 +72,7 @@ class TaskMemory {
   std::vector<ByteLine> lines_;  // by type number
   std::vector<bool> needs_gradient_;
   std::vector<ByteLine> saved_bytes_;  // by task
+  bool has_loops_ = false;
   ir::Bindings assume_;
   std::vector<ir::InstructionSet> instructions_;
 };

@@ -35,6 +35,10 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_gpt(1, 1, "gpipe", "never", transports=("local", "gloo"))
         self.expect_gpt(1, 4, "1f1b", "never")
 
+    def test_compiled_stages(self):
+        model = self.model("gpt", "--layers", 2, "--width", 64, "--heads", 4, "--context", 64)
+        self.expect(model, LOSSES["gpt"], self.text, 1, "--mini-batch", 8, "--micro-batches", 2, "--form", "native")
+
     @programs.whole
     def test_recompute_and_its_last_micro_batch(self):
         self.expect_gpt(1, 4, "gpipe", "always")

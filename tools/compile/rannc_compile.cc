@@ -251,10 +251,7 @@ Result<void> compile(const CLI::App& app, Flags& flags) {
   fmt::print(stderr, "{}", tools::model_report(prepared, flags.model, detail));
   RANNC_ASSIGN(const std::string calls, Result<std::string>(model.state().foreign_calls));
   fmt::print(stderr, "{}", calls);
-  compiler::Programs programs;
-  if (flags.emit == "bundle") {
-    RANNC_ASSIGN(programs, tools::programs_of(flags.form, flags.passes.loops));
-  }
+  RANNC_ASSIGN(const compiler::Programs programs, tools::programs_of(flags.form, flags.passes.loops));
   RANNC_ASSIGN(const compiler::Plan plan, plan_model(flags, model, programs, watcher));
   const PlannedModel& planned = plan.state().planned;
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));

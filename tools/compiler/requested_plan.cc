@@ -160,6 +160,7 @@ Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const
   RANNC_ASSIGN(plan.optimizer, optimizer_of(own));
   plan.shard_optimizer = sharding_of(own.shard_optimizer);
   plan.overlap_sums = !own.late_sums;
+  plan.loops = own.programs.form == compiler::Form::kNative && own.programs.loops;
   const ir::DeviceType device = plan.cluster.kind_of(DeviceId(0)).type;
   plan.bucket_bytes = own.bucket_bytes.value_or(ir::default_bucket_bytes(device));
   plan.blocks = own.blocks;

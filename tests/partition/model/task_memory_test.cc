@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "ir/op/op.h"
+#include "partition/cost/analytic.h"
 #include "partition/model/block_memory.h"
+#include "partition/model/loop_prices.h"
 #include "passes/training/differentiate.h"
 
 namespace rannc::partition {
@@ -192,6 +194,46 @@ TEST(BlockMemory, IncludesWhatKernelsAllocate) {
   constexpr double kBlocked = 16 * 16 * 4;
   EXPECT_GE(model.follow({model.tasks[0]}, {}, 16).temporary, 3 * kBlocked);
   EXPECT_LT(model.follow({model.tasks[1]}, {}, 16).temporary, kBlocked);
+}
+
+// x -> linear -> h -> gelu -> g, g + h -> z -> linear: a loop reads h and writes z, 64 bytes a sample instead of the 160
+// that its two tasks read and write one by one.
+TEST(LoopPrices, AreThoseOfOneTask) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), t = model.input({Dim(4)});
+  const ValueId h = model.task("linear", {x, model.parameter({Dim(8), Dim(4)})}, kOutputFirst);
+  const ValueId g = model.task("gelu", {h}, {{"approximate", std::string("none")}});
+  const ValueId z = model.task("add", {g, h});
+  const ValueId y = model.task("linear", {z, model.parameter({Dim(4), Dim(8)})}, kOutputFirst);
+  model.task("mse_sum", {y, t});
+  model.differentiate();
+  Cluster cluster = preset_cluster("local:1").value();
+  cluster.kinds[0].launch_ns = 100;
+  const ModelCosts alone = price_model(model.graph, cluster, *analytic_costs(), {1, 1000}, {}).value();
+  const auto priced = [&](bool loops) {
+    ModelCosts costs = alone;
+    price_loops(TaskMemory::of(model.graph, model.joint, {}, cluster, loops).value(), cluster, 1000, costs);
+    return costs;
+  };
+  const ModelCosts without = priced(false), with = priced(true);
+  const auto temporary = [&](bool loops) {
+    const TaskMemory memory = TaskMemory::of(model.graph, model.joint, {}, cluster, loops).value();
+    return BlockFollower(memory, 1, 1).follow({model.graph.producer(g), model.graph.producer(z)}, {}, true).temporary;
+  };
+  EXPECT_LT(temporary(true), temporary(false)) << "g stays in registers";
+  EXPECT_EQ(without.entry_of, alone.entry_of);
+  for (const size_t size : {0, 1}) {
+    for (const TaskId task : model.tasks) {
+      const TaskCost &before = alone.of(0, size, task), &after = with.of(0, size, task);
+      const bool joins = task == model.graph.producer(g) || task == model.graph.producer(z);
+      const double expected = joins ? 100 / 2.0 + (before.forward_ns - 100) * 26 / 64 : before.forward_ns;
+      EXPECT_DOUBLE_EQ(after.forward_ns, expected) << model.graph.op(task).name << ", size " << size;
+    }
+    // The gradient of gelu and its sum with that of the other way are a loop.
+    const TaskId gelu = model.graph.producer(g), linear = model.graph.producer(h);
+    EXPECT_LT(with.of(0, size, gelu).input_gradient_ns, alone.of(0, size, gelu).input_gradient_ns);
+    EXPECT_EQ(with.of(0, size, linear).backward_ns(), alone.of(0, size, linear).backward_ns());
+  }
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ struct PlanOptions {
   std::string block_partitioner = "rannc";
   uint64_t seed = 0;       ///< of random operators
   bool refine = true;      ///< with measured costs, measure the finished stages to predict the step
-  Programs programs = {};  ///< those that `refine` measures
+  Programs programs = {};  ///< those that run: for prices, memory, and what `refine` measures
   bool operator==(const PlanOptions&) const = default;
 
   /// Like `ReadOptions::rows`.
