@@ -19,6 +19,8 @@ class Builder {
 
   /// A captured value in the new graph. Results of matched tasks are gone and fail a RANNC_CHECK.
   ValueId operator[](Capture place) const { return rewriter_.map(match_[place]); }
+  /// The same of any value of the old graph that a task outside all matches reads.
+  ValueId operator[](ValueId value) const { return rewriter_.map(value); }
   /// Adds a task with one output, whose name is derived from that of the replaced result.
   ValueId emit(std::string_view op, const std::vector<ValueId>& operands, Attributes attributes = {});
   /// Adds a task with the outputs of the replaced one, names included. Usually the last task of a rule.

@@ -10,6 +10,7 @@
 #include "ir/graph/views.h"
 #include "ir/op/op.h"
 #include "passes/fusions/rules.h"
+#include "passes/fusions/seen_places.h"
 
 namespace rannc::passes::fusion {
 
@@ -125,20 +126,30 @@ bool hides_by_infinity(const Match& match) {
 
 /// Returns whether LibTorch's kernel supports the mask: it depends on no parameter, because it gets no gradient, fully
 /// hidden rows are zeros, and no row is hidden by large finite numbers.
-bool mask_serves(const Match& match) {
+bool mask_serves_alone(const Match& match) {
   const Capture place = match.has(kHidden) ? kHidden : kMask;
   if (!match.has(place)) return true;
   const Graph& graph = match.graph();
   const auto& shape = graph.type(match[place]).shape;
   if (!shape || (shape->size() != 2 && shape->size() != 4)) return false;
   if (match.has(kFill)) {
-    constexpr double kLeavesNothing = -1e30;  // of any score beside it
-    const bool hides = match.number(kFill) < kLeavesNothing && graph.type(match[place]).dtype == DType::kBool;
+    const bool hides = leaves_nothing(match.number(kFill)) && graph.type(match[place]).dtype == DType::kBool;
     return hides && ((zeroes_hidden_rows(match) && std::isinf(match.number(kFill))) || every_row_sees(match));
   }
   const auto numbers = constant_numbers(graph, match[kMask]);
   return numbers ? rows_are_seen(match, *numbers) : hides_by_infinity(match);
 }
+
+/// The places that rows see, of a mask that does not serve alone: the runtime checks that there are any.
+std::optional<SeenPlaces> checked_places(const Match& match) {
+  const bool hides = match.has(kHidden);
+  if (mask_serves_alone(match)) return std::nullopt;
+  if (!match.has(kFill)) return places_by_addend(match.graph(), match[kMask]);
+  if (!leaves_nothing(match.number(kFill))) return std::nullopt;
+  return places_by_condition(match.graph(), match[hides ? kHidden : kMask], hides);
+}
+
+bool mask_serves(const Match& match) { return mask_serves_alone(match) || checked_places(match); }
 
 bool weighs_places(const Match& match) {
   const Graph& graph = match.graph();
@@ -244,7 +255,6 @@ There there_and_back(const Match& match) {
 
 /// Whether a constant mask hides the places after each row's own, and no others.
 bool is_causal(const Match& match) {
-  constexpr double kLeavesNothing = -1e30;
   const bool hides = match.has(kHidden);
   if (!hides && !match.has(kMask)) return false;
   const Graph& graph = match.graph();
@@ -257,7 +267,7 @@ bool is_causal(const Match& match) {
   const auto numbers = constant_numbers(graph, mask);
   if (!numbers || numbers->size() != size * size) return false;
   const bool of_bool = graph.type(mask).dtype == DType::kBool;
-  const auto is_hidden = [&](double number) { return of_bool ? (number != 0) == hides : number < kLeavesNothing; };
+  const auto is_hidden = [&](double number) { return of_bool ? (number != 0) == hides : leaves_nothing(number); };
   const auto is_seen = [&](double number) { return of_bool ? !is_hidden(number) : number == 0; };
   for (size_t row = 0; row < size; ++row) {
     for (size_t place = 0; place < size; ++place) {
@@ -277,8 +287,13 @@ bool is_attention(const Match& match) {
   if (!k) return false;
   std::vector<const ValueType*> operands{&graph.type(match[kQ]), &*k, &graph.type(match[kV])};
   There there = there_and_back(match);
+  ValueType of_places;
   if (is_causal(match)) {
     there.attention.set("causal", true);
+  } else if (const auto places = checked_places(match)) {
+    of_places = graph.type(places->value);
+    of_places.dtype = DType::kBool;
+    operands.push_back(&of_places);
   } else {
     for (const Capture mask : {kMask, kHidden})
       if (match.has(mask)) operands.push_back(&graph.type(match[mask]));
@@ -305,6 +320,12 @@ std::vector<ValueId> build(const Match& match, Builder& make) {
   There there = there_and_back(match);
   if (is_causal(match)) {
     there.attention.set("causal", true);
+  } else if (const auto places = checked_places(match)) {
+    there.attention.set("checked", std::string(places->numbers ? "rows_of_ones" : "rows"));
+    ValueId seen = make[places->value];
+    if (places->numbers) seen = make.emit("cast", {seen}, {{"dtype", DType::kBool}});
+    if (places->hides) seen = make.emit("logical_not", {seen});
+    operands.push_back(seen);
   } else {
     if (match.has(kMask)) operands.push_back(make[kMask]);
     if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));

@@ -82,7 +82,9 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
                           samples == bindings.end() ? plan.mini_batch : samples->second));
   }
   RANNC_TRY(ir::check_assumptions(graph, bindings));
-  if (const auto fault = find_index_fault(graph, batch, bindings, part)) {
+  auto fault = find_index_fault(graph, batch, bindings, part);
+  if (!fault) fault = find_mask_fault(graph, batch, bindings, part);
+  if (fault) {
     return error(fmt::format("batch: input '{}' {}", fault->input, fault->message));
   }
   return bindings;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "ir/graph/constant.h"
@@ -51,6 +52,19 @@ class Numbers {
     const auto [known, fresh] = made_.try_emplace(value);
     if (fresh) known->second = make(value);
     return known->second ? &*known->second : nullptr;
+  }
+
+  bool has(ValueId input) const { return batch_.contains(std::string(graph_.value(input).name)); }
+
+  /// An input that a value is computed from; invalid: there is none.
+  ValueId any_input(ValueId value) const {
+    if (graph_.kind(value) == ir::ValueKind::kInput) return value;
+    if (!graph_.producer(value).valid() || graph_.type(value).contents) return {};
+    for (const ValueId operand : graph_.inputs(graph_.producer(value))) {
+      const ValueId found = operand.valid() ? any_input(operand) : ValueId();
+      if (found.valid()) return found;
+    }
+    return {};
   }
 
   /// Collects the inputs that a value is computed from. Returns false if a task in between moves elements.
@@ -138,6 +152,8 @@ class Numbers {
   }
 
   std::optional<ir::StoredTensor> computed(TaskId task, uint32_t index) {
+    static const ir::Ops kRange = {"range"};
+    if (kRange.contains(graph_.op(task))) return counted(task);
     if (!graph_.op(task).known() || graph_.op(task).fold == nullptr) return std::nullopt;
     std::vector<const ir::StoredTensor*> operands;
     for (const ValueId input : graph_.inputs(task)) {
@@ -155,6 +171,20 @@ class Numbers {
     auto results = ir::fold_integers(graph_.op(task), operands, *attributes, types);
     if (!results) return std::nullopt;
     return std::move((*results)[index]);
+  }
+
+  /// A range between sizes.
+  std::optional<ir::StoredTensor> counted(TaskId task) const {
+    const auto type = bound(graph_.type(graph_.outputs(task)[0]));
+    const auto attributes = bound(graph_.attributes(task));
+    if (!type || !attributes || !graph_.inputs(task).empty()) return std::nullopt;
+    std::vector<int64_t> elements(static_cast<size_t>((*type->shape)[0].constant()));
+    int64_t next = attributes->integer("start");
+    for (int64_t& element : elements) {
+      element = next;
+      next += attributes->integer("delta", 1);
+    }
+    return ir::StoredTensor{*type, ir::encode_integers(type->dtype, elements)};
   }
 
   const ir::Graph& graph_;
@@ -187,28 +217,84 @@ class Search {
     return std::nullopt;
   }
 
+  std::optional<IndexFault> find_mask() {
+    static const ir::Ops kAttention = {"attention"};
+    std::set<ValueId> judged;
+    for (const TaskId task : graph_.tasks()) {
+      if (!kAttention.contains(graph_.op(task))) continue;
+      const std::string checked = ir::OpAttributes(graph_.op(task), graph_.attributes(task)).text("checked");
+      const ValueId mask = checked.empty() ? ValueId() : graph_.inputs(task)[3];
+      if (!mask.valid() || !judged.insert(mask).second) continue;
+      if (auto fault = judge_mask(mask, checked == "rows_of_ones")) return fault;
+    }
+    return std::nullopt;
+  }
+
  private:
+  /// Whole numbers of a value in row-major order, and its sizes.
+  struct Elements {
+    std::vector<int64_t> numbers, shape;
+  };
+  std::optional<Elements> elements(ValueId value) {
+    const ir::StoredTensor* const made = numbers_.of(value);
+    if (made == nullptr) return std::nullopt;
+    auto found = ir::decode_integers(made->type, made->data, kMostComputed);
+    if (!found.ok()) return std::nullopt;
+    Elements all{*std::move(found), {}};
+    for (const ir::Dim& dim : *made->type.shape) all.shape.push_back(dim.constant());
+    return all;
+  }
+
+  std::optional<IndexFault> judge_mask(ValueId mask, bool of_ones) {
+    const ValueId input = numbers_.any_input(mask);
+    if (!input.valid() || !numbers_.has(input)) return std::nullopt;
+    const std::string name(graph_.value(input).name);
+    const auto all = elements(mask);
+    if (!all) {
+      return IndexFault{name,
+                        fmt::format("masks attention, and it cannot be checked that each sample sees a place, as more "
+                                    "than {} elements would be computed: compile with --no-fuse attention",
+                                    kMostComputed),
+                        true};
+    }
+    const auto row = all->numbers.empty() ? 0 : static_cast<size_t>(all->shape.back());
+    for (size_t first = 0; first < all->numbers.size(); first += row) {
+      const auto* const start = &all->numbers[first];
+      if (std::any_of(start, start + row, [](int64_t each) { return each != 0; })) continue;
+      return mask_fault(name, "hides every place", sample_of(graph_.type(mask), all->shape, first),
+                        "of which fused attention has no gradient: leave such samples out, or compile with --no-fuse "
+                        "attention");
+    }
+    if (!of_ones) return std::nullopt;
+    const ValueId stands = graph_.inputs(graph_.producer(mask))[0];
+    const auto given = elements(stands);
+    for (size_t i = 0; given && i < given->numbers.size(); ++i) {
+      if (given->numbers[i] == 0 || given->numbers[i] == 1) continue;
+      return mask_fault(name, fmt::format("holds {}", given->numbers[i]),
+                        sample_of(graph_.type(stands), given->shape, i),
+                        "but it masks attention: 1 stands for a place that is seen, 0 for a hidden one");
+    }
+    return std::nullopt;
+  }
+
+  IndexFault mask_fault(const std::string& input, const std::string& what, std::optional<int64_t> sample,
+                        const char* why) const {
+    const std::string where = sample ? fmt::format(" in sample {}", number_of(*sample)) : "";
+    return {input, fmt::format("{}{}, {}", what, where, why)};
+  }
+
   std::optional<IndexFault> judge(ValueId indices, const ir::ValidIndices& range) {
     if (const at::Tensor tensor = numbers_.input(indices); tensor.defined()) return judge_input(indices, tensor, range);
     std::vector<ValueId> inputs;
     const bool kept = graph_.producer(indices).valid() && numbers_.inputs_of(indices, inputs);
     if (inputs.empty()) return std::nullopt;
-    const ir::StoredTensor* const made = numbers_.of(indices);
-    if (made == nullptr) return std::nullopt;
-    const auto found = ir::decode_integers(made->type, made->data, kMostComputed);
-    if (!found.ok()) return std::nullopt;
-    const auto at = first_outside(*found, range);
+    const auto found = elements(indices);
+    const auto at = found ? first_outside(found->numbers, range) : std::nullopt;
     if (!at) return std::nullopt;
-    int64_t value = (*found)[*at];
-    const ir::StoredTensor* const given = numbers_.of(inputs[0]);
-    const bool same = kept && given != nullptr && ir::static_count(given->type) == ir::static_count(made->type);
-    if (same) {
-      const auto own = ir::decode_integers(given->type, given->data, kMostComputed);
-      if (own.ok()) value = (*own)[*at];
-    }
-    std::vector<int64_t> shape;
-    for (const ir::Dim& dim : *made->type.shape) shape.push_back(dim.constant());
-    return fault(inputs[0], value, sample_of(graph_.type(indices), shape, *at), range, !same);
+    const auto given = kept ? elements(inputs[0]) : std::nullopt;
+    const bool same = given && given->numbers.size() == found->numbers.size();
+    const int64_t value = (same ? given : found)->numbers[*at];
+    return fault(inputs[0], value, sample_of(graph_.type(indices), found->shape, *at), range, !same);
   }
 
   std::optional<IndexFault> judge_input(ValueId input, const at::Tensor& tensor, const ir::ValidIndices& range) {
@@ -240,8 +326,7 @@ class Search {
   IndexFault fault(ValueId input, int64_t value, std::optional<int64_t> sample, const ir::ValidIndices& range,
                    bool derived) const {
     std::string text = derived ? fmt::format("gives the index {}", value) : fmt::format("holds {}", value);
-    if (sample && !samples_.empty()) sample = static_cast<int64_t>(samples_.at(static_cast<size_t>(*sample)));
-    if (sample) text += fmt::format(" in sample {}", *sample);
+    if (sample) text += fmt::format(" in sample {}", number_of(*sample));
     text += range.classes ? fmt::format(", but the classes are 0 to {}", range.high)
                           : fmt::format(", but the valid indices are 0 to {}", range.high);
     if (range.low < 0) text += fmt::format(", or {} to -1 from the end", range.low);
@@ -252,6 +337,11 @@ class Search {
       text += ", or values that the model itself counts from the end or ignores";
     }
     return {std::string(graph_.value(input).name), std::move(text)};
+  }
+
+  /// In the mini-batch.
+  int64_t number_of(int64_t sample) const {
+    return samples_.empty() ? sample : static_cast<int64_t>(samples_.at(static_cast<size_t>(sample)));
   }
 
   const ir::Graph& graph_;
@@ -265,6 +355,11 @@ class Search {
 std::optional<IndexFault> find_index_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings,
                                            const NeededSamples* part) {
   return Search(graph, batch, bindings, part).run();
+}
+
+std::optional<IndexFault> find_mask_fault(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings,
+                                          const NeededSamples* part) {
+  return Search(graph, batch, bindings, part).find_mask();
 }
 
 std::optional<int64_t> index_limit(const ir::Graph& graph, ValueId input, const ir::Bindings& bindings) {

@@ -284,9 +284,9 @@ Result<SampleFile::Shard> SampleFile::open_shard(const std::string& path, const 
   shard.samples = places.samples().value_or(mini_batch_);  // no sample axis: all tensors are as exported
   if (shard.samples == 0) return error({path, 0, 0, {}}, "has no samples");
   if (fixed_ && shard.samples != mini_batch_) return shard;  // the graph's types are those of one mini-batch
-  if (const auto fault = find_index_fault(graph, all, places.bindings())) {
-    return error({path, 0, 0, fault->input}, fault->message);
-  }
+  auto fault = find_index_fault(graph, all, places.bindings());
+  if (!fault) fault = find_mask_fault(graph, all, places.bindings());
+  if (fault && !fault->unknown) return error({path, 0, 0, fault->input}, fault->message);
   return shard;
 }
 

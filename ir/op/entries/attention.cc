@@ -95,6 +95,13 @@ Result<Types> attention_types(const OpCall& call) {
   return types;
 }
 
+std::vector<AttributeInfo> attention_attributes() {
+  return {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},
+          {.name = "order", .kind = AttributeKind::kIntegers, .required = true},
+          {.name = "causal", .kind = AttributeKind::kFlag},
+          {.name = "checked", .kind = AttributeKind::kText, .allowed = {"rows", "rows_of_ones"}}};
+}
+
 Dim attention_product(const Shape& q, const Shape& k) {
   return q[0] * q[kHeads] * q[kPlaces] * k[kPlaces] * q[kFeatures] * Dim(2);
 }
@@ -276,14 +283,14 @@ std::vector<OpInfo> attention_ops() {
       {.name = "core.attention",
        .summary =
            "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes as in `order`; a "
-           "mask of bool marks the places that are seen. Rows that see none are zeros; the auxiliary result is the "
-           "logarithm of the sum of exponentials of each row",
+           "mask of bool marks the places that are seen. Rows that see none are zeros; where they would not be, a mask "
+           "has to be `checked` before a step: `rows`, each row sees a place; `rows_of_ones`, and the numbers that it "
+           "is "
+           "cast from are 0 or 1. The auxiliary result is the logarithm of the sum of exponentials of each row",
        .onnx = {"Attention"},
        .aten = {"aten::scaled_dot_product_attention", "aten::permute"},
        .operands = {{"q"}, {"k"}, {"v"}, {"mask", Role::kData, Presence::kOptional}},
-       .attributes = {{.name = "scale", .kind = AttributeKind::kNumber, .required = true},
-                      {.name = "order", .kind = AttributeKind::kIntegers, .required = true},
-                      {.name = "causal", .kind = AttributeKind::kFlag}},
+       .attributes = attention_attributes(),
        .results = {{"result"}, {"log_sums", Presence::kOptional}},
        .autocast = Autocast::kSixteenBit,
        .infer = attention_types,

@@ -12,6 +12,8 @@ namespace rannc::ir::ops {
 /// Result types of attention: its result and, if `call` has two results, the logarithms of the sums of exponentials of
 /// the rows. Operands: q, k, v and optionally a mask.
 Result<Types> attention_types(const OpCall& call);
+/// Those of attention and of its gradient.
+std::vector<AttributeInfo> attention_attributes();
 /// Floating-point operations of one of its products of queries with keys.
 Dim attention_product(const Shape& q, const Shape& k);
 

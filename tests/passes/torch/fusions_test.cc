@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ir/op/op.h"
 #include "tests/passes/torch/fused_forms.h"
 
 namespace rannc::test {
@@ -222,11 +223,54 @@ TEST(FusedAttention, ByMask) {
 TEST(FusedAttention, NotWhereFiniteNumbersMayHideRows) {
   const std::string rest = "constant no [] 0\nn = where(seen, no, least)\n" + kScores + "m = add(s, n)\n" + kSafe;
   for (const std::string seen :
-       {"constant seen bool [3,5] 0 0 0 0 0  1 1 1 1 1  1 1 1 1 1\n", "input seen bool [batch,1,1,5] samples 0\n"}) {
+       {"constant seen bool [3,5] 0 0 0 0 0  1 1 1 1 1  1 1 1 1 1\n", "input seen bool [batch,1,3,5] samples 0\n",
+        "input x [batch,1,1,5] samples 0\nseen = lt(x, c)\n",
+        "input a bool [batch,1,1,5] samples 0\ninput b bool [batch,1,1,5] samples 0\nseen = logical_or(a, b)\n"}) {
     ir::Graph graph = short_graph(attention(kKeys, seen + rest));
     const Names before = operators(graph);
     ASSERT_EQ(run_passes(graph, {"fuse-attention"}), "");
     EXPECT_EQ(operators(graph), before) << seen;
+  }
+}
+
+// Unless they follow from one input of whole numbers, which is checked before each step.
+TEST(FusedAttention, ByMasksThatAreChecked) {
+  const std::string input =
+      "input n bool [batch,1,1,5] samples 0\nconstant first bool [1,1,1,5] 1 0 0 0 0\nseen = logical_or(n, first)\n"
+      "constant all bool [1,1,3,5] 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\nconstant no [] 0\nconstant one [] 1\n";
+  const std::string scaled = kScores + "r = mul(s, c)\n", choice = "f = where(a, no, least)\nm = add(r, f)\n";
+  struct Mask {
+    std::string text;
+    Names added;
+    std::string checked = "rows";
+  };
+  const Mask masks[] = {
+      {"a = identity(seen)\n" + scaled + choice + kWhole, {"logical_or"}},
+      {"a = logical_and(all, seen)\n" + scaled + choice + kWhole, {"logical_or"}},
+      {"a = logical_not(seen)\nf = where(a, least, no)\n" + scaled + "m = add(f, r)\n" + kSafe,
+       {"logical_or", "logical_not", "logical_not"}},
+      {"e = expand(seen) {shape=[batch,1,3,5]}\n" + scaled + "m = where(e, r, least)\n" + kWhole, {"logical_or"}},
+      {"a = logical_not(seen)\n" + scaled + "m = where(a, least, r)\n" + kWhole,
+       {"logical_or", "logical_not", "logical_not"}},
+      {"g = cast(seen) {dtype=!f64}\nh = sub(one, g)\nf = mul(h, least)\n" + scaled + "m = add(r, f)\n" + kWhole,
+       {"logical_or"}},
+      {"i = cast(seen) {dtype=!i64}\ng = cast(i) {dtype=!f64}\nh = sub(one, g)\nf = mul(least, h)\n" + scaled +
+           "m = add(r, f)\n" + kWhole,
+       {"logical_or", "cast", "cast"},
+       "rows_of_ones"},
+  };
+  for (const Mask& mask : masks) {
+    SCOPED_TRACE(mask.text);
+    const ir::Graph before = short_graph(attention(kKeys, input + mask.text));
+    ir::Graph after = before.clone();
+    ASSERT_EQ(run_passes(after, {"fuse-attention", "remove-dead"}), "");
+    Names expected = mask.added;
+    expected.push_back("attention");
+    EXPECT_EQ(without_permutations(operators(after)), expected);
+    for (const TaskId task : after.tasks()) {
+      if (after.op(task).name == "core.attention") EXPECT_EQ(after.attributes(task).text("checked", ""), mask.checked);
+    }
+    expect_same(after, before);
   }
 }
 

@@ -312,6 +312,53 @@ TEST(IndexFaults, LabelsThatTheModelWrapsAreJudgedAfterThat) {
             "ignores");
 }
 
+constexpr const char* kMasked = R"(rannc.graph 1
+batch n
+input %x: f32[n,1,places,4] samples 0
+input %mask: i64[n,places] samples 0
+#0 %places: i64[places] = core.range() {limit = places, dtype = !i64}
+#1 %same: i64[n,places] samples 0 = core.gather(%mask, %places) {axis = 1}
+#2 %rows: i64[n,1,1,places] samples 0 = core.reshape(%same) {shape = [n,1,1,places]}
+#3 %seen: bool[n,1,1,places] samples 0 = core.cast(%rows) {dtype = !bool}
+#4 %y: f32[n,1,places,4] samples 0 = core.attention(%x, %x, %x, %seen) {scale = 0x1p+0, order = [0,1,2,3], checked = "ROWS"}
+inputs [%x, %mask]
+outputs [%y]
+)";
+
+// Without a check, gradients of such samples would be others than those of the file's operators.
+TEST(MaskFaults, SamplesThatSeeNoPlaceAreNamed) {
+  const auto fault = [](const std::string& checked, const at::Tensor& mask, bool present = true) {
+    std::string text = kMasked;
+    text.replace(text.find("ROWS"), 4, checked);
+    const auto graph = ir::parse_graph(text, "t.rir");
+    EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+    const ir::Bindings sizes = {{"n", mask.size(0)}, {"places", mask.size(1)}};
+    Batch batch;
+    if (present) batch.emplace("mask", to_value(mask));
+    return find_mask_fault(*graph, batch, sizes);
+  };
+  at::Tensor mask = at::ones({3, 5}, at::kLong);
+  mask[1].fill_(0);
+  EXPECT_FALSE(fault("rows", mask, false)) << "another process has the input";
+  const auto found = fault("rows", mask);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->input, "mask");
+  EXPECT_EQ(found->message,
+            "hides every place in sample 1, of which fused attention has no gradient: leave such samples out, or "
+            "compile with --no-fuse attention");
+  mask[1][4] = 2;
+  EXPECT_FALSE(fault("rows", mask)) << "a truth value";
+  const auto number = fault("rows_of_ones", mask);
+  ASSERT_TRUE(number);
+  EXPECT_EQ(number->message,
+            "holds 2 in sample 1, but it masks attention: 1 stands for a place that is seen, 0 for a hidden one");
+  mask[1][4] = 1;
+  EXPECT_FALSE(fault("rows_of_ones", mask));
+  const auto large = fault("rows", at::ones({1 << 10, (1 << 10) + 1}, at::kLong));
+  ASSERT_TRUE(large && large->unknown);
+  EXPECT_TRUE(large->message.starts_with("masks attention, and it cannot be checked")) << large->message;
+}
+
 TEST(IndexFaults, PlacesOutsideOfATableAreNamed) {
   const auto graph = ir::parse_graph(R"(rannc.graph 1
 batch n
