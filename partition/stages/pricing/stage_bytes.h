@@ -42,9 +42,9 @@ struct StageBytes {
 
 /// Bytes for the blocks [a, b) and micro-batches of which the replica owns `samples`. Permanent: parameters, gradients,
 /// optimizer state and buffers. While it works: the gradients or the message of what it sends; the most that a block
-/// needs beside the stash, which includes the gradients that it returns; the next incoming message; with recompute, the stash of one
-/// micro-batch. A received message becomes part of what is kept. `more`: bytes per sample that a stage keeps under
-/// recompute beside what it receives; its R makes that much less.
+/// needs beside the stash, which includes the gradients that it returns; the next incoming message; with recompute, the
+/// stash of one micro-batch. A received message becomes part of what is kept. `more`: bytes per sample that a stage
+/// keeps under recompute beside what it receives; its R makes that much less.
 inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, double samples, RecomputeRule choice,
                               double more = 0) {
   const double kept = ranges.kept(a, b).at(samples), saved = ranges.saved(a, b).at(samples);

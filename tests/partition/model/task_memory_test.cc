@@ -196,8 +196,8 @@ TEST(BlockMemory, IncludesWhatKernelsAllocate) {
   EXPECT_LT(model.follow({model.tasks[1]}, {}, 16).temporary, kBlocked);
 }
 
-// x -> linear -> h -> gelu -> g, g + h -> z -> linear: a loop reads h and writes z, 64 bytes a sample instead of the 160
-// that its two tasks read and write one by one.
+// x -> linear -> h -> gelu -> g, g + h -> z -> linear: a loop reads h and writes z, 64 bytes a sample instead of the
+// 160 that its two tasks read and write one by one.
 TEST(LoopPrices, AreThoseOfOneTask) {
   Builder model;
   const ValueId x = model.input({Dim(4)}), t = model.input({Dim(4)});
