@@ -33,7 +33,7 @@ def export(flags):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if flags.path.endswith(".onnx"):
-            raw_models.export(flags.model, "dynamo", flags.path, flags.float_type)
+            raw_models.export(flags.model, "dynamo", flags.path, flags.float_type, optimize=False)
         else:
             raw_models.export_program(flags.model, flags.path, flags.float_type)
 

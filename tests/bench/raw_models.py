@@ -251,9 +251,9 @@ def export_program(name, path, float_type="float32"):
     return module
 
 
-def export(name, exporter, path, float_type="float32"):
+def export(name, exporter, path, float_type="float32", optimize=True):
     """With any number of samples. The newer exporter writes evaluation mode whatever it is asked for: normalisation of batches stays
-    a node there, for `rannc-compile --train-batch-norm`, if the file is not optimized."""
+    a node there, for `rannc-compile --train-batch-norm`, if the file is not optimized. Its optimizer transposes and joins parameters."""
     model = MODELS[name]
     module = seeded(model.module, exporter).to(FLOAT_TYPES[float_type])
     examples = with_floats(seeded(model.inputs, 4, seed=1), float_type)
@@ -265,7 +265,7 @@ def export(name, exporter, path, float_type="float32"):
         if exporter == "dynamo":
             batch = torch.export.Dim("batch", min=1, max=4096)
             torch.onnx.export(module, tuple(examples.values()), path, dynamo=True, external_data=True, verbose=False,
-                              optimize=not model.training, dynamic_shapes=tuple({0: batch} for _ in examples), **names)
+                              optimize=optimize and not model.training, dynamic_shapes=tuple({0: batch} for _ in examples), **names)
             return
         mode = torch.onnx.TrainingMode.TRAINING if legacy_training else torch.onnx.TrainingMode.EVAL
         torch.onnx.export(module, tuple(examples.values()), path, dynamo=False, opset_version=17, training=mode,

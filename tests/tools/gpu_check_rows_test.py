@@ -117,10 +117,11 @@ class Verdicts(unittest.TestCase):
                    "unrecorded": [], "predicted_ms": 10.2, "predicted_bytes": 101, **changes}
         group = next(each for each in models.GROUPS if each.name == name)
         rounds, taken = 5, {}
-        for side in ["ours", *group.rivals]:
-            steps = lanes.WARM_UP + 2 * rounds
-            of_side = argparse.Namespace(times=[numbers[side]] * steps, losses=[5.0 if side != "ours" else numbers["loss"], 4.9])
-            taken[side] = {"side": of_side, "alone": numbers[side], "rounds": rounds, "peak": {
+        for side in [*group.ours, *group.rivals]:
+            steps, seconds = lanes.WARM_UP + 2 * rounds, numbers.get(side, 0.01)
+            losses = [numbers["loss"] if side == "ours" else 5.0, numbers.get("of_others", 4.9) if side != "ours" else 4.9]
+            of_side = argparse.Namespace(times=[seconds] * steps, losses=losses)
+            taken[side] = {"side": of_side, "alone": seconds, "rounds": rounds, "peak": {
                 "allocated": numbers["peak"] if side == "ours" else 100, "reserved": 120, "unrecorded": numbers["unrecorded"]},
                 "profile": {"seconds": 0.01, "kernels": {"update_chunks": [numbers["kernels"] if side == "ours" else 0.01, 1]}}}
         for side in lost:
@@ -181,6 +182,19 @@ class Verdicts(unittest.TestCase):
             taken = two_ms if "2" in bundle else one_ms
             return 0, f"step measured {taken} ms, predicted 100.0 ms\ndevice 0 held {held} bytes at most, 100 were predicted", 0
         self.run_of_part.command = command
+
+    def test_updates(self):
+        self.ran(1.0, 1.0)
+        losses = lambda off: lambda _, *arguments: [5 - (1 + off * ("--no-update-kernel" in arguments)) * 0.1 * step for step in range(6)]
+        for off, failing in [(0, []), (1e-8, ["sgd in float64", "adam in float64", "adamw in float64"]), (1e-2, [row for row, _ in correct.update_rows(None)])]:
+            with unittest.mock.patch.object(correct, "losses_of_steps", losses(off)):
+                self.assertEqual(self.verdicts(correct.updates, self.run_of_part), failing, off)
+        with unittest.mock.patch.object(correct, "losses_of_steps", lambda *_: [5.0] * 6):  # nothing is updated
+            self.assertEqual(len(self.verdicts(correct.updates, self.run_of_part)), 6)
+
+    def test_sides_of_ours(self):
+        self.assertEqual(self.group("gpt-bf16 mends"), [])
+        self.assertEqual(self.group("gpt-bf16 mends", of_others=4.8), ["losses of all sides"])
 
     def test_two_stages(self):
         for one, two, failing in [(100.0, 105.0, []), (100.0, 106.0, ["step of two stages by that of one"]),

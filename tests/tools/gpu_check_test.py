@@ -249,7 +249,7 @@ class Speed(PartTest):
             process.wait()
         found = json.loads(path.read_text())
         self.assertEqual((found["complete"], found["passed"]), (False, False))
-        self.assertEqual(len(found["rows"]), len(models.MENDS))
+        self.assertGreaterEqual(len(found["rows"]), len(models.MENDS))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether numbers on a GPU are right: equality with references, random numbers, memory, two stages on one GPU, messages."""
+"""Whether numbers on a GPU are right: equality with references, optimizer steps, random numbers, memory, two stages on one GPU, messages."""
 import concurrent.futures
 import functools
 import json
@@ -195,6 +195,50 @@ def faults(run):
         run.row(name, good, goal, status=status, **({} if good else {"why": last_lines(output)}))
 
 
+# --- optimizer steps
+
+OPTIMIZERS = {"sgd": ["--momentum", 0.9], "adam": [], "adamw": []}
+UPDATES_APART = {"float32": 1e-4, "float64": 1e-9}  # of losses; sums of embeddings have no fixed order
+
+
+def update_rows(_):
+    return [(f"{optimizer} in {float_type}", f"losses without the update kernel, within {most:g}")
+            for float_type, most in UPDATES_APART.items() for optimizer in OPTIMIZERS]
+
+
+def losses_of_steps(run, *arguments, steps=6):
+    """Of bench-steps. Raises Ended."""
+    side = Side("bench-steps", [run.root / "bin/bench-steps", *arguments, "--device", run.device])
+    for _ in range(steps):
+        side.step()
+    side.end()
+    return side.losses
+
+
+def updates(run):
+    """The plug-in's kernel for optimizer steps beside LibTorch's operators."""
+    if not make(run, "updated.onnx", "gpt", "--layers", 2, "--width", 64, "--context", 32):
+        return
+    tokens = run.scratch / "updated.safetensors"
+    write_tokens(tokens, 8, 32, 7)
+    rows = iter(update_rows(run))
+    for float_type, most in UPDATES_APART.items():
+        bundle = run.scratch / f"{float_type}.rannc"
+        if not compiled(run, "updated.onnx", bundle, "--mini-batch", 8, "--dtype", float_type):
+            return
+        for optimizer, more in OPTIMIZERS.items():
+            name, goal = next(rows)
+            try:
+                given = [bundle, "--data", tokens, "--optimizer", optimizer, "--learning-rate", 1e-3, *more]
+                found, expected = losses_of_steps(run, *given), losses_of_steps(run, *given, "--no-update-kernel")
+            except Ended as failure:
+                run.row(name, False, goal, why=last_lines(str(failure)))
+                continue
+            apart = max(abs(a - b) / abs(a) for a, b in zip(expected, found, strict=True))
+            fell = (found[0] - found[-1]) / found[0]
+            run.row(name, apart <= most and fell > 10 * most, goal, worst=apart, fell=fell)
+
+
 # --- memory and two stages
 
 def held_bytes(text):
@@ -284,5 +328,5 @@ def stages(run):
 
 
 # Seconds on one H200 with 16 cores (tests/bench/gpu.md), and some more.
-ITEMS = [Item("equality", 160, equality, equality_rows), Item("masks", 25, masks, lambda _: DROPPED), Item("memory", 45, memory, memory_rows),
-         Item("faults", 10, faults, fault_rows), Item("stages", 35, stages, stage_rows)]
+ITEMS = [Item("equality", 140, equality, equality_rows), Item("updates", 25, updates, update_rows),
+         Item("masks", 25, masks, lambda _: DROPPED), Item("memory", 45, memory, memory_rows), Item("faults", 10, faults, fault_rows), Item("stages", 35, stages, stage_rows)]

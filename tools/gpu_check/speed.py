@@ -217,6 +217,7 @@ class Verdicts:
 
     def write(self):
         self.losses()
+        self.losses_of_sides()
         self.kernels()
         for side in self.group.ours:
             self.alone(side)
@@ -234,6 +235,13 @@ class Verdicts:
         if not self.group.judged:
             return self.run.row(name, None, REPORTED, apart=apart)
         self.run.row(name, all(off <= limit for off, limit in zip(apart, limits)), self.goals[name], apart=apart, limits=limits)
+
+    def losses_of_sides(self):
+        name = f"{self.group.name}: losses of all sides"
+        if name in self.goals:
+            apart = {side: max(abs(a - b) / abs(a) for a, b in zip(self.own["side"].losses, self.taken[side]["side"].losses))
+                     for side in self.group.ours if side in self.taken}
+            self.run.row(name, len(apart) == len(self.group.ours) and max(apart.values()) <= models.SIDES_APART, self.goals[name], **apart)
 
     def kernels(self):
         own = self.own["profile"] and kernel_seconds(self.own["profile"])
