@@ -1,13 +1,10 @@
 #include "tools/measure/block_runs.h"
 
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <map>
 
 #include "ir/plan/plan.h"
-#include "partition/model/model_costs.h"
+#include "partition/model/program_key.h"
 
 namespace rannc::tools {
 
@@ -44,32 +41,6 @@ size_t end_of_run(const std::vector<int64_t>& crossing, size_t begin, size_t ato
   return best;
 }
 
-std::string run_key(const ir::Graph& graph, const ir::Atoms& atoms, const std::vector<TaskId>& tasks,
-                    const std::vector<ir::GradientRole>& roles) {
-  std::map<ValueId, std::string> names;
-  std::string text;
-  for (const TaskId task : tasks) {
-    text += partition::structural_key(graph, task, roles) + " <";
-    for (const ValueId input : graph.inputs(task)) {
-      if (!input.valid()) continue;
-      text += " " + names.emplace(input, fmt::format("o{}", names.size())).first->second;
-    }
-    text += " >";
-    for (const ValueId output : graph.outputs(task)) {
-      text += " " + names.emplace(output, fmt::format("m{}", names.size())).first->second;
-      if (atoms.constant[task.index()]) continue;  // cloned into every run that reads it
-      bool outside = false;
-      graph.for_each_use(output, [&](ir::Graph::Use use) {
-        outside = outside || !std::binary_search(tasks.begin(), tasks.end(), use.task);
-      });
-      if (outside) text += "!";
-    }
-    text += "\n";
-  }
-  const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
-}
-
 }  // namespace
 
 std::vector<BlockRun> block_runs(const ir::Graph& graph, const ir::Atoms& atoms) {
@@ -83,7 +54,7 @@ std::vector<BlockRun> block_runs(const ir::Graph& graph, const ir::Atoms& atoms)
     const auto last = atoms.tasks.begin() + static_cast<ptrdiff_t>(end);
     BlockRun run;
     run.tasks = ir::close_over_constants(graph, atoms, {first, last});
-    run.key = run_key(graph, atoms, run.tasks, roles);
+    run.key = partition::program_key(graph, atoms, run.tasks, roles);
     const auto [known, fresh] = index.emplace(run.key, runs.size());
     if (fresh) runs.push_back(std::move(run));
     ++runs[known->second].count;
