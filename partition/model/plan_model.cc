@@ -16,6 +16,7 @@
 #include "partition/model/joint_batch.h"
 #include "partition/model/lap.h"
 #include "partition/model/loop_prices.h"
+#include "partition/model/measured_search.h"
 #include "partition/model/planning_steps.h"
 #include "partition/model/sharded_stages.h"
 #include "partition/model/stage_problem.h"
@@ -425,6 +426,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   RANNC_ASSIGN(Outcome outcome, options.given ? plan_given(options, facts) : search(*planner, options, facts));
   if (std::holds_alternative<Infeasible>(outcome)) return outcome;
   PlannedModel planned = std::get<PlannedModel>(std::move(outcome));
+  RANNC_TRY(search_with_measured_stages(options, facts, planned));
   planned.times.price = price;
   planned.plan.lower_bound_ns = lower_bound_ns(options, facts);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)

@@ -59,7 +59,11 @@ struct PlanOptions : PlanDemands {
   /// Every stage recomputes with the least memory for which its recompute takes at most this share of its forward and
   /// backward time. Nothing: only stages recompute that would otherwise not fit.
   std::optional<double> recompute_budget;
-  std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
+  /// Runs a finished plan and returns its stage times with measured times of passes; nothing if it cannot run here.
+  /// Planner `auto` then searches again with the measured stages (`model/measured_search.h`). Empty: it does not.
+  std::function<Result<std::optional<std::vector<ir::StageTime>>>(const ir::Plan&)> measure;
+  uint32_t measured_finalists = 3;  ///< most plans to measure after a search, the best one included
+  std::stop_token stop;             ///< ends the search of stages early, with the best plan so far
   ShardOptimizer shard_optimizer = ShardOptimizer::kNever;
   ir::PlanOptimizer optimizer;  ///< of training
   bool training = true;

@@ -36,4 +36,12 @@ std::string program_key(const ir::Graph& graph, const ir::Atoms& atoms, const st
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
+std::string stage_key(const ir::Plan& plan, StageId stage, const std::vector<ir::GradientRole>& roles) {
+  std::string key = program_key(plan.graph, plan.atoms, plan.stages[stage.index()].tasks, roles);
+  if (stage.index() >= plan.functions.size() || !plan.functions[stage.index()]->kept) return key;
+  key += " keeps";
+  for (const ValueId value : *plan.functions[stage.index()]->kept) key += fmt::format(" {}", value.index());
+  return key;
+}
+
 }  // namespace rannc::partition

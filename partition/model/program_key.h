@@ -13,4 +13,7 @@ namespace rannc::partition {
 std::string program_key(const ir::Graph& graph, const ir::Atoms& atoms, const std::vector<TaskId>& tasks,
                         const std::vector<ir::GradientRole>& roles);
 
+/// The same for a stage, with the values that it keeps for an R. Stages with equal keys run equal programs.
+std::string stage_key(const ir::Plan& plan, StageId stage, const std::vector<ir::GradientRole>& roles);
+
 }  // namespace rannc::partition

@@ -18,6 +18,7 @@
 namespace rannc::partition {
 
 class RangeCosts;
+struct ComputeTimes;
 struct ScheduleSpec;
 struct StageBytes;
 struct SumCost;
@@ -112,6 +113,8 @@ class PlanJudge {
   const Sums& sums(uint64_t samples);
   std::optional<Refusal> price(StagePlan& plan, Run& run);
   /// Sums of a replicated stage whose passes have been priced; one without a mark if they may not run beside them.
+  /// Times of a stage on a kind of device: measured ones, or the sums of its blocks.
+  ComputeTimes compute_times(const StagePlan& plan, size_t stage, uint32_t kind, uint64_t samples);
   std::vector<SumCost> reductions(const StagePlan& plan, size_t stage, const TrainedPart& trained, const Run& run);
   /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
   /// those of whole recompute, by what the stage then holds.

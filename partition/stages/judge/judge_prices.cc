@@ -203,6 +203,29 @@ std::vector<std::vector<StageId>> PlanJudge::stages_by_place(const Run& run) {
   return stages;
 }
 
+ComputeTimes PlanJudge::compute_times(const StagePlan& plan, size_t s, uint32_t kind, uint64_t samples) {
+  const PlannedStage& stage = plan.stages[s];
+  const Sums& at = sums(samples);
+  const auto part = [&](const auto& sums) { return sums[kind][stage.end] - sums[kind][stage.first]; };
+  double forward = part(at.forward), backward = part(at.backward), weight = part(at.weight);
+  if (!problem_.measured.empty()) {
+    const bool splits = parts_backward(plan);
+    const auto known = problem_.measured.find({stage.first, stage.end, kind, samples, stage.recompute, splits});
+    if (known != problem_.measured.end()) {
+      const StageRunTimes& times = known->second;
+      const double share = backward > 0 ? weight / backward : 0;
+      forward = times.forward_ns;
+      backward = times.backward_ns;
+      weight = splits ? times.weight_ns : share * backward;
+    }
+  }
+  ComputeTimes time;
+  time.forward = forward;
+  time.weight_gradient = weight;
+  time.input_gradient = backward - weight;
+  return time;
+}
+
 std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
   run.peaks_known = holds_by_rule(plan, run.places);
   const size_t classes = problem_.mini_batch % plan.micro_batches == 0 ? 1 : 2;
@@ -226,14 +249,13 @@ std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
       gradients = std::max(gradients, total(problem_.times[kind].gradients, stage.first, stage.end));
     }
     for (size_t c = 0; c < classes; ++c) {
-      const Sums& at = sums(share_of(run.largest - c, replicas));
       ComputeTimes time;
-      for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      for (uint32_t kind = 0; kind < kinds.size(); ++kind) {
         if (!kinds[kind]) continue;
-        const auto part = [&](const auto& sums) { return sums[kind][stage.end] - sums[kind][stage.first]; };
-        time.forward = std::max(time.forward, part(at.forward));
-        time.weight_gradient = std::max(time.weight_gradient, part(at.weight));
-        time.input_gradient = std::max(time.input_gradient, part(at.backward) - part(at.weight));
+        const ComputeTimes of_kind = compute_times(plan, s, kind, share_of(run.largest - c, replicas));
+        time.forward = std::max(time.forward, of_kind.forward);
+        time.weight_gradient = std::max(time.weight_gradient, of_kind.weight_gradient);
+        time.input_gradient = std::max(time.input_gradient, of_kind.input_gradient);
       }
       times.push_back(time);
     }

@@ -50,6 +50,8 @@ struct StagePlan {
   std::string bound_name;  ///< the argument that proves the bound: `exact`, `work`, `heaviest block` …
   std::string bottleneck;  ///< one sentence
   std::vector<RunnerUp> runners_up;
+  /// Of planner `auto`: the best plans with other cuts, replicas or micro-batches, best first. They have none.
+  std::vector<StagePlan> finalists;
   std::vector<std::string> notes;  ///< where exactness was given up, what would help
 
   /// (objective - lower_bound) / lower_bound; 0 if both are 0.

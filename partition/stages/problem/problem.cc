@@ -122,6 +122,24 @@ Result<void> hulls_are_sane(const StageProblem& problem) {
   return {};
 }
 
+Result<void> measured_stages_are_sane(const StageProblem& problem) {
+  for (const auto& [run, times] : problem.measured) {
+    if (run.first >= run.end || run.end > problem.blocks || run.kind >= problem.times.size() || run.samples == 0) {
+      return broken("C1", fmt::format("a stage of the blocks from {} to {} was measured on kind {} with {} samples, of "
+                                      "{} blocks and {} kinds",
+                                      run.first, run.end, run.kind, run.samples, problem.blocks, problem.times.size()));
+    }
+    for (const double time : {times.forward_ns, times.backward_ns, times.weight_ns}) {
+      if (!sane(time) || times.weight_ns > times.backward_ns) {
+        return broken("C2", fmt::format("the stage of the blocks from {} to {} was measured with {} ns: times are from "
+                                        "0 to 1e60, and W is a part of the backward pass",
+                                        run.first, run.end, time));
+      }
+    }
+  }
+  return {};
+}
+
 Result<void> constraints_are_sane(const StageProblem& problem) {
   const StageConstraints& given = problem.constraints;
   if (given.stages && *given.stages == 0) return broken("C5", "0 stages were requested, at least 1 is needed");
@@ -211,6 +229,7 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(values_are_sane(problem));
   RANNC_TRY(holdings_are_sane(problem));
   RANNC_TRY(hulls_are_sane(problem));
+  RANNC_TRY(measured_stages_are_sane(problem));
   return constraints_are_sane(problem);
 }
 

@@ -12,6 +12,7 @@
 #include "ir/schedule/lower_schedule.h"
 #include "partition/cluster.h"
 #include "partition/schedule/in_flight.h"
+#include "partition/stages/problem/measured_stages.h"
 
 namespace rannc::partition {
 
@@ -153,8 +154,11 @@ struct StageProblem : PlanDemands {
   std::vector<std::vector<RebuildPoint>> rebuild_hulls;
   std::vector<BlockValue> values;
   std::vector<SharedHolding> shared;  ///< in addition to the blocks' own memory
-  double optimizer_factor = 2;        ///< bytes of optimizer state per byte of parameters (Adam: 2)
-  bool sharded = false;               ///< the replicas of a stage divide its optimizer state and its update
+  /// Stages whose measured times replace the sums of their blocks in the judge (`PlanJudge`). Bounds and other planners
+  /// than `auto` know the blocks alone.
+  MeasuredStages measured;
+  double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters (Adam: 2)
+  bool sharded = false;         ///< the replicas of a stage divide its optimizer state and its update
   Cluster cluster;
   InFlight in_flight = InFlight::kAll;
   std::vector<std::string> names;  ///< per block, for messages; may be empty

@@ -109,6 +109,7 @@ class AutoSearch {
   /// Judges a plan from elsewhere as it is, then under every schedule. As it is it must not be better than the result.
   void enter(StagePlan plan, const std::string& from) {
     if (!plan.pattern.empty()) known_rows_.push_back({plan, from});
+    plan.finalists.clear();
     plan.pattern = {};
     if (problem_.recompute == RecomputeRule::kAlways) {  // some rivals have a rule of their own
       for (PlannedStage& stage : plan.stages) stage.recompute = true;
@@ -371,6 +372,7 @@ class AutoSearch {
   PlanTrials trials_;
   LocalSearch local_;
   bool stopped_ = false;  ///< whether the budget or the user ended a part of the search
+    plan.finalists = contest_.finalists_beside(plan);
   std::set<std::string> seen_;
   std::map<std::string, std::string> refusals_;  ///< rivals without a plan
   std::vector<Candidate> known_rows_;            ///< plans from elsewhere under schedule `found`

@@ -50,6 +50,15 @@ std::vector<StagePlan> PlanContest::starts(size_t most) const {
   return starts;
 }
 
+std::vector<StagePlan> PlanContest::finalists_beside(const StagePlan& plan) const {
+  const std::string own = structure(plan);
+  std::vector<StagePlan> others;
+  for (const Candidate& leader : leaders_) {
+    if (structure(leader.plan) != own) others.push_back(leader.plan);
+  }
+  return others;
+}
+
 void PlanContest::choose_by_device(PlanJudge& judge) {
   if (!by_device_) {
     const std::vector<Candidate> judged = finalists_.finished(judge);

@@ -42,6 +42,8 @@ class PlanContest {
   void choose_by_device(PlanJudge& judge);
   /// Returns the best plans by device of different structures, best first, each under its best schedule.
   const std::vector<Candidate>& leaders() const { return leaders_; }
+  /// Returns the leaders of other structures than `plan`.
+  std::vector<StagePlan> finalists_beside(const StagePlan& plan) const;
   /// Compares the best plan of each source with `plan`.
   std::vector<RunnerUp> runners_up_of(const StagePlan& plan) const { return runners_up(plan, best_of_); }
   bool has_plan_of(const std::string& source) const { return best_of_.contains(source); }

@@ -101,7 +101,9 @@ TEST(FoundPlans, AreSavedAndJudgedAgain) {
     const StageProblem problem = pipeline(stages, 8);
     const StagePlan plan = plan_of(problem, {"found"}).value();
     const SavedStagePlan saved = read_stage_plan(write_stage_plan(plan), "plan.json").value();
-    EXPECT_EQ(saved.plan, plan);
+    StagePlan alone = plan;
+    alone.finalists.clear();
+    EXPECT_EQ(saved.plan, alone);
     const StageOutcome outcome = judge_given(problem, saved.plan).value();
     const auto& again = std::get<StagePlan>(outcome);
     EXPECT_EQ(again.pattern, plan.pattern);

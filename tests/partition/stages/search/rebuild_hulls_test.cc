@@ -371,10 +371,15 @@ TEST(RebuildHulls, FindAnotherCutThanWholeRecompute) {
 
 TEST(RebuildHulls, ChangeNothingWhereEverythingFits) {
   StageProblem problem = eight_blocks(100'000);
-  const StageOutcome in_part = make_planner("auto")->plan(problem).value();
+  const auto plan_of = [&problem] {
+    auto plan = std::get<StagePlan>(make_planner("auto")->plan(problem).value());
+    plan.finalists.clear();  // those that recompute differ
+    return plan;
+  };
+  const StagePlan in_part = plan_of();
   problem.rebuild_hulls.clear();
-  EXPECT_EQ(std::get<StagePlan>(in_part), std::get<StagePlan>(make_planner("auto")->plan(problem).value()));
-  EXPECT_THAT(std::get<StagePlan>(in_part).stages, Each(Field(&PlannedStage::recompute, false)));
+  EXPECT_EQ(in_part, plan_of());
+  EXPECT_THAT(in_part.stages, Each(Field(&PlannedStage::recompute, false)));
 }
 
 }  // namespace
