@@ -107,6 +107,7 @@ Result<FoundSchedule> find_schedule_rows(const FoundProblem& problem, const Foun
                              problem.shape.micro_batches.size()));
   }
   RowSearch rows(problem, options);
+  if (rows.result().bound.value >= options.beat) return std::move(rows.result());
   search(problem, options, rows);
   find_pattern(problem, options, rows);
   rows.result().actions = rows.spent();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct FoundOptions {
   found::BackwardParts parts = found::BackwardParts::kSplit;
   ir::RecomputedMicroBatches recomputed = ir::RecomputedMicroBatches::kUnlessBackwardFollows;
   uint64_t seed = 1;
+  double beat = std::numeric_limits<double>::infinity();  ///< nothing is searched if the bound is this or more
 };
 
 /// A schedule and what is known about it.

@@ -168,6 +168,7 @@ JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
   add_memory(plan, *lowered, run);
   shorten(run, actions, plan.stages.size());
   FoundOptions options;
+  options.beat = beat;
   options.actions = actions / kTries;
   options.parts = problem_.parts_backward ? found::BackwardParts::kSplit : found::BackwardParts::kWhole;
   options.recomputed = problem_.recomputed;
@@ -182,6 +183,8 @@ JudgedPlan PlanJudge::find_rows(StagePlan plan, uint64_t actions, double beat) {
   for (int left = kTries; left > 0; --left) {
     auto found = find_schedule_rows({run.shape, run.costs, simulation}, options);
     RANNC_CHECK(found.ok()) << found.diagnostic().str();
+    row_actions_ += found->actions;
+    if (found->bound.value >= beat) return Refusal{};
     if (!found->schedule) break;
     if (found->pattern.empty()) {
       auto pattern = pattern_of(*found->schedule, run.shape);

@@ -91,7 +91,7 @@ class PlanJudge {
 
   /// Searches rows for the stages of a plan (`schedule/found/`) with a budget of simulated actions. Returns the plan
   /// under schedule `found`, judged device by device, whether or not it is faster. The plan must have been judged.
-  /// Refuses a plan whose computations alone take `beat`.
+  /// Refuses a plan for which a bound on all rows is `beat` or more.
   JudgedPlan find_rows(StagePlan plan, uint64_t actions, double beat = kInfinity);
 
   /// Returns the compute-only rows of a plan by place (`places_of`); an error if `judge` refuses the plan.
@@ -103,6 +103,8 @@ class PlanJudge {
   const RangeCosts& ranges() const { return *ranges_; }
   /// Cost of all judgements so far: half the number of individually simulated actions, plus the devices of every plan.
   uint64_t spent() const { return spent_; }
+  /// Actions that `find_rows` has simulated.
+  uint64_t row_actions() const { return row_actions_; }
 
  private:
   struct Sums {
@@ -111,10 +113,10 @@ class PlanJudge {
   struct Run;
 
   const Sums& sums(uint64_t samples);
-  std::optional<Refusal> price(StagePlan& plan, Run& run);
-  /// Sums of a replicated stage whose passes have been priced; one without a mark if they may not run beside them.
   /// Times of a stage on a kind of device: measured ones, or the sums of its blocks.
   ComputeTimes compute_times(const StagePlan& plan, size_t stage, uint32_t kind, uint64_t samples);
+  std::optional<Refusal> price(StagePlan& plan, Run& run);
+  /// Sums of a replicated stage whose passes have been priced; one without a mark if they may not run beside them.
   std::vector<SumCost> reductions(const StagePlan& plan, size_t stage, const TrainedPart& trained, const Run& run);
   /// Returns the least share of its forward pass that a recomputing stage repeats within `memory`. Replaces `bytes`,
   /// those of whole recompute, by what the stage then holds.
@@ -160,7 +162,7 @@ class PlanJudge {
   std::map<uint64_t, Sums> sums_;
   StageHulls hulls_;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<RebuildPoint>> points_;  ///< of `hulls_`, by blocks
-  uint64_t spent_ = 0;
+  uint64_t spent_ = 0, row_actions_ = 0;
 };
 
 /// Returns the schedule of a judged plan, with its parameters: the warm-up depths, or the times of its stages and those

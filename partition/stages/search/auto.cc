@@ -14,6 +14,7 @@
 #include "partition/stages/registry.h"
 #include "partition/stages/search/arrangements.h"
 #include "partition/stages/search/every_plan.h"
+#include "partition/stages/search/found_moves.h"
 #include "partition/stages/search/local_search.h"
 #include "partition/stages/search/plan_contest.h"
 #include "partition/stages/search/plan_trials.h"
@@ -108,8 +109,8 @@ class AutoSearch {
 
   /// Judges a plan from elsewhere as it is, then under every schedule. As it is it must not be better than the result.
   void enter(StagePlan plan, const std::string& from) {
-    if (!plan.pattern.empty()) known_rows_.push_back({plan, from});
     plan.finalists.clear();
+    if (!plan.pattern.empty()) known_rows_.push_back({plan, from});
     plan.pattern = {};
     if (problem_.recompute == RecomputeRule::kAlways) {  // some rivals have a rule of their own
       for (PlannedStage& stage : plan.stages) stage.recompute = true;
@@ -283,7 +284,24 @@ class AutoSearch {
       const double beat = best && !required ? best->plan.step_ns : kInfinity;
       take(trials_.judge().find_rows(plan, actions, beat), plans[i].from);
     }
+    if (best) move_under_rows(plans, *best);
     if (best) contest_.replace_best(*std::move(best));
+  }
+
+  /// Moves the stages of the best plan, then those of the best other one, under rows of their own.
+  void move_under_rows(const std::vector<Candidate>& plans, Candidate& best) {
+    if (problem_.objective != Objective::kStepTime || options_.found_moves_actions == 0) return;
+    FoundMovesOptions moves{options_.schedules,
+                            options_.found_moves_actions * (found_ == FoundRows::kRequired ? 10 : 1)};
+    std::erase_if(moves.schedules, deepens_warm_up);
+    FoundMoves search(problem_, trials_.judge(), std::move(moves), stop_);
+    const std::string first = structure(best.plan);
+    search.climb(best.plan, best);
+    for (const Candidate& other : plans) {
+      if (structure(other.plan) == first) continue;
+      search.climb(other.plan, best);
+      break;
+    }
   }
 
   StageOutcome no_rows() const {
@@ -354,6 +372,7 @@ class AutoSearch {
     } else if (stopped_ && plan.gap() > kProven) {
       plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
     }
+    plan.finalists = contest_.finalists_beside(plan);
     plan.runners_up = contest_.runners_up_of(plan);
     for (const auto& [from, reason] : refusals_) {
       if (!contest_.has_plan_of(from)) plan.runners_up.push_back({from, 0, reason});
@@ -372,7 +391,6 @@ class AutoSearch {
   PlanTrials trials_;
   LocalSearch local_;
   bool stopped_ = false;  ///< whether the budget or the user ended a part of the search
-    plan.finalists = contest_.finalists_beside(plan);
   std::set<std::string> seen_;
   std::map<std::string, std::string> refusals_;  ///< rivals without a plan
   std::vector<Candidate> known_rows_;            ///< plans from elsewhere under schedule `found`

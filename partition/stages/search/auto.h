@@ -32,7 +32,10 @@ struct AutoOptions {
   uint64_t simulated_actions = 600'000;
   /// Budget of the search for rows, in simulated actions of that search, for all plans together. Where `found` is the
   /// only schedule, the budget is ten times as large.
-  uint64_t found_actions = 2'000'000;
+  uint64_t found_actions = 8'000'000;
+  /// Budget of moves of cuts, replicas and recompute under found rows (`FoundMoves`), in simulated actions. Where
+  /// `found` is the only schedule, ten times as large. 0: none.
+  uint64_t found_moves_actions = 16'000'000;
 };
 
 /// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together. Minimises the simulated time
@@ -40,8 +43,8 @@ struct AutoOptions {
 /// devices). For larger ones the exact DP provides a seed per stage count and micro-batch count, and the best plans are
 /// improved by local moves: a cut, a device, a merge, a split, recompute, micro-batches, schedule. If a schedule places
 /// several stages on a device, plans in its layout compete beside those with one stage per device. At the end, rows are
-/// searched for the best plans. The result is never worse than any candidate. The budget counts work instead of
-/// seconds, so the same problem always gives the same plan.
+/// searched for the best plans, whose stages are then moved under rows of their own. The result is never worse than any
+/// candidate. The budget counts work instead of seconds, so the same problem always gives the same plan.
 std::unique_ptr<StagePlanner> auto_planner(AutoOptions options = {});
 
 }  // namespace rannc::partition

@@ -14,14 +14,18 @@ class Moves {
         const std::function<bool(StagePlan)>& visit)
       : problem_(problem), micro_batches_(micro_batches), plan_(plan), visit_(visit), places_(places_of(plan)) {}
 
-  bool any() { return cuts() || counts() || devices() || merges() || splits() || changes_of_place() || recomputes(); }
+  /// Moves that change two stages, or recompute of one, by the least.
+  bool any_small() { return cuts(1) || recomputes() || single_devices(); }
+  bool any() {
+    return cuts(problem_.blocks) || counts() || devices() || merges() || splits() || changes_of_place() || recomputes();
+  }
 
  private:
   bool offer(StagePlan plan) { return keeps_constraints(problem_, plan) && visit_(std::move(plan)); }
 
-  bool cuts() {
+  bool cuts(uint32_t most) {
     for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
-      for (uint32_t step = 1; step < problem_.blocks; step *= 2) {
+      for (uint32_t step = 1; step < problem_.blocks && step <= most; step *= 2) {
         if (plan_.stages[s].end - plan_.stages[s].first > step && move_cut(s, plan_.stages[s].end - step)) return true;
         if (plan_.stages[s + 1].end - plan_.stages[s + 1].first > step && move_cut(s, plan_.stages[s].end + step))
           return true;
@@ -49,10 +53,29 @@ class Moves {
     return false;
   }
 
-  bool devices() {
-    const size_t places = places_.count();
+  std::vector<size_t> sizes_of_places() const {
     std::vector<size_t> sizes;
     for (const uint32_t first : places_.first_stage) sizes.push_back(plan_.stages[first].devices.size());
+    return sizes;
+  }
+
+  /// One device to another place; of many places, to a neighbour.
+  bool single_devices() {
+    constexpr size_t kMany = 8;
+    const std::vector<size_t> sizes = sizes_of_places();
+    const size_t reach = sizes.size() > kMany ? 1 : sizes.size();
+    for (size_t to = 0; to < sizes.size(); ++to) {
+      for (size_t from = 0; from < sizes.size(); ++from) {
+        const size_t distance = from < to ? to - from : from - to;
+        if (from != to && distance <= reach && sizes[from] > 1 && shift(sizes, from, to, 1)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool devices() {
+    const size_t places = places_.count();
+    const std::vector<size_t> sizes = sizes_of_places();
     const size_t used = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
     for (size_t step = 1; step <= std::max<size_t>(1, used / 4); step *= 2) {
       for (size_t to = 0; to < places; ++to) {
@@ -185,6 +208,10 @@ void lay_consecutively(StagePlan& plan, const StagePlaces& places, const std::ve
     devices.resize(sizes[place]);
     for (DeviceId& device : devices) device = DeviceId(next++);
   }
+}
+
+bool any_small_move(const StageProblem& problem, const StagePlan& plan, const std::function<bool(StagePlan)>& visit) {
+  return Moves(problem, {}, plan, visit).any_small();
 }
 
 bool any_move(const StageProblem& problem, const std::vector<uint64_t>& micro_batches, const StagePlan& plan,

@@ -24,4 +24,8 @@ void lay_consecutively(StagePlan& plan, const StagePlaces& places, const std::ve
 bool any_move(const StageProblem& problem, const std::vector<uint64_t>& micro_batches, const StagePlan& plan,
               const std::function<bool(StagePlan)>& visit);
 
+/// Likewise for the smallest changes of stages alone: a cut moved by one block, recompute of a stage toggled, a device
+/// moved from one place to another (to a neighbouring one if there are many).
+bool any_small_move(const StageProblem& problem, const StagePlan& plan, const std::function<bool(StagePlan)>& visit);
+
 }  // namespace rannc::partition

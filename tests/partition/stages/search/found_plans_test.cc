@@ -84,6 +84,67 @@ TEST(FoundPlans, AreNeverWorseThanThoseUnderNamedSchedules) {
   EXPECT_GT(better, 5);
 }
 
+/// Plans whose stages are moved under rows of their own, with so many simulated actions.
+std::optional<StagePlan> moved(const StageProblem& problem, uint64_t actions) {
+  AutoOptions options;
+  options.rivals = AutoOptions::Rivals::kExcluded;
+  options.found_moves_actions = actions;
+  const StageOutcome outcome = auto_planner(options)->plan(problem).value();
+  const auto* plan = std::get_if<StagePlan>(&outcome);
+  return plan != nullptr ? std::optional(*plan) : std::nullopt;
+}
+
+/// A chain of uneven blocks on one device each, with memory between that of zb-h1 and zb-h2 and costly messages.
+StageProblem uneven_chain(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](double low, double high) {
+    return low + (high - low) * static_cast<double>(random() % 1000) / 1000;
+  };
+  const uint32_t stages = 3 + seed % 3, blocks = 4 * stages;
+  StageProblem problem = pipeline(blocks, 2 * stages + seed % 4);
+  problem.cluster = preset_cluster("flat:" + std::to_string(stages + seed % 2)).value();
+  problem.cluster.kinds[0].memory_bytes = static_cast<uint64_t>(between(1.2, 2.2) * 4 * stages) * 1'000'000'000ull;
+  problem.cluster.between = {between(1e9, 1e11), between(0, 3e5)};
+  for (ClusterNode& node : problem.cluster.nodes) node.inside = problem.cluster.between;
+  TimeTable& times = problem.times[0];
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const double scale = between(0.3e6, 1e6), split = between(0.3, 0.6);
+    times.forward[0][b] = scale;
+    times.backward[0][b] = 2 * scale;
+    times.weight_gradient[0][b] = 2 * split * scale;
+  }
+  if (seed % 3 == 0) problem.recompute = RecomputeRule::kChoose;
+  problem.constraints.stages = stages;
+  return problem;
+}
+
+TEST(FoundPlans, MovesUnderRowsNeverLose) {
+  int feasible = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const StageProblem problem = seed <= 25 ? problem_of(seed) : uneven_chain(seed);
+    const auto without = moved(problem, 0), with = moved(problem, AutoOptions().found_moves_actions);
+    ASSERT_EQ(without.has_value(), with.has_value());
+    if (!with) continue;
+    ++feasible;
+    EXPECT_LE(with->objective, without->objective * (1 + 1e-9));
+    EXPECT_LE(with->lower_bound, with->objective);
+  }
+  EXPECT_GT(feasible, 40);
+}
+
+TEST(FoundPlans, MovesUnderRowsFindOtherCuts) {
+  for (const uint64_t seed : {132, 168, 213, 291}) {
+    SCOPED_TRACE(seed);
+    const StageProblem problem = uneven_chain(seed);
+    const StagePlan without = moved(problem, 0).value();
+    const StagePlan with = moved(problem, AutoOptions().found_moves_actions).value();
+    EXPECT_LT(with.objective, 0.99 * without.objective);
+    EXPECT_NE(brief(with), brief(without));
+    EXPECT_EQ(with, moved(problem, AutoOptions().found_moves_actions)) << "deterministic";
+  }
+}
+
 // The bound of a search over named schedules is its own result, which found rows may beat.
 TEST(FoundPlans, LeaveExhaustiveSearchesOfNamedSchedulesExact) {
   const StageProblem problem = pipeline(3, 6);
