@@ -11,15 +11,17 @@
 #include <filesystem>
 
 #include "ir/base/replacement.h"
+#include "partition/reference/pipedream_bound.h"
 #include "partition/stages/papers/pipedream.h"
 
 namespace {
 
 using namespace rannc::partition;
 
-/// The DP is exact over all cuts of the model; else only work spread evenly over the devices is proved.
-double bound_of(const CutStates& states, const PipedreamPlan& plan, uint32_t devices) {
-  return states.complete ? plan.bottleneck_s : states.compute_s.back() / devices;
+/// The DP is exact over all cuts of the model; beyond, cuts are bounded by classes.
+double bound_of(const PipedreamProfile& profile, const CutStates& states, const PipedreamPlan& plan, uint32_t devices,
+                double bandwidth) {
+  return states.complete ? plan.bottleneck_s : pipedream_bound(profile, devices, bandwidth, plan.bottleneck_s);
 }
 
 std::string describe(const PipedreamPlan& plan) {
@@ -72,7 +74,7 @@ int main(int argc, char** argv) {
       const PipedreamPlan plan = pipedream_dp(*states, {{count, bandwidth}}, {.straight = straight});
       const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       late = late || seconds > most_seconds;
-      const double bound = bound_of(*states, plan, count);
+      const double bound = bound_of(*profile, *states, plan, count, bandwidth);
       const std::string file = path.filename().string();
       if (json) {
         fmt::print(

@@ -21,6 +21,9 @@ struct CutStates {
   uint32_t size() const { return static_cast<uint32_t>(compute_s.size()); }
 };
 
+/// Returns by node whether PipeDream's optimizer has the layer: `Input*` sources and `__getitem__` sinks are left out.
+std::vector<char> optimized_layers(const PipedreamProfile& profile);
+
 /// Returns the antichain states of PipeDream's optimizer, without `Input*` sources and `__getitem__` sinks. A cut's
 /// output follows the released program: activations of the *augmented* antichain, which also counts a value whose
 /// readers are all inside if one of them is not an ancestor of another member. Beyond `most_states` (wide graphs have

@@ -23,16 +23,7 @@ struct Layers {
 
 Result<Layers> layers_of(const PipedreamProfile& profile) {
   const size_t n = profile.nodes.size();
-  std::vector<uint32_t> in(n, 0), out(n, 0);
-  for (const auto& [from, to] : profile.edges) {
-    ++out[from];
-    ++in[to];
-  }
-  std::vector<char> keep(n, 1);
-  for (size_t i = 0; i < n; ++i) {
-    const std::string& text = profile.nodes[i].description;
-    if ((in[i] == 0 && text.starts_with("Input")) || (out[i] == 0 && text.starts_with("__getitem__"))) keep[i] = 0;
-  }
+  const std::vector<char> keep = optimized_layers(profile);
   const Dag dag = dag_of_profile(profile, 1, 1);
   RANNC_TRY(validate(dag));
   RANNC_ASSIGN(const std::vector<uint32_t> order, topological_order(dag));
@@ -116,6 +107,21 @@ std::vector<Bits> reachable(const Layers& layers, uint32_t most) {
 }
 
 }  // namespace
+
+std::vector<char> optimized_layers(const PipedreamProfile& profile) {
+  const size_t n = profile.nodes.size();
+  std::vector<uint32_t> in(n, 0), out(n, 0);
+  for (const auto& [from, to] : profile.edges) {
+    ++out[from];
+    ++in[to];
+  }
+  std::vector<char> keep(n, 1);
+  for (size_t i = 0; i < n; ++i) {
+    const std::string& text = profile.nodes[i].description;
+    if ((in[i] == 0 && text.starts_with("Input")) || (out[i] == 0 && text.starts_with("__getitem__"))) keep[i] = 0;
+  }
+  return keep;
+}
 
 Result<CutStates> cut_states(const PipedreamProfile& profile, uint32_t most_states) {
   RANNC_ASSIGN(const Layers layers, layers_of(profile));
