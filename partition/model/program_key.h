@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/graph/structure.h"
 #include "ir/plan/plan.h"
 
 namespace rannc::partition {
