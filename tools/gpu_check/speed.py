@@ -16,7 +16,7 @@ from .sides import Ended, Side, compared
 
 SECONDS = 480  # of the part
 MOST_ROUNDS, LEAST_ROUNDS = 20, 5
-OF_WINDOW = 0.4  # for the rounds in turns, and as much for each side alone
+OF_WINDOW = 0.3  # for the rounds in turns, as much for the sides alone, the rest for profiles
 KERNELS_LISTED, NAME_LENGTH = 80, 160
 LOSSES_APART = {"float32": (1e-5, 1e-3), "tf32": (1e-3, 1e-2), "bfloat16": (1e-2, 2e-2)}  # of the first step, of the second
 CONTEXT_BYTES, OF_OURS, OF_RIVALS = 2 << 30, 1.1, 1.3  # of a process, beside and over the predicted bytes
