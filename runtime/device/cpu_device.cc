@@ -35,6 +35,7 @@ class CpuDevice final : public Device {
   Value stage(const Value& value) override { return value; }
   Value upload(const Value& value) override { return value; }
   Value download(const Value& value) override { return value; }
+  Value fetch(const Value& value) override { return value; }
   void fill(const DeviceRandom&) override { throw std::logic_error("a processor has no plug-in"); }
 
   bool update(const DeviceUpdate&) override { return false; }

@@ -90,6 +90,10 @@ class Device {
   /// Returns the value in host memory. Waits for the compute stream.
   virtual Value download(const Value& value) = 0;
 
+  /// Begins to copy a value to host memory, after what is on the compute stream now. The result may be read after
+  /// `synchronize`.
+  virtual Value fetch(const Value& value) = 0;
+
   /// Generates random numbers on the compute stream.
   virtual void fill(const DeviceRandom& random_input) = 0;
 

@@ -281,6 +281,16 @@ class TorchDevice final : public Device {
     return to_value(tensor.cpu());
   }
 
+  Value fetch(const Value& value) override {
+    const at::Tensor& tensor = to_tensor(value);
+    if (tensor.is_cpu()) return value;
+    const c10::NoGradGuard no_grad;
+    const c10::StreamGuard on(at(Stream::kCompute));
+    const at::Tensor host = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+    host.copy_(tensor, /*non_blocking=*/true);
+    return to_value(host);
+  }
+
   void fill(const DeviceRandom& random_input) override {
     const c10::StreamGuard on(at(Stream::kCompute));
     plugin_.fill(random_input);

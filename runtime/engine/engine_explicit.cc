@@ -141,8 +141,7 @@ class ExplicitProgram final : public Program {
       }
       return made;
     };
-    RANNC_ASSIGN(Tensors results,
-                 recorded(FunctionKind::kForward, at, std::move(arguments), statistic_places_, call));
+    RANNC_ASSIGN(Tensors results, recorded(FunctionKind::kForward, at, std::move(arguments), statistic_places_, call));
     Values outputs;
     for (size_t i = 0; i < places_.outputs.size(); ++i) {
       outputs.push_back(to_value(std::move(results[i])));

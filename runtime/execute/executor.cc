@@ -468,6 +468,9 @@ class Executor::Impl {
   /// Waits for the device. Results are then in host memory.
   Result<void> finish() {
     try {
+      for (auto* parts : small_parts()) {
+        for (OutputPart& part : *parts) part.part = hardware_.fetch(part.part);
+      }
       RANNC_TRY(transport_.flush());
       hardware_.synchronize();
       // Recordings, which begin in the next step, have memory of their own. Nothing waits for other devices now.
@@ -478,9 +481,7 @@ class Executor::Impl {
       return describe(first_unmarked(position_), error(reason_of(failure)));
     }
     try {
-      for (auto* parts : all_parts()) {
-        for (OutputPart& part : *parts) part.part = hardware_.download(part.part);
-      }
+      for (OutputPart& part : outcome_.outputs) part.part = hardware_.download(part.part);
       report_stamped();
     } catch (const std::exception& failure) {
       return error(fmt::format("step {}, device {}: {}", input_->step, device_.index(), reason_of(failure)));
@@ -488,8 +489,10 @@ class Executor::Impl {
     return {};
   }
 
-  std::vector<std::vector<OutputPart>*> all_parts() {
-    std::vector<std::vector<OutputPart>*> found = {&outcome_.outputs};
+  /// Those that all steps have: loss numerators and sums of metrics. The host waits once for all of them.
+  std::vector<std::vector<OutputPart>*> small_parts() {
+    std::vector<std::vector<OutputPart>*> found;
+    if (!input_->keep_outputs) found.push_back(&outcome_.outputs);
     for (auto& parts : outcome_.numerators) found.push_back(&parts);
     return found;
   }

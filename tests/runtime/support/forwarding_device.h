@@ -38,6 +38,7 @@ class ForwardingDevice : public runtime::Device {
   runtime::Value stage(const runtime::Value& value) override { return device_->stage(value); }
   runtime::Value upload(const runtime::Value& value) override { return device_->upload(value); }
   runtime::Value download(const runtime::Value& value) override { return device_->download(value); }
+  runtime::Value fetch(const runtime::Value& value) override { return device_->fetch(value); }
   void fill(const runtime::DeviceRandom& draw) override { device_->fill(draw); }
   bool update(const runtime::DeviceUpdate& update) override { return device_->update(update); }
   std::unique_ptr<runtime::RecordedWork> capture(const std::function<void()>& work, uint64_t pool) override {
