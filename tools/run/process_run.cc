@@ -251,7 +251,7 @@ class Run {
   Result<void> open_training() {
     begin("opening the samples");
     RANNC_ASSIGN(data_, open_data(flags_.source, trainer_->plan(), trainer_->seed(), trainer_->needed_samples(),
-                                  used_devices()));
+                                  prepare_samples()));
     RANNC_TRY(count_steps());
     if (!flags_.source.validate.empty()) {
       RANNC_ASSIGN(validation_, RunValidation::open(flags_.source, trainer_->plan()));
@@ -282,6 +282,16 @@ class Run {
     std::vector<runtime::Device*> used = hardware_.all();
     used.resize(std::min(used.size(), trainer_->plan().devices.size()));
     return used;
+  }
+
+  /// What the thread that reads ahead does with samples. One GPU gets a copy; several GPUs, and one that would need
+  /// those of several mini-batches, copy them when they are needed.
+  runtime::PrepareValue prepare_samples() const {
+    const std::vector<runtime::Device*> used = used_devices();
+    if (used.empty()) return {};
+    if (used.size() == 1 && flags_.accumulate == 1)
+      return [to = used[0]](const runtime::Value& value) { return to->stage(value); };
+    return [to = used[0]](const runtime::Value& value) { return to->pinned(value); };
   }
 
   uint64_t samples_per_step() const { return trainer_->plan().mini_batch * flags_.accumulate; }

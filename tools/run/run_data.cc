@@ -93,13 +93,10 @@ Result<runtime::SampleSizes> DataFlags::sizes() const {
 
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
                                                     const runtime::NeededSamples& needed,
-                                                    const std::vector<runtime::Device*>& devices) {
+                                                    runtime::PrepareValue prepare) {
   const MemoryGauge::Uncounted uncounted;
   RANNC_ASSIGN(auto source, open_source(flags, plan, seed));
   source = runtime::part_of(std::move(source), needed);
-  runtime::PrepareValue prepare;
-  if (devices.size() == 1) prepare = [to = devices[0]](const runtime::Value& value) { return to->stage(value); };
-  if (devices.size() > 1) prepare = [to = devices[0]](const runtime::Value& value) { return to->pinned(value); };
   return runtime::prefetched(std::make_unique<UncountedData>(std::move(source)), std::move(prepare));
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "runtime/data/prefetch.h"
 #include "runtime/data/samples.h"
-#include "runtime/device/device.h"
 
 namespace rannc::tools {
 
@@ -34,12 +34,11 @@ struct DataFlags {
 };
 
 /// Opens the `needed` part of the samples that the flags name, which is read ahead. Text and tokens require a model
-/// with one token input and one label input. `MemoryGauge` does not count the memory of the samples. `devices`: those
-/// of this process that are not the processor. One gets a copy of what was read ahead; several copy it when it is
-/// needed.
+/// with one token input and one label input. `MemoryGauge` does not count the memory of the samples. `prepare`: as of
+/// `prefetched`.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const DataFlags& flags, const ir::Plan& plan, uint64_t seed,
                                                     const runtime::NeededSamples& needed,
-                                                    const std::vector<runtime::Device*>& devices);
+                                                    runtime::PrepareValue prepare);
 
 /// Opens the samples of `validate`.
 Result<std::unique_ptr<runtime::Samples>> open_validation(const DataFlags& flags, const ir::Plan& plan);
