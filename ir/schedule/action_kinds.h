@@ -55,8 +55,8 @@ enum class ActingStages : uint8_t { kAll, kWhole, kSharded };
 
 /// What a computation needs and keeps.
 struct ComputeMemory {
-  using Bytes = int64_t StageShape::*;  ///< per sample; null: 0
-  ProgramKind peak = ProgramKind::kEnd;
+  using Bytes = int64_t StageShape::*;           ///< per sample; null: 0
+  ProgramKind peak = ProgramKind::kEnd;          ///< the program that runs; E: it is no computation
   ProgramKind unknown_peak = peak;               ///< in place of `peak`, if that is unknown
   Bytes keeps = nullptr, kept_before = nullptr;  ///< from here until B or W it keeps `keeps` - `kept_before` more
 

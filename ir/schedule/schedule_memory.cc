@@ -58,8 +58,8 @@ class Follower {
     const int64_t samples = own_samples(action), before = live_;
     const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    const SizedBytes& peak = this->peak(action, shape, at);
-    const int64_t most = std::max(peak.empty() ? made : before + bytes_at(peak, samples), live_);
+    const std::optional<int64_t> peak = this->peak(action, shape, at, samples);
+    const int64_t most = std::max(peak ? before + *peak : made, live_);
     if (adds_weight_gradient(action.kind)) end_weight(slot(at), shape);
     return most;
   }
@@ -138,16 +138,20 @@ class Follower {
 
   size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
 
-  /// What the action needs above the memory in use before it; empty: unknown.
-  const SizedBytes& peak(const Action& action, const StageShape& shape, size_t at) const {
+  /// What the action needs above the memory in use before it, if that is known. Without samples it needs nothing, but
+  /// the first and the last of a step still make sums.
+  std::optional<int64_t> peak(const Action& action, const StageShape& shape, size_t at, int64_t samples) const {
     const ComputeMemory& own = memory(action, at);
     if (adds_weight_gradient(action.kind)) {
       const uint32_t before = summed_[slot(at)];
-      if (before == 0 && !shape.peaks.first[own.peak].empty()) return shape.peaks.first[own.peak];
+      const SizedBytes &first = shape.peaks.first[own.peak], &end = shape.peaks.last[own.peak];
+      if (before == 0 && !first.empty()) return bytes_at(first, samples);
       const bool last = before > 0 && before + 1 == shape_.micro_batch_count();
-      if (last && !shape.peaks.last[own.peak].empty()) return shape.peaks.last[own.peak];
+      if (last && !end.empty()) return bytes_at(end, samples);
     }
-    return own.of(shape.peaks.usual);
+    const SizedBytes& usual = own.of(shape.peaks.usual);
+    if (usual.empty()) return std::nullopt;
+    return samples == 0 ? 0 : bytes_at(usual, samples);
   }
 
   void keep(size_t at, int64_t bytes) {

@@ -119,7 +119,8 @@ class Builder {
     SlotBytes result{stage.saved_bytes * samples, stage.kept_bytes * samples, stage.pending_bytes * samples, {}, 0};
     const auto rise = [&](const ir::ComputeMemory& memory, int64_t kept) {
       const ir::SizedBytes& peak = memory.of(stage.peaks.usual);
-      return peak.empty() ? std::max<int64_t>(kept, 0) + stage.temporary_bytes * samples : bytes_at(peak, samples);
+      if (peak.empty()) return std::max<int64_t>(kept, 0) + stage.temporary_bytes * samples;
+      return samples == 0 ? 0 : bytes_at(peak, samples);
     };
     result.passing = rise(ir::kRepeatedForward, result.kept);
     const auto set = [&](ActionKind kind, int64_t kept) {

@@ -59,7 +59,7 @@ TEST(ActionKinds, EachHasARowWithNamesOfItsOwn) {
     EXPECT_TRUE(!row.words.empty() && words.insert(row.words).second) << "row " << k << ": " << row.words;
     EXPECT_EQ(kind_with(row.letters), kind);
     EXPECT_EQ(is_compute(kind), row.passes.size() > 0) << row.letters;
-    EXPECT_EQ(is_compute(kind), row.memory.peak != nullptr) << row.letters;
+    EXPECT_EQ(is_compute(kind), row.memory.peak != ProgramKind::kEnd) << row.letters;
     EXPECT_GT(row.needs.size(), 0u) << row.letters;
   }
   EXPECT_EQ(kind_with("X"), std::nullopt);

@@ -69,6 +69,21 @@ TEST(ScheduleMemory, AStepsFirstBackwardPassMakesTheSums) {
   EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 B0 F1 B1 F2 B2")).during, ElementsAre(110, 165, 160, 167, 160, 167));
 }
 
+// Of a micro-batch of one sample, the first of two replicas has none.
+TEST(ScheduleMemory, PassesWithoutSamplesNeedNothing) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.micro_batches = {1, 1};
+  shape.devices = 2;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  shape.stages[0].gradient_bytes = 50;
+  shape.stages[0].peaks.usual[ProgramKind::kForward] = {{1, 12}};
+  shape.stages[0].peaks.usual[ProgramKind::kBackward] = {{1, 20}};
+  shape.stages[0].peaks.first[ProgramKind::kBackward] = {{1, 60}};
+  const Schedule both = rows(shape, "0: F0 B0 F1 B1\n1: F0 B0 F1 B1");
+  EXPECT_THAT(follow(shape, 0, both).during, ElementsAre(0, 60, 50, 50));
+  EXPECT_THAT(follow(shape, 1, both).during, ElementsAre(12, 61, 62, 71));
+}
+
 // 2 samples each: a pass needs what its stage says beyond what was there, not what it leaves.
 TEST(ScheduleMemory, PassesNeedWhatTheirStageSays) {
   PipelineShape shape = chain_shape(1, 2);
