@@ -172,7 +172,7 @@ TEST_P(Buckets, AreMarkedBehindTheirLastAdd) {
         graph, {.origins = gradients.functions().joint.origins, .resident = resident_values(graph, table)});
     const StageSpecs specs = stage_specs(gradients.functions().joint, false, table, ports);
     for (const ProgramKind kind : {ProgramKind::kBackward, ProgramKind::kWeight}) {
-      const Program program = lowering.lower(*specs.programs[static_cast<size_t>(kind)]).value();
+      const Program program = lowering.lower(*specs.programs[kind]).value();
       const Marked found = marked(program, ports);
       ASSERT_EQ(found.marks.size(), marks);
       for (size_t b = 0; b < marks; ++b) {
@@ -181,7 +181,7 @@ TEST_P(Buckets, AreMarkedBehindTheirLastAdd) {
       if (kind == ProgramKind::kBackward && marks > 0 && found.marks[0] < found.last_add) ++early;
     }
     for (const ProgramKind kind : {ProgramKind::kForward, ProgramKind::kInput}) {
-      const auto& spec = specs.programs[static_cast<size_t>(kind)];
+      const auto& spec = specs.programs[kind];
       if (spec) EXPECT_TRUE(marked(lowering.lower(*spec).value(), ports).marks.empty());
     }
   });

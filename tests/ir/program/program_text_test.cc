@@ -37,7 +37,7 @@ Printed printed(const Plan& plan, LoweringOptions options) {
     options.resident = resident_values(stage.joint.graph, table);
     ProgramLowering lowering(stage.joint.graph, options);
     const StagePorts ports = ports_with_marks(stage.joint);
-    for (const auto& spec : stage_specs(stage.joint, stage.kept.has_value(), table, ports).programs) {
+    for (const auto& spec : stage_specs(stage.joint, stage.kept.has_value(), table, ports).programs.items) {
       if (!spec) continue;
       const Program program = lowering.lower(*spec).value();
       EXPECT_TRUE(verify(program).empty()) << verify(program)[0].message << "\n" << print(program, s);
