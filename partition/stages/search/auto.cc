@@ -26,6 +26,8 @@ namespace {
 constexpr uint32_t kShakes = 12;        ///< searches from perturbations of the best plan
 constexpr size_t kStarts = 12;          ///< plans from which the local search starts
 constexpr uint64_t kExactSlots = 4096;  ///< devices * micro-batches up to which all plans are simulated by device
+constexpr uint64_t kShortRows = 256;    ///< devices * micro-batches up to which rows are searched thoroughly
+constexpr uint64_t kJudgedMoves = 8;    ///< part of the budget that moves under found rows may add to it
 constexpr double kProven = 1e-8;        ///< a gap up to this is rounding
 
 const std::string kFound = "found";
@@ -280,7 +282,7 @@ class AutoSearch {
     for (size_t i = 0; i < plans.size() && !trials_.interrupted(); ++i) {
       const StagePlan& plan = plans[i].plan;
       if (plan.stages.size() == 1 && !required) continue;
-      const uint64_t actions = options_.found_actions * (required ? 10 : 1) / plans.size();
+      const uint64_t actions = options_.found_actions * (required ? 10 : 1) / plans.size() / (is_short(plan) ? 1 : 4);
       const double beat = best && !required ? best->plan.step_ns : kInfinity;
       take(trials_.judge().find_rows(plan, actions, beat), plans[i].from);
     }
@@ -288,17 +290,25 @@ class AutoSearch {
     if (best) contest_.replace_best(*std::move(best));
   }
 
+  /// Whether a search for rows takes milliseconds.
+  static bool is_short(const StagePlan& plan) {
+    size_t devices = 0;
+    for (const PlannedStage& stage : plan.stages) devices += stage.devices.size();
+    return devices * plan.micro_batches <= kShortRows;
+  }
+
   /// Moves the stages of the best plan, then those of the best other one, under rows of their own.
   void move_under_rows(const std::vector<Candidate>& plans, Candidate& best) {
-    if (problem_.objective != Objective::kStepTime || options_.found_moves_actions == 0) return;
-    FoundMovesOptions moves{options_.schedules,
-                            options_.found_moves_actions * (found_ == FoundRows::kRequired ? 10 : 1)};
+    if (problem_.objective != Objective::kStepTime || options_.found_moves_actions == 0 || !is_short(best.plan)) return;
+    const uint64_t times = found_ == FoundRows::kRequired ? 10 : 1;
+    FoundMovesOptions moves{options_.schedules, times * options_.found_moves_actions,
+                            times * options_.simulated_actions / kJudgedMoves};
     std::erase_if(moves.schedules, deepens_warm_up);
     FoundMoves search(problem_, trials_.judge(), std::move(moves), stop_);
     const std::string first = structure(best.plan);
     search.climb(best.plan, best);
     for (const Candidate& other : plans) {
-      if (structure(other.plan) == first) continue;
+      if (structure(other.plan) == first || !is_short(other.plan)) continue;
       search.climb(other.plan, best);
       break;
     }

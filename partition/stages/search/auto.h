@@ -31,10 +31,12 @@ struct AutoOptions {
   /// Search budget: simulated actions (stages * micro-batches) plus devices of judged plans.
   uint64_t simulated_actions = 600'000;
   /// Budget of the search for rows, in simulated actions of that search, for all plans together. Where `found` is the
-  /// only schedule, the budget is ten times as large.
+  /// only schedule, the budget is ten times as large. Plans with more than 256 devices times micro-batches, whose
+  /// actions take longer, have a quarter of it.
   uint64_t found_actions = 8'000'000;
-  /// Budget of moves of cuts, replicas and recompute under found rows (`FoundMoves`), in simulated actions. Where
-  /// `found` is the only schedule, ten times as large. 0: none.
+  /// Budget of moves of cuts, replicas and recompute under found rows (`FoundMoves`), in simulated actions of their
+  /// searches for rows, beside an eighth of `simulated_actions`. Where `found` is the only schedule, both are ten times
+  /// as large. Only for plans with up to 256 devices times micro-batches. 0: none.
   uint64_t found_moves_actions = 16'000'000;
 };
 

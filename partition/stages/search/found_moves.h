@@ -15,7 +15,8 @@ namespace rannc::partition {
 /// Budget of the moves.
 struct FoundMovesOptions {
   std::vector<std::string> schedules;  ///< named ones, under which a neighbour must fit before its rows are searched
-  uint64_t actions = 0;                ///< simulated, by the search for rows and by the judge together
+  uint64_t actions = 0;                ///< of the searches for rows (`PlanJudge::row_actions`)
+  uint64_t judged = 0;                 ///< of the judge (`PlanJudge::spent`), whose actions take longer
 };
 
 /// Local search over cuts, replicas and recompute in which each neighbour (`any_small_move`) is evaluated with rows of
@@ -31,8 +32,9 @@ class FoundMoves {
   void climb(const StagePlan& start, Candidate& best);
 
  private:
-  uint64_t spent() const { return judge_.spent() + judge_.row_actions() - before_; }
-  bool can_afford() const { return spent() < options_.actions && !stop_.stop_requested(); }
+  bool can_afford() const {
+    return judge_.row_actions() < most_actions_ && judge_.spent() < most_judged_ && !stop_.stop_requested();
+  }
   std::vector<StagePlan> neighbours(const StagePlan& plan, double beat);
   bool improve(const StagePlan& neighbour, Candidate& best);
 
@@ -40,7 +42,7 @@ class FoundMoves {
   PlanJudge& judge_;
   FoundMovesOptions options_;
   std::stop_token stop_;
-  uint64_t before_ = judge_.spent() + judge_.row_actions();
+  uint64_t most_actions_ = judge_.row_actions() + options_.actions, most_judged_ = judge_.spent() + options_.judged;
   std::set<std::string> tried_;  ///< structures
 };
 
