@@ -1,6 +1,7 @@
 #include "partition/stages/search/plan_contest.h"
 
 #include <algorithm>
+#include <set>
 
 #include "partition/stages/problem/places.h"
 
@@ -51,11 +52,13 @@ std::vector<StagePlan> PlanContest::starts(size_t most) const {
 }
 
 std::vector<StagePlan> PlanContest::finalists_beside(const StagePlan& plan) const {
-  const std::string own = structure(plan);
-  std::vector<StagePlan> others;
-  for (const Candidate& leader : leaders_) {
-    if (structure(leader.plan) != own) others.push_back(leader.plan);
-  }
+  constexpr size_t kFinalists = 4;
+  std::vector<StagePlan> others = starts(kFinalists);
+  for (const Candidate& leader : leaders_) others.push_back(leader.plan);
+  std::stable_sort(others.begin(), others.end(), better);
+  std::set<std::string> seen = {structure(plan)};
+  std::erase_if(others, [&](const StagePlan& other) { return !seen.insert(structure(other)).second; });
+  if (others.size() > kFinalists) others.resize(kFinalists);
   return others;
 }
 

@@ -42,7 +42,7 @@ class PlanContest {
   void choose_by_device(PlanJudge& judge);
   /// Returns the best plans by device of different structures, best first, each under its best schedule.
   const std::vector<Candidate>& leaders() const { return leaders_; }
-  /// Returns the leaders of other structures than `plan`.
+  /// Returns the best leaders and starts of other structures than `plan`, best first.
   std::vector<StagePlan> finalists_beside(const StagePlan& plan) const;
   /// Compares the best plan of each source with `plan`.
   std::vector<RunnerUp> runners_up_of(const StagePlan& plan) const { return runners_up(plan, best_of_); }
