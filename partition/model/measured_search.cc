@@ -79,6 +79,7 @@ class MeasuredSearch {
     std::vector<StagePlan> ranking;
     const auto add = [&](StagePlan plan) {
       plan.finalists.clear();
+      plan.planner = best.planner;
       if (ranking.size() == options_.measured_finalists || plan.objective > kClose * best.objective) return;
       if (!refused_.contains(identity(plan))) ranking.push_back(std::move(plan));
     };

@@ -196,13 +196,19 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_options(request, chosen, watcher(progress), &chosen));
   tools::SearchReport report;
   report.prices = prices(request, planning);
+  const bool refines = options.refine && request.options.costs == Costs::kMeasured;
+  const auto native = [&](const ir::Plan& plan) { return native_form(plan, options.programs, progress); };
+  tools::PlanRuns runs(planning.cluster, planning.assume, native, {progress.step, progress.remark});
+  if (refines) {
+    planning.measure = [&runs](const ir::Plan& plan) { return runs.measure(plan); };
+    planning.measured_finalists = options.programs.form == Form::kNative ? 1 : 2;  // native ones are compiled first
+  }
   RANNC_ASSIGN(partition::PlannedModel planned, search(chosen, progress, planning, options.time_limit_ns, report));
   planning.stop = {};
-  if (options.refine && request.options.costs == Costs::kMeasured) {
+  planning.measure = {};
+  if (refines) {
     begin(progress, Phase::kRefining);
-    RANNC_ASSIGN(auto native, native_form(planned.plan, options.programs, progress));
-    RANNC_ASSIGN(report.measured,
-                 tools::refine_prediction(planned, planning, std::move(native), {progress.step, progress.remark}));
+    RANNC_ASSIGN(report.measured, runs.refine(planned));
   }
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());

@@ -1,12 +1,13 @@
 #include "tools/compiler/refine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "partition/model/finish_plan.h"
-#include "runtime/measure/measure_stages.h"
 #include "tools/common/machine.h"
 #include "tools/common/scratch.h"
 #include "tools/common/units.h"
@@ -27,35 +28,77 @@ bool is_this_processor(const partition::Cluster& cluster) {
          });
 }
 
+/// Equal for plans of one model that run the same programs in the same order.
+std::string decisions(const ir::Plan& plan) {
+  std::string text = fmt::format("{} {}", fmt::join(plan.micro_batches, ","), ir::digest(plan.schedule));
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::Stage& stage = plan.stages[s];
+    text += fmt::format("|{} {}:", stage.recompute, stage.sharded);
+    for (const DeviceId device : stage.devices) text += fmt::format(" {}", device.index());
+    for (const TaskId task : stage.tasks) text += fmt::format(",{}", task.index());
+    if (plan.functions.size() <= s || !plan.functions[s]->kept) continue;
+    for (const ValueId value : *plan.functions[s]->kept) text += fmt::format(";{}", value.index());
+  }
+  return text;
+}
+
 }  // namespace
 
-Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
-                               std::optional<codegen::NativeForm> native, const RefineProgress& progress) {
-  if (!is_this_processor(options.cluster)) return false;
-  const double needed = memory_of_all(planned.plan), free = static_cast<double>(free_memory_bytes());
-  if (needed > free) {
-    if (progress.remark) {
-      progress.remark(
-          fmt::format("the stages were not measured side by side: together they need {}, but only {} are free",
-                      bytes(needed), bytes(free)));
-    }
-    return false;
+PlanRuns::PlanRuns(partition::Cluster cluster, ir::Bindings assume, NativeFormOf native, RefineProgress progress)
+    : cluster_(std::move(cluster)),
+      assume_(std::move(assume)),
+      native_(std::move(native)),
+      progress_(std::move(progress)) {}
+
+bool PlanRuns::fits(const ir::Plan& plan) {
+  if (!is_this_processor(cluster_)) return false;
+  const double needed = memory_of_all(plan), free = static_cast<double>(free_memory_bytes());
+  if (needed <= free) return true;
+  if (progress_.remark && !std::exchange(remarked_, true)) {
+    progress_.remark(
+        fmt::format("the stages were not measured side by side: together they need {}, but only {} are free",
+                    bytes(needed), bytes(free)));
   }
+  return false;
+}
+
+Result<runtime::MeasuredStages> PlanRuns::run(const ir::Plan& plan) const {
   const auto say = [&](const std::string& what) {
-    if (progress.step) progress.step("measuring the stages side by side: " + what);
+    if (progress_.step) progress_.step("measuring the stages side by side: " + what);
   };
   say("writing them");
   const Scratch scratch;
   const std::string path = (std::filesystem::path(scratch.path()) / "stages.rannc").string();
-  RANNC_TRY(codegen::write_bundle(planned.plan, {.native = std::move(native)}, path));
+  RANNC_ASSIGN(auto native, native_(plan));
+  RANNC_TRY(codegen::write_bundle(plan, {.native = std::move(native)}, path));
   RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
-  RANNC_ASSIGN(runtime::MeasuredStages measured, runtime::measure_stages(bundle, options.assume, say));
-  planned.plan.stage_times = std::move(measured.stage_times);
-  planned.plan.begin_ns = std::move(measured.begin_ns);
-  planned.plan.finish_times = std::move(measured.finish_times);
-  for (size_t g = 0; g < measured.shared_ns.size(); ++g) planned.plan.shared[g].sum_ns = measured.shared_ns[g];
+  return runtime::measure_stages(bundle, assume_, say);
+}
+
+Result<const runtime::MeasuredStages*> PlanRuns::measured(const ir::Plan& plan) {
+  const std::string key = decisions(plan);
+  const auto known = known_.find(key);
+  if (known != known_.end()) return &known->second;
+  if (!fits(plan)) return nullptr;
+  RANNC_ASSIGN(runtime::MeasuredStages times, run(plan));
+  return &known_.emplace(key, std::move(times)).first->second;
+}
+
+Result<std::optional<std::vector<ir::StageTime>>> PlanRuns::measure(const ir::Plan& plan) {
+  RANNC_ASSIGN(const runtime::MeasuredStages* const times, measured(plan));
+  if (times == nullptr) return std::optional<std::vector<ir::StageTime>>();
+  return std::optional(times->stage_times);
+}
+
+Result<bool> PlanRuns::refine(partition::PlannedModel& planned) {
+  RANNC_ASSIGN(const runtime::MeasuredStages* const times, measured(planned.plan));
+  if (times == nullptr) return false;
+  planned.plan.stage_times = times->stage_times;
+  planned.plan.begin_ns = times->begin_ns;
+  planned.plan.finish_times = times->finish_times;
+  for (size_t g = 0; g < times->shared_ns.size(); ++g) planned.plan.shared[g].sum_ns = times->shared_ns[g];
   planned.plan.searched_ns = planned.plan.step_ns;
-  RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, options.cluster));
+  RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, cluster_));
   return true;
 }
 

@@ -18,6 +18,7 @@ constexpr std::string_view kDescriptions[] = {
     "splitting the blocks beside the cuts, ",
     "choosing stages by what their memory lets them keep ",
     "no plan with one stage per device ",
+    "measured stages: ",
     "speedup ",
 };
 

@@ -53,6 +53,7 @@ class Machine {
   }
 
   std::optional<std::vector<ir::StageTime>> measure(const ir::Plan& plan) {
+    EXPECT_EQ(plan.planner, "auto") << "the plan can be written [P12]";
     const auto roles = ir::gradient_roles(plan.graph, ir::needs_gradient(plan.graph));
     const size_t before = programs_.size();
     for (const ir::StageTime& time : plan.stage_times)
@@ -165,7 +166,7 @@ TEST(MeasuredSearch, EndsWithNoise) {
     auto without = options;
     without.measure = {};
     const PlannedModel by_tasks = planned(model, without), by_stages = planned(model, options);
-    EXPECT_LE(machine.runs(), 15) << "three plans a round";
+    EXPECT_LE(machine.runs(), 15) << "three plans before each of four rounds and after the last";
     EXPECT_EQ(machine.repeats(), 0);
     EXPECT_LE(machine.step_of(by_stages.plan, options.cluster), machine.step_of(by_tasks.plan, options.cluster));
     Machine again(noise);
