@@ -106,7 +106,9 @@ std::vector<Case> masks() {
        "input x i64 [batch,3] samples 0\n" + kPlaces + kOwn + fetched("seen", "x", "o", false) +
            "g = cast(seen) {dtype=!bool}\n" + kFills + fill + kScores + kWeighted,
        {"range", "unsqueeze", "unsqueeze", "expand", "unsqueeze", "expand", "concat", "gather_nd", "cast", "where",
-        "permute", "matmul", "mul", "add", "softmax", "matmul"}},
+        "permute", "matmul", "mul", "add", "softmax", "matmul"},
+       "f64",
+       true},
   };
 }
 INSTANTIATE_TEST_SUITE_P(Masks, HoistUniformTest, ::testing::ValuesIn(masks()), name_of);
