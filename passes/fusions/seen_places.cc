@@ -6,6 +6,7 @@
 
 #include "ir/graph/constant.h"
 #include "ir/match/match.h"
+#include "ir/op/interval.h"
 #include "ir/op/op.h"
 
 namespace rannc::passes::fusion {
@@ -19,12 +20,29 @@ bool is_made_by(const Graph& graph, ValueId value, const Ops& ops) {
   return maker.valid() && ops.contains(graph.op(maker));
 }
 
-bool is_all_true(const Graph& graph, ValueId value) {
+/// Whether the elements of one value are at least those of the other, by numbers that hold for all sizes.
+bool is_never_less(const Graph& graph, ValueId value, ValueId than) {
+  Intervals intervals(graph);
+  const auto own = intervals.of(value), other = intervals.of(than);
+  if (!own || !other || !(own->factor == Dim(0)) || !(other->factor == Dim(0))) return false;
+  return own->low.is_constant() && other->high.is_constant() && own->low.constant() >= other->high.constant();
+}
+
+bool is_all_true(const Graph& graph, ValueId value, int depth = 0) {
+  static const Ops kAnd{"logical_and"}, kAtLeast{"ge"}, kSame{"expand", "identity", "reshape", "unsqueeze"};
   constexpr int64_t kMostElements = 1 << 24;
+  constexpr int kMostTasks = 16;
   const Graph::Value& found = graph.value(value);
-  if (found.kind != ValueKind::kConstant || !found.data.present()) return false;
-  const auto numbers = decode_integers(found.type, found.data, kMostElements);
-  return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [](int64_t each) { return each != 0; });
+  if (found.kind == ValueKind::kConstant && found.data.present()) {
+    const auto numbers = decode_integers(found.type, found.data, kMostElements);
+    return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [](int64_t each) { return each != 0; });
+  }
+  if (!found.producer.valid() || depth > kMostTasks) return false;
+  const auto operands = graph.inputs(found.producer);
+  const auto is_true = [&](size_t i) { return is_all_true(graph, operands[i], depth + 1); };
+  if (is_made_by(graph, value, kAnd)) return is_true(0) && is_true(1);
+  if (is_made_by(graph, value, kSame)) return is_true(0);
+  return is_made_by(graph, value, kAtLeast) && is_never_less(graph, operands[0], operands[1]);
 }
 
 /// What a value has the elements of, stretched or not.

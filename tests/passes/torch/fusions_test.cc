@@ -247,6 +247,10 @@ TEST(FusedAttention, ByMasksThatAreChecked) {
   const Mask masks[] = {
       {"a = identity(seen)\n" + scaled + choice + kWhole, {"logical_or"}},
       {"a = logical_and(all, seen)\n" + scaled + choice + kWhole, {"logical_or"}},
+      {"p = range() {limit=3, dtype=!i64}\nu = reshape(p) {shape=[1,1,3,1]}\nconstant from i64 [] 0\n"
+       "from_first = ge(u, from)\nb = logical_and(from_first, all)\na = logical_and(b, seen)\n" +
+           scaled + choice + kWhole,
+       {"logical_or"}},
       {"a = logical_not(seen)\nf = where(a, least, no)\n" + scaled + "m = add(f, r)\n" + kSafe,
        {"logical_or", "logical_not", "logical_not"}},
       {"e = expand(seen) {shape=[batch,1,3,5]}\n" + scaled + "m = where(e, r, least)\n" + kWhole, {"logical_or"}},
