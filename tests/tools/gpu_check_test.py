@@ -2,8 +2,10 @@
 import argparse
 import functools
 import json
+import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -245,7 +247,7 @@ class Speed(PartTest):
                 self.assertIsNone(process.poll())
                 time.sleep(0.05)
         finally:
-            subprocess.run(["kill", "-9", "--", f"-{process.pid}"])
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         found = json.loads(path.read_text())
         self.assertEqual((found["complete"], found["passed"]), (False, False))
