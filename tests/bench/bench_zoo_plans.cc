@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 #include "frontend/zoo/unet.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
+#include "partition/model/lap.h"
 #include "partition/model/plan_model.h"
 #include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
@@ -124,19 +124,6 @@ Result<partition::Cluster> cluster_of(uint32_t devices) {
                                  four.nodes.front().inside, four.between);
 }
 
-class Stopwatch {
- public:
-  double lap() {
-    const std::clock_t now = std::clock();
-    const double passed = static_cast<double>(now - last_) / CLOCKS_PER_SEC;
-    last_ = now;
-    return passed;
-  }
-
- private:
-  std::clock_t last_ = std::clock();
-};
-
 struct Prepared {
   rannc::ir::Graph graph;
   rannc::ir::Atoms atoms;
@@ -156,13 +143,13 @@ Result<void> write_if_missing(const fs::path& file, const Case& model) {
 
 Result<Prepared> prepare(const fs::path& file, const Case& model) {
   Prepared prepared;
-  Stopwatch watch;
+  partition::Lap watch;
   rannc::frontend::ImportOptions import;
   import.missing_weights = true;
   RANNC_ASSIGN(prepared.graph, rannc::frontend::import_onnx(file, import));
-  prepared.import = watch.lap();
+  prepared.import = watch.seconds();
   RANNC_TRY(rannc::ir::as_result(rannc::ir::verify(prepared.graph)));
-  prepared.verify = watch.lap();
+  prepared.verify = watch.seconds();
   rannc::passes::PipelineOptions options;
   options.excluded = rannc::passes::shortening_passes();  // operators as papers count them
   RANNC_ASSIGN(options.losses, rannc::passes::parse_losses(model.loss));
@@ -170,7 +157,7 @@ Result<Prepared> prepare(const fs::path& file, const Case& model) {
   const auto report = rannc::passes::standard_pipeline(options).run(prepared.graph, context);
   if (!report.ok()) return *report.failure;
   prepared.atoms = std::move(*context.atoms);
-  prepared.passes = watch.lap();
+  prepared.passes = watch.seconds();
   for (const rannc::ValueId id : prepared.graph.values()) {
     const auto& value = prepared.graph.value(id);
     if (value.kind != rannc::ir::ValueKind::kParameter) continue;
@@ -247,10 +234,10 @@ Result<nlohmann::ordered_json> run(const Job& job) {
   options.optimizer = job.model->optimizer;
   options.planner = job.planner;
   options.blocks = job.blocks;
-  Stopwatch watch;
+  partition::Lap watch;
   RANNC_ASSIGN(auto outcome, partition::plan_model(job.prepared->graph, job.prepared->atoms,
                                                    rannc::test::with_passes(job.prepared->graph, options)));
-  const double planning = watch.lap();
+  const double planning = watch.seconds();
   if (const auto* infeasible = std::get_if<partition::Infeasible>(&outcome)) {
     line["infeasible"] = infeasible->reason;
     line["missing_bytes"] = infeasible->missing_bytes;
