@@ -47,8 +47,10 @@ BlockFollower::Programs BlockFollower::lower(const std::vector<TaskId>& tasks, c
     if (m_.place_[task.index()] == Kind::kForward) ahead.push_back(task);
   }
   const ir::ProgramSpec spec = forward(ahead, sent);
-  return {spec.arguments, spec.results, m_.lowering_->lower(spec).value(),
-          m_.lowering_->lower(backward(backward_tasks(tasks))).value()};
+  std::vector<TaskId> back = backward_tasks(tasks);
+  ir::Program ahead_program = m_.lowering_->lower(spec).value();
+  ir::Program back_program = m_.lowering_->lower(backward(back)).value();
+  return {spec.arguments, spec.results, std::move(back), std::move(ahead_program), std::move(back_program)};
 }
 
 BlockMemory BlockFollower::follow(const std::vector<TaskId>& tasks, const Ids& sent, bool training) {
@@ -70,7 +72,7 @@ BlockMemory BlockFollower::follow(const std::vector<TaskId>& tasks, const Ids& s
     if (!training) return static_cast<double>(ahead_bytes + total(memory, samples));
     return static_cast<double>(std::max(ahead_bytes, memory.peak(block.backward, {}) + total(memory, returned)));
   };
-  return {temporary(least_), temporary(most_), static_cast<double>(total(most_, pending(backward_tasks(tasks))))};
+  return {temporary(least_), temporary(most_), static_cast<double>(total(most_, pending(block.backward_tasks)))};
 }
 
 // Returns the values that tasks read and none of them makes, without fixed ones.

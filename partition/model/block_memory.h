@@ -27,6 +27,7 @@ class BlockFollower {
   /// What a block with `tasks` (ascending) runs, in no order with other blocks. `sent`: as below.
   struct Programs {
     std::vector<ValueId> arguments, results;  ///< of `forward`
+    std::vector<TaskId> backward_tasks;       ///< in their order
     ir::Program forward, backward;
   };
   Programs lower(const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent);
