@@ -285,8 +285,7 @@ std::vector<OpInfo> attention_ops() {
            "softmax(q k^T * scale + mask) v of q, k, v [samples, heads, places, features], its axes as in `order`; a "
            "mask of bool marks the places that are seen. Rows that see none are zeros; where they would not be, a mask "
            "has to be `checked` before a step: `rows`, each row sees a place; `rows_of_ones`, and the numbers that it "
-           "is "
-           "cast from are 0 or 1. The auxiliary result is the logarithm of the sum of exponentials of each row",
+           "is cast from are 0 or 1. The auxiliary result is the logarithm of the sum of exponentials of each row",
        .onnx = {"Attention"},
        .aten = {"aten::scaled_dot_product_attention", "aten::permute"},
        .operands = {{"q"}, {"k"}, {"v"}, {"mask", Role::kData, Presence::kOptional}},
