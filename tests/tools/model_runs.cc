@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "runtime/engine/tensor.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_gloo.h"
+#include "runtime/transport/transport_local.h"
+#include "tests/runtime/transport/forwarding_transport.h"
 #include "tools/check/reference.h"
 #include "tools/common/launcher.h"
 
@@ -49,6 +52,8 @@ at::Tensor drawn(const std::string& name, ir::DType dtype, const std::vector<int
   return at::randint(2, shape, generator, options);
 }
 
+uint32_t devices_of(const RunCut& cut) { return std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U); }
+
 }  // namespace
 
 std::string RunCut::str() const {
@@ -66,7 +71,7 @@ ModelRuns::ModelRuns(RunModel model) : model_(std::move(model)) {
 
 std::string ModelRuns::compile(const RunCut& cut) const {
   compiler::PlanOptions options{.optimizer = compiler::Optimizer::kSgd, .costs = compiler::Costs::kAnalytic};
-  const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
+  const uint32_t devices = devices_of(cut);
   options.cluster = fmt::format("local:{}", devices);
   options.stages = static_cast<uint32_t>(cut.replicas.size());
   options.replicas = cut.replicas;
@@ -178,6 +183,36 @@ class PassMeter final : public runtime::Observer {
 thread_local std::optional<runtime::AllocationMeter> PassMeter::meter_;
 thread_local int64_t PassMeter::before_ = 0;
 
+/// Hands over copies, so that a reader frees what it received although the sender keeps the original, as between hosts.
+class CopyingTransport final : public testing::ForwardingTransport {
+ public:
+  using testing::ForwardingTransport::ForwardingTransport;
+  Result<void> send(const runtime::MessageKey& key, DeviceId to, runtime::Value value,
+                    runtime::SentValue sent) override {
+    return ForwardingTransport::send(key, to, runtime::to_value(runtime::to_tensor(value).clone()), sent);
+  }
+};
+
+/// Runs the work of every device on a thread of its own. Throws the first failure.
+void in_parallel(uint32_t devices, const std::function<void(uint32_t device)>& work) {
+  std::vector<std::string> failures(devices);
+  {
+    std::vector<std::jthread> workers;
+    for (uint32_t device = 0; device < devices; ++device) {
+      workers.emplace_back([&, device] {
+        try {
+          work(device);
+        } catch (const std::exception& failure) {
+          failures[device] = failure.what();
+        }
+      });
+    }
+  }
+  for (const std::string& failure : failures) {
+    if (!failure.empty()) throw Error(error(failure));
+  }
+}
+
 }  // namespace
 
 std::vector<PassMemory> ModelRuns::memory(const RunCut& cut) const {
@@ -186,40 +221,31 @@ std::vector<PassMemory> ModelRuns::memory(const RunCut& cut) const {
   runtime::TrainerOptions options;
   options.optimizer.learning_rate = model_.learning_rate;
   options.observer = &meter;
-  const auto trainer = runtime::Trainer::open(bundle, options).value();
-  const runtime::Batch batch = batch_of(trainer->plan());
-  for (int step = 0; step < 2; ++step) trainer->step(batch).value();
+  auto ends = runtime::make_local_transports(devices_of(cut), std::chrono::minutes(1));
+  in_parallel(devices_of(cut), [&](uint32_t device) {
+    auto end = std::make_shared<CopyingTransport>(std::move(ends[device]));
+    const auto trainer = runtime::Trainer::open_worker(bundle, options, std::move(end)).value();
+    const runtime::Batch batch = batch_of(trainer->plan());
+    for (int step = 0; step < 2; ++step) trainer->step(batch).value();
+  });
   return meter.passes();
 }
 
 RunNumbers ModelRuns::run(const RunCut& cut, uint32_t steps) const {
   const std::string bundle = compile(cut);
   if (!cut.gloo) return work(bundle, nullptr, steps);
-  const uint32_t devices = std::accumulate(cut.replicas.begin(), cut.replicas.end(), 0U);
+  const uint32_t devices = devices_of(cut);
   tools::Listener meeting = tools::Listener::open().value();
   const uint16_t port = meeting.port();
   std::vector<RunNumbers> found(devices);
-  std::vector<std::string> failures(devices);
-  {
-    std::vector<std::jthread> workers;
-    for (uint32_t rank = 0; rank < devices; ++rank) {
-      workers.emplace_back([&, rank] {
-        runtime::Rendezvous where;
-        where.port = port;
-        where.rank = rank;
-        where.workers = devices;
-        if (rank == 0) where.listening_socket = meeting.release();
-        try {
-          found[rank] = work(bundle, runtime::join_gloo(where).value(), steps);
-        } catch (const std::exception& failure) {
-          failures[rank] = failure.what();
-        }
-      });
-    }
-  }
-  for (const std::string& failure : failures) {
-    if (!failure.empty()) throw Error(error(failure));
-  }
+  in_parallel(devices, [&](uint32_t rank) {
+    runtime::Rendezvous where;
+    where.port = port;
+    where.rank = rank;
+    where.workers = devices;
+    if (rank == 0) where.listening_socket = meeting.release();
+    found[rank] = work(bundle, runtime::join_gloo(where).value(), steps);
+  });
   // Every worker knows the loss; an output is known to those that hold the stage that makes it.
   for (const RunNumbers& other : found) {
     if (other.losses != found[0].losses) throw Error(error("workers disagree about the loss"));

@@ -54,7 +54,7 @@ class ModelRuns {
   bool has_batch_symbol() const { return !prepared_.graph.batch_symbol().empty(); }
   /// Compiles under the cut and runs `steps` steps of SGD, or one evaluation.
   RunNumbers run(const RunCut& cut, uint32_t steps) const;
-  /// Compiles under the cut and measures the passes of a step.
+  /// Compiles under the cut and measures the passes of a step, in which every device has memory of its own.
   std::vector<PassMemory> memory(const RunCut& cut) const;
 
  private:
