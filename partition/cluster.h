@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,17 @@ struct FlopRates {
   bool operator==(const FlopRates&) const = default;
 };
 
+/// Achieved rates of kernels that reach neither the rates of products nor the bandwidth of their device. Default: all
+/// do.
+struct KernelRates {
+  std::optional<FlopRates> convolution;
+  std::optional<FlopRates> attention;  ///< fused; its backward pass makes five products where the forward makes two
+  double batch_norm = 0;               ///< elements per second that are read and written; 0: the bandwidth alone limits
+  double batch_norm_channels_last = 0;  ///< the same where channels lie last in memory
+  uint32_t multiprocessors = 0;         ///< that compute the tiles of products, see `analytic_costs`; 0: not modelled
+  bool operator==(const KernelRates&) const = default;
+};
+
 /// Capabilities of one kind of device. Rates are *achieved* rates, not the vendor's peak.
 struct DeviceKind {
   std::string name;           ///< `v100`, `cpu` …
@@ -45,6 +57,7 @@ struct DeviceKind {
   ir::DeviceType type = ir::DeviceType::kCpu;
   ir::InstructionSet instructions =
       ir::kDefaultInstructions;  ///< of a processor; the memory of convolutions depends on it
+  KernelRates kernels = {};
   bool operator==(const DeviceKind&) const = default;
 };
 

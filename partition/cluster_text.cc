@@ -22,13 +22,16 @@ namespace rannc::partition {
 namespace {
 
 constexpr size_t kMaxDevices = 1 << 20;
-constexpr NumberRange kBytes{1, 9e18}, kFlops{1, 1e24}, kBandwidth{1, 1e18}, kLatency{0, 1e12};
+constexpr NumberRange kBytes{1, 9e18}, kFlops{1, 1e24}, kBandwidth{1, 1e18}, kLatency{0, 1e12}, kElements{1, 1e18},
+    kMultiprocessors{1, 1e6};
 
 constexpr std::pair<std::string_view, double FlopRates::*> kRates[] = {{"f32", &FlopRates::f32},
                                                                        {"tf32", &FlopRates::tf32},
                                                                        {"bf16", &FlopRates::bf16},
                                                                        {"f16", &FlopRates::f16},
                                                                        {"f64", &FlopRates::f64}};
+constexpr std::pair<std::string_view, std::optional<FlopRates> KernelRates::*> kFamilies[] = {
+    {"convolution", &KernelRates::convolution}, {"attention", &KernelRates::attention}};
 
 /// Walks one file; every failing member returns the first diagnostic.
 class Reader {
@@ -107,13 +110,13 @@ class Reader {
   }
 
   /// Reads one rate, or a table of rates by element type. A type without a rate has that of f32.
-  Result<FlopRates> flops(const toml::table& fields) {
-    const toml::table* rates = fields["flops"].as_table();
+  Result<FlopRates> rates(const toml::table& fields, std::string_view key) {
+    const toml::table* rates = fields[key].as_table();
     if (rates == nullptr) {
-      RANNC_ASSIGN(const double rate, number(fields, "flops", kFlops));
+      RANNC_ASSIGN(const double rate, number(fields, key, kFlops));
       return FlopRates(rate);
     }
-    RANNC_TRY(only(*rates, {"f32", "tf32", "bf16", "f16", "f64"}, "flops"));
+    RANNC_TRY(only(*rates, {"f32", "tf32", "bf16", "f16", "f64"}, key));
     RANNC_ASSIGN(const double f32, number(*rates, "f32", kFlops));
     FlopRates result(f32);
     for (const auto& [name, rate] : kRates) {
@@ -121,6 +124,25 @@ class Reader {
       RANNC_ASSIGN(result.*rate, number(*rates, name, kFlops));
     }
     return result;
+  }
+
+  Result<KernelRates> kernel_rates(const toml::table& fields) {
+    KernelRates found;
+    for (const auto& [name, rate] : kFamilies) {
+      if (!fields.contains(name)) continue;
+      RANNC_ASSIGN(found.*rate, rates(fields, name));
+    }
+    if (const toml::node* given = fields.get("batch_norm")) {
+      RANNC_ASSIGN(const toml::table* by_layout, table(*given, "batch_norm"));
+      RANNC_TRY(only(*by_layout, {"channels_first", "channels_last"}, "batch_norm"));
+      RANNC_ASSIGN(found.batch_norm, number(*by_layout, "channels_first", kElements));
+      RANNC_ASSIGN(found.batch_norm_channels_last, number(*by_layout, "channels_last", kElements));
+    }
+    if (fields.contains("multiprocessors")) {
+      RANNC_ASSIGN(const double count, number(fields, "multiprocessors", kMultiprocessors));
+      found.multiprocessors = static_cast<uint32_t>(count);
+    }
+    return found;
   }
 
   Result<ir::DeviceType> device(const toml::table& fields) {
@@ -141,12 +163,15 @@ class Reader {
     if (kinds == nullptr || kinds->empty()) return fail(root, "a cluster needs at least one [kind.NAME]");
     for (const auto& [key, node] : *kinds) {
       RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
-      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions"}, "a kind"));
+      RANNC_TRY(only(*fields,
+                     {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions", "convolution",
+                      "attention", "batch_norm", "multiprocessors"},
+                     "a kind"));
       DeviceKind kind;
       kind.name = key.str();
       RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", kBytes));
       kind.memory_bytes = static_cast<uint64_t>(memory);
-      RANNC_ASSIGN(kind.flops_per_second, flops(*fields));
+      RANNC_ASSIGN(kind.flops_per_second, rates(*fields, "flops"));
       RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", kBandwidth));
       if (fields->contains("launch_ns")) {
         RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", kLatency));
@@ -157,6 +182,7 @@ class Reader {
       if (fields->contains("instructions")) {
         RANNC_ASSIGN(kind.instructions, instructions(*fields));
       }
+      RANNC_ASSIGN(kind.kernels, kernel_rates(*fields));
       if (!cluster_.kinds.empty() && cluster_.kinds.front().type != kind.type) {
         return fail(*fields,
                     fmt::format("[kind.{}] is of device type {} and [kind.{}] of {}: a plan has one type", kind.name,
@@ -290,6 +316,20 @@ std::string rates_text(const FlopRates& rates) {
   return text + " }";
 }
 
+/// Lines for what is not the default.
+std::string kernels_text(const KernelRates& kernels) {
+  std::string text;
+  for (const auto& [name, rates] : kFamilies) {
+    if (kernels.*rates) text += fmt::format("{} = {}\n", name, rates_text(*(kernels.*rates)));
+  }
+  if (kernels.batch_norm > 0) {
+    text += fmt::format("batch_norm = {{ channels_first = {}, channels_last = {} }}\n", kernels.batch_norm,
+                        kernels.batch_norm_channels_last);
+  }
+  if (kernels.multiprocessors > 0) text += fmt::format("multiprocessors = {}\n", kernels.multiprocessors);
+  return text;
+}
+
 std::string link_text(const Link& link) {
   return fmt::format("bandwidth = {}, latency_ns = {}", link.bytes_per_second, link.latency_ns);
 }
@@ -319,6 +359,7 @@ std::string print_cluster(const Cluster& cluster) {
     if (kind.instructions != DeviceKind().instructions) {
       out += fmt::format("instructions = {}\n", quoted(std::string(ir::str(kind.instructions))));
     }
+    out += kernels_text(kind.kernels);
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,

@@ -33,6 +33,9 @@ struct TaskCost {
   bool operator==(const TaskCost&) const = default;
 };
 
+/// The kernels that compute a task, where a model tells them apart.
+enum class KernelFamily : uint8_t { kOther, kProduct, kConvolution, kAttention, kBatchNorm, kBatchNormChannelsLast };
+
 /// Properties of a task that are known without running it.
 struct TaskFacts {
   /// Structure: operator, attributes, dtypes, and shapes with the batch as a symbol. Equal tasks have equal keys. The
@@ -45,6 +48,8 @@ struct TaskFacts {
   double saved_bytes = 0;      ///< activations that its backward pass reads
   bool needs_input_gradient = true;
   ir::DType dtype = ir::DType::kF32;  ///< of its arithmetic
+  KernelFamily family = KernelFamily::kOther;
+  double results = 0;  ///< elements of the first result
 };
 
 /// Prices one task. Implementations are immutable and may be shared between threads.

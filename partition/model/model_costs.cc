@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/graph/byte_count.h"
+#include "ir/graph/memory_format.h"
 #include "ir/graph/structure.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
@@ -90,6 +91,16 @@ ir::DType dtype_of(const ir::Graph& graph, TaskId task) {
   return ir::DType::kF32;
 }
 
+KernelFamily kernel_family(const ir::Graph& graph, TaskId task) {
+  const std::string_view name = graph.op(task).name;
+  if (name == "core.attention") return KernelFamily::kAttention;
+  if (name == "core.conv" || name == "core.conv_transpose") return KernelFamily::kConvolution;
+  if (name == "core.linear" || name == "core.matmul") return KernelFamily::kProduct;
+  if (name != "core.batch_norm") return KernelFamily::kOther;
+  const bool last = ir::OpAttributes(graph.op(task), graph.attributes(task)).flag(ir::kChannelsLast);
+  return last ? KernelFamily::kBatchNormChannelsLast : KernelFamily::kBatchNorm;
+}
+
 }  // namespace
 
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<Role>& roles) {
@@ -119,9 +130,13 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
   facts.key = structural_key(graph, task, roles);
   facts.what = fmt::format("{} {}", graph.op(task).name, graph.location(task).str());
   facts.dtype = dtype_of(graph, task);
+  facts.family = kernel_family(graph, task);
   const ir::Work work = ir::work_of(graph, task);
   RANNC_ASSIGN(facts.flops, number(work.flops, bindings, graph, task));
   RANNC_ASSIGN(facts.traffic_bytes, number(work.bytes, bindings, graph, task));
+  if (const ir::ValueType& made = graph.type(graph.outputs(task)[0]); made.shape) {
+    RANNC_ASSIGN(facts.results, number(ir::element_count(*made.shape), bindings, graph, task));
+  }
   facts.needs_input_gradient = false;
   for (const ValueId input : graph.inputs(task)) {
     if (!input.valid()) continue;

@@ -124,6 +124,23 @@ TEST(Cluster, KindsHaveADeviceType) {
   EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
 }
 
+TEST(Cluster, RatesOfKernels) {
+  EXPECT_EQ(with_kind("flops = 1")->kinds[0].kernels, KernelRates());
+  const Cluster cluster =
+      with_kind(
+          "flops = { f32 = 4e13, bf16 = 6e14 }\nconvolution = 2e13\nattention = { f32 = 3e13, bf16 = 1e14 }\n"
+          "batch_norm = { channels_first = 1e11, channels_last = 3e11 }\nmultiprocessors = 132")
+          .value();
+  const KernelRates& kernels = cluster.kinds[0].kernels;
+  EXPECT_EQ(kernels.convolution, FlopRates(2e13));
+  EXPECT_EQ(kernels.attention.value().bf16, 1e14);
+  EXPECT_EQ(kernels.attention.value().f64, 3e13);
+  EXPECT_EQ(kernels.batch_norm, 1e11);
+  EXPECT_EQ(kernels.batch_norm_channels_last, 3e11);
+  EXPECT_EQ(kernels.multiprocessors, 132u);
+  EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
+}
+
 TEST(Cluster, NodesOfGpus) {
   const Cluster one = preset_cluster("h100-1").value();
   EXPECT_EQ(one.size(), 1u);
@@ -270,6 +287,14 @@ TEST(Cluster, ErrorsAreLocated) {
       {"[kind.a]\nmemory_bytes=1\nflops={f32=1, bf16=0}\nbandwidth=1\n", "'bf16' is 0", 3},
       {"[kind.a]\nmemory_bytes=1\nflops={f32=1, f16='x'}\nbandwidth=1\n", "'f16' must be a number", 3},
       {"[kind.a]\nmemory_bytes=1\nflops='fast'\nbandwidth=1\n", "'flops' must be a number", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nattention={bf16=1}\n", "'f32' is missing", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nconvolution=0\n", "'convolution' is 0", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nconvolution={f32=1, int8=1}\n",
+       "unknown key 'int8' in convolution", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nbatch_norm=1\n", "batch_norm must be a table", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nbatch_norm={channels_last=1}\n", "'channels_first' is missing",
+       5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\nmultiprocessors=0\n", "'multiprocessors' is 0", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice='CUDA:0'\n", "'device' is 'CUDA:0'", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=''\n", "'device' is ''", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\ndevice=1\n", "'device' must be a string", 5},

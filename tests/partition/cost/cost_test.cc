@@ -44,6 +44,83 @@ TEST(AnalyticCosts, TakeTheRateOfTheElementType) {
   EXPECT_DOUBLE_EQ(forward_ns(ir::DType::kF16, Tf32::kNever), 2e6 + 500);
 }
 
+DeviceKind gpu_of_tiles() {
+  DeviceKind gpu = kDevice;
+  gpu.type = ir::DeviceType::kCuda;
+  gpu.launch_ns = 0;
+  gpu.bytes_per_second = 1e30;
+  gpu.kernels.multiprocessors = 100;  // 1e10 operations per second each
+  return gpu;
+}
+
+/// The nanoseconds of the forward pass of a product [rows, depth] x [depth, columns].
+double product_ns(double rows, double columns, double depth, ir::DType dtype = ir::DType::kF32,
+                  Tf32 products = Tf32::kNever) {
+  TaskFacts facts{"k", "matmul", 2 * rows * columns * depth};
+  facts.family = KernelFamily::kProduct;
+  facts.dtype = dtype;
+  facts.results = rows * columns;
+  return analytic_costs({.products = products})->price(facts, 1, gpu_of_tiles())->forward_ns;
+}
+
+TEST(AnalyticCosts, ComputeProductsInRoundsOfTiles) {
+  const double round = 2 * 64 * 64 * 256 / 1e10 * 1e9;
+  EXPECT_DOUBLE_EQ(product_ns(640, 640, 256), round);  // 100 tiles
+  EXPECT_DOUBLE_EQ(product_ns(640, 704, 256), 2 * round);
+  EXPECT_DOUBLE_EQ(product_ns(64, 64, 256), round);
+  EXPECT_DOUBLE_EQ(product_ns(1, 1, 256), round);  // one tile, mostly empty
+  EXPECT_DOUBLE_EQ(product_ns(1280, 1280, 256, ir::DType::kBF16), 4 * round);
+  EXPECT_DOUBLE_EQ(product_ns(1280, 1280, 256, ir::DType::kF32, Tf32::kAllowed), 4 * round);
+  EXPECT_DOUBLE_EQ(product_ns(1280, 1280, 256, ir::DType::kF64), 4 * round);  // 400 tiles in four rounds
+}
+
+TEST(AnalyticCosts, SplitLongProductsOfFewTiles) {
+  const double round = 2 * 64 * 64 * 512 / 1e10 * 1e9;
+  EXPECT_DOUBLE_EQ(product_ns(64, 64, 512), round);
+  EXPECT_DOUBLE_EQ(product_ns(64, 64, 1023), round * 1023 / 512);  // parts are at least 512 long
+  EXPECT_DOUBLE_EQ(product_ns(64, 64, 51200), round);
+  EXPECT_DOUBLE_EQ(product_ns(64, 64, 102400), 2 * round);   // no more parts than multiprocessors
+  EXPECT_DOUBLE_EQ(product_ns(640, 384, 5120), 10 * round);  // 60 tiles leave no room for two parts each
+}
+
+TEST(AnalyticCosts, WeightGradientsHaveTilesOfTheirOwn) {
+  TaskFacts facts{"k", "linear", 2. * 64 * 64 * 51200, 0, 4 * 64 * 64};
+  facts.family = KernelFamily::kProduct;
+  facts.results = 51200 * 64;
+  const TaskCost cost = analytic_costs()->price(facts, 1, gpu_of_tiles()).value();
+  EXPECT_DOUBLE_EQ(cost.forward_ns, 8 * (2 * 64 * 64 * 64 / 1e10 * 1e9));  // 800 tiles
+  EXPECT_NEAR(cost.weight_gradient_ns, 2 * 64 * 64 * 512 / 1e10 * 1e9, 1e-3);
+}
+
+TEST(AnalyticCosts, ViewsRunNoKernelOnAGpu) {
+  const TaskFacts view{"k", "reshape"};
+  EXPECT_DOUBLE_EQ(analytic_costs()->price(view, 1, kDevice)->forward_ns, 500);
+  DeviceKind gpu = kDevice;
+  gpu.type = ir::DeviceType::kCuda;
+  EXPECT_EQ(analytic_costs()->price(view, 1, gpu).value(), TaskCost());
+}
+
+TEST(AnalyticCosts, TakeTheRatesOfKernels) {
+  DeviceKind gpu = kDevice;
+  TaskFacts facts{"k", "task", 2e9, 8e6};
+  const auto price = [&](KernelFamily family) {
+    facts.family = family;
+    return analytic_costs()->price(facts, 1, gpu).value();
+  };
+  for (const KernelFamily family : {KernelFamily::kConvolution, KernelFamily::kAttention, KernelFamily::kBatchNorm})
+    EXPECT_EQ(price(family), price(KernelFamily::kOther));  // none are said
+  gpu.kernels.convolution = FlopRates(5e11);
+  gpu.kernels.attention = FlopRates(2.5e11);
+  gpu.kernels.batch_norm = 1e8;
+  gpu.kernels.batch_norm_channels_last = 2e8;
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kProduct).forward_ns, 2e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kConvolution).forward_ns, 4e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).forward_ns, 8e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).input_gradient_ns, 2e7 + 500);  // five products instead of two
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kBatchNorm).forward_ns, 1e7 + 500);         // a million floats, read and written
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kBatchNormChannelsLast).forward_ns, 5e6 + 500);
+}
+
 TEST(SizeCurve, IsLinearBetweenItsEntriesOnly) {
   const SizeCurve curve{{1, {.forward_ns = 100}}, {4, {.forward_ns = 130}}, {8, {.forward_ns = 250}}};
   EXPECT_DOUBLE_EQ(at_samples(curve, 1).forward_ns, 100);

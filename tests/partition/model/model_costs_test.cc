@@ -37,6 +37,36 @@ TEST(TaskFacts, HaveTheTypeOfTheFirstFloatOperand) {
   }
 }
 
+TEST(TaskFacts, NameTheKernels) {
+  const ir::Graph graph = ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,3,8,8] samples 0
+input %q: f32[batch,2,5,4] samples 0
+parameter %w: f32[6,3,3,3]
+parameter %s: f32[6]
+#0 %c: f32[batch,6,6,6] samples 0 = core.conv(%x, %w)
+#1 %n: f32[batch,6,6,6] samples 0 = core.batch_norm(%c, %s, %s, %s, %s)
+#2 %l: f32[batch,6,6,6] samples 0 = core.batch_norm(%c, %s, %s, %s, %s) {channels_last = true}
+#3 %a: f32[batch,2,5,4] samples 0 = core.attention(%q, %q, %q) {scale = 0x1p-1, order = [0, 1, 2, 3]}
+#4 %t: f32[batch,2,4,5] samples 0 = core.permute(%q) {perm = [0, 1, 3, 2]}
+#5 %m: f32[batch,2,5,5] samples 0 = core.matmul(%q, %t)
+inputs [%x, %q]
+outputs [%n, %l, %a, %m]
+)",
+                                          "t.rir")
+                              .value();
+  const auto roles = ir::gradient_roles(graph, ir::needs_gradient(graph));
+  using enum KernelFamily;
+  const std::pair<KernelFamily, double> expected[] = {
+      {kConvolution, 6 * 36}, {kBatchNorm, 6 * 36}, {kBatchNormChannelsLast, 6 * 36},
+      {kAttention, 40},       {kOther, 40},         {kProduct, 50}};
+  for (uint32_t task = 0; task < std::size(expected); ++task) {
+    const TaskFacts facts = task_facts(graph, TaskId(task), roles, 8, {}).value();
+    EXPECT_EQ(facts.family, expected[task].first) << facts.what;
+    EXPECT_EQ(facts.results, 8 * expected[task].second) << facts.what;
+  }
+}
+
 TEST(ModelCosts, UseTheRateOfTheElementType) {
   const ir::Graph graph = model();
   Cluster cluster = preset_cluster("h100-1").value();
@@ -45,6 +75,7 @@ TEST(ModelCosts, UseTheRateOfTheElementType) {
   for (DeviceKind& kind : cluster.kinds) {
     kind.bytes_per_second = 1e30;  // arithmetic alone counts
     kind.launch_ns = 0;
+    kind.kernels = {};
   }
   const ModelCosts costs = price_model(graph, cluster, *analytic_costs(), {8}, {}).value();
   EXPECT_DOUBLE_EQ(costs.of(0, 0, TaskId(1)).forward_ns, 2 * costs.of(1, 0, TaskId(1)).forward_ns);
