@@ -26,6 +26,7 @@ struct Gpu {
   double memory_gib;  ///< that CUDA reports, which is less than the name says
   FlopRates teraflops;
   double memory, nvlink, infiniband;  ///< GB/s
+  uint32_t multiprocessors;
 };
 
 FlopRates teraflops(double f32, double tf32, double sixteen_bits, double f64) {
@@ -45,35 +46,52 @@ FlopRates teraflops_of_v100() {
 }
 
 /// Data sheets of NVIDIA: «V100 Tensor Core GPU» (SXM2), «A100 Tensor Core GPU» (SXM), «H100 Tensor Core GPU» (SXM),
-/// «H200 Tensor Core GPU» (SXM), «HGX B200» and «DGX B200» (an eighth of the system). Rates of f64 are those of tensor
-/// cores, which products use. NVLink is half of the total of both directions: a switch gives it to any pair. The V100s
-/// of a «DGX-1» have no switch, so theirs is one link of 25 GB/s. InfiniBand is the share of one GPU in the systems
-/// «DGX-1» (4 x 100 Gbit/s for 8 GPUs), «DGX A100» (8 x 200, HDR), «DGX H100», «DGX H200» and «DGX B200» (8 x 400,
-/// NDR).
+/// «H200 Tensor Core GPU» (SXM), «HGX B200» and «DGX B200» (an eighth of the system), and its papers on the
+/// architectures for the multiprocessors. Rates of f64 are those of tensor cores, which products use. NVLink is half of
+/// the total of both directions: a switch gives it to any pair. The V100s of a «DGX-1» have no switch, so theirs is one
+/// link of 25 GB/s. InfiniBand is the share of one GPU in the systems «DGX-1» (4 x 100 Gbit/s for 8 GPUs), «DGX A100»
+/// (8 x 200, HDR), «DGX H100», «DGX H200» and «DGX B200» (8 x 400, NDR).
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> kinds{
-      {"a100-40", 39.4, teraflops(19.5, 156, 312, 19.5), 1555, 300, 25},
-      {"a100-80", 79.1, teraflops(19.5, 156, 312, 19.5), 2039, 300, 25},
-      {"h100", 79.1, teraflops(67, 494.7, 989.4, 67), 3350, 450, 50},
-      {"h200", 139.8, teraflops(67, 494.7, 989.4, 67), 4800, 450, 50},
-      {"b200", 178.3, teraflops(75, 1125, 2250, 37), 8000, 900, 50},
-      {"v100", 31.7, teraflops_of_v100(), 900, 25, 6.25},
+      {"a100-40", 39.4, teraflops(19.5, 156, 312, 19.5), 1555, 300, 25, 108},
+      {"a100-80", 79.1, teraflops(19.5, 156, 312, 19.5), 2039, 300, 25, 108},
+      {"h100", 79.1, teraflops(67, 494.7, 989.4, 67), 3350, 450, 50, 132},
+      {"h200", 139.8, teraflops(67, 494.7, 989.4, 67), 4800, 450, 50, 132},
+      {"b200", 178.3, teraflops(75, 1125, 2250, 37), 8000, 900, 50, 148},
+      {"v100", 31.7, teraflops_of_v100(), 900, 25, 6.25, 80},
   };
   return kinds;
 }
 
 constexpr uint64_t kOfCuda = uint64_t{2} << 30;  ///< that the context of CUDA and its libraries use
 
-/// Two thirds of the peak rates and four fifths of every bandwidth are achieved. Latencies and launches are
-/// assumptions; none of these numbers has been measured by us.
-Cluster gpu_cluster(const Gpu& gpu, std::string name, uint32_t nodes, uint32_t per_node) {
-  constexpr double kCompute = 2. / 3 * 1e12, kTransfer = 4. / 5 * kGigabyte;
+/// Shares of the peak rates that kernels achieve, on tensor cores and on others. Those for f32 and for 16-bit types
+/// reproduce the kernel times of a step that `tests/bench/gpu.md` has for an H200; TF32 is assumed to be as 16-bit
+/// types, and other GPUs are assumed to be as the H200. Rates of f64 are an assumption.
+struct Share {
+  double tensor_cores, others;
+};
+constexpr Share kProducts{0.4, 2. / 3}, kConvolutions{0.3, 0.38}, kAttention{0.11, 2. / 3};
+
+FlopRates achieved(const FlopRates& peak, Share share) {
+  const auto of = [&](double rate) { return 1e12 * rate * (rate > peak.f32 ? share.tensor_cores : share.others); };
   FlopRates rates;
   for (double FlopRates::*rate :
        {&FlopRates::f32, &FlopRates::tf32, &FlopRates::bf16, &FlopRates::f16, &FlopRates::f64})
-    rates.*rate = gpu.teraflops.*rate * kCompute;
+    rates.*rate = of(peak.*rate);
+  return rates;
+}
+
+/// Four fifths of every bandwidth are achieved. LibTorch's kernels of batch normalizations handle so many elements for
+/// each byte of peak bandwidth, on an H200. Latencies and launches are assumptions.
+Cluster gpu_cluster(const Gpu& gpu, std::string name, uint32_t nodes, uint32_t per_node) {
+  constexpr double kTransfer = 4. / 5 * kGigabyte, kNormalized = 0.03, kNormalizedChannelsLast = 0.0625;
   const auto memory_bytes = static_cast<uint64_t>(gpu.memory_gib * (1 << 30)) - kOfCuda;
-  const DeviceKind kind{gpu.name, memory_bytes, rates, gpu.memory * kTransfer, 5000, ir::DeviceType::kCuda};
+  DeviceKind kind{gpu.name, memory_bytes,         achieved(gpu.teraflops, kProducts), gpu.memory * kTransfer,
+                  5000,     ir::DeviceType::kCuda};
+  kind.kernels = {achieved(gpu.teraflops, kConvolutions), achieved(gpu.teraflops, kAttention),
+                  kNormalized * gpu.memory * kGigabyte, kNormalizedChannelsLast * gpu.memory * kGigabyte,
+                  gpu.multiprocessors};
   return make_cluster(std::move(name), kind, nodes, per_node, Link{gpu.nvlink * kTransfer, 5000},
                       Link{gpu.infiniband * kTransfer, 10000});
 }
