@@ -4,9 +4,12 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 
 #include "ir/schedule/lower_schedule.h"
 #include "ir/schedule/verify_schedule.h"
@@ -16,6 +19,7 @@
 #include "partition/schedule/simulate.h"
 #include "tests/bench/cpu_seconds.h"
 #include "tests/partition/reference/hardness.h"
+#include "tests/partition/reference/period_plans.h"
 #include "tests/partition/schedule/published.h"
 
 namespace {
@@ -195,6 +199,49 @@ void print_hardness(Printer& printer) {
   }
 }
 
+/// The formal problem on random chains, solved exactly: least period of contiguous allocations and of our plans over
+/// the least of all.
+void print_formal(Printer& printer) {
+  constexpr uint64_t kChains = 60;
+  struct Chain {
+    PeriodProblem problem;
+    double least = 0;
+  };
+  std::vector<Chain> chains;
+  for (uint64_t seed = 0; seed < kChains; ++seed) {
+    Chain chain{partition::testing::random_chain(seed, 7)};
+    chain.problem.peak = PeriodProblem::Peak::kOfDevice;
+    const ExactPeriod exact = exact_period(chain.problem).value();
+    if (!exact.exists()) continue;
+    chain.least = exact.normalized();
+    chains.push_back(std::move(chain));
+  }
+  const auto print = [&](const std::string& name, const auto& period_of) {
+    const double start = cpu_seconds();
+    std::vector<double> ratios;
+    for (const Chain& chain : chains) {
+      if (const std::optional<double> period = period_of(chain.problem)) ratios.push_back(*period / chain.least);
+    }
+    const double sum = std::accumulate(ratios.begin(), ratios.end(), 0.0);
+    const auto optimal = std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio < 1 + 1e-9; });
+    printer.print({"formal problem, " + name + ": mean period over the least", 3,
+                   sum / static_cast<double>(ratios.size()), 1, 0, cpu_seconds() - start,
+                   fmt::format("{} of {} feasible chains solved, {} optimally, worst {:.3f}", ratios.size(),
+                               chains.size(), optimal, *std::max_element(ratios.begin(), ratios.end()))});
+  };
+  print("contiguous", [](PeriodProblem problem) -> std::optional<double> {
+    problem.allocations = PeriodProblem::Allocations::kContiguous;
+    const ExactPeriod exact = exact_period(problem).value();
+    return exact.exists() ? std::optional(exact.normalized()) : std::nullopt;
+  });
+  for (const auto& [name, schedules] : partition::testing::period_planners()) {
+    print(name, [&](const PeriodProblem& problem) -> std::optional<double> {
+      const auto planned = partition::testing::planned_period(problem, schedules);
+      return planned ? std::optional(planned->period) : std::nullopt;
+    });
+  }
+}
+
 /// What staleness would buy: time per micro-batch in a long run.
 void print_asynchronous(Printer& printer, uint32_t p, uint32_t m) {
   const ComputeTimes times{1, 1, 1, 0};
@@ -256,6 +303,7 @@ int main(int argc, char** argv) {
   print_bubbles(printer);
   print_beaumont(printer);
   print_hardness(printer);
+  print_formal(printer);
   print_asynchronous(printer, 8, 24);
   for (const uint32_t d : devices) {
     if (cpu_seconds() < seconds) print_speed(printer, d, m, false);

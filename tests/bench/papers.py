@@ -329,13 +329,16 @@ class Papers(own_programs.OwnPrograms):
                       "our sums of atoms are the prices of blocks too" if layers == 48 else "no result in 24 hours in the paper" if layers > 48 else "")
             yield Row(f"{layers} layers", "seconds of the search: blocks, atoms", f"{blocks.seconds:.2f}, {atoms.seconds:.2f}" if atoms else None, None)
 
-    # Beaumont, Eyraud-Dubois, Shilova: bench-schedules recomputes the figures of its theorems, and its tests their proofs.
+    # Beaumont, Eyraud-Dubois, Shilova: bench-schedules recomputes the figures of its theorems, and tests check their proofs.
 
     def beaumont(self):
-        """Periods of theorems 4 to 6 and the curve of section 5.2; bench-schedules and the tests of periodic schedules prove theorems 3 and 5."""
+        """Periods of theorems 4 to 6, the curve of section 5.2, and plans beside exact solutions of the formal problem (3.2)."""
         for line in map(json.loads, self.run("bench-schedules", "--json", "--seconds", 0, "--devices", 8).splitlines()):
-            if line["file"].startswith(("theorem", "chain", "5.2")) and line.get("published"):
-                yield Row(line["file"].split(":")[0], "period", line["objective"], line["published"], line.get("note", ""))
+            case, _, figure = line["file"].partition(": ")
+            if case.startswith(("theorem", "chain", "5.2")) and line.get("published"):
+                yield Row(case, "period", line["objective"], line["published"], line.get("note", ""))
+            if case.startswith("formal"):
+                yield Row(case, figure, line["objective"], None, line["note"])
 
 
 TABLES = [name for name, method in vars(Papers).items() if callable(method) and name.startswith(("torchgpipe_", "dapple_", "rannc_", "beaumont"))]
