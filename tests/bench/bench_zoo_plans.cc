@@ -16,6 +16,7 @@
 #include "frontend/zoo/bert.h"
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
+#include "frontend/zoo/xlnet.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/lap.h"
@@ -96,7 +97,7 @@ std::vector<Case> cases() {
                    kSgd,
                    {{8, 32}, {32, 128}}});
   }
-  for (const auto& [layers, filters] : {std::pair<int64_t, int64_t>{18, 208}, {18, 256}, {36, 544}}) {
+  for (const auto& [layers, filters] : {std::pair<int64_t, int64_t>{18, 208}, {18, 256}, {36, 512}, {36, 544}}) {
     zoo::AmoebaNetConfig config;
     config.layers = layers;
     config.filters = filters;
@@ -106,6 +107,11 @@ std::vector<Case> cases() {
                    kSgd,
                    {{8, 128}, {32, 512}}});
   }
+  all.push_back({"xlnet-36x1024",
+                 [](auto& writer) { return zoo::write_xlnet(writer, {}); },
+                 "cross_entropy(output=start)+cross_entropy(output=end)",
+                 kAdam,
+                 {{8, 64}, {32, 256}}});
   return all;
 }
 

@@ -12,6 +12,7 @@
 #include "frontend/zoo/transformer.h"
 #include "frontend/zoo/unet.h"
 #include "frontend/zoo/vgg.h"
+#include "frontend/zoo/xlnet.h"
 #include "tools/common/driver.h"
 #include "tools/common/number_checks.h"
 #include "tools/common/programs.h"
@@ -118,6 +119,14 @@ void amoebanet_flags(CLI::App& command, zoo::AmoebaNetConfig& config) {
   size(command, "--classes", config.classes, "number of classes");
 }
 
+void xlnet_flags(CLI::App& command, zoo::XlnetConfig& config) {
+  size(command, "--layers", config.layers, "number of layers");
+  size(command, "--width", config.width, "hidden size");
+  size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width", 0);
+  size(command, "--sequence", config.sequence, "tokens per sample");
+  size(command, "--vocabulary", config.vocabulary, "number of tokens");
+}
+
 void gnmt_flags(CLI::App& command, zoo::GnmtConfig& config) {
   size(command, "--layers", config.layers, "LSTM layers of the encoder, and of the decoder");
   size(command, "--width", config.width, "hidden size");
@@ -143,5 +152,7 @@ int rannc::tools::zoo_main(int argc, char** argv) {
   add_model<zoo::AmoebaNetConfig>(app, common, job, "amoebanet", "AmoebaNet-D (L, D) (GPipe, torchgpipe, DAPPLE)",
                                   zoo::write_amoebanet, amoebanet_flags);
   add_model<zoo::GnmtConfig>(app, common, job, "gnmt", "GNMT (DAPPLE)", zoo::write_gnmt, gnmt_flags);
+  add_model<zoo::XlnetConfig>(app, common, job, "xlnet", "XLNet fine-tuned for question answering (DAPPLE)",
+                              zoo::write_xlnet, xlnet_flags);
   return rannc::tools::run_tool(app, argc, argv, [&job] { return job(); });
 }

@@ -3,6 +3,7 @@
 #include "frontend/zoo/bert.h"
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
+#include "frontend/zoo/xlnet.h"
 #include "ir/op/op.h"
 #include "partition/stages/search/auto.h"
 #include "tests/partition/model/planned_models.h"
@@ -47,12 +48,16 @@ void expect_within_memory(const partition::PlannedModel& planned) {
 TEST(ZooPlans, ParametersAreRecovered) {
   zoo::UNetConfig unet;
   zoo::AmoebaNetConfig amoebanet;
+  zoo::XlnetConfig xlnet;
+  xlnet.layers = 2;
+  xlnet.width = 128;
   const std::pair<Build, const char*> models[] = {
       {model(bert(2, 128), zoo::write_bert), kBertLoss},
       {model(unfused_bert(2, 128), zoo::write_bert), kBertLoss},
       {resnet(50), "cross_entropy(output=logits)"},
       {model(unet, zoo::write_unet), "mse(output=mask)"},
       {model(amoebanet, zoo::write_amoebanet), "cross_entropy(output=logits)"},
+      {model(xlnet, zoo::write_xlnet), "cross_entropy(output=start)+cross_entropy(output=end)"},
   };
   for (const auto& [build, loss] : models)
     EXPECT_EQ(prepared(build, loss).elements(ir::ValueKind::kParameter), parameters_of(build));

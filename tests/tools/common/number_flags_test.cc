@@ -27,7 +27,7 @@ const std::vector<Program>& programs() {
     std::vector<Program> all = {{{"rannc-check"}, check_main}, {{"rannc-compile"}, compile_main},
                                 {{"rannc-opt"}, opt_main},     {{"rannc-profile"}, profile_main},
                                 {{"rannc-run"}, run_main},     {{"rannc-stage"}, stage_main}};
-    for (const char* const model : {"gpt", "bert", "resnet", "vgg", "unet", "amoebanet", "gnmt"})
+    for (const char* const model : {"gpt", "bert", "resnet", "vgg", "unet", "amoebanet", "gnmt", "xlnet"})
       all.push_back({{"rannc-zoo", model}, zoo_main});
     return all;
   }();
