@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -41,6 +42,7 @@ class Engine {
         lowered_(schedule.lowered),
         messages_(dependencies_, costs, options),
         states_(shape.devices),
+        sums_(shape.stages.size()),
         shared_(shape.shared.size()),
         gathers_(shape.stages.size()),
         watching_(options.skip_periods && alike(shape.micro_batches) && alike(costs.size_class)) {
@@ -279,7 +281,13 @@ class Engine {
   Collective& collective(const Action& action) {
     if (ir::is_of_group(action.kind)) return shared_[action.route];
     if (ir::is_gather(action.kind)) return gathers_[action.stage.index()];
-    return sums_[{action.stage.index(), action.micro_batch}];
+    return sum(action.stage, action.micro_batch);
+  }
+
+  Collective& sum(StageId stage, uint32_t bucket) {
+    std::deque<Collective>& sums = sums_[stage.index()];
+    if (bucket >= sums.size()) sums.resize(bucket + 1);
+    return sums[bucket];
   }
 
   double collective_time(const Action& action) const {
@@ -333,7 +341,7 @@ class Engine {
     c.last_join = std::max(c.last_join, time);
     if (++c.joined < c.members) return;
     const bool follows = is_stage_sum(action) && action.micro_batch > 0;
-    const double before = follows ? sums_[{action.stage.index(), action.micro_batch - 1}].end : 0;
+    const double before = follows ? sum(action.stage, action.micro_batch - 1).end : 0;
     if (before != kUnknown) return file(d, index, std::max(c.last_join, before));
     waiting_sums_[{action.stage.index(), action.micro_batch}] = {d, index};
   }
@@ -351,7 +359,7 @@ class Engine {
     if (next == waiting_sums_.end()) return;
     const auto [d, index] = next->second;
     waiting_sums_.erase(next);
-    file(d, index, std::max(sums_[{action.stage.index(), action.micro_batch + 1}].last_join, c.end));
+    file(d, index, std::max(sum(action.stage, action.micro_batch + 1).last_join, c.end));
   }
 
   /// Under rendezvous a collective blocks its members until it ends. Returns false if it has not ended.
@@ -371,16 +379,17 @@ class Engine {
     DeviceState& state = states_[d];
     complete_gradients(d, action.stage);
     double start = std::max(state.clock, state.reduced);
-    bool known = true;
+    Collective* unknown = nullptr;
     dependencies_.each(DeviceId(d), action, [&](const ir::DeviceAction& needed) {
-      if (!known || !ir::is_collective(needed.action.kind)) return;
+      if (!ir::is_collective(needed.action.kind)) return;
       Collective& c = collective(needed.action);
       start = std::max(start, c.end);
-      if (c.end != kUnknown) return;
-      known = false;
-      c.waiting.push_back(d);
+      if (c.end == kUnknown) unknown = &c;
     });
-    if (!known) return wait(state), false;
+    if (unknown != nullptr) {  // the last one: its stage's other sums end before it
+      unknown->waiting.push_back(d);
+      return wait(state), false;
+    }
     if (options_.step_barrier && !state.parked) {
       state.parked = true;
       return false;
@@ -441,7 +450,7 @@ class Engine {
     const auto add = [&](const Collective& c) {
       if (c.end != kUnknown) last = std::max(last, c.end);
     };
-    for (const auto& [bucket, sum] : sums_) add(sum);
+    for (const auto& sums : sums_) std::for_each(sums.begin(), sums.end(), add);
     std::for_each(shared_.begin(), shared_.end(), add);
     if (with_gathers) std::for_each(gathers_.begin(), gathers_.end(), add);
     return last;
@@ -480,7 +489,7 @@ class Engine {
   std::vector<DeviceState> states_;
   SumMarks marks_;
   using Bucket = std::pair<uint32_t, uint32_t>;  ///< of a stage
-  std::map<Bucket, Collective> sums_;            ///< AR or SC
+  std::vector<std::deque<Collective>> sums_;     ///< AR or SC, by stage and bucket
   std::vector<Collective> shared_, gathers_;     ///< RS by group, AG by stage
   /// Sums that all have joined but that still wait for the one before: a member and the place in its row.
   std::map<Bucket, std::pair<uint32_t, uint32_t>> waiting_sums_;

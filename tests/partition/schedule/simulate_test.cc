@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
+#include <limits>
 
 #include "ir/schedule/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
@@ -180,6 +182,30 @@ TEST(Simulate, SumsBeginAtTheirMarksOneAfterTheOther) {
   costs.gradients.clear();
   const Timeline blocked = simulate(shape, schedule, costs, {.blocking = true}).value();
   expect_span(span_of(schedule, blocked, 0, "AR0"), 5, 7.5);
+}
+
+/// Processor seconds to simulate a step of four replicas that sum their gradients in `sums` buckets.
+double seconds_with(uint32_t sums) {
+  PipelineShape shape = ir::chain_shape(1, 1);
+  shape.devices = 4;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)};
+  shape.stages[0].sums = sums;
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 1, 0});
+  costs.all_reduce = {std::vector<SumCost>(sums, SumCost{1, 0})};
+  const auto schedule = lowered(shape, "0: F0 B0\n1: F0 B0\n2: F0 B0\n3: F0 B0\n");
+  const std::clock_t start = std::clock();
+  EXPECT_DOUBLE_EQ(simulate(shape, schedule, costs, {.contention = true})->makespan, 3 + sums);
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+// Eight times the sums took 64 times as long while each sum's end made the step look for all of them again.
+TEST(Simulate, TimeGrowsWithTheNumberOfSums) {
+  double few = std::numeric_limits<double>::infinity(), many = few;
+  for (int round = 0; round < 5; ++round) {
+    few = std::min(few, seconds_with(2000));
+    many = std::min(many, seconds_with(16'000));
+  }
+  EXPECT_LT(many, 25 * few);
 }
 
 TEST(Simulate, MarksLieWithinTheLastGradient) {
