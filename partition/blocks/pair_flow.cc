@@ -71,6 +71,7 @@ class PairFlow {
     for (double reach = limits_.reach; reach >= node; reach /= kNarrowing) {
       const double gain = improve(reach, reach);
       if (gain > 0) return gain;
+      if (node <= 0) break;  // without work, all nodes are within any reach
     }
     return 0;
   }

@@ -69,6 +69,21 @@ TEST(PairFlow, StopsAtItsBudget) {
 }
 
 /// Two chains of eight; values cost 1, but those after the third task of each 0.25.
+// Views on a GPU take no time. Blocks of them alone are refined like others, and the refinement ends.
+TEST(PairFlow, EndsWhereNothingHasWork) {
+  const Dag dag = testing::make_graph({"layered", 60, 3, testing::Weights::kRandom});
+  LevelGraph graph = level_zero(dag, *topological_order(dag), 1);
+  std::fill(graph.work.begin(), graph.work.end(), 0.);
+  std::vector<uint32_t> halves(graph.nodes());
+  for (uint32_t v = 0; v < graph.nodes(); ++v) halves[v] = v < graph.nodes() / 2 ? 0 : 1;
+  BlockState state(graph, std::move(halves), 2);
+  const double before = state.crossing_cost();
+  const Refined refined = refine_by_flow(graph, state, {0, UINT64_MAX, 0, UINT64_MAX}, {});
+  EXPECT_NEAR(before - state.crossing_cost(), refined.gain, 1e-6 * (1 + before));
+  EXPECT_GT(refined.gain, 0);
+  expect_ranks(graph, state);
+}
+
 TEST(PairFlow, FindsTheCheapestCutOfTwoChains) {
   testing::DagBuilder builder;
   std::vector<double> cost;
