@@ -3,6 +3,7 @@ import array
 import json
 import math
 import random
+import re
 
 import programs
 import small_onnx as onnx
@@ -54,6 +55,12 @@ class KernelRuns(programs.ProgramTest):
         self.succeed("rannc-run", bundle, "-o", folder, "--data", self.data, "--steps", STEPS, "--transport", transport, "--loss-log", log,
                      "--learning-rate", "0.1", *flags)
         return [line.split()[1] for line in log.read_text().splitlines()]
+
+    @staticmethod
+    def ends_of_first_stage(bundle, value):
+        """The numbers of the last task of the first stage, which has all before it, and of the task that makes a value."""
+        text = (bundle / "plan.rir").read_text().split("functions @s0")[0]
+        return re.search(r"^stage @s0 tasks \[#0-#(\d+)\]", text, re.M)[1], re.search(rf"^#(\d+) %{value}:", text, re.M)[1]
 
     def close(self, found, expected):
         self.assertEqual(len(found), len(expected))
@@ -113,6 +120,12 @@ class KernelsTest(KernelRuns):
         self.assertGreaterEqual(plan.count("core.contiguous"), 2)
         for transport in ("local", "gloo"):
             self.close(self.losses(bundle, transport), expected)
+
+    def test_pinned_tasks(self):
+        """Names are those of the tasks that the plan has, whose numbers follow from the copies."""
+        last = self.database(lambda key: "channels_last=true" in key or key.startswith("core.contiguous"))
+        bundle, _ = self.compiled("pinned", "--cluster", "local:2", "--stages", 2, "--pin", "add1=0", "--pin", "relu1=1", "--costs", last)
+        self.assertEqual(*self.ends_of_first_stage(bundle, "a1"))
 
     def test_measured_here_and_now(self):
         bundle, _ = self.compiled("here", "--cluster", "local:1", "--micro-batches", 2)

@@ -392,7 +392,11 @@ Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const 
                                             const CompileProgress& progress, PreparedModel* chooses) {
   RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));
   const bool chosen = request.options.kernels == compiler::Kernels::kMeasured && passes::has_alternatives(model.graph);
-  RANNC_TRY(add_costs(request, model, chosen ? chooses : nullptr, plan, progress));
+  if (!chosen) chooses = nullptr;
+  RANNC_TRY(add_costs(request, model, chooses, plan, progress));
+  if (chooses != nullptr) {  // other tasks, other atoms
+    RANNC_ASSIGN(plan.demands, named_demands(request.options, task_names(model)));
+  }
   return plan;
 }
 
