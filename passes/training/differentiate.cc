@@ -7,6 +7,7 @@
 #include "ir/gradient/vjp.h"
 #include "ir/graph/execution_frequency.h"
 #include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
 #include "ir/verify.h"
@@ -232,6 +233,7 @@ class Differentiator {
   // --- rules
 
   void differentiate(TaskId task) {
+    if (passes_on(task)) return pass_on(task);
     std::vector<ValueId> gradients;
     for (const ValueId result : from_.outputs(task)) gradients.push_back(gradient_of(task, result));
     if (std::none_of(gradients.begin(), gradients.end(), [](ValueId v) { return v.valid(); })) return;
@@ -242,6 +244,27 @@ class Differentiator {
     const ir::OpInfo& op = from_.op(task);
     if (op.gradient == nullptr || !op.gradient(call)) ir::add_vjp(call);
     give(task, call, first);
+  }
+
+  // Whether a task copies a weight into another memory format, so that both have the same gradient. Its parts need not
+  // be completed first: those of a parameter stay final in the backward pass, not at the end of the step.
+  bool passes_on(TaskId task) const {
+    static const ir::Ops kCopies{"contiguous"};
+    const ValueId copy = from_.outputs(task)[0];
+    const std::vector<ValueId>& parts = parts_[copy.index()];
+    return kCopies.contains(from_.op(task)) && is_weight(copy) &&
+           std::all_of(parts.begin(), parts.end(), [&](ValueId v) { return joint_.graph.type(v).batch.is_partial(); });
+  }
+
+  void pass_on(TaskId task) {
+    const std::vector<ValueId> parts = std::move(parts_[from_.outputs(task)[0].index()]);
+    const ValueId weight = from_.inputs(task)[0];
+    if (from_.kind(weight) == ir::ValueKind::kParameter && !parts.empty()) {
+      add_part(task, weight, sum_of(parts, task));
+    } else {
+      parts_[weight.index()].insert(parts_[weight.index()].end(), parts.begin(), parts.end());
+    }
+    claim(task, Phase::kWeight);
   }
 
   void give(TaskId task, const ir::GradientCall& call, uint32_t first) {

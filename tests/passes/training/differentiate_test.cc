@@ -146,6 +146,38 @@ loss %l weight 0x1p+0
   EXPECT_EQ(products, 3U) << "gradients of h, s and v";
 }
 
+// Both have the same gradient, which is final with the parts that the convolutions make.
+TEST(Differentiate, GradientsOfCopiedWeightsNeedNoEndOfTheStep) {
+  const Joint joint = joint_of(parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4,6,6] samples 0
+parameter %w: f32[4,4,3,3]
+parameter %v: f32[4,4,3,3]
+#0 %last: f32[4,4,3,3] = core.contiguous(%w) {channels_last = true}
+#1 %t: f32[4,4,3,3] = core.neg(%v)
+#2 %u: f32[4,4,3,3] = core.contiguous(%t) {channels_last = true}
+#3 %a: f32[batch,4,4,4] samples 0 = core.conv(%x, %last)
+#4 %b: f32[batch,4,2,2] samples 0 = core.conv(%a, %last)
+#5 %c: f32[batch,4,1,1] samples 0 = core.conv(%b, %u) {pads = [1,1,0,0]}
+#6 %l: f32[] partial = core.sum(%c)
+inputs [%x]
+loss %l weight 0x1p+0
+)"));
+  ASSERT_EQ(joint.gradients.size(), 2U);
+  for (const Joint::ParameterGradient& part : joint.gradients) {
+    const std::string name(joint.graph.value(part.parameter).name);
+    const TaskId maker = joint.graph.producer(part.gradient);
+    EXPECT_EQ(part.reader, name == "w" ? TaskId(0) : TaskId(1));
+    EXPECT_EQ(joint.origins[maker.index()].phase, Phase::kWeight);
+    const bool late = ir::execution_frequency(joint.graph)[maker.index()] != ir::Frequency::kMicroBatch;
+    EXPECT_EQ(late, name == "v") << "but for what computes it";
+  }
+  for (const TaskId task : joint.graph.tasks()) {
+    if (joint.origins[task.index()].phase == Phase::kForward) continue;
+    EXPECT_NE(joint.graph.op(task).name, "core.contiguous");
+  }
+}
+
 TEST(Differentiate, ScalesWithoutASharedKernelBelongToW) {
   const auto with = [](const std::string& norm) {
     return parts_of_input_phase(joint_of(parsed(R"(rannc.graph 1
