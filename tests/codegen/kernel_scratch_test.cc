@@ -41,6 +41,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 /// How it is computed.
 struct How {
   bool channels_last = false, input_gradient = true, weight_gradient = true;
+  bool weight_last = false;  ///< the weight was copied into channels last before
 };
 
 int64_t pad(const Case& c) { return c.transposed ? (c.kernel - 1) / 2 : c.dilation * (c.kernel / 2); }
@@ -59,8 +60,9 @@ int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.
 Measured measured(const Case& c, const How& how) {
   const auto format = how.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const at::Tensor x = at::randn({c.samples, c.in, c.side, c.side}).contiguous(format);
-  const at::Tensor weight = c.transposed ? at::randn({c.in, c.out / c.groups, c.kernel, c.kernel})
-                                         : at::randn({c.out, c.in / c.groups, c.kernel, c.kernel});
+  at::Tensor weight = c.transposed ? at::randn({c.in, c.out / c.groups, c.kernel, c.kernel})
+                                   : at::randn({c.out, c.in / c.groups, c.kernel, c.kernel});
+  if (how.weight_last) weight = weight.contiguous(format);
   x.set_requires_grad(how.input_gradient);
   weight.set_requires_grad(how.weight_gradient);
   std::vector<at::Tensor> sources;
@@ -99,7 +101,11 @@ KernelScratch predicted(const Case& c, const How& how, std::span<const Instructi
   const ValueId x = graph.add_value(ValueKind::kInput, "x", images);
   const Shape filter = c.transposed ? Shape{c.in, c.out / c.groups, c.kernel, c.kernel}
                                     : Shape{c.out, c.in / c.groups, c.kernel, c.kernel};
-  const ValueId weight = graph.add_value(ValueKind::kParameter, "weight", type_of(filter));
+  ValueId weight = graph.add_value(ValueKind::kParameter, "weight", type_of(filter));
+  if (how.weight_last) {
+    weight = graph.add(core("contiguous"), {weight}, {{std::string(kChannelsLast), true}});
+    EXPECT_TRUE(infer_types(graph, graph.producer(weight)).ok());
+  }
   Attributes attributes;
   attributes.set("strides", Shape{c.stride, c.stride});
   attributes.set("dilations", Shape{c.dilation, c.dilation});
@@ -127,8 +133,8 @@ class KernelScratchOf : public ::testing::TestWithParam<Case> {
     const Measured found = measured(c, how);
     const KernelScratch said = predicted(c, how);
     const double limit = kLimit * static_cast<double>(found.operands) + kScratchpads;
-    const std::string text = fmt::format("channels last {}, gradients of x {}, of the weight {}", how.channels_last,
-                                         how.input_gradient, how.weight_gradient);
+    const std::string text = fmt::format("channels last {}, weight {}, gradients of x {}, of the weight {}",
+                                         how.channels_last, how.weight_last, how.input_gradient, how.weight_gradient);
     EXPECT_NEAR(static_cast<double>(said.forward), static_cast<double>(found.forward), limit) << "forward, " << text;
     EXPECT_NEAR(static_cast<double>(said.backward), static_cast<double>(found.backward), limit) << "backward, " << text;
   }
@@ -143,9 +149,11 @@ TEST_P(KernelScratchOf, IsWhatLibTorchAllocates) {
 
 TEST_P(KernelScratchOf, IsWhatLibTorchAllocatesChannelsLast) {
   if (GetParam().transposed) GTEST_SKIP() << "the operator has no such flag";
-  expect({.channels_last = true, .input_gradient = false});
-  if (GetParam().in == kImageChannels) return;
-  expect({.channels_last = true});
+  for (const bool weight_last : {false, true}) {
+    expect({.channels_last = true, .input_gradient = false, .weight_last = weight_last});
+    if (GetParam().in == kImageChannels) continue;
+    expect({.channels_last = true, .weight_last = weight_last});
+  }
 }
 
 // Products of few channels over few places, to the byte.
@@ -178,7 +186,8 @@ INSTANTIATE_TEST_SUITE_P(Plain, KernelScratchOf,
                                            Case{8, 3, 32, 64, 3}, Case{8, 64, 64, 32, 3}, Case{8, 17, 33, 48, 3},
                                            Case{8, 8, 24, 48, 3}, Case{8, 64, 20, 32, 5}, Case{8, 50, 75, 32, 3, 2},
                                            Case{8, 256, 256, 8, 3}, Case{8, 512, 512, 2, 3}, Case{8, 64, 128, 32, 3, 2},
-                                           Case{8, 64, 64, 32, 3, 1, 1, 2}));
+                                           Case{8, 64, 64, 32, 3, 1, 1, 2}, Case{16, 512, 512, 4, 3, 2},
+                                           Case{16, 512, 512, 2, 3}));
 INSTANTIATE_TEST_SUITE_P(Pointwise, KernelScratchOf,
                          ::testing::Values(Case{8, 64, 128, 32, 1}, Case{32, 64, 128, 16, 1}, Case{32, 40, 24, 32, 1},
                                            Case{8, 64, 128, 32, 1, 2}));

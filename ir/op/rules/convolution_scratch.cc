@@ -30,8 +30,8 @@ class Kernels {
 
   ConvPeaks peaks() const {
     if (!s_.one_dnn) return s_.groups > 1 ? by_group() : unfolded();
-    // Single positions lie alike in both formats.
-    if (s_.channels_last && s_.in_places() > 1)
+    // Single positions lie alike in both formats; then the weight decides.
+    if (s_.channels_last && (s_.in_places() > 1 || s_.weight_last))
       return {output_channels_last(), input_channels_last(), weight_channels_last()};
     if (is_depthwise() && (products_ || s_.groups % block_ == 0)) return depthwise();
     if (s_.groups > 1) return wide_ ? wide_groups() : grouped();
@@ -250,8 +250,8 @@ class Kernels {
 
   // --- oneDNN, channels last: only weights are copied
 
-  // The weight is first reordered to channels last, and its gradient is reordered back.
-  int64_t reordered() const { return !pointwise() && in_ > 1 ? weight_ : 0; }
+  // A weight that is stored otherwise is first reordered to channels last, and its gradient is reordered back.
+  int64_t reordered() const { return !pointwise() && in_ > 1 && !s_.weight_last ? weight_ : 0; }
   int64_t depthwise_weight() const { return bytes(padded(s_.groups) * taps_); }
   int64_t group_weights(int64_t in, int64_t out) const { return s_.groups * weights(in, out); }
 
@@ -303,7 +303,7 @@ class Kernels {
   // A pointwise kernel reads the image itself as columns.
   ConvPeaks unfolded() const {
     const int64_t images = s_.transposed ? 1 : s_.samples;
-    const int64_t copied = s_.channels_last && !pointwise() ? weight_ : 0;
+    const int64_t copied = s_.channels_last && !s_.weight_last && !pointwise() ? weight_ : 0;
     const int64_t scratch = images * columns() + copied;
     return {y_ + scratch, x_ + (s_.transposed || s_.dilated() ? scratch : copied), weight_ + scratch};
   }

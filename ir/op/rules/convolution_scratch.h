@@ -27,7 +27,8 @@ struct ConvSizes {
   int64_t samples = 1, in = 1, out = 1, groups = 1;
   int64_t element_bytes = 4;
   std::vector<ConvAxis> axes;  ///< at least one
-  bool channels_last = false;  ///< memory format
+  bool channels_last = false;  ///< memory format of the images
+  bool weight_last = false;    ///< the weight is stored channels last
   bool one_dnn = false;        ///< LibTorch calls oneDNN
   bool transposed = false;
   InstructionSet instructions = kDefaultInstructions;

@@ -22,6 +22,14 @@ bool is_transposed(const OpInfo& op) {
   return kTransposed.contains(op);
 }
 
+/// Whether a task makes a value channels last.
+bool is_copied_last(const Graph& graph, ValueId value) {
+  static const Ops kCopies{"contiguous"};
+  const TaskId maker = graph.producer(value);
+  return maker.valid() && kCopies.contains(graph.op(maker)) &&
+         OpAttributes(graph.op(maker), graph.attributes(maker)).flag(kChannelsLast);
+}
+
 std::optional<Sizes> sizes_of(const ValueType& type, const Bindings& sizes) {
   if (!type.shape) return std::nullopt;
   Sizes found;
@@ -61,6 +69,7 @@ std::optional<ConvSizes> conv_sizes(const Graph& graph, TaskId task, const Bindi
   conv.groups = attributes.integer("groups");
   conv.element_bytes = static_cast<int64_t>(byte_size(type.dtype));
   conv.channels_last = graph.op(task).attribute(kChannelsLast) != nullptr && attributes.flag(kChannelsLast);
+  conv.weight_last = conv.channels_last && is_copied_last(graph, operands[1]);
   // Other pads are applied by a separate call.
   const bool pads = conv.transposed || window->symmetric();
   Sizes padded = *read;
