@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/graph/execution_frequency.h"
 #include "ir/graph/memory_format.h"
 #include "ir/graph/rewriter.h"
 #include "ir/graph/structure.h"
@@ -42,6 +43,12 @@ bool is_image(const ir::Graph& graph, ValueId value) {
 bool follows_images(const ir::Graph& graph, TaskId task) {
   const std::vector<ValueId> as = ir::laid_out_as(graph, task);
   return !as.empty() && std::all_of(as.begin(), as.end(), [&](ValueId value) { return is_image(graph, value); });
+}
+
+/// Whether both memory formats of a weight [out, in, height, width] are the same.
+bool has_one_format(const ir::ValueType& weight) {
+  const ir::Shape& shape = *weight.shape;
+  return shape[1] == ir::Dim(1) || (shape[2] == ir::Dim(1) && shape[3] == ir::Dim(1));
 }
 
 /// Omits an attribute with the default value, so that equal tasks have equal attributes.
@@ -160,8 +167,9 @@ struct Best {
 
 class Choice {
  public:
-  Choice(const ir::Graph& graph, const KernelTimes& times)
+  Choice(const ir::Graph& graph, const KernelTimes& times, WeightFormat weights)
       : graph_(graph), times_(times), alternatives_(graph), items_(graph.task_count(), kNone), cut_(1) {
+    if (weights == WeightFormat::kChannelsLast) often_ = ir::execution_frequency(graph);
     cut_.pay(kAsAxesSay, 0, LeastCut::kNever);
   }
 
@@ -184,9 +192,10 @@ class Choice {
   /// The remark for the user.
   std::string summary() const {
     std::string text =
-        fmt::format("kernels by measured time: {} of {} tasks compute channels last", on_second_, weighed_);
+        fmt::format("kernels by {}: {} of {} tasks compute channels last", times_.basis(), on_second_, weighed_);
     for (const auto& [name, count] : algorithms_) text += fmt::format(", {} by `{}`", count, name);
-    return text + fmt::format(", {} copies between layouts", copies_);
+    text += fmt::format(", {} copies between layouts", copies_);
+    return weights_ == 0 ? text : text + fmt::format(", {} copied weights", weights_);
   }
 
  private:
@@ -285,12 +294,32 @@ class Choice {
   /// Returns the operand in the layout of its task. If layouts differ this is a copy, shared by all such tasks.
   ValueId operand(ir::Rewriter& rewriter, TaskId task, size_t index) {
     const ValueId old = graph_.inputs(task)[index];
-    if (!old.valid() || !has_order(task, index)) return rewriter.map(old);
+    if (!old.valid()) return old;
+    if (copies_weight(task, index)) return copy(rewriter, task, old, true, weights_);
+    if (!has_order(task, index)) return rewriter.map(old);
     const bool wanted = last_[item_of(task)];
     if (last_[maker_of(old)] == wanted) return rewriter.map(old);
+    return copy(rewriter, task, old, wanted, copies_);
+  }
+
+  /// Returns whether an operand is a weight that does not depend on samples, of a convolution that runs channels last.
+  bool copies_weight(TaskId task, size_t index) const {
+    if (often_.empty() || items_[task.index()] == kNone || !last_[item_of(task)]) return false;
+    const ValueId weight = graph_.inputs(task)[index];
+    const ir::ValueType& type = graph_.type(weight);
+    if (index == 0 || !ir::has_memory_format(graph_, task) || type.shape->size() != 4) return false;
+    const TaskId maker = graph_.producer(weight);
+    const ir::ValueKind kind = graph_.kind(weight);
+    const bool stored =
+        kind == ir::ValueKind::kParameter || kind == ir::ValueKind::kBuffer || kind == ir::ValueKind::kConstant;
+    const bool once = maker.valid() ? often_[maker.index()] != ir::Frequency::kMicroBatch : stored;
+    return once && !has_one_format(type);
+  }
+
+  ValueId copy(ir::Rewriter& rewriter, TaskId task, ValueId old, bool wanted, uint32_t& count) {
     const auto [at, fresh] = copied_.try_emplace(old.index());
     if (!fresh) return at->second;
-    ++copies_;
+    ++count;
     ir::Graph& to = rewriter.graph();
     const ir::OpInfo& op = ir::core("contiguous");
     const std::string name = fmt::format("{}.{}", graph_.value(old).name, wanted ? "last" : "axes");
@@ -308,7 +337,8 @@ class Choice {
   std::vector<bool> last_;  // by item
   std::unordered_map<uint32_t, ValueId> copied_;
   std::map<std::string, uint32_t> algorithms_;
-  uint32_t weighed_ = 0, on_second_ = 0, copies_ = 0;
+  std::vector<ir::Frequency> often_;  // by task; empty: weights are not copied
+  uint32_t weighed_ = 0, on_second_ = 0, copies_ = 0, weights_ = 0;
   bool any_time_ = false;
 };
 
@@ -330,7 +360,7 @@ bool has_alternatives(const ir::Graph& graph) {
 ir::Graph with_alternatives(const ir::Graph& graph) { return Alternatives(graph).take(); }
 
 Result<Outcome> ChooseKernels::run(ir::Graph& graph, PassContext& context) const {
-  Choice choice(graph, *times_);
+  Choice choice(graph, *times_, weights_);
   std::optional<ir::Graph> chosen = choice.run();
   if (!chosen) return Outcome{};
   graph = *std::move(chosen);

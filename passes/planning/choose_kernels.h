@@ -1,4 +1,4 @@
-/// Chooses kernels and memory layouts by their measured times.
+/// Chooses kernels and memory layouts by their costs.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,22 @@
 
 namespace rannc::passes {
 
-/// Source of measured task times.
+/// Source of task times.
 class KernelTimes {
  public:
   virtual ~KernelTimes() = default;
-  /// Returns the time of the forward and backward pass of a task of `with_alternatives(graph)`, in ns; nullopt if
-  /// unknown. `roles` belong to that graph (`ir::gradient_roles`).
+  /// What the times are, for the remark: `measured time`.
+  virtual std::string_view basis() const { return "measured time"; }
+  /// Returns the time of the forward and backward pass of a task of `with_alternatives(graph)`, in ns or in another
+  /// unit that all of them share; nullopt if unknown. `roles` belong to that graph (`ir::gradient_roles`).
   virtual std::optional<double> ns(const ir::Graph& graph, TaskId task,
                                    const std::vector<ir::GradientRole>& roles) const = 0;
+};
+
+/// Memory format of the weights that channels-last convolutions read.
+enum class WeightFormat {
+  kStored,        ///< as stored: kernels of processors have formats of their own
+  kChannelsLast,  ///< copied once per step or load: kernels of GPUs would copy them in every call
 };
 
 /// Returns whether a task has several kernels or can compute in either memory layout.
@@ -38,17 +46,20 @@ ir::Graph with_alternatives(const ir::Graph& graph);
 /// operators, whose sums are taken in another order. The choice is a minimum cut. It has a node for each task that may
 /// use either layout and an edge for the time of each choice. Each value has a group whose nodes pay for one copy
 /// unless they agree. The choice is therefore optimal for these times. Times that differ by less than 2 % count as
-/// equal, and a value whose copy has no known time is not copied. Runs after the planner's pipeline, where times are
-/// known, and before mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph if no time is
-/// known.
+/// equal, and a value whose copy has no known time is not copied. Weights are not part of the choice. Those that are
+/// computed once per step or less are copied afterwards if `WeightFormat` says so, unless both formats are the same:
+/// one place per filter, or one channel. Runs after the planner's pipeline, where times are known, and before
+/// mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph if no time is known.
 class ChooseKernels : public Pass {
  public:
-  explicit ChooseKernels(std::shared_ptr<const KernelTimes> times) : times_(std::move(times)) {}
+  explicit ChooseKernels(std::shared_ptr<const KernelTimes> times, WeightFormat weights = WeightFormat::kStored)
+      : times_(std::move(times)), weights_(weights) {}
   std::string_view name() const override { return "choose-kernels"; }
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:
   std::shared_ptr<const KernelTimes> times_;
+  WeightFormat weights_;
 };
 
 }  // namespace rannc::passes

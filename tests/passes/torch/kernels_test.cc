@@ -67,11 +67,12 @@ TEST(Kernels, DoNotChangeNumbers) {
   const ir::Graph graph = test::short_graph(kNet);
   const auto expected = test::numbers_of(graph, 3);
   ASSERT_TRUE(expected.ok()) << expected.diagnostic().message;
-  uint32_t copied = 0, linear = 0, last = 0, as_axes_say = 0;
+  uint32_t copied = 0, linear = 0, last = 0, as_axes_say = 0, weights = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     ir::Graph chosen = graph.clone();
     passes::PassContext context;
-    const passes::ChooseKernels pass(std::make_shared<DrawnTimes>(seed));
+    const auto format = seed % 2 == 0 ? passes::WeightFormat::kStored : passes::WeightFormat::kChannelsLast;
+    const passes::ChooseKernels pass(std::make_shared<DrawnTimes>(seed), format);
     ASSERT_TRUE(pass.run(chosen, context).ok());
     ASSERT_TRUE(ir::verify(chosen).empty());
     for (const TaskId task : chosen.tasks()) {
@@ -80,10 +81,12 @@ TEST(Kernels, DoNotChangeNumbers) {
       if (!ir::has_memory_format(chosen, task)) continue;
       ++(chosen.attributes(task).flag(ir::kChannelsLast) ? last : as_axes_say);
     }
+    for (const char* weight : {"w0.last", "w2.last"}) weights += chosen.find(weight).valid() ? 1 : 0;
     const auto found = test::numbers_of(chosen, 3);
     ASSERT_TRUE(found.ok()) << found.diagnostic().message;
     EXPECT_LE(test::difference(*expected, *found), 1e-12) << "seed " << seed;
   }
+  EXPECT_GT(weights, 50U);
   for (const uint32_t count : {copied, linear, last, as_axes_say}) EXPECT_GT(count, 100U) << "all kinds come up";
 }
 
