@@ -58,6 +58,7 @@ struct DeviceKind {
   ir::InstructionSet instructions =
       ir::kDefaultInstructions;  ///< of a processor; the memory of convolutions depends on it
   KernelRates kernels = {};
+  uint64_t workspace_bytes = 0;  ///< that libraries hold while a stage is trained, as cuBLAS does
   bool operator==(const DeviceKind&) const = default;
 };
 

@@ -20,6 +20,9 @@ DeviceKind v100(uint64_t memory_gib) { return {"v100", memory_gib << 30, 10.5e12
 /// torchgpipe's paper states.
 DeviceKind p40() { return {"p40", 22ull << 30, 7.9e12, 277 * kGigabyte, 6000}; }
 
+/// What PyTorch gives cuBLAS as its workspace, and from Hopper on.
+constexpr uint64_t kSmallWorkspace = 4096 * 1024 * 2 + 16 * 1024 * 8, kWorkspace = 4096 * 1024 * 8;
+
 /// A GPU and its connections by its data sheet: peak rates without sparsity, in Tflop/s, GB/s of one direction.
 struct Gpu {
   const char* name;
@@ -27,6 +30,7 @@ struct Gpu {
   FlopRates teraflops;
   double memory, nvlink, infiniband;  ///< GB/s
   uint32_t multiprocessors;
+  uint64_t workspace = kSmallWorkspace;  ///< bytes
 };
 
 FlopRates teraflops(double f32, double tf32, double sixteen_bits, double f64) {
@@ -55,9 +59,9 @@ const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> kinds{
       {"a100-40", 39.4, teraflops(19.5, 156, 312, 19.5), 1555, 300, 25, 108},
       {"a100-80", 79.1, teraflops(19.5, 156, 312, 19.5), 2039, 300, 25, 108},
-      {"h100", 79.1, teraflops(67, 494.7, 989.4, 67), 3350, 450, 50, 132},
-      {"h200", 139.8, teraflops(67, 494.7, 989.4, 67), 4800, 450, 50, 132},
-      {"b200", 178.3, teraflops(75, 1125, 2250, 37), 8000, 900, 50, 148},
+      {"h100", 79.1, teraflops(67, 494.7, 989.4, 67), 3350, 450, 50, 132, kWorkspace},
+      {"h200", 139.8, teraflops(67, 494.7, 989.4, 67), 4800, 450, 50, 132, kWorkspace},
+      {"b200", 178.3, teraflops(75, 1125, 2250, 37), 8000, 900, 50, 148, kWorkspace},
       {"v100", 31.7, teraflops_of_v100(), 900, 25, 6.25, 80},
   };
   return kinds;
@@ -92,6 +96,7 @@ Cluster gpu_cluster(const Gpu& gpu, std::string name, uint32_t nodes, uint32_t p
   kind.kernels = {achieved(gpu.teraflops, kConvolutions), achieved(gpu.teraflops, kAttention),
                   kNormalized * gpu.memory * kGigabyte, kNormalizedChannelsLast * gpu.memory * kGigabyte,
                   gpu.multiprocessors};
+  kind.workspace_bytes = gpu.workspace;
   return make_cluster(std::move(name), kind, nodes, per_node, Link{gpu.nvlink * kTransfer, 5000},
                       Link{gpu.infiniband * kTransfer, 10000});
 }

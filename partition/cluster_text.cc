@@ -165,7 +165,7 @@ class Reader {
       RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
       RANNC_TRY(only(*fields,
                      {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions", "convolution",
-                      "attention", "batch_norm", "multiprocessors"},
+                      "attention", "batch_norm", "multiprocessors", "workspace_bytes"},
                      "a kind"));
       DeviceKind kind;
       kind.name = key.str();
@@ -183,6 +183,10 @@ class Reader {
         RANNC_ASSIGN(kind.instructions, instructions(*fields));
       }
       RANNC_ASSIGN(kind.kernels, kernel_rates(*fields));
+      if (fields->contains("workspace_bytes")) {
+        RANNC_ASSIGN(const double workspace, number(*fields, "workspace_bytes", kBytes));
+        kind.workspace_bytes = static_cast<uint64_t>(workspace);
+      }
       if (!cluster_.kinds.empty() && cluster_.kinds.front().type != kind.type) {
         return fail(*fields,
                     fmt::format("[kind.{}] is of device type {} and [kind.{}] of {}: a plan has one type", kind.name,
@@ -360,6 +364,7 @@ std::string print_cluster(const Cluster& cluster) {
       out += fmt::format("instructions = {}\n", quoted(std::string(ir::str(kind.instructions))));
     }
     out += kernels_text(kind.kernels);
+    if (kind.workspace_bytes > 0) out += fmt::format("workspace_bytes = {}\n", kind.workspace_bytes);
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,

@@ -89,7 +89,11 @@ Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& fa
                                 const KindMemory& memory) {
   RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
   problem.cluster = options.cluster;
-  for (size_t kind = 0; kind < memory.size(); ++kind) problem.cluster.kinds[kind].memory_bytes = memory[kind];
+  for (size_t kind = 0; kind < memory.size(); ++kind) {
+    // Nothing would mean without a limit.
+    DeviceKind& own = problem.cluster.kinds[kind];
+    own.memory_bytes = memory[kind] > own.workspace_bytes ? memory[kind] - own.workspace_bytes : 1;
+  }
   static_cast<PlanDemands&>(problem) = options;
   problem.sharded = options.training && options.shard_optimizer == ShardOptimizer::kAlways;
   if (!options.training) problem.recompute = RecomputeRule::kNever;

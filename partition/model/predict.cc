@@ -161,9 +161,12 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
                     timeline.makespan, kMostStepNs));
   }
   plan.predictions.clear();
-  for (const DeviceTimeline& device : timeline.devices) {
+  const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
+  for (size_t d = 0; d < timeline.devices.size(); ++d) {
+    const DeviceTimeline& device = timeline.devices[d];
+    const auto peak = static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes));
     plan.predictions.push_back(
-        {static_cast<int64_t>(device.busy), static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes))});
+        {static_cast<int64_t>(device.busy), peak + cluster.kind_of(in_cluster[d]).workspace_bytes});
   }
   plan.step_ns = static_cast<int64_t>(timeline.makespan);
   return timeline;

@@ -129,7 +129,7 @@ TEST(Cluster, RatesOfKernels) {
   const Cluster cluster =
       with_kind(
           "flops = { f32 = 4e13, bf16 = 6e14 }\nconvolution = 2e13\nattention = { f32 = 3e13, bf16 = 1e14 }\n"
-          "batch_norm = { channels_first = 1e11, channels_last = 3e11 }\nmultiprocessors = 132")
+          "batch_norm = { channels_first = 1e11, channels_last = 3e11 }\nmultiprocessors = 132\nworkspace_bytes = 4096")
           .value();
   const KernelRates& kernels = cluster.kinds[0].kernels;
   EXPECT_EQ(kernels.convolution, FlopRates(2e13));
@@ -138,6 +138,7 @@ TEST(Cluster, RatesOfKernels) {
   EXPECT_EQ(kernels.batch_norm, 1e11);
   EXPECT_EQ(kernels.batch_norm_channels_last, 3e11);
   EXPECT_EQ(kernels.multiprocessors, 132u);
+  EXPECT_EQ(cluster.kinds[0].workspace_bytes, 4096u);
   EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
 }
 

@@ -20,6 +20,7 @@
 #include "passes/training/selective_recompute.h"
 #include "runtime/bundle/bundle.h"
 #include "tools/common/machine.h"
+#include "tools/compiler/kernel_choice.h"
 #include "tools/compiler/model_files.h"
 #include "tools/compiler/named_tasks.h"
 #include "tools/compiler/plan_costs.h"
@@ -393,6 +394,10 @@ Result<partition::PlanOptions> plan_options(const RequestedPlan& request, const 
   RANNC_ASSIGN(partition::PlanOptions plan, unpriced(request, model, progress));
   const bool chosen = request.options.kernels == compiler::Kernels::kMeasured && passes::has_alternatives(model.graph);
   if (!chosen) chooses = nullptr;
+  if (chooses != nullptr && on_cuda(plan.cluster)) {
+    RANNC_ASSIGN(const bool changed, choose_cuda_layouts(*chooses, plan.assume, tensor_cores(request)));
+    if (changed && progress.remark) progress.remark(chooses->remarks.back().message);
+  }
   RANNC_TRY(add_costs(request, model, chooses, plan, progress));
   if (chooses != nullptr) {  // other tasks, other atoms
     RANNC_ASSIGN(plan.demands, named_demands(request.options, task_names(model)));

@@ -46,10 +46,11 @@ uint64_t samples_at_once(const PreparedModel& model, const partition::PlanOption
   return samples[samples.size() / 2];
 }
 
-Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDatabase& database,
-                            const std::string& environment, uint64_t samples) {
+namespace {
+
+Result<bool> choose(PreparedModel& model, std::unique_ptr<passes::Pass> pass) {
   passes::PassManager manager;
-  manager.add(std::make_unique<passes::ChooseKernels>(std::make_shared<DatabaseTimes>(database, environment, samples)));
+  manager.add(std::move(pass));
   passes::PassContext context;
   const passes::RunReport report = manager.run(model.graph, context, {.reproducer = false});
   if (!report.ok()) return *report.failure;
@@ -57,6 +58,34 @@ Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDataba
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   RANNC_TRY(form_atoms(model));
   return true;
+}
+
+}  // namespace
+
+Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDatabase& database,
+                            const std::string& environment, uint64_t samples) {
+  const auto times = std::make_shared<DatabaseTimes>(database, environment, samples);
+  return choose(model, std::make_unique<passes::ChooseKernels>(times));
+}
+
+bool on_cuda(const partition::Cluster& cluster) {
+  const std::vector<std::string> used = cluster.used_kinds();
+  return std::all_of(cluster.kinds.begin(), cluster.kinds.end(), [&](const partition::DeviceKind& kind) {
+    return kind.type == ir::DeviceType::kCuda || std::find(used.begin(), used.end(), kind.name) == used.end();
+  });
+}
+
+passes::TensorCores tensor_cores(const RequestedPlan& request) {
+  const std::vector<partition::DeviceKind>& kinds = request.planning.cluster.kinds;
+  const bool all = std::all_of(kinds.begin(), kinds.end(),
+                               [](const auto& kind) { return kind.flops_per_second.tf32 > kind.flops_per_second.f32; });
+  const bool tf32 = all && request.options.matmul_precision == compiler::MatmulPrecision::kHigh;
+  return tf32 ? passes::TensorCores::kSixteenBitsAndTf32 : passes::TensorCores::kSixteenBits;
+}
+
+Result<bool> choose_cuda_layouts(PreparedModel& model, const ir::Bindings& sizes, passes::TensorCores tensor_cores) {
+  const auto layouts = std::make_shared<passes::CudaLayouts>(sizes, tensor_cores);
+  return choose(model, std::make_unique<passes::ChooseKernels>(layouts, passes::WeightFormat::kChannelsLast));
 }
 
 }  // namespace rannc::tools

@@ -72,6 +72,19 @@ TEST(PlanMemory, MoreBlocksAreCutWhereTheAskedDoNotFit) {
   EXPECT_EQ(plan.remarks[0].find("2 blocks"), 0U) << plan.remarks[0];
 }
 
+// Beside what the plan holds: a limit that leaves no room for it is another plan's.
+TEST(PlanMemory, WorkspacesOfLibrariesCount) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:2", 16);
+  const uint64_t without = fullest(planned(model, options).plan);
+  const uint64_t workspace = without / 8;
+  options.cluster.kinds[0].workspace_bytes = workspace;
+  EXPECT_EQ(fullest(planned(model, options).plan), without + workspace);
+  options.constraints.memory_bytes = without + workspace - 1;
+  const auto tight = planned(model, options).plan;
+  EXPECT_LT(fullest(tight), without + workspace);
+}
+
 // Each limit is one that the plan before it breaks.
 TEST(PlanMemory, NoDeviceIsPlannedBeyondTheLimit) {
   const Prepared model = small_bert();

@@ -30,7 +30,8 @@ enum class Costs : uint8_t {
   kDatabase,   ///< read from `PlanOptions::cost_database`
 };
 
-/// Kernels of convolutions, pooling and batch normalization: the fastest by measured times, or LibTorch's choice.
+/// Kernels and memory formats of convolutions, pooling and batch normalization: the fastest by measured times, for
+/// clusters of CUDA devices the memory formats that move the fewest bytes; or LibTorch's choice, channels first.
 enum class Kernels : uint8_t { kMeasured, kDefault };
 
 /// Products of float32 matrices on GPUs: IEEE, or TF32.
@@ -239,7 +240,7 @@ void PlanOptions::rows(Table& table) {
             &PlanOptions::matmul_precision, Choices{"highest", "high"});
   table.row({"--kernels", "", kModelFile,
              "`measured`: choose kernels and memory formats of convolutions, pooling and batch normalization by "
-             "measured `--costs`; `default`: LibTorch chooses"},
+             "measured `--costs`, on GPUs memory formats by the bytes that they move; `default`: LibTorch chooses"},
             &PlanOptions::kernels, Choices{"measured", "default"});
   table.row(
       {"--refine,!--no-refine", "", kPlannedModel | kSavedPlan, "measure the finished stages to predict the step time"},
