@@ -40,7 +40,8 @@ struct Measured {
 };
 constexpr Measured kGpt{190.2 - 2.2, 40.3 - 8.5 - 1.5}, kResNet{47.1 - 0.2, 19.9 - 2.4 - 1.9 - 0.1};
 
-/// A layer of GPT-2 medium over 1024 places, as the compiler fuses it. The first product makes all values need gradients.
+/// A layer of GPT-2 medium over 1024 places, as the compiler fuses it. The first product makes all values need
+/// gradients.
 ir::Graph gpt_layer() {
   return ir::parse_graph(R"(rannc.graph 1
 batch b
