@@ -96,7 +96,9 @@ void masked_language_head(OnnxWriter& writer, const std::string& x, const BertCo
   const auto scope = writer.scope("masked_language");
   const std::string dense = projection(writer, "dense", x, config.width, config.width, kDeviation);
   const std::string hidden = normalized(writer, "norm", gelu(writer, dense, config), config);
-  const std::string head = writer.node("Transpose", {words}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const std::string own =
+      config.untied ? writer.weight("weight", {config.vocabulary, config.width}, normal(kDeviation)) : words;
+  const std::string head = writer.node("Transpose", {own}, {{"perm", std::vector<int64_t>{1, 0}}});
   const std::string bias = writer.weight("bias", {config.vocabulary}, constant(0));
   const std::string logits = writer.node("Add", {writer.node("MatMul", {hidden, head}), bias});
   writer.float_output(logits, "logits", {std::string("batch"), config.sequence, config.vocabulary});

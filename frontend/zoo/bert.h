@@ -22,6 +22,8 @@ struct BertConfig {
   /// Decompose layer normalization, GELU and softmax into primitive operators, as exports before operator set 17 do:
   /// 54 operators per layer instead of 30.
   bool unfused = false;
+  /// Give the masked-language head a projection of its own, as pipelines need it that cannot tie weights of two stages.
+  bool untied = false;
   float dropout = 0;  ///< ratio after the embeddings, the attention weights and both sublayers; 0: none
 };
 

@@ -85,6 +85,7 @@ void bert_flags(CLI::App& command, zoo::BertConfig& config) {
   size(command, "--sequence", config.sequence, "tokens per sample");
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
   command.add_flag("--unfused", config.unfused, "write normalization, GELU and softmax as primitive operators");
+  command.add_flag("--untied", config.untied, "give the masked-language head a projection of its own");
   command.add_option("--dropout", config.dropout, "dropout ratio in training")
       ->transform(rannc::tools::in_range(rannc::NumberRange{0, 1}))
       ->capture_default_str();

@@ -56,6 +56,17 @@ TEST(ZooBert, WrittenOutItHasTheSameWeights) {
   test::expect_readable(test::model(config, write_bert));
 }
 
+TEST(ZooBert, UntiedHasAProjectionMore) {
+  BertConfig config = sized(2, 64);
+  const uint64_t tied = test::parameters_of(test::model(config, write_bert));
+  config.untied = true;
+  EXPECT_EQ(test::parameters_of(test::model(config, write_bert)), tied + 30522 * 64);
+  config.heads = 2;
+  config.sequence = 8;
+  config.vocabulary = 11;
+  test::expect_readable(test::model(config, write_bert));
+}
+
 TEST(ZooBert, RefusesSizesThatDoNotFit) {
   BertConfig all = sized(1, 64);
   all.dropout = 1;
