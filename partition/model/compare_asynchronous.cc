@@ -31,7 +31,8 @@ Stream stream_of(const ir::Plan& plan, const Cluster& cluster) {
   stream.shape.memory_bytes.clear();  // versions are added afterwards
   stream.first = fill * stream.micro_batches;
   stream.last = (fill + measured) * stream.micro_batches;
-  // Everything that is done once per step is done once per update.
+  // Everything that is done once per step is done once per update, sums over replicas included.
+  for (ir::StageShape& stage : stream.shape.stages) stage.sums = 0, stage.sharded = false;
   for (size_t s = 0; s < stages; ++s) {
     const double begin = stream.costs.begin.empty() ? 0 : stream.costs.begin[s];
     for (const SumCost& sum : stream.costs.all_reduce[s]) stream.costs.step[s] += sum.duration;
