@@ -72,6 +72,18 @@ class PublishedModels(programs.ProgramTest):
             self.assertNotIn("core.contiguous", plan)
 
 
+    def test_checks_compare_the_formats_of_plans(self):
+        """rannc-check sums in another order on devices than on the processor, but for float64."""
+        device = programs.bin_folder.parent / "tests" / "librannc_test_device.so"
+        for dtype, differs in (("float32", True), ("float64", False)):
+            found = []
+            for on in ("cpu", device):
+                done = self.succeed("rannc-check", programs.shared_models() / "resnet_train_legacy", "--stages", 2, "--micro-batches", 4, "--dtype", dtype,
+                                    "--device", on, "--summary=json")
+                found.append(json.loads(done.stdout)["gradients"]["relative"])
+            self.assertEqual(found[0] != found[1], differs, (dtype, found))
+
+
 class Runs(kernels_test.KernelRuns):
     """On an asynchronous device with memory of its own, as on a GPU."""
 
@@ -135,6 +147,17 @@ class Runs(kernels_test.KernelRuns):
         weights = 4 * 9 * (3 * 64**2 + 4 * 128**2 + 6 * 256**2 + 3 * 512**2)  # of 16 convolutions; the first one reads three channels
         for count in (1, 4):
             self.assertGreater(predicted["measured", count] - predicted["default", count], weights)
+
+    def test_profiles_have_the_tasks_of_plans(self):
+        """Those of images in both memory formats: plans with and without the choice are priced by measured times alone."""
+        database, cluster, kind = self.scratch / "device.json", self.scratch / "kind.toml", "test-device-0"
+        self.succeed("rannc-profile", self.model, "--loss", kernels_test.LOSS, "--sizes", 8, "--repeat", 1, "--database", database, "--device",
+                     self.device)
+        cluster.write_text(GPUS.format("cuda", 1).replace("kind.gpu", f"kind.{kind}").replace('"gpu"', f'"{kind}"'))
+        for flags, counts in (((), (6, 6, 2, 2)), (("--kernels", "default"), None)):
+            _, done = self.compiled("priced", "--cluster", cluster, "--costs", database, "--micro-batches", 1, "--replace", *flags)
+            self.assertEqual(counts_of(done), counts)
+            self.assertNotIn("have no measurement", done.stderr)
 
     def test_plans_are_used_again(self):
         bundle, _ = self.bundle("saved", "--devices", 1)

@@ -42,6 +42,7 @@
 #include "tools/compile/compile_flags.h"
 #include "tools/compile/native_form.h"
 #include "tools/compiler/compiler.h"
+#include "tools/compiler/kernel_choice.h"
 #include "tools/compiler/model_report.h"
 #include "tools/run/output_parts.h"
 #include "tools/run/run_worker.h"
@@ -220,11 +221,11 @@ Result<rannc::codegen::BundleOptions> bundle_options(const Flags& flags) {
   return options;
 }
 
-Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, const std::string& scratch, size_t index,
+Result<void> compile_case(const Flags& flags, const runtime::Device& device, const std::string& scratch, size_t index,
                           Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
   rannc::compiler::ReadOptions read = read_options(flags, folder);
-  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(folder.model, read));
+  RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(folder.model, read));
   checked.warnings = model.warnings;
   checked.conditions = tools::conditions(model.graph);
   checked.not_done = tools::not_done(model, tools::Detail::kBrief);
@@ -241,12 +242,16 @@ Result<void> compile_case(const Flags& flags, rannc::ir::DeviceType device, cons
   }
   write_findings(findings_file(scratch, index), checked);
   RANNC_ASSIGN(read.assumed_sizes, tools::assumed_sizes(model.graph, folder.batch));
+  if (device.is_asynchronous()) {  // in the memory formats of plans for such devices
+    RANNC_TRY(tools::choose_cuda_layouts(model, {read.assumed_sizes.begin(), read.assumed_sizes.end()},
+                                         rannc::passes::TensorCores::kSixteenBits));
+  }
   RANNC_ASSIGN(const rannc::codegen::BundleOptions form, bundle_options(flags));
   for (const Cut& cut : flags.cuts) {
     RANNC_ASSIGN(const tools::RequestedPlan request, tools::requested_plan(plan_options(cut), read));
     RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(request, model));
     plan.constraints.replicas = cut;
-    for (partition::DeviceKind& kind : plan.cluster.kinds) kind.type = device;
+    for (partition::DeviceKind& kind : plan.cluster.kinds) kind.type = device.type();
     RANNC_ASSIGN(partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
       return rannc::error({folder.path, 0, 0, {}},
@@ -512,7 +517,7 @@ Result<void> check(const Flags& flags) {
   }
   const tools::Scratch scratch;
   for (size_t i = 0; i < cases.size(); ++i) {
-    RANNC_TRY(compile_case(flags, hardware.at(0).type(), scratch.path(), i, cases[i]));
+    RANNC_TRY(compile_case(flags, hardware.at(0), scratch.path(), i, cases[i]));
     for (const std::string& line : cases[i].not_done)
       fmt::print(stderr, "{}: not done: {}\n", cases[i].folder.model, line);
     for (const std::string& warning : cases[i].warnings)

@@ -17,6 +17,7 @@
 #include "tools/compile/compile_flags.h"
 #include "tools/compiler/compiler.h"
 #include "tools/compiler/foreign_calls.h"
+#include "tools/compiler/kernel_choice.h"
 #include "tools/compiler/planning_sizes.h"
 #include "tools/measure/measure.h"
 #include "tools/measure/measured_cluster.h"
@@ -99,14 +100,15 @@ class Profiler {
   }
 
   Result<void> measure_model(const std::string& path) {
-    RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(path, flags_.read));
+    RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(path, flags_.read));
     if (flags_.passes.time_passes) fmt::print(stderr, "{}", model.report.time_table());
     RANNC_TRY(tools::foreign_calls(model.graph));
     const auto& assumed = flags_.read.assumed_sizes;
     RANNC_ASSIGN(tools::PlanningSizes sizes, tools::planning_sizes(model.graph, {assumed.begin(), assumed.end()}));
     if (!sizes.guessed.empty()) fmt::print(stderr, "note: {}\n", tools::describe_guess(sizes));
     options_.assume = std::move(sizes.sizes);
-    RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
+    RANNC_ASSIGN(tools::MeasureCount tasks, tools::measure_tasks(model.graph, options_, database_));
+    RANNC_TRY(measure_planned_layouts(model, tasks));
     RANNC_ASSIGN(const auto kernels, tools::measure_alternatives(model.graph, options_, database_));
     RANNC_ASSIGN(const auto blocks,
                  tools::measure_blocks(model.graph, model.atoms, flags_.blocks, options_, database_));
@@ -117,6 +119,18 @@ class Profiler {
     fmt::print("{}: {} tasks of {} kinds: {} measured, {} reused{}; {} blocks: {} measured, {} reused{}\n", path,
                model.graph.task_count(), tasks.entries(), tasks.measured, tasks.reused, excluded(tasks),
                blocks.entries(), blocks.measured, blocks.reused, excluded(blocks));
+    return {};
+  }
+
+  /// Switches the model to the memory formats that a plan for the device has, and measures tasks that only it has.
+  Result<void> measure_planned_layouts(tools::PreparedModel& model, tools::MeasureCount& tasks) {
+    if (options_.device == nullptr) return {};
+    RANNC_ASSIGN(const bool changed,
+                 tools::choose_cuda_layouts(model, options_.assume, rannc::passes::TensorCores::kSixteenBits));
+    if (!changed) return {};
+    RANNC_ASSIGN(const auto more, tools::measure_tasks(model.graph, options_, database_));
+    tasks.measured += more.measured;
+    tasks.too_large += more.too_large;
     return {};
   }
 
