@@ -5,21 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "ir/verify.h"
 #include "partition/model/block_hulls.h"
 #include "partition/model/finer_blocks.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/fixed_batch.h"
-#include "partition/model/given_plan.h"
 #include "partition/model/joint_batch.h"
 #include "partition/model/lap.h"
 #include "partition/model/loop_prices.h"
 #include "partition/model/measured_search.h"
+#include "partition/model/plan_given.h"
 #include "partition/model/planning_steps.h"
 #include "partition/model/sharded_stages.h"
-#include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
@@ -74,34 +72,6 @@ std::optional<Infeasible> exceeds_all_memory(const PlanOptions& options, const M
                                 facts.training ? ", gradients and optimizer state" : "", needed / 1e9,
                                 options.cluster.size(), offered / 1e9),
                     needed - offered, "more devices, devices with more memory, an optimizer with less state"};
-}
-
-AtomSamples atom_samples(const PlanOptions& options) {
-  uint64_t most = 1;
-  for (const uint64_t count : options.micro_batches) most = std::max(most, count);
-  if (options.micro_batches.empty()) most = options.mini_batch;
-  const uint64_t parts = std::max<uint64_t>(1, std::min<uint64_t>(most, options.mini_batch) * options.cluster.size());
-  return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
-}
-
-// Memory limits by kind of device for choosing stages.
-Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
-                                const KindMemory& memory) {
-  RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
-  problem.cluster = options.cluster;
-  for (size_t kind = 0; kind < memory.size(); ++kind) {
-    // Nothing would mean without a limit.
-    DeviceKind& own = problem.cluster.kinds[kind];
-    own.memory_bytes = memory[kind] > own.workspace_bytes ? memory[kind] - own.workspace_bytes : 1;
-  }
-  static_cast<PlanDemands&>(problem) = options;
-  problem.sharded = options.training && options.shard_optimizer == ShardOptimizer::kAlways;
-  if (!options.training) problem.recompute = RecomputeRule::kNever;
-  const ScheduleFamily* family = find_schedule(options.schedule);
-  problem.in_flight = family == nullptr ? InFlight::kOneFOneB : family->assumed;
-  const auto name = [&](uint32_t atom) { return task_name(facts.graph, facts.atoms.tasks[atom]); };
-  RANNC_TRY(add_demands(options.demands, blocks.block_of, name, problem.constraints));
-  return problem;
 }
 
 std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
@@ -258,7 +228,7 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const 
 // Sharpens the plan, then finishes it.
 Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
                       PlannedModel& planned) {
-  if (options.planner == "auto" && !options.given) RANNC_TRY(sharpen(options, facts, memory, planned));
+  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
   mark_sharded(options, planned.stages);
   return finish(options, facts, planned);
 }
@@ -286,66 +256,6 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
         100 * (1 - static_cast<double>(in_part->plan.step_ns) / static_cast<double>(planned.plan.step_ns))));
   }
   return Outcome(*std::move(in_part));
-}
-
-/// The pattern of given rows; empty if they have none.
-SchedulePattern given_pattern(const GivenPlan& given) {
-  ir::PipelineShape shape =
-      ir::chain_shape(static_cast<uint32_t>(given.stages.size()), static_cast<uint32_t>(given.micro_batches));
-  std::set<DeviceId> used;
-  for (const GivenPlan::Stage& stage : given.stages) used.insert(stage.devices.begin(), stage.devices.end());
-  shape.devices = static_cast<uint32_t>(used.size());
-  for (size_t s = 0; s < given.stages.size(); ++s) {
-    shape.stages[s].recompute = given.stages[s].recompute;
-    shape.stages[s].devices = given.stages[s].devices;
-    for (DeviceId& device : shape.stages[s].devices)
-      device = DeviceId::from(static_cast<size_t>(std::distance(used.begin(), used.find(device))));
-  }
-  const auto rows = ir::parse_schedule(given.computations, shape);
-  if (!rows.ok()) return {};
-  auto pattern = pattern_of(*rows, shape);
-  return pattern.ok() ? *std::move(pattern) : SchedulePattern();
-}
-
-/// Completes a plan whose stages and rows are given.
-Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
-  const GivenPlan& given = *requested.given;
-  PlanOptions options = requested;
-  options.schedule = "table";
-  options.schedule_table = given.computations;
-  options.schedule_file = given.file;
-  PlannedModel planned;
-  BlockPartition& blocks = planned.blocks.partition;
-  blocks.block_of = given.block_of_atom;
-  for (const uint32_t block : blocks.block_of) blocks.count = std::max(blocks.count, block + 1);
-  RANNC_ASSIGN(planned.blocks.atoms, atom_dag(facts, options.cluster, atom_samples(options)));
-  planned.blocks.metrics = measure(planned.blocks.atoms, blocks.block_of, blocks.count);
-  const KindMemory memory = memory_of_kinds(options);
-  RANNC_ASSIGN(planned.problem, problem_of(options, facts, blocks, memory));
-  StagePlan stages;
-  stages.planner = given.planner;
-  stages.micro_batches = given.micro_batches;
-  stages.schedule = given.schedule;
-  std::vector<uint32_t> ends(given.stages.size());
-  for (size_t atom = 0; atom < blocks.block_of.size(); ++atom) {
-    uint32_t& end = ends[given.stage_of_atom[atom]];
-    end = std::max(end, blocks.block_of[atom] + 1);
-  }
-  for (size_t s = 0; s < ends.size(); ++s)
-    stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
-  if (schedule_needs(given.schedule, ScheduleFamily::Needs::kPattern)) stages.pattern = given_pattern(given);
-  planned.problem.sharded = std::any_of(given.stages.begin(), given.stages.end(),
-                                        [](const GivenPlan::Stage& stage) { return stage.sharded; });
-  planned.stages = price_given(planned.problem, std::move(stages));
-  RANNC_TRY(complete(options, facts, memory, planned));
-  planned.plan.schedule.name = given.schedule;
-  if (planned.stages.objective == 0) planned.stages.objective = static_cast<double>(planned.plan.step_ns);
-  const std::vector<Overfull> over = overfull(planned.plan, options);
-  if (over.empty()) return Outcome(std::move(planned));
-  return Outcome(Infeasible{fmt::format("the plan of {} needs {:.0f} bytes on a device that holds {:.0f}", given.file,
-                                        over.front().needed, over.front().offered),
-                            over.front().needed - over.front().offered, "devices with more memory, another cut"});
 }
 
 constexpr int kMostTries = 4;

@@ -11,6 +11,7 @@
 #include "partition/model/fixed_batch.h"
 #include "partition/model/lap.h"
 #include "partition/model/sharded_stages.h"
+#include "partition/model/stage_problem.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
 
@@ -86,6 +87,33 @@ AutoOptions search_of(const PlanOptions& options) {
                   [](const std::string& name) { return find_schedule(name)->layout != StageLayout::kOnePerRank; });
   }
   return searched;
+}
+
+AtomSamples atom_samples(const PlanOptions& options) {
+  uint64_t most = 1;
+  for (const uint64_t count : options.micro_batches) most = std::max(most, count);
+  if (options.micro_batches.empty()) most = options.mini_batch;
+  const uint64_t parts = std::max<uint64_t>(1, std::min<uint64_t>(most, options.mini_batch) * options.cluster.size());
+  return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
+}
+
+Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
+                                const KindMemory& memory) {
+  RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
+  problem.cluster = options.cluster;
+  for (size_t kind = 0; kind < memory.size(); ++kind) {
+    // Nothing would mean without a limit.
+    DeviceKind& own = problem.cluster.kinds[kind];
+    own.memory_bytes = memory[kind] > own.workspace_bytes ? memory[kind] - own.workspace_bytes : 1;
+  }
+  static_cast<PlanDemands&>(problem) = options;
+  problem.sharded = options.training && options.shard_optimizer == ShardOptimizer::kAlways;
+  if (!options.training) problem.recompute = RecomputeRule::kNever;
+  const ScheduleFamily* family = find_schedule(options.schedule);
+  problem.in_flight = family == nullptr ? InFlight::kOneFOneB : family->assumed;
+  const auto name = [&](uint32_t atom) { return task_name(facts.graph, facts.atoms.tasks[atom]); };
+  RANNC_TRY(add_demands(options.demands, blocks.block_of, name, problem.constraints));
+  return problem;
 }
 
 std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options) {

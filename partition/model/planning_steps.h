@@ -3,14 +3,24 @@
 
 #include <vector>
 
+#include "partition/metrics.h"
+#include "partition/model/atom_dag.h"
 #include "partition/model/model_facts.h"
 #include "partition/model/plan_model.h"
 #include "partition/model/plan_options.h"
+#include "partition/model/sharded_stages.h"
 
 namespace rannc::partition {
 
 /// Returns the options of planner `auto` with the schedules that the plan may have.
 AutoOptions search_of(const PlanOptions& options);
+
+/// Returns the sample counts at which blocks are cut and their memory is limited.
+AtomSamples atom_samples(const PlanOptions& options);
+
+/// Returns the problem of choosing stages of the blocks. `memory`: limits by kind of device.
+Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
+                                const KindMemory& memory);
 
 /// A kind of devices, one of which exceeds its memory in a finished plan.
 struct Overfull {

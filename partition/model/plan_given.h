@@ -1,0 +1,16 @@
+/// Completes a plan whose cut and schedule are given.
+#pragma once
+
+#include <variant>
+
+#include "partition/model/given_plan.h"
+#include "partition/model/model_facts.h"
+#include "partition/model/plan_model.h"
+#include "partition/model/plan_options.h"
+
+namespace rannc::partition {
+
+/// Finishes the plan `requested.given`. `Infeasible` if a device holds less than the plan needs.
+Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts);
+
+}  // namespace rannc::partition
