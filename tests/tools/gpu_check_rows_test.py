@@ -195,6 +195,11 @@ class Verdicts(unittest.TestCase):
     def test_sides_of_ours(self):
         self.assertEqual(self.group("gpt-bf16 mends"), [])
         self.assertEqual(self.group("gpt-bf16 mends", of_others=4.8), ["losses of all sides"])
+        self.assertEqual(self.group("resnet-bf16"), [])
+        self.assertEqual(self.group("resnet-bf16", lost={"channels first": "late"}), ["losses of all sides"])
+        first = lambda side: next(group for group in models.GROUPS if group.name == "resnet-bf16").ours[side][0]
+        self.assertEqual(models.BUNDLES[first("channels first")].compile, ("--kernels", "default"))
+        self.assertEqual(models.BUNDLES[first("ours")].compile, ())
 
     def test_two_stages(self):
         for one, two, failing in [(100.0, 105.0, []), (100.0, 106.0, ["step of two stages by that of one"]),

@@ -239,7 +239,8 @@ class Verdicts:
     def losses_of_sides(self):
         name = f"{self.group.name}: losses of all sides"
         if name in self.goals:
-            apart = {side: max(abs(a - b) / abs(a) for a, b in zip(self.own["side"].losses, self.taken[side]["side"].losses))
+            steps = models.FIRST_STEPS if self.group.rivals else None
+            apart = {side: max(abs(a - b) / abs(a) for a, b in zip(self.own["side"].losses[:steps], self.taken[side]["side"].losses))
                      for side in self.group.ours if side in self.taken}
             self.run.row(name, len(apart) == len(self.group.ours) and max(apart.values()) <= models.SIDES_APART, self.goals[name], **apart)
 
