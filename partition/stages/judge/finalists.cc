@@ -11,11 +11,10 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kMost = 6;                 ///< finalists besides the plans of rivals
-constexpr double kClose = 1.25;             ///< multiple of the best judgement; the two simulations differ by less
-constexpr uint64_t kDeviceSlots = 200'000;  ///< devices * micro-batches, of all finished plans
+constexpr size_t kMost = 6;      ///< finalists besides the plans of rivals
+constexpr double kClose = 1.25;  ///< multiple of the best judgement; the two simulations differ by less
 
-uint64_t slots(const StagePlan& plan) {
+uint64_t slots_of(const StagePlan& plan) {
   uint64_t devices = 0;
   for (const PlannedStage& stage : plan.stages) devices += stage.devices.size();
   return devices * plan.micro_batches;
@@ -57,7 +56,7 @@ std::vector<RunnerUp> runners_up(const StagePlan& plan, const std::map<std::stri
   return losers;
 }
 
-bool is_small(const StagePlan& plan) { return slots(plan) <= kDeviceSlots / 8; }
+bool is_small(const StagePlan& plan, uint64_t slots) { return slots_of(plan) <= slots / 8; }
 
 void Finalists::offer(const StagePlan& plan, const std::string& from) {
   const auto [entry, fresh] =
@@ -79,13 +78,13 @@ std::vector<Candidate> Finalists::ranked() const {
   return all;
 }
 
-std::vector<Candidate> Finalists::finished(PlanJudge& judge) const {
+std::vector<Candidate> Finalists::finished(PlanJudge& judge, uint64_t slots) const {
   std::vector<Candidate> left;
   uint64_t spent = 0;
   double least = std::numeric_limits<double>::infinity();
   for (Candidate& one : ranked()) {
-    spent += slots(one.plan);
-    if (spent > kDeviceSlots) break;
+    spent += slots_of(one.plan);
+    if (spent > slots) break;
     JudgedPlan judged = judge.judge_by_device(std::move(one.plan), least * (1 + 1e-6));
     if (!judged) continue;
     one.plan = *std::move(judged);

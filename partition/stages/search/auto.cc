@@ -95,7 +95,7 @@ class AutoSearch {
     if (!contest_.best()) return infeasible();
     if (!rules_.everything) shake();
     place_devices();
-    contest_.choose_by_device(trials_.judge());
+    contest_.choose_by_device(trials_.judge(), options_.device_slots);
     search_rows();
     if (found_ == FoundRows::kRequired && contest_.best()->plan.schedule != kFound) return no_rows();
     return chosen();
@@ -275,11 +275,12 @@ class AutoSearch {
       if (judged && (!best || better(*judged, best->plan))) best = Candidate{*std::move(judged), from};
     };
     for (const Candidate& known : known_rows_) {
+      if (!required && !is_small(known.plan, 8 * options_.device_slots)) continue;
       JudgedPlan judged = trials_.judge().judge(known.plan);
       if (judged) judged = trials_.judge().judge_by_device(*judged);
       take(std::move(judged), known.from);
     }
-    for (size_t i = 0; i < plans.size() && !trials_.interrupted(); ++i) {
+    for (size_t i = 0; i < plans.size() && options_.found_actions > 0 && !trials_.interrupted(); ++i) {
       const StagePlan& plan = plans[i].plan;
       if (plan.stages.size() == 1 && !required) continue;
       const uint64_t actions = options_.found_actions * (required ? 10 : 1) / plans.size() / (is_short(plan) ? 1 : 4);
@@ -340,7 +341,8 @@ class AutoSearch {
 
   /// The bound over all plans is weak. Adds the stronger one over the plans with one stage per device.
   void note_separate_bound(StagePlan& plan) {
-    const Bound bound = trials_.judge().lower_bound({.enough = plan.objective, .stop = stop_});
+    const Bound bound =
+        trials_.judge().lower_bound({.enough = plan.objective, .steps = options_.bound_steps, .stop = stop_});
     const bool bytes = problem_.objective == Objective::kPeakMemory;
     plan.notes.push_back(
         bytes ? fmt::format("no plan with one stage per device is below {:.0f} bytes ({})", bound.value, bound.argument)
@@ -363,7 +365,7 @@ class AutoSearch {
 
   StagePlan chosen() {
     StagePlan plan = without_idle_recompute(contest_.best()->plan);
-    BoundEffort effort{.enough = plan.objective, .stop = stop_};
+    BoundEffort effort{.enough = plan.objective, .steps = options_.bound_steps, .stop = stop_};
     effort.shared_devices = most_stages_per_device(arrangements_) > 1;
     Bound bound = trials_.judge().lower_bound(effort);
     plan.lower_bound = std::min(bound.value, plan.objective);

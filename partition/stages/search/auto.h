@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "partition/stages/bounds/bounds.h"
+#include "partition/stages/judge/finalists.h"
 #include "partition/stages/planner.h"
 
 namespace rannc::partition {
@@ -32,12 +34,16 @@ struct AutoOptions {
   uint64_t simulated_actions = 600'000;
   /// Budget of the search for rows, in simulated actions of that search, for all plans together. Where `found` is the
   /// only schedule, the budget is ten times as large. Plans with more than 256 devices times micro-batches, whose
-  /// actions take longer, have a quarter of it.
+  /// actions take longer, have a quarter of it. 0: only rows that a start has.
   uint64_t found_actions = 8'000'000;
   /// Budget of moves of cuts, replicas and recompute under found rows (`FoundMoves`), in simulated actions of their
   /// searches for rows, beside an eighth of `simulated_actions`. Where `found` is the only schedule, both are ten times
   /// as large. Only for plans with up to 256 devices times micro-batches. 0: none.
   uint64_t found_moves_actions = 16'000'000;
+  /// Devices times micro-batches of all plans that are simulated device by device at the end.
+  uint64_t device_slots = kDeviceSlots;
+  /// Effort for the bound (`BoundEffort::steps`).
+  uint64_t bound_steps = BoundEffort().steps;
 };
 
 /// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together. Minimises the simulated time

@@ -62,15 +62,15 @@ std::vector<StagePlan> PlanContest::finalists_beside(const StagePlan& plan) cons
   return others;
 }
 
-void PlanContest::choose_by_device(PlanJudge& judge) {
+void PlanContest::choose_by_device(PlanJudge& judge, uint64_t slots) {
   if (!by_device_) {
-    const std::vector<Candidate> judged = finalists_.finished(judge);
+    const std::vector<Candidate> judged = finalists_.finished(judge, slots);
     if (judged.empty()) return;
     best_ = judged.front();
     for (const Candidate& one : judged) keep_leader(one);
   }
   for (auto& [from, plan] : best_of_) {
-    if (!is_small(plan)) continue;
+    if (!is_small(plan, slots)) continue;
     if (JudgedPlan judged = judge.judge_by_device(plan)) plan = *std::move(judged);
   }
 }

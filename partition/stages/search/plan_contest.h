@@ -38,8 +38,9 @@ class PlanContest {
 
   /// Returns the best starts, best first.
   std::vector<StagePlan> starts(size_t most) const;
-  /// Chooses the best finalist in the device-by-device simulation, and judges the best of each source likewise.
-  void choose_by_device(PlanJudge& judge);
+  /// Chooses the best finalist in the device-by-device simulation of `slots` devices times micro-batches, and judges
+  /// the best of each source likewise.
+  void choose_by_device(PlanJudge& judge, uint64_t slots);
   /// Returns the best plans by device of different structures, best first, each under its best schedule.
   const std::vector<Candidate>& leaders() const { return leaders_; }
   /// Returns the best leaders and starts of other structures than `plan`, best first.
