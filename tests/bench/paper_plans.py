@@ -12,7 +12,7 @@ import own_programs
 class Plan:
     """What rannc-compile --summary json reports, and the predictions of devices if there is an ir plan."""
 
-    def __init__(self, summary, text=""):
+    def __init__(self, summary, text="", report=""):
         self.step = summary["step_ns"] / 1e9
         self.stages, self.micro_batches, self.schedule = summary["stages"], summary["micro_batches"], summary["schedule"]
         self.mini_batch, self.seconds = summary["mini_batch"], summary["seconds"]
@@ -22,6 +22,9 @@ class Plan:
         # (value, sending stage, receiving stage, bytes of a sample in both directions)
         self.routes = [(name, int(source), int(reader), int(size) * (2 if gradient else 1)) for name, source, reader, size, gradient in
                        re.findall(r"^route \d+ %(\S+) @s(\d+) -> @s(\d+) bytes \[(\d+)\*batch\](?: .*?)?(gradient)?$", text, re.MULTILINE)]
+        # Of --compare asynchronous: the speed-up of PipeDream-2BW over this plan, and the bytes of its fullest device.
+        buffered = re.search(r"^ *PipeDream-2BW +[\d.]+ \w+ +([\d.]+) +\d+ +\d+ +([\d.]+) ([KMG]iB)", report, re.MULTILINE)
+        self.two_versions = buffered and (float(buffered.group(1)), float(buffered.group(2)) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[buffered.group(3)])
 
     @property
     def rate(self):
@@ -73,7 +76,7 @@ class Plans(own_programs.OwnPrograms):
             return None
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-        return Plan(json.loads(done.stdout.splitlines()[-1]), out.read_text() if is_model else "")
+        return Plan(json.loads(done.stdout.splitlines()[-1]), out.read_text() if is_model else "", done.stdout + done.stderr)
 
     def profile(self, name):
         return pathlib.Path(self.flags.shared) / "data" / name
