@@ -309,7 +309,7 @@ class Papers(paper_plans.Plans):
 
     def beaumont(self):
         """Periods of theorems 4 to 6, the curve of section 5.2, and plans beside exact solutions of the formal problem (3.2)."""
-        for line in map(json.loads, self.run("bench-schedules", "--json", "--seconds", 0, "--devices", 8).splitlines()):
+        for line in self.schedules():
             case, _, figure = line["file"].partition(": ")
             if case.startswith(("theorem", "chain", "5.2")) and line.get("published"):
                 yield Row(case, "period", line["objective"], line["published"], line.get("note", ""))
@@ -317,7 +317,26 @@ class Papers(paper_plans.Plans):
                 yield Row(case, figure, line["objective"], None, line["note"])
 
 
-TABLES = [name for name, method in vars(Papers).items() if callable(method) and name.startswith(("torchgpipe_", "dapple_", "rannc_", "beaumont"))]
+    # Qi et al., whose times are published
+
+    def zero_bubble(self):
+        """Zero Bubble Pipeline Parallelism, Table 5 by the times of Table 9, 3p micro-batches, and the memory of V schedules."""
+        for line in self.schedules():
+            name = re.match(r"zero bubble (\S+) m=(\d+): (.*)", line["file"])
+            if name and int(name.group(2)) == 3 * line["devices"]:
+                yield Row(f"{name.group(1)}, p = {line['devices']}, m = {name.group(2)}", name.group(3), line["objective"], line["published"],
+                          "no step waits for others in the paper; " + line["note"] if name.group(3).endswith("2p") else "")
+            name = re.match(r"(v-half|v-min) m=24 F/I/W 1/1/1 ", line["file"])
+            if name:
+                p, peak = line["devices"], float(re.match(r"peak (\S+)", line["note"]).group(1))
+                yield Row(f"{name.group(1)}, p = {p}", "peak, micro-batches", peak, (p + 2) // 2 if name.group(1) == "v-half" else (p + 4) // 3)
+
+    def schedules(self):
+        return map(json.loads, self.run("bench-schedules", "--json", "--seconds", 0, "--devices", 8).splitlines())
+
+
+TABLES = [name for name, method in vars(Papers).items() if callable(method) and
+          name.startswith(("torchgpipe_", "dapple_", "rannc_", "beaumont", "zero_bubble"))]
 
 
 def cell(value):

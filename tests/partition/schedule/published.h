@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "partition/schedule/make_schedule.h"
 #include "partition/schedule/periodic.h"
+#include "partition/schedule/simulate.h"
 #include "tests/partition/schedule/shapes.h"
 
 namespace rannc::partition::published {
@@ -30,6 +32,48 @@ inline const std::vector<Bubble>& bubbles() {
                                             {"v-half", StageLayout::kV, 0, 80.5, 83.5, 5},
                                             {"v-min", StageLayout::kV, 0, 85.5, 100.5, 4}};
   return kRows;
+}
+
+/// Tables 5 and 9 of "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241): measured times of a pass in ms, and bubble
+/// rates computed from them: 1 - m(F+I+W) / cost, where cost is the longest span of a stage from its first pass to its
+/// last. ZB-1p and ZB-2p are searched with memory for p and 2p micro-batches.
+struct ZeroBubble {
+  const char* model;
+  uint32_t p, m;
+  double forward, input_gradient, weight_gradient, latency;
+  double one_f_one_b, zb_h1, zb_h2, zb_1p, zb_2p;
+};
+
+inline const std::vector<ZeroBubble>& zero_bubbles() {
+  static const std::vector<ZeroBubble> kRows = {
+      {"1.5B", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1585, 0.1083, 0.1585, 0.0433},
+      {"1.5B", 8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.1242, 0.0837, 0.1242, 0.0039},
+      {"1.5B", 8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0674, 0.0444, 0.0674, 0.0026},
+      {"6.2B", 8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.1323, 0.0698, 0.1323, 0.0029},
+      {"6.2B", 8, 32, 29.802, 29.428, 19.530, 0.577, 0.1898, 0.1045, 0.0559, 0.1045, 0.0022},
+      {"6.2B", 8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.0554, 0.0294, 0.0554, 0.0010},
+      {"14.6B", 16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1397, 0.0672, 0.1397, 0.0066},
+      {"14.6B", 16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.1088, 0.0516, 0.1088, 0.0054},
+      {"14.6B", 16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0576, 0.0266, 0.0576, 0.0028},
+      {"28.3B", 32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1421, 0.0641, 0.1421, 0.0038},
+      {"28.3B", 32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1106, 0.0490, 0.1106, 0.0029},
+      {"28.3B", 32, 256, 10.402, 10.248, 7.698, 0.460, 0.1352, 0.0594, 0.0257, 0.0594, 0.0018}};
+  return kRows;
+}
+
+/// The bubble rate as that paper defines it.
+inline double bubble_rate(const ZeroBubble& row, const Timeline& timeline) {
+  double cost = 0;
+  for (const DeviceTimeline& device : timeline.devices) cost = std::max(cost, device.last - device.first);
+  return 1 - row.m * (row.forward + row.input_gradient + row.weight_gradient) / cost;
+}
+
+/// The same of a named schedule.
+inline double bubble_rate(const ZeroBubble& row, const char* schedule) {
+  const auto shape = ir::chain_shape(row.p, row.m);
+  const ComputeTimes times{row.forward, row.input_gradient, row.weight_gradient, 0};
+  const auto rows = make_schedule(shape, {.name = schedule}).value();
+  return bubble_rate(row, simulate(shape, rows, uniform_costs(shape, times, row.latency)).value());
 }
 
 /// Makespans with one-way latency, p=4, m=16, F=1, B=2 (DAPPLE's warm-up policies).

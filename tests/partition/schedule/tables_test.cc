@@ -81,6 +81,16 @@ TEST(PublishedBubbles, IdleInsideEachRow) {
   EXPECT_NEAR(outcome("v-min", StageLayout::kV, 8, 64, kSkewed).makespan - 192, 52.5, 1e-9);
 }
 
+/// Rates are printed with four digits, and the times with five.
+TEST(PublishedBubbles, RatesOfMeasuredTimes) {
+  for (const published::ZeroBubble& row : published::zero_bubbles()) {
+    SCOPED_TRACE(testing::Message() << row.model << ", " << row.m << " micro-batches");
+    EXPECT_NEAR(bubble_rate(row, "1f1b"), row.one_f_one_b, 6e-5);
+    EXPECT_NEAR(bubble_rate(row, "zb-h1"), row.zb_h1, 6e-5);
+    EXPECT_NEAR(bubble_rate(row, "zb-h2"), row.zb_h2, 6e-5);
+  }
+}
+
 TEST(PublishedBubbles, ClosedForms) {
   for (uint32_t p = 2; p <= 9; ++p) {
     const uint32_t m = 3 * p;
