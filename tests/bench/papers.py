@@ -57,7 +57,7 @@ class Papers(paper_plans.Plans):
                     best = max(best, plan.rate if plan else 0)
                 base = base or best
                 yield Row(f"{devices} stages, {micro_batches} micro-batches", "speed-up", best and best / base, paper,
-                          "" if 0.9 < best / base / paper < 1.1 else "of one base each, whose cut and efficiency differ")
+                          "" if 0.9 < best / base / paper < 1.1 else "each column is relative to its own base, whose cut differs")
 
     def torchgpipe_3(self):
         """Table 3: memory of U-Nets, mini-batch 32."""
