@@ -65,6 +65,21 @@ Strides of_part(const Shape& from, const Shape& strides, const Shape& to, const 
   return found;
 }
 
+/// Elements before a part of `from`; nothing where that is not simple to say.
+std::optional<Dim> begin_of_part(const Graph& graph, TaskId task, ValueId to, const Shape& from, const Shape& strides) {
+  const Shape& shape = *graph.type(to).shape;
+  if (graph.op(task).name == "core.expand" || shape == from) return Dim(0);
+  if (graph.op(task).name != "core.split") return std::nullopt;
+  const int64_t given = OpAttributes(graph.op(task), graph.attributes(task)).integer("axis");
+  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(from.size()) : given);
+  Dim before = 0;
+  for (const ValueId part : graph.outputs(task)) {
+    if (part == to) break;
+    before = before + (*graph.type(part).shape)[axis];
+  }
+  return before * strides[axis];
+}
+
 Strides permuted(const Shape& strides, const std::vector<int64_t>& axes) {
   if (axes.size() != strides.size()) return std::nullopt;
   Shape found;
@@ -114,6 +129,21 @@ bool Views::merges(const Graph& graph, ValueId value, size_t apart) const {
     last = i;
   }
   return true;
+}
+
+bool Views::has_rows(const Graph& graph, ValueId value, int64_t bytes) const {
+  const Strides strides = strides_of(graph, value);
+  if (!strides || strides->empty()) return false;
+  const Shape& shape = *graph.type(value).shape;
+  const Dim size(static_cast<int64_t>(byte_size(graph.type(value).dtype)));
+  const auto is_multiple = [&](const Dim& elements) { return exact_div(elements * size, Dim(bytes)).has_value(); };
+  const auto begin = begins_.find(value.index());
+  if (begin != begins_.end() && (!begin->second || !is_multiple(*begin->second))) return false;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) {
+    if (shape[i] == Dim(1)) continue;
+    if ((*strides)[i] == Dim(0) || !is_multiple((*strides)[i])) return false;
+  }
+  return shape.back() == Dim(1) || strides->back() == Dim(1);
 }
 
 std::optional<std::vector<int64_t>> Views::axes_in_memory(const Graph& graph, ValueId value) const {
@@ -178,7 +208,19 @@ void Views::follow(const Graph& graph, TaskId task) {
     } else {
       follow(graph, task, inputs[0], to);
     }
+    if (base(to) != to) begin(graph, task, inputs[0], to);
   }
+}
+
+void Views::begin(const Graph& graph, TaskId task, ValueId from, ValueId to) {
+  std::optional<Dim> found = Dim(0);
+  if (const auto known = begins_.find(from.index()); known != begins_.end()) found = known->second;
+  if (graph.op(task).view == View::kPart) {
+    const Strides strides = graph.type(to).shape ? strides_of(graph, from) : std::nullopt;
+    const auto more = strides ? begin_of_part(graph, task, to, *graph.type(from).shape, *strides) : std::nullopt;
+    found = found && more ? std::optional(*found + *more) : std::nullopt;
+  }
+  if (!found || !(*found == Dim(0))) begins_.emplace(to.index(), std::move(found));
 }
 
 void Views::follow(const Graph& graph, TaskId task, ValueId from, ValueId to) {

@@ -87,11 +87,16 @@ struct LowerCall {
   std::span<const ValueType* const> outputs;
   OpAttributes attributes;
   DeviceType device;  ///< that the calls run on
+  /// Bit k: operand k lies in memory as rows along its last axis, in one piece each, at multiples of `kRowBytes`. Where
+  /// that is unknown: 0.
+  uint64_t rows = 0;
+  static constexpr int64_t kRowBytes = 16;
 
   LowerCall(const OpInfo& op, std::span<const ValueType* const> inputs, std::span<const ValueType* const> outputs,
             const Attributes& attributes, DeviceType device = DeviceType::kCpu)
       : op(op), inputs(inputs), outputs(outputs), attributes(op, attributes), device(device) {}
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
+  bool has_rows(size_t operand) const { return operand < 64 && (rows >> operand & 1) != 0; }
 };
 
 }  // namespace rannc::ir

@@ -16,6 +16,10 @@ bool MemoryCall::is_dense(size_t operand, std::span<const int64_t> axes) const {
   return views_.is_dense(graph_, value(operand), axes);
 }
 
+bool MemoryCall::has_rows(size_t operand) const {
+  return views_.has_rows(graph_, value(operand), LowerCall::kRowBytes);
+}
+
 Dim MemoryCall::copies(std::initializer_list<size_t> operands) const {
   Dim total = 0;
   for (const size_t operand : operands) {

@@ -26,6 +26,8 @@ class MemoryCall {
   DeviceType device() const { return device_; }
   /// Whether an operand is contiguous with its axes in this order, outermost first.
   bool is_dense(size_t operand, std::span<const int64_t> axes) const;
+  /// As `LowerCall::has_rows`.
+  bool has_rows(size_t operand) const;
   /// Bytes of the copies that a kernel makes of those operands that are not contiguous.
   Dim copies(std::initializer_list<size_t> operands) const;
   /// The same for operands whose axes, all but the last `apart`, have to merge into one.

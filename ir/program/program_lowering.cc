@@ -53,8 +53,13 @@ Result<ProgramLowering::Lowering> ProgramLowering::calls_of(TaskId task) {
   const auto taped = taped_of(graph_, task);
   const auto in = type_list(graph_, graph_.inputs(task));
   const auto out = type_list(graph_, taped ? taped->results : graph_.outputs(task));
-  auto made = lowering({taped ? *taped->op : graph_.op(task), in, out,
-                        taped ? taped->attributes : graph_.attributes(task), options_.device});
+  LowerCall call(taped ? *taped->op : graph_.op(task), in, out, taped ? taped->attributes : graph_.attributes(task),
+                 options_.device);
+  for (size_t k = 0; k < std::min<size_t>(in.size(), 64) && options_.device == DeviceType::kCuda; ++k) {
+    const ValueId operand = graph_.inputs(task)[k];
+    if (operand.valid() && views_.has_rows(graph_, operand, LowerCall::kRowBytes)) call.rows |= uint64_t{1} << k;
+  }
+  auto made = lowering(call);
   if (!made.ok()) return error(graph_.location(task), made.diagnostic().message);
   const auto has_blocks = [](const aten::Call& call) { return !call.blocks.empty(); };
   Lowering kept;

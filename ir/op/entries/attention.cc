@@ -144,7 +144,8 @@ std::vector<uint32_t> FusedAttention::copied(const MemoryCall& call, std::initia
   if (axes.back() != kFeatures) std::iota(axes.begin(), axes.end(), 0);
   std::vector<uint32_t> found;
   for (const uint32_t operand : operands) {
-    if (!call.is_dense(operand, axes)) found.push_back(operand);
+    const bool strided = call.device() == DeviceType::kCuda && call.has_rows(operand);
+    if (!strided && !call.is_dense(operand, axes)) found.push_back(operand);
   }
   return found;
 }
@@ -163,6 +164,7 @@ Dim FusedAttention::buffers(const ValueType& q, const ValueType& k, int64_t bloc
 
 aten::Value FusedAttention::by_heads(uint32_t operand) {
   const aten::Operand given{operand};
+  if (call_.has_rows(operand)) return given;
   if (order_.back() != kFeatures) return calls("aten::contiguous", {given});
   const aten::Made dense = calls("aten::contiguous", {in_order(given)});
   return calls("aten::permute", {dense, inverse_});

@@ -37,7 +37,8 @@ class FusedAttention {
   /// block.
   static Dim buffers(const ValueType& q, const ValueType& k, int64_t blocks, const Dim& each_row);
 
-  /// An operand by heads, as the kernel can read it. Memory in the order of the result is not copied.
+  /// An operand by heads, as the kernel can read it. Memory in the order of the result is not copied; the kernels of
+  /// CUDA take any strides of whole rows.
   aten::Value by_heads(uint32_t operand);
   /// An operand in the order of the result, by heads. `dense`: as the kernel can read it.
   aten::Value turned_back(uint32_t operand);

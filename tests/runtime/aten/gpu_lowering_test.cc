@@ -6,6 +6,7 @@
 
 #include "ir/op/op_memory.h"
 #include "ir/program/lower_program.h"
+#include "ir/text/text.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/engine/allocation_meter.h"
 #include "runtime/flat/flat_program.h"
@@ -129,6 +130,59 @@ TEST(GpuLowerings, GiveTheKernelOfABatchNormalizationsGradientAScale) {
     ++judged;
   }
   EXPECT_EQ(judged, 2U);
+}
+
+/// Attention of parts of a projection, and of keys whose places are consecutive in memory.
+Graph attention_of_parts() {
+  return parse_graph(R"(rannc.graph 1
+batch b
+input %x: bf16[b,96,72] samples 0
+input %y: bf16[b,3,8,96] samples 0
+#0 %q: bf16[b,96,24] samples 0, %k: bf16[b,96,24] samples 0, %v: bf16[b,96,24] samples 0 = core.split(%x) {axis = 2, sizes = [24,24,24]}
+#1 %qr: bf16[b,96,3,8] samples 0 = core.reshape(%q) {shape = [b,96,3,8]}
+#2 %kr: bf16[b,96,3,8] samples 0 = core.reshape(%k) {shape = [b,96,3,8]}
+#3 %vr: bf16[b,96,3,8] samples 0 = core.reshape(%v) {shape = [b,96,3,8]}
+#4 %qh: bf16[b,3,96,8] samples 0 = core.permute(%qr) {dims = [0,2,1,3]}
+#5 %kh: bf16[b,3,96,8] samples 0 = core.permute(%kr) {dims = [0,2,1,3]}
+#6 %vh: bf16[b,3,96,8] samples 0 = core.permute(%vr) {dims = [0,2,1,3]}
+#7 %a: bf16[b,96,3,8] samples 0, %sums: f32[b,3,96] samples 0 = core.attention(%qh, %kh, %vh) {scale = 0x1p-1, order = [0,2,1,3]}
+#8 %kt: bf16[b,3,96,8] samples 0 = core.permute(%y) {dims = [0,1,3,2]}
+#9 %c: bf16[b,96,3,8] samples 0, %more: f32[b,3,96] samples 0 = core.attention(%qh, %kt, %vh) {scale = 0x1p-1, order = [0,2,1,3]}
+inputs [%x, %y]
+outputs [%a, %sums, %c, %more]
+)",
+                     "t.rir")
+      .value();
+}
+
+/// Calls of `aten::contiguous` of a task.
+int64_t copies_of(const Graph& graph, uint32_t task, DeviceType device) {
+  ProgramLowering lowering(graph, {.device = device});
+  std::vector<TaskId> tasks;
+  for (const TaskId each : graph.tasks()) tasks.push_back(each);
+  const std::vector<ValueId> arguments(graph.inputs().begin(), graph.inputs().end()),
+      results(graph.outputs().begin(), graph.outputs().end());
+  const Program program = lowering.lower({"", tasks, arguments, results}).value();
+  int64_t copies = 0;
+  for (const Instruction& of : program.instructions) {
+    if (of.task() != TaskId(task)) continue;
+    for (const aten::Call& call : of.lowering->calls) copies += call.schema == "aten::contiguous";
+  }
+  return copies;
+}
+
+// LibTorch's kernel for GPUs takes strides: only rows of features have to be in one piece.
+TEST(GpuLowerings, CopyNoRowsForAttention) {
+  const Graph graph = attention_of_parts();
+  const Views views(graph);
+  for (const auto& [task, strided] : {std::pair{7U, 3}, std::pair{9U, 2}}) {
+    for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+      const MemoryCall call(graph, TaskId(task), views, device);
+      const int64_t expected = device == DeviceType::kCuda ? 3 - strided : 3;
+      EXPECT_EQ(copies_of(graph, task, device), expected) << task;
+      EXPECT_EQ(core("attention").copied(call).size(), static_cast<size_t>(expected)) << task;
+    }
+  }
 }
 
 /// Attention of queries and keys at 96 places, and its gradient, in f64: LibTorch's kernel for GPUs does not know it.
