@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
@@ -146,6 +148,22 @@ bool is_allowed(const StageConstraints& constraints, uint32_t block, size_t stag
                       [&](const StagePin& pin) { return pin.block == block && pin.stage != stage; });
 }
 
+/// The stages between which values cross, and whether gradients cross back.
+std::set<std::tuple<uint32_t, uint32_t, bool>> messages(const StageProblem& problem, const StagePlan& plan) {
+  const auto stage_of = [&](uint32_t block) {
+    const auto holds = [block](const PlannedStage& stage) { return stage.first <= block && block < stage.end; };
+    return static_cast<uint32_t>(std::find_if(plan.stages.begin(), plan.stages.end(), holds) - plan.stages.begin());
+  };
+  std::set<std::tuple<uint32_t, uint32_t, bool>> found;
+  for (const BlockValue& value : problem.values) {
+    for (const uint32_t reader : value.readers) {
+      if (const uint32_t from = stage_of(value.producer), to = stage_of(reader); from != to)
+        found.emplace(from, to, value.gradient);
+    }
+  }
+  return found;
+}
+
 /// What comes of moving the block before or behind the cut after stage `s` to the other side.
 std::string moved_cut(PlanJudge& judge, const StageProblem& problem, const StagePlan& plan, size_t s, bool earlier) {
   StagePlan other = plan;
@@ -154,6 +172,8 @@ std::string moved_cut(PlanJudge& judge, const StageProblem& problem, const Stage
   left.end = right.first = earlier ? left.end - 1 : left.end + 1;
   if (left.first == left.end || right.first == right.end) return "leaves a stage empty";
   if (!is_allowed(problem.constraints, block, earlier ? s + 1 : s, right.first)) return "is not allowed";
+  // Found rows wait for the messages of their own stages, and for ever where others arrive.
+  if (!plan.pattern.empty() && messages(problem, other) != messages(problem, plan)) return "needs other rows";
   const JudgedPlan judged = judge.judge(other);
   if (!judged) return "does not hold: " + judged.why();
   return fmt::format("{:+.1f} %", 100 * (judged->objective / plan.objective - 1));
