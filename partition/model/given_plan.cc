@@ -58,6 +58,7 @@ std::vector<uint32_t> blocks_of_atoms(const ir::Plan& plan, const std::vector<ui
   return blocks;
 }
 
+/// Not valid if the cluster has no device of that name.
 Result<DeviceId> device_of(const ir::PlanDevice& device, const Cluster& cluster, const std::string& file) {
   for (uint32_t d = 0; d < cluster.size(); ++d) {
     if (cluster.devices[d].name != device.name) continue;
@@ -66,23 +67,22 @@ Result<DeviceId> device_of(const ir::PlanDevice& device, const Cluster& cluster,
     return error({.file = file}, fmt::format("device \"{}\" of the plan is of kind {}, in cluster '{}' of kind {}",
                                              device.name, device.kind, cluster.name, kind));
   }
-  return error({.file = file}, fmt::format("cluster '{}' has no device \"{}\"", cluster.name, device.name));
+  return DeviceId();
 }
 
 }  // namespace
 
-Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file) {
+Result<GivenPlan> last_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file) {
   const ir::Plan& plan = draft.plan;
   GivenPlan given;
-  std::vector<DeviceId> devices;
   for (const ir::PlanDevice& device : plan.devices) {
-    RANNC_ASSIGN(devices.emplace_back(), device_of(device, cluster, file));
+    RANNC_ASSIGN(given.now.emplace_back(), device_of(device, cluster, file));
   }
   for (const ir::Stage& stage : plan.stages) {
     GivenPlan::Stage& made = given.stages.emplace_back();
     made.recompute = stage.recompute;
     made.sharded = stage.sharded;
-    for (const DeviceId device : stage.devices) made.devices.push_back(devices[device.index()]);
+    made.devices = stage.devices;
   }
   given.stage_of_atom = stages_of_atoms(plan);
   RANNC_TRY(check_devices(plan, file));
@@ -92,6 +92,20 @@ Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster,
   given.schedule = draft.schedule;
   given.computations = draft.computations;
   given.file = file;
+  return given;
+}
+
+Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file) {
+  RANNC_ASSIGN(GivenPlan given, last_plan(draft, cluster, file));
+  const std::vector<DeviceId> now = std::exchange(given.now, {});
+  for (size_t d = 0; d < now.size(); ++d) {
+    if (now[d].valid()) continue;
+    return error({.file = file},
+                 fmt::format("cluster '{}' has no device \"{}\"", cluster.name, draft.plan.devices[d].name));
+  }
+  for (GivenPlan::Stage& stage : given.stages) {
+    for (DeviceId& device : stage.devices) device = now[device.index()];
+  }
   return given;
 }
 

@@ -25,10 +25,17 @@ struct GivenPlan {
   std::string schedule;      ///< name of the rows
   std::string computations;  ///< the rows, a table (`PlanDraft`)
   std::string file;          ///< where they are from, for messages
+  /// By device of `stages`: its id in the cluster; not valid: the cluster has no such device. Empty: `stages` have
+  /// devices of the cluster.
+  std::vector<DeviceId> now;
 };
 
 /// Takes the decisions of a plan in the text `file`. Its blocks are kept if each lies in one stage, else each stage is
 /// one block. Errors: a device of the plan is not in the cluster, or its kind has another name there.
 Result<GivenPlan> given_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file);
+
+/// The same of a plan with devices that are no longer in the cluster. The devices of its stages are numbered as in the
+/// plan (`GivenPlan::now`). Error: a device of the cluster is of another kind than in the plan.
+Result<GivenPlan> last_plan(const ir::PlanDraft& draft, const Cluster& cluster, const std::string& file);
 
 }  // namespace rannc::partition

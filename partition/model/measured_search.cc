@@ -261,8 +261,8 @@ class MeasuredSearch {
 }  // namespace
 
 Result<void> search_with_measured_stages(const PlanOptions& options, const ModelFacts& facts, PlannedModel& planned) {
-  if (!options.measure || options.planner != "auto" || options.given || options.objective == Objective::kPeakMemory ||
-      options.stop.stop_requested())
+  if (!options.measure || options.planner != "auto" || options.given || options.last ||
+      options.objective == Objective::kPeakMemory || options.stop.stop_requested())
     return {};
   return MeasuredSearch(options, facts, planned).run();
 }

@@ -37,6 +37,32 @@ SchedulePattern given_pattern(const GivenPlan& given) {
 
 }  // namespace
 
+Result<BlockedModel> blocks_of(const GivenPlan& given, const PlanOptions& options, const ModelFacts& facts) {
+  BlockedModel blocked;
+  BlockPartition& blocks = blocked.partition;
+  blocks.block_of = given.block_of_atom;
+  for (const uint32_t block : blocks.block_of) blocks.count = std::max(blocks.count, block + 1);
+  RANNC_ASSIGN(blocked.atoms, atom_dag(facts, options.cluster, atom_samples(options)));
+  blocked.metrics = measure(blocked.atoms, blocks.block_of, blocks.count);
+  return blocked;
+}
+
+StagePlan stages_of(const GivenPlan& given) {
+  StagePlan stages;
+  stages.planner = given.planner;
+  stages.micro_batches = given.micro_batches;
+  stages.schedule = given.schedule;
+  std::vector<uint32_t> ends(given.stages.size());
+  for (size_t atom = 0; atom < given.block_of_atom.size(); ++atom) {
+    uint32_t& end = ends[given.stage_of_atom[atom]];
+    end = std::max(end, given.block_of_atom[atom] + 1);
+  }
+  for (size_t s = 0; s < ends.size(); ++s)
+    stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
+  if (schedule_needs(given.schedule, ScheduleFamily::Needs::kPattern)) stages.pattern = given_pattern(given);
+  return stages;
+}
+
 Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
   const GivenPlan& given = *requested.given;
@@ -45,28 +71,11 @@ Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& req
   options.schedule_table = given.computations;
   options.schedule_file = given.file;
   PlannedModel planned;
-  BlockPartition& blocks = planned.blocks.partition;
-  blocks.block_of = given.block_of_atom;
-  for (const uint32_t block : blocks.block_of) blocks.count = std::max(blocks.count, block + 1);
-  RANNC_ASSIGN(planned.blocks.atoms, atom_dag(facts, options.cluster, atom_samples(options)));
-  planned.blocks.metrics = measure(planned.blocks.atoms, blocks.block_of, blocks.count);
-  const KindMemory memory = memory_of_kinds(options);
-  RANNC_ASSIGN(planned.problem, problem_of(options, facts, blocks, memory));
-  StagePlan stages;
-  stages.planner = given.planner;
-  stages.micro_batches = given.micro_batches;
-  stages.schedule = given.schedule;
-  std::vector<uint32_t> ends(given.stages.size());
-  for (size_t atom = 0; atom < blocks.block_of.size(); ++atom) {
-    uint32_t& end = ends[given.stage_of_atom[atom]];
-    end = std::max(end, blocks.block_of[atom] + 1);
-  }
-  for (size_t s = 0; s < ends.size(); ++s)
-    stages.stages.push_back({s == 0 ? 0 : ends[s - 1], ends[s], given.stages[s].devices, given.stages[s].recompute});
-  if (schedule_needs(given.schedule, ScheduleFamily::Needs::kPattern)) stages.pattern = given_pattern(given);
+  RANNC_ASSIGN(planned.blocks, blocks_of(given, options, facts));
+  RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition, memory_of_kinds(options)));
   planned.problem.sharded = std::any_of(given.stages.begin(), given.stages.end(),
                                         [](const GivenPlan::Stage& stage) { return stage.sharded; });
-  planned.stages = price_given(planned.problem, std::move(stages));
+  planned.stages = price_given(planned.problem, stages_of(given));
   mark_sharded(options, planned.stages);
   RANNC_TRY(finish(options, facts, planned));
   planned.plan.schedule.name = given.schedule;

@@ -10,6 +10,12 @@
 
 namespace rannc::partition {
 
+/// Returns the blocks of a given plan.
+Result<BlockedModel> blocks_of(const GivenPlan& given, const PlanOptions& options, const ModelFacts& facts);
+
+/// Returns the stages of a given plan over its blocks, without numbers.
+StagePlan stages_of(const GivenPlan& given);
+
 /// Finishes the plan `requested.given`. `Infeasible` if a device holds less than the plan needs.
 Result<std::variant<PlannedModel, Infeasible>> plan_given(const PlanOptions& requested, const ModelFacts& facts);
 

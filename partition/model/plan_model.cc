@@ -15,6 +15,7 @@
 #include "partition/model/lap.h"
 #include "partition/model/loop_prices.h"
 #include "partition/model/measured_search.h"
+#include "partition/model/plan_from_last.h"
 #include "partition/model/plan_given.h"
 #include "partition/model/planning_steps.h"
 #include "partition/model/sharded_stages.h"
@@ -238,6 +239,7 @@ Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const
 Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
                                                          const ModelFacts& facts, const KindMemory& memory) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
+  if (options.last) return plan_from_last(options, facts, memory);
   RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts, memory));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
@@ -312,6 +314,22 @@ Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const 
   return sharded;
 }
 
+// Plans near the last plan, if there is one; if nothing near it fits, as without it.
+Result<std::variant<PlannedModel, Infeasible>> searched(const StagePlanner& planner, const PlanOptions& options,
+                                                        const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  const auto search =
+      options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
+  RANNC_ASSIGN(Outcome outcome, search(planner, options, facts));
+  if (!options.last || std::holds_alternative<PlannedModel>(outcome)) return outcome;
+  PlanOptions whole = options;
+  whole.last.reset();
+  RANNC_ASSIGN(outcome, search(planner, whole, facts));
+  if (auto* planned = std::get_if<PlannedModel>(&outcome))
+    planned->remarks.push_back("no plan near the last one fits: the whole search was needed");
+  return outcome;
+}
+
 }  // namespace
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
@@ -335,9 +353,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   const ModelFacts facts{graph, atoms, costs, memory, options.assume, options.training, updates};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
-  const auto search =
-      options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
-  RANNC_ASSIGN(Outcome outcome, options.given ? plan_given(options, facts) : search(*planner, options, facts));
+  RANNC_ASSIGN(Outcome outcome, options.given ? plan_given(options, facts) : searched(*planner, options, facts));
   if (std::holds_alternative<Infeasible>(outcome)) return outcome;
   PlannedModel planned = std::get<PlannedModel>(std::move(outcome));
   RANNC_TRY(search_with_measured_stages(options, facts, planned));

@@ -45,6 +45,9 @@ struct PlanOptions : PlanDemands {
   std::string schedule_file;     ///< its name in messages
   /// Instead of a search. Its schedule replaces `schedule`; blocks, planner and demands on the plan do not apply.
   std::shared_ptr<const GivenPlan> given;
+  /// The last plan of the model (`last_plan`), of which devices may be lost. The search is one near it (`replan`), over
+  /// its blocks; `blocks` and `planner` do not apply. If no plan near it fits, they do.
+  std::shared_ptr<const GivenPlan> last;
   bool loops = false;   ///< stages compute loop tasks by compiled loops (form native): prices, memory
   Batching batching;    ///< of the model; its reason stands in refusals
   AtomDemands demands;  ///< converted to constraints once blocks are known

@@ -17,8 +17,10 @@
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
 #include "frontend/zoo/xlnet.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
+#include "partition/model/given_plan.h"
 #include "partition/model/lap.h"
 #include "partition/model/plan_model.h"
 #include "passes/fusions/fuse.h"
@@ -179,12 +181,13 @@ struct Job {
   uint32_t devices;
   std::string planner;
   uint32_t blocks;
+  uint32_t lost = 0;  ///< the last devices, which are lost after a first plan
 };
 
 nlohmann::ordered_json header(const Job& job) {
   return {{"file", job.model->name + ".onnx"},
           {"devices", job.devices},
-          {"planner", job.planner},
+          {"planner", job.lost == 0 ? job.planner : fmt::format("{}-{}", job.planner, job.lost)},
           {"asked_blocks",
            job.blocks == kWithoutBlocks ? nlohmann::ordered_json("none") : nlohmann::ordered_json(job.blocks)},
           {"mini_batch", mini_batch_of(*job.model, job.devices)},
@@ -231,6 +234,17 @@ void add_seconds(const Prepared& prepared, const partition::PlanTimes& times, do
                    {"verify_plan", seconds(times.verify)}};
 }
 
+/// Removes the last devices from the cluster. The next plan starts from `last`.
+Result<void> lose_devices(const partition::PlannedModel& last, uint32_t count, partition::PlanOptions& options) {
+  options.cluster = options.cluster.first(options.cluster.size() - count);
+  rannc::ir::Plan plan = last.plan.clone();
+  plan.functions.clear();
+  RANNC_ASSIGN(const rannc::ir::PlanDraft draft, rannc::ir::parse_draft(rannc::ir::print(plan), "last.rir"));
+  RANNC_ASSIGN(partition::GivenPlan given, partition::last_plan(draft, options.cluster, "last.rir"));
+  options.last = std::make_shared<const partition::GivenPlan>(std::move(given));
+  return {};
+}
+
 Result<nlohmann::ordered_json> run(const Job& job) {
   nlohmann::ordered_json line = header(job);
   partition::PlanOptions options;
@@ -240,9 +254,14 @@ Result<nlohmann::ordered_json> run(const Job& job) {
   options.optimizer = job.model->optimizer;
   options.planner = job.planner;
   options.blocks = job.blocks;
+  options = rannc::test::with_passes(job.prepared->graph, options);
+  if (job.lost > 0) {
+    RANNC_ASSIGN(const auto before, partition::plan_model(job.prepared->graph, job.prepared->atoms, options));
+    const auto* last = std::get_if<partition::PlannedModel>(&before);
+    if (last != nullptr) RANNC_TRY(lose_devices(*last, job.lost, options));
+  }
   partition::Lap watch;
-  RANNC_ASSIGN(auto outcome, partition::plan_model(job.prepared->graph, job.prepared->atoms,
-                                                   rannc::test::with_passes(job.prepared->graph, options)));
+  RANNC_ASSIGN(auto outcome, partition::plan_model(job.prepared->graph, job.prepared->atoms, options));
   const double planning = watch.seconds();
   if (const auto* infeasible = std::get_if<partition::Infeasible>(&outcome)) {
     line["infeasible"] = infeasible->reason;
@@ -289,6 +308,7 @@ struct Flags {
   std::vector<std::string> planners{"rannc", "rannc-paper", "rannc-anchored", "auto"};
   std::vector<uint32_t> blocks{32};
   uint32_t most_atoms = 1000;
+  uint32_t lost = 0;
   double seconds = 600;
   bool json = false;
 };
@@ -311,9 +331,12 @@ Result<void> measure(const Flags& flags, const fs::path& folder) {
         if (prepared.atoms.tasks.size() <= most_atoms(flags, planner)) blocks.push_back(kWithoutBlocks);
         for (const uint32_t count : blocks) {
           if (static_cast<double>(std::clock()) / CLOCKS_PER_SEC > flags.seconds) return {};
-          RANNC_ASSIGN(const auto line, run({&model, &prepared, devices, planner, count}));
-          fmt::print("{}\n", flags.json ? line.dump() : text(line));
-          std::fflush(stdout);
+          for (uint32_t lost = 0; lost <= flags.lost; lost += std::max(1U, flags.lost)) {
+            if (lost > 0 && planner != "auto") continue;
+            RANNC_ASSIGN(const auto line, run({&model, &prepared, devices, planner, count, lost}));
+            fmt::print("{}\n", flags.json ? line.dump() : text(line));
+            std::fflush(stdout);
+          }
         }
       }
     }
@@ -333,6 +356,7 @@ int main(int argc, char** argv) {
                  "8: rannc-1x8, 32: rannc-4x8, N of eight: nodes of eight like these, others flat")
       ->delimiter(',');
   app.add_option("--planners", flags.planners, "stage planners")->delimiter(',');
+  app.add_option("--lost", flags.lost, "plan again from each plan of auto without so many of its last devices");
   app.add_option("--blocks", flags.blocks, "numbers of blocks")->delimiter(',');
   app.add_option("--most-atoms", flags.most_atoms,
                  "models up to so many atoms are also planned without blocks; by auto, a fifth");

@@ -112,6 +112,38 @@ class Resumed(BundleAgainTest):
         self.assertEqual(rest[:4], whole[:4])
 
 
+class Lost(BundleAgainTest):
+    def devices(self, bundle):
+        return re.findall(r'(?m)^device \S+ "([^"]+)"', (bundle / "plan.rir").read_text())
+
+    def test_a_run_goes_on_without_the_lost_device(self):
+        bundle, run = self.bundle("small_gpt", "--cluster", "local:3"), self.scratch / "run"
+        names = self.devices(bundle)
+        self.assertEqual(len(names), 3)
+        whole = self.train(bundle, self.scratch / "whole", 8)
+        self.train(bundle, run, 4)
+        other = self.again(bundle, "--cluster", "local:3", "--lost", names[0])
+        self.assertNotIn(names[0], self.devices(other))
+        rest = self.train(other, run, 8, "--resume")
+        for own, wanted in zip(rest, whole, strict=True):
+            self.assertAlmostEqual(own, wanted, delta=1e-5 * abs(wanted))
+
+    def test_the_workers_of_this_machine_are_the_default(self):
+        bundle = self.bundle("small_gpt")
+        names = self.devices(bundle)
+        other = self.again(bundle, "--lost", names[0])
+        self.assertEqual(self.devices(other), names[1:])
+
+    def test_unknown_devices_and_other_inputs_are_refused(self):
+        bundle = self.bundle("small_gpt")
+        self.refuse(1, ["--lost nobody: cluster 'local:2' has no such device"], "rannc-compile", bundle, *COSTS, "-o", self.scratch / "x",
+                    "--lost", "nobody")
+        self.refuse(1, ["no device of cluster 'local:2' is left"], "rannc-compile", bundle, *COSTS, "-o", self.scratch / "x", "--lost",
+                    ",".join(self.devices(bundle)))
+        self.refuse(2, ["--lost", "is not a bundle"], "rannc-compile", programs.DATA / "small_gpt" / "model.onnx", "--lost", "x")
+        self.refuse(2, ["--lost: planner rannc"], "rannc-compile", bundle, "-o", self.scratch / "x", "--lost", "x", "--planner", "rannc")
+
+
 class Native(BundleAgainTest):
     def test_the_form_stays(self):
         bundle = self.bundle("small_mlp", "--form", "native")

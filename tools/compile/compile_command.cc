@@ -42,6 +42,7 @@ std::string refusal(const std::string& model, Input input, const OptionRow& row)
   constexpr uint32_t kProfiles = Input::kProfileText | Input::kPlacementGraph;
   if (input == Input::kBundleFolder)
     return fmt::format("{} is a bundle, whose model, loss, passes and optimizer stay; compile the model's file", model);
+  if (row.inputs == Input::kBundleFolder) return fmt::format("{} is not a bundle", model);
   if (input == Input::kModelFile) return fmt::format("{} is not a profile", model);
   if ((row.inputs & kProfiles) == 0) return fmt::format("{} is a profile, not a model", model);
   if (input == Input::kPlacementGraph)

@@ -137,6 +137,20 @@ bool is_local_worker(const rannc::ir::PlanDevice& device) {
   return device.type == rannc::ir::DeviceType::kCpu && device.kind == local.kinds.front().name;
 }
 
+// The least number of this machine's workers with all names of the bundle's devices. Names have gaps after a loss.
+uint32_t workers_of(const tools::PlannedBundle& bundle) {
+  const auto count = static_cast<uint32_t>(bundle.devices.size());
+  for (uint32_t workers = count; workers < 2 * count + 64; ++workers) {
+    const auto local = rannc::partition::preset_cluster(fmt::format("local:{}", workers)).value();
+    const bool all = std::all_of(bundle.devices.begin(), bundle.devices.end(), [&](const auto& own) {
+      return std::any_of(local.devices.begin(), local.devices.end(),
+                         [&](const auto& device) { return device.name == own.name; });
+    });
+    if (all) return workers;
+  }
+  return count;
+}
+
 // Sets what the bundle decides unless flags do: the form, and a cluster of this machine's workers.
 Result<void> complete(const tools::PlannedBundle& bundle, const CLI::App& app, Flags& flags) {
   if (app.count("--form") == 0) {
@@ -151,8 +165,8 @@ Result<void> complete(const tools::PlannedBundle& bundle, const CLI::App& app, F
                         fmt::format("was planned for {} ({}), not for workers of this machine: specify --cluster",
                                     device.name, device.kind));
   }
-  flags.plan.cluster =
-      fmt::format("local:{}", flags.plan.devices.value_or(static_cast<uint32_t>(bundle.devices.size())));
+  const uint32_t workers = flags.plan.lost.empty() ? static_cast<uint32_t>(bundle.devices.size()) : workers_of(bundle);
+  flags.plan.cluster = fmt::format("local:{}", flags.plan.devices.value_or(workers));
   return {};
 }
 

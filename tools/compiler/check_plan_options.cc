@@ -126,6 +126,8 @@ Result<void> check_stages(PlanOptions& options) {
 }
 
 Result<void> check_planner(const PlanOptions& options) {
+  if (!options.lost.empty() && options.planner != "auto")
+    return error(fmt::format("--lost: planner {} does not plan from the last plan; use planner auto", options.planner));
   if (options.planner == "auto" || options.planner == "exact") return {};
   if (options.objective != Objective::kStep) {
     const char* const names[] = {"step", "period", "load", "memory"};

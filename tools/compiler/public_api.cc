@@ -193,6 +193,9 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   begin(progress, Phase::kPricing);
   tools::PreparedModel chosen = tools::clone(read.prepared);
   if (!options.plan.empty()) RANNC_TRY(tools::use_saved_plan(options.plan, request, chosen));
+  if (!options.lost.empty() && !read.bundle)
+    return error("--lost: only a bundle has a plan to start from; use a cluster without the devices");
+  if (!options.lost.empty()) RANNC_TRY(tools::start_from_bundle(read.file, request));
   RANNC_ASSIGN(partition::PlanOptions planning, tools::plan_options(request, chosen, watcher(progress), &chosen));
   tools::SearchReport report;
   report.prices = prices(request, planning);

@@ -7,6 +7,7 @@
 
 #include "ir/base/replacement.h"
 #include "ir/plan/buckets.h"
+#include "partition/remaining_cluster.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/registry.h"
 #include "tools/common/machine.h"
@@ -47,6 +48,24 @@ Result<partition::Cluster> requested_cluster(const compiler::PlanOptions& reques
         fmt::format("--devices {}: cluster '{}' has {}", *requested.devices, requested.cluster, cluster.size()));
   }
   return cluster.first(*requested.devices);
+}
+
+Result<partition::Cluster> without_lost(const partition::Cluster& cluster, const std::vector<std::string>& names) {
+  std::vector<DeviceId> lost;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                                    [&](const partition::ClusterDevice& device) { return device.name == name; });
+    if (found == cluster.devices.end()) {
+      return error(fmt::format("--lost {}: cluster '{}' has no such device; its first is {}", name, cluster.name,
+                               cluster.devices.front().name));
+    }
+    lost.push_back(DeviceId::from(static_cast<size_t>(found - cluster.devices.begin())));
+  }
+  std::sort(lost.begin(), lost.end());
+  lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
+  if (lost.size() == cluster.size())
+    return error(fmt::format("--lost: no device of cluster '{}' is left", cluster.name));
+  return partition::without(cluster, lost).cluster;
 }
 
 /// Kinds that are this machine's processor. A preset other than `local:N` describes another machine. In a file, the
@@ -142,6 +161,7 @@ Result<RequestedPlan> requested_plan(const compiler::PlanOptions& options, const
   if (!own.mini_batch) own.mini_batch = read.mini_batch;
   RANNC_ASSIGN(own, checked(std::move(own)));
   RANNC_ASSIGN(plan.cluster, requested_cluster(own, local_gpus));
+  RANNC_ASSIGN(plan.cluster, without_lost(plan.cluster, own.lost));
   request.on_this_machine = has_local_workers(own.cluster);
   request.processor_kinds = processor_kinds(own.cluster, plan.cluster);
   if (own.costs == compiler::Costs::kOfCluster)

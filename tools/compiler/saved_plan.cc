@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "ir/text/text.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/given_plan.h"
+#include "runtime/bundle/bundle.h"
 #include "tools/compiler/form_atoms.h"
 
 namespace rannc::tools {
@@ -182,6 +184,15 @@ Result<void> use_saved_plan(const std::string& path, RequestedPlan& request, Pre
   request.options.kernels = compiler::Kernels::kDefault;
   model.graph = std::move(plan.graph);
   return form_atoms(model);
+}
+
+Result<void> start_from_bundle(const std::string& path, RequestedPlan& request) {
+  const std::string file = (std::filesystem::path(path) / runtime::kPlanFile).string();
+  RANNC_ASSIGN(const std::string text, read_file(file));
+  RANNC_ASSIGN(const ir::PlanDraft draft, ir::parse_draft(text, file));
+  RANNC_ASSIGN(partition::GivenPlan last, partition::last_plan(draft, request.planning.cluster, file));
+  request.planning.last = std::make_shared<const partition::GivenPlan>(std::move(last));
+  return {};
 }
 
 }  // namespace rannc::tools

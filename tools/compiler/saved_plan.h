@@ -12,4 +12,7 @@ namespace rannc::tools {
 /// breaks a rule; it was made for another model file, other passes or another cluster.
 Result<void> use_saved_plan(const std::string& path, RequestedPlan& request, PreparedModel& model);
 
+/// Makes `request` ask for a plan near that of the bundle at `path`, of which `request` has the model.
+Result<void> start_from_bundle(const std::string& path, RequestedPlan& request);
+
 }  // namespace rannc::tools

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kStructures = 1000;  ///< problems with fewer are searched exhaustively
 constexpr uint64_t kActions = 20'000;   ///< simulated by the search
+constexpr uint64_t kPlans = 80;         ///< more judged plans, each of which costs its devices
 constexpr uint64_t kSlots = 4'000;      ///< `AutoOptions::device_slots`
 constexpr uint64_t kBoundSteps = 4'000'000;
 
@@ -68,6 +69,16 @@ class Rest {
     return plan;
   }
 
+  /// As many devices for every place as the smallest has, from device 0 on. One device more often does not reduce the
+  /// largest share of a micro-batch.
+  StagePlan even() const {
+    StagePlan plan = plan_;
+    size_t least = SIZE_MAX;
+    for (const auto& place : left_) least = std::min(least, place.size());
+    lay_consecutively(plan, places_, std::vector<size_t>(left_.size(), least));
+    return plan;
+  }
+
   /// The plan with as many places as have devices, at least one.
   StagePlan with_fewer_places(Rebalancer& rebalancer) const {
     std::vector<uint32_t> replicas;
@@ -108,6 +119,8 @@ std::vector<StagePlan> plans_of_rest(const StageProblem& problem, Rebalancer& re
     plans.push_back(rest.consecutive());
     plans.push_back(rebalancer.balanced(plans.back()));
     plans.back().pattern = {};  // its rows may rely on what does not cross the old cuts
+    plans.push_back(rebalancer.balanced(rest.even()));
+    plans.back().pattern = {};
   } else {
     plans.push_back(rest.with_fewer_places(rebalancer));
   }
@@ -131,7 +144,7 @@ Result<StageOutcome> replan(const StageProblem& problem, const LastPlan& last, c
   near.seeds = AutoOptions::Seeds::kGiven;
   near.starts = plans_of_rest(problem, rebalancer, last);
   near.exhaustive_plans = std::min(near.exhaustive_plans, kStructures);
-  near.simulated_actions = std::min(near.simulated_actions, kActions);
+  near.simulated_actions = std::min(near.simulated_actions, kActions + kPlans * problem.cluster.size());
   near.device_slots = std::min(near.device_slots, kSlots);
   if (near.schedules != std::vector<std::string>{"found"}) near.found_actions = 0;
   near.found_moves_actions = 0;

@@ -68,8 +68,11 @@ struct PlanOptions {
   /// selective recompute may be set. Empty: none.
   std::string plan = {};
 
-  std::string cluster = "local:2";            ///< preset, such as `local:2`, `local:cuda` or `h100-8`, or a TOML file
-  std::optional<uint32_t> devices = {};       ///< use only the first devices of the cluster
+  std::string cluster = "local:2";       ///< preset, such as `local:2`, `local:cuda` or `h100-8`, or a TOML file
+  std::optional<uint32_t> devices = {};  ///< use only the first devices of the cluster
+  /// Of a bundle: names of devices of the cluster that are gone. Plans for the others, near the bundle's plan, in much
+  /// less time than a search takes. Devices of that plan that the cluster lacks count, too. Empty: none.
+  std::vector<std::string> lost = {};
   std::optional<uint64_t> memory_bytes = {};  ///< limit of every device
   std::string cuda_plugin = {};               ///< file, for `local:cuda`; empty: the dynamic linker finds it
 
@@ -129,6 +132,9 @@ void PlanOptions::rows(Table& table) {
       &PlanOptions::cluster);
   table.row({"--devices", "N", kGiven | kPlacementGraph, "use only the first N devices of the cluster"},
             &PlanOptions::devices, Whole{});
+  table.row({"--lost", "DEVICE,…", kBundleFolder,
+             "devices of the cluster that are gone: plan for the others [from the bundle's plan](#lost-devices)"},
+            &PlanOptions::lost);
   table.row({"--memory", "SIZE", kGiven | kPlacementGraph, "memory limit of every device, such as `16GiB`"},
             &PlanOptions::memory_bytes, Bytes{});
 
