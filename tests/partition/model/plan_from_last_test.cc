@@ -57,7 +57,7 @@ TEST(PlanFromLast, UsesTheDevicesThatAreLeftOverTheSameBlocks) {
   EXPECT_TRUE(again.remarks.empty());
 }
 
-// It is 10 % slower on 31 of 32 devices, else as fast.
+// By the search's own prices: those of the finished plans differ by more than the two searches.
 TEST(PlanFromLast, IsCloseToAWholeSearch) {
   const Prepared model = small_bert();
   for (const char* cluster : {"flat:3", "flat:8", "rannc-4x8"}) {
@@ -68,7 +68,7 @@ TEST(PlanFromLast, IsCloseToAWholeSearch) {
     const PlannedModel again = planned(model, rest);
     rest.last.reset();
     const PlannedModel whole = planned(model, rest);
-    EXPECT_LE(static_cast<double>(again.plan.step_ns), 1.15 * static_cast<double>(whole.plan.step_ns));
+    EXPECT_LE(again.stages.objective, 1.02 * whole.stages.objective);
     EXPECT_LE(again.times.stages, 300'000'000);
   }
 }
