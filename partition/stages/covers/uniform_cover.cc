@@ -151,6 +151,7 @@ class UniformCover final : public CoverFinder {
     uint32_t from_end = first;
     const bool pinned = ranges_.has_pins();
     const uint32_t most = devices_ - before_[a] - after_[b];
+    if (prices_.shares()[share].replicas > most) return false;
     for (size_t i = share; from_end <= last; ++i) {
       uint32_t reach = 0;
       i = first_that_fits(a, b, recompute, i, from_end, reach);
@@ -173,13 +174,11 @@ class UniformCover final : public CoverFinder {
   /// Returns the first share from i on that fits memory this far from the end, and the largest distance at which it
   /// fits. Smaller shares never hold more.
   size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end, uint32_t& reach) const {
-    const auto fits = [&](size_t at) {
-      const uint32_t farthest = prices_.farthest_from_end(a, b, at, recompute, memory_);
-      if (farthest >= from_end) reach = farthest;
-      return farthest >= from_end;
-    };
     size_t end = prices_.shares().size();
-    if (i == end || fits(i)) return i;
+    if (i == end) return i;
+    reach = prices_.farthest_from_end(a, b, i, recompute, memory_);
+    if (reach >= from_end) return i;
+    const auto fits = [&](size_t at) { return prices_.peak_bytes(a, b, at, recompute, from_end) <= memory_; };
     if (!fits(end - 1)) return end;
     size_t low = i;  // does not fit
     --end;           // fits, as the last that was found to
@@ -187,6 +186,7 @@ class UniformCover final : public CoverFinder {
       const size_t middle = low + (end - low) / 2;
       (fits(middle) ? end : low) = middle;
     }
+    reach = prices_.farthest_from_end(a, b, end, recompute, memory_);
     return end;
   }
 

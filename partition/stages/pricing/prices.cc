@@ -60,17 +60,6 @@ size_t StagePrices::share_of(uint32_t replicas) const {
   return static_cast<size_t>(above - shares_.begin()) - 1;
 }
 
-StageBytes StagePrices::bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double more) const {
-  return least_bytes(a, b, share, recompute, static_cast<double>(shares_[share].replicas) * copies_, more);
-}
-
-StageBytes StagePrices::least_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double most,
-                                    double more) const {
-  const RecomputeRule rule = recompute ? RecomputeRule::kAlways : RecomputeRule::kNever;
-  return of_replica(stage_bytes(*ranges_, a, b, static_cast<double>(shares_[share].samples), rule, more), *ranges_, a,
-                    b, most);
-}
-
 double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {
   return bytes(a, b, share, recompute)
       .peak(static_cast<double>(partition::in_flight(discipline_, from_end, micro_batches_)),

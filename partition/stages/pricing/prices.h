@@ -52,9 +52,15 @@ class StagePrices {
                 link.transfer_ns(ranges_->returned(a, b).at(samples))};
   }
   /// Bytes of one replica, if there are as few as the share permits. `more`: see `stage_bytes`.
-  StageBytes bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double more = 0) const;
+  StageBytes bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double more = 0) const {
+    return least_bytes(a, b, share, recompute, static_cast<double>(shares_[share].replicas) * copies_, more);
+  }
   /// A lower bound of the same for any number of replicas up to `most`.
-  StageBytes least_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double most, double more = 0) const;
+  StageBytes least_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, double most, double more = 0) const {
+    const RecomputeRule rule = recompute ? RecomputeRule::kAlways : RecomputeRule::kNever;
+    return of_replica(stage_bytes(*ranges_, a, b, static_cast<double>(shares_[share].samples), rule, more), *ranges_, a,
+                      b, most);
+  }
   /// Same as `CoverFinder::least_step_ns`, over all kinds with `devices` devices.
   double least_step_ns(uint32_t devices) const;
   double peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const;
