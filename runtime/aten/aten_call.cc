@@ -10,6 +10,7 @@
 
 #include "ir/op/foreign.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/aten/vector_math.h"
 #include "runtime/internal/aten_schema.h"
 
 namespace rannc::runtime {
@@ -17,6 +18,7 @@ namespace rannc::runtime {
 namespace aten = ir::aten;
 
 const c10::OperatorHandle* handle_of(const std::string& schema) {
+  resolve_vector_math();
   static std::mutex mutex;
   static std::map<std::string, std::optional<c10::OperatorHandle>> found;
   const std::lock_guard lock(mutex);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "runtime/aten/vector_math.h"
 #include "runtime/bundle/bundle.h"
 
 namespace rannc::runtime {
@@ -24,6 +25,7 @@ Diagnostic stale(const std::string& path, const std::string& what) {
 }  // namespace
 
 Result<CompiledStage> CompiledStage::open(const std::string& path) {
+  resolve_vector_math();
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return stale(path, fmt::format("cannot be loaded: {}", dlerror()));
   const auto entry = reinterpret_cast<native::StageEntry>(dlsym(library, native::kStageEntry));
