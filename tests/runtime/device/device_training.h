@@ -1,6 +1,7 @@
 /// Training on the test device, compared with training on the processor.
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,14 +38,14 @@ inline const DeviceModel kModels[] = {
 
 inline Batch batch_of(const DeviceModel& model, uint64_t seed, at::ScalarType type = at::kDouble) {
   constexpr int64_t kSamples = 8;
-  at::manual_seed(seed);
+  const at::Generator own = at::detail::createCPUGenerator(seed);  // several threads may draw at a time
   if (model.sample.empty()) {
-    return {{"tokens", to_value(at::randint(7, {kSamples, 5}, at::kLong))},
-            {"labels", to_value(at::randint(7, {kSamples, 5}, at::kLong))}};
+    return {{"tokens", to_value(at::randint(7, {kSamples, 5}, own, at::kLong))},
+            {"labels", to_value(at::randint(7, {kSamples, 5}, own, at::kLong))}};
   }
   std::vector<int64_t> shape = model.sample;
   shape.insert(shape.begin(), kSamples);
-  return {{"x", to_value(at::randn(shape, type))}, {"target", to_value(at::randn(shape, type))}};
+  return {{"x", to_value(at::randn(shape, own, type))}, {"target", to_value(at::randn(shape, own, type))}};
 }
 
 class DeviceTraining : public ::testing::Test {
