@@ -28,6 +28,8 @@ void use_deterministic_kernels() {
   context.setBenchmarkCuDNN(false);
 }
 
+void time_convolutions() { at::globalContext().setBenchmarkCuDNN(true); }
+
 void use_tensor_heap() { c10::SetCPUAllocator(&TensorHeap::instance()); }
 
 void keep_freed_memory() {

@@ -21,6 +21,10 @@ void set_product_precision(ProductPrecision precision);
 /// CUBLAS_WORKSPACE_CONFIG=:4096:8, before the first call of a GPU.
 void use_deterministic_kernels();
 
+/// Makes cuDNN time its kernels for each new size of a convolution and take the fastest, for the whole process. Which
+/// one that is may differ from run to run, and bits with it.
+void time_convolutions();
+
 /// Lets LibTorch allocate tensors from a heap of their own, which keeps freed memory (`train/internal/tensor_heap.h`).
 /// The next step allocates tensors of the same sizes, and fresh pages from the system cost a tenth of a step. Affects
 /// all new tensors of the process on a processor, and nothing else. Other tensors stay valid. The heap may be selected

@@ -87,6 +87,7 @@ class Run {
     if (hang_watch_) hang_watch_->set_timeout(start_.timeout);
     set_gpu_environment({.over_nccl = transport_.needs_nccl, .deterministic = flags_.deterministic});
     if (flags_.deterministic) runtime::use_deterministic_kernels();
+    if (flags_.time_convolutions) runtime::time_convolutions();
     RANNC_ASSIGN(hardware_, open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
     if (leads()) warn_of_damaged(start_);

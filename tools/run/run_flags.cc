@@ -45,6 +45,7 @@ void add_relations(FlagTable& table) {
   flag("--pad")->needs(flag("--pad-multiple"));
   flag("--epochs")->excludes(flag("--steps"));
   flag("--replace")->excludes(flag("--resume"));
+  flag("--time-convolutions")->excludes(flag("--deterministic"));
   flag("--profile")->excludes(flag("--max-restarts"));
   flag("--partial-weights")->needs(flag("--weights"));
   flag("--accumulate-as")->needs(flag("--accumulate"));
@@ -238,6 +239,10 @@ void RunFlags::rows(Table& table) {
   table.row(
       {"--deterministic", "", kReported, "on GPUs, use only kernels whose results have the same bits in every run"},
       &RunFlags::deterministic);
+  table.row({"--time-convolutions", "", kReported,
+             "on GPUs, let cuDNN time its kernels for each new size of a convolution, and take the fastest; bits may "
+             "differ from run to run"},
+            &RunFlags::time_convolutions);
   table.row({"--threads", "N", kReported, "threads per worker"}, &RunFlags::threads, Whole{1, 1024});
   table.row({"--timeout", "N", kInvocation,
              "seconds to wait for another worker, and to work without [progress](#lost-workers) (default: 60, or ten "

@@ -47,7 +47,7 @@ struct RunFlags {
   std::string device;     ///< empty: the type of the plan's devices
   bool cuda_graphs = true;
   std::string matmul_precision = "highest";
-  bool deterministic = false;
+  bool deterministic = false, time_convolutions = false;
   uint32_t threads = 1;
   SettingFlags settings;
   double loss_scale = runtime::LossScale::kInitial;

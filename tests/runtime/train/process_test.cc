@@ -33,5 +33,13 @@ TEST(DeterministicKernels, RefuseOperatorsWithoutOne) {
   EXPECT_TRUE(at::globalContext().deterministicCuDNN());
 }
 
+TEST(TimedConvolutions, AreThoseOfCudnnUnlessBitsHaveToBeEqual) {
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+  time_convolutions();
+  EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
+  use_deterministic_kernels();
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+}
+
 }  // namespace
 }  // namespace rannc::runtime

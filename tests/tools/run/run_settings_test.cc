@@ -207,6 +207,11 @@ RunFlags parsed(std::vector<std::string> words) {
   return flags;
 }
 
+TEST(RunFlags, BitsCannotBeEqualAndConvolutionsTimed) {
+  EXPECT_TRUE(parsed({"--data", "d", "--time-convolutions"}).time_convolutions);
+  EXPECT_THROW(parsed({"--data", "d", "--time-convolutions", "--deterministic"}), CLI::ExcludesError);
+}
+
 TEST(KeptFlags, AResumedRunHasThoseOfItsRun) {
   const Scratch scratch;
   const std::string folder = scratch.path();

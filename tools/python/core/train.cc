@@ -215,6 +215,7 @@ class Session {
     tools::set_gpu_environment({.over_nccl = transport().needs_nccl, .deterministic = flags_.deterministic});
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.deterministic) runtime::use_deterministic_kernels();
+    if (flags_.time_convolutions) runtime::time_convolutions();
     if (flags_.matmul_precision == "high") runtime::set_product_precision(runtime::ProductPrecision::kHigh);
     RANNC_TRY(open_trainer());
     return trainer_->check_shared({{"steps done", fmt::format("{}", trainer_->steps_done())}});

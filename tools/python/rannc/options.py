@@ -24,8 +24,8 @@ RUN = frozenset({
     "accumulate_as", "amsgrad", "betas", "clip_norm", "decay", "decay_from", "decay_steps", "deterministic",
     "device", "ema", "engine", "epsilon", "final_rate", "group", "insecure", "keep", "late_recompute", "late_sums",
     "learning_rate", "load_library", "loss_scale", "matmul_precision", "momentum", "muon_rate", "nesterov", "no_decay",
-    "no_decay_embeddings", "no_cuda_graphs", "optimizer", "seed", "threads", "timeout", "transport", "warmup_steps",
-    "weight_decay"})
+    "no_decay_embeddings", "no_cuda_graphs", "optimizer", "seed", "threads", "time_convolutions", "timeout", "transport",
+    "warmup_steps", "weight_decay"})
 #: Flags of both programs.
 SHARED = frozenset({"amsgrad", "ema", "group", "late_sums", "load_library", "matmul_precision", "momentum", "optimizer", "seed"})
 #: Flags of `rannc-compile` that the arguments of the functions replace.
