@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/graph/memory_format.h"
+#include "ir/match/match.h"
 #include "ir/op/op.h"
 
 namespace rannc::ir {
@@ -67,9 +68,10 @@ Strides of_part(const Shape& from, const Shape& strides, const Shape& to, const 
 
 /// Elements before a part of `from`; nothing where that is not simple to say.
 std::optional<Dim> begin_of_part(const Graph& graph, TaskId task, ValueId to, const Shape& from, const Shape& strides) {
+  static const Ops kStretches{"expand"}, kSplits{"split"};
   const Shape& shape = *graph.type(to).shape;
-  if (graph.op(task).name == "core.expand" || shape == from) return Dim(0);
-  if (graph.op(task).name != "core.split") return std::nullopt;
+  if (kStretches.contains(graph.op(task)) || shape == from) return Dim(0);
+  if (!kSplits.contains(graph.op(task))) return std::nullopt;
   const int64_t given = OpAttributes(graph.op(task), graph.attributes(task)).integer("axis");
   const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(from.size()) : given);
   Dim before = 0;

@@ -8,6 +8,7 @@
 #include "ir/graph/byte_count.h"
 #include "ir/graph/memory_format.h"
 #include "ir/graph/structure.h"
+#include "ir/match/match.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
 #include "ir/state/statistics.h"
@@ -92,12 +93,14 @@ ir::DType dtype_of(const ir::Graph& graph, TaskId task) {
 }
 
 KernelFamily kernel_family(const ir::Graph& graph, TaskId task) {
-  const std::string_view name = graph.op(task).name;
-  if (name == "core.attention") return KernelFamily::kAttention;
-  if (name == "core.conv" || name == "core.conv_transpose") return KernelFamily::kConvolution;
-  if (name == "core.linear" || name == "core.matmul") return KernelFamily::kProduct;
-  if (name != "core.batch_norm") return KernelFamily::kOther;
-  const bool last = ir::OpAttributes(graph.op(task), graph.attributes(task)).flag(ir::kChannelsLast);
+  static const ir::Ops kAttention{"attention"}, kConvolutions{"conv", "conv_transpose"}, kProducts{"linear", "matmul"},
+      kBatchNorms{"batch_norm"};
+  const ir::OpInfo& op = graph.op(task);
+  if (kAttention.contains(op)) return KernelFamily::kAttention;
+  if (kConvolutions.contains(op)) return KernelFamily::kConvolution;
+  if (kProducts.contains(op)) return KernelFamily::kProduct;
+  if (!kBatchNorms.contains(op)) return KernelFamily::kOther;
+  const bool last = ir::OpAttributes(op, graph.attributes(task)).flag(ir::kChannelsLast);
   return last ? KernelFamily::kBatchNormChannelsLast : KernelFamily::kBatchNorm;
 }
 
