@@ -92,6 +92,7 @@ const std::set<std::string> kWithoutNumbers = {
     "--loss-graph",
     "--loss-input",
     "--loss-log",
+    "--lost",
     "--matmul-precision",
     "--metric",
     "--model",
