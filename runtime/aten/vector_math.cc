@@ -10,9 +10,9 @@ namespace {
 
 void call_each() {
   using Function = at::Tensor (*)(const at::Tensor&);
-  constexpr Function kFunctions[] = {at::acos,  at::asin,   at::atan, at::cos,  at::cosh, at::digamma, at::erf,
-                                     at::erfc,  at::erfinv, at::exp,  at::exp2, at::expm1, at::lgamma, at::log,
-                                     at::log10, at::log1p,  at::log2, at::rsqrt, at::sigmoid, at::sin, at::sinh,
+  constexpr Function kFunctions[] = {at::acos,  at::asin,   at::atan, at::cos,   at::cosh,    at::digamma, at::erf,
+                                     at::erfc,  at::erfinv, at::exp,  at::exp2,  at::expm1,   at::lgamma,  at::log,
+                                     at::log10, at::log1p,  at::log2, at::rsqrt, at::sigmoid, at::sin,     at::sinh,
                                      at::sqrt,  at::tan,    at::tanh, at::trunc};
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const at::Tensor half = at::full({1}, 0.5, type);
