@@ -73,6 +73,13 @@ Result<ir::Schedule> anywhere(const GeneratorInput& in) {
   return repeated(in, find, 0);
 }
 
+Result<ir::Schedule> one_at_a_time(const GeneratorInput& in) {
+  ir::Schedule schedule;
+  schedule.name = in.spec.name;
+  schedule.rows = serial_rows(in.shape);
+  return schedule;
+}
+
 /// Number of the line of a table that has the row of a device; 0: there is none.
 uint32_t line_of_device(std::string_view table, uint32_t device) {
   uint32_t number = 0;
@@ -215,6 +222,12 @@ const ScheduleFamily kFamilies[] = {
      .layout = StageLayout::kAny,
      .needs = Needs::kTimes,
      .by_device = anywhere},
+    {.name = "serial",
+     .summary = "one micro-batch at a time, which holds least",
+     .layout = StageLayout::kAny,
+     .assumed = InFlight::kOne,
+     .held = InFlight::kOne,
+     .by_device = one_at_a_time},
     {.name = "found",
      .summary = "searched for the plan's stages, on any allocation",
      .layout = StageLayout::kAny,

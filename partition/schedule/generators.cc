@@ -51,6 +51,19 @@ Rows warmup_rows(std::span<const uint32_t> depth, uint32_t micro_batches) {
   return rows;
 }
 
+Rows serial_rows(const ir::PipelineShape& shape) {
+  Rows rows(shape.devices);
+  const auto stages = static_cast<uint32_t>(shape.stages.size());
+  const auto add = [&](ActionKind kind, uint32_t s, uint32_t j) {
+    for (const DeviceId device : shape.stages[s].devices) rows[device.index()].push_back(act(kind, s, j));
+  };
+  for (uint32_t j = 0; j < shape.micro_batch_count(); ++j) {
+    for (uint32_t s = 0; s < stages; ++s) add(ActionKind::kForward, s, j);
+    for (uint32_t s = stages; s-- > 0;) add(ActionKind::kBackward, s, j);
+  }
+  return rows;
+}
+
 std::vector<uint32_t> warmup_a(uint32_t stages) {
   std::vector<uint32_t> depth;
   for (uint32_t s = 0; s < stages; ++s) depth.push_back(stages - s);

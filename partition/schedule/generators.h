@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/schedule/pipeline_shape.h"
 #include "ir/schedule/schedule.h"
 
 namespace rannc::partition {
@@ -24,6 +25,11 @@ Rows gpipe_rows(uint32_t stages, uint32_t micro_batches);
 ///   0: F0 F1 B0 F2 B1 B2     depth 2
 ///   1: F0 B0 F1 B1 F2 B2     depth 1
 Rows warmup_rows(std::span<const uint32_t> depth, uint32_t micro_batches);
+
+/// One micro-batch at a time through all stages, which may share devices: no schedule holds less. Rows by device.
+///   0 (stages 0 and 2): F0 F0' B0' B0 F1 F1' B1' B1
+///   1 (stage 1):        F0 B0 F1 B1
+Rows serial_rows(const ir::PipelineShape& shape);
 
 /// DAPPLE P_A, which is 1F1B: depth p−s.
 std::vector<uint32_t> warmup_a(uint32_t stages);

@@ -39,6 +39,7 @@ std::vector<NamedRows> named_rows(const RowProblem& problem) {
   };
   for (const ScheduleFamily& family : schedule_families()) {
     if (family.needs == ScheduleFamily::Needs::kTable || family.needs == ScheduleFamily::Needs::kWarmUp) continue;
+    if (family.held == InFlight::kOne) continue;  // below
     if (family.splits_backward && problem.parts == BackwardParts::kWhole) continue;
     ScheduleSpec spec{.name = std::string(family.name), .recomputed = problem.recomputed};
     if (family.needs != ScheduleFamily::Needs::kTimes) {
@@ -59,6 +60,7 @@ std::vector<NamedRows> named_rows(const RowProblem& problem) {
     for (uint32_t& depth : spec.warmup) depth += more;
     add(spec);
   }
+  add({.name = "serial", .recomputed = problem.recomputed});
   return result;
 }
 

@@ -16,7 +16,7 @@ struct NamedRows {
 
 /// Rows of every family that supports the shape with its default parameters (with and without the time of messages),
 /// of `k-periodic` with fewer batches, and of warm-ups deeper than those of `latency`. Families that split backward
-/// passes only if the problem allows it. Tables of users are not among them.
+/// passes only if the problem allows it. Tables of users are not among them. `serial`, which holds least, is the last.
 std::vector<NamedRows> named_rows(const RowProblem& problem);
 
 }  // namespace rannc::partition::found

@@ -132,6 +132,13 @@ TEST(Tables, PolicyA) {
             "3: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7\n");
 }
 
+TEST(Tables, Serial) {
+  EXPECT_EQ(table("serial", StageLayout::kOnePerRank, 2, 3), "0: F0 B0 F1 B1 F2 B2\n1: F0 B0 F1 B1 F2 B2\n");
+  EXPECT_EQ(table("serial", StageLayout::kV, 2, 2),
+            "0: F0.0 F3.0 B3.0 B0.0 F0.1 F3.1 B3.1 B0.1\n"
+            "1: F1.0 F2.0 B2.0 B1.0 F1.1 F2.1 B2.1 B1.1\n");
+}
+
 TEST(Tables, PolicyB) {
   EXPECT_EQ(table("dapple-b", StageLayout::kOnePerRank, 3, 6),
             "0: F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5\n"
