@@ -22,6 +22,24 @@ bool shares_devices(const std::string& schedule) {
   return family != nullptr && family->layout != StageLayout::kOnePerRank && family->layout != StageLayout::kAny;
 }
 
+/// Stages that may share a device where the others are tried first, and where nothing fits.
+constexpr uint32_t kShared = 2, kMostShared = 4;
+
+/// Schedules that hold few micro-batches where memory is short. With them, a plan exists if one exists for one
+/// micro-batch at a time.
+std::vector<std::string> lean_schedules(const PlanDemands& demands) {
+  const StageConstraints& given = demands.constraints;
+  // A demand on the stages alone means stages with devices of their own.
+  if ((given.stages || !given.replicas.empty()) && !given.stages_per_device) return {"latency"};
+  return {"latency", "periodic", "serial"};
+}
+
+/// Whether `a` misses the memory by less.
+bool is_closer(const StageOutcome& a, const StageOutcome& b) {
+  const double missing = std::get<Infeasible>(a).missing_bytes;
+  return missing > 0 && missing < std::get<Infeasible>(b).missing_bytes;
+}
+
 class AutoPlanner final : public StagePlanner {
  public:
   explicit AutoPlanner(AutoOptions options) : options_(std::move(options)) {}
@@ -34,6 +52,35 @@ class AutoPlanner final : public StagePlanner {
     const FoundRows found = !has_found            ? FoundRows::kNever
                             : allowed.size() == 1 ? FoundRows::kRequired
                                                   : FoundRows::kAllowed;
+    StageOutcome outcome = search_within_limit(problem, found, stop);
+    const bool by_name = !options_.schedules.empty() && found != FoundRows::kRequired;
+    if (std::holds_alternative<StagePlan>(outcome) || by_name || options_.lean == AutoOptions::Lean::kNever)
+      return outcome;
+    return search_lean(problem, found, std::move(outcome), std::move(stop));
+  }
+
+  /// Searches plans that hold as little as possible. Returns `outcome` if there is none either and it is closer.
+  StageOutcome search_lean(StageProblem problem, FoundRows found, StageOutcome outcome, std::stop_token stop) const {
+    AutoOptions options = options_;
+    options.rivals = AutoOptions::Rivals::kExcluded;
+    options.schedules = lean_schedules(problem);
+    problem.in_flight = InFlight::kOne;
+    const bool any_number = !problem.constraints.stages_per_device && options.schedules.size() > 1;
+    for (uint32_t shared = kShared; shared <= kMostShared && !stop.stop_requested(); ++shared) {
+      if (shared > kShared) problem.constraints.stages_per_device = shared;
+      StageOutcome lean = partition::auto_search(problem, options, found, stop);
+      if (auto* plan = std::get_if<StagePlan>(&lean)) {
+        plan->notes.push_back(
+            "no plan fits the memory under the schedules that are tried first: this one is of those that hold least");
+        return lean;
+      }
+      if (shared == kShared && is_closer(lean, outcome)) outcome = std::move(lean);
+      if (!any_number) break;
+    }
+    return outcome;
+  }
+
+  StageOutcome search_within_limit(const StageProblem& problem, FoundRows found, std::stop_token stop) const {
     StageOutcome outcome = search(problem, found, stop);
     if (found == FoundRows::kNever || !problem.step_limit_ns || std::holds_alternative<StagePlan>(outcome))
       return outcome;

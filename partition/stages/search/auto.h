@@ -18,6 +18,9 @@ std::vector<std::string> default_schedules(const PlanDemands& demands);
 struct AutoOptions {
   /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` contribute candidates.
   enum class Rivals : uint8_t { kInvited, kExcluded } rivals = Rivals::kInvited;
+  /// Whether schedules that hold as little as possible (`latency`, `periodic`, `serial`) are searched if no plan fits
+  /// and the user names no schedule. They place up to four stages on a device.
+  enum class Lean : uint8_t { kIfNothingFits, kNever } lean = Lean::kIfNothingFits;
   /// Plans of the problem that are additional candidates. `kGiven`: the search starts only from these and the rivals'
   /// plans.
   std::vector<StagePlan> starts;

@@ -51,7 +51,8 @@ class Seeds {
   /// Visits the exact DP's solution under the first discipline that has one. Returns false to end the search.
   bool answer(const RangeCosts& ranges, uint64_t micro_batches, uint32_t stages) {
     if (!charge(stages)) return true;
-    for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
+    const InFlight other = problem_.in_flight == InFlight::kOne ? InFlight::kOne : InFlight::kAll;
+    for (const InFlight discipline : {InFlight::kOneFOneB, other}) {
       StageProblem problem = problem_;
       problem.in_flight = discipline;
       // Links between nodes count as those inside: the simulation and the moves correct the error.

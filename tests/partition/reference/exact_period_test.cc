@@ -233,11 +233,11 @@ struct Tally {
   double sum = 0, worst = 0;
 };
 
-void compare(uint64_t seed, const std::vector<std::string>& schedules, Tally& tally) {
+void compare(uint64_t seed, const std::vector<std::string>& schedules, AutoOptions::Lean lean, Tally& tally) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const PeriodProblem chain = random_chain(seed, ::rannc::testing::tests_everything() ? 8 : 6);
   const ExactPeriod best = exact(chain, Allocations::kAny, Peak::kOfDevice);
-  const auto ours = testing::planned_period(chain, schedules);
+  const auto ours = testing::planned_period(chain, schedules, lean);
   if (!ours) {
     tally.unplanned += best.exists();
     return;
@@ -252,18 +252,34 @@ void compare(uint64_t seed, const std::vector<std::string>& schedules, Tally& ta
   tally.worst = std::max(tally.worst, ratio);
 }
 
+Tally tally_of(const std::string& name, const std::vector<std::string>& schedules,
+               AutoOptions::Lean lean = AutoOptions::Lean::kIfNothingFits) {
+  const uint64_t count = ::rannc::testing::tests_everything() ? 300 : 80;
+  Tally tally;
+  for (uint64_t seed = 0; seed < count && !::testing::Test::HasFatalFailure(); ++seed)
+    compare(seed, schedules, lean, tally);
+  fmt::print("{}: {} planned, {} optimal, mean ratio {:.3f}, worst {:.3f}, {} without a plan where one exists\n", name,
+             tally.planned, tally.optimal, tally.sum / tally.planned, tally.worst, tally.unplanned);
+  EXPECT_GT(tally.optimal, tally.planned / 3);
+  return tally;
+}
+
 /// Prints how far our plans are. Memory counts as what a device holds at once: the paper's sum of the layers' own peaks
 /// forbids schedules that fit.
 TEST(ExactPeriod, NoPlanIsBetter) {
-  const uint64_t count = ::rannc::testing::tests_everything() ? 300 : 80;
   for (const auto& [name, schedules] : testing::period_planners()) {
-    Tally tally;
-    for (uint64_t seed = 0; seed < count && !HasFatalFailure(); ++seed) compare(seed, schedules, tally);
-    fmt::print("{}: {} planned, {} optimal, mean ratio {:.3f}, worst {:.3f}, {} without a plan where one exists\n",
-               name, tally.planned, tally.optimal, tally.sum / tally.planned, tally.worst, tally.unplanned);
-    EXPECT_GT(tally.planned, count / 4);
-    EXPECT_GT(tally.optimal, tally.planned / 3);
+    const Tally tally = tally_of(name, schedules);
+    EXPECT_GT(tally.planned, tally.unplanned);
+    if (schedules.empty()) {
+      EXPECT_EQ(tally.unplanned, 0u) << name;
+    }
   }
+}
+
+/// Planner `auto` has a plan where any schedule has one, by the schedules that hold least.
+TEST(ExactPeriod, LeanSchedulesReachWhatOthersDoNot) {
+  const Tally first = tally_of("auto without lean schedules", {}, AutoOptions::Lean::kNever);
+  EXPECT_GT(first.unplanned, first.planned / 2) << "the chains are not tight";
 }
 
 }  // namespace

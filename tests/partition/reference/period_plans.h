@@ -76,10 +76,12 @@ struct PlannedPeriod {
 };
 
 /// Nothing if there is no plan.
-inline std::optional<PlannedPeriod> planned_period(const PeriodProblem& chain, std::vector<std::string> schedules) {
+inline std::optional<PlannedPeriod> planned_period(const PeriodProblem& chain, std::vector<std::string> schedules,
+                                                   AutoOptions::Lean lean = AutoOptions::Lean::kIfNothingFits) {
   constexpr uint32_t kBatches = 24;  // a multiple of the patterns of all schedules that fit these chains
   AutoOptions options;
   options.schedules = std::move(schedules);
+  options.lean = lean;
   const StageProblem problem = stage_problem(chain, kBatches), longer = stage_problem(chain, 2 * kBatches);
   const auto outcome = auto_planner(options)->plan(problem).value();
   const auto* plan = std::get_if<StagePlan>(&outcome);
