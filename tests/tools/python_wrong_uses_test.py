@@ -89,6 +89,60 @@ class Forward(nn.Module):
         return self.function(self, x)
 
 
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.round()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(x, factor):
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(context, inputs, output):
+        context.factor = inputs[1]
+
+    @staticmethod
+    def backward(context, gradient):
+        return -context.factor * gradient, None
+
+
+class Asserted(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        assert x.dtype == torch.float32
+        return x * 1
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+
+class Silu(torch.autograd.Function):
+    """With its own formula of the same gradient."""
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        s = torch.sigmoid(x)
+        return gradient * (s + x * s * (1 - s))
+
+
+def with_hook(x):
+    x.register_hook(lambda gradient: gradient * 0.1)
+    return x
+
+
 X, Y = data()
 
 # Batches.
@@ -136,6 +190,23 @@ case("if of numbers", lambda: train(Forward(lambda net, x: net.layer(x) if x.sum
 case("loop by numbers", lambda: train(Forward(lambda net, x: [net.layer(x) for _ in range(int(x[0, 0].abs()))][0])),
      "python_wrong_uses_test.py:", "decides by the numbers")
 case("NumPy in forward", lambda: train(Forward(lambda net, x: net.layer(torch.from_numpy(x.numpy())))), "NumPy", "functions of torch")
+case("layer drop", lambda: train(Forward(lambda net, x: net.layer(x) if torch.rand([]) < 0.5 else net.layer(-x))),
+     "python_wrong_uses_test.py:", "random number", "layerdrop=0")
+case("straight-through function", lambda: train(Forward(lambda net, x: Rounded.apply(net.layer(x)))), "python_wrong_uses_test.py:",
+     "Rounded", "not the gradient of its forward", "detach()")
+case("reversed gradient", lambda: train(Forward(lambda net, x: net.layer(Reversed.apply(net.layer(x).repeat(1, 2)[:, :4], 0.5)))),
+     "Reversed", "not the gradient of its forward")
+case("function that needs other numbers", lambda: train(Forward(lambda net, x: Asserted.apply(net.layer(x)))), "Asserted",
+     "not known whether", "AssertionError")
+case("hook of an activation", lambda: train(Forward(lambda net, x: with_hook(net.layer(x)))), "python_wrong_uses_test.py:",
+     "hook of a gradient", "x.detach()")
+case("gradient within a loss", lambda: train(loss=lambda out, batch: torch.autograd.grad(loss(out, batch), out)[0].sum()),
+     "python_wrong_uses_test.py:", "loss function computes a gradient")
+case("backward within a loss", lambda: train(loss=lambda out, batch: loss(out, batch).backward()), "loss function computes a gradient")
+case("jacobian", lambda: train(Forward(lambda net, x: torch.vmap(torch.func.jacrev(net.layer))(x)[..., 0])), "computes a gradient")
+case("data of an activation", lambda: train(Forward(lambda net, x: net.layer(x).data + net.layer(x))), "x.detach() instead of x.data")
+case("averages over all steps", lambda: train(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None))), "1: has momentum=None",
+     "momentum=0.1")
 case("DataParallel", lambda: train(nn.DataParallel(mlp())), "DataParallel", "net.module")
 case("a class", lambda: train(nn.Linear, optimizer="sgd"), "the class Linear", "expected a module")
 case("None for a module", lambda: rannc.Trainer(None), "NoneType", "expected a module")
@@ -336,6 +407,12 @@ def counted(net, x):
     return net.layer(x) * net.calls
 
 
+def instance_normalized():
+    net = Forward(lambda net, x: net.norm(net.layer(x)[:, None])[:, 0])
+    net.norm = nn.InstanceNorm1d(1, track_running_stats=True)
+    return net
+
+
 def seen(net, x):
     net.seen += 1
     return net.layer(x)
@@ -371,6 +448,8 @@ warned("buffer that forward writes", lambda: train(Forward(seen)), "seen", "keep
 warned("module written while it is trained", lambda: within(written), "0.weight", "load_state_dict")
 warned("autocast", in_autocast, "torch.autocast", "precision='bf16'")
 warned("batch normalization of micro-batches", lambda: train(Normalized()), "batch normalization", "micro_batches=1")
+warned("statistics of instance normalization", lambda: train(instance_normalized()), "norm.running_mean",
+       "keeps its value")
 warned("len() of the samples", lambda: train(loss=paired, micro_batches=None), "python_wrong_uses_test.py:", "x.shape[0]")
 warned("pairs of samples: nothing overlaps", lambda: train(loss=paired, micro_batches=None), "nothing overlaps")
 
@@ -466,6 +545,44 @@ class Harmless(unittest.TestCase):
                 net.zero_grad(set_to_none=False)
             opened.to_module(net)
         self.assert_equal(losses, self.expected())
+
+    def losses_of_torch(self, net, loss_of=loss):
+        optimizer, losses = sgd(net), []
+        for _ in range(2):
+            optimizer.zero_grad()
+            value = loss_of(net(X), data())
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+        return losses
+
+    def test_modules_that_a_trace_changes(self):
+        def dropped(net, x):
+            x = net.layer(x)
+            return x if torch.rand([]) < 0.0 or torch.rand(1) >= 1 else torch.tanh(x)
+        checkpoint = torch.utils.checkpoint.checkpoint
+        for name, function in (("own formula", lambda net, x: Silu.apply(net.layer(x))), ("layer drop that is off", dropped),
+                               ("vmap", lambda net, x: torch.vmap(net.layer)(x)),
+                               ("checkpoint", lambda net, x: checkpoint(net.layer, x.requires_grad_(), use_reentrant=True))):
+            with self.subTest(name):
+                self.assert_equal(train(Forward(function)), self.losses_of_torch(Forward(function)))
+        self.assertNotIn("__lt__", vars(torch.Tensor))
+        self.assertIn("torch.autograd.function", torch.autograd.Function.apply.__module__)
+
+    def test_losses_that_call_the_module(self):
+        def consistent(net):
+            return lambda out, batch: loss(out, batch) + (out - net(batch[0] + 0.1)).square().mean()
+        net, other = mlp(), mlp()
+        self.assert_equal(train(net, loss=consistent(net)), self.losses_of_torch(other, consistent(other)))
+
+    def test_ctc_losses_with_lengths_in_tensors(self):
+        def ctc(out, batch):
+            return nn.functional.ctc_loss(nn.functional.log_softmax(out, -1).transpose(0, 1), *batch[1:])
+        generator = torch.Generator().manual_seed(1)
+        batch = (torch.randn(8, 5, 4, generator=generator), torch.randint(1, 3, (8, 2), generator=generator), torch.full((8,), 5),
+                 torch.tensor([1, 2] * 4))
+        wanted = ctc(mlp()(batch[0]), batch).item()
+        self.assert_equal([step(batch, example=batch, loss=ctc)], [wanted])
 
     def test_losses_of_pairs(self):
         with warnings.catch_warnings():

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .gradients import CustomGradients
 from .options import error, warn
-from .tracing import (check_module, constants_noticed, error_of, is_of_samples, line_of_length, lines_of_user,
-                      warn_of_buffers)
+from .tracing import (check_module, constants_noticed, error_of, is_of_samples, kernels_of_known_shapes, layer_drop_followed,
+                      line_of_length, lines_of_user, warn_of_buffers)
 
 Batch = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -248,9 +249,12 @@ class _Recorder:
         self.outputs: tuple[str, ...] = ()
         self.has_loss = False
         self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
+        self.gradients = CustomGradients(lambda: self.where)
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with constants_noticed(self.net, self.noticed):
+        with (_replaced_forward(self.net, self.forward),  # a loss may call the module again
+              constants_noticed(self.net, self.noticed), layer_drop_followed(lambda: self.where),
+              self.gradients.watched()):
             return self._outputs_of(tensors)
 
     def _outputs_of(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -382,13 +386,21 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)
     with _replaced_forward(net, forward):
-        program = _exported(recorder, net, examples, shapes, axes)
+        program = _without_vmap(_exported(recorder, net, examples, shapes, axes))
     sizes = _sizes(program, shapes, axes, examples)
     if not evaluates:
+        recorder.gradients.check()
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
     return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes)
+
+
+def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The same program with batched operators in place of the marks of `torch.vmap`, which no archive can contain."""
+    if any(getattr(node.target, "__module__", "") == "torch._functorch.predispatch" for node in program.graph.nodes):
+        return program.run_decompositions({})
+    return program
 
 
 def _shapes(layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None],
@@ -443,7 +455,7 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
               axes: dict[str, int | None]) -> torch.export.ExportedProgram:
     from ._core import Error
     try:
-        with warnings.catch_warnings(), lines_of_user():
+        with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
             warnings.filterwarnings("ignore", category=FutureWarning)
             # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
             varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
@@ -465,7 +477,7 @@ def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[tor
                    for shape, own in zip(shapes, axes.values(), strict=True))
     line = line_of_length(net, lambda: recorder(*examples))
     try:
-        with warnings.catch_warnings(), lines_of_user():
+        with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
             warnings.filterwarnings("ignore", category=FutureWarning)
             program = torch.export.export(net, examples, dynamic_shapes=others, strict=False)
     except Exception as failure:

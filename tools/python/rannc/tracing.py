@@ -7,7 +7,7 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,9 @@ def check_module(net: nn.Module, evaluates: bool) -> None:
         if module._backward_hooks or module._backward_pre_hooks:
             raise error("has a hook of its backward pass, which a step would not call", place=name or "net",
                         hint="remove the hook; trainer.gradients() returns gradients")
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is None and module.training:
+            raise error("has momentum=None, averages over all steps so far, which a program cannot follow", place=name or "net",
+                        hint="momentum=0.1, the default; or .eval(), for fixed statistics")
     for name, parameter in net.named_parameters():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise error("has a hook of its gradient, which a step would not call", place=name,
@@ -73,15 +76,115 @@ def constants_noticed(net: nn.Module, found: dict[str, None]) -> Iterator[None]:
             setattr(modules[name], key, known)
 
 
+class _Uniform:
+    """Results of `torch.rand` with one element, and comparisons of them with a number, while a module is traced."""
+
+    _METHODS = ("__lt__", "__le__", "__gt__", "__ge__", "lt", "le", "gt", "ge", "__bool__")
+
+    def __init__(self, where: Callable[[], str]):
+        self._where = where
+        self._numbers: dict[int, torch.Tensor] = {}  # by identity; kept, so that no other tensor has it
+        self._choices: dict[int, torch.Tensor] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        rand = torch.rand
+
+        def watched_rand(*arguments: Any, **named: Any) -> torch.Tensor:
+            made = rand(*arguments, **named)
+            if made.ndim == 0 or all(type(size) is int and size == 1 for size in made.shape):
+                if not self._numbers:
+                    for name in self._METHODS:
+                        setattr(torch.Tensor, name, self._method(name))
+                self._numbers[id(made)] = made
+            return made
+
+        setattr(torch, "rand", watched_rand)
+        try:
+            yield
+        finally:
+            setattr(torch, "rand", rand)
+            if self._numbers:
+                for name in self._METHODS:
+                    delattr(torch.Tensor, name)  # those of its base are back
+
+    def _method(self, name: str) -> Any:
+        original = getattr(torch.Tensor, name)
+        if name == "__bool__":
+            def decide(tensor: torch.Tensor) -> bool:
+                if id(tensor) in self._choices:
+                    raise error(f"{self._where()} decides by a random number, as layer drop does, which a program cannot follow",
+                                place=innermost_line(), hint="set its probability to 0, such as layerdrop=0 of a configuration")
+                return bool(original(tensor))
+            return decide
+
+        def compare(tensor: torch.Tensor, other: Any, *more: Any, **named: Any) -> Any:
+            if id(tensor) not in self._numbers or not isinstance(other, (int, float)):
+                return original(tensor, other, *more, **named)
+            known = _is_certain(name.strip("_"), float(other))
+            if known is not None:
+                return known
+            made = original(tensor, other, *more, **named)
+            self._choices[id(made)] = made
+            return made
+        return compare
+
+
+def _is_certain(comparison: str, bound: float) -> bool | None:
+    """What the comparison of any number from 0 to less than 1 with a bound is; None if it depends on the number."""
+    if comparison in ("lt", "ge"):
+        below = False if bound <= 0 else True if bound >= 1 else None
+    else:
+        below = False if bound < 0 else True if bound >= 1 else None
+    return None if below is None else below == (comparison in ("lt", "le"))
+
+
+@contextmanager
+def layer_drop_followed(where: Callable[[], str]) -> Iterator[None]:
+    """Decides comparisons of a uniform random number with a probability of 0 or 1, as of layer drop that is off: in training mode,
+    `torch.rand([]) < self.layerdrop` is the condition of a branch. Other probabilities are an error at the branch.
+
+    where: what runs, for errors
+    """
+    with _Uniform(where).watched():
+        yield
+
+
+@contextmanager
+def kernels_of_known_shapes() -> Iterator[None]:
+    """Gives `ctc_loss` with lengths in tensors the shape of its result, which does not depend on their numbers. That of a table
+    for its backward pass, which no program reads, does."""
+    from torch._subclasses import fake_impls
+    kernel = torch.ops.aten._ctc_loss.Tensor
+
+    def result_of(_: Any, __: Any, log_probabilities: torch.Tensor, targets: torch.Tensor, *___: Any, **____: Any) -> Any:
+        steps, samples = log_probabilities.shape[:2]
+        return log_probabilities.new_empty(samples), log_probabilities.new_empty(samples, steps, 2 * targets.shape[-1] + 1)
+
+    known = fake_impls.op_implementations_dict
+    if kernel in known:
+        yield
+        return
+    known[kernel] = result_of
+    try:
+        yield
+    finally:
+        del known[kernel]
+
+
 def warn_of_buffers(program: torch.export.ExportedProgram) -> None:
     """Warns of buffers that forward writes, beside the statistics of batch normalization."""
-    found: dict[str, None] = {}
     buffers = program.graph_signature.inputs_to_buffers
+    written = list(program.graph_signature.buffers_to_mutate.values())
     for node in program.graph.nodes:
         writes = node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False)
-        name = buffers.get(getattr(node.args[0], "name", ""), "") if writes and node.args else ""
-        if name and not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
-            found.setdefault(name)
+        if writes and node.args:
+            written.append(buffers.get(getattr(node.args[0], "name", ""), ""))
+    found = dict.fromkeys(name for name in written
+                          if name and not name.endswith(("running_mean", "running_var", "num_batches_tracked")))
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.instance_norm.default and node.args[3] is not None and node.args[5]:
+            found.setdefault(buffers.get(str(node.args[3]), "running_mean of an instance normalization"))
     for name in found:
         warn(f"{name}: forward writes this buffer, which a trainer does not: it keeps its value")
 
@@ -107,10 +210,18 @@ def lines_of_user() -> Iterator[None]:
         log.setLevel(level)
 
 
+def innermost_line() -> str:
+    """The line of the user that runs."""
+    for frame in reversed(traceback.extract_stack()):
+        if is_of_user(frame.filename):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
 def line_of_user(failure: BaseException) -> str:
     """The innermost line of the user, where the module or loss is at fault."""
     named = re.search(r'The following call raised this error:\n  File "([^"]+)", line (\d+)', str(failure))
-    if named:
+    if named and is_of_user(named[1]):
         return f"{named[1]}:{named[2]}"
     for frame in reversed(traceback.extract_tb(failure.__traceback__)):
         if is_of_user(frame.filename):
@@ -126,10 +237,7 @@ def line_of_length(net: nn.Module, run: Any) -> str:
     class Finder(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
             if getattr(function, "__name__", "") in ("__len__", "__iter__", "unbind", "tolist") and not found:
-                for frame in reversed(traceback.extract_stack()):
-                    if is_of_user(frame.filename):
-                        found.append(f"{frame.filename}:{frame.lineno}")
-                        break
+                found.extend(line for line in [innermost_line()] if line)
             return function(*arguments, **(named or {}))
 
     try:
@@ -141,15 +249,16 @@ def line_of_length(net: nn.Module, run: Any) -> str:
 
 
 def is_of_samples(failure: BaseException) -> bool:
-    """Whether an export failed only since it needs a certain number of samples."""
+    """Whether an export failed only since it needs a certain number of samples, or may have: some kernels take no symbol."""
     text = str(failure)
-    return text.startswith("Constraints violated (batch)!")
+    return text.startswith("Constraints violated (batch)!") or "on tensor with symbolic sizes/strides" in text
 
 
 def error_of(failure: BaseException, what: str) -> Exception:
     """A failure of `torch.export` in plain words; PyTorch's own are in the exception that it is raised from."""
     text, place = str(failure), line_of_user(failure)
-    if "data-dependent expression" in text or "data dependent" in text.lower():
+    if ("data-dependent expression" in text or "data dependent" in text.lower()
+            or type(failure).__name__ == "DataDependentOutputException"):
         return error(f"{what} decides by the numbers of a tensor, as by `if`, a loop or a slice, which a program cannot follow",
                      place=place, hint="torch.where selects by numbers; sizes may decide, numbers not")
     if ".numpy() is not supported" in text:
@@ -161,8 +270,11 @@ def error_of(failure: BaseException, what: str) -> Exception:
         fixes = "; ".join(line.strip() for line in sizes[1].splitlines()) if sizes else ""
         return error(f"{what} does not work for all sizes of dynamic= or batch_axis= ({names[1] if names else ''}); it needs "
                      f"{fixes or 'certain ones'}", place=place)
+    if "fake tensor in the exported program constant's list" in text:
+        return error(f"{what.replace('the loss function', 'the module or the loss function')} reads a tensor beside the program, as "
+                     "`x.data` of an activation does", hint="x.detach() instead of x.data")
     if "two different devices" in text:
         return error(f"{what} has tensors on several devices: {text.splitlines()[0]}", place=place,
                      hint="net.to('cpu'), and the example and all tensors that forward makes on the device of its inputs")
-    first = text.split("\n\nThe error above occurred")[0].strip()
+    first = text.split("\n\nThe error above occurred")[0].split("\nException raised from")[0].strip()
     return error(f"{what} raised {type(failure).__name__}: {first}", place=place)
