@@ -87,11 +87,15 @@ constexpr uint64_t kSharpenShare = 8;      // part of the search's budget for th
 constexpr double kTight = 0.75;            // part of a device's memory from which memory may have decided a plan
 constexpr double kWorthwhile = 1e-3;       // gain over the first plan for which a second one is finished
 
-using Chosen = std::variant<PlannedModel, Infeasible>;
+using Outcome = std::variant<PlannedModel, Infeasible>;
+
+std::string finer_remark(uint32_t requested, uint32_t used) {
+  return fmt::format("no plan with {} blocks fits the memory: using {} blocks", requested, used);
+}
 
 // Chooses blocks and stages. Coarse blocks may leave no plan within memory while finer ones do; then k is doubled.
-Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
-                      const KindMemory& memory) {
+Result<Outcome> choose_by(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
+                          const KindMemory& memory) {
   PlannedModel planned;
   std::optional<Infeasible> closest;
   BlockModelOptions wanted;
@@ -101,7 +105,7 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
   for (wanted.blocks = options.blocks;; wanted.blocks *= 2) {
     Lap lap;
     RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
-    if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Chosen(closest.value_or(std::move(*infeasible)));
+    if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Outcome(closest.value_or(std::move(*infeasible)));
     planned.blocks = std::get<BlockedModel>(std::move(blocked));
     RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition, memory));
     planned.times.blocks += lap.ns();
@@ -112,22 +116,34 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
       if (!closest || infeasible->missing_bytes < closest->missing_bytes) closest = std::move(*infeasible);
       wanted.blocks = std::max(wanted.blocks, count);
       if (closest->missing_bytes <= 0 || wanted.blocks > kMostBlocks / 2 || count == facts.atoms.tasks.size())
-        return Chosen(std::move(*closest));
+        return Outcome(std::move(*closest));
       continue;
     }
     if (!planned.blocks.remark.empty()) planned.remarks.push_back(planned.blocks.remark);
-    if (closest)
-      planned.remarks.push_back(
-          fmt::format("no plan with {} blocks fits the memory: using {} blocks", options.blocks, count));
+    if (closest) planned.remarks.push_back(finer_remark(options.blocks, count));
     planned.stages = std::get<StagePlan>(std::move(outcome));
     if (!schedule_needs(options.schedule, ScheduleFamily::Needs::kPattern) || !planned.stages.pattern.empty())
-      return Chosen(std::move(planned));
+      return Outcome(std::move(planned));
     const JudgedPlan judged = with_found_rows(planned.problem, planned.stages);
-    if (!judged) return Chosen(Infeasible{"no rows for the plan's stages: " + judged.why(), 0, "another schedule"});
+    if (!judged) return Outcome(Infeasible{"no rows for the plan's stages: " + judged.why(), 0, "another schedule"});
     planned.stages = *judged;
     planned.times.stages += lap.ns();
-    return Chosen(std::move(planned));
+    return Outcome(std::move(planned));
   }
+}
+
+// The same under the schedules that planner `auto` tries first, then under those that hold least: over finer blocks the
+// first are faster.
+Result<Outcome> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
+                       const KindMemory& memory) {
+  AutoOptions first = search_of(options);
+  const bool by_name = !first.schedules.empty() && first.schedules != std::vector<std::string>{"found"};
+  if (options.planner != "auto" || by_name || first.lean == AutoOptions::Lean::kNever)
+    return choose_by(planner, options, facts, memory);
+  first.lean = AutoOptions::Lean::kNever;
+  RANNC_ASSIGN(Outcome chosen, choose_by(*auto_planner(first), options, facts, memory));
+  if (std::holds_alternative<PlannedModel>(chosen) || options.stop.stop_requested()) return chosen;
+  return choose_by(planner, options, facts, memory);
 }
 
 // Returns the samples that a replica of the plan computes at once, on the stage with most replicas.
@@ -151,17 +167,17 @@ bool is_tight(const StageProblem& problem, const StagePlan& plan) {
 // that of the second search.
 Result<std::optional<PlannedModel>> search_with_hulls(const PlanOptions& options, const ModelFacts& facts,
                                                       PlannedModel& planned) {
-  using Outcome = std::optional<PlannedModel>;
+  using Second = std::optional<PlannedModel>;
   if (options.planner != "auto" || options.objective != Objective::kStepTime || options.stop.stop_requested() ||
       !may_recompute_in_part(options) || !is_tight(planned.problem, planned.stages)) {
-    return Outcome();
+    return Second();
   }
   Lap lap;
   PlannedModel found;
   found.problem = planned.problem;
   const uint64_t samples = samples_at_once(planned.stages, options);
   found.problem.rebuild_hulls = block_hulls(facts, planned.blocks.partition, samples, options);
-  if (found.problem.rebuild_hulls.empty()) return Outcome();
+  if (found.problem.rebuild_hulls.empty()) return Second();
   AutoOptions search = search_of(options);
   search.rivals = AutoOptions::Rivals::kExcluded;
   search.starts.assign(2, planned.stages);
@@ -170,7 +186,7 @@ Result<std::optional<PlannedModel>> search_with_hulls(const PlanOptions& options
   RANNC_ASSIGN(StageOutcome outcome, auto_planner(search)->plan(found.problem, options.stop));
   planned.times.stages += lap.ns();
   auto* plan = std::get_if<StagePlan>(&outcome);
-  if (plan == nullptr) return Outcome();
+  if (plan == nullptr) return Second();
   if (plan->lower_bound < planned.stages.lower_bound) {
     planned.stages.lower_bound = plan->lower_bound;
     planned.stages.bound_name = plan->bound_name;
@@ -179,12 +195,12 @@ Result<std::optional<PlannedModel>> search_with_hulls(const PlanOptions& options
       std::any_of(plan->stages.begin(), plan->stages.end(), [](const PlannedStage& stage) { return stage.recompute; });
   const JudgedPlan first = PlanJudge(found.problem).judge(search.starts.back());
   const double known = first ? first->objective : kInfinity;
-  if (!recomputes || plan->objective > known * (1 - kWorthwhile)) return Outcome();
+  if (!recomputes || plan->objective > known * (1 - kWorthwhile)) return Second();
   plan->runners_up = planned.stages.runners_up;
   found.stages = std::move(*plan);
   found.blocks = planned.blocks;
   found.remarks = planned.remarks;
-  return Outcome(std::move(found));
+  return Second(std::move(found));
 }
 
 // Splits the blocks beside the plan's cuts and continues the search from it, to balance stages more finely than blocks.
@@ -236,11 +252,10 @@ Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const
 
 // Chooses stages, completes the plan and simulates it. Of the plans with and without rebuild hulls, the one that fits
 // and has the shorter predicted step is chosen.
-Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
-                                                         const ModelFacts& facts, const KindMemory& memory) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
+Result<Outcome> plan_once(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
+                          const KindMemory& memory) {
   if (options.last) return plan_from_last(options, facts, memory);
-  RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts, memory));
+  RANNC_ASSIGN(Outcome chosen, choose(planner, options, facts, memory));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
   RANNC_ASSIGN(std::optional<PlannedModel> in_part, search_with_hulls(options, facts, planned));
@@ -260,37 +275,48 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
   return Outcome(*std::move(in_part));
 }
 
-constexpr int kMostTries = 4;
+constexpr int kMostTries = 8;
+
+// Returns a limit under which the plan, which exceeds a kind's memory once finished, is not chosen again.
+uint64_t lowered(uint64_t limit, const Overfull& over, const PlannedModel& planned) {
+  const Cluster& cluster = planned.problem.cluster;
+  double peak = 0;  // as the search counts it
+  for (const PlannedStage& stage : planned.stages.stages) {
+    for (const DeviceId device : stage.devices) {
+      if (cluster.devices[device.index()].kind == over.kind) peak = std::max(peak, stage.peak_bytes);
+    }
+  }
+  peak += static_cast<double>(cluster.kinds[over.kind].workspace_bytes);
+  return static_cast<uint64_t>(std::max(1.0, std::min(static_cast<double>(limit) / over.excess(), peak - 1)));
+}
 
 // Blocks predict a stage's memory approximately; the finished plan computes it task by task. If that exceeds a device,
-// stages are chosen again with the limit of its kind lowered by the excess.
-Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePlanner& planner,
-                                                                  const PlanOptions& options, const ModelFacts& facts) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
+// stages are chosen again with a lower limit of its kind.
+Result<Outcome> plan_within_memory(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
   KindMemory memory = memory_of_kinds(options);
-  for (int left = kMostTries;; --left) {
+  std::optional<Infeasible> closest;
+  for (int left = kMostTries; left > 0; --left) {
     RANNC_ASSIGN(Outcome outcome, plan_once(planner, options, facts, memory));
     auto* planned = std::get_if<PlannedModel>(&outcome);
-    if (planned == nullptr) return outcome;
+    if (planned == nullptr && !closest) return outcome;
+    if (planned == nullptr) break;
     const std::vector<Overfull> over = overfull(planned->plan, options);
     if (over.empty()) return outcome;
-    if (left == 1) {
-      const Overfull& worst = *std::max_element(
-          over.begin(), over.end(), [](const Overfull& a, const Overfull& b) { return a.excess() < b.excess(); });
-      return Outcome(Infeasible{
-          fmt::format("the plan needs {:.0f} bytes on a device that holds {:.0f}", worst.needed, worst.offered),
-          worst.needed - worst.offered, "devices with more memory, more blocks"});
+    const Overfull& worst = *std::max_element(
+        over.begin(), over.end(), [](const Overfull& a, const Overfull& b) { return a.excess() < b.excess(); });
+    if (const double missing = worst.needed - worst.offered; !closest || missing < closest->missing_bytes) {
+      closest = Infeasible{
+          fmt::format("the closest plan needs {:.0f} bytes on a device that holds {:.0f}", worst.needed, worst.offered),
+          missing, "devices with more memory, more blocks"};
     }
-    for (const Overfull& one : over)
-      memory[one.kind] = static_cast<uint64_t>(static_cast<double>(memory[one.kind]) / one.excess());
+    for (const Overfull& one : over) memory[one.kind] = lowered(memory[one.kind], one, *planned);
   }
+  return Outcome(*std::move(closest));
 }
 
 // Plans with whole optimizer state, and with sharded state if that does not fit.
-Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const StagePlanner& planner,
-                                                                          const PlanOptions& requested,
-                                                                          const ModelFacts& facts) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
+Result<Outcome> plan_sharding_where_needed(const StagePlanner& planner, const PlanOptions& requested,
+                                           const ModelFacts& facts) {
   PlanOptions options = requested;
   options.shard_optimizer = ShardOptimizer::kNever;
   RANNC_ASSIGN(Outcome outcome, plan_within_memory(planner, options, facts));
@@ -314,17 +340,37 @@ Result<std::variant<PlannedModel, Infeasible>> plan_sharding_where_needed(const 
   return sharded;
 }
 
-// Plans near the last plan, if there is one; if nothing near it fits, as without it.
-Result<std::variant<PlannedModel, Infeasible>> searched(const StagePlanner& planner, const PlanOptions& options,
-                                                        const ModelFacts& facts) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
-  const auto search =
-      options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
+using Search = Result<Outcome> (*)(const StagePlanner&, const PlanOptions&, const ModelFacts&);
+
+// Searches; if nothing fits the memory, again over twice as many blocks and so on.
+Result<Outcome> search_in_finer_blocks(Search search, const StagePlanner& planner, PlanOptions options,
+                                       const ModelFacts& facts) {
+  const uint32_t requested = options.blocks;
   RANNC_ASSIGN(Outcome outcome, search(planner, options, facts));
-  if (!options.last || std::holds_alternative<PlannedModel>(outcome)) return outcome;
+  while (options.blocks <= kMostBlocks / 2 && options.blocks < facts.atoms.tasks.size()) {
+    const auto* infeasible = std::get_if<Infeasible>(&outcome);
+    if (infeasible == nullptr || infeasible->missing_bytes <= 0 || facts.atoms.tasks.size() > kMostAtoms) break;
+    if (options.stop.stop_requested()) break;
+    options.blocks *= 2;
+    RANNC_ASSIGN(Outcome next, search(planner, options, facts));
+    auto* planned = std::get_if<PlannedModel>(&next);
+    if (planned == nullptr && std::get<Infeasible>(next).missing_bytes >= infeasible->missing_bytes) continue;
+    if (planned != nullptr) planned->remarks.push_back(finer_remark(requested, planned->blocks.partition.count));
+    outcome = std::move(next);
+  }
+  return outcome;
+}
+
+// Plans near the last plan, if there is one; if nothing near it fits, as without it.
+Result<Outcome> searched(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
+  const Search search =
+      options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
+  if (!options.last) return search_in_finer_blocks(search, planner, options, facts);
+  RANNC_ASSIGN(Outcome outcome, search(planner, options, facts));
+  if (std::holds_alternative<PlannedModel>(outcome)) return outcome;
   PlanOptions whole = options;
   whole.last.reset();
-  RANNC_ASSIGN(outcome, search(planner, whole, facts));
+  RANNC_ASSIGN(outcome, search_in_finer_blocks(search, planner, whole, facts));
   if (auto* planned = std::get_if<PlannedModel>(&outcome))
     planned->remarks.push_back("no plan near the last one fits: the whole search was needed");
   return outcome;
@@ -336,7 +382,6 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
                                                           const PlanOptions& requested) {
   RANNC_ASSIGN(PlanOptions fixed, with_fixed_batch(graph, requested));
   const PlanOptions options = with_joint_batch(graph, std::move(fixed));
-  using Outcome = std::variant<PlannedModel, Infeasible>;
   const auto planner = planner_of(options);
   if (planner == nullptr) {
     return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(stage_planner_names(), ", ")));
