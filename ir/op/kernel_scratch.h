@@ -6,7 +6,8 @@
 ///
 /// The kernel depends on sizes, element type, memory format and the processor's instruction set, by the rules of
 /// LibTorch and of oneDNN with one thread per worker. Shorter vectors have smaller blocks, hence less padding. Where
-/// oneDNN has no kernel for an instruction set, it multiplies unfolded images.
+/// oneDNN has no kernel for an instruction set, it multiplies unfolded images, in blocks that fit a core's second
+/// cache. Its size is assumed; of a larger one the forward pass takes up to the difference more.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,8 @@
 #include "ir/graph/graph.h"
 
 namespace rannc::ir {
+
+inline constexpr int64_t kAssumedCoreCache = 512 << 10;  ///< bytes
 
 /// Peak bytes of a pass, without the result (forward) or the gradients of the operands (backward).
 struct KernelScratch {

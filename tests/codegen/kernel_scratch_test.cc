@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <span>
@@ -23,6 +24,14 @@ namespace {
 // Of operands and result, and bytes: scratchpads of kernels that a rule leaves out or takes for smaller.
 constexpr double kLimit = 0.02;
 constexpr double kScratchpads = 64 * 1024;
+
+// Bytes by which the cache of a core exceeds what is assumed where processors without AVX are imitated, which have
+// less.
+double cache_of_later_processors() {
+  if (tools::machine_instructions() != InstructionSet::kSse41) return 0;
+  return static_cast<double>(std::max<int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE) - kAssumedCoreCache));
+}
+
 // Nothing trains through a model's images.
 constexpr int64_t kImageChannels = 3;
 
@@ -135,7 +144,9 @@ class KernelScratchOf : public ::testing::TestWithParam<Case> {
     const double limit = kLimit * static_cast<double>(found.operands) + kScratchpads;
     const std::string text = fmt::format("channels last {}, weight {}, gradients of x {}, of the weight {}",
                                          how.channels_last, how.weight_last, how.input_gradient, how.weight_gradient);
-    EXPECT_NEAR(static_cast<double>(said.forward), static_cast<double>(found.forward), limit) << "forward, " << text;
+    const auto forward = static_cast<double>(found.forward);
+    EXPECT_GE(static_cast<double>(said.forward), forward - limit - cache_of_later_processors()) << "forward, " << text;
+    EXPECT_LE(static_cast<double>(said.forward), forward + limit) << "forward, " << text;
     EXPECT_NEAR(static_cast<double>(said.backward), static_cast<double>(found.backward), limit) << "backward, " << text;
   }
 };

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/op/kernel_scratch.h"
+
 namespace rannc::ir::ops {
 
 namespace {
@@ -204,10 +206,9 @@ class Kernels {
   int64_t columns() const { return pointwise() && !s_.strided() ? 0 : bytes(in_ * taps_ * s_.out_places()); }
   int64_t columns_buffer() const { return columns() > 0 ? columns() + kAlign : 0; }
 
-  // Unfolds blocks that fit into a core's cache, whose size is assumed. Those of single channels are smaller than y.
+  // Unfolds blocks that fit into a core's cache. Those of single channels are smaller than y.
   int64_t unfolded_output() const {
-    constexpr int64_t kCache = 512 << 10;
-    return y_ + std::max(is_depthwise() ? 0 : std::min(columns_buffer(), kCache), y_);
+    return y_ + std::max(is_depthwise() ? 0 : std::min(columns_buffer(), kAssumedCoreCache), y_);
   }
   int64_t unfolded_input_gradient() const { return x_ + std::max(columns_buffer(), x_); }
   int64_t unfolded_weight_gradient() const { return weight_ + std::max(sums() + columns_buffer(), weight_); }
