@@ -12,4 +12,10 @@ inline bool tests_everything() {
   return tier != nullptr && std::string_view(tier) == "full";
 }
 
+/// How many of `all` similar cases to test: a third in tier "suite".
+template <typename Integer>
+Integer cases_of(Integer all) {
+  return tests_everything() ? all : all / 3;
+}
+
 }  // namespace rannc::testing

@@ -17,10 +17,12 @@
 #include "partition/reference/cut_bounds.h"
 #include "partition/reference/stretch_bound.h"
 #include "tests/partition/blocks/random_graphs.h"
+#include "tests/support/tier.h"
 
 namespace rannc::partition {
 namespace {
 
+using ::rannc::testing::cases_of;
 namespace fs = std::filesystem;
 
 /// A random source with colour classes, backward values and a memory limit now and then.
@@ -121,7 +123,7 @@ TEST(CutBounds, NeverExceedTheOptimumAndOftenBeatTheSimpleBounds) {
 
 TEST(ContiguousSplit, HeuristicStaysNearTheExactAnswerWhereItMayNotEnumerate) {
   double worst = 0;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= cases_of(60u); ++seed) {
     const Dag dag =
         testing::make_graph({seed % 2 ? "series-parallel" : "crossing", 60, seed, testing::Weights::kRandom});
     const auto problem = split_problem_of(dag);

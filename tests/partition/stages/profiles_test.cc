@@ -116,8 +116,7 @@ constexpr Cell kCells[] = {{"dapple/bert-48-pbs-2.txt", "dapple-a", 64},
 #else
 constexpr Cell kCells[] = {{"dapple/vgg-19-pbs-32.txt", "dapple-c", 2048},
                            {"dapple/amoeba-18-pbs-8.txt", "dapple-a", 128, 1.06},
-                           {"pipedream/vgg16.txt", "dapple-c", 512},
-                           {"pipedream/resnet50.txt", "dapple-a", 512}};
+                           {"pipedream/vgg16.txt", "dapple-c", 512}};
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Cells, PublishedProfiles, ::testing::ValuesIn(kCells), [](const auto& info) {

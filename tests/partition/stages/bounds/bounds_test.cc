@@ -11,10 +11,12 @@
 #include "partition/stages/pricing/range_costs.h"
 #include "tests/partition/stages/bounds/bound_problems.h"
 #include "tests/partition/stages/support/judging.h"
+#include "tests/support/tier.h"
 
 namespace rannc::partition {
 namespace {
 
+using ::rannc::testing::cases_of;
 using ::testing::IsEmpty;
 
 /// The same problems with gradient sums after the backward pass.
@@ -28,18 +30,18 @@ testing::MakeProblem with_late_sums(const testing::MakeProblem& make) {
 
 /// No bound exceeds a plan, and bounds are close to the optimum: within what `Tightness` calls close. Beside backward
 /// passes sums hide each in its own way, of which the bound does not know the latency.
-void expect_tight(const testing::MakeProblem& make) {
+void expect_tight(const testing::MakeProblem& make, int instances) {
   for (const bool overlap : {false, true}) {
     SCOPED_TRACE(overlap ? "sums beside backward passes" : "sums after backward passes");
-    const testing::Tightness found = testing::compare_bounds(overlap ? make : with_late_sums(make), 2000);
+    const testing::Tightness found = testing::compare_bounds(overlap ? make : with_late_sums(make), instances);
     EXPECT_THAT(found.broken, IsEmpty());
-    EXPECT_GE(found.feasible, 1000);
+    EXPECT_GE(found.feasible, instances / 2);
     EXPECT_GE(found.uniform_close, (overlap ? 0.75 : 0.8) * found.uniform);
     EXPECT_GE(found.close, (overlap ? 0.6 : 0.65) * found.feasible);
   }
 }
 
-TEST(LowerBound, IsBelowEveryPlanWhereMemoryIsTight) { expect_tight(testing::tight_problem); }
+TEST(LowerBound, IsBelowEveryPlanWhereMemoryIsTight) { expect_tight(testing::tight_problem, 2000); }
 
 TEST(LowerBound, IsBelowEveryPlanOfShardedState) {
   const auto sharded = [](std::mt19937_64& random, bool unequal) {
@@ -47,12 +49,13 @@ TEST(LowerBound, IsBelowEveryPlanOfShardedState) {
     problem.sharded = true;
     return problem;
   };
-  const testing::Tightness found = testing::compare_bounds(sharded, 600);
+  const int instances = cases_of(600);
+  const testing::Tightness found = testing::compare_bounds(sharded, instances);
   EXPECT_THAT(found.broken, IsEmpty());
-  EXPECT_GE(found.feasible, 300);
+  EXPECT_GE(found.feasible, instances / 2);
 }
 
-TEST(LowerBound, IsBelowEveryPlanWhereLinksAreSlow) { expect_tight(testing::slow_links_problem); }
+TEST(LowerBound, IsBelowEveryPlanWhereLinksAreSlow) { expect_tight(testing::slow_links_problem, cases_of(2000)); }
 
 /// Most blocks divide their gradients.
 TEST(LowerBound, IsBelowEveryPlanOfLargeGradients) {
@@ -65,7 +68,7 @@ TEST(LowerBound, IsBelowEveryPlanOfLargeGradients) {
     for (DeviceKind& kind : problem.cluster.kinds) kind.memory_bytes = 1ull << 60;
     return problem;
   };
-  expect_tight(large);
+  expect_tight(large, cases_of(2000));
 }
 
 /// Eight equal blocks in a chain on four devices.

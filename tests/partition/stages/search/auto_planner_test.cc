@@ -10,10 +10,12 @@
 #include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
 #include "tests/partition/stages/support/random_problem.h"
+#include "tests/support/tier.h"
 
 namespace rannc::partition {
 namespace {
 
+using ::rannc::testing::cases_of;
 using testing::RandomOptions;
 
 /// Least simulated time over every plan of the oracle, which shares only the simulation with the planner.
@@ -30,7 +32,8 @@ std::optional<double> least_simulated(const StageProblem& problem, const std::ve
   return least;
 }
 
-void compare(uint64_t seed, int count, const RandomOptions& random_options, bool sharded = false) {
+void compare(uint64_t seed, int all, const RandomOptions& random_options, bool sharded = false) {
+  const int count = cases_of(all);
   AutoOptions options;
   options.rivals = AutoOptions::Rivals::kExcluded;
   options.schedules = {"1f1b", "dapple-b", "gpipe"};
@@ -232,8 +235,9 @@ TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
   everything.exhaustive_plans = 100000;
   moves.exhaustive_plans = 0;
   for (const Objective objective : {Objective::kPeriod, Objective::kLargestLoad, Objective::kPeakMemory}) {
+    const int count = cases_of(250);
     int feasible = 0, reached = 0;
-    for (int i = 0; i < 250; ++i) {
+    for (int i = 0; i < count; ++i) {
       SCOPED_TRACE(fmt::format("{}, instance {}", objective_name(objective), i));
       std::mt19937_64 random(static_cast<uint64_t>(i) + 31337);
       StageProblem problem = testing::random_problem(
@@ -253,7 +257,7 @@ TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
       const auto* found = std::get_if<StagePlan>(&*climbed);
       reached += found != nullptr && found->objective <= *least * (1 + 1e-9);
     }
-    EXPECT_GE(feasible, 150);
+    EXPECT_GE(feasible, 3 * count / 5);
     EXPECT_GE(reached * 10, feasible * 8) << objective_name(objective);
   }
 }
@@ -389,9 +393,10 @@ TEST(AutoPlanner, NeverWorseThanAnyRivalAndAloneNearlySo) {
   AutoOptions moves;
   moves.rivals = AutoOptions::Rivals::kExcluded;
   moves.exhaustive_plans = 0;
+  const int count = cases_of(120);
   int compared = 0, as_good = 0, better = 0;
   double worst = 1;
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < count; ++i) {
     SCOPED_TRACE("instance " + std::to_string(i));
     std::mt19937_64 random(static_cast<uint64_t>(i) + 555);
     StageProblem problem = testing::random_problem(
@@ -399,7 +404,7 @@ TEST(AutoPlanner, NeverWorseThanAnyRivalAndAloneNearlySo) {
     const auto outcome = auto_planner(moves)->plan(problem);
     const auto* alone = std::get_if<StagePlan>(&*outcome);
     const auto rival = best_rival(problem);
-    if (i < 40) {
+    if (i < count / 3) {
       const auto invited = auto_planner()->plan(problem);
       const auto* chosen = std::get_if<StagePlan>(&*invited);
       ASSERT_EQ(chosen != nullptr, rival || alone != nullptr);
@@ -414,7 +419,7 @@ TEST(AutoPlanner, NeverWorseThanAnyRivalAndAloneNearlySo) {
     better += ratio < 0.99;
     worst = std::max(worst, ratio);
   }
-  EXPECT_GE(compared, 90);
+  EXPECT_GE(compared, 3 * count / 4);
   EXPECT_GE(as_good * 10, compared * 9);
   EXPECT_GE(better * 10, compared * 4);
   EXPECT_LE(worst, 1.2);
@@ -482,7 +487,7 @@ TEST(AutoPlanner, MovesReachTheExhaustiveAnswerMostly) {
 
 TEST(AutoPlanner, PlacementNeverHurts) {
   int better = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < cases_of(60); ++i) {
     std::mt19937_64 random(static_cast<uint64_t>(i) + 4321);
     const StageProblem problem =
         testing::random_problem(random, {.most_blocks = 6, .most_devices = 8, .unequal = true, .skips = true});
