@@ -121,6 +121,7 @@ std::vector<std::string> ProfileDatabase::environments() const {
   collect(environments_);
   collect(tasks_);
   collect(blocks_);
+  collect(runs_);
   collect(exchanges_);
   return {names.begin(), names.end()};
 }
@@ -179,6 +180,15 @@ std::map<uint64_t, Fusion> ProfileDatabase::fusion(const std::string& environmen
     fusion.rebuild = rebuilt ? ratio(total.measured.recompute_ns, total.summed.recompute_ns) : fusion.forward;
   }
   return learnt;
+}
+
+void ProfileDatabase::add_run(const std::string& environment, const std::string& key, RunTimes times) {
+  RANNC_CHECK(!times.empty()) << "a run without a measurement";
+  runs_[environment][key] = std::move(times);
+}
+
+const RunTimes* ProfileDatabase::find_run(const std::string& environment, const std::string& key) const {
+  return find_entry(runs_, environment, key);
 }
 
 void ProfileDatabase::add_exchange(const std::string& environment, const std::string& name, ExchangeTable table) {

@@ -4,6 +4,7 @@
 ///         "environments": { "<name>": { "<fact>": "<text>" } },
 ///         "tasks":     { "<name>": { "<structural key>": { "<samples>": COST } } },
 ///         "blocks":    { "<name>": { "<structural key>": { "<samples>": { "measured": COST, "summed": COST } } } },
+///         "runs":      { "<name>": { "<key>": { "<name of a list>": [ns] } } },
 ///         "exchanges": { "<name>": { "<transport>.<message|all-reduce|all-gather>": { "<devices>": { "<bytes>": ns } }
 ///         } } }
 /// COST: { "forward_ns", "input_gradient_ns", "weight_gradient_ns", "together_ns", "recompute_ns", "saved_bytes",
@@ -28,6 +29,9 @@ struct BlockCost {
   TaskCost measured, summed;
   bool operator==(const BlockCost&) const = default;
 };
+/// Times of a whole plan that was run, ns: lists by name, whose meaning the key's maker knows.
+using RunTimes = std::map<std::string, std::vector<int64_t>>;
+
 /// Block costs by number of samples.
 using BlockCurve = std::map<uint64_t, BlockCost>;
 
@@ -73,6 +77,9 @@ class ProfileDatabase {
   /// weigh more. Empty if no block was measured.
   std::map<uint64_t, Fusion> fusion(const std::string& environment) const;
 
+  void add_run(const std::string& environment, const std::string& key, RunTimes times);
+  const RunTimes* find_run(const std::string& environment, const std::string& key) const;
+
   /// `name` is `<transport>.<operation>`, such as `gloo.all-reduce`.
   void add_exchange(const std::string& environment, const std::string& name, ExchangeTable table);
   const ExchangeTable* find_exchange(const std::string& environment, const std::string& name) const;
@@ -87,6 +94,7 @@ class ProfileDatabase {
   ByEnvironment<std::string> environments_;
   ByEnvironment<SizeCurve> tasks_;
   ByEnvironment<BlockCurve> blocks_;
+  ByEnvironment<RunTimes> runs_;
   ByEnvironment<ExchangeTable> exchanges_;
 };
 

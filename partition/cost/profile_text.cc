@@ -104,6 +104,21 @@ Result<ExchangeTable> read_exchange(const Json& json, const Place& place) {
   return table;
 }
 
+Result<RunTimes> read_run(const Json& json, const Place& place) {
+  if (!json.is_object() || json.empty()) return place.error("a run maps names to lists of nanoseconds");
+  RunTimes times;
+  for (const auto& [name, list] : json.items()) {
+    if (!list.is_array()) return (place / name).error("must be a list of nanoseconds");
+    std::vector<int64_t>& to = times[name];
+    for (const Json& number : list) {
+      if (!number.is_number_integer()) return (place / name).error("must be a list of whole nanoseconds");
+      RANNC_ASSIGN(const double ns, read_number(number, place / name));
+      to.push_back(static_cast<int64_t>(ns));
+    }
+  }
+  return times;
+}
+
 // Reads { "<environment>": { "<key>": … } }.
 template <class Add>
 Result<void> read_section(const Json& root, const char* section, const std::string& file, Add&& add) {
@@ -138,7 +153,7 @@ Result<void> check_head(const Json& root, const std::string& file) {
                            ProfileDatabase::kVersion));
   }
   for (const auto& [name, value] : root.items()) {
-    if (name != "rannc_profile" && name != "environments" && name != "tasks" && name != "blocks" &&
+    if (name != "rannc_profile" && name != "environments" && name != "tasks" && name != "blocks" && name != "runs" &&
         name != "exchanges") {
       return (place / name).error("unknown section");
     }
@@ -171,6 +186,14 @@ Result<ProfileDatabase> ProfileDatabase::parse(std::string_view text, const std:
         RANNC_ASSIGN(database.blocks_[environment][key], read_curve<BlockCost>(value, place, read_block_cost));
         return {};
       }));
+  if (root.contains("runs")) {
+    RANNC_TRY(read_section(
+        root, "runs", file,
+        [&](const Text& environment, const Text& key, const Json& value, const Place& place) -> Result<void> {
+          RANNC_ASSIGN(database.runs_[environment][key], read_run(value, place));
+          return {};
+        }));
+  }
   RANNC_TRY(read_section(
       root, "exchanges", file,
       [&](const Text& environment, const Text& key, const Json& value, const Place& place) -> Result<void> {
@@ -197,6 +220,9 @@ std::string ProfileDatabase::print() const {
                                            {"summed", print_cost(cost.summed)}};
       }
     }
+  }
+  for (const auto& [environment, keys] : runs_) {
+    for (const auto& [key, times] : keys) root["runs"][environment][key] = times;
   }
   for (const auto& [environment, names] : exchanges_) {
     for (const auto& [name, table] : names) {

@@ -53,9 +53,13 @@ CLI::Option* add_flag(FlagTable& table, const OptionRow& row, compiler::Costs /*
                       const File& file) {
   using compiler::Costs;
   return table.add_row<std::string>(row, [member, file](const std::string& text) {
+    constexpr std::string_view kKeeps = "measured:";
     if (text.empty()) return;
-    member() = text == "measured" ? Costs::kMeasured : text == "analytic" ? Costs::kAnalytic : Costs::kDatabase;
-    if (member() == Costs::kDatabase) file() = text;
+    const bool keeps = text.starts_with(kKeeps) && text.size() > kKeeps.size();
+    const bool measured = keeps || text == "measured";
+    member() = measured ? Costs::kMeasured : text == "analytic" ? Costs::kAnalytic : Costs::kDatabase;
+    if (keeps) file() = text.substr(kKeeps.size());
+    if (member() == Costs::kDatabase && text != kKeeps) file() = text;  // without a file, which is refused
   });
 }
 

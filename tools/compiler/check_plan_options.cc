@@ -45,7 +45,8 @@ Result<void> check_names(const PlanOptions& options) {
   if (options.costs == Costs::kDatabase && options.cost_database.empty()) {
     return error("--costs: the file of the profile database is missing");
   }
-  if (options.costs != Costs::kDatabase && !options.cost_database.empty()) {
+  const bool uses_file = options.costs == Costs::kDatabase || options.costs == Costs::kMeasured;
+  if (!uses_file && !options.cost_database.empty()) {
     return error(fmt::format("--costs {}: a profile database is given, but not requested", options.cost_database));
   }
   return {};

@@ -8,6 +8,7 @@
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
+#include "tools/compiler/kept_runs.h"
 #include "tools/compiler/kernel_choice.h"
 #include "tools/measure/measure.h"
 
@@ -31,14 +32,17 @@ partition::KindEnvironments environments_of(const RequestedPlan& request) {
 }
 
 /// Measures the tasks of a model on this machine. If `chooses` is not null, also measures alternative kernels and gives
-/// `chooses` those that are fastest at the number of samples that the plan computes at once.
+/// `chooses` those that are fastest at the number of samples that the plan computes at once. Counts what was measured.
 Result<partition::ProfileDatabase> measured(const RequestedPlan& request, const PreparedModel& model,
                                             PreparedModel* chooses, const partition::PlanOptions& plan,
-                                            const CompileProgress& progress) {
+                                            const CompileProgress& progress, MeasureCount& count) {
   RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
   MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
   partition::ProfileDatabase database;
-  RANNC_TRY(measure_tasks(model.graph, measure, database));
+  if (keeps_costs(request)) {
+    RANNC_ASSIGN(database, read_kept(request.options.cost_database));
+  }
+  RANNC_ASSIGN(count, measure_tasks(model.graph, measure, database));
   if (chooses == nullptr) return database;
   partition::PlanOptions first = plan;
   first.costs =
@@ -46,12 +50,27 @@ Result<partition::ProfileDatabase> measured(const RequestedPlan& request, const 
   const uint64_t samples = samples_at_once(model, first);
   MeasureOptions alternatives = measure;
   alternatives.sizes = {samples};
-  RANNC_TRY(measure_alternatives(model.graph, alternatives, database));
+  RANNC_ASSIGN(const MeasureCount others, measure_alternatives(model.graph, alternatives, database));
+  count.measured += others.measured;
   RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
   if (!changed) return database;
   if (progress.remark) progress.remark(chooses->remarks.back().message);
-  RANNC_TRY(measure_tasks(chooses->graph, measure, database));
+  RANNC_ASSIGN(const MeasureCount chosen, measure_tasks(chooses->graph, measure, database));
+  count.measured += chosen.measured;
   return database;
+}
+
+/// Writes what was measured beside what was read, if costs are kept.
+Result<void> keep(const RequestedPlan& request, const partition::ProfileDatabase& database, const MeasureCount& count,
+                  const CompileProgress& progress) {
+  if (!keeps_costs(request)) return {};
+  const std::string& file = request.options.cost_database;
+  if (progress.remark) {
+    progress.remark(count.measured == 0
+                        ? fmt::format("{} has the times of all {} tasks: none was measured", file, count.reused)
+                        : fmt::format("{}: {} tasks were measured, {} were known", file, count.measured, count.reused));
+  }
+  return count.measured == 0 ? Result<void>() : database.write(file);
 }
 
 /// Prices the plan by a database. Unless `chooses` is null, gives it the kernels that are fastest by the database.
@@ -94,7 +113,9 @@ Result<void> add_costs(const RequestedPlan& request, const PreparedModel& model,
     return price_by_database(request, model, chooses, plan, progress);
   if (request.options.costs == compiler::Costs::kAnalytic) return {};
   if (!request.on_processor()) return not_this_machine(request);
-  RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress));
+  MeasureCount count;
+  RANNC_ASSIGN(partition::ProfileDatabase database, measured(request, model, chooses, plan, progress, count));
+  RANNC_TRY(keep(request, database, count, progress));
   plan.costs = partition::measured_costs(std::move(database), environments_of(request),
                                          partition::analytic_costs(estimates_of(request)));
   return {};

@@ -98,6 +98,13 @@ Result<partition::PlannedModel> search(const tools::PreparedModel& model, const 
   return planned;
 }
 
+/// Names what runs stages, with the version of the compiler.
+Result<std::string> form_of(const Programs& programs) {
+  if (programs.form != Form::kNative) return std::string("interpreted");
+  RANNC_ASSIGN(const auto compiler, codegen::NativeCompiler::open(programs.cxx, programs.cache));
+  return fmt::format("native, {}, loops {}", compiler.version(), programs.loops);
+}
+
 Result<std::optional<codegen::NativeForm>> native_form(const ir::Plan& plan, const Programs& programs,
                                                        const Progress& progress) {
   using Native = std::optional<codegen::NativeForm>;
@@ -202,6 +209,12 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   const bool refines = options.refine && request.options.costs == Costs::kMeasured;
   const auto native = [&](const ir::Plan& plan) { return native_form(plan, options.programs, progress); };
   tools::PlanRuns runs(planning.cluster, planning.assume, native, {progress.step, progress.remark});
+  std::optional<tools::KeptRuns> kept;
+  if (refines && tools::keeps_costs(request)) {
+    RANNC_ASSIGN(const std::string form, form_of(options.programs));
+    RANNC_ASSIGN(kept, tools::KeptRuns::open(options.cost_database, form));
+    runs.keep_in(*kept);
+  }
   if (refines) {
     planning.measure = [&runs](const ir::Plan& plan) { return runs.measure(plan); };
     planning.measured_finalists = options.programs.form == Form::kNative ? 1 : 2;  // native ones are compiled first
@@ -212,6 +225,10 @@ Result<Plan> plan(const Model& model, const PlanOptions& options, const Progress
   if (refines) {
     begin(progress, Phase::kRefining);
     RANNC_ASSIGN(report.measured, runs.refine(planned));
+  }
+  if (kept) {
+    RANNC_TRY(kept->write());
+    if (progress.remark) progress.remark(kept->report());
   }
   PlanFacts facts = tools::plan_facts(planned, report);
   report.warnings.insert(report.warnings.begin(), read.prepared.warnings.begin(), read.prepared.warnings.end());

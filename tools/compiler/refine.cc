@@ -28,20 +28,6 @@ bool is_this_processor(const partition::Cluster& cluster) {
          });
 }
 
-/// Equal for plans of one model that run the same programs in the same order.
-std::string decisions(const ir::Plan& plan) {
-  std::string text = fmt::format("{} {}", fmt::join(plan.micro_batches, ","), ir::digest(plan.schedule));
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const ir::Stage& stage = plan.stages[s];
-    text += fmt::format("|{} {}:", stage.recompute, stage.sharded);
-    for (const DeviceId device : stage.devices) text += fmt::format(" {}", device.index());
-    for (const TaskId task : stage.tasks) text += fmt::format(",{}", task.index());
-    if (plan.functions.size() <= s || !plan.functions[s]->kept) continue;
-    for (const ValueId value : *plan.functions[s]->kept) text += fmt::format(";{}", value.index());
-  }
-  return text;
-}
-
 }  // namespace
 
 PlanRuns::PlanRuns(partition::Cluster cluster, ir::Bindings assume, NativeFormOf native, RefineProgress progress)
@@ -79,8 +65,12 @@ Result<const runtime::MeasuredStages*> PlanRuns::measured(const ir::Plan& plan) 
   const std::string key = decisions(plan);
   const auto known = known_.find(key);
   if (known != known_.end()) return &known->second;
+  if (kept_ != nullptr) {
+    if (auto times = kept_->find(plan, assume_)) return &known_.emplace(key, *std::move(times)).first->second;
+  }
   if (!fits(plan)) return nullptr;
   RANNC_ASSIGN(runtime::MeasuredStages times, run(plan));
+  if (kept_ != nullptr) kept_->add(plan, assume_, times);
   return &known_.emplace(key, std::move(times)).first->second;
 }
 

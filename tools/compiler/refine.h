@@ -10,6 +10,7 @@
 #include "codegen/bundle_writer.h"
 #include "partition/model/plan_model.h"
 #include "runtime/measure/measure_stages.h"
+#include "tools/compiler/kept_runs.h"
 
 namespace rannc::tools {
 
@@ -29,6 +30,9 @@ class PlanRuns {
  public:
   PlanRuns(partition::Cluster cluster, ir::Bindings assume, NativeFormOf native, RefineProgress progress);
 
+  /// Takes the times of plans that ran before from `kept`, and adds those of others to it. Must outlive this object.
+  void keep_in(KeptRuns& kept) { kept_ = &kept; }
+
   /// Returns the plan's `stage_times` with measured times of passes (`PlanOptions::measure`). Nothing if the cluster is
   /// not this machine's processor or if the workers of the plan need more memory than is free. The plan is simulated.
   Result<std::optional<std::vector<ir::StageTime>>> measure(const ir::Plan& plan);
@@ -47,7 +51,8 @@ class PlanRuns {
   NativeFormOf native_;
   RefineProgress progress_;
   std::map<std::string, runtime::MeasuredStages> known_;  ///< by what a plan runs
-  bool remarked_ = false;                                 ///< that a plan does not fit
+  KeptRuns* kept_ = nullptr;
+  bool remarked_ = false;  ///< that a plan does not fit
 };
 
 }  // namespace rannc::tools

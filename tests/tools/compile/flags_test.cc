@@ -105,6 +105,8 @@ TEST(PlanFlags, CostsAreThoseOfTheCluster) {
   EXPECT_EQ(costs({"--cluster", "h100-8", "--costs", "measured"}), Costs::kMeasured) << "which is refused";
   EXPECT_EQ(costs({"--cluster", "h100-8", "--costs", "p.json"}), Costs::kDatabase);
   EXPECT_EQ(planned({"--costs", "p.json"}).options.cost_database, "p.json");
+  EXPECT_EQ(costs({"--cluster", "local:2", "--costs", "measured:p.json"}), Costs::kMeasured);
+  EXPECT_EQ(planned({"--costs", "measured:p.json"}).options.cost_database, "p.json");
 }
 
 TEST(PlanFlags, ChoicesBecomeEnumerators) {

@@ -107,7 +107,8 @@ struct PlanOptions {
   std::optional<uint64_t> search_budget = {};  ///< largest number of simulated actions
   std::optional<double> time_limit_ns = {};    ///< wall-clock limit of the search; plans then vary between runs
   Costs costs = Costs::kOfCluster;
-  std::string cost_database = {};  ///< made by `rannc-profile`
+  /// Made by `rannc-profile`. With measured costs: a file in which they are kept, which need not exist; empty: none.
+  std::string cost_database = {};
   MatmulPrecision matmul_precision = MatmulPrecision::kHighest;
   Kernels kernels = Kernels::kMeasured;
   uint32_t blocks = 32;
@@ -236,9 +237,10 @@ void PlanOptions::rows(Table& table) {
             &PlanOptions::time_limit_ns, Duration{});
 
   table.group("Costs and blocks");
-  table.row({"--costs", "measured|analytic|FILE", kPlannedModel | kSavedPlan,
-             "measure this machine's processor, estimate, or read a [profile "
-             "database](../../partition/profile-database.md) (default: `measured` if the cluster consists of this "
+  table.row({"--costs", "measured|measured:FILE|analytic|FILE", kPlannedModel | kSavedPlan,
+             "measure this machine's processor; the same, and keep what is measured in a file, so that it is measured "
+             "once; estimate; or read a [profile database](../../partition/profile-database.md) (default: `measured` "
+             "if the cluster consists of this "
              "processor, else `analytic`)"},
             &PlanOptions::costs, &PlanOptions::cost_database);
   table.row({"--matmul-precision", "", kPlannedModel | kSavedPlan,
