@@ -36,8 +36,9 @@ class NativeSourceWriter {
   }
 
   Result<std::string> programs() {
-    RANNC_ASSIGN(const runtime::StagePrograms programs,
-                 build(ir::device_type(plan_) == ir::DeviceType::kCuda ? at::kCUDA : at::kCPU));
+    const ir::DeviceType type = ir::device_type(plan_);
+    const bool on_gpu = type == ir::DeviceType::kCuda;
+    RANNC_ASSIGN(const runtime::StagePrograms programs, build(on_gpu ? at::kCUDA : at::kCPU, {type, on_gpu}));
     std::string text;
     for (const auto& [name, program] : runtime::named_programs(programs)) {
       if (!program->code().program.is_empty()) text += ir::print(program->code().program, stage_.index());
@@ -54,15 +55,15 @@ class NativeSourceWriter {
   }
 
  private:
-  Result<runtime::StagePrograms> build(at::Device device = at::kCPU) {
+  Result<runtime::StagePrograms> build(at::Device device = at::kCPU, ir::DeviceKernels lowered_for = {}) {
     const runtime::Signature signature = runtime::signature(plan_, stage_);
     const runtime::StagePlaces places = runtime::places_of(signature, functions_.joint, tasks_);
     const ir::FunctionTable table = ir::function_table(functions_);
     std::map<TaskId, runtime::TaskKernel> kernels;  // of the engine; here only their places count
     for (const auto& [task, number] : runtime::replica_sums(functions_.joint)) kernels[task] = {};
-    return runtime::build_programs(
-        {functions_.joint, functions_.kept.has_value(), table, places, std::move(kernels), device, options_.loops},
-        sizes_, load_sizes_);
+    return runtime::build_programs({functions_.joint, functions_.kept.has_value(), table, places, std::move(kernels),
+                                    device, lowered_for, options_.loops},
+                                   sizes_, load_sizes_);
   }
 
   Result<void> add(const std::string& name, const runtime::FlatProgram& program) {

@@ -26,7 +26,7 @@ Result<std::map<std::string, std::string>> native_fingerprints(const ir::Plan& p
                                                                NativeOptions options = {});
 
 /// Returns the text of a stage's programs (`ir/program/program_text.h`), without the first line and empty programs: for
-/// the device type of the plan, with loops if `options` has them. Errors: the same.
+/// the device type of the plan, GPUs with flash attention, and with loops if `options` has them. Errors: the same.
 Result<std::string> program_text(const ir::Plan& plan, StageId stage, NativeOptions options);
 
 }  // namespace rannc::codegen

@@ -9,6 +9,12 @@ namespace rannc::ir {
 
 enum class DeviceType : uint8_t { kCpu, kCuda };
 
+/// Decides which of LibTorch's kernels run on a device.
+struct DeviceKernels {
+  DeviceType type = DeviceType::kCpu;
+  bool flash_attention = false;  ///< GPUs of compute capability 8.0 and later have it
+};
+
 /// LibTorch's name: `cpu`, `cuda`.
 inline std::string_view str(DeviceType type) { return type == DeviceType::kCuda ? "cuda" : "cpu"; }
 

@@ -86,7 +86,8 @@ struct LowerCall {
   std::span<const ValueType* const> inputs;  ///< null: absent optional operand
   std::span<const ValueType* const> outputs;
   OpAttributes attributes;
-  DeviceType device;  ///< that the calls run on
+  DeviceType device;             ///< that the calls run on
+  bool flash_attention = false;  ///< the device has the kernels
   /// Bit k: operand k lies in memory as rows along its last axis, in one piece each, at multiples of `kRowBytes`. Where
   /// that is unknown: 0.
   uint64_t rows = 0;

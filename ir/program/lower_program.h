@@ -30,6 +30,7 @@ struct ProgramSpec {
 /// Of all programs of a graph.
 struct LoweringOptions {
   DeviceType device = DeviceType::kCpu;
+  bool flash_attention = false;                 ///< as in `DeviceKernels`; of calls, memory does not depend on it
   std::span<const Joint::Origin> origins = {};  ///< of a joint graph, which outlives the lowering; by task
   bool loops = false;                           ///< compute loop tasks (`ir/op/loop.h`) by loops
   bool calls = true;                   ///< false: `Instruction::lowering` is null; cannot fail. For memory alone

@@ -55,6 +55,7 @@ Result<ProgramLowering::Lowering> ProgramLowering::calls_of(TaskId task) {
   const auto out = type_list(graph_, taped ? taped->results : graph_.outputs(task));
   LowerCall call(taped ? *taped->op : graph_.op(task), in, out, taped ? taped->attributes : graph_.attributes(task),
                  options_.device);
+  call.flash_attention = options_.flash_attention;
   for (size_t k = 0; k < std::min<size_t>(in.size(), 64) && options_.device == DeviceType::kCuda; ++k) {
     const ValueId operand = graph_.inputs(task)[k];
     if (operand.valid() && views_.has_rows(graph_, operand, LowerCall::kRowBytes)) call.rows |= uint64_t{1} << k;

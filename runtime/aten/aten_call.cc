@@ -196,7 +196,7 @@ class Runner {
       if (value.isTensorList()) {
         for (const at::Tensor& each : value.toTensorVector()) made.push_back(each);
       } else {
-        made.push_back(value.toTensor());
+        made.push_back(value.isTensor() ? value.toTensor() : at::Tensor());  // no task reads integers
       }
     }
     made_.push_back(std::move(made));

@@ -32,7 +32,9 @@ class CudaPlugin final : public runtime::DevicePlugin {
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, static_cast<int>(index)));
     int khz = 0;
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, static_cast<int>(index)));
-    return {properties.name, properties.totalGlobalMem, static_cast<uint64_t>(khz)};
+    constexpr int kFlashAttention = 8;  // major number of the least compute capability, by LibTorch's check
+    return {properties.name, properties.totalGlobalMem, static_cast<uint64_t>(khz),
+            properties.major >= kFlashAttention};
   }
 
   void fill(const DeviceRandom& random_input) override {

@@ -9,6 +9,7 @@ namespace {
 class CpuDevice final : public Device {
  public:
   ir::DeviceType type() const override { return ir::DeviceType::kCpu; }
+  bool has_flash_attention() const override { return false; }
   std::string address() const override { return "cpu"; }
   std::string model() const override { return {}; }
   uint64_t memory_bytes() const override { return 0; }

@@ -41,8 +41,10 @@ class StreamScope {
 class Device {
  public:
   virtual ~Device() = default;
-  /// Determines kernels.
   virtual ir::DeviceType type() const = 0;
+  virtual bool has_flash_attention() const = 0;
+  /// Determines how programs are lowered.
+  ir::DeviceKernels kernels() const { return {type(), has_flash_attention()}; }
   /// LibTorch's name: `cpu`, `cuda:0`.
   virtual std::string address() const = 0;
   /// `NVIDIA H100 80GB HBM3`; empty if unknown.

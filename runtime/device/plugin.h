@@ -59,9 +59,10 @@ struct DeviceUpdate {
 
 /// Properties of one device.
 struct DeviceFacts {
-  std::string name;           ///< `NVIDIA H100 80GB HBM3`
-  uint64_t memory_bytes = 0;  ///< in all
-  uint64_t clock_khz = 0;     ///< highest clock of its multiprocessors; 0: unknown
+  std::string name;              ///< `NVIDIA H100 80GB HBM3`
+  uint64_t memory_bytes = 0;     ///< in all
+  uint64_t clock_khz = 0;        ///< highest clock of its multiprocessors; 0: unknown
+  bool flash_attention = false;  ///< LibTorch's flash attention runs on it
 };
 
 /// Work that was recorded once and runs again without the host's calls.
@@ -94,7 +95,7 @@ class DevicePlugin {
 };
 
 /// Number of this interface. A plug-in that was built for another one is refused.
-inline constexpr uint32_t kDevicePluginVersion = 4;
+inline constexpr uint32_t kDevicePluginVersion = 5;
 
 /// The plug-in's function, by the name `rannc_device_plugin`. Returns null if no device can be used, with the reason
 /// as one sentence without a period in `reason`, cut to `size` bytes. The result lives as long as the process.

@@ -162,6 +162,7 @@ class TorchDevice final : public Device {
 
   // Other backends than CUDA run the kernels of a CPU.
   ir::DeviceType type() const override { return device_.is_cuda() ? ir::DeviceType::kCuda : ir::DeviceType::kCpu; }
+  bool has_flash_attention() const override { return facts_.flash_attention; }
   std::string address() const override { return device_.str(); }
   std::string model() const override { return facts_.name; }
   uint64_t memory_bytes() const override { return facts_.memory_bytes; }

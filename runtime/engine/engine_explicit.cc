@@ -241,7 +241,7 @@ class ExplicitProgram final : public Program {
 
   Result<void> build() {
     RANNC_ASSIGN(programs_, build_programs({joint_, kept_.has_value(), table_, places_, kernels(), torch_device_,
-                                            compiled_ && compiled_->has_loops()},
+                                            device_.kernels(), compiled_ && compiled_->has_loops()},
                                            sizes_, load_sizes_));
     if (compiled_) RANNC_TRY(compiled_->bind(programs_));
     only_calls_ = true;

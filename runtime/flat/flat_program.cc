@@ -207,7 +207,7 @@ class FlatInterpreter {
       if (result.isTensorList()) {
         for (const at::Tensor& each : result.toTensorVector()) slots_[slot++] = each;
       } else {
-        slots_[slot++] = std::move(result).toTensor();
+        slots_[slot++] = result.isTensor() ? std::move(result).toTensor() : at::Tensor();  // no task reads integers
       }
     }
     stack_.clear();

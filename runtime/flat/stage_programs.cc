@@ -29,7 +29,8 @@ std::vector<std::pair<std::string_view, FlatProgram*>> named_programs(StageProgr
 
 Result<StagePrograms> build_programs(const StageParts& stage, SizeTable& sizes, SizeTable& load_sizes) {
   const ir::Joint& joint = stage.joint;
-  ir::LoweringOptions options{.device = device_type(stage.device),
+  ir::LoweringOptions options{.device = stage.lowered_for.type,
+                              .flash_attention = stage.lowered_for.flash_attention,
                               .origins = joint.origins,
                               .loops = stage.loops,
                               .resident = resident_values(joint.graph, stage.table)};

@@ -46,7 +46,8 @@ struct StageParts {
   const StagePlaces& places;
   std::map<TaskId, TaskKernel> kernels;  ///< of the tasks that replicas compute together
   at::Device device = at::kCPU;
-  bool loops = false;  ///< as `ir::LoweringOptions::loops`; such programs have to be compiled
+  ir::DeviceKernels lowered_for = {};  ///< kernels that the device has
+  bool loops = false;                  ///< as `ir::LoweringOptions::loops`; such programs have to be compiled
 };
 
 /// The joint graph must outlive the programs.

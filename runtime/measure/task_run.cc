@@ -40,7 +40,7 @@ class TaskRunBuilder {
     std::unique_ptr<TaskRun> run(new TaskRun);
     std::vector<ir::StageOutput> returned = outputs();
     ir::StageGraph stage = ir::stage_graph(graph_, tasks_, returned, sources(), weights());
-    stage.device = device_type(device_);
+    stage.device = kernels().type;
     RANNC_ASSIGN(run->functions_, options_.cut(stage));
     run->functions_.kept = ir::kept_by_whole_recompute(run->functions_.joint);
     run->tasks_ = tasks_;
@@ -52,7 +52,7 @@ class TaskRunBuilder {
                    leaf(graph_.find(stage.graph.value(value).name)));
     }
     for (ir::StageOutput& output : returned) output.value = joint.find(graph_.value(output.value).name);
-    RANNC_TRY(run->build_programs(returned, bindings_, device_));
+    RANNC_TRY(run->build_programs(returned, bindings_, device_, kernels()));
     return run;
   }
 
@@ -155,6 +155,10 @@ class TaskRunBuilder {
     return value.kind == ir::ValueKind::kBuffer ? made.abs_() : made;
   }
 
+  ir::DeviceKernels kernels() const {
+    return options_.device != nullptr ? options_.device->kernels() : ir::DeviceKernels();
+  }
+
   /// Returns the minimum extent that the run's tasks may index with `value`.
   int64_t index_limit(ValueId value) const {
     int64_t limit = std::numeric_limits<int32_t>::max();
@@ -194,7 +198,7 @@ Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::spa
 }
 
 Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings,
-                                     at::Device device) {
+                                     at::Device device, ir::DeviceKernels kernels) {
   const ir::Joint& joint = functions_.joint;
   for (const ir::StageOutput& output : outputs) {
     places_.outputs.push_back(output.value);
@@ -209,8 +213,9 @@ Result<void> TaskRun::build_programs(const std::vector<ir::StageOutput>& outputs
   has_input_ = !table_[ir::FunctionKind::kInput].tasks.empty() || !joint.inputs.empty();
   const ir::StageFunction& weight = table_[ir::FunctionKind::kWeight];
   has_weight_ = !weight.tasks.empty() || !weight.added.empty();
-  RANNC_ASSIGN(programs_, runtime::build_programs({joint, functions_.kept.has_value(), table_, places_, {}, device},
-                                                  sizes_, load_sizes_));
+  RANNC_ASSIGN(programs_,
+               runtime::build_programs({joint, functions_.kept.has_value(), table_, places_, {}, device, kernels},
+                                       sizes_, load_sizes_));
   sums_.resize(places_.sum_count + programs_.totals.size());
   for (at::Tensor& sum : sums_) sum_places_.push_back(&sum);
   for (const ir::Joint::ParameterGradient& part : joint.gradients) {

@@ -1,7 +1,9 @@
 // Attention and its gradient on CUDA.
+#include <array>
 #include <limits>
 
 #include "ir/op/entries/attention.h"
+#include "ir/op/flash_attention.h"
 #include "ir/op/rules/norms.h"
 
 namespace rannc::ir::ops {
@@ -28,6 +30,10 @@ class CudaAttention {
       : fused(call), call_(call), q_(q), mask_(mask), dtype_(call.inputs[q]->dtype), wide_(statistics_dtype(dtype_)) {}
 
   bool is_efficient() const { return ops::is_efficient(*call_.inputs[q_]); }
+  bool is_flash() const {
+    return call_.flash_attention &&
+           fits_flash_attention(call_.inputs.subspan(q_, 3), call_.has(mask_), call_.attributes);
+  }
 
   std::vector<aten::Argument> by_heads() {
     std::vector<aten::Argument> arguments;
@@ -60,6 +66,14 @@ class CudaAttention {
     if (more == Dim(0)) return calls()("aten::contiguous", {aten::Operand{operand}});
     const double infinity = std::numeric_limits<double>::infinity();
     return calls()("aten::constant_pad_nd", {aten::Operand{operand}, Shape{0, more}, infinity});
+  }
+
+  Dim places(uint32_t operand) const { return shape(q_ + operand)[kRowsAxis]; }
+  /// A gradient of flash, which lies in memory as its operand does, with the axes of `axes_of_gradients`.
+  aten::Value laid_out(aten::Made gradient) {
+    const Shape axes{0, 2, 1, 3};
+    const aten::Value dense = calls()("aten::contiguous", {calls()("aten::permute", {gradient, axes})});
+    return calls()("aten::permute", {dense, axes});
   }
 
   bool is_causal() const { return call_.attributes.flag("causal"); }
@@ -109,6 +123,32 @@ class CudaAttention {
   uint32_t q_, mask_;
   DType dtype_, wide_;
 };
+
+// The result lies in memory as q does, so that `contiguous` rarely copies.
+aten::Lowering by_flash(CudaAttention&& attention) {
+  constexpr uint32_t kResults = 9;  // two of them are integers, two undefined
+  std::vector<aten::Argument> arguments = attention.by_heads();
+  arguments.insert(arguments.end(), {0.0, attention.is_causal(), /*return_debug_mask=*/false, attention.scale()});
+  const aten::Made made =
+      attention.calls()("aten::_scaled_dot_product_flash_attention", std::move(arguments), kResults);
+  const aten::Value result = attention.calls()("aten::contiguous", {attention.fused.in_order(made)});
+  return std::move(attention.calls()).with({result, aten::Made{made.call, 1}});
+}
+
+// No numbers are dropped, so there is no state of a generator. Samples have one length.
+aten::Lowering gradient_by_flash(CudaAttention&& attention, uint32_t gradient, uint32_t result, uint32_t log_sums) {
+  std::vector<aten::Argument> arguments = {attention.fused.turned_back_dense(gradient)};
+  for (aten::Argument& operand : attention.by_heads()) arguments.push_back(std::move(operand));
+  arguments.emplace_back(attention.fused.turned_back_dense(result));
+  arguments.emplace_back(attention.calls()("aten::contiguous", {aten::Operand{log_sums}}));
+  arguments.insert(arguments.end(), {aten::None{}, aten::None{}, attention.places(0), attention.places(1), 0.0,
+                                     attention.is_causal(), aten::None{}, aten::None{}, attention.scale()});
+  const aten::Made made =
+      attention.calls()("aten::_scaled_dot_product_flash_attention_backward", std::move(arguments), 3);
+  std::vector<aten::Value> gradients;
+  for (uint32_t i = 0; i < 3; ++i) gradients.push_back(attention.laid_out({made.call, i}));
+  return std::move(attention.calls()).with(std::move(gradients));
+}
 
 aten::Lowering by_products(CudaAttention&& attention) {
   const aten::Value scores = attention.scores();
@@ -165,6 +205,18 @@ class Memory {
   }
   /// The gradient of q in the wide type, to which blocks of keys add.
   Dim wide_gradient() const { return narrow() ? element_count(q()) * Dim(wide_bytes()) : Dim(0); }
+  /// The same of flash, with whole blocks, and a number for each of its rows.
+  Dim flash_sums() const {
+    constexpr int64_t kBlock = 128, kFewFeatures = 128;
+    const int64_t features = q().back().constant(), unit = features <= kFewFeatures ? 32 : 64;
+    const Dim rows = q()[kRowsAxis] + missing(q()[kRowsAxis], kBlock);
+    return q()[0] * q()[kHeadsAxis] * rows * Dim((features + unit - 1) / unit * unit + 1) * Dim(wide_bytes());
+  }
+  bool may_be_flash() const {
+    const std::array operands = {&call_.operand(q_), &call_.operand(q_ + 1), &call_.operand(q_ + 2)};
+    const OpAttributes attributes(call_.graph().op(call_.task()), call_.attributes());
+    return fits_flash_attention(operands, call_.has(mask_), attributes);
+  }
   bool is_efficient() const { return ops::is_efficient(call_.operand(q_)); }
 
  private:
@@ -178,27 +230,34 @@ class Memory {
 
 }  // namespace
 
-// Padded sums are the memory of the result `log_sums`.
+// Padded sums are the memory of the result `log_sums`. Flash needs less, unless few rows make it divide the keys: then
+// it holds the parts' results, which are not counted: some MiB.
 Dim cuda_attention_temporary(const MemoryCall& call) {
   const Memory memory(call, 0, 3);
   if (!memory.is_efficient()) return memory.products(2, 1);  // the softmax, which looks for rows that see nothing
   return memory.padded_mask() + memory.rows() - call.result_bytes(1);
 }
 
-// The kernel also reads the sum of each row of gy * result.
+// The kernels also read the sum of each row of gy * result. Flash copies a result whose heads do not lie between places
+// and features. Gradients of operands that lie otherwise are copied when its sums are freed, which are larger unless
+// there are twice as many keys as queries.
 Dim cuda_attention_grad_temporary(const MemoryCall& call) {
-  constexpr uint32_t kGy = 0, kQ = 1, kLogSums = 5, kMask = 6;
+  constexpr uint32_t kGy = 0, kQ = 1, kResult = 4, kLogSums = 5, kMask = 6;
   const Memory memory(call, kQ, kMask);
   if (!memory.is_efficient()) return memory.products(3, 0);
   const bool dense = call.is_dense(kGy, FusedAttention::axes_of_read_gradient(call.attributes()));
   const Dim padded = memory.rows() - call.operand_bytes(kLogSums);
   const Dim sums = padded == Dim(0) ? Dim(0) : memory.rows();
-  return (dense ? Dim(0) : call.operand_bytes(kGy)) + memory.padded_mask() + sums + call.operand_bytes(kLogSums) +
-         memory.wide_gradient();
+  const Dim copied = dense ? Dim(0) : call.operand_bytes(kGy);
+  const Dim efficient = copied + memory.padded_mask() + sums + call.operand_bytes(kLogSums) + memory.wide_gradient();
+  if (!memory.may_be_flash()) return efficient;
+  const bool by_places = call.is_dense(kResult, FusedAttention::axes_of_read_gradient(call.attributes()));
+  return max(efficient, copied + (by_places ? Dim(0) : call.operand_bytes(kResult)) + memory.flash_sums());
 }
 
 aten::Lowering lower_cuda_attention(const LowerCall& call) {
   CudaAttention attention(call, 0, 3);
+  if (attention.is_flash()) return by_flash(std::move(attention));
   if (!attention.is_efficient()) return by_products(std::move(attention));
   std::vector<aten::Argument> arguments = attention.by_heads();
   arguments.push_back(attention.bias());
@@ -212,6 +271,7 @@ aten::Lowering lower_cuda_attention(const LowerCall& call) {
 aten::Lowering lower_cuda_attention_grad(const LowerCall& call) {
   constexpr uint32_t kGy = 0, kQ = 1, kResult = 4, kLogSums = 5, kMask = 6;
   CudaAttention attention(call, kQ, kMask);
+  if (attention.is_flash()) return gradient_by_flash(std::move(attention), kGy, kResult, kLogSums);
   if (!attention.is_efficient()) return gradient_by_products(std::move(attention), kGy, kResult);
   std::vector<aten::Argument> arguments = {attention.fused.turned_back_dense(kGy)};
   for (aten::Argument& operand : attention.by_heads()) arguments.push_back(std::move(operand));
@@ -227,3 +287,25 @@ aten::Lowering lower_cuda_attention_grad(const LowerCall& call) {
 }
 
 }  // namespace rannc::ir::ops
+
+namespace rannc::ir {
+
+bool fits_flash_attention(std::span<const ValueType* const> qkv, bool has_mask, const OpAttributes& attributes) {
+  constexpr int64_t kUnit = 8, kMost = 192;
+  const ValueType &q = *qkv[0], &k = *qkv[1];
+  if (has_mask || (q.dtype != DType::kF16 && q.dtype != DType::kBF16)) return false;
+  if (!q.shape || !k.shape || !ops::FusedAttention::fits(qkv)) return false;
+  const Dim& features = q.shape->back();
+  if (!features.is_constant() || features.constant() % kUnit != 0 || features.constant() > kMost) return false;
+  if (!(attributes.number("scale") > 0)) return false;
+  return !attributes.flag("causal") || (*q.shape)[ops::kRowsAxis] == (*k.shape)[ops::kRowsAxis];
+}
+
+bool fits_flash_attention(const Graph& graph, TaskId task) {
+  const std::vector<const ValueType*> operands = type_list(graph, graph.inputs(task));
+  const bool has_mask = operands.size() > 3 && operands[3] != nullptr;
+  return fits_flash_attention(std::span(operands).first(3), has_mask,
+                              OpAttributes(graph.op(task), graph.attributes(task)));
+}
+
+}  // namespace rannc::ir

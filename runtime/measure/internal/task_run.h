@@ -61,7 +61,7 @@ class TaskRun {
  private:
   TaskRun() = default;
   Result<void> build_programs(const std::vector<ir::StageOutput>& outputs, const ir::Bindings& bindings,
-                              at::Device device);
+                              at::Device device, ir::DeviceKernels kernels);
   Result<Tensors> call(FlatProgram& program, Tensors arguments);
   Tensors with_seeds(Tensors saved) const;
 

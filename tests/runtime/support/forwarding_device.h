@@ -13,6 +13,7 @@ class ForwardingDevice : public runtime::Device {
   explicit ForwardingDevice(std::unique_ptr<runtime::Device> device) : device_(std::move(device)) {}
 
   ir::DeviceType type() const override { return device_->type(); }
+  bool has_flash_attention() const override { return device_->has_flash_attention(); }
   std::string address() const override { return device_->address(); }
   std::string model() const override { return device_->model(); }
   uint64_t memory_bytes() const override { return device_->memory_bytes(); }

@@ -307,4 +307,28 @@ ir::Graph three_readers(DType dtype, const std::array<double, 3>& factors) {
   return g.finish_by_elements(y, loss, x);
 }
 
+ir::Graph attention_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {5, 16}), target = g.input("target", dtype, {5, 16});
+  const ValueId in = g.parameter("in", {16, 48}), out = g.parameter("out", {16, 16});
+  const ir::Attributes io = {{"layout", std::string("io")}};
+  const ValueId projected = g.task("linear", {x, in}, io);
+  const TaskId split =
+      g.graph().add_task(ir::core("split"), std::array{projected}, {{"axis", Dim(2)}, {"sizes", Shape{16, 16, 16}}},
+                         std::vector<std::string>(3));
+  ir::infer_types(g.graph(), split).value();
+  std::array<ValueId, 3> heads;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const Shape shape{Dim::symbol("batch"), 5, 2, 8};
+    const ValueId apart = g.task("reshape", {g.graph().outputs(split)[i]}, {{"shape", shape}});
+    heads[i] = g.task("permute", {apart}, {{"dims", Shape{0, 2, 1, 3}}});
+  }
+  const ValueId mixed = g.task("attention", {heads[0], heads[1], heads[2]},
+                               {{"scale", 0.35}, {"order", Shape{0, 2, 1, 3}}, {"causal", true}});
+  const ValueId joined = g.task("reshape", {mixed}, {{"shape", Shape{Dim::symbol("batch"), 5, 16}}});
+  const ValueId y = g.task("linear", {joined, out}, io);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish_by_elements(y, loss, target);
+}
+
 }  // namespace rannc::testing

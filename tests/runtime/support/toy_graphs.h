@@ -62,4 +62,9 @@ ir::Graph sums_model(ir::DType dtype);
 /// the factors. Tasks: linear mul mul mul add add sum.
 ir::Graph three_readers(ir::DType dtype, const std::array<double, 3>& factors);
 
+/// x f[batch, 5, 16], target f[batch, 5, 16]: causal attention of two heads with 8 features each, whose queries, keys
+/// and values are parts of one projection, and another projection, squared error. Tasks: linear split, three times
+/// reshape permute, attention reshape linear mse_sum.
+ir::Graph attention_model(ir::DType dtype);
+
 }  // namespace rannc::testing
