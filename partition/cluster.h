@@ -41,7 +41,8 @@ struct FlopRates {
 struct KernelRates {
   std::optional<FlopRates> convolution;
   std::optional<FlopRates> attention;  ///< fused; its backward pass makes five products where the forward makes two
-  double batch_norm = 0;               ///< elements per second that are read and written; 0: the bandwidth alone limits
+  std::optional<FlopRates> flash_attention;  ///< the same by flash kernels; nothing: the device has none
+  double batch_norm = 0;  ///< elements per second that are read and written; 0: the bandwidth alone limits
   double batch_norm_channels_last = 0;  ///< the same where channels lie last in memory
   uint32_t multiprocessors = 0;         ///< that compute the tiles of products, see `analytic_costs`; 0: not modelled
   bool operator==(const KernelRates&) const = default;

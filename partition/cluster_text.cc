@@ -31,7 +31,9 @@ constexpr std::pair<std::string_view, double FlopRates::*> kRates[] = {{"f32", &
                                                                        {"f16", &FlopRates::f16},
                                                                        {"f64", &FlopRates::f64}};
 constexpr std::pair<std::string_view, std::optional<FlopRates> KernelRates::*> kFamilies[] = {
-    {"convolution", &KernelRates::convolution}, {"attention", &KernelRates::attention}};
+    {"convolution", &KernelRates::convolution},
+    {"attention", &KernelRates::attention},
+    {"flash_attention", &KernelRates::flash_attention}};
 
 /// Walks one file; every failing member returns the first diagnostic.
 class Reader {
@@ -165,7 +167,7 @@ class Reader {
       RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
       RANNC_TRY(only(*fields,
                      {"memory_bytes", "flops", "bandwidth", "launch_ns", "device", "instructions", "convolution",
-                      "attention", "batch_norm", "multiprocessors", "workspace_bytes"},
+                      "attention", "flash_attention", "batch_norm", "multiprocessors", "workspace_bytes"},
                      "a kind"));
       DeviceKind kind;
       kind.name = key.str();

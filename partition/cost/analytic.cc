@@ -33,7 +33,7 @@ class Analytic final : public CostModel {
     cost.forward_ns = pass_ns + device.launch_ns;
     cost.recompute_ns = cost.forward_ns;
     if (facts.needs_input_gradient) {
-      const bool repeats = facts.family == KernelFamily::kAttention && device.kernels.attention.has_value();
+      const bool repeats = attention(facts, device.kernels).has_value();
       const double ns = repeats ? of_pass(facts, 2.5 * facts.flops, facts.results, device) : pass_ns;
       cost.input_gradient_ns = options_.input_gradient * ns + device.launch_ns;
     }
@@ -50,6 +50,14 @@ class Analytic final : public CostModel {
   std::string fingerprint() const override { return ""; }
 
  private:
+  /// Rates of the kernel that computes fused attention; nothing for other tasks and where none is known.
+  static const std::optional<FlopRates>& attention(const TaskFacts& facts, const KernelRates& kernels) {
+    static const std::optional<FlopRates> kNone;
+    if (facts.family == KernelFamily::kFlashAttention && kernels.flash_attention) return kernels.flash_attention;
+    const bool fused = facts.family == KernelFamily::kFlashAttention || facts.family == KernelFamily::kAttention;
+    return fused ? kernels.attention : kNone;
+  }
+
   double of_pass(const TaskFacts& facts, double flops, double results, const DeviceKind& device) const {
     const double traffic_ns = 1e9 * (facts.traffic_bytes / device.bytes_per_second);
     return std::max({of_work(facts, flops, results, device), traffic_ns, of_batch_norm(facts, device.kernels)});
@@ -65,7 +73,8 @@ class Analytic final : public CostModel {
     const bool tensor_cores = !is_f32 && facts.dtype != ir::DType::kF64;
     switch (facts.family) {
       case KernelFamily::kAttention:
-        return 1e9 * (flops / rate(kernels.attention));
+      case KernelFamily::kFlashAttention:
+        return 1e9 * (flops / rate(attention(facts, kernels)));
       case KernelFamily::kProduct:
         return tiled_ns(flops, results, products, tensor_cores, kernels.multiprocessors);
       case KernelFamily::kConvolution:

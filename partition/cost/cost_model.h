@@ -34,7 +34,15 @@ struct TaskCost {
 };
 
 /// The kernels that compute a task, where a model tells them apart.
-enum class KernelFamily : uint8_t { kOther, kProduct, kConvolution, kAttention, kBatchNorm, kBatchNormChannelsLast };
+enum class KernelFamily : uint8_t {
+  kOther,
+  kProduct,
+  kConvolution,
+  kAttention,
+  kFlashAttention,  ///< attention that flash kernels compute on devices that have them
+  kBatchNorm,
+  kBatchNormChannelsLast
+};
 
 /// Properties of a task that are known without running it.
 struct TaskFacts {

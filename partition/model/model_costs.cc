@@ -9,6 +9,7 @@
 #include "ir/graph/memory_format.h"
 #include "ir/graph/structure.h"
 #include "ir/match/match.h"
+#include "ir/op/flash_attention.h"
 #include "ir/op/op.h"
 #include "ir/plan/plan.h"
 #include "ir/state/statistics.h"
@@ -96,7 +97,8 @@ KernelFamily kernel_family(const ir::Graph& graph, TaskId task) {
   static const ir::Ops kAttention{"attention"}, kConvolutions{"conv", "conv_transpose"}, kProducts{"linear", "matmul"},
       kBatchNorms{"batch_norm"};
   const ir::OpInfo& op = graph.op(task);
-  if (kAttention.contains(op)) return KernelFamily::kAttention;
+  if (kAttention.contains(op))
+    return ir::fits_flash_attention(graph, task) ? KernelFamily::kFlashAttention : KernelFamily::kAttention;
   if (kConvolutions.contains(op)) return KernelFamily::kConvolution;
   if (kProducts.contains(op)) return KernelFamily::kProduct;
   if (!kBatchNorms.contains(op)) return KernelFamily::kOther;

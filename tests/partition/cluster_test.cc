@@ -129,12 +129,14 @@ TEST(Cluster, RatesOfKernels) {
   const Cluster cluster =
       with_kind(
           "flops = { f32 = 4e13, bf16 = 6e14 }\nconvolution = 2e13\nattention = { f32 = 3e13, bf16 = 1e14 }\n"
+          "flash_attention = { f32 = 3e13, bf16 = 2e14 }\n"
           "batch_norm = { channels_first = 1e11, channels_last = 3e11 }\nmultiprocessors = 132\nworkspace_bytes = 4096")
           .value();
   const KernelRates& kernels = cluster.kinds[0].kernels;
   EXPECT_EQ(kernels.convolution, FlopRates(2e13));
   EXPECT_EQ(kernels.attention.value().bf16, 1e14);
   EXPECT_EQ(kernels.attention.value().f64, 3e13);
+  EXPECT_EQ(kernels.flash_attention.value().bf16, 2e14);
   EXPECT_EQ(kernels.batch_norm, 1e11);
   EXPECT_EQ(kernels.batch_norm_channels_last, 3e11);
   EXPECT_EQ(kernels.multiprocessors, 132u);
@@ -157,6 +159,12 @@ TEST(Cluster, NodesOfGpus) {
   EXPECT_DOUBLE_EQ(kind.bytes_per_second, 3350e9 * 4 / 5);
   EXPECT_DOUBLE_EQ(cluster.link(DeviceId(0), DeviceId(7)).bytes_per_second, 450e9 * 4 / 5);
   EXPECT_DOUBLE_EQ(cluster.link(DeviceId(7), DeviceId(8)).bytes_per_second, 400e9 / 8 * 4 / 5);
+}
+
+TEST(Cluster, GpusOfCapability8HaveFlashAttention) {
+  for (const char* name : {"a100-40-1", "a100-80-1", "h100-1", "h200-1", "b200-1"})
+    EXPECT_TRUE(preset_cluster(name)->kinds[0].kernels.flash_attention) << name;
+  EXPECT_FALSE(preset_cluster("v100-1")->kinds[0].kernels.flash_attention);
 }
 
 // Peak rates, GB/s of memory and to another GPU, GiB that CUDA reports.

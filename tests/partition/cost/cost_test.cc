@@ -107,7 +107,8 @@ TEST(AnalyticCosts, TakeTheRatesOfKernels) {
     facts.family = family;
     return analytic_costs()->price(facts, 1, gpu).value();
   };
-  for (const KernelFamily family : {KernelFamily::kConvolution, KernelFamily::kAttention, KernelFamily::kBatchNorm})
+  for (const KernelFamily family :
+       {KernelFamily::kConvolution, KernelFamily::kAttention, KernelFamily::kFlashAttention, KernelFamily::kBatchNorm})
     EXPECT_EQ(price(family), price(KernelFamily::kOther));  // none are said
   gpu.kernels.convolution = FlopRates(5e11);
   gpu.kernels.attention = FlopRates(2.5e11);
@@ -116,8 +117,13 @@ TEST(AnalyticCosts, TakeTheRatesOfKernels) {
   EXPECT_DOUBLE_EQ(price(KernelFamily::kProduct).forward_ns, 2e6 + 500);
   EXPECT_DOUBLE_EQ(price(KernelFamily::kConvolution).forward_ns, 4e6 + 500);
   EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).forward_ns, 8e6 + 500);
-  EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).input_gradient_ns, 2e7 + 500);  // five products instead of two
-  EXPECT_DOUBLE_EQ(price(KernelFamily::kBatchNorm).forward_ns, 1e7 + 500);         // a million floats, read and written
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).input_gradient_ns, 2e7 + 500);    // five products instead of two
+  EXPECT_EQ(price(KernelFamily::kFlashAttention), price(KernelFamily::kAttention));  // the device has none
+  gpu.kernels.flash_attention = FlopRates(1e12);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kFlashAttention).forward_ns, 2e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kFlashAttention).input_gradient_ns, 5e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kAttention).forward_ns, 8e6 + 500);
+  EXPECT_DOUBLE_EQ(price(KernelFamily::kBatchNorm).forward_ns, 1e7 + 500);  // a million floats, read and written
   EXPECT_DOUBLE_EQ(price(KernelFamily::kBatchNormChannelsLast).forward_ns, 5e6 + 500);
 }
 

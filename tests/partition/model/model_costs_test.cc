@@ -42,6 +42,8 @@ TEST(TaskFacts, NameTheKernels) {
 batch batch
 input %x: f32[batch,3,8,8] samples 0
 input %q: f32[batch,2,5,4] samples 0
+input %h: bf16[batch,2,5,8] samples 0
+input %k: bf16[batch,1,5,5] samples 0
 parameter %w: f32[6,3,3,3]
 parameter %s: f32[6]
 #0 %c: f32[batch,6,6,6] samples 0 = core.conv(%x, %w)
@@ -50,8 +52,10 @@ parameter %s: f32[6]
 #3 %a: f32[batch,2,5,4] samples 0 = core.attention(%q, %q, %q) {scale = 0x1p-1, order = [0, 1, 2, 3]}
 #4 %t: f32[batch,2,4,5] samples 0 = core.permute(%q) {perm = [0, 1, 3, 2]}
 #5 %m: f32[batch,2,5,5] samples 0 = core.matmul(%q, %t)
-inputs [%x, %q]
-outputs [%n, %l, %a, %m]
+#6 %f: bf16[batch,2,5,8] samples 0 = core.attention(%h, %h, %h) {scale = 0x1p-1, order = [0, 1, 2, 3], causal = true}
+#7 %g: bf16[batch,2,5,8] samples 0 = core.attention(%h, %h, %h, %k) {scale = 0x1p-1, order = [0, 1, 2, 3]}
+inputs [%x, %q, %h, %k]
+outputs [%n, %l, %a, %m, %f, %g]
 )",
                                           "t.rir")
                               .value();
@@ -59,7 +63,8 @@ outputs [%n, %l, %a, %m]
   using enum KernelFamily;
   const std::pair<KernelFamily, double> expected[] = {
       {kConvolution, 6 * 36}, {kBatchNorm, 6 * 36}, {kBatchNormChannelsLast, 6 * 36},
-      {kAttention, 40},       {kOther, 40},         {kProduct, 50}};
+      {kAttention, 40},       {kOther, 40},         {kProduct, 50},
+      {kFlashAttention, 80},  {kAttention, 80}};
   for (uint32_t task = 0; task < std::size(expected); ++task) {
     const TaskFacts facts = task_facts(graph, TaskId(task), roles, 8, {}).value();
     EXPECT_EQ(facts.family, expected[task].first) << facts.what;
