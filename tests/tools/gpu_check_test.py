@@ -137,6 +137,7 @@ class Correct(PartTest):
         self.assertEqual(len(rows), sum(len(item.rows(report.Run(self.folder, flags_for("test.so"), 1))) for item in correct.ITEMS[1:]) - 2 + 5)
         self.assertEqual({row["why"] for row in rows.values()}, {report.OUT_OF_TIME})
 
+    @programs.whole
     def test_programs_of_another_archive(self):
         flags = ["equality", "--share", "7/10", "--limit", "0"]
         self.fails(*flags)
@@ -211,6 +212,7 @@ class Speed(PartTest):
         self.assertEqual(sorted(tables), ["default", "eager", "ours", "reduce-overhead"])
         self.assertGreater(len(tables["ours"]["kernels"]), 3)
 
+    @programs.whole
     def test_mends(self):
         rows = self.passes("speed", "--only", "gpt-bf16,gpt-bf16 mends")
         found = {name: rows[f"gpt-bf16 mends: {name} alone"] for name in models.MENDS}
@@ -236,6 +238,7 @@ class Speed(PartTest):
         self.assertEqual({rows[name]["why"] for name in judged}, {report.OUT_OF_TIME})
         self.assertIn("not carried", rows["bert-bf16: losses"]["why"])
 
+    @programs.whole
     def test_a_killed_run_leaves_its_rows(self):
         self.hanging.write_text("eager")
         path = self.folder / "speed.json"

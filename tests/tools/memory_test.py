@@ -179,6 +179,7 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always")
         self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
 
+    @programs.whole
     def test_copies_for_less_vector_instructions(self):
         """oneDNN has other kernels for processors without AVX2, whose gradients multiply unfolded images."""
         for self.instructions in programs.part(["SSE41", "AVX2", "AVX"], 1):
