@@ -178,7 +178,7 @@ TEST(PlanFlags, StagesPerDeviceNeedASchedule) {
   EXPECT_EQ(refuse("1f1b,zb-v", "2"), "");
   EXPECT_EQ(planned({"--schedule", "zb-v", "--stages-per-device", "2"}).planning.constraints.stages_per_device, 2U);
   EXPECT_EQ(refuse("1f1b,zb-v", "3"),
-            "--stages-per-device 3: needs --schedule with one of interleaved, periodic, found, table");
+            "--stages-per-device 3: needs --schedule with one of interleaved, periodic, serial, found, table");
   EXPECT_EQ(refuse("interleaved", "3"), "");
   EXPECT_NE(refuse("interleaved", "1"), "");
   EXPECT_EQ(refused({"--stages-per-device", "2"}), "") << "auto chooses among the schedules that interleave";
