@@ -569,6 +569,16 @@ class Harmless(unittest.TestCase):
         self.assertNotIn("__lt__", vars(torch.Tensor))
         self.assertIn("torch.autograd.function", torch.autograd.Function.apply.__module__)
 
+    def test_custom_operators_keep_their_gradients(self):
+        @torch.library.custom_op("rannc_wrong_uses::rounded", mutates_args=())
+        def rounded(x: torch.Tensor) -> torch.Tensor:
+            return x.round()
+
+        rounded.register_fake(torch.empty_like)
+        rounded.register_autograd(lambda context, gradient: gradient)
+        made = rannc.export.export(Forward(lambda net, x: rounded(net.layer(x))), data(), loss=loss)
+        self.assertIn("rannc_wrong_uses.rounded", str(made.program.graph))
+
     def test_losses_that_call_the_module(self):
         def consistent(net):
             return lambda out, batch: loss(out, batch) + (out - net(batch[0] + 0.1)).square().mean()

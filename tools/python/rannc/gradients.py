@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import _library
 from torch.utils.checkpoint import CheckpointFunction
 
 from .options import error
@@ -35,6 +36,8 @@ class CustomGradients:
             if function is CheckpointFunction:  # its forward has no gradient; the planner decides what is computed again
                 run, _, *of_run = arguments
                 return run(*of_run)
+            if function.__module__ == _library.autograd.__name__:  # a call of a custom operator, which keeps its gradient
+                return apply.__func__(function, *arguments, **named)
             calls.append((function, tuple(map(_described, arguments)), named, where(), innermost_line()))
             return apply.__func__(function, *arguments, **named)
 
