@@ -408,10 +408,33 @@ std::string str(const Shape& shape) {
   return text + "]";
 }
 
-Dim element_count(const Shape& shape) {
+namespace {
+
+Dim product(const Shape& shape) {
   Dim count = 1;
   for (const Dim& dim : shape) count = count * dim;
   return count;
+}
+
+}  // namespace
+
+// Products with symbols are built term by term, those of numbers are not. So the numbers are multiplied first where
+// that cannot change what overflows.
+Dim element_count(const Shape& shape) {
+  int64_t constant = 1;
+  const Dim* symbolic = nullptr;
+  for (const Dim& dim : shape) {
+    if (dim.is_constant()) {
+      constant = saturating_mul(constant, dim.constant());
+    } else if (symbolic == nullptr) {
+      symbolic = &dim;
+    } else {
+      return product(shape);
+    }
+  }
+  if (constant == kOverflow) return product(shape);
+  if (symbolic == nullptr) return constant;
+  return constant == 1 ? *symbolic : *symbolic * Dim(constant);
 }
 
 }  // namespace rannc::ir
