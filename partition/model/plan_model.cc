@@ -291,15 +291,14 @@ uint64_t lowered(uint64_t limit, const Overfull& over, const PlannedModel& plann
 }
 
 // Blocks predict a stage's memory approximately; the finished plan computes it task by task. If that exceeds a device,
-// stages are chosen again with a lower limit of its kind.
-Result<Outcome> plan_within_memory(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
+// stages are chosen again with a lower limit of its kind. `closest` becomes the plan that misses the memory by least.
+Result<Outcome> plan_in_blocks(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
+                               std::optional<Infeasible>& closest) {
   KindMemory memory = memory_of_kinds(options);
-  std::optional<Infeasible> closest;
-  for (int left = kMostTries; left > 0; --left) {
+  for (int left = kMostTries;; --left) {
     RANNC_ASSIGN(Outcome outcome, plan_once(planner, options, facts, memory));
     auto* planned = std::get_if<PlannedModel>(&outcome);
-    if (planned == nullptr && !closest) return outcome;
-    if (planned == nullptr) break;
+    if (planned == nullptr) return outcome;
     const std::vector<Overfull> over = overfull(planned->plan, options);
     if (over.empty()) return outcome;
     const Overfull& worst = *std::max_element(
@@ -309,9 +308,31 @@ Result<Outcome> plan_within_memory(const StagePlanner& planner, const PlanOption
           fmt::format("the closest plan needs {:.0f} bytes on a device that holds {:.0f}", worst.needed, worst.offered),
           missing, "devices with more memory, more blocks"};
     }
+    if (left == 1) return Outcome(*closest);
     for (const Overfull& one : over) memory[one.kind] = lowered(memory[one.kind], one, *planned);
   }
-  return Outcome(*std::move(closest));
+}
+
+// The same over twice as many blocks while plans are found, but exceed a device. Where none is found, `choose` has
+// tried more blocks itself.
+Result<Outcome> plan_within_memory(const StagePlanner& planner, const PlanOptions& requested, const ModelFacts& facts) {
+  PlanOptions options = requested;
+  const size_t atoms = facts.atoms.tasks.size();
+  std::optional<Infeasible> closest;
+  for (;; options.blocks *= 2) {
+    std::optional<Infeasible> exceeds;
+    RANNC_ASSIGN(Outcome outcome, plan_in_blocks(planner, options, facts, exceeds));
+    if (auto* planned = std::get_if<PlannedModel>(&outcome)) {
+      if (options.blocks != requested.blocks)
+        planned->remarks.push_back(finer_remark(requested.blocks, planned->blocks.partition.count));
+      return outcome;
+    }
+    if (exceeds && (!closest || exceeds->missing_bytes < closest->missing_bytes)) closest = exceeds;
+    const bool finer = exceeds && !options.last && options.blocks <= kMostBlocks / 2 && options.blocks < atoms &&
+                       atoms <= kMostAtoms && !options.stop.stop_requested();
+    if (!finer && closest) return Outcome(*std::move(closest));
+    if (!finer) return outcome;
+  }
 }
 
 // Plans with whole optimizer state, and with sharded state if that does not fit.
@@ -340,37 +361,15 @@ Result<Outcome> plan_sharding_where_needed(const StagePlanner& planner, const Pl
   return sharded;
 }
 
-using Search = Result<Outcome> (*)(const StagePlanner&, const PlanOptions&, const ModelFacts&);
-
-// Searches; if nothing fits the memory, again over twice as many blocks and so on.
-Result<Outcome> search_in_finer_blocks(Search search, const StagePlanner& planner, PlanOptions options,
-                                       const ModelFacts& facts) {
-  const uint32_t requested = options.blocks;
-  RANNC_ASSIGN(Outcome outcome, search(planner, options, facts));
-  while (options.blocks <= kMostBlocks / 2 && options.blocks < facts.atoms.tasks.size()) {
-    const auto* infeasible = std::get_if<Infeasible>(&outcome);
-    if (infeasible == nullptr || infeasible->missing_bytes <= 0 || facts.atoms.tasks.size() > kMostAtoms) break;
-    if (options.stop.stop_requested()) break;
-    options.blocks *= 2;
-    RANNC_ASSIGN(Outcome next, search(planner, options, facts));
-    auto* planned = std::get_if<PlannedModel>(&next);
-    if (planned == nullptr && std::get<Infeasible>(next).missing_bytes >= infeasible->missing_bytes) continue;
-    if (planned != nullptr) planned->remarks.push_back(finer_remark(requested, planned->blocks.partition.count));
-    outcome = std::move(next);
-  }
-  return outcome;
-}
-
 // Plans near the last plan, if there is one; if nothing near it fits, as without it.
 Result<Outcome> searched(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
-  const Search search =
+  const auto search =
       options.shard_optimizer == ShardOptimizer::kWhereNeeded ? plan_sharding_where_needed : plan_within_memory;
-  if (!options.last) return search_in_finer_blocks(search, planner, options, facts);
   RANNC_ASSIGN(Outcome outcome, search(planner, options, facts));
-  if (std::holds_alternative<PlannedModel>(outcome)) return outcome;
+  if (!options.last || std::holds_alternative<PlannedModel>(outcome)) return outcome;
   PlanOptions whole = options;
   whole.last.reset();
-  RANNC_ASSIGN(outcome, search_in_finer_blocks(search, planner, whole, facts));
+  RANNC_ASSIGN(outcome, search(planner, whole, facts));
   if (auto* planned = std::get_if<PlannedModel>(&outcome))
     planned->remarks.push_back("no plan near the last one fits: the whole search was needed");
   return outcome;
