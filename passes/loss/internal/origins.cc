@@ -12,10 +12,12 @@ using ir::ValueKind;
 
 namespace {
 
+// Whether a value without samples of its own may depend on their number: not the length of a sequence, picked from all
+// sizes of an input.
 bool counts_samples(const Graph& graph, ValueId value) {
   const ir::ValueType& type = graph.type(value);
-  if (type.batch.mix == ir::Mix::kCounted) return true;
-  return type.contents && !graph.batch_symbol().empty() &&
+  if (!type.contents) return type.batch.mix != ir::Mix::kNone;
+  return !graph.batch_symbol().empty() &&
          std::any_of(type.contents->begin(), type.contents->end(),
                      [&](const ir::Dim& dim) { return dim.uses(graph.batch_symbol()); });
 }
@@ -75,7 +77,8 @@ Origins::Facts Origins::find(ValueId value) const {
     found.parameters = kind == ValueKind::kParameter || may_be_trained(value);
     return found;
   }
-  bool samples = type.batch.mix != ir::Mix::kNone || counts_samples(graph_, value);
+  bool samples = counts_samples(graph_, value);
+  if (type.contents && !samples) return found;
   const auto operands = graph_.inputs(maker);
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i].valid()) continue;

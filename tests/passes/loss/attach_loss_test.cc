@@ -324,5 +324,37 @@ TEST(OpenLoss, CountsMayBeOfAnything) {
   }
 }
 
+// A length that is picked from the sizes of an input counts no samples, although those sizes do.
+TEST(OpenLoss, LengthsAreNoCounts) {
+  constexpr char kRows[] = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,5] samples 0
+constant %one: i64[1] = hex "0100000000000000"
+constant %within: i64[5] = hex "00000000000000000100000000000000020000000000000003000000000000000400000000000000"
+parameter %w: f32[5]
+#0 %sizes: i64[2] contents [batch,5] = core.shape(%x)
+#1 %length: i64[1] contents [5] = core.gather(%sizes, %one) {axis = 0}
+#2 %sample: i64[batch] samples 0 = core.range() {delta = 1, dtype = !i64, limit = batch, start = 0}
+#3 %column: i64[batch,1] samples 0 = core.reshape(%sample) {shape = [batch,1]}
+#4 %first: i64[batch,1] samples 0 = core.mul(%column, %length)
+#5 %places: i64[batch,5] samples 0 = core.add(%first, %within)
+#6 %flat: f32[5*batch] samples 0 inner [5] = core.reshape(%x) {shape = [5*batch]}
+#7 %picked: f32[batch,5] samples 0 = core.gather(%flat, %places) {axis = 0}
+#8 %weighed: f32[batch,5] samples 0 = core.mul(%picked, %w)
+#9 %bent: f32[batch,5] samples 0 = core.exp(%weighed)
+#10 %loss: f32[*] = core.mean(%bent)
+inputs [%x]
+outputs [%loss]
+)";
+  Graph graph = ir::parse_graph(kRows, "t.rir").value();
+  ASSERT_EQ(graph.type(graph.find("length")).contents, ir::Shape{5});
+  PassContext context;
+  const auto outcome = OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context);
+  ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+  EXPECT_EQ(testing::coefficient_text(graph, graph.losses().at(0).divisor), "size(1)");
+  const auto inferred = InferShapes().run(graph, context);
+  EXPECT_TRUE(inferred.ok()) << inferred.diagnostic().str();
+}
+
 }  // namespace
 }  // namespace rannc::passes
