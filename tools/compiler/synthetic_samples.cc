@@ -43,13 +43,13 @@ struct Split {
 /// Returns the smallest extent that elements of the operand may index.
 std::optional<int64_t> extent_behind(const ir::Graph& graph, TaskId task, size_t operand, const ir::Bindings& sizes) {
   const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
-  if (operand == 0) return attributes.has("depth") ? std::optional(attributes.integer("depth")) : std::nullopt;
+  if (operand == 0) return attributes.declares("depth") ? std::optional(attributes.integer("depth")) : std::nullopt;
   const ValueId table = graph.inputs(task)[0];
   if (!table.valid() || !graph.type(table).shape || graph.type(table).shape->empty()) return std::nullopt;
   const ir::Shape& shape = *graph.type(table).shape;
   std::vector<int64_t> extents;
   for (const ir::Dim& dim : shape) extents.push_back(dim.evaluate(sizes).value_or(1));
-  if (!attributes.has("axis")) return *std::min_element(extents.begin(), extents.end());
+  if (!attributes.declares("axis")) return *std::min_element(extents.begin(), extents.end());
   const int64_t axis = attributes.integer("axis");
   return extents[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(extents.size()) : axis)];
 }

@@ -1,6 +1,7 @@
 // Samples computed together are those computed one by one, and what is not so is found.
 #include "tools/compiler/sample_independence.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,6 +137,19 @@ outputs [%rows]
   const Graph made = rebatched(file);
   EXPECT_EQ(index_limit(made, made.inputs()[0], {{"batch", 2}}), 7);
   EXPECT_EQ(found(file, made, 2), "");
+}
+
+// Of tuples and of windows, too, which have no attribute for the axis.
+TEST(SampleIndependence, IntegersLookUpWhatIsThereOnAnyAxis) {
+  for (const std::string_view task :
+       {"core.gather_nd(%x, %ids) {batch_dims = 0}", "core.scatter_nd(%x, %ids, %y) {reduction = \"add\"}",
+        "core.gather_elements(%x, %ids) {axis = 0}"}) {
+    const Graph graph = typed(fmt::format(
+        "input %x: f32[5,6]\ninput %y: f32[4]\ninput %ids: i64[4,2]\n#0 %made: f32[*] = {}\ninputs [%x, %y, %ids]\n"
+        "outputs [%made]\n",
+        task));
+    EXPECT_EQ(index_limit(graph, graph.inputs()[2], {}), 5) << task;
+  }
 }
 
 TEST(SampleIndependence, RandomNumbersAreThoseOfEachSample) {
