@@ -29,6 +29,8 @@ constexpr const char* kRemark =
     "rows that a mask picks are computed with all other rows, whose results are not used: each expert computes all "
     "tokens";
 
+constexpr int64_t kNoLabel = -(int64_t{1} << 53);  ///< exact as a double
+
 class AllRows {
  public:
   AllRows(const Graph& from, ImportNotes& notes) : from_(from), notes_(notes), picks_(from), to_(from) {}
@@ -130,11 +132,27 @@ class AllRows {
       if (!is_lost) to_.copy(task);
       return {};
     }
-    if (!concerned) return to_.copy(task), Result<void>();
+    if (!concerned) return copy(task);
     if (lists_places(from_, task) || sorts_places(from_, task)) return add_places(task);
     RowWriter writer(picks_, to_, masks_, from_.location(task), from_.op(task).name, stem(task));
     RANNC_TRY(rewrite(task, writer));
     return writer.failure() ? Result<void>(*writer.failure()) : Result<void>();
+  }
+
+  /// Copies a task. Its types change where it reads a sum over picked rows, which combines samples.
+  Result<void> copy(TaskId task) {
+    const auto operands = from_.inputs(task), outputs = from_.outputs(task);
+    const TaskId made = to_.copy(task);
+    if (std::none_of(operands.begin(), operands.end(), [&](ValueId each) { return retyped_.contains(each); }))
+      return {};
+    const auto typed = ir::infer_types(to_.graph(), made);
+    if (!typed.ok()) return typed.diagnostic();
+    for (const ValueId each : outputs) note_type(each);
+    return {};
+  }
+
+  void note_type(ValueId made) {
+    if (!(to_.graph().type(to_.map(made)) == from_.type(made))) retyped_.insert(made);
   }
 
   std::string stem(TaskId task) const { return std::string(from_.value(from_.outputs(task)[0]).name); }
@@ -351,6 +369,7 @@ class AllRows {
     const auto made = writer.good() ? writer.add("identity", operands, {}, names) : std::vector<ValueId>();
     if (made.empty()) return {};
     to_.replace(from_.outputs(task)[0], made[0]);
+    if (!picks_.has_rows(from_.outputs(task)[0])) note_type(from_.outputs(task)[0]);
     if (rows) rows_.emplace(from_.outputs(task)[0], std::move(*rows));
     return {};
   }
@@ -466,12 +485,17 @@ class AllRows {
     if (!number) {  // only known elements count rows
       to_.copy(task);
       const auto typed = ir::infer_types(to_.graph(), to_.graph().producer(to_.map(outputs[0])));
-      return typed.ok() ? Result<void>() : Result<void>(typed.diagnostic());
+      if (!typed.ok()) return typed.diagnostic();
+      for (const ValueId each : outputs) note_type(each);
+      return {};
     }
     if (has_operand &&
-        std::none_of(outputs.begin(), outputs.end(), [&](ValueId each) { return picks_.has_rows(each); }))
+        std::none_of(outputs.begin(), outputs.end(), [&](ValueId each) { return picks_.has_rows(each); })) {
+      RANNC_ASSIGN(const ValueId reduced, reduced_rows(task, writer, *number));
+      if (reduced.valid()) return finish(task, writer, reduced, std::nullopt);
       return picks_.fault(where, fmt::format("({}) computes over rows that a mask picks", from_.op(task).name),
                           *number);
+    }
     RANNC_ASSIGN(const auto types, types_by_row(from_, picks_, rows_, task, *number));
     const Pick& pick = picks_[*number];
     Axes on;
@@ -511,6 +535,55 @@ class AllRows {
     return {};
   }
 
+  /// A sum or mean over picked rows: rows that are not picked add nothing. Invalid if the task is none, or depends on
+  /// more.
+  Result<ValueId> reduced_rows(TaskId task, RowWriter& writer, size_t number) {
+    static const ir::Ops kSum = "sum", kMean = "mean", kLosses = "cross_entropy_sum";
+    const ir::OpInfo& op = from_.op(task);
+    const auto operands = from_.inputs(task);
+    const bool is_mean = kMean.contains(op), is_loss = kLosses.contains(op);
+    if (picks_[number].is_all() || !(kSum.contains(op) || is_mean || is_loss) || from_.outputs(task).size() != 1)
+      return ValueId();
+    const size_t masked = is_loss ? 1 : 0;  // labels of rows that are not picked are ignored
+    ir::Attributes attributes = from_.attributes(task);
+    const int64_t ignored = std::max(attributes.integer("ignore_index"), kNoLabel);
+    if (is_loss) attributes.set("ignore_index", Dim(ignored));
+    std::vector<ValueId> read;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      read.push_back(to_.map(operands[i]));
+      const auto found = operands[i].valid() ? rows_.find(operands[i]) : rows_.end();
+      if (found == rows_.end()) {
+        if (i <= masked) return ValueId();
+        continue;
+      }
+      Rows rows = found->second;
+      read.back() = writer.widened(read.back(), rows, picks_[number].order);
+      if (i != masked) continue;
+      read.back() = writer.guarded(read.back(), rows, is_loss ? static_cast<double>(ignored) : 0);
+    }
+    if (!is_mean) return writer.emit(op.name.substr(5), read, std::move(attributes));
+    const auto each = elements_of_row(task, picks_[number]);
+    if (!each || !writer.good()) return ValueId();
+    const DType dtype = writer.dtype(read[0]);
+    const ValueId sum = writer.emit("sum", read, std::move(attributes));
+    const ValueId places =
+        writer.emit("cast", {writer.mask_on(number, picks_[number].order)}, {{"dtype", DType::kI64}});
+    ValueId count = writer.emit("sum", {places}, {{"keepdim", false}});
+    count = writer.emit(
+        "mul", {writer.emit("cast", {count}, {{"dtype", dtype}}), writer.scalar(static_cast<double>(*each), dtype)});
+    return writer.emit("div", {sum, count});
+  }
+
+  /// How many elements of a row a reduction joins, if that is known.
+  std::optional<int64_t> elements_of_row(TaskId task, const Pick& pick) const {
+    const Shape& shape = *from_.type(from_.inputs(task)[0]).shape;
+    Dim elements = from_.attributes(task).has("axes") ? Dim(1) : ir::element_count(shape);
+    for (const int64_t axis : from_.attributes(task).integers("axes"))
+      elements = elements * shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
+    const auto each = ir::exact_div(elements, pick.symbol());
+    return each && each->is_constant() ? std::optional(each->constant()) : std::nullopt;
+  }
+
   /// A random input gets the type of the rows that it is combined with.
   Result<void> type_random(TaskId task, const std::vector<ValueId>& read, size_t number, const Axes& on) {
     const auto operands = from_.inputs(task);
@@ -539,7 +612,8 @@ class AllRows {
   std::map<ValueId, PlaceTable> tables_;
   std::map<ValueId, Rows> rows_;
   RowMasks masks_;
-  std::set<size_t> used_;  ///< picks whose rows are computed
+  std::set<ValueId> retyped_;  ///< imported values whose types have changed
+  std::set<size_t> used_;      ///< picks whose rows are computed
 };
 
 }  // namespace

@@ -9,9 +9,11 @@ namespace rannc::frontend {
 ///
 ///     y[mask] = f(x[mask])           =>  y = where(mask, f(where(mask, x, 0)), y)
 ///     y.index_add_(0, places, f(…))  =>  y = y + where(mask, f(…), 0)
+///     f(x[mask]).mean()              =>  where(mask, f(…), 0).sum() / mask.sum()
 ///
 /// The results are equal if f computes each row by itself. That is proved by the type rules with the number of picked
-/// rows as the batch symbol. Anything else is an error at the task, with a note where the rows are picked: a task that
+/// rows as the batch symbol. Sums, means and cross entropies over them count the picked rows alone. Anything else is an
+/// error at the task, with a note where the rows are picked: a task that
 /// mixes rows, reads their number or order, or writes them back by another mask.
 ///
 /// Rows that are not picked are computed from zeros, so that a NaN among them reaches no weight. Operators without a

@@ -62,6 +62,17 @@ std::string only(const ir::Graph& graph) {
 
 const std::string kWeights = "float[5] w = {0.5, 1, 2, 0.25, 1}";
 
+// The mean over what a mask picks, as of masked tokens.
+TEST(OnnxLosses, MeansOfPickedRows) {
+  const auto graph = opened(
+      R"(m = Equal(t, two) n = NonZero(m) p = Squeeze(n, zero) rows = Gather(x, p) squares = Mul(rows, rows)
+         loss = ReduceMean <keepdims = 0> (squares))",
+      "", "int64 two = {2}, int64[1] zero = {0}");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(numerator(*graph), "sum");
+  EXPECT_EQ(only(*graph), "0.2 / sum(eq(t, 2))");
+}
+
 TEST(OnnxLosses, CrossEntropiesInAllForms) {
   const auto plain = opened("loss = SoftmaxCrossEntropyLoss <ignore_index = -100> (x, t)");
   ASSERT_TRUE(plain.ok()) << plain.diagnostic().str();

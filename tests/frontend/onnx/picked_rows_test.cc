@@ -81,6 +81,48 @@ INSTANTIATE_TEST_SUITE_P(
              " y = ScatterND(x, p2, r) }"}),
     name_of);
 
+struct Reduction {
+  const char *name, *picked, *all;
+};
+void PrintTo(const Reduction& reduction, std::ostream* out) { *out << reduction.name; }
+
+class Reduced : public testing::TestWithParam<Reduction> {};
+
+/// As the losses of masked tokens are.
+TEST_P(Reduced, CountsPickedRowsAlone) {
+  const std::string picked =
+      "{ m = Equal(kind, zero)\n n = NonZero(m)\n p = Squeeze(n, first)\n g = Gather(x, p)\n h = MatMul(g, w)\n"
+      " l = Gather(other, p)\n";
+  const std::string all =
+      "{ m = Equal(kind, zero)\n c = Unsqueeze(m, axis1)\n a = MatMul(x, w)\n h = Where(c, a, nought)\n"
+      " i = Cast <to = 11> (m)\n count = ReduceSum <keepdims = 0> (i)\n l = Where(m, other, less)\n";
+  const std::string head =
+      "agraph (double[5, 4] x, int64[5] kind, int64[5] other, double[4, 4] w) => (double[5, 4] y)"
+      " <int64 zero = {0}, int64 less = {-1}, int64[1] first = {0}, int64[1] axis1 = {1}, double nought = {0},"
+      " double four = {4}> ";
+  Numbers numbers = kNumbers;
+  numbers["other"] = {3, 1, 0, 2, 2};
+  EXPECT_EQ(difference(head + picked + GetParam().picked, head + all + GetParam().all, numbers), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PickedRows, Reduced,
+    testing::Values(
+        Reduction{"Sum", "s = ReduceSum <keepdims = 0> (h)\n y = Add(x, s) }",
+                  "s = ReduceSum <keepdims = 0> (h)\n y = Add(x, s) }"},
+        Reduction{"SumOfRows", "s = ReduceSum <keepdims = 1> (h, first)\n y = Mul(x, s) }",
+                  "s = ReduceSum <keepdims = 1> (h, first)\n y = Mul(x, s) }"},
+        Reduction{"Mean", "s = ReduceMean <keepdims = 0> (h)\n y = Mul(x, s) }",
+                  "t = ReduceSum <keepdims = 0> (h)\n k = Mul(count, four)\n s = Div(t, k)\n y = Mul(x, s) }"},
+        Reduction{"MeanOfRows", "s = ReduceMean <keepdims = 0> (h, first)\n y = Mul(x, s) }",
+                  "t = ReduceSum <keepdims = 0> (h, first)\n s = Div(t, count)\n y = Mul(x, s) }"},
+        Reduction{"CrossEntropy", "s = SoftmaxCrossEntropyLoss (h, l)\n y = Mul(x, s) }",
+                  "s = SoftmaxCrossEntropyLoss <ignore_index = -1> (h, l)\n y = Mul(x, s) }"},
+        Reduction{"CrossEntropyOfSomeLabels", "s = SoftmaxCrossEntropyLoss <ignore_index = 2> (h, l)\n y = Mul(x, s) }",
+                  "two = Constant <value_int = 2> ()\n b = Equal(l, two)\n ll = Where(b, less, l)\n"
+                  " s = SoftmaxCrossEntropyLoss <ignore_index = -1> (h, ll)\n y = Mul(x, s) }"}),
+    [](const testing::TestParamInfo<Reduction>& reduction) { return reduction.param.name; });
+
 /// Adapters or experts that each compute their rows.
 TEST(PickedRows, OfSeveralMasksAreWrittenOneAfterAnother) {
   const std::string picked =
@@ -234,8 +276,8 @@ TEST_P(RowsRefused, NamesTheOperator) {
 INSTANTIATE_TEST_SUITE_P(
     PickedRows, RowsRefused,
     testing::Values(
-        Refused{"Reduced", RANNC_PICKED "s = ReduceMean <keepdims = 1> (g, first)\n y = Add(x, s) }",
-                "(core.mean) computes over rows that a mask picks"},
+        Refused{"Reduced", RANNC_PICKED "s = ReduceMax <keepdims = 1> (g, first)\n y = Add(x, s) }",
+                "(core.amax) computes over rows that a mask picks"},
         Refused{"Multiplied", RANNC_PICKED "t = Transpose <perm = [1, 0]> (g)\n s = MatMul(t, g)\n y = MatMul(x, s) }",
                 "(core.matmul) computes over rows that a mask picks"},
         Refused{"Counted", RANNC_PICKED "s = Shape(p)\n i = Squeeze(s, first)\n f = CastLike(i, x)\n y = Div(x, f) }",
