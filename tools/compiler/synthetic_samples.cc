@@ -49,7 +49,12 @@ std::optional<int64_t> extent_behind(const ir::Graph& graph, TaskId task, size_t
   const ir::Shape& shape = *graph.type(table).shape;
   std::vector<int64_t> extents;
   for (const ir::Dim& dim : shape) extents.push_back(dim.evaluate(sizes).value_or(1));
-  if (!attributes.declares("axis")) return *std::min_element(extents.begin(), extents.end());
+  if (!attributes.declares("axis")) {
+    // Numbers must not depend on how many samples are drawn.
+    const ir::BatchLayout& layout = graph.type(table).batch;
+    if (layout.has_batch() && extents.size() > 1) extents.erase(extents.begin() + layout.axis);
+    return *std::min_element(extents.begin(), extents.end());
+  }
   const int64_t axis = attributes.integer("axis");
   return extents[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(extents.size()) : axis)];
 }

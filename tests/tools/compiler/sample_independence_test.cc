@@ -152,6 +152,25 @@ TEST(SampleIndependence, IntegersLookUpWhatIsThereOnAnyAxis) {
   }
 }
 
+/// Of labels that are picked by tuples of a sample and a class.
+TEST(SampleIndependence, IntegersDoNotDependOnTheNumberOfSamples) {
+  const std::string text = R"(
+input %x: f32[B,5]
+input %y: i64[B]
+#0 %sample: i64[*] = core.range() {delta = 1, dtype = !i64, limit = B, start = 0}
+#1 %first: i64[*] = core.unsqueeze(%sample) {axes = [1]}
+#2 %second: i64[*] = core.unsqueeze(%y) {axes = [1]}
+#3 %places: i64[*] = core.concat(%first, %second) {axis = 1}
+#4 %picked: f32[*] = core.gather_nd(%x, %places) {batch_dims = 0}
+inputs [%x, %y]
+outputs [%picked]
+)";
+  const Graph file = typed(with_samples(text, "4"));
+  const Graph made = rebatched(file);
+  EXPECT_EQ(index_limit(made, made.inputs()[1], {{"batch", 2}}), 5);
+  EXPECT_EQ(found(file, made, 4), "");
+}
+
 TEST(SampleIndependence, RandomNumbersAreThoseOfEachSample) {
   for (const char* const samples : {"1", "3"}) {
     const Graph file =
