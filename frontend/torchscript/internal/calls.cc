@@ -127,7 +127,13 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     return lost(schema, names.size());
   }
   const bool in_place = writes(schema) && !arguments.empty() && tensor_of(arguments[0].item);
-  if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*tensor_of(arguments[0].item))->now())) {
+  const std::vector<Call::Argument> outputs = outputs_given(schema, arguments);  // written without gradients anywhere
+  const auto has_gradient = [&](const Call::Argument& each) {
+    const auto* const tensor = tensor_of(each.item);
+    return tensor != nullptr && !has_no_gradient(graph, notes_, (*tensor)->now());
+  };
+  if ((no_grad_ > 0 && in_place && has_gradient(arguments[0])) ||
+      std::any_of(outputs.begin(), outputs.end(), has_gradient)) {
     return error(where, fmt::format("{} writes without gradients into a tensor that has a gradient, which would be "
                                     "undefined; write into a copy",
                                     schema));

@@ -1,5 +1,6 @@
 #include "frontend/torchscript/internal/translators.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -155,6 +156,65 @@ bool translate_as_it_is(Call& call) {
   return true;
 }
 
+/// Writes a result into a tensor that the call was given, which becomes the result.
+void write_result(Call& call, size_t number, const Item& given) {
+  const auto* const self = tensor_of(given);
+  if (self == nullptr) return;
+  const TensorRef into = *self;
+  const auto* const made = tensor_of(call.results()[number]);
+  if (made == nullptr || *made == into) return;
+  if (!given.get<Complex>() != !call.results()[number].get<Complex>())
+    return call.fail(
+        fmt::format("{} writes {} into {}", call.schema(), describe(call.results()[number]), describe(given)));
+  if (!into->state().empty()) {
+    // Counters, such as the number of batches in a normalization, do not affect the numbers of a step.
+    if (!ir::is_float(call.dtype(into->now()))) return call.remark("counters of the program's state are not kept");
+    return call.fail(fmt::format(
+        "{} writes into '{}', which is state of the model: training updates only the statistics of batch normalization",
+        call.schema(), into->state()));
+  }
+  into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));
+  call.results()[number] = given;
+}
+
+/// The overload that returns its results, by its name: `aten::max.dim` of `aten::max.dim_max`, which has an output
+/// `max`.
+std::string without_outputs(std::string_view schema, const std::string& op) {
+  const std::string_view overload = schema.substr(schema.find('.') + 1);
+  const size_t last = overload.rfind('_');
+  std::vector<std::string> names = {op + ".Tensor"};
+  if (last != std::string_view::npos) names.insert(names.begin(), op + "." + std::string(overload.substr(0, last)));
+  const auto is_known = [](const std::string& name) {
+    return table().contains(name) || derived().contains("aten::" + name);
+  };
+  const auto found = std::find_if(names.begin(), names.end(), is_known);
+  return "aten::" + (found == names.end() ? op : *found);
+}
+
+/// Translates the overload without `out=`, and writes its results into those tensors.
+bool translate_into(Call& call, const std::vector<Call::Argument>& outputs) {
+  std::vector<Call::Argument> others;
+  for (const Call::Argument& each : call.arguments()) {
+    const auto is_same = [&](const Call::Argument& output) { return output.name == each.name; };
+    if (std::none_of(outputs.begin(), outputs.end(), is_same)) others.push_back(each);
+  }
+  const std::string schema = call.schema(), plain = without_outputs(schema, call.op());
+  call.become(std::move(others));
+  call.become(plain);
+  if (!translate_as_it_is(call) && !dispatch(call)) return call.become(schema), false;
+  if (!call.good()) return true;
+  if (call.results().size() < outputs.size()) return call.fail(schema + " writes more results than it has"), true;
+  for (size_t i = 0; i < outputs.size() && call.good(); ++i) {
+    // PyTorch computes no gradient of such a result.
+    const auto* const made = tensor_of(call.results()[i]);
+    const ValueId value = made != nullptr ? (*made)->read(call) : ValueId();
+    if (call.results()[i].get<TensorRef>() != nullptr && ir::is_float(call.dtype(value)))
+      call.results()[i] = Item(std::make_shared<Tensor>(call.emit("stop_gradient", {value})));
+    write_result(call, i, outputs[i].item);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool writes(std::string_view schema) {
@@ -162,9 +222,27 @@ bool writes(std::string_view schema) {
   return op.ends_with("_") && !op.ends_with("__");
 }
 
+std::vector<Call::Argument> outputs_given(const std::string& schema, std::span<const Call::Argument> arguments) {
+  const size_t dot = schema.find('.');
+  if (!schema.starts_with("aten::") || dot == std::string::npos) return {};
+  const auto handle = c10::Dispatcher::singleton().findSchema({schema.substr(0, dot), schema.substr(dot + 1)});
+  if (!handle) return {};
+  std::vector<Call::Argument> found;
+  for (const c10::Argument& formal : handle->schema().arguments()) {
+    if (!formal.kwarg_only() || formal.alias_info() == nullptr || !formal.alias_info()->isWrite()) continue;
+    const auto given = std::find_if(arguments.begin(), arguments.end(), [&](const Call::Argument& each) {
+      return each.name == formal.name() && !each.item.is_none();
+    });
+    if (given != arguments.end()) found.push_back(*given);
+  }
+  return found;
+}
+
 bool has_translator(const std::string& schema) { return table().contains(schema); }
 
 bool translate(Call& call) {
+  if (const auto outputs = outputs_given(call.schema(), call.arguments()); !outputs.empty())
+    return translate_into(call, outputs);
   if (translate_as_it_is(call)) return true;
   const std::string op = call.op();
   if (!writes(op)) return dispatch(call);
@@ -173,25 +251,7 @@ bool translate(Call& call) {
   const Item given = call.item(0);
   call.become(std::move(plain));
   if (!translate_as_it_is(call) && !dispatch(call)) return false;
-  const auto* const self = tensor_of(given);
-  if (!call.good() || self == nullptr || call.results().empty()) return true;
-  const TensorRef into = *self;
-  const auto* const made = tensor_of(call.results()[0]);
-  if (made == nullptr || *made == into) return true;
-  if (!given.get<Complex>() != !call.results()[0].get<Complex>())
-    return call.fail(fmt::format("{} writes {} into {}", call.schema(), describe(call.results()[0]), describe(given))),
-           true;
-  if (!into->state().empty()) {
-    // Counters, such as the number of batches in a normalization, do not affect the numbers of a step.
-    if (!ir::is_float(call.dtype(into->now())))
-      return call.remark("counters of the program's state are not kept"), true;
-    call.fail(fmt::format(
-        "{} writes into '{}', which is state of the model: training updates only the statistics of batch normalization",
-        call.schema(), into->state()));
-    return true;
-  }
-  into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));
-  call.results()[0] = given;
+  if (call.good() && !call.results().empty()) write_result(call, 0, given);
   return true;
 }
 

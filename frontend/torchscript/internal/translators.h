@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "frontend/torchscript/internal/call.h"
 
@@ -41,12 +42,15 @@ std::span<const Translator> to_complex_translators();
 /// Whether an operator writes to its first argument by its name: `aten::add_.Tensor`.
 bool writes(std::string_view schema);
 
+/// The arguments `out=` of an overload that writes its results into them: `aten::add.out`, `aten::max.dim_max`.
+std::vector<Call::Argument> outputs_given(const std::string& schema, std::span<const Call::Argument> arguments);
+
 /// Whether an operator has a translator, so that LibTorch need not have it.
 bool has_translator(const std::string& schema);
 
 /// Translates a call by its table entry, or else by inverting the lowering of a core operator to that single call. An
 /// in-place operator (`add_`) is translated as the out-of-place one, whose result is written to its first argument.
-/// Returns false if neither applies.
+/// Results of an overload with `out=` are written into these. Returns false if neither applies.
 bool translate(Call& call);
 
 }  // namespace rannc::frontend::torchscript

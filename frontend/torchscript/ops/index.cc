@@ -130,6 +130,30 @@ void gather(Call& call) {
   if (call.good()) call.result("gather_elements", {x, index}, {{"axis", Dim(axis)}});
 }
 
+/// As `gather`, but other axes are broadcast. Without an axis, both are flattened.
+void take_along_dim(Call& call) {
+  ValueId x = call.tensor("self"), index = as_index(call, call.tensor("indices"));
+  if (!call.good()) return;
+  const auto flat = [&](ValueId value) {
+    return call.emit("reshape", {value}, {{"shape", Shape{ir::element_count(*call.shape(value))}}});
+  };
+  if (!call.has("dim")) {
+    const ValueId all = flat(x), places = flat(index);
+    return call.result("gather_elements", {all, places}, {{"axis", Dim(0)}});
+  }
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  if (!call.good()) return;
+  Shape from = *call.shape(x), to = *call.shape(index);
+  if (from.size() != to.size()) return call.fail("take_along_dim of tensors of different ranks");
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (static_cast<int64_t>(i) == axis || from[i] == to[i]) continue;
+    (from[i] == Dim(1) ? from : to)[i] = from[i] == Dim(1) ? to[i] : from[i];
+  }
+  if (!(from == *call.shape(x))) x = call.emit("expand", {x}, {{"shape", from}});
+  if (!(to == *call.shape(index))) index = call.emit("expand", {index}, {{"shape", to}});
+  call.result("gather_elements", {x, index}, {{"axis", Dim(axis)}});
+}
+
 /// Indexing with NumPy semantics: indices broadcast. Their axes replace the indexed axes if these are adjacent, else
 /// they come first.
 void index(Call& call) {
@@ -307,6 +331,7 @@ std::span<const Translator> index_translators() {
       {"_embedding_bag_forward_only", embedding_bag},
       {"index_select", index_select},
       {"gather", gather},
+      {"take_along_dim", take_along_dim},
       {"index", index},
       {"triu", triangle},
       {"tril", triangle},

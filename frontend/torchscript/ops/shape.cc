@@ -424,12 +424,19 @@ void repeat(Call& call) {
   call.result("tile", {value}, {{"repeats", times}});
 }
 
-/// Repeats each element several times in a row.
+/// Repeats each element several times in a row: along an axis, or those of the flattened tensor.
 void repeat_interleave(Call& call) {
   const auto x = self(call);
   if (!x) return;
   const Dim times = call.size("repeats");
-  if (!call.has("dim")) return call.fail("repeat_interleave without dim is not supported");
+  if (!call.has("dim")) {
+    const Shape flat = {ir::element_count(x->shape)};
+    if (!call.good()) return;
+    const ValueId row = x->rank() == 1 ? x->value : call.emit("reshape", {x->value}, {{"shape", flat}});
+    const ValueId wide =
+        call.emit("expand", {call.emit("unsqueeze", {row}, {{"axes", one(1)}})}, {{"shape", Shape{flat[0], times}}});
+    return call.result("reshape", {wide}, {{"shape", Shape{flat[0] * times}}});
+  }
   const size_t axis = axis_of(call, *x, "dim");
   if (!call.good()) return;
   Shape wide = x->shape, to = x->shape;
@@ -594,6 +601,9 @@ std::span<const Translator> shape_translators() {
       {"split", split},
       {"split_with_sizes", split},
       {"chunk", chunk},
+      {"unsafe_split", split},
+      {"unsafe_split_with_sizes", split},
+      {"unsafe_chunk", chunk},
       {"tensor_split", tensor_split},
       {"cat", cat},
       {"concat", cat},

@@ -55,6 +55,15 @@ constexpr Program kInPlace[] = {
     {"PartsOfSplit",
      "def forward(self, x, y):\n  a = x + 1\n  b, c = a.split([1, 3], 1)\n  c.mul_(y[:, :3])\n  b.neg_()\n  return "
      "a\n"},
+    {"ResultsGiven",
+     "def forward(self, x, y):\n  a = torch.zeros([x.size(0), 4, 12], dtype=7)\n  torch.neg(x, out=a[:, :, 6:])\n"
+     "  b = torch.zeros_like(y)\n  torch.add(x, y, alpha=2, out=b)\n  c, i = torch.zeros_like(x[:, 0]), "
+     "torch.zeros([x.size(0), 6], dtype=4)\n  torch.max(x, 1, max=c, max_values=i)\n  d = torch.zeros_like(x)\n"
+     "  torch.sin(x, out=d)\n  return a, b, c, i, d\n"},
+    // As a trace has an LSTM cell.
+    {"WrittenParts",
+     "def forward(self, x, y):\n  a, b = torch.unsafe_chunk((x + 1).add_(y), 2, 2)\n  c = torch.tanh_(b)\n"
+     "  return torch.sigmoid_(a) * c\n"},
     {"Chained", "def forward(self, x, y):\n  return (x * 1).relu_().mul_(y).add_(1).clamp_(min=0.1)\n"},
     {"KeepsItsType",
      "def forward(self, x, y):\n  a = torch.ones([4, 6], dtype=6)\n  a = a + torch.zeros([4, 6])\n  "
@@ -285,7 +294,8 @@ constexpr Refused kRefused[] = {
     {"SizeThatFloatsRound", "def forward(self, x, y):\n  n = int(x.size(0) * 1.15)\n  return torch.ones([n])\n",
      "rounded value follows exactly from sizes"},
     {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "is an output"},
-    {"MaskedMean", "def forward(self, x, y):\n  return x * x[x > 0].mean()\n", "computes over rows that a mask picks"},
+    {"MaskedMaximum", "def forward(self, x, y):\n  return x * x[x > 0].max()\n",
+     "computes over rows that a mask picks"},
     {"MaskedCount", "def forward(self, x, y):\n  n = x[x[:, 0, 0] > 0].size(0)\n  return x * n\n",
      "number of rows that a mask picks"},
     {"MaskedIndexOfAnother", "def forward(self, x, y):\n  a = x + 1\n  a[x > 0] = y[y > 0]\n  return a\n",
@@ -423,6 +433,25 @@ TEST(TorchScriptState, TrainsWhatRequiresGradients) {
   float first = 0;
   std::memcpy(&first, bytes->data(), sizeof(first));
   EXPECT_EQ(first, 1.0f);
+}
+
+TEST(TorchScriptState, ResultsGivenHaveNoGradient) {
+  const auto imported = [](const std::string& body) {
+    const SavedModule module("def forward(self, x):\n  h = x @ self.w\n" + body, [](torch::jit::Module& m) {
+      m.register_parameter("w", at::ones({4, 4}).requires_grad_(true), false);
+    });
+    return frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,4]"}});
+  };
+  const auto made = imported("  a = torch.zeros_like(x)\n  torch.neg(h, out=a)\n  return a + h\n");
+  ASSERT_TRUE(made.ok()) << made.diagnostic().str();
+  const ir::Graph& graph = made->graph;
+  const ValueId sum = graph.outputs()[0];
+  const ValueId given = graph.inputs(graph.producer(sum))[0];
+  EXPECT_EQ(graph.op(graph.producer(given)).name, "core.stop_gradient");
+  const auto refused = imported("  torch.neg(x, out=h)\n  return h\n");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.diagnostic().message.find("writes without gradients"), std::string::npos)
+      << refused.diagnostic().str();
 }
 
 TEST(TorchScriptState, EqualStorageIsOneParameter) {
