@@ -16,7 +16,8 @@ Dim product(const Shape& shape) {
 
 TEST(ElementCount, IsTheProductOfAllSizes) {
   std::vector<Dim> sizes = {Dim(0), Dim(1), Dim(1), Dim(3), Dim(512), Dim(int64_t{1} << 31), Dim(int64_t{1} << 62)};
-  for (const char* text : {"batch", "s", "s - 1", "4*batch", "(h - 1)//2 + 1"}) sizes.push_back(Dim::parse(text).value());
+  for (const char* text : {"batch", "s", "s - 1", "4*batch", "(h - 1)//2 + 1"})
+    sizes.push_back(Dim::parse(text).value());
   std::mt19937_64 random(1);
   uint32_t overflown = 0;
   for (int i = 0; i < 20000; ++i) {
