@@ -564,14 +564,19 @@ class AllRows {
     if (!is_mean) return writer.emit(op.name.substr(5), read, std::move(attributes));
     const auto each = elements_of_row(task, picks_[number]);
     if (!each || !writer.good()) return ValueId();
-    const DType dtype = writer.dtype(read[0]);
+    // In 16 bits neither the sum nor the number of elements may be finite, or exact, where the mean is.
+    const DType dtype = writer.dtype(read[0]), wide = ir::byte_size(dtype) < 4 ? DType::kF32 : dtype;
+    const auto as = [&](ValueId value, DType type) {
+      return writer.dtype(value) == type ? value : writer.emit("cast", {value}, {{"dtype", type}});
+    };
+    read[0] = as(read[0], wide);
     const ValueId sum = writer.emit("sum", read, std::move(attributes));
     const ValueId places =
         writer.emit("cast", {writer.mask_on(number, picks_[number].order)}, {{"dtype", DType::kI64}});
     ValueId count = writer.emit("sum", {places}, {{"keepdim", false}});
     count = writer.emit(
-        "mul", {writer.emit("cast", {count}, {{"dtype", dtype}}), writer.scalar(static_cast<double>(*each), dtype)});
-    return writer.emit("div", {sum, count});
+        "mul", {writer.emit("cast", {count}, {{"dtype", wide}}), writer.scalar(static_cast<double>(*each), wide)});
+    return as(writer.emit("div", {sum, count}), dtype);
   }
 
   /// How many elements of a row a reduction joins, if that is known.

@@ -123,6 +123,23 @@ INSTANTIATE_TEST_SUITE_P(
                   " s = SoftmaxCrossEntropyLoss <ignore_index = -1> (h, ll)\n y = Mul(x, s) }"}),
     [](const testing::TestParamInfo<Reduction>& reduction) { return reduction.param.name; });
 
+/// Of more elements than a float16 can count.
+TEST(PickedRows, MeansOfSixteenBitsAreFinite) {
+  const std::string head =
+      "agraph (double[5, 4] x, int64[5] kind) => (double s) <int64 zero = {0}, int64[1] first = {0},"
+      " int64[2] many = {1, 20000}> { m = Equal(kind, zero)\n n = NonZero(m)\n p = Squeeze(n, first)\n"
+      " g = Gather(x, p)\n ";
+  const Numbers numbers = {{"x", spread(20)}, {"kind", {0, 1, 0, 2, 0}}};
+  const auto wide = run_onnx(head + "s = ReduceMean <keepdims = 0> (g) }", kOpset, numbers);
+  const auto narrow = run_onnx(head +
+                                   "t = Tile(g, many)\n h = Cast <to = 10> (t)\n r = ReduceMean <keepdims = 0> (h)\n"
+                                   " s = Cast <to = 11> (r) }",
+                               kOpset, numbers);
+  ASSERT_TRUE(wide.ok()) << wide.diagnostic().str();
+  ASSERT_TRUE(narrow.ok()) << narrow.diagnostic().str();
+  EXPECT_EQ(test::difference(narrow->outputs[0], wide->outputs[0]), "");
+}
+
 /// Adapters or experts that each compute their rows.
 TEST(PickedRows, OfSeveralMasksAreWrittenOneAfterAnother) {
   const std::string picked =
