@@ -134,7 +134,6 @@ std::optional<MeasuredStages> measured_of(const RunTimes& lists, const ir::Plan&
 
 }  // namespace
 
-/// Equal for plans of one model that run the same programs in the same order.
 std::string decisions(const ir::Plan& plan) {
   std::string text = fmt::format("{} {}", fmt::join(plan.micro_batches, ","), ir::digest(plan.schedule));
   for (size_t s = 0; s < plan.stages.size(); ++s) {

@@ -132,22 +132,23 @@ class AllRows {
       if (!is_lost) to_.copy(task);
       return {};
     }
-    if (!concerned) return copy(task);
+    if (!concerned) {
+      return copy(task,
+                  std::any_of(operands.begin(), operands.end(), [&](ValueId each) { return retyped_.contains(each); }));
+    }
     if (lists_places(from_, task) || sorts_places(from_, task)) return add_places(task);
     RowWriter writer(picks_, to_, masks_, from_.location(task), from_.op(task).name, stem(task));
     RANNC_TRY(rewrite(task, writer));
     return writer.failure() ? Result<void>(*writer.failure()) : Result<void>();
   }
 
-  /// Copies a task. Its types change where it reads a sum over picked rows, which combines samples.
-  Result<void> copy(TaskId task) {
-    const auto operands = from_.inputs(task), outputs = from_.outputs(task);
+  /// Copies a task. `retyped`: its types may change, as where it reads a sum over picked rows, which combines samples.
+  Result<void> copy(TaskId task, bool retyped) {
     const TaskId made = to_.copy(task);
-    if (std::none_of(operands.begin(), operands.end(), [&](ValueId each) { return retyped_.contains(each); }))
-      return {};
+    if (!retyped) return {};
     const auto typed = ir::infer_types(to_.graph(), made);
     if (!typed.ok()) return typed.diagnostic();
-    for (const ValueId each : outputs) note_type(each);
+    for (const ValueId each : from_.outputs(task)) note_type(each);
     return {};
   }
 
@@ -482,13 +483,7 @@ class AllRows {
         return picks_.fault(where, "joins rows that different masks pick", *picks_.in(each));
     }
     RANNC_TRY(check_counted(from_, picks_, task, number));
-    if (!number) {  // only known elements count rows
-      to_.copy(task);
-      const auto typed = ir::infer_types(to_.graph(), to_.graph().producer(to_.map(outputs[0])));
-      if (!typed.ok()) return typed.diagnostic();
-      for (const ValueId each : outputs) note_type(each);
-      return {};
-    }
+    if (!number) return copy(task, true);  // only known elements count rows
     if (has_operand &&
         std::none_of(outputs.begin(), outputs.end(), [&](ValueId each) { return picks_.has_rows(each); })) {
       RANNC_ASSIGN(const ValueId reduced, reduced_rows(task, writer, *number));
