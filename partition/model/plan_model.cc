@@ -8,6 +8,7 @@
 
 #include "ir/verify.h"
 #include "partition/model/block_hulls.h"
+#include "partition/model/choose_stages.h"
 #include "partition/model/finer_blocks.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/fixed_batch.h"
@@ -79,7 +80,6 @@ std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
   return options.planner == "auto" ? auto_planner(search_of(options)) : make_planner(options.planner);
 }
 
-constexpr uint32_t kMostBlocks = 256;      // largest number tried if fewer blocks leave no plan
 constexpr uint32_t kMostFineBlocks = 128;  // largest number after splitting beside the cuts
 constexpr uint32_t kPieces = 8;            // of a block beside a cut
 constexpr size_t kMostAtoms = 200'000;     // of a model whose blocks are split; more would take seconds
@@ -88,63 +88,6 @@ constexpr double kTight = 0.75;            // part of a device's memory from whi
 constexpr double kWorthwhile = 1e-3;       // gain over the first plan for which a second one is finished
 
 using Outcome = std::variant<PlannedModel, Infeasible>;
-
-std::string finer_remark(uint32_t requested, uint32_t used) {
-  return fmt::format("no plan with {} blocks fits the memory: using {} blocks", requested, used);
-}
-
-// Chooses blocks and stages. Coarse blocks may leave no plan within memory while finer ones do; then k is doubled.
-Result<Outcome> choose_by(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
-                          const KindMemory& memory) {
-  PlannedModel planned;
-  std::optional<Infeasible> closest;
-  BlockModelOptions wanted;
-  wanted.partitioner = options.block_partitioner;
-  wanted.samples = atom_samples(options);
-  wanted.memory_bytes = *std::max_element(memory.begin(), memory.end());
-  for (wanted.blocks = options.blocks;; wanted.blocks *= 2) {
-    Lap lap;
-    RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
-    if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Outcome(closest.value_or(std::move(*infeasible)));
-    planned.blocks = std::get<BlockedModel>(std::move(blocked));
-    RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition, memory));
-    planned.times.blocks += lap.ns();
-    RANNC_ASSIGN(StageOutcome outcome, planner.plan(planned.problem, options.stop));
-    planned.times.stages += lap.ns();
-    const uint32_t count = planned.blocks.partition.count;
-    if (auto* infeasible = std::get_if<Infeasible>(&outcome)) {
-      if (!closest || infeasible->missing_bytes < closest->missing_bytes) closest = std::move(*infeasible);
-      wanted.blocks = std::max(wanted.blocks, count);
-      if (closest->missing_bytes <= 0 || wanted.blocks > kMostBlocks / 2 || count == facts.atoms.tasks.size())
-        return Outcome(std::move(*closest));
-      continue;
-    }
-    if (!planned.blocks.remark.empty()) planned.remarks.push_back(planned.blocks.remark);
-    if (closest) planned.remarks.push_back(finer_remark(options.blocks, count));
-    planned.stages = std::get<StagePlan>(std::move(outcome));
-    if (!schedule_needs(options.schedule, ScheduleFamily::Needs::kPattern) || !planned.stages.pattern.empty())
-      return Outcome(std::move(planned));
-    const JudgedPlan judged = with_found_rows(planned.problem, planned.stages);
-    if (!judged) return Outcome(Infeasible{"no rows for the plan's stages: " + judged.why(), 0, "another schedule"});
-    planned.stages = *judged;
-    planned.times.stages += lap.ns();
-    return Outcome(std::move(planned));
-  }
-}
-
-// The same under the schedules that planner `auto` tries first, then under those that hold least: over finer blocks the
-// first are faster.
-Result<Outcome> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
-                       const KindMemory& memory) {
-  AutoOptions first = search_of(options);
-  const bool by_name = !first.schedules.empty() && first.schedules != std::vector<std::string>{"found"};
-  if (options.planner != "auto" || by_name || first.lean == AutoOptions::Lean::kNever)
-    return choose_by(planner, options, facts, memory);
-  first.lean = AutoOptions::Lean::kNever;
-  RANNC_ASSIGN(Outcome chosen, choose_by(*auto_planner(first), options, facts, memory));
-  if (std::holds_alternative<PlannedModel>(chosen) || options.stop.stop_requested()) return chosen;
-  return choose_by(planner, options, facts, memory);
-}
 
 // Returns the samples that a replica of the plan computes at once, on the stage with most replicas.
 uint64_t samples_at_once(const StagePlan& plan, const PlanOptions& options) {
@@ -255,7 +198,7 @@ Result<void> complete(const PlanOptions& options, const ModelFacts& facts, const
 Result<Outcome> plan_once(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
                           const KindMemory& memory) {
   if (options.last) return plan_from_last(options, facts, memory);
-  RANNC_ASSIGN(Outcome chosen, choose(planner, options, facts, memory));
+  RANNC_ASSIGN(Outcome chosen, choose_stages(planner, options, facts, memory));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
   RANNC_ASSIGN(std::optional<PlannedModel> in_part, search_with_hulls(options, facts, planned));
@@ -313,8 +256,8 @@ Result<Outcome> plan_in_blocks(const StagePlanner& planner, const PlanOptions& o
   }
 }
 
-// The same over twice as many blocks while plans are found, but exceed a device. Where none is found, `choose` has
-// tried more blocks itself.
+// The same over twice as many blocks while plans are found, but exceed a device. Where none is found, `choose_stages`
+// has tried more blocks itself.
 Result<Outcome> plan_within_memory(const StagePlanner& planner, const PlanOptions& requested, const ModelFacts& facts) {
   PlanOptions options = requested;
   const size_t atoms = facts.atoms.tasks.size();
