@@ -20,6 +20,7 @@ from python_package import BIN
 import rannc
 import torch
 from torch import nn
+from torch.autograd import grad as gradient_by_name
 
 WRONG = []  # name, what is used, words that are said
 SAID = []
@@ -143,6 +144,10 @@ def with_hook(x):
     return x
 
 
+def by_name(net, h):
+    return h + gradient_by_name(h.sum(), [net.layer.weight])[0].sum()
+
+
 X, Y = data()
 
 # Batches.
@@ -205,6 +210,10 @@ case("gradient within a loss", lambda: train(loss=lambda out, batch: torch.autog
 case("backward within a loss", lambda: train(loss=lambda out, batch: loss(out, batch).backward()), "loss function computes a gradient")
 case("jacobian", lambda: train(Forward(lambda net, x: torch.vmap(torch.func.jacrev(net.layer))(x)[..., 0])), "computes a gradient")
 case("data of an activation", lambda: train(Forward(lambda net, x: net.layer(x).data + net.layer(x))), "x.detach() instead of x.data")
+case("gradient by a function imported by name", lambda: train(Forward(lambda net, x: by_name(net, net.layer(x)))),
+     "python_wrong_uses_test.py:", "forward of Forward computes a gradient")
+case("forward-mode gradient", lambda: train(Forward(lambda net, x: torch.func.jvp(net.layer, (x,), (x,))[1])),
+     "python_wrong_uses_test.py:", "forward of Forward computes a gradient")
 case("averages over all steps", lambda: train(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None))), "1: has momentum=None",
      "momentum=0.1")
 case("DataParallel", lambda: train(nn.DataParallel(mlp())), "DataParallel", "net.module")
@@ -404,7 +413,7 @@ def drawn(net, x):
 
 def counted(net, x):
     net.calls += 1
-    return net.layer(x) * net.calls
+    return net.layer(x)
 
 
 def instance_normalized():

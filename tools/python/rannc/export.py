@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from .carried import Attributes, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
 from .tracing import (check_module, constants_noticed, error_of, is_of_samples, kernels_of_known_shapes, layer_drop_followed,
-                      line_of_length, lines_of_user, warn_of_buffers)
+                      line_of_length, line_of_node, lines_of_user, warn_of_buffers)
 
 Batch = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -250,12 +251,22 @@ class _Recorder:
         self.has_loss = False
         self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
         self.gradients = CustomGradients(lambda: self.where)
+        self.attributes = Attributes(_owners(net, loss))
+        self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
+        self.calls = 1  # of the module in the program
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with (_replaced_forward(self.net, self.forward),  # a loss may call the module again
-              constants_noticed(self.net, self.noticed), layer_drop_followed(lambda: self.where),
+              constants_noticed(self.noticed), layer_drop_followed(lambda: self.where),
               self.gradients.watched()):
-            return self._outputs_of(tensors)
+            outputs = self._outputs_of(tensors)
+            if self.calls == 1:
+                self.changes = self.attributes.changes()
+                return outputs
+            between = Attributes(_owners(self.net, self.loss))
+            outputs += self._outputs_of(tensors)
+            self.changes = between.changes()
+            return outputs
 
     def _outputs_of(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         by_key = dict(zip(self.layout.keys, tensors, strict=True))
@@ -291,6 +302,15 @@ class _Recorder:
                         place="loss", hint="write a function of outputs and batch, such as "
                         f"lambda outputs, batch: {type(self.loss).__name__}()(outputs, batch['labels'])")
         return self.loss(outputs, by_key[labels[0]])
+
+
+def _owners(net: nn.Module, loss: Any) -> dict[str, Any]:
+    """Objects in whose attributes a call may leave something, by the start of a place in them."""
+    owners: dict[str, Any] = {f"{name}." if name else "": module for name, module in net.named_modules()}
+    loss = getattr(loss, "__self__", loss)
+    of_loss = dict(loss.named_modules(prefix="loss")) if isinstance(loss, nn.Module) else {"loss": loss}
+    known = {id(owner) for owner in owners.values()}
+    return {**owners, **{f"{name}.": owner for name, owner in of_loss.items() if hasattr(owner, "__dict__") and id(owner) not in known}}
 
 
 def _check_loss(loss: Any, is_function: bool) -> None:
@@ -385,15 +405,48 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     shapes = _shapes(layout, tensors, axes, dynamic or {})
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)
-    with _replaced_forward(net, forward):
-        program = _without_vmap(_exported(recorder, net, examples, shapes, axes))
+    try:
+        with _replaced_forward(net, forward):
+            program = _without_vmap(_exported(recorder, net, examples, shapes, axes))
+            if not evaluates:
+                recorder.gradients.check()
+            if recorder.changes:
+                _check_calls(recorder, lambda: _exported(recorder, net, examples, shapes, axes))
+    finally:
+        recorder.attributes.restore()
     sizes = _sizes(program, shapes, axes, examples)
     if not evaluates:
-        recorder.gradients.check()
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
     return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes)
+
+
+def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:
+    """Refuses a module of which one call affects the next through attributes: each step of a program is a first call."""
+    changes, recorder.calls = recorder.changes, 2
+    recorder.attributes.restore()
+    names = sorted(changes)
+    before, after = changes[names[0]]
+    numbers = isinstance(after, (bool, int, float, str))
+    said = (f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: forward or loss changes this attribute"
+            + (f" ({before!r} became {after!r})" if numbers else ""))
+    hint = ("what changes between steps can be an entry of the batch, such as batch_axis={'factor': None} for one without samples; "
+            "or compute it from the inputs")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            node = difference_of_calls(exported(), len(recorder.outputs))
+    except Exception as failure:
+        raise error(f"{said}, and cannot be traced again after it, while each step of a program is a first call: {failure}",
+                    hint=hint) from failure
+    if node is not None:
+        raise error(f"{said}, which the next call reads, while each step of a program is a first call", place=line_of_node(node),
+                    hint=hint)
+    for name, (before, after) in changes.items():
+        if isinstance(after, (bool, int, float, str)) and name in recorder.changes:
+            recorder.noticed.setdefault(f"{name}: forward changes this attribute ({before!r} became {after!r}), which is a "
+                                        "constant of the program: each step computes as the first call")
 
 
 def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -457,6 +510,7 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
     try:
         with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
             warnings.filterwarnings("ignore", category=FutureWarning)
+            warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
             # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
             varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
             return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False,
@@ -479,6 +533,7 @@ def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[tor
     try:
         with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
             warnings.filterwarnings("ignore", category=FutureWarning)
+            warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
             program = torch.export.export(net, examples, dynamic_shapes=others, strict=False)
     except Exception as failure:
         raise error_of(failure, recorder.where) from failure

@@ -50,9 +50,18 @@ class CustomGradients:
                         "cannot contain", place=innermost_line(),
                         hint="the derivative can be a formula of operators, or a difference of two calls")
 
-        with (_replaced(torch.autograd.Function, "apply", classmethod(watched_apply)),
+        def refuse_data(*_: Any) -> Any:
+            raise error(f"{where()} sets `.data` of a tensor, which a program does not contain", place=innermost_line(),
+                        hint="assign to the tensor by copy_(), or make another one")
+
+        data = torch.Tensor.data
+        guarded = property(lambda tensor: data.__get__(tensor), refuse_data)
+        with (_replaced(torch.Tensor, "data", guarded),
+              _replaced(torch.autograd.Function, "apply", classmethod(watched_apply)),
               _replaced(torch.Tensor, "register_hook", refuse_hook), _replaced(torch.autograd, "grad", refuse_gradient),
-              _replaced(torch.autograd, "backward", refuse_gradient)):
+              _replaced(torch.autograd, "backward", refuse_gradient),
+              _replaced(torch.autograd.forward_ad, "make_dual", refuse_gradient),
+              _replaced(torch.autograd, "_engine_run_backward", refuse_gradient)):  # of functions that are imported by name
             yield
 
     def check(self) -> None:

@@ -47,33 +47,19 @@ def check_module(net: nn.Module, evaluates: bool) -> None:
         warn("torch.autocast is on, which has no effect on a trainer: precision='bf16' or 'fp16' trains in mixed precision")
 
 
-def _numbers_of(net: nn.Module) -> dict[tuple[str, str], Any]:
-    return {(name, key): value for name, module in net.named_modules() for key, value in vars(module).items()
-            if isinstance(value, (bool, int, float, str)) and key != "training"}
-
-
 def _states() -> list[Any]:
     numpy = sys.modules.get("numpy")
     return [random.getstate(), str(numpy.random.get_state()) if numpy is not None else ""]
 
 
 @contextmanager
-def constants_noticed(net: nn.Module, found: dict[str, None]) -> Iterator[None]:
-    """Finds numbers that are constants of the program, while they differ in each call of the module, as texts of warnings.
-    What the trace changes in the module is restored."""
-    modules = dict(net.named_modules())
-    before, states = _numbers_of(net), _states()
+def constants_noticed(found: dict[str, None]) -> Iterator[None]:
+    """Finds random numbers that are constants of the program, as texts of warnings."""
+    states = _states()
     yield
     if _states() != states:
         found.setdefault("forward or loss calls random numbers of Python or NumPy, which are constants of the program: the same "
                          "in every step; torch.rand and others of torch are random in each")
-    for (name, key), value in _numbers_of(net).items():
-        known = before.get((name, key))
-        if (name, key) in before and known != value:
-            place = f"{name}.{key}" if name else key
-            found.setdefault(f"{place}: forward changes this attribute ({known!r} became {value!r}), which is a constant of the "
-                             "program: each step computes as the first call")
-            setattr(modules[name], key, known)
 
 
 class _Uniform:
@@ -173,15 +159,17 @@ def kernels_of_known_shapes() -> Iterator[None]:
 
 
 def warn_of_buffers(program: torch.export.ExportedProgram) -> None:
-    """Warns of buffers that forward writes, beside the statistics of batch normalization."""
+    """Warns of counters that forward writes, and of statistics of instance normalization. The importer warns of buffers of
+    floats that no output depends on, and refuses others."""
     buffers = program.graph_signature.inputs_to_buffers
     written = list(program.graph_signature.buffers_to_mutate.values())
     for node in program.graph.nodes:
         writes = node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False)
         if writes and node.args:
             written.append(buffers.get(getattr(node.args[0], "name", ""), ""))
-    found = dict.fromkeys(name for name in written
-                          if name and not name.endswith(("running_mean", "running_var", "num_batches_tracked")))
+    tensors = {**program.state_dict, **program.constants}
+    found = dict.fromkeys(name for name in written if name and not name.endswith("num_batches_tracked")
+                          and not tensors[name].is_floating_point())
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.instance_norm.default and node.args[3] is not None and node.args[5]:
             found.setdefault(buffers.get(str(node.args[3]), "running_mean of an instance normalization"))
@@ -227,6 +215,12 @@ def line_of_user(failure: BaseException) -> str:
         if is_of_user(frame.filename):
             return f"{frame.filename}:{frame.lineno}"
     return ""
+
+
+def line_of_node(node: torch.fx.Node) -> str:
+    """The innermost line of the user that has made a node."""
+    lines = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
+    return next((f"{file}:{line}" for file, line in reversed(lines) if is_of_user(file)), "")
 
 
 def line_of_length(net: nn.Module, run: Any) -> str:

@@ -1,0 +1,184 @@
+"""Attributes through which one call of a module affects the next."""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils import _pytree
+
+#: Attributes of modules that `torch.export` follows by itself, and the one that the export replaces.
+_FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", "forward", *(
+    name for name in vars(nn.Module()) if name.endswith(("hooks", "hooks_with_kwargs", "hooks_always_called", "_set")))})
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_DEEPEST = 4  # containers and objects in one another
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value is an object with attributes, such as a cache or a configuration."""
+    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, (nn.Module, torch.Tensor))
+
+
+def _parts_of(value: Any) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, set):
+        return {each: each for each in value}
+    return dict(vars(value)) if _is_object(value) else {}
+
+
+class _Saved:
+    """A value, with the values in it. `known`: objects that are saved already, by `id`."""
+
+    def __init__(self, value: Any, known: set[int], depth: int = 0):
+        self.value = value
+        self._parts: dict[Any, _Saved] | None = None  # None: they are not compared
+        if depth < _DEEPEST and not isinstance(value, (*_PLAIN, torch.Tensor, nn.Module)) and id(value) not in known:
+            known.add(id(value))
+            self._parts = {key: _Saved(each, known, depth + 1) for key, each in _parts_of(value).items()}
+
+    def changes(self, now: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+        """Places at which `now` differs, with both values. Tensors differ if they are two objects."""
+        before = self.value
+        if isinstance(before, _PLAIN) and type(now) is type(before):
+            if now == before or now != now:
+                return
+        elif now is before or (isinstance(before, (list, tuple, dict, set, deque)) and type(now) is type(before)):
+            known, parts = self._parts or {}, _parts_of(now) if self._parts is not None else {}
+            for key in {**known, **parts}:
+                inner = f"{place}.{key}" if _is_object(now) else f"{place}[{key!r}]"
+                if key in known and key in parts:
+                    yield from known[key].changes(parts[key], inner)
+                else:
+                    yield inner, known[key].value if key in known else None, parts.get(key)
+            return
+        yield place, before, now
+
+    def restored(self) -> Any:
+        """The value, with its former parts."""
+        value = self.value
+        if self._parts is None:
+            return value
+        parts = {key: each.restored() for key, each in self._parts.items()}
+        if isinstance(value, (dict, set)):
+            value.clear()
+            value.update(parts)
+        elif isinstance(value, (list, deque)):
+            value.clear()
+            value.extend(parts.values())
+        elif _is_object(value):
+            vars(value).update(parts)
+        return value
+
+
+class Attributes:
+    """What objects hold in their attributes, to find and undo what a call changes.
+
+    owners: modules and other objects by the start of a place, such as `encoder.`
+    """
+
+    def __init__(self, owners: Mapping[str, Any]):
+        known: set[int] = set()
+        self._owners = owners
+        self._saved = {start: {name: _Saved(value, known) for name, value in self._attributes(owner).items()}
+                       for start, owner in owners.items()}
+
+    @staticmethod
+    def _attributes(owner: Any) -> dict[str, Any]:
+        return {name: value for name, value in vars(owner).items() if not (isinstance(owner, nn.Module) and name in _FOLLOWED)}
+
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Places that have changed, with their former and present values."""
+        found: dict[str, tuple[Any, Any]] = {}
+        for start, owner in self._owners.items():
+            saved, now = self._saved[start], self._attributes(owner)
+            for name in {**saved, **now}:
+                each = saved[name] if name in saved else _Saved(None, set())
+                found.update((place, (before, after)) for place, before, after in each.changes(now.get(name), start + name))
+        return found
+
+    def restore(self) -> None:
+        for start, owner in self._owners.items():
+            saved = self._saved[start]
+            for name in self._attributes(owner):
+                if name not in saved:
+                    del vars(owner)[name]
+            vars(owner).update({name: each.restored() for name, each in saved.items()})
+
+
+class _Comparison:
+    """Nodes of two calls of a module in one program."""
+
+    def __init__(self, program: torch.export.ExportedProgram):
+        signature = program.graph_signature
+        self._program = program
+        self._constants = {name: program.constants[target] for name, target in
+                           signature.inputs_to_lifted_tensor_constants.items() if target in program.constants}
+        self._buffers = set(signature.inputs_to_buffers) | set(signature.inputs_to_lifted_tensor_constants)
+        self._varying: dict[fx.Node, bool] = {}
+
+    def varies(self, node: fx.Node) -> bool:
+        """Whether a value depends on the numbers of the batch, on parameters or on random numbers."""
+        for each in self._program.graph.nodes:  # in order, once
+            if each in self._varying:
+                continue
+            if each.op == "placeholder":
+                self._varying[each] = each.name not in self._buffers
+            else:
+                random = torch.Tag.nondeterministic_seeded in getattr(each.target, "tags", ())
+                of_sizes = each.op == "call_function" and not isinstance(each.meta.get("val"), torch.Tensor) and \
+                    getattr(each.target, "__name__", "").startswith("sym_size")
+                self._varying[each] = random or (not of_sizes and any(self._varying[read] for read in each.all_input_nodes))
+        return self._varying[node]
+
+    def pairs(self, a: fx.Node, b: fx.Node) -> list[tuple[Any, Any]] | None:
+        """Operands of two nodes of the same kind; None: they differ."""
+        if a.op == "placeholder" and b.op == "placeholder":
+            one, other = self._constants.get(a.name), self._constants.get(b.name)
+            same = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype == other.dtype and \
+                torch.equal(one, other)
+            return [] if same else None
+        if a.op != b.op:
+            return None
+        if a.op == "get_attr":
+            module = self._program.graph_module
+            codes = [getattr(getattr(module, str(each.target)), "code", None) for each in (a, b)]
+            return [] if codes[0] is not None and codes[0] == codes[1] else None
+        operands = [_pytree.tree_flatten((each.args, each.kwargs)) for each in (a, b)]
+        (first, form), (second, other_form) = operands
+        return list(zip(first, second, strict=True)) if a.target == b.target and form == other_form else None
+
+
+def difference_of_calls(program: torch.export.ExportedProgram, outputs: int) -> fx.Node | None:
+    """Returns a node at which the second of two calls in a program computes something else than the first, or which reads
+    what the first made of the batch, of parameters or of random numbers. None: each call computes the same.
+
+    outputs: number of outputs of one call; the outputs of the program are those of both calls
+    """
+    comparison = _Comparison(program)
+    nodes = {node.name: node for node in program.graph.nodes}
+    made = [nodes[name] for name in program.graph_signature.user_outputs if isinstance(name, str)]
+    waiting: list[tuple[Any, Any, Any]] = [(a, b, b) for a, b in zip(made[:outputs], made[outputs:], strict=True)]
+    seen: set[tuple[Any, Any]] = set()
+    while waiting:
+        a, b, reader = waiting.pop()
+        if not (isinstance(a, fx.Node) and isinstance(b, fx.Node)):
+            if type(a) is not type(b) or (a != b and not (a != a and b != b)):
+                return reader  # type: ignore[no-any-return]
+            continue
+        if (a, b) in seen:
+            continue
+        seen.add((a, b))
+        if a is b:
+            if a.op == "call_function" and comparison.varies(a):
+                return reader  # type: ignore[no-any-return]
+            continue
+        pairs = comparison.pairs(a, b)
+        if pairs is None:
+            return b if b.op == "call_function" else reader  # type: ignore[no-any-return]
+        waiting.extend((one, other, b) for one, other in pairs)
+    return None
