@@ -1,5 +1,6 @@
 """Modules and losses that keep something from one step for the next: each trains with the numbers of PyTorch, or is an error or a
 warning that names what it keeps. Skipped without PyTorch."""
+import tempfile
 import unittest
 import warnings
 
@@ -150,6 +151,127 @@ class Attributes(Case):
             return h - net.mean
         self.assert_refused(lambda: train(Forward(replaced)), "sets `.data`", "copy_()")
         self.assertNotIn("data", vars(torch.Tensor))
+
+
+class Temperature(nn.Module):
+    """A loss with a learned factor."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, outputs, batch):
+        return nn.functional.cross_entropy(outputs / self.factor, batch[1])
+
+
+class Margin(nn.Module):
+    """A classifier of normalized features, as in face recognition."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.head = nn.Linear(3, 3, bias=False)
+
+    def forward(self, features, labels):
+        cosine = nn.functional.linear(nn.functional.normalize(features), nn.functional.normalize(self.head.weight))
+        return nn.functional.cross_entropy(4 * cosine - 2 * nn.functional.one_hot(labels, 3), labels)
+
+
+def of_margin(margin):
+    return lambda outputs, batch: margin(outputs, batch[1])
+
+
+class OfLoss(nn.Module):
+    """Has a loss of that name of its own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.loss = nn.Linear(4, 3), None
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def plain():
+    return Forward(lambda net, x: net.layer(x))
+
+
+class Losses(Case):
+    """Parameters of the loss."""
+
+    def reference(self, net, module, value, trained, steps=3):
+        optimizer = torch.optim.SGD(trained, 0.1)
+        losses = []
+        for number in range(steps):
+            optimizer.zero_grad()
+            batch = data(seed=number)
+            made = value(net(batch[0]), batch)
+            made.backward()
+            optimizer.step()
+            losses.append(made.item())
+        return losses, {**net.state_dict(), **module.state_dict(prefix="loss.")}
+
+    def check(self, make_net, make_module, make_value, optimizer_of, in_loss, **options):
+        net, module = make_net(), make_module()
+        other_net, other = make_net(), make_module()
+        wanted, state = self.reference(other_net, other, make_value(other), optimizer_of(other_net, other))
+        optimizer = options.pop("named", None) or torch.optim.SGD(optimizer_of(net, module), 0.1)
+        with trainer(net, loss=make_value(module), optimizer=optimizer, **options) as opened:
+            losses = [opened.step(data(seed=number)).item() for number in range(3)]
+            self.assertEqual(sorted(name for name in opened.state_dict() if name not in net.state_dict()), in_loss)
+            opened.to_module(net)
+        self.assert_equal(losses, wanted)
+        for name, tensor in {**net.state_dict(), **module.state_dict(prefix="loss.")}.items():
+            torch.testing.assert_close(tensor, state[name])
+        self.assertEqual(sorted(net._modules), sorted(other_net._modules))
+
+    def both(self, net, module):
+        return [*net.parameters(), *module.parameters()]
+
+    def test_a_module_and_its_loss_are_trained_together(self):
+        same = lambda module: module
+        self.check(plain, Temperature, same, self.both, ["loss.factor"])
+        self.check(plain, Temperature, same, self.both, ["loss.factor"], named="sgd", learning_rate=0.1)
+        self.check(plain, Temperature, lambda module: module.forward, self.both, ["loss.factor"])
+        self.check(OfLoss, Temperature, same, self.both, ["loss_.factor"])
+        self.check(plain, Margin, of_margin, self.both, ["margin.head.weight"])
+
+    def test_what_no_optimizer_has_stays(self):
+        of_net = lambda net, module: net.parameters()
+        self.check(plain, Temperature, lambda module: module, of_net, [])
+        self.check(plain, Margin, of_margin, of_net, [])
+
+    def test_modules_beside_a_named_optimizer_are_noted(self):
+        for constant in (False, True):
+            margin = Margin().requires_grad_(not constant)
+            with warnings.catch_warnings(record=True) as issued:
+                warnings.simplefilter("always")
+                train(plain(), loss=of_margin(margin), optimizer="sgd", learning_rate=0.1)
+            found = [str(each.message) for each in issued if "margin: a module that the loss reads" in str(each.message)]
+            self.assertEqual(len(found), 0 if constant else 1)
+
+    def test_checkpoints_have_the_parameters_of_the_loss(self):
+        def run(resume, steps):
+            net, module = plain(), Temperature()
+            with trainer(net, loss=module, optimizer=torch.optim.SGD(self.both(net, module), 0.1), resume=resume) as opened:
+                losses = [opened.step(data(seed=opened.steps_done)).item() for _ in range(steps)]
+                opened.save(folder)
+                return losses
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(None, 2) + run(folder, 2)
+        self.assert_equal(found, self.reference(*(pair := (plain(), Temperature())), pair[1], self.both(*pair), 4)[0])
+
+    def test_others_are_refused(self):
+        factor = nn.Parameter(torch.tensor(1.3))
+        net = plain()
+        with self.assertRaisesRegex(rannc.Error, r"a parameter of shape \(\)(.|\n)*loss= is a\s*module"):
+            train(net, loss=lambda outputs, batch: loss(outputs / factor, batch),
+                  optimizer=torch.optim.SGD([*net.parameters(), factor], 0.1))
+        module = Temperature()
+        module.net = net
+        with self.assertRaisesRegex(rannc.Error, "Temperature has the module in it"):
+            train(net, loss=module, optimizer="sgd", learning_rate=0.1)
 
 
 if __name__ == "__main__":

@@ -99,9 +99,10 @@ class Bundle:
     """A compiled model: a folder that `Trainer` and `rannc-run` open."""
 
     def __init__(self, path: str, plan: Plan | None = None, layout: Layout | None = None,
-                 parameters: Mapping[int, list[str]] | None = None):
+                 parameters: Mapping[int, list[str]] | None = None, in_loss: Mapping[str, nn.Module] | None = None):
         self.path, self.plan = path, plan
         self.layout, self.parameters = layout, parameters
+        self.in_loss = dict(in_loss or {})
 
     def __fspath__(self) -> str:
         return self.path
@@ -236,7 +237,7 @@ def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, 
         if example is None:
             raise error("is missing: a batch as the module takes it, whose numbers do not matter", place="example")
         program = export(net, _on_meta(net, example), loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic,
-                         evaluates=not training)
+                         evaluates=not training, optimizer=optimizer)
         flags.setdefault("costs", "analytic")
         flags.update(_optimizer_flags(optimizer, program))
         return _planned(_read(program, flags, False, reporter), False, reporter)
@@ -266,7 +267,8 @@ def compile(net: nn.Module | str | os.PathLike[str], example: Batch | None = Non
     example: a batch of two or more samples, as `Trainer.step` gets it: a tensor, or a dictionary or tuple of tensors.
         Its number of samples is the mini-batch, unless `mini_batch=` is another.
     loss: a function of the module's outputs and the batch, which returns a tensor without axes. None: the module
-        returns its loss: alone, as the output `loss`, or as the first of its outputs.
+        returns its loss: alone, as the output `loss`, or as the first of its outputs. Parameters of a loss that is a
+        module, or of modules that it reads by variables, are trained if the optimizer has them.
     optimizer: an object of `torch.optim` or several, or a name; determines the memory of its state
     inputs: entries of the batch that the module takes, as keys or as a number of leading entries. None: those named as
         parameters of `forward`; of a tuple, as many as `forward` requires.
@@ -303,7 +305,7 @@ def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, An
     if example is None:
         raise error("is missing: a batch as the module takes it", place="example")
     _check_device(net)
-    program = export(net, example, **exporting)
+    program = export(net, example, optimizer=optimizer, **exporting)
     settings = None
     if optimizer is not None and not isinstance(optimizer, str):
         settings = Settings(optimizer, program.parameters)
@@ -320,7 +322,7 @@ def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, An
         if settings is not None:
             settings.release()
         raise
-    return Bundle(path, planned, program.layout, program.parameters), settings
+    return Bundle(path, planned, program.layout, program.parameters, program.in_loss), settings
 
 
 def _check_device(net: nn.Module) -> None:

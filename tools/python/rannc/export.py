@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .adopted import modules_in_loss, warn_of_constants, within
 from .carried import Attributes, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
@@ -53,6 +54,7 @@ class Exported:
     has_loss: bool
     parameters: dict[int, list[str]]  #: names of a parameter, by `id`
     sizes: dict[str, int]  #: other symbols, with their sizes in the example
+    in_loss: dict[str, nn.Module]  #: modules of the loss that are trained, by their names in the program
 
     def in_memory(self, with_weights: bool) -> tuple[bytes, dict[str, torch.Tensor]]:
         """Returns the program without its weights, and these by `state_dict` names: contiguous, on the processor, and in the
@@ -375,17 +377,29 @@ def _samples(tensors: dict[str, torch.Tensor], axes: dict[str, int | None]) -> i
 
 
 def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, inputs: Any = None, batch_axis: Any = 0,
-           dynamic: Mapping[Any, Mapping[int, str]] | None = None, evaluates: bool = False) -> Exported:
+           dynamic: Mapping[Any, Mapping[int, str]] | None = None, evaluates: bool = False, optimizer: Any = None) -> Exported:
     """Exports a module with its loss. The program has the module's own parameter names, an input per entry of the batch
-    and the number of samples as a symbol. Errors keep the text of PyTorch and name the line of the module."""
+    and the number of samples as a symbol. Errors keep the text of PyTorch and name the line of the module.
+
+    optimizer: of the user, or a name: tells which modules of the loss are trained
+    """
     net = unwrapped(net)
     if isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise error(f"is a {type(net).__name__}; give the module inside, net.module: rannc divides the batch itself",
                     place="net")
-    check_module(net, evaluates)
     if loss is not None and not callable(loss):
         raise error(f"is a {type(loss).__name__}; expected a function of the module's outputs and the batch", place="loss",
                     hint="such as loss=lambda outputs, batch: torch.nn.functional.cross_entropy(outputs, batch[1])")
+    in_loss = modules_in_loss(net, loss, optimizer)
+    if not evaluates:
+        warn_of_constants(net, loss, optimizer)
+    with within(net, in_loss):
+        return dataclasses.replace(_export(net, example, loss, inputs, batch_axis, dynamic or {}, evaluates), in_loss=in_loss)
+
+
+def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: Any, batch_axis: Any,
+            dynamic: Mapping[Any, Mapping[int, str]], evaluates: bool) -> Exported:
+    check_module(net, evaluates)
     if net._forward_hooks or net._forward_pre_hooks:
         raise error("has forward hooks of its own, which a program cannot contain: remove them, or put them on a "
                     "submodule", place="net")
@@ -402,7 +416,7 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     forward.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in layout.names])
-    shapes = _shapes(layout, tensors, axes, dynamic or {})
+    shapes = _shapes(layout, tensors, axes, dynamic)
     examples = tuple(tensor.detach() for tensor in tensors.values())
     parameters = names_of_parameters(net)
     try:
@@ -419,7 +433,7 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
-    return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes)
+    return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, {})
 
 
 def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:

@@ -98,7 +98,8 @@ class Settings:
                 if id(parameter) not in self._names:
                     raise error(f"{_name(optimizer)} has a parameter of shape {tuple(parameter.shape)} that the module "
                                 "does not have", place="optimizer", hint="make it from the parameters of the module that "
-                                "is trained, after the last .to(), half() or similar")
+                                "is trained, after the last .to(), half() or similar; those of a loss are found if loss= is a "
+                                "module, or a function that reads a module by the name of a variable")
 
     def use_trained(self, trained: Iterable[str]) -> None:
         """Sets the parameters that are trained, by name. One that no group has is an error."""

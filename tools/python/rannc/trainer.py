@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils import dlpack
 
 from . import _core, poison
+from .adopted import modules_in_loss, within
 from .batches import digest, fitted, kept
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
@@ -145,10 +146,12 @@ class Trainer:
         """The bundle of rank 0 in another process, with the layout and the optimizer of this one."""
         if example is None:
             raise error("is missing: a batch as the module takes it", place="example")
-        parameters = names_of_parameters(net)
+        in_loss = modules_in_loss(net, exporting["loss"], optimizer)
+        with within(net, in_loss):
+            parameters = names_of_parameters(net)
         if optimizer is not None and not isinstance(optimizer, str):
             self._settings = Settings(optimizer, parameters)
-        return Bundle(path, None, layout_of(example, net), parameters)
+        return Bundle(path, None, layout_of(example, net), parameters, in_loss)
 
     def _found(self, net: Any, optimizer: Any, compiling: dict[str, Any], path: Any) -> Bundle:
         wrong = [name for name in compiling if name not in divided({name: 0 for name in compiling}, True)[1]]
@@ -480,12 +483,17 @@ class Trainer:
     _states = iter(range(1 << 62))
 
     def to_module(self, net: nn.Module, averaged: bool = False) -> nn.Module:
-        """Copies the trained parameters and buffers into a module of the same class, and returns it. Parameters that the
-        program did not read keep their values."""
+        """Copies the trained parameters and buffers into a module of the same class, and returns it. Those of the loss go to
+        the modules that it has them from. Parameters that the program did not read keep their values."""
         if not isinstance(net, nn.Module):
             raise error(f"is a {type(net).__name__}; expected a module", place="net")
-        state = self.state_dict(averaged)
-        own = unwrapped(net).state_dict()
+        with within(unwrapped(net), self.bundle.in_loss):
+            self._copy_to(unwrapped(net), self.state_dict(averaged))
+        self._written = self._versions()
+        return net
+
+    def _copy_to(self, net: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+        own = net.state_dict()
         unexpected = sorted(set(state) - set(own))
         if unexpected:
             raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
@@ -494,9 +502,7 @@ class Trainer:
             if tensor.shape != own[name].shape:
                 raise error(f"{name!r} has the shape {tuple(own[name].shape)}; the trainer has {tuple(tensor.shape)}", place="net",
                             hint="give a module of the class that was compiled")
-        unwrapped(net).load_state_dict(state, strict=False)
-        self._written = self._versions()
-        return net
+        net.load_state_dict(state, strict=False)
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay."""
