@@ -109,6 +109,26 @@ class Annealed:
         return loss(outputs, batch) * 0.5 ** self.steps
 
 
+annealed = 0
+
+
+def annealed_loss(outputs, batch):
+    global annealed
+    annealed += 1
+    return loss(outputs, batch) * 0.5 ** annealed
+
+
+def annealed_in_closure():
+    steps, notes = 0, {"scale": 1.0}
+
+    def of(outputs, batch):
+        nonlocal steps
+        steps += 1
+        notes["scale"] *= 0.5
+        return loss(outputs, batch) * notes["scale"] / steps
+    return of
+
+
 def inspected(net, x):
     h = net.layer(x)
     net.last, net.made = h.softmax(-1), h
@@ -131,7 +151,11 @@ class Attributes(Case):
             with self.subTest(function.__name__):
                 self.assert_refused(lambda function=function: train(Forward(function)), f"{attribute}: forward or loss changes",
                                     "which the next call reads", "batch_axis=")
-        self.assert_refused(lambda: train(Forward(lambda net, x: net.layer(x)), loss=Annealed().of), "loss.steps", "0 became 1")
+
+    def test_variables_and_attributes_of_losses(self):
+        for value, name in ((Annealed().of, "loss.steps"), (annealed_loss, "loss.annealed"), (annealed_in_closure(), "loss.notes['scale']")):
+            self.assert_refused(lambda value=value: train(plain(), loss=value), f"{name}", "became", "which the next call reads")
+        self.assertEqual(annealed, 0)
 
     def test_others_are_left_as_they_were(self):
         for function in (inspected, cached):

@@ -1,8 +1,9 @@
-"""Attributes through which one call of a module affects the next."""
+"""Attributes and variables through which one call of a module affects the next."""
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -14,11 +15,12 @@ _FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", "forwa
     name for name in vars(nn.Module()) if name.endswith(("hooks", "hooks_with_kwargs", "hooks_always_called", "_set")))})
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 4  # containers and objects in one another
+_LONGEST = 10_000  # parts; longer ones, such as vocabularies, are compared by identity
 
 
 def _is_object(value: Any) -> bool:
     """Whether a value is an object with attributes, such as a cache or a configuration."""
-    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, (nn.Module, torch.Tensor))
+    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, (nn.Module, torch.Tensor, ModuleType))
 
 
 def _parts_of(value: Any) -> dict[Any, Any]:
@@ -39,7 +41,9 @@ class _Saved:
         self._parts: dict[Any, _Saved] | None = None  # None: they are not compared
         if depth < _DEEPEST and not isinstance(value, (*_PLAIN, torch.Tensor, nn.Module)) and id(value) not in known:
             known.add(id(value))
-            self._parts = {key: _Saved(each, known, depth + 1) for key, each in _parts_of(value).items()}
+            parts = _parts_of(value)
+            if len(parts) <= _LONGEST:
+                self._parts = {key: _Saved(each, known, depth + 1) for key, each in parts.items()}
 
     def changes(self, now: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
         """Places at which `now` differs, with both values. Tensors differ if they are two objects."""
@@ -63,7 +67,9 @@ class _Saved:
         value = self.value
         if self._parts is None:
             return value
-        parts = {key: each.restored() for key, each in self._parts.items()}
+        parts, now = {key: each.restored() for key, each in self._parts.items()}, _parts_of(value)
+        if now.keys() == parts.keys() and all(now[key] is each for key, each in parts.items()):
+            return value
         if isinstance(value, (dict, set)):
             value.clear()
             value.update(parts)
@@ -75,20 +81,50 @@ class _Saved:
         return value
 
 
-class Attributes:
-    """What objects hold in their attributes, to find and undo what a call changes.
+class _Variables:
+    """Variables that a function shares with what is around it: free ones, and global ones that are no functions."""
 
-    owners: modules and other objects by the start of a place, such as `encoder.`
+    def __init__(self, function: FunctionType):
+        self._globals = function.__globals__
+        self._names = [name for name in function.__code__.co_names if self._is_data(self._globals.get(name, len))]
+        self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    @staticmethod
+    def _is_data(value: Any) -> bool:
+        return isinstance(value, (*_PLAIN, list, dict, set, deque, torch.Tensor)) or _is_object(value)
+
+    def values(self) -> dict[str, Any]:
+        found = {name: self._globals.get(name) for name in self._names}
+        for name, cell in self._cells.items():
+            try:
+                found[name] = cell.cell_contents
+            except ValueError:  # it has no value
+                found[name] = None
+        return found
+
+    def set(self, name: str, value: Any) -> None:
+        if name not in self._cells:
+            self._globals[name] = value
+        elif self.values()[name] is not value:
+            self._cells[name].cell_contents = value
+
+
+class Attributes:
+    """What objects hold in their attributes, and functions in their variables, to find and undo what a call changes.
+
+    owners: modules, other objects and functions by the start of a place, such as `encoder.`
     """
 
     def __init__(self, owners: Mapping[str, Any]):
         known: set[int] = set()
-        self._owners = owners
+        self._owners = {start: _Variables(owner) if isinstance(owner, FunctionType) else owner for start, owner in owners.items()}
         self._saved = {start: {name: _Saved(value, known) for name, value in self._attributes(owner).items()}
-                       for start, owner in owners.items()}
+                       for start, owner in self._owners.items()}
 
     @staticmethod
     def _attributes(owner: Any) -> dict[str, Any]:
+        if isinstance(owner, _Variables):
+            return owner.values()
         return {name: value for name, value in vars(owner).items() if not (isinstance(owner, nn.Module) and name in _FOLLOWED)}
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -104,6 +140,10 @@ class Attributes:
     def restore(self) -> None:
         for start, owner in self._owners.items():
             saved = self._saved[start]
+            if isinstance(owner, _Variables):
+                for name, each in saved.items():
+                    owner.set(name, each.restored())
+                continue
             for name in self._attributes(owner):
                 if name not in saved:
                     del vars(owner)[name]
