@@ -23,6 +23,7 @@ class CpuDevice final : public Device {
   EventRef stamp(Stream) override { return nullptr; }
   void await(Stream, const EventRef&) override {}
   bool is_reached(const EventRef&) const override { return true; }
+  void synchronize(const EventRef&) override {}
   void synchronize() override {}
   void mark(uint64_t) override {}
   uint64_t marked() const override { return 0; }
@@ -34,6 +35,7 @@ class CpuDevice final : public Device {
   }
   Value pinned(const Value& value) override { return value; }
   Value stage(const Value& value) override { return value; }
+  void drop_staged() override {}
   Value upload(const Value& value) override { return value; }
   Value download(const Value& value) override { return value; }
   Value fetch(const Value& value) override { return value; }

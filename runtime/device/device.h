@@ -66,6 +66,8 @@ class Device {
   virtual void await(Stream stream, const EventRef& event) = 0;
   /// Whether an event is reached. Does not wait. Any thread may call it.
   virtual bool is_reached(const EventRef& event) const = 0;
+  /// Waits for an event.
+  virtual void synchronize(const EventRef& event) = 0;
   /// Waits for all work on these streams.
   virtual void synchronize() = 0;
   /// Numbers the work that is on the compute stream now. 0 begins anew, and requires that all work on it is done.
@@ -83,9 +85,10 @@ class Device {
   /// Returns a value of host memory in memory from which a device copies without the host's help.
   virtual Value pinned(const Value& value) = 0;
   /// Returns the same, of which `upload` needs no copy any more: begins to copy on a stream of its own, if there is
-  /// room. Nobody may change the value. The copy is freed after the result, when `mark` begins anew. Any thread may
-  /// call it.
+  /// room. Nobody may change the value. The copy is freed after the result, by `drop_staged`. Any thread may call it.
   virtual Value stage(const Value& value) = 0;
+  /// Frees the copies of values that are gone. The work that reads them must be done.
+  virtual void drop_staged() = 0;
   /// Returns the value in this device's memory. Copies on the compute stream, from host memory without waiting, unless
   /// the value or what it is a part of is staged.
   virtual Value upload(const Value& value) = 0;

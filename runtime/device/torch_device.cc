@@ -184,6 +184,9 @@ class TorchDevice final : public Device {
     if (event != nullptr) of(event).block(at(stream));
   }
   bool is_reached(const EventRef& event) const override { return event == nullptr || of(event).query(); }
+  void synchronize(const EventRef& event) override {
+    if (event != nullptr) of(event).synchronize();
+  }
   // Not the whole device, which fails while another thread records its work.
   void synchronize() override {
     std::vector<c10::Stream> streams;
@@ -201,7 +204,6 @@ class TorchDevice final : public Device {
     const c10::StreamGuard on(at(Stream::kCompute));
     if (!mark_.defined()) mark_ = at::zeros({1}, at::kLong).pin_memory();
     if (number == 0) {
-      staged_values().drop_expired(device_);
       mark_.fill_(0);
       return;
     }
@@ -259,6 +261,8 @@ class TorchDevice final : public Device {
     }
     return host;
   }
+
+  void drop_staged() override { staged_values().drop_expired(device_); }
 
   Value upload(const Value& value) override {
     const at::Tensor& tensor = to_tensor(value);

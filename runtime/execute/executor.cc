@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -82,7 +83,8 @@ class Executor::Impl {
     }
   }
 
-  Result<StepOutcome> run(const StepInput& input) {
+  Result<void> begin(const StepInput& input) {
+    RANNC_CHECK(begun_.size() <= 1) << "a step begins when at most one has not ended";
     const auto on_compute_stream = hardware_.enter(Stream::kCompute);
     begin_step(input);
     for (size_t i = 0; i < row_.size(); ++i) {
@@ -94,9 +96,24 @@ class Executor::Impl {
     const Result<void> summed = guarded([&] { return sums_.await_all(); });
     if (!summed.ok()) return fail(describe(failed_at(position_), summed.diagnostic()));
     begin_work(progress_, {.what = "the end", .step = input.step});
-    if (const Result<void> finished = finish(); !finished.ok()) return fail(finished.diagnostic());
-    sort_outcome();
-    return std::move(outcome_);
+    if (const Result<void> enqueued = enqueue_end(); !enqueued.ok()) return fail(enqueued.diagnostic());
+    return {};
+  }
+
+  Result<StepOutcome> end() {
+    RANNC_CHECK(!begun_.empty()) << "a step ends after it has begun";
+    const auto on_compute_stream = hardware_.enter(Stream::kCompute);
+    if (const Result<void> ended = await_first(); !ended.ok()) return fail(ended.diagnostic());
+    StepOutcome outcome = std::move(begun_.front().outcome);
+    begun_.pop_front();
+    sort(outcome);
+    return outcome;
+  }
+
+  void drop_begun() {
+    if (begun_.empty()) return;
+    hardware_.synchronize();
+    begun_.clear();
   }
 
   Result<void> update(const std::function<Result<void>(StageId)>& optimizer) {
@@ -107,10 +124,10 @@ class Executor::Impl {
     }
     RANNC_TRY(transport_.flush());
     try {
-      if (!stamped_.empty()) hardware_.synchronize();
-      report_stamped();
+      if (!timed_.actions.empty()) hardware_.synchronize();
+      report(timed_);
     } catch (const std::exception& failure) {
-      return error(fmt::format("step {}, device {}: {}", step_, device_.index(), reason_of(failure)));
+      return error(fmt::format("step {}, device {}: {}", timed_.step, device_.index(), reason_of(failure)));
     }
     return {};
   }
@@ -134,6 +151,27 @@ class Executor::Impl {
     std::vector<std::pair<EventRef, EventRef>> waits;
     uint64_t live_bytes = 0;
   };
+  /// Those of a step that nobody has reported yet.
+  struct Timed {
+    uint64_t step = 0;
+    int64_t begin_ns = 0;  ///< when the device began with it
+    EventRef begin;        ///< the stamp at that time
+    std::vector<Stamped> actions;
+  };
+  /// A step that is enqueued and has not ended.
+  struct Begun {
+    StepOutcome outcome;
+    Timed timed;
+    uint64_t mark = 0;     ///< number before its first action
+    bool follows = false;  ///< another step had not ended when it began
+    bool training = false;
+    EventRef done;
+  };
+  /// An action of a step that has not ended.
+  struct Place {
+    uint64_t step = 0;
+    size_t position = 0;
+  };
 
   /// Whether `Executor::update` performs it after a step that `updates_later`.
   static bool is_late(const Action& action) { return ir::is_update(action.kind) || ir::is_gather(action.kind); }
@@ -141,7 +179,7 @@ class Executor::Impl {
   /// Performs an action by `work` and reports it.
   template <class Work>
   Result<void> observed(const Action& action, const Work& work) {
-    begin_work(progress_, {.what = {}, .step = step_, .action = action});
+    begin_work(progress_, {.what = {}, .step = timed_.step, .action = action});
     if (observer_ != nullptr) observer_->started(device_);
     Running running{now_ns(), router_.waited_ns(), stamp()};
     const Result<void> done = work();
@@ -153,13 +191,13 @@ class Executor::Impl {
   Result<void> run_action(size_t position) {
     const Action& action = row_[position];
     if (ir::is_reduction(action.kind)) {
-      begin_work(progress_, {.what = {}, .step = step_, .action = action});
+      begin_work(progress_, {.what = {}, .step = timed_.step, .action = action});
       return guarded([&] { return perform(action); });
     }
     const auto work = [&] {
       return guarded([&]() -> Result<void> {
         RANNC_TRY(perform(action));
-        hardware_.mark(position + 1);
+        hardware_.mark(mark_ + position + 1);
         return {};
       });
     };
@@ -171,16 +209,16 @@ class Executor::Impl {
   /// The device begins to wait for a sum.
   void await_sum(size_t position) {
     position_ = position;
-    begin_work(progress_, {.what = {}, .step = step_, .action = row_[position]});
+    begin_work(progress_, {.what = {}, .step = timed_.step, .action = row_[position]});
   }
 
   void report_sum(const Action& action, GradientSums::Span span) {
     if (observer_ == nullptr) return;
     if (hardware_.is_asynchronous()) {
-      stamped_.push_back({action, std::move(span.start), stamp(), router_.take_waits(), live_bytes()});
+      timed_.actions.push_back({action, std::move(span.start), stamp(), router_.take_waits(), live_bytes()});
       return;
     }
-    observer_->finished({step_, device_, action, span.start_ns, span.end_ns,
+    observer_->finished({timed_.step, device_, action, span.start_ns, span.end_ns,
                          std::min(span.waited_ns, span.end_ns - span.start_ns), live_bytes()});
   }
 
@@ -194,13 +232,13 @@ class Executor::Impl {
 
   void begin_step(const StepInput& input) {
     input_ = &input;
-    step_ = input.step;
+    training_ = input.training;
+    recomputes_ahead_ = input.overlaps_recompute;
     position_ = 0;
-    hardware_.mark(0);
+    begin_marks();
     kept_.clear();
-    stamped_.clear();
-    begin_ns_ = now_ns();
-    begin_ = stamp();
+    const int64_t begin_ns = now_ns();
+    timed_ = {input.step, begin_ns, stamp(), {}};
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
@@ -218,9 +256,23 @@ class Executor::Impl {
     return alike ? StepKind::kAlike : StepKind::kOther;
   }
 
+  /// Numbers of marks differ between the step that begins, one that runs, and the last that has ended.
+  void begin_marks() {
+    constexpr uint64_t kSteps = 3;
+    enqueues_ = true;
+    if (!begun_.empty()) {
+      mark_ = (mark_ + marks()) % (kSteps * marks());
+      return;
+    }
+    hardware_.drop_staged();
+    hardware_.mark(0);
+    mark_ = 0;
+  }
+  uint64_t marks() const { return row_.size() + 1; }
+
   bool skipped(const Action& action) const {
-    if (!input_->training) return !ir::is_forward(action.kind) && !ir::is_activation(action.kind);
-    return ir::has_pass(action.kind, ir::Pass::kRebuild) && !input_->overlaps_recompute;
+    if (!training_) return !ir::is_forward(action.kind) && !ir::is_activation(action.kind);
+    return ir::has_pass(action.kind, ir::Pass::kRebuild) && !recomputes_ahead_;
   }
 
   template <class Work>
@@ -236,10 +288,10 @@ class Executor::Impl {
     }
   }
 
-  /// The position of the action whose work failed, when the call for the one at `called` did. An asynchronous device
-  /// reports a failure in some later call, and in all calls after that.
-  size_t failed_at(size_t called) {
-    if (!hardware_.is_asynchronous() || transport_.failure()) return called;
+  /// The action whose work failed, when the call for the one at `called` did. An asynchronous device reports a failure
+  /// in some later call, and in all calls after that.
+  Place failed_at(size_t called) {
+    if (!hardware_.is_asynchronous() || transport_.failure()) return {timed_.step, called};
     try {
       const EventRef end = hardware_.record(Stream::kCompute);
       const int64_t limit = now_ns() + kPatienceNs;
@@ -247,14 +299,32 @@ class Executor::Impl {
     } catch (const std::exception&) {
       return first_unmarked(called);
     }
-    return called;
+    return {timed_.step, called};
   }
 
-  /// The first action up to `last` that the device has not come to the end of.
-  size_t first_unmarked(size_t last) const {
-    size_t position = hardware_.marked();
-    while (position < last && skipped(row_[position])) ++position;
-    return std::min(position, last);
+  /// The first action that the device has not come to the end of, up to that at `last` of the last step.
+  Place first_unmarked(size_t last) const {
+    std::vector<std::pair<uint64_t, uint64_t>> steps;  // with the number before their first mark
+    for (const Begun& each : begun_) steps.emplace_back(each.timed.step, each.mark);
+    if (enqueues_) steps.emplace_back(timed_.step, mark_);
+    const uint64_t marked = hardware_.marked();
+    size_t index = 0, position = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (marked <= steps[i].second || marked >= steps[i].second + marks()) continue;
+      index = i;
+      position = marked - steps[i].second;
+    }
+    const auto skip = [&] {
+      while (position < row_.size() && skipped(row_[position])) ++position;
+    };
+    skip();
+    if (position == row_.size() && index + 1 < steps.size()) {
+      ++index;
+      position = 0;
+      skip();
+    }
+    if (index + 1 == steps.size()) position = std::min(position, last);
+    return {steps[index].first, std::min(position, row_.size() - 1)};
   }
 
   Result<void> perform(const Action& action) {
@@ -420,17 +490,17 @@ class Executor::Impl {
     }
   }
 
-  void sort_outcome() {
+  static void sort(StepOutcome& outcome) {
     const auto by_sample = [](const OutputPart& a, const OutputPart& b) {
       return std::tuple(a.value, a.micro_batch, a.samples.first) < std::tuple(b.value, b.micro_batch, b.samples.first);
     };
-    std::stable_sort(outcome_.outputs.begin(), outcome_.outputs.end(), by_sample);
-    for (auto& parts : outcome_.numerators) std::stable_sort(parts.begin(), parts.end(), by_sample);
+    std::stable_sort(outcome.outputs.begin(), outcome.outputs.end(), by_sample);
+    for (auto& parts : outcome.numerators) std::stable_sort(parts.begin(), parts.end(), by_sample);
   }
 
   Result<void> step(StageId stage) {
     if (!input_->update) return {};
-    RANNC_TRY(program(stage).commit_buffers(step_));
+    RANNC_TRY(program(stage).commit_buffers(timed_.step));
     return input_->updates_later ? Result<void>() : input_->update(stage, program(stage));
   }
 
@@ -439,52 +509,76 @@ class Executor::Impl {
     transport_.abort(reason);
     sums_.end_step();
     kept_.clear();
+    enqueues_ = false;
     const auto first = transport_.failure();
     return first ? *first : reason;
   }
 
-  Diagnostic describe(size_t position, const Diagnostic& cause) const {
+  Diagnostic describe(const Place& at, const Diagnostic& cause) const {
     if (transport_.failure()) return cause;  // another device's error, described there
-    const Action& action = row_[position];
-    std::string place =
-        fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
+    const Action& action = row_[at.position];
+    std::string place = fmt::format("step {}, device {}, stage {}", at.step, device_.index(), action.stage.index());
     if (ir::has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
     Diagnostic result = cause;
     result.message =
         fmt::format("{} ({}) failed: {}: {}", ir::words(action.kind), to_string(action), place, cause.message);
-    result.notes.push_back({{}, fmt::format("row of device {}: {}", device_.index(), marked_row(row_, position))});
+    result.notes.push_back({{}, fmt::format("row of device {}: {}", device_.index(), marked_row(row_, at.position))});
     return result;
   }
 
   void report(const Action& action, Running running) {
     if (hardware_.is_asynchronous()) {
-      stamped_.push_back({action, std::move(running.start), stamp(), router_.take_waits(), live_bytes()});
+      timed_.actions.push_back({action, std::move(running.start), stamp(), router_.take_waits(), live_bytes()});
       return;
     }
     const int64_t waited = router_.waited_ns() - running.waited_ns;
-    observer_->finished({step_, device_, action, running.start_ns, now_ns(), waited, live_bytes()});
+    observer_->finished({timed_.step, device_, action, running.start_ns, now_ns(), waited, live_bytes()});
   }
 
-  /// Waits for the device. Results are then in host memory.
-  Result<void> finish() {
+  /// Enqueues the copies of small results to host memory, behind the step.
+  Result<void> enqueue_end() {
     try {
       for (auto* parts : small_parts()) {
         for (OutputPart& part : *parts) part.part = hardware_.fetch(part.part);
       }
       RANNC_TRY(transport_.flush());
-      hardware_.synchronize();
-      // Recordings, which begin in the next step, have memory of their own. Nothing waits for other devices now.
-      if (input_->training && !std::exchange(gave_back_, true)) hardware_.give_back_memory();
+      Timed timed{timed_.step, timed_.begin_ns, timed_.begin, std::exchange(timed_.actions, {})};
+      begun_.push_back({std::move(outcome_), std::move(timed), mark_, !begun_.empty(), training_,
+                        hardware_.record(Stream::kCompute)});
+      enqueues_ = false;
+    } catch (const InternalError&) {
+      throw;
+    } catch (const std::exception& failure) {
+      return describe(first_unmarked(position_), error(reason_of(failure)));
+    }
+    return {};
+  }
+
+  /// Waits for the first step that was begun. Its results are then in host memory.
+  Result<void> await_first() {
+    Begun& first = begun_.front();
+    try {
+      if (begun_.size() > 1) {
+        hardware_.synchronize(first.done);
+      } else {
+        hardware_.synchronize();
+        // Recordings, which begin in the next step, have memory of their own. Nothing waits for other devices now.
+        if (first.training && !std::exchange(gave_back_, true)) hardware_.give_back_memory();
+      }
     } catch (const InternalError&) {
       throw;
     } catch (const std::exception& failure) {
       return describe(first_unmarked(position_), error(reason_of(failure)));
     }
     try {
-      for (OutputPart& part : outcome_.outputs) part.part = hardware_.download(part.part);
-      report_stamped();
+      for (OutputPart& part : first.outcome.outputs) part.part = hardware_.download(part.part);
+      if (first.follows && first.timed.begin != nullptr)
+        first.timed.begin_ns = ended_ns_ + hardware_.ns_between(ended_, first.timed.begin);
+      ended_ns_ = first.timed.begin_ns;
+      ended_ = first.timed.begin;
+      report(first.timed);
     } catch (const std::exception& failure) {
-      return error(fmt::format("step {}, device {}: {}", input_->step, device_.index(), reason_of(failure)));
+      return error(fmt::format("step {}, device {}: {}", first.timed.step, device_.index(), reason_of(failure)));
     }
     return {};
   }
@@ -497,15 +591,17 @@ class Executor::Impl {
     return found;
   }
 
-  void report_stamped() {
-    const auto since_begin = [&](const EventRef& event) { return begin_ns_ + hardware_.ns_between(begin_, event); };
-    for (const Stamped& each : stamped_) {
+  void report(Timed& timed) {
+    const auto since_begin = [&](const EventRef& event) {
+      return timed.begin_ns + hardware_.ns_between(timed.begin, event);
+    };
+    for (const Stamped& each : timed.actions) {
       int64_t waited = 0;
       for (const auto& [from, to] : each.waits) waited += hardware_.ns_between(from, to);
       observer_->finished(
-          {step_, device_, each.action, since_begin(each.start), since_begin(each.end), waited, each.live_bytes});
+          {timed.step, device_, each.action, since_begin(each.start), since_begin(each.end), waited, each.live_bytes});
     }
-    stamped_.clear();
+    timed.actions.clear();
   }
 
   Program& program(StageId stage) const {
@@ -535,21 +631,30 @@ class Executor::Impl {
   GradientSums sums_;
   const std::function<void(uint32_t)>* marks_ = nullptr;  ///< of the last B or W of a stage while it runs
   std::optional<Diagnostic> mark_failure_;
-  const StepInput* input_ = nullptr;  ///< of the step that runs
-  uint64_t step_ = 0;                 ///< number of the last step
+  const StepInput* input_ = nullptr;                  ///< of the step that is enqueued
+  bool training_ = false, recomputes_ahead_ = false;  ///< of the same input
+  bool enqueues_ = false;                             ///< a step
+  uint64_t mark_ = 0;                                 ///< number before the first mark of the last step
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;
-  bool gave_back_ = false;  // unused memory, after the first step
-  int64_t begin_ns_ = 0;
-  EventRef begin_;  ///< stamp at that time
-  std::vector<Stamped> stamped_;
+  bool gave_back_ = false;   // unused memory, after the first step
+  Timed timed_;              // of the last step
+  std::deque<Begun> begun_;  // oldest first
+  int64_t ended_ns_ = 0;     // when the device began with the last step that has ended
+  EventRef ended_;           // the stamp at that time
 };
 
 Executor::Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
                    Observer* observer)
     : impl_(std::make_unique<Impl>(pipeline, device, std::move(programs), transport, observer)) {}
 Executor::~Executor() = default;
-Result<StepOutcome> Executor::run(const StepInput& input) { return impl_->run(input); }
+Result<StepOutcome> Executor::run(const StepInput& input) {
+  RANNC_TRY(impl_->begin(input));
+  return impl_->end();
+}
+Result<void> Executor::begin(const StepInput& input) { return impl_->begin(input); }
+Result<StepOutcome> Executor::end() { return impl_->end(); }
+void Executor::drop_begun() { impl_->drop_begun(); }
 Result<void> Executor::update(const std::function<Result<void>(StageId)>& optimizer) {
   return impl_->update(optimizer);
 }

@@ -89,7 +89,8 @@ struct StepOutcome {
   std::vector<std::vector<OutputPart>> numerators;
 };
 
-/// One device of a run. It executes its row action by action and does not depend on a particular schedule.
+/// One device of a run. It executes its row action by action and does not depend on a particular schedule. On an
+/// asynchronous device, a step can begin while the one before it runs.
 /// The first error aborts the transport, which ends the other devices. The error names stage, action and micro-batch,
 /// with the row around the action as a note.
 class Executor {
@@ -99,7 +100,15 @@ class Executor {
   Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
            Observer* observer = nullptr);
   ~Executor();
+  /// Runs a step and waits for it.
   Result<StepOutcome> run(const StepInput& input);
+  /// Enqueues a step. The values of its feed must live until `end`, but not the input. At most one step that has begun
+  /// may lack its `end`.
+  Result<void> begin(const StepInput& input);
+  /// Waits for the first step that has begun and not ended, and returns its results, even if the next one failed.
+  Result<StepOutcome> end();
+  /// Waits for all steps that have begun, and drops their results.
+  void drop_begun();
   /// Performs the row's S, U and AG after a step that `updates_later`. Every device calls it. An error does not abort.
   Result<void> update(const std::function<Result<void>(StageId)>& optimizer);
 

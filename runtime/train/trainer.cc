@@ -46,6 +46,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
 
 Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   if (!devices_.is_own()) return *devices_.failure();
+  RANNC_TRY(await_begun());
   const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) {
     return a.tasks == b.tasks && a.devices == b.devices && a.sharded == b.sharded;
   };
@@ -72,6 +73,7 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   }
   smaller_.reset();
   accumulated_samples_ = 0;
+  awaited_ = false;
   needed_samples_ = find_needed_samples(plan(), pipeline_, devices_, {needed_.begin(), needed_.end()});
   return {};
 }
@@ -218,6 +220,16 @@ Result<StepResult> Trainer::step(std::span<const Batch> batches, Accumulated how
 Result<StepResult> Trainer::step_part(std::span<const Batch> batches, Accumulated how) {
   const NewThreadState as_new_thread;
   return impl_->run_parts(batches, how);
+}
+Result<void> Trainer::begin_step_part(std::span<const Batch> batches, Accumulated how) {
+  const NewThreadState as_new_thread;
+  return impl_->begin_parts(batches, how);
+}
+bool Trainer::runs_ahead() const { return impl_->runs_ahead(); }
+size_t Trainer::begun_steps() const { return impl_->begun_steps(); }
+Result<StepResult> Trainer::end_step() {
+  const NewThreadState as_new_thread;
+  return impl_->end_step();
 }
 Result<StepResult> Trainer::accumulate(const Batch& batch) {
   const NewThreadState as_new_thread;

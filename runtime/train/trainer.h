@@ -101,7 +101,7 @@ class Trainer {
   ~Trainer();
 
   const ir::Plan& plan() const;
-  uint64_t steps_done() const;
+  uint64_t steps_done() const;  ///< with those that have begun, unless they failed
   /// Seed of random operators and of randomly chosen data, from the options or from a loaded checkpoint.
   uint64_t seed() const;
   /// Inputs that `step` requires in a batch: those that this process's stages read, and the labels of its losses.
@@ -141,6 +141,20 @@ class Trainer {
   /// statistics and random inputs are those of one mini-batch.
   Result<StepResult> step(std::span<const Batch> batches, Accumulated how);
   Result<StepResult> step_part(std::span<const Batch> batches, Accumulated how);
+  /// Begins a step like `step_part`. An asynchronous device may still run it when this returns, so that the next step
+  /// can begin without a gap between them. The batches may be freed, but not changed. At most one step that
+  /// `begin_step_part` has begun may lack its `end_step`. An error means that the step has not begun.
+  ///
+  /// Runs the whole step if anything depends on its result at once (`runtime/devices.md`). All other functions that
+  /// compute, load or save wait for the steps that have begun, and return their failure.
+  Result<void> begin_step_part(std::span<const Batch> batches, Accumulated how);
+  /// Whether the last step that has begun may still run: only then there is a use in beginning another one before
+  /// `end_step`.
+  bool runs_ahead() const;
+  /// Number of steps that have begun and lack their `end_step`.
+  size_t begun_steps() const;
+  /// Waits for the first step that lacks it, and returns its result. If that step fails, the one after it is void.
+  Result<StepResult> end_step();
   /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
   /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also
   /// accumulate and are committed once by that step. Random inputs continue as if the mini-batches were one. The step

@@ -47,7 +47,7 @@ Result<void> Trainer::Impl::take_updates(ir::ParameterUpdates updates) {
     accumulated_samples_ = 0;
     owned_ = owned_parameters(plan(), pipeline_, devices_);
   }
-  return devices_.for_each([&](TrainedDevice& device) -> Result<void> {
+  const auto take = [&](TrainedDevice& device) -> Result<void> {
     for (size_t s = 0; s < device.optimizers.size(); ++s) {
       if (!device.optimizers[s]) continue;
       if (same) {
@@ -64,10 +64,12 @@ Result<void> Trainer::Impl::take_updates(ir::ParameterUpdates updates) {
     device.smaller.reset();
     device.executor = make_executor(pipeline_, device);
     return {};
-  });
+  };
+  return same ? devices_.enqueue_each(take) : devices_.for_each(take);
 }
 
 Result<void> Trainer::Impl::set_groups(std::vector<ir::ParameterGroup> groups) {
+  RANNC_TRY(await_begun());
   OptimizerOptions changed = options_.optimizer;
   changed.grouping.groups = std::move(groups);
   RANNC_ASSIGN(ir::ParameterUpdates updates, updates_of(plan(), changed));
@@ -91,6 +93,7 @@ Result<void> Trainer::Impl::restart_averages() {
 Result<void> Trainer::Impl::swap_averages() {
   if (options_.optimizer.grouping.average == 0) return error("the run keeps no averages of its parameters");
   if (const auto ended = devices_.failure()) return *ended;
+  RANNC_TRY(await_begun());
   RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {
     await_saving(device);
     return device.executor->update([&](StageId stage) -> Result<void> {

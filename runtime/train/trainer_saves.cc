@@ -12,6 +12,7 @@ namespace rannc::runtime {
 
 Result<void> Trainer::Impl::start_save(const std::string& folder, const std::string& data_state) {
   if (averages_swapped_) return error("parameters are exchanged with their averages: a checkpoint needs them back");
+  RANNC_TRY(await_begun());
   RANNC_TRY(finish_save());
   const TrainingSettings settings{options_.optimizer, options_.clip_norm, options_.seed, options_.kept_checkpoints};
   RANNC_ASSIGN(saving_,
@@ -40,6 +41,7 @@ Result<void> Trainer::Impl::finish_written() {
 }
 
 Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
+  RANNC_TRY(await_begun());
   RANNC_TRY(finish_save());
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
   RANNC_TRY(check_model(state, folder, plan()));
@@ -71,6 +73,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
 }
 
 Result<SharedTensors> Trainer::Impl::load_shared(const std::string& checkpoint) {
+  RANNC_TRY(await_begun());
   RANNC_TRY(finish_save());
   RANNC_ASSIGN(SharedTensors shared, match_shared(bundle_, checkpoint));
   for (const auto& device : devices_.all()) {
@@ -85,6 +88,7 @@ Result<SharedTensors> Trainer::Impl::load_shared(const std::string& checkpoint) 
 }
 
 Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {
+  RANNC_TRY(await_begun());
   RANNC_TRY(finish_save());
   RANNC_ASSIGN(WeightsLoaded loaded, replace_weights(bundle_, path, names, held_weights(devices_)));
   if (updates_done_ == 0) RANNC_TRY(restart_averages());

@@ -131,10 +131,7 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
     StepInput own = input;
     if (mode == Mode::kTrain) {
       own.updates_later = updates_after_norm();
-      own.update = [&device, this](StageId stage, Program&) -> Result<void> {
-        await_saving(device);
-        return device.optimizers[stage.index()]->update(updates_done_);
-      };
+      own.update = update_of(device);
     }
     RANNC_ASSIGN(outcomes[static_cast<size_t>(devices_.position_of(device))],
                  (smaller ? device.smaller : device.executor)->run(own));
@@ -267,12 +264,16 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, std::span<const Batch> batc
   return mode == Mode::kTrain ? finish_step(std::move(result)) : result;
 }
 
+Result<void> Trainer::Impl::check_loss(uint64_t step, double loss) {
+  if (std::isfinite(loss) || scales_loss_ || options_.nonfinite != nullptr) return {};
+  if (!devices_.failure()) RANNC_TRY(finish_save());  // all processes come here
+  const Diagnostic reason = error(fmt::format("step {}: the loss is {}", step, loss));
+  devices_.close(reason);
+  return reason;
+}
+
 Result<StepResult> Trainer::Impl::finish_step(StepResult result) {
-  // With a loss scale, the step is skipped.
-  if (!std::isfinite(result.loss) && !scales_loss_ && options_.nonfinite == nullptr) {
-    RANNC_TRY(finish_save());  // all processes come here
-    return devices_.close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
-  }
+  RANNC_TRY(check_loss(step_, result.loss));
   if (updates_after_norm()) RANNC_TRY(update_after_norm(result));
   if (options_.nonfinite != nullptr) {
     RANNC_TRY(devices_.for_each([&](TrainedDevice& device) -> Result<void> {

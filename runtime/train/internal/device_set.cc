@@ -13,23 +13,23 @@ namespace {
 
 constexpr int64_t kTextPart = 16 << 20;  // bytes of a message
 
-Result<void> attempt(TrainedDevice& device, const std::function<Result<void>()>& job) {
+}  // namespace
+
+Result<void> DeviceSet::attempt(TrainedDevice& device, const std::function<Result<void>()>& job, JobEnd end) {
   try {
     Device& hardware = device.transport->hardware();
     const auto on_compute_stream = hardware.enter(Stream::kCompute);
     RANNC_TRY(job());
-    hardware.synchronize();
+    if (end == JobEnd::kDone) hardware.synchronize();
   } catch (const std::exception& failure) {
     return error(fmt::format("device {}: {}", device.id.index(), reason_of(failure)));
   }
   return {};
 }
 
-}  // namespace
-
 Result<void> run_on(TrainedDevice& device, const std::function<Result<void>()>& job) {
   Result<void> result;
-  device.thread->post([&] { result = attempt(device, job); });
+  device.thread->post([&] { result = DeviceSet::attempt(device, job, DeviceSet::JobEnd::kDone); });
   device.thread->wait();
   return result;
 }
@@ -48,12 +48,13 @@ bool DeviceSet::has_stage(StageId stage) const {
                      [&](const auto& device) { return device->programs[stage.index()] != nullptr; });
 }
 
-Result<void> DeviceSet::for_each(const std::function<Result<void>(TrainedDevice&)>& job) {
+Result<void> DeviceSet::run(const std::function<Result<void>(TrainedDevice&)>& job, JobEnd end) {
   if (!is_own()) return *failure();
   std::vector<Result<void>> results(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
     devices_[i]->thread->post([&, i] {
-      results[i] = attempt(*devices_[i], [&] { return job(*devices_[i]); });
+      results[i] = attempt(
+          *devices_[i], [&] { return job(*devices_[i]); }, end);
       if (!results[i].ok()) devices_[i]->transport->abort(results[i].diagnostic());
     });
   }

@@ -53,7 +53,11 @@ class DeviceSet {
 
   /// Runs the job on all devices, each on its own thread, and waits for all. After a failure the transports are
   /// aborted, and the first reason is returned, whichever device noticed it first.
-  Result<void> for_each(const std::function<Result<void>(TrainedDevice&)>& job);
+  Result<void> for_each(const std::function<Result<void>(TrainedDevice&)>& job) { return run(job, JobEnd::kDone); }
+  /// The same, but returns when the jobs have enqueued their work.
+  Result<void> enqueue_each(const std::function<Result<void>(TrainedDevice&)>& job) {
+    return run(job, JobEnd::kEnqueued);
+  }
 
   /// Returns the sum over the processes of the run; the values themselves if one process has all devices.
   Result<at::Tensor> sum_over_processes(at::Tensor values);
@@ -74,6 +78,10 @@ class DeviceSet {
   bool is_own() const { return process_ == ::getpid(); }
 
  private:
+  enum class JobEnd : uint8_t { kDone, kEnqueued };  ///< of the work on devices
+  Result<void> run(const std::function<Result<void>(TrainedDevice&)>& job, JobEnd end);
+  static Result<void> attempt(TrainedDevice& device, const std::function<Result<void>()>& job, JobEnd end);
+  friend Result<void> run_on(TrainedDevice& device, const std::function<Result<void>()>& job);
   /// Returns the sum over the processes of `members`. Processes that are not members skip it.
   Result<at::Tensor> sum_over(std::span<const DeviceId> members, at::Tensor values, const CollectiveKey& key);
 

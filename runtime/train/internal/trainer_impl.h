@@ -1,7 +1,8 @@
-/// The state of a trainer. Its parts are in `trainer.cc` (devices), `trainer_steps.cc`, `trainer_rules.cc` and
-/// `trainer_saves.cc`.
+/// The state of a trainer. Its parts are in `trainer.cc` (devices), `trainer_steps.cc`, `late_results.cc`,
+/// `trainer_rules.cc` and `trainer_saves.cc`.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@ class Trainer::Impl {
     loss_scale_.scale = options.loss_scale;
     digest_rules();
   }
+  ~Impl() { drop_begun(0); }
 
   static Result<ir::ParameterUpdates> updates_of(const ir::Plan& plan, const OptimizerOptions& options);
 
@@ -53,13 +55,20 @@ class Trainer::Impl {
   Result<StepResult> run(Mode mode, std::span<const Batch> batches, Accumulated how = Accumulated::kOneBatch,
                          const ReduceNamed& reduce = {}, const NeededSamples* part = nullptr) {
     if (const auto ended = devices_.failure()) return *ended;
+    RANNC_TRY(await_begun());
     Result<StepResult> result = attempt(mode, batches, how, reduce, part);
     if (result.ok() && mode == Mode::kTrain) {
+      awaited_ = true;
       if (const Result<void> saved = finish_written(); !saved.ok()) result = saved.diagnostic();
     }
     if (!result.ok() && !devices_.whole()) devices_.close(result.diagnostic());
     return result;
   }
+  Result<void> begin_parts(std::span<const Batch> batches, Accumulated how);
+  bool runs_ahead() const { return !begun_.empty() && !begun_.back().result; }
+  size_t begun_steps() const { return begun_.size(); }
+  Result<StepResult> end_step();
+
   std::map<std::pair<DeviceId, DeviceId>, SentBytes> sent_bytes() const {
     std::map<std::pair<DeviceId, DeviceId>, SentBytes> all;
     for (const auto& device : devices_.all()) {
@@ -67,7 +76,10 @@ class Trainer::Impl {
     }
     return all;
   }
-  Result<std::map<std::string, Value>> gradients() { return gradients_of(owned_, devices_, seed_scale_); }
+  Result<std::map<std::string, Value>> gradients() {
+    RANNC_TRY(await_begun());
+    return gradients_of(owned_, devices_, seed_scale_);
+  }
   Result<void> start_save(const std::string& folder, const std::string& data_state);
   Result<void> finish_save();
   Result<void> save(const std::string& folder, const std::string& data_state) {
@@ -138,6 +150,25 @@ class Trainer::Impl {
   Result<std::unique_ptr<Counted>> count(Mode mode, const Batch& batch, const NeededSamples* part);
   /// Runs a mini-batch, whose loss is divided by `counts` and counts `weight` times.
   Result<StepSums> run_counted(Mode mode, Counted& of, const Tensors& counts, double weight, const Reduced& outputs);
+  /// A step whose result nobody has taken.
+  struct Begun {
+    uint64_t step = 0;
+    std::unique_ptr<Counted> batch;            ///< which its device may read; null if the result is known
+    std::optional<Result<StepResult>> result;  ///< empty: the step may still run
+  };
+  /// Whether a step can begin before the one before it has ended: on asynchronous devices, if nothing in it, in the
+  /// next one or in other processes depends on its loss.
+  bool can_run_ahead(size_t mini_batches) const;
+  Result<void> begin_ahead(const Batch& batch);
+  /// Waits for the oldest step that may still run.
+  Result<StepResult> await(Begun& begun);
+  Result<StepResult> read_result(Begun& begun);
+  /// Waits for all steps that have begun. Returns the first failure.
+  Result<void> await_begun();
+  /// Waits for the devices, and forgets all steps from one on.
+  void drop_begun(size_t first);
+  /// An error if the loss of a step is not finite and no loss scale skips the step.
+  Result<void> check_loss(uint64_t step, double loss);
   /// Ends a step of that loss: updates that wait for a norm, and counters.
   Result<StepResult> finish_step(StepResult result);
   Result<EvaluationBatch> bind(Mode mode, const Batch& given, const NeededSamples* part) const;
@@ -151,6 +182,13 @@ class Trainer::Impl {
   /// stages of this process read are meaningful.
   Result<std::vector<ir::TermScale>> use_counts(const Tensors& counts, EvaluationBatch& bound) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, Mode mode, uint32_t samples);
+  /// The optimizers of a device, for its actions S and U.
+  std::function<Result<void>(StageId, Program&)> update_of(TrainedDevice& device) {
+    return [&device, this](StageId stage, Program&) -> Result<void> {
+      await_saving(device);
+      return device.optimizers[stage.index()]->update(updates_done_);
+    };
+  }
   /// Whether updates wait for the norm of all gradients.
   bool updates_after_norm() const { return options_.clip_norm > 0 || scales_loss_; }
   Result<void> update_after_norm(StepResult& result);
@@ -186,6 +224,8 @@ class Trainer::Impl {
   LossScale loss_scale_;
   double seed_scale_ = 1;             // of the gradients that the programs hold
   uint64_t accumulated_samples_ = 0;  // of the next step; 0 if nothing is accumulated
+  bool awaited_ = false;              // a step has ended under this schedule
+  std::deque<Begun> begun_;           // oldest first
 };
 
 }  // namespace rannc::runtime

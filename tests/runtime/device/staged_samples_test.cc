@@ -55,7 +55,7 @@ TEST_F(StagedSamples, OfAnotherDeviceAreCopied) {
 
 TEST_F(StagedSamples, AreFreedWhenTheNextStepBegins) {
   const auto scope = device().enter(Stream::kCompute);
-  device().mark(0);  // frees the copies of other tests
+  device().drop_staged();  // of other tests
   const uint64_t before = device().live_bytes();
   Value staged = device().stage(to_value(at::ones({1 << 16})));
   EXPECT_GE(device().live_bytes(), before + (4 << 16));
@@ -63,7 +63,7 @@ TEST_F(StagedSamples, AreFreedWhenTheNextStepBegins) {
   staged.reset();
   EXPECT_GE(device().live_bytes(), before + (4 << 16)) << "the device may still read the copy";
   device().synchronize();
-  device().mark(0);
+  device().drop_staged();
   EXPECT_EQ(device().live_bytes(), before);
 }
 

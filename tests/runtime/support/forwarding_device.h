@@ -24,6 +24,7 @@ class ForwardingDevice : public runtime::Device {
   runtime::EventRef stamp(runtime::Stream stream) override { return device_->stamp(stream); }
   void await(runtime::Stream stream, const runtime::EventRef& event) override { device_->await(stream, event); }
   bool is_reached(const runtime::EventRef& event) const override { return device_->is_reached(event); }
+  void synchronize(const runtime::EventRef& event) override { device_->synchronize(event); }
   void synchronize() override { device_->synchronize(); }
   void mark(uint64_t number) override { device_->mark(number); }
   uint64_t marked() const override { return device_->marked(); }
@@ -37,6 +38,7 @@ class ForwardingDevice : public runtime::Device {
   }
   runtime::Value pinned(const runtime::Value& value) override { return device_->pinned(value); }
   runtime::Value stage(const runtime::Value& value) override { return device_->stage(value); }
+  void drop_staged() override { device_->drop_staged(); }
   runtime::Value upload(const runtime::Value& value) override { return device_->upload(value); }
   runtime::Value download(const runtime::Value& value) override { return device_->download(value); }
   runtime::Value fetch(const runtime::Value& value) override { return device_->fetch(value); }
