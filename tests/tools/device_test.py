@@ -1,4 +1,6 @@
 """Runs on an asynchronous device, as on a GPU, have the numbers of runs on the processor."""
+import json
+
 import programs
 
 LOSSES = {"small_mlp": "cross_entropy(output=logits,labels=y,ignore_index=-100)", "small_conv": "cross_entropy(output=logits,labels=y)"}
@@ -71,6 +73,28 @@ class Runs(DeviceTest):
         self.run_on(self.device, bundle, "small_conv", "--steps", 3)
         _, found, _ = self.run_on(self.device, bundle, "small_conv", "--steps", 6, "--resume")
         self.assertEqual(found, expected)
+
+    def test_losses_are_complete(self):
+        """Whatever ends a run, whose losses are read after the next step has begun."""
+        bundle = self.bundle("small_mlp")
+        data = ["--data", programs.DATA / "small_mlp/batch.safetensors", "--optimizer", "sgd", "--replace"]
+        outcomes = {}
+        for device in ["cpu", self.device]:
+            folder = self.scratch / "ends.run"
+            done = programs.run("rannc-run", bundle, "-o", folder, *data, "--device", device, "--learning-rate", "1e30", "--steps", 9)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, "step [1-7]: the loss is")
+            outcomes[device] = (folder / "losses.txt").read_text(), done.stderr.splitlines()[0]
+            log = self.scratch / "log.jsonl"
+            self.succeed("rannc-run", bundle, "-o", folder, *data, "--device", device, "--learning-rate", "0.1", "--steps", 7,
+                         "--checkpoint-every", 3, "--validate", programs.DATA / "small_mlp/batch.safetensors", "--validate-every", 2, "--log", log)
+            rows = [json.loads(line) for line in log.read_text().splitlines()]
+            self.assertEqual([row["step"] for row in rows], list(range(1, 8)))
+            self.assertEqual([row["step"] for row in rows if "validation_loss" in row], [2, 4, 6, 7])
+            self.assertTrue((folder / "checkpoints/step-3").exists() and (folder / "checkpoints/step-7").exists())
+            outcomes[device] += (folder / "losses.txt").read_text(), [(row["loss"], row.get("validation_loss")) for row in rows]
+        self.assertEqual(*outcomes.values())
+        self.assertLess(outcomes["cpu"][0].count("\n"), 8)
 
     def test_evaluates(self):
         bundle = self.bundle("small_conv")

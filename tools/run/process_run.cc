@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <utility>
 
 #include "ir/base/stopwatch.h"
 #include "ir/plan/functions.h"
@@ -107,13 +108,22 @@ class Run {
     throw Exit{exit_of(signals.stop_signal() != 0 ? signals.stop_signal() : SIGTERM)};
   }
 
-  /// Runs the remaining steps, or those before a signal.
+  /// Runs the remaining steps, or those before a signal. Steps that have begun are recorded, whatever ends them.
   Result<void> train(const RunSignals& signals) {
-    const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan()) * flags_.accumulate;
     Progress progress(leads(), steps_);
+    first_step_ = trainer_->steps_done();
     const Stopwatch watch;
+    const Result<void> run = run_steps(signals, progress);
+    RANNC_TRY(end_steps(0, progress));
+    RANNC_TRY(run);
+    seconds_ = watch.seconds() - (validation_ ? validation_->seconds() : 0);
+    progress.end();
+    return {};
+  }
+
+  Result<void> run_steps(const RunSignals& signals, Progress& progress) {
     for (uint64_t step = trainer_->steps_done(); step < steps_; step = trainer_->steps_done()) {
-      const Stopwatch step_watch;
+      if (trainer_->begun_steps() == 0) step_watch_ = Stopwatch();
       begin_in_step("reading the samples", step);
       std::vector<runtime::Batch> batches;
       for (uint64_t i = 0; i < flags_.accumulate; ++i) {
@@ -124,36 +134,57 @@ class Run {
       const LinkTraffic before = trainer_->sent_bytes();
       // The actions of the step begin by themselves, unless the transport cannot tell waits from work.
       if (watched() != nullptr) watched()->rest(runtime::Progress::Lane::kSteps);
-      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step_part(batches, flags_.accumulated()));
+      RANNC_TRY(trainer_->begin_step_part(batches, flags_.accumulated()));
       begin_in_step("writing the measurements", step);
       links_ = since(before, trainer_->sent_bytes());
-      if (profile_) profile_->end_step();
-      warn_of_sizes(result);
-      if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, batches.front(), result));
-      losses_.push_back(result.loss);
-      skipped_ += result.skipped ? 1 : 0;
-      skipped_last_ = result.skipped ? skipped_last_ + 1 : 0;
-      if (losses_.size() == 1) restart_peak();  // the first step is not representative
-      progress.step(step + 1, result.loss, {tokens, samples_per_step(), peak_bytes()});
-      StepFacts facts{.done = step + 1,
-                      .loss = result.loss,
-                      .seconds = step_watch.seconds(),
-                      .tokens = tokens,
-                      .metrics = runtime::scalar_metrics(result.metrics)};
-      for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
-      if (validation_ && validation_->due(step + 1, steps_)) {
-        RANNC_ASSIGN(facts.validation, validate(progress));
-      }
-      if (leads()) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
-      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < steps_)
-        RANNC_TRY(start_save(step + 1));
+      if (nonfinite_) examined_ = std::move(batches.front());
+      batches.clear();  // the trainer keeps what it needs
+      RANNC_TRY(end_steps(trainer_->runs_ahead() && !is_read_at_once(step) ? 1 : 0, progress));
       // A request to one worker ends all workers after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.stop_signal() == 0));
       if (!goes_on) break;
     }
-    seconds_ = watch.seconds() - (validation_ ? validation_->seconds() : 0);
-    progress.end();
     return {};
+  }
+
+  /// Whether the result of a step is needed before the next step begins.
+  bool is_read_at_once(uint64_t step) const {
+    return profile_ || step + 1 == steps_ || saves_after(step) || (validation_ && validation_->due(step + 1, steps_));
+  }
+  bool saves_after(uint64_t step) const {
+    return flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < steps_;
+  }
+
+  /// Ends all steps that have begun but the last `left`.
+  Result<void> end_steps(size_t left, Progress& progress) {
+    while (trainer_->begun_steps() > left) {
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->end_step());
+      if (profile_) profile_->end_step();
+      RANNC_TRY(record(first_step_ + losses_.size(), result, progress));
+    }
+    return {};
+  }
+
+  Result<void> record(uint64_t step, const runtime::StepResult& result, Progress& progress) {
+    const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan()) * flags_.accumulate;
+    warn_of_sizes(result);
+    if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, examined_, result));
+    losses_.push_back(result.loss);
+    skipped_ += result.skipped ? 1 : 0;
+    skipped_last_ = result.skipped ? skipped_last_ + 1 : 0;
+    if (losses_.size() == 1) restart_peak();  // the first step is not representative
+    progress.step(step + 1, result.loss, {tokens, samples_per_step(), peak_bytes()});
+    StepFacts facts{.done = step + 1,
+                    .loss = result.loss,
+                    .seconds = std::exchange(step_watch_, Stopwatch()).seconds(),
+                    .tokens = tokens,
+                    .metrics = runtime::scalar_metrics(result.metrics)};
+    for (LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
+    if (validation_ && validation_->due(step + 1, steps_)) {
+      RANNC_ASSIGN(facts.validation, validate(progress));
+    }
+    if (leads()) RANNC_TRY(log_step(std::move(facts), result.gradient_norm));
+    return saves_after(step) ? start_save(step + 1) : Result<void>();
   }
 
   Result<void> open() {
@@ -477,6 +508,9 @@ class Run {
   std::string samples_before_;  // description of those of the checkpoint
   uint64_t steps_ = 0;          // of the run, those before a resume included
   bool warned_of_sizes_ = false;
+  uint64_t first_step_ = 0;     // of this process
+  Stopwatch step_watch_;        // of the step whose result is read next
+  runtime::Batch examined_;     // by --find-nonfinite
   std::vector<double> losses_;  // losses of this process's steps
   size_t skipped_ = 0;          // of them
   size_t skipped_last_ = 0;     // of them, since the last update
