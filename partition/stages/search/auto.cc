@@ -52,7 +52,7 @@ class AutoPlanner final : public StagePlanner {
     const FoundRows found = !has_found            ? FoundRows::kNever
                             : allowed.size() == 1 ? FoundRows::kRequired
                                                   : FoundRows::kAllowed;
-    StageOutcome outcome = search_within_limit(problem, found, stop);
+    StageOutcome outcome = options_.refused ? *options_.refused : search_within_limit(problem, found, stop);
     const bool by_name = !options_.schedules.empty() && found != FoundRows::kRequired;
     if (std::holds_alternative<StagePlan>(outcome) || by_name || options_.lean == AutoOptions::Lean::kNever)
       return outcome;

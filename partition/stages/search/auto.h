@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct AutoOptions {
   /// Whether schedules that hold as little as possible (`latency`, `periodic`, `serial`) are searched if no plan fits
   /// and the user names no schedule. They place up to four stages on a device.
   enum class Lean : uint8_t { kIfNothingFits, kNever } lean = Lean::kIfNothingFits;
+  /// Why the problem has no plan under the schedules that are tried first, as a search with `Lean::kNever` reported it.
+  /// That search is not repeated.
+  std::optional<Infeasible> refused;
   /// Plans of the problem that are additional candidates. `kGiven`: the search starts only from these and the rivals'
   /// plans.
   std::vector<StagePlan> starts;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "partition/stages/problem/places.h"
@@ -109,6 +110,42 @@ TEST(LeanSchedules, ReachTheLeastMemoryOfContiguousStages) {
     EXPECT_EQ(std::get<Infeasible>(none).missing_bytes, least - 5000);
     EXPECT_GT(std::get<Infeasible>(usual).missing_bytes, least - 5000);
   }
+}
+
+StageOutcome planned_after(const StageProblem& problem, Infeasible refused) {
+  AutoOptions options;
+  options.refused = std::move(refused);
+  return auto_planner(options)->plan(problem).value();
+}
+
+TEST(LeanSchedules, AreTheOnlyOnesAfterARefusal) {
+  const StageOutcome outcome = planned_after(chain({{4, 1}, {4, 1}}, 2, 1000), {"of a search", 1, ""});
+  ASSERT_TRUE(exists(outcome));
+  EXPECT_THAT(std::get<StagePlan>(outcome).notes,
+              ::testing::Contains(::testing::HasSubstr("of those that hold least")));
+  const StageProblem hopeless = chain({{4, 1}, {5, 1}}, 2, 5);
+  EXPECT_EQ(std::get<Infeasible>(planned_after(hopeless, {"closer", 0.5, ""})).reason, "closer");
+  EXPECT_EQ(std::get<Infeasible>(planned_after(hopeless, {"farther", 100, ""})).missing_bytes, 1);
+}
+
+TEST(LeanSchedules, AfterARefusalAreThoseOfTheWholeSearch) {
+  std::mt19937_64 random(17);
+  int found = 0, none = 0;
+  for (int i = 0; i < 40; ++i) {
+    std::vector<Block> blocks;
+    for (uint32_t b = 0; b < 6; ++b)
+      blocks.push_back({static_cast<double>(1 + random() % 4), static_cast<double>(1 + random() % 3)});
+    const uint32_t devices = 2 + i % 2;
+    const StageProblem problem =
+        chain(blocks, devices, std::floor(least_memory(blocks, devices) * (0.8 + 0.1 * (i % 4))));
+    const StageOutcome first = planned(problem, Lean::kNever);
+    if (exists(first)) continue;
+    const StageOutcome outcome = planned_after(problem, std::get<Infeasible>(first));
+    ++(exists(outcome) ? found : none);
+    EXPECT_EQ(outcome, planned(problem)) << i;
+  }
+  EXPECT_GT(found, 5);
+  EXPECT_GT(none, 5);
 }
 
 TEST(LeanSchedules, ChangeNoPlanThatFits) {
