@@ -10,15 +10,12 @@
 #include <vector>
 
 #include "ir/base/ids.h"
+#include "ir/plan/device_pairs.h"
 #include "runtime/execute/progress.h"
-
-namespace rannc::ir {
-struct Plan;
-}
 
 namespace rannc::runtime {
 
-using DevicePairs = std::vector<std::pair<DeviceId, DeviceId>>;
+using ir::DevicePairs;
 
 /// Identity and connection settings of one worker.
 struct Rendezvous {
@@ -54,12 +51,5 @@ struct Rendezvous {
   /// Permits other hosts without a secret. Everyone who reaches the port is then trusted.
   bool insecure = false;
 };
-
-/// Returns the ordered pairs of a plan's messages.
-DevicePairs message_pairs(const ir::Plan& plan);
-/// Returns the ordered pairs of devices whose gradients or shares are summed or gathered together.
-DevicePairs sum_pairs(const ir::Plan& plan);
-/// Returns the ordered pairs of replicas that exchange sums within passes.
-DevicePairs pass_sum_pairs(const ir::Plan& plan);
 
 }  // namespace rannc::runtime

@@ -4,12 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-#include <span>
 
-#include "ir/plan/plan.h"
-#include "ir/schedule/dependencies.h"
-#include "ir/state/statistics.h"
 #include "runtime/internal/reason.h"
 
 namespace rannc::runtime {
@@ -109,51 +104,5 @@ Result<std::unique_ptr<Transport>> join_run(const Rendezvous& where, const Conne
 }
 
 std::string message_text(const MessageKey& key) { return fmt::format("{} of step {}", describe(key), key.step); }
-
-DevicePairs message_pairs(const ir::Plan& plan) {
-  std::set<std::pair<DeviceId, DeviceId>> pairs;
-  for (size_t device = 0; device < plan.schedule.rows.size(); ++device) {
-    for (const ir::Action& action : plan.schedule.rows[device]) {
-      if (ir::is_send(action.kind)) pairs.emplace(DeviceId::from(device), action.peer);
-    }
-  }
-  return {pairs.begin(), pairs.end()};
-}
-
-namespace {
-
-void add_pairs(std::span<const DeviceId> members, std::set<std::pair<DeviceId, DeviceId>>& pairs) {
-  for (const DeviceId from : members) {
-    for (const DeviceId to : members) {
-      if (from != to) pairs.emplace(from, to);
-    }
-  }
-}
-
-}  // namespace
-
-DevicePairs sum_pairs(const ir::Plan& plan) {
-  std::set<std::pair<DeviceId, DeviceId>> pairs;
-  if (!plan.training) return {};
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  const ir::Dependencies dependencies(shape);
-  for (const ir::StageShape& stage : shape.stages) add_pairs(stage.devices, pairs);
-  for (const auto& row : plan.schedule.rows) {
-    for (const ir::Action& action : row) {
-      if (ir::is_of_group(action.kind)) add_pairs(dependencies.members(action), pairs);
-    }
-  }
-  return {pairs.begin(), pairs.end()};
-}
-
-DevicePairs pass_sum_pairs(const ir::Plan& plan) {
-  std::set<std::pair<DeviceId, DeviceId>> pairs;
-  if (!plan.training) return {};
-  for (const ir::Stage& stage : plan.stages) {
-    const auto sums = [&](TaskId task) { return ir::synchronised(plan.graph, task).value_or(false); };
-    if (std::any_of(stage.tasks.begin(), stage.tasks.end(), sums)) add_pairs(stage.devices, pairs);
-  }
-  return {pairs.begin(), pairs.end()};
-}
 
 }  // namespace rannc::runtime

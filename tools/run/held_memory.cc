@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "ir/plan/held_samples.h"
-#include "runtime/transport/nccl_memory.h"
+#include "ir/plan/nccl_memory.h"
 #include "tools/common/units.h"
 
 namespace rannc::tools {
@@ -96,13 +96,13 @@ std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& he
 std::string nccl_memory_text(const ir::Plan& plan) {
   uint64_t most = 0;
   for (size_t d = 0; d < plan.devices.size(); ++d)
-    most = std::max(most, runtime::nccl_buffer_bytes(plan, DeviceId::from(d)));
+    most = std::max(most, ir::nccl_buffer_bytes(plan, DeviceId::from(d)));
   return fmt::format("Buffers of NCCL, up to {} on a device, are not counted.", size(most));
 }
 
 std::string nccl_memory_warning(const ir::Plan& plan, DeviceId device, uint64_t memory_bytes) {
   const uint64_t planned = plan.predictions[device.index()].peak_bytes;
-  const uint64_t buffers = runtime::nccl_buffer_bytes(plan, device);
+  const uint64_t buffers = ir::nccl_buffer_bytes(plan, device);
   if (memory_bytes == 0 || planned + buffers <= memory_bytes) return {};
   return fmt::format(
       "device {} may run out of memory: the plan needs {} and NCCL's buffers up to {}, together more than the {} that "

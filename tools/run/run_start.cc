@@ -139,9 +139,9 @@ runtime::Rendezvous rendezvous_of(const WorkerEnvironment& worker, const RunStar
           .torch_store = worker.torch_store,
           .torch_round = worker.torch_round,
           .timeout = start.timeout,
-          .pairs = runtime::message_pairs(start.bundle->plan),
-          .sum_pairs = runtime::sum_pairs(start.bundle->plan),
-          .pass_sum_pairs = runtime::pass_sum_pairs(start.bundle->plan),
+          .pairs = ir::message_pairs(start.bundle->plan),
+          .sum_pairs = ir::sum_pairs(start.bundle->plan),
+          .pass_sum_pairs = ir::pass_sum_pairs(start.bundle->plan),
           .secret = worker.secret,
           .insecure = worker.insecure};
 }

@@ -124,7 +124,7 @@ Trained join(const std::vector<Trained>& workers) {
 Trained train_workers(const std::string& bundle, const ir::Plan& plan, const ExactnessCase& of) {
   runtime::Rendezvous common;
   common.workers = static_cast<uint32_t>(plan.devices.size());
-  common.pairs = runtime::message_pairs(plan);
+  common.pairs = ir::message_pairs(plan);
   const auto connect = runtime::find_transport(of.transport)->join;
   auto joined = join_each(common, [&](const auto& where) { return connect(where, runtime::cpu()); });
   std::vector<Trained> workers(common.workers);

@@ -96,9 +96,9 @@ class NcclOrder : public ::testing::Test {
     codegen::write_bundle(plan, {}, path).value();
     Rendezvous common;
     common.workers = static_cast<uint32_t>(plan.devices.size());
-    common.pairs = message_pairs(plan);
-    common.sum_pairs = sum_pairs(plan);
-    common.pass_sum_pairs = pass_sum_pairs(plan);
+    common.pairs = ir::message_pairs(plan);
+    common.sum_pairs = ir::sum_pairs(plan);
+    common.pass_sum_pairs = ir::pass_sum_pairs(plan);
     common.timeout = kPatience;
     rannc::testing::limit_fake_nccl({.resident = 1});
     std::vector<std::unique_ptr<Device>> hardware;

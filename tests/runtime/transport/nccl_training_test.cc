@@ -139,7 +139,7 @@ class NcclTraining : public ::testing::Test {
   std::vector<Numbers> over_nccl(const ir::Plan& plan, Wait excluded = Wait::kNone) const {
     Rendezvous common;
     common.workers = static_cast<uint32_t>(plan.devices.size());
-    common.pairs = message_pairs(plan);
+    common.pairs = ir::message_pairs(plan);
     if (excluded != Wait::kNone) common.timeout = std::chrono::seconds(3);  // for workers whose peers have failed
     std::vector<std::unique_ptr<WithoutWaits>> hardware;
     for (uint32_t i = 0; i < common.workers; ++i) {

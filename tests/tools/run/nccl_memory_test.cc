@@ -1,10 +1,10 @@
 // NCCL's buffers on the devices of a plan, and what a run says about them.
-#include "runtime/transport/nccl_memory.h"
+#include "ir/plan/nccl_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/transport/rendezvous.h"
+#include "ir/plan/device_pairs.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
 #include "tools/run/held_memory.h"
@@ -12,8 +12,8 @@
 namespace rannc::tools {
 namespace {
 
-using runtime::DevicePairs;
-using runtime::nccl_buffer_bytes;
+using ir::DevicePairs;
+using ir::nccl_buffer_bytes;
 using ::testing::HasSubstr;
 using testing::PlanSpec;
 
@@ -30,23 +30,23 @@ DevicePairs pairs(const std::vector<std::pair<uint32_t, uint32_t>>& given) {
 // A tied parameter: one of its two stages is replicated, so that three devices sum its gradient.
 TEST(NcclMemory, PairsAreThoseOfThePlan) {
   const ir::Plan plan = plan_of({.cuts = {4}, .replicas = {2, 1}, .micro_batches = {4, 4}});
-  EXPECT_EQ(runtime::message_pairs(plan), pairs({{0, 2}, {1, 2}, {2, 0}, {2, 1}}));
-  EXPECT_EQ(runtime::sum_pairs(plan), pairs({{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}));
-  EXPECT_EQ(runtime::pass_sum_pairs(plan), DevicePairs());
-  EXPECT_EQ(runtime::sum_pairs(plan_of({.micro_batches = {8}})), DevicePairs());
+  EXPECT_EQ(ir::message_pairs(plan), pairs({{0, 2}, {1, 2}, {2, 0}, {2, 1}}));
+  EXPECT_EQ(ir::sum_pairs(plan), pairs({{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}));
+  EXPECT_EQ(ir::pass_sum_pairs(plan), DevicePairs());
+  EXPECT_EQ(ir::sum_pairs(plan_of({.micro_batches = {8}})), DevicePairs());
 }
 
 TEST(NcclMemory, ReplicasThatNormalizeTogetherSumWithinPasses) {
   const ir::Plan plan = testing::build_plan(testing::joint_norm_model(ir::DType::kF64),
                                             {.cuts = {2}, .replicas = {2, 1}, .micro_batches = {4, 4}});
-  EXPECT_EQ(runtime::pass_sum_pairs(plan), pairs({{0, 1}, {1, 0}}));
+  EXPECT_EQ(ir::pass_sum_pairs(plan), pairs({{0, 1}, {1, 0}}));
 }
 
 // 4 channels of 12 MiB for each neighbor and direction, both ends together.
 TEST(NcclMemory, CountsEachConnection) {
   const ir::Plan chain = plan_of({.cuts = {4}, .micro_batches = {4, 4}});
-  ASSERT_EQ(runtime::message_pairs(chain), pairs({{0, 1}, {1, 0}}));
-  ASSERT_EQ(runtime::sum_pairs(chain), pairs({{0, 1}, {1, 0}})) << "of the tied parameter";
+  ASSERT_EQ(ir::message_pairs(chain), pairs({{0, 1}, {1, 0}}));
+  ASSERT_EQ(ir::sum_pairs(chain), pairs({{0, 1}, {1, 0}})) << "of the tied parameter";
   EXPECT_EQ(nccl_buffer_bytes(chain, DeviceId(1)), 4 * 2 * 12 * kMiB);
   EXPECT_EQ(nccl_buffer_bytes(plan_of({.micro_batches = {8}}), DeviceId(0)), 0U);
   const ir::Plan replicas = plan_of({.replicas = {3}, .micro_batches = {6}});

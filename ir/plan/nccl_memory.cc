@@ -1,11 +1,11 @@
 // Counts the connections of a device.
-#include "runtime/transport/nccl_memory.h"
+#include "ir/plan/nccl_memory.h"
 
 #include <algorithm>
 
-#include "runtime/transport/rendezvous.h"
+#include "ir/plan/device_pairs.h"
 
-namespace rannc::runtime {
+namespace rannc::ir {
 
 namespace {
 
@@ -27,7 +27,7 @@ struct Connections {
 
 }  // namespace
 
-uint64_t nccl_buffer_bytes(const ir::Plan& plan, DeviceId device) {
+uint64_t nccl_buffer_bytes(const Plan& plan, DeviceId device) {
   Connections all;
   for (const DevicePairs& pairs : {message_pairs(plan), sum_pairs(plan), pass_sum_pairs(plan)}) {
     for (const auto& [from, to] : pairs) {
@@ -38,4 +38,4 @@ uint64_t nccl_buffer_bytes(const ir::Plan& plan, DeviceId device) {
   return std::max(all.bytes(kWritten), all.bytes(kRead));
 }
 
-}  // namespace rannc::runtime
+}  // namespace rannc::ir

@@ -6,14 +6,12 @@
 #include "ir/base/ids.h"
 
 namespace rannc::ir {
+
 struct Plan;
-}
 
-namespace rannc::runtime {
-
-/// Most bytes of NCCL's buffers on a device of a plan, for the connections that `join_nccl` makes, with
+/// Most bytes of NCCL's buffers on a device of a plan, for the connections that `runtime::join_nccl` makes, with
 /// `NCCL_MAX_P2P_NCHANNELS=4`. LibTorch's allocator does not count them. From NCCL 2.28 (`src/transport/p2p.cc`), for
 /// GPUs that reach each other's memory; unmeasured. Small allocations of each communicator are not counted.
-uint64_t nccl_buffer_bytes(const ir::Plan& plan, DeviceId device);
+uint64_t nccl_buffer_bytes(const Plan& plan, DeviceId device);
 
-}  // namespace rannc::runtime
+}  // namespace rannc::ir
