@@ -134,7 +134,9 @@ def inspected(net, x):
     net.last, net.made = h.softmax(-1), h
     net.log.append(h.mean())
     net.notes["mean"] = h.detach().mean()
-    return h + 0 * net.made
+    with torch.no_grad():
+        scale = h.abs().amax(1, keepdim=True) + 1
+    return (h + 0 * net.made) / scale * scale
 
 
 def cached(net, x):
@@ -175,6 +177,133 @@ class Attributes(Case):
             return h - net.mean
         self.assert_refused(lambda: train(Forward(replaced)), "sets `.data`", "copy_()")
         self.assertNotIn("data", vars(torch.Tensor))
+
+
+def assigned(net, x):
+    h = net.layer(x)
+    net.mean = 0.9 * net.mean + 0.1 * h.detach().mean(0)
+    return h - net.mean
+
+
+def copied(net, x):
+    h = net.layer(x)
+    with torch.no_grad():
+        net.mean.copy_(0.9 * net.mean + 0.1 * h.mean(0))
+    return h - net.mean
+
+
+def normalized_by_hand(net, x):
+    h = net.layer(x)
+    with torch.no_grad():
+        net.running_mean.mul_(0.9).add_(0.1 * h.mean(0))
+    return h - net.running_mean
+
+
+def counter(net, x):
+    net.steps += 1
+    return net.layer(x) * (1 + 0.1 * net.steps)
+
+
+def counter_read_before(net, x):
+    h = net.layer(x) * (1 + 0.1 * net.steps)
+    net.steps += 1
+    return h
+
+
+def begun(net, x):
+    h = net.layer(x)
+    first = torch.where(net.known, net.mean, h.detach().mean(0))
+    net.known.fill_(True)
+    return h - first
+
+
+def quantized(net, x):
+    h = net.layer(x)
+    index = (h.detach()[:, None] - net.codes).square().sum(-1).argmin(1)
+    picked = nn.functional.embedding(index, net.codes)
+    with torch.no_grad():
+        net.codes.mul_(0.9).add_(0.1 * h.mean(0))
+    return h + (picked - h).detach()
+
+
+def history(net, x):
+    h = net.layer(x)
+    net.codes = torch.cat([net.codes[1:], h.detach().mean(0, keepdim=True)])
+    return h + net.codes.mean(0)
+
+
+def of_updated_statistics(net, x):
+    return net.norm(net.layer(x)) + net.norm.running_mean
+
+
+def of_statistics_before(net, x):
+    before = net.norm.running_mean.clone()
+    return net.norm(net.layer(x)) + before
+
+
+def average_of_weights(net, x):
+    net.weights.mul_(0.9).add_(net.layer.weight.detach(), alpha=0.1)
+    return net.layer(x)
+
+
+def unread_counter(net, x):
+    net.steps += 1
+    return net.layer(x)
+
+
+def shared_statistics(net, x):
+    return net.norm(net.norm(net.layer(x)))
+
+
+def written_before_read(net, x):
+    net.mean.copy_(x.detach().mean(0)[:3])
+    return net.layer(x) + net.mean
+
+
+class Stateful(Forward):
+    """With buffers of all kinds."""
+
+    def __init__(self, function):
+        super().__init__(function)
+        self.register_buffer("running_mean", torch.zeros(3))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("known", torch.tensor(False))
+        self.register_buffer("codes", torch.randn(5, 3), persistent=False)
+        self.register_buffer("weights", self.layer.weight.detach().clone())
+        self.norm = nn.BatchNorm1d(3)
+
+
+def spectral(net, x):
+    return net.layer(x)
+
+
+class Buffers(Case):
+    """Buffers that forward writes, with one micro-batch, of which batch normalization has the statistics of PyTorch."""
+    ONE = dict(cluster="local:1", stages=1, micro_batches=1)
+
+    def test_those_that_the_next_step_reads_are_refused(self):
+        for function, *words in ((assigned, "writes into 'mean'"), (copied, "writes into 'mean'"),
+                                 (normalized_by_hand, "writes into 'running_mean'"), (counter, "writes into 'steps'"),
+                                 (counter_read_before, "writes into 'steps'"), (begun, "writes into 'known'"),
+                                 (quantized, "writes into 'codes'"), (history, "writes into 'codes'")):
+            with self.subTest(function.__name__):
+                self.assert_refused(lambda function=function: train(Stateful(function), **self.ONE), *words,
+                                    "'loss' depends on what the step before left", "input without a batch axis")
+        self.assert_refused(lambda: train(Stateful(of_updated_statistics), **self.ONE), "reads 'norm.running_mean' after")
+        for kind in (nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm):
+            net = Stateful(spectral)
+            kind(net.layer)
+            self.assert_refused(lambda net=net: train(net, **self.ONE), "writes into 'layer.", "a buffer: training updates only")
+
+    def test_others_are_noted(self):
+        for function, name in ((average_of_weights, "weights"), (written_before_read, "mean"), (unread_counter, "steps"),
+                               (of_statistics_before, None), (shared_statistics, None)):
+            with self.subTest(function.__name__), warnings.catch_warnings(record=True) as issued:
+                warnings.simplefilter("always")
+                self.assert_equal(train(Stateful(function), 3, **self.ONE), losses_of_torch(Stateful(function), 3))
+                noted = [str(each.message) for each in issued if "keeps its value" in str(each.message)]
+                self.assertEqual([name for each in noted if name and name in each], [name] if name else [])
+                self.assertEqual(len(noted), 1 if name else 0)
 
 
 class Temperature(nn.Module):

@@ -12,6 +12,7 @@
 #include "frontend/import.h"
 #include "frontend/internal/task_writer.h"
 #include "frontend/torchscript/internal/aliases.h"
+#include "frontend/torchscript/internal/buffer_writes.h"
 #include "frontend/torchscript/internal/item.h"
 #include "ir/op/foreign.h"
 
@@ -106,6 +107,11 @@ class Call : public TaskWriter {
   /// Adds a remark for users. Calls with the same remark are counted.
   void remark(std::string_view text) { ++notes_.counted_remarks[std::string(text)]; }
   ImportNotes& notes() { return notes_; }
+  /// Records that the call writes to a buffer of the model.
+  void add_write(const std::string& buffer) {
+    writes_.push_back(buffer_write(graph(), buffer, where(), schema_ + " writes into"));
+  }
+  const std::vector<BufferWrite>& buffer_writes() const { return writes_; }
   using TaskWriter::graph;
   using TaskWriter::stem;
   using TaskWriter::where;
@@ -114,6 +120,7 @@ class Call : public TaskWriter {
   std::string schema_, op_;
   std::vector<Argument> arguments_;
   std::vector<Item> results_;
+  std::vector<BufferWrite> writes_;
   bool for_dispatcher_ = false;
   ImportNotes& notes_;
 };

@@ -57,7 +57,8 @@ bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId v
   const TaskId maker = graph.producer(value);
   if (!maker.valid()) {
     const auto listed = notes.stored.listed.find(std::string(graph.value(value).name));
-    return listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kConstant;
+    const bool is_constant = listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kConstant;
+    return is_constant || notes.stored.literals.contains(std::string(graph.value(value).name));
   }
   if (&graph.op(maker) == &ir::core("stop_gradient")) return true;
   const auto operands = graph.inputs(maker);
@@ -154,6 +155,7 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     if (names.empty() || only_holds(schema)) return *call.failure();  // it raises or changes a list
     return lost(schema, names.size());
   }
+  writes_.insert(writes_.end(), call.buffer_writes().begin(), call.buffer_writes().end());
   if (!module.empty()) notes_.training.modules.emplace(where.node, module);
   return std::move(call.results());
 }

@@ -24,6 +24,9 @@ class Calls {
   Result<std::vector<Item>> run(ir::Graph& graph, const Location& where, const std::string& schema,
                                 std::vector<Call::Argument> arguments, const std::vector<std::string>& names,
                                 const std::string& module);
+  /// Writes to buffers of the model, in order.
+  const std::vector<BufferWrite>& buffer_writes() const { return writes_; }
+  void add_write(BufferWrite write) { writes_.push_back(std::move(write)); }
   /// Number of no-gradient blocks around the next call. If there are any, its results have no gradients.
   uint32_t no_grad() const { return no_grad_; }
   void set_no_grad(uint32_t blocks) { no_grad_ = blocks; }
@@ -48,6 +51,7 @@ class Calls {
   ImportNotes& notes_;
   std::optional<Diagnostic> failed_;
   bool lost_state_ = false;
+  std::vector<BufferWrite> writes_;
   uint32_t no_grad_ = 0;
   std::map<std::string, Unknown> unknown_;
 };

@@ -277,13 +277,16 @@ Result<void> Interpreter::set_attribute(Frame& frame, const Node& node) {
                  fmt::format("the program sets '{}' of '{}' in a data-dependent branch or loop", name, of));
   }
   const bool is_module = state_.object(self).toObjectRef().type()->is_module();
-  const auto* const tensor = tensor_of(value);
-  if (is_module && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
+  RANNC_ASSIGN(const Item before, state_.attribute(self, name, at(frame, node)));
+  const auto *const tensor = tensor_of(value), *const stored = tensor_of(before);
+  const bool is_buffer = is_module && stored != nullptr && !(*stored)->state().empty();
+  if (is_buffer) calls_.add_write(buffer_write(root_.graph, (*stored)->state(), at(frame, node), "the program sets"));
+  if (is_module && !is_buffer && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
     return error(at(frame, node), fmt::format("the program sets '{}' of '{}' to a tensor, which would be state between "
                                               "steps: training updates only the statistics of batch normalization",
                                               name, of));
   }
-  if (is_module) ++notes_.counted_remarks["attributes that the program sets while it runs are not kept"];
+  if (is_module && !is_buffer) ++notes_.counted_remarks["attributes that the program sets while it runs are not kept"];
   state_.set_attribute(self, name, value);
   return {};
 }

@@ -28,6 +28,7 @@ class Interpreter {
   /// The error for calls that could not be translated. The interpretation continued without their results.
   std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
   bool lost_state() const { return calls_.lost_state(); }
+  const std::vector<BufferWrite>& buffer_writes() const { return calls_.buffer_writes(); }
 
  private:
   using Node = torch::jit::Node;

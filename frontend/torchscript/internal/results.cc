@@ -75,7 +75,9 @@ class Results {
     const auto is_named = [&](const Output& output) { return contains(wanted_.required, output.name); };
     all_ = std::none_of(outputs.begin(), outputs.end(), is_named);
     for (const Output& output : outputs) RANNC_TRY(add(output));
+    RANNC_TRY(exclude_stale());
     if (values_.empty()) return error(Location{file_}, "forward gives no tensor");
+    note_unread(graph_, wanted_.writes, notes_);
     graph_.set_outputs(values_);
     graph_ = renamed(graph_, named_);
     const auto found = compute_all_rows(graph_, notes_);
@@ -85,6 +87,24 @@ class Results {
  private:
   static bool contains(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  /// Excludes outputs that depend on buffers that the program updates.
+  Result<void> exclude_stale() {
+    const StaleValues stale(graph_, wanted_.writes);
+    std::vector<ValueId> values;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (const auto fault = stale.fault(values_[i], names_[i])) {
+        RANNC_TRY(exclude(names_[i], *fault));
+      } else {
+        values.push_back(values_[i]);
+        names.push_back(names_[i]);
+      }
+    }
+    values_ = std::move(values);
+    names_ = std::move(names);
+    return {};
   }
 
   /// Computes rows that masks pick where only the required outputs need it.

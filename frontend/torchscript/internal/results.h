@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "frontend/import.h"
+#include "frontend/torchscript/internal/buffer_writes.h"
 #include "frontend/torchscript/internal/item.h"
 
 namespace rannc::frontend::torchscript {
@@ -15,6 +16,7 @@ struct Wanted {
   const std::vector<std::string>& names;     ///< names in order
   const std::vector<std::string>& required;  ///< as in `ImportOptions`
   const std::optional<Diagnostic>& fault;    ///< reason why some calls could not be translated
+  const std::vector<BufferWrite>& writes;    ///< to buffers, of which no output may depend on the stored value
 };
 
 /// Makes all tensors of `made` the outputs of `graph`, in order. Their names come from `names`, or else from the keys

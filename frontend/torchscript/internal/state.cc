@@ -15,8 +15,8 @@ State::Place State::place_of(const at::Tensor& tensor) {
           static_cast<int>(tensor.scalar_type())};
 }
 
-State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes)
-    : archive_(archive), graph_(graph), notes_(notes) {
+State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const std::set<std::string>& written)
+    : archive_(archive), graph_(graph), notes_(notes), written_(written) {
   const auto name = [&](const std::string& name, const at::Tensor& tensor, bool is_parameter) {
     const bool has_place = tensor.defined() && tensor.layout() == at::kStrided && tensor.numel() > 0;
     if (!has_place) return;
@@ -117,7 +117,8 @@ Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, 
                             has_no_parameters_ && how.is_literal && !is_complex ? Role::kUnknown
                             : how.is_literal || is_complex                      ? Role::kLiteral
                             : trained                                           ? Role::kParameter
-                                                                                : Role::kConstant};
+                                                                                : Role::kConstant,
+                            written_.contains(how.name)};
   RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor, copied_));
   TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
   tensors_.emplace(place, made);

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -19,7 +20,8 @@ namespace rannc::frontend::torchscript {
 class State {
  public:
   /// All arguments must outlive the state.
-  State(const Archive& archive, ir::Graph& graph, ImportNotes& notes);
+  /// `written`: names of buffers whose numbers are no contents of their types.
+  State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const std::set<std::string>& written);
 
   /// The root module.
   Object root();
@@ -50,6 +52,7 @@ class State {
   const Archive& archive_;
   ir::Graph& graph_;
   ImportNotes& notes_;
+  const std::set<std::string>& written_;
   std::vector<at::IValue> objects_;
   std::map<const void*, size_t> handles_;
   std::map<std::pair<size_t, std::string>, Item> attributes_;

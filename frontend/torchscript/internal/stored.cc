@@ -12,9 +12,12 @@ namespace rannc::frontend::torchscript {
 
 TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& stored, ir::ValueType type,
                      ir::TensorData data) {
-  type.contents = ir::constant_contents(type, data);
+  const bool counts = stored.name.ends_with("num_batches_tracked");  // written by each normalization, and never read
+  const bool is_written = counts || stored.is_written;
+  if (!is_written) type.contents = ir::constant_contents(type, data);
   const bool is_float = ir::is_float(type.dtype);
-  const ValueId value = graph.add_value(ir::ValueKind::kConstant, stored.name, std::move(type), std::move(data));
+  const auto kind = is_written ? ir::ValueKind::kBuffer : ir::ValueKind::kConstant;
+  const ValueId value = graph.add_value(kind, stored.name, std::move(type), std::move(data));
   const std::string name(graph.value(value).name);
   if (stored.role == Role::kLiteral) {
     notes.stored.literals.insert(name);
@@ -35,6 +38,12 @@ TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& s
   auto made = std::make_shared<Tensor>(value);
   if (stored.role != Role::kLiteral) made->set_state(name);
   return made;
+}
+
+void constants_again(ir::Graph& graph) {
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) == ir::ValueKind::kBuffer) graph.set_kind(value, ir::ValueKind::kConstant);
+  }
 }
 
 void SharedMemory::add(const std::string& storage, int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,

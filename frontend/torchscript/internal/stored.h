@@ -25,11 +25,16 @@ struct StoredTensor {
   std::string name;                 ///< as in `state_dict`
   std::vector<std::string> others;  ///< other names of the same whole tensor
   Role role = Role::kLiteral;
+  bool is_written = false;  ///< the program writes it, so that its numbers are those of one step alone
 };
 
-/// Adds a constant of type `type`, which is that of the file, and records its role in `notes`.
+/// Adds a constant of type `type`, which is that of the file, and records its role in `notes`. A written tensor is a
+/// buffer, whose numbers no import reads, until `constants_again`.
 TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& stored, ir::ValueType type,
                      ir::TensorData data);
+
+/// Makes the buffers of a graph constants.
+void constants_again(ir::Graph& graph);
 
 /// Finds tensors that share part of their memory, such as a buffer that is a view of a parameter. Values of a graph do
 /// not share memory, so training would change only one of them.

@@ -156,23 +156,30 @@ bool translate_as_it_is(Call& call) {
   return true;
 }
 
+/// Whether training may leave a stored tensor as it is. Tensors of an unknown role may be trained.
+bool is_buffer(const ir::StoredNotes& notes, const std::string& name, ir::DType dtype) {
+  const auto listed = notes.listed.find(name);
+  const bool is_constant = listed != notes.listed.end() && listed->second == ir::ValueKind::kConstant;
+  return is_constant || notes.literals.contains(name) || !ir::is_float(dtype);
+}
+
 /// Writes a result into a tensor that the call was given, which becomes the result.
 void write_result(Call& call, size_t number, const Item& given) {
   const auto* const self = tensor_of(given);
   if (self == nullptr) return;
   const TensorRef into = *self;
   const auto* const made = tensor_of(call.results()[number]);
+  if (made == nullptr && !into->state().empty()) call.add_write(into->state());
   if (made == nullptr || *made == into) return;
   if (!given.get<Complex>() != !call.results()[number].get<Complex>())
     return call.fail(
         fmt::format("{} writes {} into {}", call.schema(), describe(call.results()[number]), describe(given)));
-  if (!into->state().empty()) {
-    // Counters, such as the number of batches in a normalization, do not affect the numbers of a step.
-    if (!ir::is_float(call.dtype(into->now()))) return call.remark("counters of the program's state are not kept");
-    return call.fail(fmt::format(
-        "{} writes into '{}', which is state of the model: training updates only the statistics of batch normalization",
-        call.schema(), into->state()));
+  const std::string& stored = into->state();
+  if (!stored.empty() && !is_buffer(call.notes().stored, stored, call.dtype(into->now()))) {
+    return call.fail(
+        fmt::format("{} writes into '{}', which is trained: only the optimizer may change it", call.schema(), stored));
   }
+  if (!stored.empty()) call.add_write(stored);
   into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));
   call.results()[number] = given;
 }

@@ -472,7 +472,7 @@ std::span<const Translator> elementwise_translators() {
       {"contiguous", contiguous},
       {"clone", clone},
       {"alias", alias},
-      {"lift_fresh", itself},
+      {"lift_fresh", clone},
       {"lift_fresh_copy", clone},
       {"requires_grad", itself},
       {"cpu", itself},

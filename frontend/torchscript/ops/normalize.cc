@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <tuple>
 
 #include "frontend/internal/statistics.h"
 #include "frontend/torchscript/internal/translators.h"
@@ -26,7 +27,7 @@ ValueId wide_input(Call& call) {
   const ValueId x = call.tensor("input");
   for (const std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
     if (!call.good() || !call.is_tensor(name)) continue;
-    const ir::DType own = call.dtype(call.tensor(name));
+    const ir::DType own = call.dtype((*call.item(name).get<TensorRef>())->now());
     if (own == ir::DType::kF32 && ir::byte_size(call.dtype(x)) < ir::byte_size(own)) return call.cast(x, own);
   }
   return x;
@@ -69,6 +70,18 @@ void group_norm(Call& call) {
                  {"epsilon", epsilon(call, 1e-5)}});
 }
 
+/// Makes later reads of the running statistics errors: a step updates them at its end.
+void note_update(Call& call) {
+  for (const std::string_view name : {"running_mean", "running_var"}) {
+    const auto* const statistic = call.item(name).get<TensorRef>();
+    if (statistic == nullptr) continue;
+    std::ignore = (*statistic)
+                      ->lose(fmt::format("it reads '{}' after a batch normalization has updated it, whereas training "
+                                         "updates it at the end of a step",
+                                         (*statistic)->state()));
+  }
+}
+
 /// Training uses batch statistics, which update the running ones. Without running statistics nothing reads the updates.
 void batch_norm(Call& call) {
   const ValueId x = wide_input(call);
@@ -79,9 +92,14 @@ void batch_norm(Call& call) {
   const bool training =
       call.has("training") ? call.flag("training") : call.has("use_input_stats") && call.flag("use_input_stats");
   const double momentum = call.has("momentum") ? call.number("momentum") : 0.1;
-  const std::array operands = {
-      x, or_number(call, "weight", 1, channels, dtype), or_number(call, "bias", 0, channels, dtype),
-      or_number(call, "running_mean", 0, channels, dtype), or_number(call, "running_var", 1, channels, dtype)};
+  const auto running = [&](std::string_view name, double value) {
+    const auto* const given = call.item(name).get<TensorRef>();
+    const bool may_be_updated = training && given != nullptr && !(*given)->is_view();  // by the same module before
+    return may_be_updated ? (*given)->now() : or_number(call, name, value, channels, dtype);
+  };
+  const std::array operands = {x, or_number(call, "weight", 1, channels, dtype),
+                               or_number(call, "bias", 0, channels, dtype), running("running_mean", 0),
+                               running("running_var", 1)};
   if (!call.good()) return;
   const bool computed = is_computed(call, operands[3]) || is_computed(call, operands[4]);
   if (!training && computed) return call.give(normalised(call, operands, epsilon(call, 1e-5)));
@@ -89,6 +107,7 @@ void batch_norm(Call& call) {
   ir::Attributes attributes = {{"epsilon", epsilon(call, 1e-5)}, {"momentum", momentum}, {"training", training}};
   if (training && !keeps) attributes.set("own_statistics", true);
   call.result_with_auxiliary("batch_norm", operands, attributes, training && keeps ? 2 : 0);
+  if (training && keeps) note_update(call);
 }
 
 /// Normalizes each channel of each sample separately.

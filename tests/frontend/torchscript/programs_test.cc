@@ -494,21 +494,64 @@ TEST(SqueezedSizes, AreAssumedToBeMoreThanOne) {
   EXPECT_TRUE(read(module, {"x=f32[batch,4,1]"}).graph.assumptions().empty());
 }
 
-TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
-  const auto prepare = [](torch::jit::Module& m) {
-    m.register_buffer("seen", at::zeros({}, at::kLong));
-    m.register_buffer("total", at::zeros({4}));
-  };
-  const SavedModule counts("def forward(self, x):\n  self.seen.add_(1)\n  return x + 1\n", prepare);
-  EXPECT_EQ(read(counts, {"x=f32[batch,4]"}).notes.counted_remarks.size(), 2u);  // the counter, and no parameters
-  const SavedModule sets("def forward(self, x):\n  self.total = x[0]\n  return x\n", prepare);
-  const auto kept = frontend::read_torch(sets.path(), {.inputs = {"x=f32[2,4]"}});
-  ASSERT_FALSE(kept.ok());
-  EXPECT_NE(kept.diagnostic().str().find("sets 'total'"), std::string::npos) << kept.diagnostic().str();
-  const SavedModule sums("def forward(self, x):\n  self.total.add_(1)\n  return x + self.total\n", prepare);
-  const auto refused = frontend::read_torch(sums.path(), {.inputs = {"x=f32[batch,4]"}});
-  ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.diagnostic().str().find("writes into 'total'"), std::string::npos) << refused.diagnostic().str();
+void add_buffers(torch::jit::Module& m) {
+  m.register_buffer("seen", at::zeros({}, at::kLong));
+  m.register_buffer("total", at::zeros({4}));
+}
+
+TEST(TorchScriptState, WritesThatNoOutputReadsAreNoted) {
+  const SavedModule counts("def forward(self, x):\n  self.seen.add_(1)\n  return x + 1\n", add_buffers);
+  EXPECT_EQ(
+      read(counts, {"x=f32[batch,4]"}).notes.counted_remarks.count("counters of the program's state are not kept"), 1u);
+  for (const char* const source : {"def forward(self, x):\n  self.total.mul_(0.9).add_(x[0])\n  return x + 1\n",
+                                   "def forward(self, x):\n  self.total = self.total + x[0]\n  return x + 1\n"}) {
+    const SavedModule sums(source, add_buffers);
+    const auto notes = read(sums, {"x=f32[2,4]"}).notes;
+    ASSERT_EQ(notes.warnings.size(), 1u) << source;
+    EXPECT_NE(notes.warnings[0].message.find("'total', a buffer that no output depends on"), std::string::npos);
+  }
+}
+
+TEST(TorchScriptState, WritesThatOutputsReadInTheNextStepAreRefused) {
+  for (const auto& [body, reports] : std::vector<std::pair<std::string, std::string>>{
+           {"  self.seen.add_(1)\n  return x * self.seen\n", "aten::add.Scalar writes into 'seen'"},
+           {"  h = x * self.seen\n  self.seen.add_(1)\n  return h\n", "aten::add.Scalar writes into 'seen'"},
+           {"  self.total.add_(1)\n  return x + self.total\n", "aten::add.Scalar writes into 'total'"},
+           {"  self.total[1:].add_(1)\n  return x + self.total\n", "aten::add.Scalar writes into 'total'"},
+           {"  h = x + self.total\n  self.total = x[0]\n  return h\n", "the program sets 'total'"},
+           {"  self.seen = self.seen + 1\n  return x * self.seen\n", "the program sets 'seen'"}}) {
+    const SavedModule module("def forward(self, x):\n" + body, add_buffers);
+    const auto refused = frontend::read_torch(module.path(), {.inputs = {"x=f32[2,4]"}});
+    ASSERT_FALSE(refused.ok()) << body;
+    const std::string text = refused.diagnostic().str();
+    EXPECT_NE(text.find(reports), std::string::npos) << text;
+    EXPECT_NE(text.find("the output 'output' depends on what the step before left"), std::string::npos) << text;
+  }
+}
+
+TEST(TorchScriptState, NumbersOfWrittenBuffersDecideNothing) {
+  const std::string sizes = "def forward(self, x):\n  h = x[:, :int(self.seen) + 1]\n";
+  EXPECT_TRUE(
+      frontend::read_torch(SavedModule(sizes + "  return h\n", add_buffers).path(), {.inputs = {"x=f32[2,4]"}}).ok());
+  const SavedModule written(sizes + "  self.seen.add_(1)\n  return h\n", add_buffers);
+  EXPECT_FALSE(frontend::read_torch(written.path(), {.inputs = {"x=f32[2,4]"}}).ok());
+}
+
+TEST(TorchScriptState, OnlyRequiredOutputsRefuseWrites) {
+  const SavedModule module(
+      "def forward(self, x):\n  self.total.add_(1)\n  return {'y': x + 1, 'total': x + self.total}\n", add_buffers);
+  const auto kept = frontend::read_torch(module.path(), {.inputs = {"x=f32[2,4]"}, .required = {"y"}});
+  ASSERT_TRUE(kept.ok()) << kept.diagnostic().str();
+  EXPECT_EQ(kept->graph.outputs().size(), 1u);
+  ASSERT_EQ(kept->notes.open.size(), 1u);
+  EXPECT_NE(kept->notes.open[0].message.find("output total is excluded"), std::string::npos);
+}
+
+TEST(TorchScriptState, BuffersThatAreWrittenBeforeTheyAreReadHaveTheNewNumbers) {
+  SavedModule module("def forward(self, x):\n  self.last.copy_(x[0])\n  return x + self.last\n",
+                     [](torch::jit::Module& m) { m.register_buffer("last", at::zeros({3}, at::kDouble)); });
+  const at::Tensor x = at::randn({2, 3}, at::kDouble);
+  EXPECT_EQ(difference(module, {x}, false), "");
 }
 
 TEST(TorchScriptState, ComplexNumbersAreConstants) {
@@ -546,6 +589,26 @@ TEST(TorchScriptState, BatchNormKeepsStatisticsInTraining) {
     EXPECT_EQ(imported.graph.outputs(norm).size(), training ? 3u : 1u);
     EXPECT_EQ(imported.graph.attributes(norm).number("momentum"), 0.2);
   }
+}
+
+TEST(TorchScriptState, RunningStatisticsHaveTheirValuesOfBeforeTheStep) {
+  const auto imported = [](const std::string& body) {
+    const SavedModule module("def forward(self, x):\n" + body, [](torch::jit::Module& m) {
+      m.register_buffer("mean", at::zeros({4}));
+      m.register_buffer("var", at::ones({4}));
+    });
+    return frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,4]"}});
+  };
+  const std::string norm = "  y = torch.batch_norm(x, None, None, self.mean, self.var, True, 0.2, 1e-3, True)\n";
+  EXPECT_TRUE(imported("  m = self.mean * 2\n" + norm + "  return y + m\n").ok());
+  EXPECT_TRUE(imported("  m = self.mean.clone()\n" + norm + "  return y + m\n").ok());
+  EXPECT_TRUE(imported(norm + "  m = self.mean * 2\n  return y\n").ok());
+  EXPECT_TRUE(
+      imported(norm + "  return torch.batch_norm(y, None, None, self.mean, self.var, True, 0.2, 1e-3, True)\n").ok());
+  const auto refused = imported(norm + "  return y + self.mean\n");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.diagnostic().message.find("reads 'mean' after a batch normalization"), std::string::npos)
+      << refused.diagnostic().str();
 }
 
 TEST(TorchScriptArchives, OthersAreRefusedByName) {

@@ -150,6 +150,33 @@ class Attributes:
             vars(owner).update({name: each.restored() for name, each in saved.items()})
 
 
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two modules of a program, as of `torch.no_grad()` or a branch, have the same nodes but for their names."""
+    if one is other or not (isinstance(one, fx.GraphModule) and isinstance(other, fx.GraphModule)):
+        return one is other
+    if len(one.graph.nodes) != len(other.graph.nodes):
+        return False
+    same: dict[fx.Node, fx.Node] = {}
+    for a, b in zip(one.graph.nodes, other.graph.nodes, strict=True):
+        same[a] = b
+        if a.op != b.op or (a.op == "call_function" and a.target != b.target):
+            return False
+        if a.op == "get_attr" and not _are_alike(getattr(one, str(a.target)), getattr(other, str(b.target))):
+            return False
+        if a.op == "placeholder":
+            continue
+        (first, form), (second, other_form) = [_pytree.tree_flatten((each.args, each.kwargs)) for each in (a, b)]
+        pairs = zip(first, second)  # the first call may have further outputs, which the second one reads
+        if (a.op != "output" and form != other_form) or any(
+                not _is_same(same[x] if isinstance(x, fx.Node) else x, y) for x, y in pairs):
+            return False
+    return True
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
 class _Comparison:
     """Nodes of two calls of a module in one program."""
 
@@ -158,7 +185,8 @@ class _Comparison:
         self._program = program
         self._constants = {name: program.constants[target] for name, target in
                            signature.inputs_to_lifted_tensor_constants.items() if target in program.constants}
-        self._buffers = set(signature.inputs_to_buffers) | set(signature.inputs_to_lifted_tensor_constants)
+        self._registered = set(signature.inputs_to_buffers)
+        self._buffers = self._registered | set(signature.inputs_to_lifted_tensor_constants)
         self._varying: dict[fx.Node, bool] = {}
 
     def varies(self, node: fx.Node) -> bool:
@@ -182,12 +210,13 @@ class _Comparison:
             same = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype == other.dtype and \
                 torch.equal(one, other)
             return [] if same else None
+        if a.op == "placeholder" and a.name in self._registered:
+            return []  # the importer refuses a buffer that one call writes and the next reads
         if a.op != b.op:
             return None
         if a.op == "get_attr":
             module = self._program.graph_module
-            codes = [getattr(getattr(module, str(each.target)), "code", None) for each in (a, b)]
-            return [] if codes[0] is not None and codes[0] == codes[1] else None
+            return [] if _are_alike(getattr(module, str(a.target)), getattr(module, str(b.target))) else None
         operands = [_pytree.tree_flatten((each.args, each.kwargs)) for each in (a, b)]
         (first, form), (second, other_form) = operands
         return list(zip(first, second, strict=True)) if a.target == b.target and form == other_form else None
@@ -207,7 +236,7 @@ def difference_of_calls(program: torch.export.ExportedProgram, outputs: int) -> 
     while waiting:
         a, b, reader = waiting.pop()
         if not (isinstance(a, fx.Node) and isinstance(b, fx.Node)):
-            if type(a) is not type(b) or (a != b and not (a != a and b != b)):
+            if not _is_same(a, b):
                 return reader  # type: ignore[no-any-return]
             continue
         if (a, b) in seen:

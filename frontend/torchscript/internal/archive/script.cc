@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "frontend/internal/batch.h"
 #include "frontend/torchscript/internal/archive/archive.h"
@@ -24,10 +25,11 @@ constexpr double kMostExact = 9007199254740992;  // 2^53: integers up to here ar
 
 class Importer {
  public:
-  Importer(const Archive& archive, const ImportOptions& options)
+  /// `written`: buffers of which `written_constants` of another import were known.
+  Importer(const Archive& archive, const ImportOptions& options, const std::set<std::string>& written)
       : archive_(archive),
         options_(options),
-        state_(archive, graph_, notes_),
+        state_(archive, graph_, notes_, written),
         growth_(archive.file().bytes()),
         interpreter_(archive.path(), state_, graph_, notes_, growth_, options) {}
 
@@ -40,12 +42,17 @@ class Importer {
     const auto fault = interpreter_.fault();
     if (fault && (!made.ok() || interpreter_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
-    RANNC_TRY(add_outputs(graph_, notes_, *made, {options_.outputs, options_.required, fault}, archive_.path()));
+    constants_again(graph_);
+    const Wanted wanted{options_.outputs, options_.required, fault, interpreter_.buffer_writes()};
+    RANNC_TRY(add_outputs(graph_, notes_, *made, wanted, archive_.path()));
     if (state_.has_no_parameters())
       notes_.counted_remarks
           ["module without parameters, as frozen ones are: the names of state_dict are lost, and what is trained "
            "follows from where tensors are used"] = 1;
     return Imported{std::move(graph_), std::move(notes_)};
+  }
+  std::set<std::string> written_constants() const {
+    return torchscript::written_constants(interpreter_.buffer_writes());
   }
 
  private:
@@ -182,7 +189,11 @@ class Importer {
 
 Result<Imported> import_module(const Archive& archive, const ImportOptions& options) {
   try {
-    return Importer(archive, options).run();
+    const std::set<std::string> none;
+    Importer first(archive, options, none);
+    auto made = first.run();
+    const std::set<std::string> written = first.written_constants();
+    return written.empty() ? std::move(made) : Importer(archive, options, written).run();
   } catch (const c10::Error& failure) {
     return error(Location{archive.path()},
                  fmt::format("cannot be read as TorchScript: {}", failure.what_without_backtrace()));

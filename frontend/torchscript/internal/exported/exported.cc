@@ -27,8 +27,14 @@ constexpr int kDeepest = 100;
 
 class Program {
  public:
-  Program(const ArchiveFile& file, const ExportedArchive& archive, const ImportOptions& options)
-      : file_(file), archive_(archive), options_(options), run_(file.path(), file.bytes(), options, notes_) {}
+  /// `written`: buffers of which `written_constants` of another import were known.
+  Program(const ArchiveFile& file, const ExportedArchive& archive, const ImportOptions& options,
+          const std::set<std::string>& written)
+      : file_(file),
+        archive_(archive),
+        options_(options),
+        written_(written),
+        run_(file.path(), file.bytes(), options, notes_) {}
 
   Result<Imported> run() {
     const Json& module = archive_.program().at("graph_module");
@@ -37,14 +43,18 @@ class Program {
     RANNC_TRY(bind_inputs(values, module.at("signature"), graph));
     Region root{graph_};
     auto made = run_.run(std::move(values), root, graph);
+    effects_ = run_.buffer_writes();
     const auto fault = run_.fault();
     if (fault && (!made.ok() || run_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
     RANNC_ASSIGN(const Item results, user_results(module, *made));
-    RANNC_TRY(add_outputs(graph_, notes_, results, {options_.outputs, options_.required, fault}, file_.path()));
+    constants_again(graph_);
+    const Wanted wanted{options_.outputs, options_.required, fault, effects_};
+    RANNC_TRY(add_outputs(graph_, notes_, results, wanted, file_.path()));
     notes_.nodes = run_.nodes();
     return Imported{std::move(graph_), std::move(notes_)};
   }
+  std::set<std::string> written_constants() const { return torchscript::written_constants(effects_); }
 
  private:
   using Place = decltype(std::declval<ExportedArchive::Entry>().place());
@@ -109,6 +119,7 @@ class Program {
                    std::get<3>(each.place), each.entry.name, each.is_trained());
         RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.place)));
       }
+      if (each.kind == "buffer") buffers_[each.entry.name] = tensor->state();
       values[each.name] = at::isComplexType(each.entry.dtype) ? Item(Complex{tensor}) : Item(tensor);
     }
     return memory.check(file_.path());
@@ -149,7 +160,8 @@ class Program {
                               {names.begin() + 1, names.end()},
                               bound.is_trained()              ? Role::kParameter
                               : bound.persists && !is_complex ? Role::kConstant
-                                                              : Role::kLiteral};
+                                                              : Role::kLiteral,
+                              written_.contains(entry.name)};
     ir::TensorData data;
     if (const auto* const given = archive_.given(entry); given != nullptr && !is_complex) {
       data = *given;
@@ -157,7 +169,7 @@ class Program {
       RANNC_ASSIGN(data, file_.data(tensor, copied_));
     }
     TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
-    if (bound.kind == "buffer") made->set_state(entry.name);
+    if (bound.kind != "parameter") made->set_state(std::string(graph_.value(made->now()).name));
     return made;
   }
 
@@ -272,7 +284,7 @@ class Program {
       if (kind == "user_output") {
         results.push_back(made[i]);
       } else if (kind == "buffer_mutation") {
-        RANNC_TRY(check_effect(made[i], text_of(said.at("buffer_name"))));
+        RANNC_TRY(add_effect(made[i], text_of(said.at("buffer_name"))));
       } else if (kind != "token") {
         return error(where(), fmt::format("an output is a {}, which is not supported", kind));
       }
@@ -289,19 +301,16 @@ class Program {
     return shaped;
   }
 
-  // Statistics of normalizations are updated by the task that computes them. Counters are not updated.
-  Result<void> check_effect(const Item& made, const std::string& buffer) {
+  // Statistics of normalizations are updated by the task that computes them. Other buffers are not updated.
+  Result<void> add_effect(const Item& made, const std::string& buffer) {
     if (is_lost(made)) return *run_.fault();
     const auto* const tensor = made.get<TensorRef>();
     const bool is_statistic = made.get<Undecided>() && !made.is_of_data();
     if (is_statistic) return {};
-    if (tensor != nullptr && !ir::is_float(graph_.type((*tensor)->now()).dtype)) {
-      ++notes_.counted_remarks["counters of the program's state are not kept"];
-      return {};
-    }
-    return error(where(buffer),
-                 "the program writes into it, which is state of the model: training updates only the statistics of "
-                 "batch normalization");
+    const TaskId maker = tensor != nullptr ? graph_.producer((*tensor)->now()) : TaskId();
+    const Location at = maker.valid() ? graph_.location(maker) : where(buffer);
+    effects_.push_back(buffer_write(graph_, buffers_[buffer], at, "the program writes into"));
+    return {};
   }
 
   Result<Item> shape_of(const Json& tree, const std::vector<Item>& results, size_t& next, int depth) const {
@@ -330,10 +339,13 @@ class Program {
   const ArchiveFile& file_;
   const ExportedArchive& archive_;
   const ImportOptions& options_;
+  const std::set<std::string>& written_;
   ir::Graph graph_;
   ImportNotes notes_;
   uint64_t copied_ = 0;  ///< bytes of tensors in memory
   bool is_without_weights_ = false;
+  std::map<std::string, std::string> buffers_;  ///< names in the graph
+  std::vector<BufferWrite> effects_;
   ExportedGraph run_;
 };
 
@@ -372,7 +384,13 @@ Result<ImportParsed> parse_exported(ArchiveFile archive_file) {
                caught<ExportedArchive>({file->path()}, [&] { return ExportedArchive::open(*file); }));
   const auto archive = std::make_shared<const ExportedArchive>(std::move(opened));
   return ImportParsed([=](const ImportOptions& options) {
-    return caught<Imported>({file->path()}, [&] { return Program(*file, *archive, options).run(); });
+    return caught<Imported>({file->path()}, [&] {
+      const std::set<std::string> none;
+      Program first(*file, *archive, options, none);
+      auto made = first.run();
+      const std::set<std::string> written = first.written_constants();
+      return written.empty() ? std::move(made) : Program(*file, *archive, options, written).run();
+    });
   });
 }
 

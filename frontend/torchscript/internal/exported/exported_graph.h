@@ -27,6 +27,7 @@ class ExportedGraph {
   /// The error for calls that could not be translated. The translation continued without their results.
   std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
   bool lost_state() const { return calls_.lost_state(); }
+  const std::vector<BufferWrite>& buffer_writes() const { return calls_.buffer_writes(); }
   uint64_t nodes() const { return nodes_; }
 
  private:
