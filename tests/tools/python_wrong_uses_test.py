@@ -649,6 +649,12 @@ class Harmless(unittest.TestCase):
             opened.close()
         return losses
 
+    def test_planners_of_papers_warn_of_nothing(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for planner in ("gpipe", "gpipe-exact", "gpipe-size"):
+                rannc.plan(mlp(), data(), loss=loss, cluster="local:2", costs="analytic", planner=planner, progress=False)
+
     def test_a_failed_trainer_gives_the_optimizer_back(self):
         net = mlp()
         optimizer = sgd(net)

@@ -17,6 +17,7 @@ constexpr std::string_view kDescriptions[] = {
     "pipeline latency ",
     "splitting the blocks beside the cuts, ",
     "choosing stages by what their memory lets them keep ",
+    "largest block by ",
     "no plan with one stage per device ",
     "measured stages: ",
     "speedup ",
