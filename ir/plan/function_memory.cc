@@ -46,6 +46,7 @@ FunctionFollower::FunctionFollower(const Plan& plan, StageId stage)
       table_(function_table(stage_)),
       lowering_(stage_.joint.graph, for_memory(plan, stage_.joint, table_)),
       sums_(sum_bytes_of_buckets(plan, stage)),
+      device_(device_type(plan)),
       trains_(plan.training),
       one_pass_(plan.micro_batches.size() == 1),
       specs_(stage_specs(stage_.joint, stage_.kept.has_value(), table_, ports_of(plan, stage))),
@@ -76,7 +77,7 @@ int64_t FunctionFollower::held(ProgramMemory& memory, const Ids& values) const {
 
 void FunctionFollower::follow(const Bindings& sizes, StageTime& time) {
   using enum ProgramKind;
-  ProgramMemory memory({stage_.joint, views(), instructions_, samples_, sums_}, sizes);
+  ProgramMemory memory({stage_.joint, views(), instructions_, samples_, sums_, device_}, sizes);
   int64_t samples = 0;
   for (const ValueId value : samples_) samples += memory.bytes(value);
   const auto held = [&](const Ids& values) { return static_cast<uint64_t>(samples + this->held(memory, values)); };
@@ -105,7 +106,7 @@ void FunctionFollower::follow(const Bindings& sizes, StageTime& time) {
 
 StepMemory FunctionFollower::step(const Bindings& sizes) {
   const Graph& graph = stage_.joint.graph;
-  ProgramMemory memory({stage_.joint, views(), instructions_, samples_}, sizes);
+  ProgramMemory memory({stage_.joint, views(), instructions_, samples_, {}, device_}, sizes);
   StepMemory found;
   std::set<ValueId> counted;
   for (const FunctionKind kind : {FunctionKind::kLoad, FunctionKind::kStep}) {

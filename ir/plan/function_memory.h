@@ -42,7 +42,8 @@ class FunctionFollower {
   const FunctionTable table_;
   ProgramLowering lowering_;
   const std::vector<int64_t> sums_;  ///< by bucket: bytes of its sum
-  const bool trains_, one_pass_;     ///< a step has a backward pass; one micro-batch
+  const DeviceType device_;
+  const bool trains_, one_pass_;  ///< a step has a backward pass; one micro-batch
   StageSpecs specs_;
   ByProgram<std::optional<Program>> programs_;  ///< lowered on first use
   const std::vector<ValueId> samples_;          ///< ascending

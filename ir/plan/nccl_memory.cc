@@ -1,9 +1,11 @@
-// Counts the connections of a device.
+// Counts the connections of a device, and what its allocator keeps.
 #include "ir/plan/nccl_memory.h"
 
 #include <algorithm>
 
 #include "ir/plan/device_pairs.h"
+#include "ir/plan/plan.h"
+#include "ir/program/allocator_blocks.h"
 
 namespace rannc::ir {
 
@@ -36,6 +38,11 @@ uint64_t nccl_buffer_bytes(const Plan& plan, DeviceId device) {
     }
   }
   return std::max(all.bytes(kWritten), all.bytes(kRead));
+}
+
+uint64_t bytes_beside_tensors(const Plan& plan, DeviceId device) {
+  if (device_type(plan) != DeviceType::kCuda) return 0;
+  return nccl_buffer_bytes(plan, device) + static_cast<uint64_t>(pool_end_bytes(DeviceType::kCuda));
 }
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-/// Memory that NCCL allocates beside LibTorch.
+/// Memory of GPUs beside the blocks of tensors.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,9 @@ struct Plan;
 /// `NCCL_MAX_P2P_NCHANNELS=4`. LibTorch's allocator does not count them. From NCCL 2.28 (`src/transport/p2p.cc`), for
 /// GPUs that reach each other's memory; unmeasured. Small allocations of each communicator are not counted.
 uint64_t nccl_buffer_bytes(const Plan& plan, DeviceId device);
+
+/// The part of a device's predicted peak that LibTorch does not count as allocated: NCCL's buffers and the ends of the
+/// allocator's pools (`pool_end_bytes`). 0 in a plan for processors.
+uint64_t bytes_beside_tensors(const Plan& plan, DeviceId device);
 
 }  // namespace rannc::ir

@@ -15,6 +15,7 @@
 #include "ir/plan/optimizer_shares.h"
 #include "ir/plan/parameter_updates.h"
 #include "ir/plan/step_copies.h"
+#include "ir/program/allocator_blocks.h"
 #include "ir/schedule/schedule_memory.h"
 
 namespace rannc::ir {
@@ -97,17 +98,17 @@ struct HeldParameter {
 // Bytes of the leaf values that a stage reads. Random inputs are excluded: they exist only while tasks need them.
 struct Weights {
   std::vector<HeldParameter> parameters;  // ascending
-  int64_t others = 0;                     // buffers and constants
+  int64_t others = 0;                     // buffers and constants, in blocks
   int64_t samples = 0;                    // inputs of the graph, per sample
 
-  int64_t parameter_bytes() const {
+  int64_t parameter_bytes(DeviceType device) const {
     int64_t total = 0;
-    for (const HeldParameter& held : parameters) total += held.bytes;
+    for (const HeldParameter& held : parameters) total += block_bytes(held.bytes, device);
     return total;
   }
-  int64_t gradient_bytes() const {
+  int64_t gradient_bytes(DeviceType device) const {
     int64_t total = 0;
-    for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
+    for (const HeldParameter& held : parameters) total += block_bytes(held.sum_bytes, device) * held.readings;
     return total;
   }
   uint32_t index_of(ValueId parameter) const {
@@ -117,7 +118,7 @@ struct Weights {
   }
   /// Bytes of the optimizer state of the largest share of the parameters, which are divided bucket by bucket.
   int64_t state_bytes(const ParameterUpdates& updates, const std::vector<std::vector<ValueId>>& buckets,
-                      size_t replicas) const {
+                      size_t replicas, DeviceType device) const {
     std::vector<ParameterExtent> extents;
     for (const HeldParameter& held : parameters)
       extents.push_back({held.elements(), updates.of(held.value).divisible()});
@@ -132,7 +133,9 @@ struct Weights {
       int64_t bytes = 0;
       for (const ParameterSlice& slice : share_of_replica(shares, r)) {
         const HeldParameter& held = parameters[slice.parameter];
-        bytes += updates.state_elements(held.value, slice.first, slice.last) * held.element_bytes;
+        const int64_t own = (slice.last - slice.first) * held.element_bytes,
+                      states = updates.state_elements(held.value, slice.first, slice.last) * held.element_bytes;
+        bytes += states + (own > 0 ? states / own * (block_bytes(own, device) - own) : 0);
       }
       most = std::max(most, bytes);
     }
@@ -194,7 +197,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
           weights[s].parameters.push_back(
               {input, *known, sum_bytes(*known, dtype), static_cast<int64_t>(byte_size(dtype)), 0});
         } else {
-          weights[s].others += *known;
+          weights[s].others += block_bytes(*known, device_type(plan));
         }
       }
     }
@@ -210,10 +213,11 @@ void take_training(const Plan& plan, StageId stage, const ParameterUpdates& upda
                    StageShape& shape) {
   const size_t replicas = shape.devices.size();
   const bool shares = shape.sharded && replicas > 0;
-  shape.fixed_bytes += weights.state_bytes(updates, plan.stages[stage.index()].buckets, shares ? replicas : 1);
-  shape.gradient_bytes = weights.gradient_bytes();
+  const DeviceType device = device_type(plan);
+  shape.fixed_bytes += weights.state_bytes(updates, plan.stages[stage.index()].buckets, shares ? replicas : 1, device);
+  shape.gradient_bytes = weights.gradient_bytes(device);
   shape.sum_bytes = bytes_of_sums(plan, stage);
-  shape.step_bytes = weights.copied_bytes(updates, device_type(plan));
+  shape.step_bytes = weights.copied_bytes(updates, device);
 }
 
 // Converts bytes of a whole share in `time` to bytes per sample, rounded up.
@@ -376,7 +380,7 @@ PipelineShape pipeline_shape(const Plan& plan) {
     entry.devices = stage.devices;
     entry.recompute = stage.recompute;
     entry.sharded = stage.sharded;
-    entry.fixed_bytes = weights[s].parameter_bytes() + weights[s].others;
+    entry.fixed_bytes = weights[s].parameter_bytes(device_type(plan)) + weights[s].others;
     entry.sums = static_cast<uint32_t>(std::max<size_t>(1, stage.buckets.size()));
     if (updates) take_training(plan, StageId::from(s), *updates, weights[s], entry);
     shape.stages.push_back(std::move(entry));

@@ -10,6 +10,7 @@
 #include "ir/op/kernel_scratch.h"
 #include "ir/op/op.h"
 #include "ir/op/op_memory.h"
+#include "ir/program/allocator_blocks.h"
 
 namespace rannc::ir {
 
@@ -46,7 +47,7 @@ int64_t ProgramMemory::bytes(ValueId value) {
   if (type.rows && task.valid()) {
     for (const ValueId operand : graph_.inputs(task)) total += operand.valid() ? bytes(operand) : 0;
   } else {
-    total = byte_count(type).evaluate(sizes_).value_or(0);
+    total = block_bytes(byte_count(type).evaluate(sizes_).value_or(0), model_.device);
   }
   bytes_of_[value.index()] = total;
   return total;
@@ -55,7 +56,7 @@ int64_t ProgramMemory::bytes(ValueId value) {
 int64_t ProgramMemory::sum_bytes(ValueId value) const {
   ValueType type = graph_.type(value);
   type.dtype = sum_dtype(type.dtype);
-  return byte_count(type).evaluate(sizes_).value_or(0);
+  return block_bytes(byte_count(type).evaluate(sizes_).value_or(0), model_.device);
 }
 
 // --- memory of slots
@@ -103,7 +104,7 @@ void ProgramMemory::step(const Instruction& of) {
     if (is_held(slot)) hold(slots[slot]);
   }
   // A sum that takes the place of its first term counts beside it until the term is dropped: no peak.
-  if (const int64_t transient = scratch(of); transient > 0) {
+  if (const int64_t transient = block_bytes(scratch(of), model_.device); transient > 0) {
     grow(transient);
     live_ -= transient;
   }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/base/device_type.h"
 #include "ir/base/instruction_set.h"
 #include "ir/gradient/joint.h"
 #include "ir/graph/views.h"
@@ -25,6 +26,7 @@ class ProgramMemory {
     std::span<const InstructionSet> instructions;
     std::span<const ValueId> samples = {};  ///< values that are not counted, as if they were fixed
     std::span<const int64_t> sums = {};     ///< by mark: bytes of a sum over replicas; two run at once
+    DeviceType device = DeviceType::kCpu;   ///< whose allocator rounds bytes (`block_bytes`)
   };
   /// Both arguments must outlive it.
   ProgramMemory(const Model& model, const Bindings& sizes);

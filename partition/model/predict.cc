@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ir/plan/buckets.h"
+#include "ir/plan/nccl_memory.h"
 #include "ir/plan/parameter_updates.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
@@ -165,8 +166,9 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   for (size_t d = 0; d < timeline.devices.size(); ++d) {
     const DeviceTimeline& device = timeline.devices[d];
     const auto peak = static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes));
-    plan.predictions.push_back(
-        {static_cast<int64_t>(device.busy), peak + cluster.kind_of(in_cluster[d]).workspace_bytes});
+    const uint64_t libraries = cluster.kind_of(in_cluster[d]).workspace_bytes;
+    plan.predictions.push_back({static_cast<int64_t>(device.busy), peak + libraries});
+    plan.predictions.back().peak_bytes += ir::bytes_beside_tensors(plan, DeviceId::from(d));
   }
   plan.step_ns = static_cast<int64_t>(timeline.makespan);
   return timeline;

@@ -40,7 +40,11 @@ std::string row(const std::string& who, const std::string& standing, const std::
 
 uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < held.devices; ++i) sum += plan.predictions.at(held.first_device + i).peak_bytes;
+  for (uint32_t i = 0; i < held.devices; ++i) {
+    const DeviceId device(held.first_device + i);
+    const uint64_t peak = plan.predictions.at(device.index()).peak_bytes;
+    sum += peak - std::min(peak, ir::bytes_beside_tensors(plan, device));
+  }
   return sum;
 }
 
@@ -83,7 +87,7 @@ std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& he
       return process.devices == 1 && process.first_device == d;
     });
     table += row(fmt::format("device {}", d), size(static_cast<uint64_t>(standing_bytes(plan, shape, DeviceId(d)))),
-                 size(plan.predictions[d].peak_bytes), own == held.end() ? "" : size(own->peak_bytes));
+                 size(predicted_bytes(plan, {d, 1, 0})), own == held.end() ? "" : size(own->peak_bytes));
   }
   for (const HeldMemory& process : held) {
     if (process.devices == 1) continue;
@@ -97,11 +101,14 @@ std::string nccl_memory_text(const ir::Plan& plan) {
   uint64_t most = 0;
   for (size_t d = 0; d < plan.devices.size(); ++d)
     most = std::max(most, ir::nccl_buffer_bytes(plan, DeviceId::from(d)));
-  return fmt::format("Buffers of NCCL, up to {} on a device, are not counted.", size(most));
+  const bool counted = ir::device_type(plan) == ir::DeviceType::kCuda;
+  return fmt::format("Buffers of NCCL, up to {} on a device, are {}.", size(most),
+                     counted ? "not part of these peaks, but of the plan's" : "not counted");
 }
 
 std::string nccl_memory_warning(const ir::Plan& plan, DeviceId device, uint64_t memory_bytes) {
-  const uint64_t planned = plan.predictions[device.index()].peak_bytes;
+  const uint64_t peak = plan.predictions[device.index()].peak_bytes,
+                 planned = peak - std::min(peak, ir::bytes_beside_tensors(plan, device));
   const uint64_t buffers = ir::nccl_buffer_bytes(plan, device);
   if (memory_bytes == 0 || planned + buffers <= memory_bytes) return {};
   return fmt::format(

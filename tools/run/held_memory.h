@@ -16,8 +16,8 @@ struct HeldMemory {
   bool operator==(const HeldMemory&) const = default;
 };
 
-/// Sum of the predicted peaks of the process's devices. For several devices it is an upper bound, since their peaks
-/// need not coincide.
+/// Sum of the predicted peaks of the process's devices, of what LibTorch counts as allocated
+/// (`ir::bytes_beside_tensors`). For several devices it is an upper bound, since their peaks need not coincide.
 uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held);
 
 /// Bytes of a mini-batch's samples, labels included, that the stages on these devices read.
@@ -30,7 +30,7 @@ std::string describe(const ir::Plan& plan, const HeldMemory& held);
 /// measurement are omitted.
 std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& held);
 
-/// A sentence about NCCL's buffers, which no prediction and no measured peak counts, for the report.
+/// A sentence about NCCL's buffers, which no measured peak counts, for the report.
 std::string nccl_memory_text(const ir::Plan& plan);
 /// Why the predicted peak of a device and NCCL's buffers do not fit into its memory; empty if they do, or if the
 /// memory is unknown (0).

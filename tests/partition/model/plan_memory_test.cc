@@ -1,6 +1,9 @@
 // What a plan counts as memory, and what it does where memory is short.
 #include <cmath>
+#include <string_view>
 
+#include "ir/plan/nccl_memory.h"
+#include "ir/schedule/schedule_memory.h"
 #include "tests/partition/model/planned_models.h"
 
 namespace rannc::test {
@@ -83,6 +86,28 @@ TEST(PlanMemory, WorkspacesOfLibrariesCount) {
   options.constraints.memory_bytes = without + workspace - 1;
   const auto tight = planned(model, options).plan;
   EXPECT_LT(fullest(tight), without + workspace);
+}
+
+// Tensors in blocks of the allocator, and beside them NCCL's buffers and the ends of the allocator's pools.
+TEST(PlanMemory, WhatGpusReserveCounts) {
+  const Prepared model = small_bert();
+  for (const char* cluster : {"flat:2", "h200-2"}) {
+    auto options = options_for(cluster, 16);
+    options.constraints.stages = 2;
+    const ir::Plan plan = planned(model, options).plan;
+    const ir::PipelineShape shape = ir::pipeline_shape(plan);
+    const ir::Dependencies dependencies(shape);
+    const bool on_gpus = ir::device_type(plan) == ir::DeviceType::kCuda;
+    EXPECT_EQ(on_gpus, std::string_view(cluster) == "h200-2");
+    for (const ir::StageShape& stage : shape.stages) EXPECT_EQ(stage.gradient_bytes % 512 == 0, on_gpus);
+    for (size_t d = 0; d < plan.devices.size(); ++d) {
+      const DeviceId device = DeviceId::from(d);
+      const uint64_t beside = ir::bytes_beside_tensors(plan, device);
+      EXPECT_EQ(beside > (uint64_t{44} << 20), on_gpus) << "with buffers for the other stage";
+      const auto tensors = static_cast<uint64_t>(ir::row_peak(dependencies, plan.schedule, device));
+      EXPECT_EQ(plan.predictions[d].peak_bytes, tensors + options.cluster.kinds[0].workspace_bytes + beside);
+    }
+  }
 }
 
 // Each limit is one that the plan before it breaks.

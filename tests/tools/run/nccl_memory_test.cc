@@ -62,5 +62,20 @@ TEST(NcclMemory, ARunWarnsOfBuffersThatDoNotFit) {
   EXPECT_THAT(nccl_memory_warning(plan, DeviceId(1), needed - 1), HasSubstr("device 1 may run out of memory"));
 }
 
+// A plan for GPUs counts what LibTorch does not report as allocated.
+TEST(NcclMemory, PlansForGpusCountIt) {
+  ir::Plan plan = plan_of({.cuts = {4}, .micro_batches = {4, 4}});
+  EXPECT_EQ(ir::bytes_beside_tensors(plan, DeviceId(1)), 0U);
+  for (ir::PlanDevice& device : plan.devices) device.type = ir::DeviceType::kCuda;
+  const uint64_t beside = nccl_buffer_bytes(plan, DeviceId(1)) + 44 * kMiB;
+  EXPECT_EQ(ir::bytes_beside_tensors(plan, DeviceId(1)), beside);
+  plan.predictions[1].peak_bytes = 100 * kMiB + beside;
+  EXPECT_EQ(predicted_bytes(plan, {.first_device = 1}), 100 * kMiB);
+  const uint64_t needed = 100 * kMiB + nccl_buffer_bytes(plan, DeviceId(1));
+  EXPECT_EQ(nccl_memory_warning(plan, DeviceId(1), needed), "") << "buffers count once";
+  EXPECT_THAT(nccl_memory_warning(plan, DeviceId(1), needed - 1), HasSubstr("device 1 may run out of memory"));
+  EXPECT_THAT(nccl_memory_text(plan), HasSubstr("but of the plan's"));
+}
+
 }  // namespace
 }  // namespace rannc::tools
