@@ -139,6 +139,12 @@ def inspected(net, x):
     return (h + 0 * net.made) / scale * scale
 
 
+def converted(net, x):
+    """Converts an input and a parameter to the types that they have."""
+    net.last = x
+    return nn.functional.linear(x.to(torch.float32), net.layer.weight.to(x.dtype).contiguous(), net.layer.bias.to(x))
+
+
 def cached(net, x):
     """Keeps a table that depends on sizes alone."""
     if net.last is None or net.calls < x.shape[1]:
@@ -160,7 +166,7 @@ class Attributes(Case):
         self.assertEqual(annealed, 0)
 
     def test_others_are_left_as_they_were(self):
-        for function in (inspected, cached):
+        for function in (inspected, cached, converted):
             net = Forward(function)
             log = net.log
             with self.subTest(function.__name__), warnings.catch_warnings():
