@@ -279,6 +279,29 @@ class Stateful(Forward):
         self.norm = nn.BatchNorm1d(3)
 
 
+class Inner(nn.Module):
+    """Assigns its buffers, within another module."""
+
+    def __init__(self, reads):
+        super().__init__()
+        self.reads = reads
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, h):
+        self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+        return h - self.mean if self.reads else h
+
+
+def by_inner(net, x):
+    return net.inner(net.layer(x))
+
+
+def with_inner(reads):
+    net = Forward(by_inner)
+    net.inner = Inner(reads)
+    return net
+
+
 def spectral(net, x):
     return net.layer(x)
 
@@ -295,6 +318,8 @@ class Buffers(Case):
             with self.subTest(function.__name__):
                 self.assert_refused(lambda function=function: train(Stateful(function), **self.ONE), *words,
                                     "'loss' depends on what the step before left", "input without a batch axis")
+        self.assert_refused(lambda: train(with_inner(True), **self.ONE), "inner.mean: forward or loss changes this buffer",
+                            "which the next call reads")
         self.assert_refused(lambda: train(Stateful(of_updated_statistics), **self.ONE), "reads 'norm.running_mean' after")
         for kind in (nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm):
             net = Stateful(spectral)
@@ -302,6 +327,10 @@ class Buffers(Case):
             self.assert_refused(lambda net=net: train(net, **self.ONE), "writes into 'layer.", "a buffer: training updates only")
 
     def test_others_are_noted(self):
+        with warnings.catch_warnings(record=True) as issued:
+            warnings.simplefilter("always")
+            self.assert_equal(train(with_inner(False), 3, **self.ONE), losses_of_torch(with_inner(False), 3))
+        self.assertIn("inner.mean: forward assigns this buffer", "".join(str(each.message) for each in issued))
         for function, name in ((average_of_weights, "weights"), (written_before_read, "mean"), (unread_counter, "steps"),
                                (of_statistics_before, None), (shared_statistics, None)):
             with self.subTest(function.__name__), warnings.catch_warnings(record=True) as issued:

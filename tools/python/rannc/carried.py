@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -195,15 +195,15 @@ def _form(tensor: Any) -> str:
 
 
 class _Comparison:
-    """Nodes of two calls of a module in one program."""
+    """Nodes of two calls of a module in one program. `assigned`: buffers that the program reads, but does not write."""
 
-    def __init__(self, program: torch.export.ExportedProgram):
+    def __init__(self, program: torch.export.ExportedProgram, assigned: Collection[str]):
         signature = program.graph_signature
         self._program = program
         self._constants = {name: program.constants[target] for name, target in
                            signature.inputs_to_lifted_tensor_constants.items() if target in program.constants}
-        self._registered = set(signature.inputs_to_buffers)
-        self._buffers = self._registered | set(signature.inputs_to_lifted_tensor_constants)
+        self._followed = {name for name, buffer in signature.inputs_to_buffers.items() if buffer not in assigned}
+        self._buffers = {*signature.inputs_to_buffers, *signature.inputs_to_lifted_tensor_constants}
         self._varying: dict[fx.Node, bool] = {}
 
     def varies(self, node: fx.Node) -> bool:
@@ -227,7 +227,7 @@ class _Comparison:
             same = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype == other.dtype and \
                 torch.equal(one, other)
             return [] if same else None
-        if a.op == "placeholder" and a.name in self._registered:
+        if a.op == "placeholder" and a.name in self._followed:
             return []  # the importer refuses a buffer that one call writes and the next reads
         if a.op != b.op:
             return None
@@ -239,13 +239,21 @@ class _Comparison:
         return list(zip(first, second, strict=True)) if a.target == b.target and form == other_form else None
 
 
-def difference_of_calls(program: torch.export.ExportedProgram, outputs: int) -> fx.Node | None:
+def assigned_buffers(net: nn.Module, before: Mapping[str, torch.Tensor]) -> dict[str, tuple[Any, Any]]:
+    """Buffers of modules within `net` that are other tensors than `before`, with both: `torch.export` follows an assignment
+    to a buffer of `net` itself alone."""
+    return {name: (before.get(name), buffer) for name, buffer in net.named_buffers(remove_duplicate=False)
+            if "." in name and buffer is not before.get(name)}
+
+
+def difference_of_calls(program: torch.export.ExportedProgram, outputs: int, assigned: Collection[str]) -> fx.Node | None:
     """Returns a node at which the second of two calls in a program computes something else than the first, or which reads
     what the first made of the batch, of parameters or of random numbers. None: each call computes the same.
 
     outputs: number of outputs of one call; the outputs of the program are those of both calls
+    assigned: names of `assigned_buffers`
     """
-    comparison = _Comparison(program)
+    comparison = _Comparison(program, assigned)
     nodes = {node.name: node for node in program.graph.nodes}
     made = [nodes[name] for name in program.graph_signature.user_outputs if isinstance(name, str)]
     waiting: list[tuple[Any, Any, Any]] = [(a, b, b) for a, b in zip(made[:outputs], made[outputs:], strict=True)]

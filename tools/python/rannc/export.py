@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .adopted import modules_in_loss, warn_of_constants, within
-from .carried import Attributes, difference_of_calls
+from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
 from .tracing import (check_module, constants_noticed, error_of, is_of_samples, kernels_of_known_shapes, layer_drop_followed,
@@ -255,15 +255,18 @@ class _Recorder:
         self.gradients = CustomGradients(lambda: self.where)
         self.attributes = Attributes(_owners(net, loss))
         self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
+        self.assigned: dict[str, tuple[Any, Any]] = {}  # buffers, likewise
         self.calls = 1  # of the module in the program
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with (_replaced_forward(self.net, self.forward),  # a loss may call the module again
               constants_noticed(self.noticed), layer_drop_followed(lambda: self.where),
               self.gradients.watched()):
+            buffers = dict(self.net.named_buffers(remove_duplicate=False))
             outputs = self._outputs_of(tensors)
             if self.calls == 1:
-                self.changes = self.attributes.changes()
+                self.assigned = assigned_buffers(self.net, buffers)
+                self.changes = {**self.attributes.changes(), **self.assigned}
                 return outputs
             between = Attributes(_owners(self.net, self.loss))
             outputs += self._outputs_of(tensors)
@@ -443,20 +446,24 @@ def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.Export
     names = sorted(changes)
     before, after = changes[names[0]]
     numbers = isinstance(after, (bool, int, float, str))
-    said = (f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: forward or loss changes this attribute"
+    said = (f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: forward or loss changes this "
+            + ("buffer" if names[0] in recorder.assigned else "attribute")
             + (f" ({before!r} became {after!r})" if numbers else ""))
     hint = ("what changes between steps can be an entry of the batch, such as batch_axis={'factor': None} for one without samples; "
             "or compute it from the inputs")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            node = difference_of_calls(exported(), len(recorder.outputs))
+            node = difference_of_calls(exported(), len(recorder.outputs), recorder.assigned)
     except Exception as failure:
         raise error(f"{said}, and cannot be traced again after it, while each step of a program is a first call: {failure}",
                     hint=hint) from failure
     if node is not None:
         raise error(f"{said}, which the next call reads, while each step of a program is a first call", place=line_of_node(node),
                     hint=hint)
+    for name in recorder.assigned:
+        if not name.endswith("num_batches_tracked"):
+            recorder.noticed.setdefault(f"{name}: forward assigns this buffer, which a trainer does not: it keeps its value")
     for name, (before, after) in changes.items():
         if isinstance(after, (bool, int, float, str)) and name in recorder.changes:
             recorder.noticed.setdefault(f"{name}: forward changes this attribute ({before!r} became {after!r}), which is a "
