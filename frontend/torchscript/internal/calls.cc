@@ -144,7 +144,7 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     for (const Call::Argument& each : arguments) collect(each.item, given);
   }
   Call call(graph, where, schema, names.empty() ? "nothing" : names[0], std::move(arguments), notes_);
-  const bool known = translate(call);
+  const bool known = translate(call, outputs);
   if (known && no_grad_ > 0) {
     for (Item& result : call.results()) result = stopped(call, result, given, in_place);
   }

@@ -247,9 +247,10 @@ std::vector<Call::Argument> outputs_given(const std::string& schema, std::span<c
 
 bool has_translator(const std::string& schema) { return table().contains(schema); }
 
-bool translate(Call& call) {
-  if (const auto outputs = outputs_given(call.schema(), call.arguments()); !outputs.empty())
-    return translate_into(call, outputs);
+bool translate(Call& call) { return translate(call, outputs_given(call.schema(), call.arguments())); }
+
+bool translate(Call& call, const std::vector<Call::Argument>& outputs) {
+  if (!outputs.empty()) return translate_into(call, outputs);
   if (translate_as_it_is(call)) return true;
   const std::string op = call.op();
   if (!writes(op)) return dispatch(call);

@@ -52,5 +52,7 @@ bool has_translator(const std::string& schema);
 /// in-place operator (`add_`) is translated as the out-of-place one, whose result is written to its first argument.
 /// Results of an overload with `out=` are written into these. Returns false if neither applies.
 bool translate(Call& call);
+/// Likewise. `outputs` are its `outputs_given`.
+bool translate(Call& call, const std::vector<Call::Argument>& outputs);
 
 }  // namespace rannc::frontend::torchscript
