@@ -11,7 +11,7 @@ import unittest.mock
 
 import programs
 from gpu_check_test import flags_for
-from gpu_check import correct, lanes, models, report, sides, speed  # isort: skip
+from gpu_check import correct, lanes, models, prepare, report, sides, speed  # isort: skip
 
 
 class Waiting(unittest.TestCase):
@@ -206,6 +206,12 @@ class Verdicts(unittest.TestCase):
                                   (106.0, 106.0, ["1 stage on one GPU: step ms"]), (94.0, 94.0, ["1 stage on one GPU: step ms"])]:
             self.ran(one, two)
             self.assertEqual(self.verdicts(correct.stages, self.run_of_part), failing, (one, two))
+
+    def test_predicted_bytes(self):
+        """Without what the allocator reserves beside the blocks of tensors: on a GPU, the same as the run says."""
+        plan = 'device d0 "node0/h200:0" kind "h200" memory_bytes 147961623347{}\npredict d0 busy_ns 1 peak_bytes 46137544\n'
+        self.assertEqual(prepare.allocated_bytes(plan.format("")), 46137544)
+        self.assertEqual(prepare.allocated_bytes(plan.format(" type cuda")), 200)
 
     @unittest.mock.patch.object(correct, "reserved", lambda *_: None)
     def test_memory(self):

@@ -9,6 +9,7 @@ STEP_OFF, MEMORY_OFF = 0.05, 0.02  # of predictions
 SIDES_APART = 0.02  # losses of sides of ours in bfloat16
 FIRST_STEPS = 2  # of sides whose kernels round otherwise, which soon train apart
 HALF = 0.5  # of the GPU's memory: the large model takes more
+POOL_ENDS = 44 << 20  # bytes of a prediction that LibTorch reserves, but does not allocate: ir/program/allocator_blocks.h
 
 LANES = 6  # processes that get ready at a time
 # Seconds until a process has made its first steps, and the most that it gets.

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 
 from .correct import CUDA_PLUGIN
-from .models import BUNDLES
+from .models import BUNDLES, POOL_ENDS
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
 BENCH = TOOLS.parent / "tests/bench"
@@ -24,6 +24,12 @@ PACKAGES = ["torch", "torchvision", "transformers", "safetensors"]
 
 def note(text):
     print(f"gpu-check: {text}", file=sys.stderr, flush=True)
+
+
+def allocated_bytes(plan):
+    """What LibTorch is predicted to count as allocated under a plan for one device, by its text."""
+    on_gpu = re.search(r"^device d0 .* type cuda$", plan, re.M)
+    return int(re.search(r"^predict d0 .*peak_bytes (\d+)$", plan, re.M)[1]) - (POOL_ENDS if on_gpu else 0)
 
 
 def libraries_of(program):
@@ -94,7 +100,7 @@ class Bundles:
         if done.returncode != 0:
             sys.exit(f"gpu-check: error: {model} does not compile:\n{done.stderr}")
         plan = (path / "plan.rir").read_text()
-        return 1e-6 * int(re.search(r"^step_ns (\d+)", plan, re.M)[1]), int(re.search(r"peak_bytes (\d+)", plan)[1])
+        return 1e-6 * int(re.search(r"^step_ns (\d+)", plan, re.M)[1]), allocated_bytes(plan)
 
     def samples_for(self, bundle, model):
         if bundle.of_memory == 0 or self.flags.tiny:
