@@ -40,7 +40,7 @@ BlockState::BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, 
 RankWindow BlockState::window(uint32_t node) const {
   RankWindow window{0, blocks_ - 1};
   for (uint32_t e : graph_.inputs.row(node)) window.low = std::max(window.low, home_[e]);
-  for (uint32_t e : graph_.outputs.row(node)) window.high = std::min(window.high, first_[e]);
+  for (uint32_t e : graph_.outputs(node)) window.high = std::min(window.high, first_[e]);
   return window;
 }
 
@@ -62,7 +62,7 @@ double BlockState::gain(uint32_t node, uint32_t target) const {
     if (home != source && readers_in(e, source, node) == 0) gain += graph_.cost[e];
     if (home != target && readers_in(e, target, node) == 0) gain -= graph_.cost[e];
   }
-  for (uint32_t e : graph_.outputs.row(node)) {
+  for (uint32_t e : graph_.outputs(node)) {
     if (readers_in(e, target, UINT32_MAX) > 0) gain += graph_.cost[e];
     if (readers_in(e, source, UINT32_MAX) > 0) gain -= graph_.cost[e];
   }
@@ -99,7 +99,7 @@ EdgeMoves BlockState::edge_moves(uint32_t node) const {
     moves.high_gain += saved - (others.high == 0 ? graph_.cost[e] : 0);
   }
   // No reader is below the source, and none is in it where the window goes beyond.
-  for (uint32_t e : graph_.outputs.row(node)) {
+  for (uint32_t e : graph_.outputs(node)) {
     if (first_[e] == source) moves.low_gain -= graph_.cost[e];
     if (first_[e] == window.high) moves.high_gain += graph_.cost[e];
   }
@@ -117,7 +117,7 @@ void BlockState::move(uint32_t node, uint32_t target) {
   memory_[target] += graph_.memory[node];
   --size_[source];
   ++size_[target];
-  for (uint32_t e : graph_.outputs.row(node)) home_[e] = target;
+  for (uint32_t e : graph_.outputs(node)) home_[e] = target;
   for (uint32_t e : graph_.inputs.row(node)) {
     if (large(e)) {
       --counts_[static_cast<size_t>(table_[e]) * blocks_ + source];

@@ -51,22 +51,24 @@ class NetBuilder {
 
 void index_nodes(LevelGraph& graph) {
   const uint32_t n = graph.nodes();
-  graph.outputs.offsets.assign(n + 1, 0);
-  graph.inputs.offsets.assign(n + 1, 0);
+  graph.producers.reserve(graph.nets());
+  graph.first_output.assign(n + 1, 0);
+  // Row v is filled at offsets[v + 1], which ends where row v + 1 begins.
+  graph.inputs.offsets.assign(n + 2, 0);
   for (uint32_t e = 0; e < graph.nets(); ++e) {
-    ++graph.outputs.offsets[graph.producer(e) + 1];
-    for (uint32_t reader : graph.readers(e)) ++graph.inputs.offsets[reader + 1];
+    const uint32_t producer = graph.pins.items[graph.pins.offsets[e]];
+    RANNC_CHECK(e == 0 || graph.producers.back() <= producer) << "nets are numbered by producer";
+    graph.producers.push_back(producer);
+    ++graph.first_output[producer + 1];
+    for (uint32_t reader : graph.readers(e)) ++graph.inputs.offsets[reader + 2];
   }
-  for (Csr* csr : {&graph.outputs, &graph.inputs}) {
-    std::partial_sum(csr->offsets.begin(), csr->offsets.end(), csr->offsets.begin());
-    csr->items.resize(csr->offsets.back());
-  }
-  std::vector<uint32_t> next_out(graph.outputs.offsets.begin(), graph.outputs.offsets.end() - 1);
-  std::vector<uint32_t> next_in(graph.inputs.offsets.begin(), graph.inputs.offsets.end() - 1);
+  for (std::vector<uint32_t>* offsets : {&graph.first_output, &graph.inputs.offsets})
+    std::partial_sum(offsets->begin(), offsets->end(), offsets->begin());
+  graph.inputs.items.resize(graph.inputs.offsets.back());
   for (uint32_t e = 0; e < graph.nets(); ++e) {
-    graph.outputs.items[next_out[graph.producer(e)]++] = e;
-    for (uint32_t reader : graph.readers(e)) graph.inputs.items[next_in[reader]++] = e;
+    for (uint32_t reader : graph.readers(e)) graph.inputs.items[graph.inputs.offsets[reader + 1]++] = e;
   }
+  graph.inputs.offsets.pop_back();
 }
 
 LevelGraph level_zero(const Dag& dag, std::span<const uint32_t> order, uint32_t in_flight) {
@@ -119,7 +121,7 @@ LevelGraph contract(const LevelGraph& graph, std::span<const uint32_t> group_of,
   std::vector<uint32_t> single_net(groups, UINT32_MAX), single_owner(groups, UINT32_MAX);
   for (uint32_t g = 0; g < groups; ++g) {
     for (uint32_t v : members.row(g)) {
-      for (uint32_t e : graph.outputs.row(v)) {
+      for (uint32_t e : graph.outputs(v)) {
         nets.open(g);
         seen_by_net[g] = e;
         for (uint32_t reader : graph.readers(e)) {

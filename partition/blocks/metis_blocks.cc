@@ -46,7 +46,7 @@ UndirectedGraph undirected(const LevelGraph& graph) {
       out.edge_weights.push_back(weight);
     };
     for (uint32_t e : graph.inputs.row(v)) add(graph.producer(e), graph.cost[e]);
-    for (uint32_t e : graph.outputs.row(v)) {
+    for (uint32_t e : graph.outputs(v)) {
       for (uint32_t reader : graph.readers(e)) add(reader, graph.cost[e]);
     }
     out.offsets.push_back(static_cast<idx_t>(out.neighbours.size()));
@@ -98,7 +98,7 @@ std::vector<uint32_t> order_by_block(const LevelGraph& graph, const std::vector<
     const uint32_t v = ready.top().second;
     ready.pop();
     order.push_back(v);
-    for (uint32_t e : graph.outputs.row(v)) {
+    for (uint32_t e : graph.outputs(v)) {
       for (uint32_t reader : graph.readers(e)) {
         if (--missing[reader] == 0) ready.emplace(block_of[reader], reader);
       }

@@ -21,7 +21,7 @@ std::vector<uint32_t> depth_first(const LevelGraph& graph) {
     stack.pop_back();
     order.push_back(v);
     ready.clear();
-    for (uint32_t e : graph.outputs.row(v)) {
+    for (uint32_t e : graph.outputs(v)) {
       for (uint32_t reader : graph.readers(e)) {
         if (--missing[reader] == 0) ready.push_back(reader);
       }
@@ -35,7 +35,7 @@ std::vector<uint32_t> depth_first(const LevelGraph& graph) {
 std::vector<uint32_t> depth_first_back(const LevelGraph& graph) {
   std::vector<uint32_t> missing(graph.nodes(), 0), stack, order, ready;
   for (uint32_t v = 0; v < graph.nodes(); ++v) {
-    for (uint32_t e : graph.outputs.row(v)) missing[v] += static_cast<uint32_t>(graph.readers(e).size());
+    for (uint32_t e : graph.outputs(v)) missing[v] += static_cast<uint32_t>(graph.readers(e).size());
     if (missing[v] == 0) stack.push_back(v);
   }
   order.reserve(graph.nodes());
@@ -77,7 +77,7 @@ std::vector<uint32_t> least_live(const LevelGraph& graph) {
   uint32_t clock = UINT32_MAX;
   for (uint32_t e = 0; e < graph.nets(); ++e) left[e] = static_cast<uint32_t>(graph.readers(e).size());
   auto enter = [&](uint32_t v) {
-    for (uint32_t e : graph.outputs.row(v)) key[v] += graph.cost[e];
+    for (uint32_t e : graph.outputs(v)) key[v] += graph.cost[e];
     for (uint32_t e : graph.inputs.row(v)) key[v] -= left[e] == 1 ? graph.cost[e] : 0;
     ready.emplace(key[v], clock--, v);
   };
@@ -100,7 +100,7 @@ std::vector<uint32_t> least_live(const LevelGraph& graph) {
         ready.emplace(key[reader], clock--, reader);
       }
     }
-    for (uint32_t e : graph.outputs.row(v)) {
+    for (uint32_t e : graph.outputs(v)) {
       for (uint32_t reader : graph.readers(e)) {
         if (--missing[reader] == 0) enter(reader);
       }

@@ -93,14 +93,14 @@ class PairFlow {
   /// Calls f(net) once for every net of `node` not seen since the stamp was raised.
   template <typename F>
   void for_new_nets(uint32_t node, F f) {
-    for (const Csr* nets : {&graph_.inputs, &graph_.outputs}) {
-      for (uint32_t e : nets->row(node)) {
-        if (net_seen_[e] == stamp_) continue;
-        net_seen_[e] = stamp_;
-        scanned_ += graph_.pins.row(e).size();
-        f(e);
-      }
-    }
+    const auto once = [&](uint32_t e) {
+      if (net_seen_[e] == stamp_) return;
+      net_seen_[e] = stamp_;
+      scanned_ += graph_.pins.row(e).size();
+      f(e);
+    };
+    for (uint32_t e : graph_.inputs.row(node)) once(e);
+    for (uint32_t e : graph_.outputs(node)) once(e);
   }
 
   /// Fills `region_`: nodes of the lower block from far to near, then of the upper block from near to far. Returns

@@ -20,7 +20,7 @@ bool for_neighbours(const LevelGraph& graph, uint32_t node, bool forward, F&& f)
     }
     return true;
   }
-  for (uint32_t e : graph.outputs.row(node)) {
+  for (uint32_t e : graph.outputs(node)) {
     for (uint32_t reader : graph.readers(e)) {
       if (!f(reader)) return false;
     }

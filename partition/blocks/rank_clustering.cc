@@ -31,11 +31,11 @@ class Clustering {
     if (size_[own] > 1) return false;
     uint32_t low = 0, high = graph_.nodes();
     for (uint32_t e : graph_.inputs.row(node)) low = std::max(low, rank_[graph_.producer(e)]);
-    for (uint32_t e : graph_.outputs.row(node)) {
+    for (uint32_t e : graph_.outputs(node)) {
       for (uint32_t reader : graph_.readers(e)) high = std::min(high, rank_[reader]);
     }
     const bool down = !graph_.inputs.row(node).empty() && fits(node, low);
-    const bool up = !graph_.outputs.row(node).empty() && fits(node, high);
+    const bool up = !graph_.outputs(node).empty() && fits(node, high);
     if (!down && !up) return false;
     const double down_rating = down ? shared(node, low) / (work_[low] + tiny_) : -1;
     const double up_rating = up ? shared(node, high) / (work_[high] + tiny_) : -1;
@@ -66,7 +66,7 @@ class Clustering {
     for (uint32_t e : graph_.inputs.row(node)) {
       if (rank_[graph_.producer(e)] == rank) sum += graph_.cost[e] / graph_.readers(e).size();
     }
-    for (uint32_t e : graph_.outputs.row(node)) {
+    for (uint32_t e : graph_.outputs(node)) {
       const auto readers = graph_.readers(e);
       uint32_t inside = 0;
       for (uint32_t reader : readers) inside += rank_[reader] == rank;

@@ -36,7 +36,7 @@ void merge_candidates(const LevelGraph& graph, const PairMatching& matching, uin
     if (sum >= graph.memory[node] && sum <= memory_limit) candidates.push_back(other);
   };
   for (uint32_t e : graph.inputs.row(node)) consider(graph.producer(e));
-  for (uint32_t e : graph.outputs.row(node)) {
+  for (uint32_t e : graph.outputs(node)) {
     for (uint32_t reader : graph.readers(e)) consider(reader);
   }
   auto lighter = [&](uint32_t a, uint32_t b) {
@@ -90,7 +90,7 @@ void move_nodes(const Hierarchy& hierarchy, size_t level, BlockState& state, uin
     double down = 0, up = 0;
     const bool can_down =
         !graph.inputs.row(node).empty() && improves(graph, state, node, window.low, memory_limit, down);
-    const bool can_up = !graph.outputs.row(node).empty() && improves(graph, state, node, window.high, memory_limit, up);
+    const bool can_up = !graph.outputs(node).empty() && improves(graph, state, node, window.high, memory_limit, up);
     if (!can_down && !can_up) continue;
     state.move(node, can_down && (!can_up || down >= up) ? window.low : window.high);
     if (report.active()) report.report(BlockStep::kMove, hierarchy, level, state.block_of());

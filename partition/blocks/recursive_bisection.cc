@@ -31,7 +31,7 @@ LevelGraph induced(const LevelGraph& graph, const std::vector<uint32_t>& members
   }
   part.pins.offsets.push_back(0);
   for (uint32_t v : members) {
-    for (uint32_t e : graph.outputs.row(v)) {
+    for (uint32_t e : graph.outputs(v)) {
       part.pins.items.push_back(local[v]);
       for (uint32_t reader : graph.readers(e)) {
         if (local[reader] != UINT32_MAX) part.pins.items.push_back(local[reader]);

@@ -124,9 +124,13 @@ class Pass {
   bool large(uint32_t net) const { return graph_.pins.row(net).size() > kMaxUpdatedPins; }
 
   bool has_large_net(uint32_t node) const {
-    const auto inputs = graph_.inputs.row(node), outputs = graph_.outputs.row(node);
-    auto is_large = [this](uint32_t net) { return large(net); };
-    return std::any_of(inputs.begin(), inputs.end(), is_large) || std::any_of(outputs.begin(), outputs.end(), is_large);
+    for (uint32_t e : graph_.inputs.row(node)) {
+      if (large(e)) return true;
+    }
+    for (uint32_t e : graph_.outputs(node)) {
+      if (large(e)) return true;
+    }
+    return false;
   }
 
   void enqueue(uint32_t node) {
@@ -139,7 +143,7 @@ class Pass {
       if (best.target == kNone || gain > best.gain) best = {gain, target};
     };
     if (moves.window.low < source && !graph_.inputs.row(node).empty()) consider(moves.window.low, moves.low_gain);
-    if (moves.window.high > source && !graph_.outputs.row(node).empty()) consider(moves.window.high, moves.high_gain);
+    if (moves.window.high > source && !graph_.outputs(node).empty()) consider(moves.window.high, moves.high_gain);
     if (best.target != kNone && (best.target != queued_[node].target || best.gain != queued_[node].gain)) {
       queue_.push({best.gain, node, best.target});
     }
@@ -165,7 +169,7 @@ class Pass {
       if (!same_first) refresh(graph_.producer(e));
       for (uint32_t reader : graph_.readers(e)) refresh(reader);
     }
-    for (uint32_t e : graph_.outputs.row(node)) {
+    for (uint32_t e : graph_.outputs(node)) {
       if (large(e)) continue;
       for (uint32_t reader : graph_.readers(e)) refresh(reader);
     }

@@ -69,7 +69,7 @@ class Classes {
       for (uint32_t e : graph_.inputs.row(v)) last_[v] = std::max(last_[v], last_[graph_.producer(e)]);
     }
     for (uint32_t v = graph_.nodes(); v-- > 0;) {
-      for (uint32_t e : graph_.outputs.row(v)) {
+      for (uint32_t e : graph_.outputs(v)) {
         for (uint32_t reader : graph_.readers(e)) first_[v] = std::min(first_[v], first_[reader]);
       }
     }
