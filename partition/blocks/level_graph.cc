@@ -22,7 +22,12 @@ class NetBuilder {
   void open(uint32_t producer) { graph_.pins.items.push_back(producer); }
   void add(uint32_t reader) { graph_.pins.items.push_back(reader); }
   void sort_readers() {
-    std::sort(graph_.pins.items.begin() + graph_.pins.offsets.back() + 1, graph_.pins.items.end());
+    const auto first = graph_.pins.items.begin() + graph_.pins.offsets.back() + 1, end = graph_.pins.items.end();
+    if (end - first == 2) {
+      if (first[1] < first[0]) std::swap(first[0], first[1]);
+    } else if (end - first > 2) {
+      std::sort(first, end);
+    }
   }
   void close(double cost) {
     const uint32_t begin = graph_.pins.offsets.back();
@@ -116,6 +121,10 @@ LevelGraph contract(const LevelGraph& graph, std::span<const uint32_t> group_of,
   std::vector<uint32_t> next(members.offsets.begin(), members.offsets.end() - 1);
   for (uint32_t v = 0; v < graph.nodes(); ++v) members.items[next[group_of[v]]++] = v;
 
+  // Pages that stay unused are never touched.
+  coarse.pins.items.reserve(graph.pins.items.size());
+  coarse.pins.offsets.reserve(graph.nets() + 1);
+  coarse.cost.reserve(graph.nets());
   NetBuilder nets(coarse);
   std::vector<uint32_t> seen_by_net(groups, UINT32_MAX);
   std::vector<uint32_t> single_net(groups, UINT32_MAX), single_owner(groups, UINT32_MAX);
