@@ -2,6 +2,7 @@
 #include "partition/blocks/orders.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <queue>
@@ -64,45 +65,66 @@ std::vector<uint32_t> breadth_first(const LevelGraph& graph) {
   return order;
 }
 
+/// A ready node with its key: the smallest key first, then the last entered. Compared without branches.
+struct Ready {
+  uint64_t key = 0;    // orders as the live cost does
+  uint64_t entry = 0;  // negated time of entry, node
+
+  bool operator>(const Ready& other) const { return (key > other.key) | ((key == other.key) & (entry > other.entry)); }
+};
+
+/// Orders finite numbers as integers.
+uint64_t ordered_bits(double x) {
+  const auto bits = std::bit_cast<uint64_t>(x + 0.0);  // -0 becomes 0
+  return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
+}
+
 /// Greedy by live cost: a node adds the values it produces and frees those whose last reader it is. The key of a node
 /// is computed when it becomes ready. If the key falls later because the node became the last reader, the node is
 /// re-queued.
 std::vector<uint32_t> least_live(const LevelGraph& graph) {
   const uint32_t n = graph.nodes();
-  std::vector<uint32_t> missing(n), left(graph.nets()), order;
-  std::vector<double> key(n, 0);
-  std::vector<bool> done(n, false);
-  using Entry = std::tuple<double, uint32_t, uint32_t>;  // key, negated time of entry, node
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  struct Node {
+    double key = 0;
+    uint32_t missing = 0;
+    bool done = false;
+  };
+  std::vector<uint32_t> left(graph.nets()), order;
+  std::vector<Node> nodes(n);
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   uint32_t clock = UINT32_MAX;
+  auto push = [&](uint32_t v) { ready.push({ordered_bits(nodes[v].key), uint64_t{clock--} << 32 | v}); };
   for (uint32_t e = 0; e < graph.nets(); ++e) left[e] = static_cast<uint32_t>(graph.readers(e).size());
   auto enter = [&](uint32_t v) {
-    for (uint32_t e : graph.outputs(v)) key[v] += graph.cost[e];
-    for (uint32_t e : graph.inputs.row(v)) key[v] -= left[e] == 1 ? graph.cost[e] : 0;
-    ready.emplace(key[v], clock--, v);
+    double& key = nodes[v].key;
+    for (uint32_t e : graph.outputs(v)) key += graph.cost[e];
+    for (uint32_t e : graph.inputs.row(v)) key -= left[e] == 1 ? graph.cost[e] : 0;
+    push(v);
   };
   for (uint32_t v = n; v-- > 0;) {
-    missing[v] = static_cast<uint32_t>(graph.inputs.row(v).size());
-    if (missing[v] == 0) enter(v);
+    nodes[v].missing = static_cast<uint32_t>(graph.inputs.row(v).size());
+    if (nodes[v].missing == 0) enter(v);
   }
   order.reserve(n);
   while (!ready.empty()) {
-    const auto [value, when, v] = ready.top();
+    const Ready top = ready.top();
     ready.pop();
-    if (done[v] || value != key[v]) continue;
-    done[v] = true;
+    const auto v = static_cast<uint32_t>(top.entry);
+    if (nodes[v].done || top.key != ordered_bits(nodes[v].key)) continue;
+    nodes[v].done = true;
     order.push_back(v);
     for (uint32_t e : graph.inputs.row(v)) {
       if (--left[e] != 1) continue;
       for (uint32_t reader : graph.readers(e)) {
-        if (done[reader] || missing[reader] > 0) continue;
-        key[reader] -= graph.cost[e];
-        ready.emplace(key[reader], clock--, reader);
+        Node& node = nodes[reader];
+        if (node.done || node.missing > 0) continue;
+        node.key -= graph.cost[e];
+        push(reader);
       }
     }
     for (uint32_t e : graph.outputs(v)) {
       for (uint32_t reader : graph.readers(e)) {
-        if (--missing[reader] == 0) enter(reader);
+        if (--nodes[reader].missing == 0) enter(reader);
       }
     }
   }
