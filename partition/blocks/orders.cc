@@ -1,4 +1,4 @@
-// Computes topological orders of a level.
+// Orders the nodes of a level.
 #include "partition/blocks/orders.h"
 
 #include <algorithm>
@@ -139,6 +139,38 @@ std::vector<uint32_t> longest_path_levels(const LevelGraph& graph) {
     for (uint32_t e : graph.inputs.row(v)) level[v] = std::max(level[v], level[graph.producer(e)] + 1);
   }
   return level;
+}
+
+std::vector<uint32_t> by_ascending_work(const LevelGraph& graph) {
+  constexpr uint32_t kDigit = 11;  // bits
+  constexpr uint32_t kValues = 1 << kDigit;
+  struct Pick {
+    uint64_t work = 0;
+    uint32_t node = 0;
+  };
+  std::vector<uint32_t> picks(graph.nodes());
+  std::iota(picks.begin(), picks.end(), 0);
+  if (std::is_sorted(graph.work.begin(), graph.work.end())) return picks;
+  std::vector<Pick> now(graph.nodes()), next(graph.nodes());
+  uint64_t all = UINT64_MAX, any = 0;
+  for (uint32_t v = 0; v < graph.nodes(); ++v) {
+    now[v] = {std::bit_cast<uint64_t>(graph.work[v] + 0.0), v};  // -0 becomes 0
+    all &= now[v].work;
+    any |= now[v].work;
+  }
+  const uint64_t differing = all ^ any;
+  // From the lowest digit up, each pass keeps the order of equal digits. Digits that all works share order nothing.
+  for (uint32_t shift = 0; shift < 64; shift += kDigit) {
+    const auto digit = [&](uint64_t work) { return work >> shift & (kValues - 1); };
+    if (digit(differing) == 0) continue;
+    std::vector<uint32_t> start(kValues + 1, 0);
+    for (const Pick& pick : now) ++start[digit(pick.work) + 1];
+    std::partial_sum(start.begin(), start.end(), start.begin());
+    for (const Pick& pick : now) next[start[digit(pick.work)]++] = pick;
+    now.swap(next);
+  }
+  for (uint32_t i = 0; i < graph.nodes(); ++i) picks[i] = now[i].node;
+  return picks;
 }
 
 std::vector<uint32_t> order_nodes(const LevelGraph& graph, OrderKind kind) {

@@ -1,4 +1,4 @@
-/// Computes topological orders of a level, each in near-linear time.
+/// Orders the nodes of a level, in near-linear time.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ inline constexpr OrderKind kAllOrders[] = {OrderKind::kGiven, OrderKind::kDepthF
 
 /// Returns the nodes in that order. Deterministic; ties by id.
 std::vector<uint32_t> order_nodes(const LevelGraph& graph, OrderKind kind);
+
+/// Returns the nodes by ascending work, ties by id. Works are finite and >= 0, so their bits order as they do: a radix
+/// sort. O(nodes).
+std::vector<uint32_t> by_ascending_work(const LevelGraph& graph);
 
 /// Returns the longest-path level of every node; sources have 0.
 std::vector<uint32_t> longest_path_levels(const LevelGraph& graph);

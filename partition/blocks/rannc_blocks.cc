@@ -10,21 +10,13 @@
 #include <queue>
 
 #include "partition/blocks/block_state.h"
+#include "partition/blocks/orders.h"
 #include "partition/blocks/pair_matching.h"
 
 namespace rannc::partition {
 namespace {
 
 constexpr size_t kMaxTrials = 16;
-
-std::vector<uint32_t> by_ascending_work(const LevelGraph& graph) {
-  std::vector<uint32_t> picks(graph.nodes());
-  std::iota(picks.begin(), picks.end(), 0);
-  std::sort(picks.begin(), picks.end(), [&](uint32_t a, uint32_t b) {
-    return graph.work[a] != graph.work[b] ? graph.work[a] < graph.work[b] : a < b;
-  });
-  return picks;
-}
 
 /// Free neighbours of `node` that fit with it, lightest first, ties by id.
 void merge_candidates(const LevelGraph& graph, const PairMatching& matching, uint32_t node, uint64_t memory_limit,
@@ -81,10 +73,11 @@ bool improves(const LevelGraph& graph, const BlockState& state, uint32_t node, u
   return gain >= 0 && state.work(target) + graph.work[node] < state.work(source);
 }
 
-void move_nodes(const Hierarchy& hierarchy, size_t level, BlockState& state, uint64_t memory_limit,
-                const StepReporter& report) {
+/// Moves the nodes of a level in the order of `picks`.
+void move_nodes(const Hierarchy& hierarchy, size_t level, std::span<const uint32_t> picks, BlockState& state,
+                uint64_t memory_limit, const StepReporter& report) {
   const LevelGraph& graph = hierarchy.levels[level];
-  for (uint32_t node : by_ascending_work(graph)) {
+  for (uint32_t node : picks) {
     const RankWindow window = state.window(node);
     if (window.low == window.high) continue;
     double down = 0, up = 0;
@@ -135,8 +128,10 @@ std::vector<uint32_t> uncoarsen(const Hierarchy& hierarchy, std::vector<uint32_t
       for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = block_of[hierarchy.parent[level][v]];
       block_of = std::move(finer);
     }
+    // Sorted before the state takes its memory.
+    const std::vector<uint32_t> picks = by_ascending_work(hierarchy.levels[level]);
     BlockState state(hierarchy.levels[level], std::move(block_of), blocks);
-    move_nodes(hierarchy, level, state, memory_limit, report);
+    move_nodes(hierarchy, level, picks, state, memory_limit, report);
     block_of = std::move(state).take();
   }
   return block_of;

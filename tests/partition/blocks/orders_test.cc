@@ -4,11 +4,32 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "tests/partition/blocks/random_graphs.h"
 
 namespace rannc::partition {
 namespace {
+
+TEST(Orders, ByAscendingWorkSortsWorksThenIds) {
+  std::mt19937_64 random(3);
+  const double special[] = {0.0, -0.0, 5e-324, 1e-300, 1, 1, 2, 3, 1 + 1e-15, 1e300};
+  for (const uint32_t nodes : {0u, 1u, 2u, 100u, 5000u}) {
+    for (const bool few : {true, false}) {
+      LevelGraph graph;
+      for (uint32_t v = 0; v < nodes; ++v) {
+        const double uniform = std::generate_canonical<double, 53>(random);
+        graph.work.push_back(few || v % 3 == 0 ? special[random() % std::size(special)] : uniform * 1e6);
+      }
+      std::vector<uint32_t> expected(nodes);
+      std::iota(expected.begin(), expected.end(), 0);
+      std::stable_sort(expected.begin(), expected.end(),
+                       [&](uint32_t a, uint32_t b) { return graph.work[a] < graph.work[b]; });
+      EXPECT_EQ(by_ascending_work(graph), expected) << nodes;
+    }
+  }
+}
 
 /// What a node adds to the cost of live values: those it makes, without those that no other node reads any more.
 double added_cost(const LevelGraph& graph, uint32_t node, const std::vector<bool>& done) {
