@@ -2,7 +2,6 @@
 #include "partition/blocks/pair_matching.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace rannc::partition {
 namespace {
@@ -30,34 +29,32 @@ bool for_neighbours(const LevelGraph& graph, uint32_t node, bool forward, F&& f)
 
 }  // namespace
 
-PairMatching::PairMatching(const LevelGraph& graph)
-    : graph_(graph), groups_(graph.nodes()), position_(graph.nodes()), mate_(graph.nodes()), stamp_(graph.nodes(), 0) {
-  std::iota(position_.begin(), position_.end(), 0);
-  std::iota(mate_.begin(), mate_.end(), 0);
+PairMatching::PairMatching(const LevelGraph& graph) : graph_(graph), groups_(graph.nodes()), nodes_(graph.nodes()) {
+  for (uint32_t v = 0; v < graph.nodes(); ++v) nodes_[v] = {v, v, 0};
 }
 
 void PairMatching::join(uint32_t first, uint32_t second, uint32_t position) {
-  mate_[first] = second;
-  mate_[second] = first;
-  position_[first] = position_[second] = position;
+  nodes_[first].mate = second;
+  nodes_[second].mate = first;
+  nodes_[first].position = nodes_[second].position = position;
   --groups_;
 }
 
 bool PairMatching::try_merge(uint32_t first, uint32_t second) {
   size_t budget = kMaxDegree;
   const bool first_can_follow = for_neighbours(graph_, first, true, [&](uint32_t x) {
-    return budget-- > 0 && (x == second || position_[x] > position_[second]);
+    return budget-- > 0 && (x == second || nodes_[x].position > nodes_[second].position);
   });
   if (first_can_follow) {
-    join(first, second, position_[second]);
+    join(first, second, nodes_[second].position);
     return true;
   }
   budget = kMaxDegree;
   const bool second_can_lead = for_neighbours(graph_, second, false, [&](uint32_t x) {
-    return budget-- > 0 && (x == first || position_[x] < position_[first]);
+    return budget-- > 0 && (x == first || nodes_[x].position < nodes_[first].position);
   });
   if (second_can_lead) {
-    join(first, second, position_[first]);
+    join(first, second, nodes_[first].position);
     return true;
   }
   return reorder(first, second);
@@ -67,20 +64,23 @@ bool PairMatching::try_merge(uint32_t first, uint32_t second) {
 /// `avoid` is reached, which makes the merge a cycle, or if the budget is spent.
 bool PairMatching::collect(uint32_t start, uint32_t avoid, bool forward, std::vector<uint32_t>& found) {
   ++search_;
+  found.clear();
   size_t pins = kMaxPins;
+  const uint32_t end = nodes_[avoid].position;
   auto visit = [&](uint32_t from, uint32_t x) {
     if (pins-- == 0) return false;
     if (x == avoid) return from == start;
-    const bool beyond = forward ? position_[x] > position_[avoid] : position_[x] < position_[avoid];
-    if (beyond || x == start || stamp_[x] == search_) return true;
+    Node& node = nodes_[x];
+    const bool beyond = forward ? node.position > end : node.position < end;
+    if (beyond || x == start || node.stamp == search_) return true;
     if (found.size() == kMaxVisited) return false;
-    stamp_[x] = stamp_[mate_[x]] = search_;
+    node.stamp = nodes_[node.mate].stamp = search_;
     found.push_back(x);
     return true;
   };
   if (!for_neighbours(graph_, start, forward, [&](uint32_t x) { return visit(start, x); })) return false;
   for (size_t i = 0; i < found.size(); ++i) {
-    const uint32_t x = found[i], mate = mate_[x];
+    const uint32_t x = found[i], mate = nodes_[x].mate;
     if (!for_neighbours(graph_, x, forward, [&](uint32_t y) { return visit(x, y); })) return false;
     if (mate != x && !for_neighbours(graph_, mate, forward, [&](uint32_t y) { return visit(mate, y); })) return false;
   }
@@ -88,26 +88,26 @@ bool PairMatching::collect(uint32_t start, uint32_t avoid, bool forward, std::ve
 }
 
 bool PairMatching::reorder(uint32_t first, uint32_t second) {
-  std::vector<uint32_t> after, before;  // groups, each represented by one of its nodes
-  if (!collect(first, second, true, after) || !collect(second, first, false, before)) return false;
-  auto by_position = [&](uint32_t a, uint32_t b) { return position_[a] < position_[b]; };
-  std::sort(after.begin(), after.end(), by_position);
-  std::sort(before.begin(), before.end(), by_position);
-  std::vector<uint32_t> slots{position_[first], position_[second]};
-  for (uint32_t x : before) slots.push_back(position_[x]);
-  for (uint32_t x : after) slots.push_back(position_[x]);
-  std::sort(slots.begin(), slots.end());
+  if (!collect(first, second, true, after_) || !collect(second, first, false, before_)) return false;
+  auto by_position = [&](uint32_t a, uint32_t b) { return nodes_[a].position < nodes_[b].position; };
+  std::sort(after_.begin(), after_.end(), by_position);
+  std::sort(before_.begin(), before_.end(), by_position);
+  slots_.assign({nodes_[first].position, nodes_[second].position});
+  for (uint32_t x : before_) slots_.push_back(nodes_[x].position);
+  for (uint32_t x : after_) slots_.push_back(nodes_[x].position);
+  std::sort(slots_.begin(), slots_.end());
   // before … | first and second | … after; one slot stays empty because two nodes share one.
   size_t slot = 0;
-  for (uint32_t x : before) position_[x] = position_[mate_[x]] = slots[slot++];
-  join(first, second, slots[slot]);
+  for (uint32_t x : before_) nodes_[x].position = nodes_[nodes_[x].mate].position = slots_[slot++];
+  join(first, second, slots_[slot]);
   slot += 2;
-  for (uint32_t x : after) position_[x] = position_[mate_[x]] = slots[slot++];
+  for (uint32_t x : after_) nodes_[x].position = nodes_[nodes_[x].mate].position = slots_[slot++];
   return true;
 }
 
 std::vector<uint32_t> PairMatching::group_of() const {
-  std::vector<uint32_t> rank = position_;
+  std::vector<uint32_t> rank(nodes_.size());
+  for (uint32_t v = 0; v < rank.size(); ++v) rank[v] = nodes_[v].position;
   compress_ranks(rank, graph_.nodes());
   return rank;
 }

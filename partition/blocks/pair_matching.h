@@ -15,7 +15,7 @@ class PairMatching {
  public:
   explicit PairMatching(const LevelGraph& graph);
 
-  bool free(uint32_t node) const { return mate_[node] == node; }
+  bool free(uint32_t node) const { return nodes_[node].mate == node; }
   uint32_t groups() const { return groups_; }
 
   /// Merges `first` and `second`, both free, with an edge from first to second, if the order can be maintained. Tries
@@ -28,15 +28,20 @@ class PairMatching {
   std::vector<uint32_t> group_of() const;
 
  private:
+  /// What a search reads of a node, in one place of memory.
+  struct Node {
+    uint32_t position = 0;  ///< equal for the two of a pair
+    uint32_t mate = 0;      ///< its partner, or itself
+    uint32_t stamp = 0;     ///< last search that visited it
+  };
   bool reorder(uint32_t first, uint32_t second);
   bool collect(uint32_t start, uint32_t avoid, bool forward, std::vector<uint32_t>& found);
   void join(uint32_t first, uint32_t second, uint32_t position);
 
   const LevelGraph& graph_;
   uint32_t groups_;
-  std::vector<uint32_t> position_;  ///< per node; equal for the two of a pair
-  std::vector<uint32_t> mate_;      ///< per node: its partner, or itself
-  std::vector<uint32_t> stamp_;     ///< per node: last search that visited it
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> after_, before_, slots_;  ///< of one reordering; groups, each represented by one of its nodes
   uint32_t search_ = 0;
 };
 
