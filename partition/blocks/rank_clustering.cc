@@ -37,9 +37,9 @@ class Clustering {
     const bool down = !graph_.inputs.row(node).empty() && fits(node, low);
     const bool up = !graph_.outputs(node).empty() && fits(node, high);
     if (!down && !up) return false;
-    const double down_rating = down ? shared(node, low) / (work_[low] + tiny_) : -1;
-    const double up_rating = up ? shared(node, high) / (work_[high] + tiny_) : -1;
-    const uint32_t target = down_rating >= up_rating ? low : high;
+    const bool goes_down =
+        down && (!up || shared(node, low) / (work_[low] + tiny_) >= shared(node, high) / (work_[high] + tiny_));
+    const uint32_t target = goes_down ? low : high;
     rank_[node] = target;
     size_[own] = 0;
     ++size_[target];
