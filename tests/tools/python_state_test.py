@@ -341,6 +341,30 @@ class Buffers(Case):
                 self.assertEqual(len(noted), 1 if name else 0)
 
 
+class Files(Case):
+    """Programs in files, which have what PyTorch has stored in them."""
+
+    def test_traces_that_write_what_the_next_step_reads(self):
+        def kept(net, x):
+            net.average.mul_(0.9).add_(x.detach().mean(0)[:3])
+            return net.layer(x) - net.average
+        for function, named in ((kept, None), (copied, "mean"), (counter, "steps")):
+            with self.subTest(function.__name__), tempfile.TemporaryDirectory() as folder:
+                torch.jit.trace(Stateful(function), X, check_trace=False).save(f"{folder}/net.pt")
+                self.assert_refused(lambda folder=folder: rannc._core.read(
+                    f"{folder}/net.pt", ["--input=x=f32[8,4]"], rannc.compiler.Reporter(False)),
+                                    f"writes into '{named}'" if named else "writes into", "depends on what the step before left")
+
+    def test_exported_programs_that_write_what_the_next_step_reads(self):
+        for function in (copied, counter, normalized_by_hand, assigned):
+            made = torch.export.export(Stateful(function), (X,))
+            for program in (made, made.run_decompositions({})):
+                with self.subTest(function.__name__), tempfile.TemporaryDirectory() as folder:
+                    torch.export.save(program, f"{folder}/net.pt2")
+                    with self.assertRaisesRegex(rannc.Error, "writes into '.*depends on what the step before left"):
+                        rannc.read(f"{folder}/net.pt2")
+
+
 class Temperature(nn.Module):
     """A loss with a learned factor."""
 

@@ -121,6 +121,8 @@ Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, 
                             written_.contains(how.name)};
   RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor, copied_));
   TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
+  // A trace stores what a module keeps beside its buffers as constants of the code, which a run writes likewise.
+  if (stored.role == Role::kLiteral) made->set_state(std::string(graph_.value(made->now()).name));
   tensors_.emplace(place, made);
   return as_item(made);
 }
