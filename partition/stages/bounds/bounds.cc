@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "partition/stages/bounds/stage_floor.h"
+#include "partition/stages/bounds/weighted_sums.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {
@@ -205,6 +207,13 @@ Bound sums_bound(const StageProblem& problem, const RangeCosts& ranges, uint64_t
   return problem.objective == Objective::kPeakMemory ? memory_sums(problem, ranges) : Sums(problem, count).time();
 }
 
+/// Raises a bound by single sums.
+Bound raised(const StageProblem& problem, uint64_t count, Bound sums) {
+  if (problem.objective != Objective::kStepTime) return sums;
+  Bound weighted = WeightedSums(problem, count).least_step();
+  return weighted.value > sums.value * (1 + kPrecision) ? std::move(weighted) : std::move(sums);
+}
+
 class Bisection {
  public:
   Bisection(const StageProblem& problem, const RangeCosts& ranges)
@@ -278,12 +287,17 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   if (counts.empty()) return {0, "no micro-batch count divides the mini-batch"};
   Bound best = counts.front().first;
   if (effort.shared_devices || problem.constraints.stages_per_device.value_or(1) > 1) {
-    double least = kInfinity;
+    Bound least{kInfinity, ""};
     for (const auto& [sums, count] : counts) {
-      if (sums.value >= least || !Places::fits(problem)) break;
-      least = std::min(least, Places(problem, count).least_step(sums.value));
+      if (sums.value >= least.value) break;
+      Bound bound = raised(problem, count, sums);
+      if (bound.value < least.value && Places::fits(problem)) {
+        const double value = Places(problem, count).least_step(bound.value);
+        if (value > bound.value) bound = {value, "work and start of shared devices"};
+      }
+      if (bound.value < least.value) least = bound;
     }
-    if (least < kInfinity && least > best.value * (1 + kPrecision)) best = {least, "work and start of shared devices"};
+    if (least.value > best.value * (1 + kPrecision)) best = least;
     best.value *= kSafe;
     return best;
   }
@@ -291,15 +305,17 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   uint64_t left = effort.steps;
   double ceiling = effort.enough > 0 ? effort.enough : kInfinity;
   for (size_t i = 0; i < counts.size(); ++i) {
-    const auto& [sums, count] = counts[i];
-    if (sums.value >= ceiling) break;
+    const uint64_t count = counts[i].second;
+    if (counts[i].first.value >= ceiling) break;
+    const Bound sums = raised(problem, count, counts[i].first);
+    if (sums.value >= ceiling) continue;
     // Each count may spend an equal part of the remaining budget, because the smallest bound decides.
     const uint64_t share = left / (counts.size() - i);
     BoundBudget budget{share, effort.stop};
-    const double raised = stages.raise(count, sums.value, ceiling, budget);
+    const double value = stages.raise(count, sums.value, ceiling, budget);
     left -= share - budget.steps;
-    if (raised < ceiling) best = raised > sums.value * (1 + kPrecision) ? Bound{raised, "stages of a pipeline"} : sums;
-    ceiling = std::min(ceiling, raised);
+    if (value < ceiling) best = value > sums.value * (1 + kPrecision) ? Bound{value, "stages of a pipeline"} : sums;
+    ceiling = std::min(ceiling, value);
   }
   if (ceiling == effort.enough) best = {effort.enough, "stages of a pipeline"};
   best.value = std::max(best.value, counts.front().first.value) * kSafe;

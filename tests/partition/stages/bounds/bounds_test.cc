@@ -103,6 +103,27 @@ TEST(LowerBound, PricesTheWaitForRoom) {
   EXPECT_GE(lower_bound(tight, RangeCosts(tight)).value, 16 * 4 * 600 * 0.99);
 }
 
+// One sample takes a block as long as eight. Two devices hold a stash of one sample for each block and no more.
+TEST(LowerBound, KnowsThatMemoryForbidsLargeMicroBatches) {
+  StageProblem problem = eight_blocks(4 * (400 + 50) + 20);
+  problem.times[0] = {{1, 8},
+                      {std::vector<double>(8, 100), std::vector<double>(8, 100)},
+                      {std::vector<double>(8, 200), std::vector<double>(8, 200)},
+                      {}};
+  problem.cluster = make_cluster("two", problem.cluster.kinds[0], 1, 2, {1e12, 0}, {1e12, 0});
+  problem.mini_batch = 8;
+  problem.micro_batches = {1, 8};
+  problem.recompute = RecomputeRule::kNever;
+  const double one_by_one = 8 * 8 * 300 / 2;
+  for (const bool shared : {false, true}) {
+    const Bound bound = lower_bound(problem, RangeCosts(problem), {.shared_devices = shared});
+    EXPECT_GE(bound.value, one_by_one * (1 - 1e-6)) << bound.argument;
+  }
+  // All samples at once fit where each block repeats its forward pass.
+  problem.recompute = RecomputeRule::kChoose;
+  EXPECT_LT(lower_bound(problem, RangeCosts(problem), {.shared_devices = true}).value, one_by_one / 2);
+}
+
 /// Two blocks that only two devices together hold, so that every micro-batch crosses a link both ways.
 StageProblem two_stages(Objective objective, const Link& link, double bytes) {
   StageProblem problem = eight_blocks(450 + 300);

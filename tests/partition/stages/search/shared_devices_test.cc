@@ -430,6 +430,35 @@ TEST(SharedDevices, TheBoundCountsReplicasAndStarts) {
   EXPECT_GE(raised, feasible / 4);
 }
 
+// Devices that hold a part of what a mini-batch keeps, so that samples pass in several micro-batches or again.
+TEST(SharedDevices, TheBoundKnowsMemory) {
+  int feasible = 0, raised = 0;
+  for (uint64_t seed = 0; seed < 800; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed + 177);
+    StageProblem problem =
+        small_problem(random, {.most_blocks = 4, .most_devices = 3, .unequal = seed % 2 == 0, .skips = seed % 3 == 0});
+    problem.sharded = seed % 5 == 0;
+    problem.recompute = seed % 4 < 2 ? RecomputeRule::kChoose : RecomputeRule::kNever;
+    double most = 0;
+    for (uint32_t b = 0; b < problem.blocks; ++b) {
+      problem.parameter_bytes[b] = static_cast<double>(random() % 20);
+      problem.stashed_bytes_per_sample[b] = static_cast<double>(random() % 60);
+      most += trained_bytes(problem, b) + problem.stashed_bytes_per_sample[b] * static_cast<double>(problem.mini_batch);
+    }
+    for (DeviceKind& kind : problem.cluster.kinds)
+      kind.memory_bytes = static_cast<uint64_t>(most * static_cast<double>(20 + random() % 60) / 100) + 20;
+    const auto least = least_of(problem, {"1f1b", "gpipe", "interleaved", "zb-v", "v-half", "zb-h2"});
+    if (!least) continue;
+    ++feasible;
+    const Bound bound = PlanJudge(problem).lower_bound({.shared_devices = true});
+    EXPECT_LE(bound.value, *least * (1 + 1e-9)) << bound.argument;
+    raised += bound.argument == "work, memory and one micro-batch together";
+  }
+  EXPECT_GE(feasible, 300);
+  EXPECT_GE(raised, 20);
+}
+
 // Too many plans to enumerate: the search must find a start with the demanded replicas.
 TEST(SharedDevices, DemandedReplicasAreKept) {
   StageProblem problem = chain(16, std::vector<double>(16, 100));
