@@ -1,18 +1,21 @@
-// Of a plan with M micro-batches, let block b have m replicas on devices that hold the same blocks (a place). Three sums
-// over blocks are limited by the cluster or the step T:
-//   1 Work. The last replica has ⌈B / n⌉ samples of each micro-batch and works at most T, so m times its passes, what it
-//     repeats and its update, added up over blocks, is at most T for each device.
+// Of a plan with M micro-batches, let block b have m replicas on devices that hold the same blocks (a place). Three
+// sums over blocks are limited by the cluster or the step T:
+//   1 Work. The last replica has ⌈B / n⌉ samples of each micro-batch and works at most T. So m times its passes, what
+//     it repeats and its update, added up over blocks, is at most T for each device.
 //   2 Way. A micro-batch passes the blocks of a path and its gradient comes back, within T.
-//   3 Memory. Take a device and a micro-batch of which it has samples. When one of these turns, in the last block of the
-//     path, the device holds what all its blocks keep of its samples: their gradients come from there. What a block does
-//     not keep it repeats, unless its backward pass follows its forward pass, but then it holds all at that time. So the
-//     bytes of parameters and state of m replicas, and what B samples keep, add up to at most the memory of all devices.
-//     Gradients come with the first backward pass of a stage. Before it the n-th micro-batch finds n held.
-// A stage with rebuild hulls repeats a share of its forward time that is computed from the times of its blocks on the first
-// kind at the largest size (`StageHulls`). At another size no block takes less than r times that, so a block that repeats
-// a share takes at least r times what it takes there.
+//   3 Memory. Take a device and a micro-batch of which it has samples. When one of these turns, in the last block of
+//     the path, the device holds what all its blocks keep of its samples: their gradients come from there. What a block
+//     does not keep it repeats, unless its backward pass follows its forward pass, but then it holds all at that time.
+//     So the bytes of parameters and state of m replicas, and what B samples keep, add up to at most the memory of all
+//     devices. Gradients come with the first backward pass of a stage. Before it the n-th micro-batch finds n held.
+//
+// A stage with rebuild hulls repeats a share of its forward time that is computed from the times of its blocks on the
+// first kind at the largest size (`StageHulls`). At another size no block takes less than r times that, so a block that
+// repeats a share takes at least r times what it takes there.
+//
 // The number of replicas and what is kept decide a block's part of all three. With any weights of the sums, the least
-// weighted part of each block adds up to at most the weighted limits. The weights that give the longest step are searched.
+// weighted part of each block adds up to at most the weighted limits. The weights that give the longest step are
+// searched.
 #include "partition/stages/bounds/weighted_sums.h"
 
 #include <algorithm>
@@ -43,7 +46,8 @@ Turn turn_of(const StageProblem& problem) {
   std::vector<uint32_t> before(k, UINT32_MAX);
   std::vector<std::vector<uint32_t>> readers(k);
   for (const BlockValue& value : problem.values) {
-    if (value.gradient) readers[value.producer].insert(readers[value.producer].end(), value.readers.begin(), value.readers.end());
+    if (value.gradient)
+      readers[value.producer].insert(readers[value.producer].end(), value.readers.begin(), value.readers.end());
   }
   for (uint32_t b = 0; b < k; ++b) {
     until[b] += table.forward.back()[b] + table.backward.back()[b];
@@ -57,13 +61,15 @@ Turn turn_of(const StageProblem& problem) {
   auto last = static_cast<uint32_t>(std::max_element(until.begin(), until.end()) - until.begin());
   turn.held[last] = 1;
   for (uint32_t b = last; b-- > 0;) {
-    turn.held[b] = std::any_of(readers[b].begin(), readers[b].end(), [&](uint32_t reader) { return turn.held[reader] != 0; });
+    turn.held[b] =
+        std::any_of(readers[b].begin(), readers[b].end(), [&](uint32_t reader) { return turn.held[reader] != 0; });
   }
   for (; last != UINT32_MAX; last = before[last]) turn.on_way[last] = 1;
   return turn;
 }
 
-/// Least mean bytes, over `count` micro-batches in the order in which they turn, of gradients and of other micro-batches.
+/// Least mean bytes, over `count` micro-batches in the order in which they turn, of gradients and of other
+/// micro-batches.
 double beside(double gradients, double kept, double count) {
   const double n = kept > 0 ? std::clamp(std::round(gradients / kept + 0.5), 1.0, count) : count;
   return (n * (n - 1) / 2 * kept + (count - n) * gradients) / count;
@@ -72,7 +78,10 @@ double beside(double gradients, double kept, double count) {
 }  // namespace
 
 WeightedSums::WeightedSums(const StageProblem& problem, uint64_t micro_batches)
-    : problem_(problem), count_(micro_batches), samples_(problem.mini_batch / micro_batches), devices_(problem.cluster.size()) {
+    : problem_(problem),
+      count_(micro_batches),
+      samples_(problem.mini_batch / micro_batches),
+      devices_(problem.cluster.size()) {
   for (const DeviceKind& kind : problem.cluster.kinds) rate_ = std::max(rate_, kind.bytes_per_second);
   for (size_t d = 0; d < problem.cluster.size(); ++d) memory_ += memory_of(problem, DeviceId::from(d));
   const Turn turn = turn_of(problem);
@@ -104,7 +113,8 @@ double WeightedSums::least_ratio(uint64_t share) {
     if (forward_in_hulls(b) <= 0) continue;
     for (const TimeTable& table : problem_.times) {
       const TimeTable::Blend blend = table.blend(share);
-      const double time = blend.low_weight * table.forward[blend.low][b] + blend.high_weight * table.forward[blend.high][b];
+      const double time =
+          blend.low_weight * table.forward[blend.low][b] + blend.high_weight * table.forward[blend.high][b];
       known->second = std::min(known->second, time / forward_in_hulls(b));
     }
   }
@@ -112,12 +122,14 @@ double WeightedSums::least_ratio(uint64_t share) {
 }
 
 void WeightedSums::add_choice(uint32_t block, uint64_t replicas, bool on_way, bool held) {
-  const auto m = static_cast<double>(replicas), all = static_cast<double>(count_), samples = static_cast<double>(samples_);
+  const auto m = static_cast<double>(replicas), all = static_cast<double>(count_),
+             samples = static_cast<double>(samples_);
   double forward = kInfinity, backward = kInfinity, inputs = kInfinity;
   for (const TimeTable& table : problem_.times) {
     const TimeTable::Blend blend = table.blend(ceil_div(samples_, replicas));
     const auto at = [&](const auto& rows) {
-      return rows.empty() ? 0.0 : blend.low_weight * rows[blend.low][block] + blend.high_weight * rows[blend.high][block];
+      return rows.empty() ? 0.0
+                          : blend.low_weight * rows[blend.low][block] + blend.high_weight * rows[blend.high][block];
     };
     forward = std::min(forward, at(table.forward));
     backward = std::min(backward, at(table.backward));
