@@ -572,7 +572,8 @@ class Harmless(unittest.TestCase):
         checkpoint = torch.utils.checkpoint.checkpoint
         for name, function in (("own formula", lambda net, x: Silu.apply(net.layer(x))), ("layer drop that is off", dropped),
                                ("vmap", lambda net, x: torch.vmap(net.layer)(x)),
-                               ("checkpoint", lambda net, x: checkpoint(net.layer, x.requires_grad_(), use_reentrant=True))):
+                               ("checkpoint", lambda net, x: checkpoint(net.layer, x.requires_grad_(), use_reentrant=True)),
+                               ("checkpoint by hooks", lambda net, x: checkpoint(net.layer, x, use_reentrant=False))):
             with self.subTest(name):
                 self.assert_equal(train(Forward(function)), self.losses_of_torch(Forward(function)))
         self.assertNotIn("__lt__", vars(torch.Tensor))

@@ -36,7 +36,8 @@ class CustomGradients:
             if function is CheckpointFunction:  # its forward has no gradient; the planner decides what is computed again
                 run, _, *of_run = arguments
                 return run(*of_run)
-            if function.__module__ == _library.autograd.__name__:  # a call of a custom operator, which keeps its gradient
+            # Custom operators keep their gradients. What a checkpoint without re-entrance saves is no part of its result.
+            if function.__module__ in (_library.autograd.__name__, CheckpointFunction.__module__):
                 return apply.__func__(function, *arguments, **named)
             calls.append((function, tuple(map(_described, arguments)), named, where(), innermost_line()))
             return apply.__func__(function, *arguments, **named)
