@@ -42,9 +42,9 @@ class WeightedSums {
   double best_bytes(double way) const;
 
   const StageProblem& problem_;
-  uint64_t count_, samples_;  ///< micro-batches, and samples of the smallest
-  double devices_, memory_ = 0, rate_ = 0;  ///< of the cluster; bytes of all devices; of the fastest memory
-  std::map<uint64_t, double> ratios_;  ///< of `least_ratio`
+  uint64_t count_, samples_;                  ///< micro-batches, and samples of the smallest
+  double devices_, memory_ = 0, rate_ = 0;    ///< of the cluster; bytes of all devices; of the fastest memory
+  std::map<uint64_t, double> ratios_;         ///< of `least_ratio`
   std::vector<std::vector<Choice>> choices_;  ///< by block
 };
 
