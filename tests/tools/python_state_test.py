@@ -409,6 +409,21 @@ def plain():
     return Forward(lambda net, x: net.layer(x))
 
 
+def sequence():
+    """Iterates over its modules in forward."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3))
+
+
+def of_head(head):
+    return lambda outputs, batch: loss(head(outputs), batch)
+
+
+def by_all_weights():
+    """Iterates over its parameters in forward."""
+    return Forward(lambda net, x: net.layer(x) * sum(each.square().mean() for each in net.parameters()))
+
+
 class Losses(Case):
     """Parameters of the loss."""
 
@@ -425,8 +440,8 @@ class Losses(Case):
         return losses, {**net.state_dict(), **module.state_dict(prefix="loss.")}
 
     def check(self, make_net, make_module, make_value, optimizer_of, in_loss, **options):
-        net, module = make_net(), make_module()
-        other_net, other = make_net(), make_module()
+        (net, module), (other_net, other) = [(make_net(), make_module()) for _ in range(2)]
+        other.load_state_dict(module.state_dict())
         wanted, state = self.reference(other_net, other, make_value(other), optimizer_of(other_net, other))
         optimizer = options.pop("named", None) or torch.optim.SGD(optimizer_of(net, module), 0.1)
         with trainer(net, loss=make_value(module), optimizer=optimizer, **options) as opened:
@@ -448,6 +463,11 @@ class Losses(Case):
         self.check(plain, Temperature, lambda module: module.forward, self.both, ["loss.factor"])
         self.check(OfLoss, Temperature, same, self.both, ["loss_.factor"])
         self.check(plain, Margin, of_margin, self.both, ["margin.head.weight"])
+
+    def test_modules_of_the_loss_are_none_of_the_module(self):
+        for net in (sequence, by_all_weights):
+            self.check(net, Temperature, lambda module: module, self.both, ["loss.factor"])
+            self.check(net, lambda: nn.Linear(3, 3), of_head, self.both, ["head.bias", "head.weight"])
 
     def test_what_no_optimizer_has_stays(self):
         of_net = lambda net, module: net.parameters()

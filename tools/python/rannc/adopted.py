@@ -82,3 +82,14 @@ def within(net: nn.Module, modules: Mapping[str, nn.Module]) -> Iterator[None]:
     finally:
         for name in modules:
             del net._modules[name]
+
+
+@contextmanager
+def without(net: nn.Module, modules: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Takes modules that are `within` another one out of it, while code of the user runs."""
+    for name in modules:
+        del net._modules[name]
+    try:
+        yield
+    finally:
+        net._modules.update(modules)

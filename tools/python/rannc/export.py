@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .adopted import modules_in_loss, warn_of_constants, within
+from .adopted import modules_in_loss, warn_of_constants, within, without
 from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
@@ -246,8 +246,9 @@ def _named_outputs(outputs: Any) -> dict[str, torch.Tensor]:
 class _Recorder:
     """Replaces `forward` of the module during the export."""
 
-    def __init__(self, net: nn.Module, layout: Layout, taken: list[Any], loss: LossFunction | None, evaluates: bool):
-        self.net, self.noticed = net, dict[str, None]()
+    def __init__(self, net: nn.Module, layout: Layout, taken: list[Any], loss: LossFunction | None, evaluates: bool,
+                 in_loss: Mapping[str, nn.Module]):
+        self.net, self.in_loss, self.noticed = net, in_loss, dict[str, None]()
         self.forward, self.layout, self.taken, self.loss, self.evaluates = net.forward, layout, taken, loss, evaluates
         self.outputs: tuple[str, ...] = ()
         self.has_loss = False
@@ -274,19 +275,8 @@ class _Recorder:
             return outputs
 
     def _outputs_of(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        by_key = dict(zip(self.layout.keys, tensors, strict=True))
-        arguments = {key: by_key[key] for key in self.taken}
-        self.where = self._of_module
-        if self.layout.kind == "mapping":
-            outputs = self.forward(**arguments)
-        else:
-            outputs = self.forward(*arguments.values())
-        loss = None
-        if not self.evaluates:
-            if self.loss:
-                self.where = "the loss function"
-            loss = self._computed(outputs, tensors, by_key) if self.loss else _loss_of(outputs)
-            _check_loss(loss, self.loss is not None)
+        with without(self.net, self.in_loss):  # forward and loss may iterate over modules and parameters
+            outputs, loss = self._called(tensors)
         named = {name: tensor for name, tensor in _named_outputs(outputs).items() if tensor is not loss}
         self.has_loss = loss is not None
         if loss is not None:
@@ -295,6 +285,22 @@ class _Recorder:
         self.outputs = tuple(named)
         return tuple(named.values())
 
+    def _called(self, tensors: tuple[torch.Tensor, ...]) -> tuple[Any, torch.Tensor | None]:
+        """Outputs of the module, and the loss."""
+        by_key = dict(zip(self.layout.keys, tensors, strict=True))
+        arguments = {key: by_key[key] for key in self.taken}
+        self.where = self._of_module
+        if self.layout.kind == "mapping":
+            outputs = self.forward(**arguments)
+        else:
+            outputs = self.forward(*arguments.values())
+        if self.evaluates:
+            return outputs, None
+        if self.loss:
+            self.where = "the loss function"
+        loss = self._computed(outputs, tensors, by_key) if self.loss else _loss_of(outputs)
+        _check_loss(loss, self.loss is not None)
+        return outputs, loss
 
     def _computed(self, outputs: Any, tensors: tuple[torch.Tensor, ...], by_key: dict[Any, torch.Tensor]) -> Any:
         """The loss of a function of outputs and batch, or of a class of `torch.nn` of outputs and labels."""
@@ -397,11 +403,11 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     if not evaluates:
         warn_of_constants(net, loss, optimizer)
     with within(net, in_loss):
-        return dataclasses.replace(_export(net, example, loss, inputs, batch_axis, dynamic or {}, evaluates), in_loss=in_loss)
+        return _export(net, example, loss, inputs, batch_axis, dynamic or {}, evaluates, in_loss)
 
 
 def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: Any, batch_axis: Any,
-            dynamic: Mapping[Any, Mapping[int, str]], evaluates: bool) -> Exported:
+            dynamic: Mapping[Any, Mapping[int, str]], evaluates: bool, in_loss: dict[str, nn.Module]) -> Exported:
     check_module(net, evaluates)
     if net._forward_hooks or net._forward_pre_hooks:
         raise error("has forward hooks of its own, which a program cannot contain: remove them, or put them on a "
@@ -412,7 +418,7 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
     tensors = layout.tensors(example)
     axes = _axes(tensors, layout, batch_axis)
     samples = _samples(tensors, axes)
-    recorder = _Recorder(net, layout, _taken(net, layout, loss is not None, inputs), loss, evaluates)
+    recorder = _Recorder(net, layout, _taken(net, layout, loss is not None, inputs), loss, evaluates, in_loss)
 
     def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return recorder(*tensors)
@@ -436,7 +442,7 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
-    return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, {})
+    return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, in_loss)
 
 
 def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:
