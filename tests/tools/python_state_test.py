@@ -152,6 +152,17 @@ def cached(net, x):
     return net.layer(x) * net.last
 
 
+def of_samples(function):
+    """The function, of samples one by one, whose number is a constant of the program."""
+    return lambda net, x: function(net, torch.stack([each * 1 for each in x]))
+
+
+def first_is_larger(net, x):
+    h = net.layer(x)
+    net.calls += 1
+    return h * 10 if net.calls == 1 else h
+
+
 class Attributes(Case):
     def test_those_that_the_next_call_reads_are_refused(self):
         for attribute, function in (("calls", counted), ("notes['on']", toggled), ("log[0]", listed), ("average", averaged),
@@ -175,6 +186,23 @@ class Attributes(Case):
                 self.assertIs(net.last, None)
                 self.assertIs(net.log, log)
                 self.assertEqual((net.calls, net.log, net.notes, hasattr(net, "made")), (0, [], {}, False))
+
+    def test_exports_of_a_certain_number_of_samples(self):
+        """Of which a first one fails."""
+        for attribute, function in (("calls", first_is_larger), ("first", made_once), ("average", averaged)):
+            with self.subTest(function.__name__):
+                self.assert_refused(lambda function=function: train(Forward(of_samples(function))),
+                                    f"{attribute}: forward or loss changes", "which the next call reads")
+        net, other = [Stateful(of_samples(unread)) for _ in range(2)]
+        with warnings.catch_warnings(record=True) as issued:
+            warnings.simplefilter("always")
+            state = torch.get_rng_state()
+            train(net, **Buffers.ONE)
+        self.assertRegex("".join(str(each.message) for each in issued), r"python_state_test.py:\d+: forward or loss works for 8 samples")
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+        self.assertIs(net.last, None)
+        for name, tensor in net.state_dict().items():
+            self.assertTrue(torch.equal(tensor, other.state_dict()[name]), name)
 
     def test_a_buffer_whose_data_are_replaced(self):
         def replaced(net, x):
@@ -264,6 +292,15 @@ def shared_statistics(net, x):
 def written_before_read(net, x):
     net.mean.copy_(x.detach().mean(0)[:3])
     return net.layer(x) + net.mean
+
+
+def unread(net, x):
+    """Changes an attribute and buffers, which nothing reads."""
+    h = net.norm(net.layer(x)) + 0 * torch.rand(())
+    net.steps += 1
+    net.mean = h.detach().mean(0)
+    net.last = h.detach()
+    return h
 
 
 class Stateful(Forward):

@@ -448,7 +448,6 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
 def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:
     """Refuses a module of which one call affects the next through attributes: each step of a program is a first call."""
     changes, recorder.calls = recorder.changes, 2
-    recorder.attributes.restore()
     names = sorted(changes)
     before, after = changes[names[0]]
     numbers = isinstance(after, (bool, int, float, str))
@@ -534,14 +533,10 @@ def _check_dynamic(dynamic: Any, layout: Layout, tensors: dict[str, torch.Tensor
 def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: tuple[dict[int, Any], ...],
               axes: dict[str, int | None]) -> torch.export.ExportedProgram:
     from ._core import Error
+    # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
+    varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
     try:
-        with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
-            warnings.filterwarnings("ignore", category=FutureWarning)
-            warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
-            # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
-            varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
-            return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False,
-                                       prefer_deferred_runtime_asserts_over_guards=varies)
+        return _traced(recorder, net, examples, shapes, prefer_deferred_runtime_asserts_over_guards=varies)
     except Error:
         raise
     except Exception as failure:
@@ -550,18 +545,26 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
     return _of_certain_samples(recorder, net, examples, shapes, axes)
 
 
+def _traced(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: tuple[dict[int, Any], ...],
+            **options: bool) -> torch.export.ExportedProgram:
+    """The program of a first call: a trace that failed has left its attributes."""
+    recorder.attributes.restore()
+    with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
+        return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False, **options)
+
+
 def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...],
                         shapes: tuple[dict[int, Any], ...], axes: dict[str, int | None]) -> torch.export.ExportedProgram:
     """Exports a module that works for the number of samples of the example alone, as a loop over them or `len()` does.
     The compiler divides its mini-batches if it can prove that samples are independent."""
     others = tuple({axis: symbol for axis, symbol in shape.items() if axis != own}
                    for shape, own in zip(shapes, axes.values(), strict=True))
+    recorder.attributes.restore()
     line = line_of_length(net, lambda: recorder(*examples))
     try:
-        with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
-            warnings.filterwarnings("ignore", category=FutureWarning)
-            warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
-            program = torch.export.export(net, examples, dynamic_shapes=others, strict=False)
+        program = _traced(recorder, net, examples, others)
     except Exception as failure:
         raise error_of(failure, recorder.where) from failure
     samples = next(tensor.shape[axis] for tensor, axis in zip(examples, axes.values(), strict=True) if axis is not None)

@@ -224,7 +224,10 @@ def line_of_node(node: torch.fx.Node) -> str:
 
 
 def line_of_length(net: nn.Module, run: Any) -> str:
-    """The line that makes the number of samples a number of Python, by `len()` or a loop; empty if there is none."""
+    """The line that makes the number of samples a number of Python, by `len()` or a loop; empty if there is none. Runs without
+    numbers, so that neither tensors nor random numbers of the user change."""
+    from torch._subclasses import FakeTensorMode
+    from torch.nn.utils.stateless import _reparametrize_module
     from torch.overrides import TorchFunctionMode
     found: list[str] = []
 
@@ -234,8 +237,10 @@ def line_of_length(net: nn.Module, run: Any) -> str:
                 found.extend(line for line in [innermost_line()] if line)
             return function(*arguments, **(named or {}))
 
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with Finder(), torch.no_grad():
+        buffers = {name: mode.from_tensor(buffer) for name, buffer in net.named_buffers()}
+        with Finder(), torch.no_grad(), mode, _reparametrize_module(net, buffers):
             run()
     except Exception:  # only the line counts
         pass
