@@ -163,6 +163,32 @@ def first_is_larger(net, x):
     return h * 10 if net.calls == 1 else h
 
 
+class Centered(nn.Module):
+    """A loss that keeps the mean of outputs in a buffer, as of self-distillation."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(3))
+
+    def forward(self, outputs, batch):
+        value = loss(outputs - self.center, batch)
+        self.center = 0.9 * self.center + 0.1 * outputs.detach().mean(0)
+        return value
+
+
+def registered_once(net, h):
+    """Registers a buffer that depends on the first batch."""
+    if not hasattr(net, "first"):
+        net.register_buffer("first", h.detach().mean(0))
+    return h - net.first
+
+
+def table_registered_once(net, h):
+    if not hasattr(net, "table"):
+        net.register_buffer("table", torch.arange(3.0), persistent=False)
+    return h * net.table
+
+
 class Attributes(Case):
     def test_those_that_the_next_call_reads_are_refused(self):
         for attribute, function in (("calls", counted), ("notes['on']", toggled), ("log[0]", listed), ("average", averaged),
@@ -175,6 +201,24 @@ class Attributes(Case):
         for value, name in ((Annealed().of, "loss.steps"), (annealed_loss, "loss.annealed"), (annealed_in_closure(), "loss.notes['scale']")):
             self.assert_refused(lambda value=value: train(plain(), loss=value), f"{name}", "became", "which the next call reads")
         self.assertEqual(annealed, 0)
+
+    def test_buffers_of_losses(self):
+        for of_loss in (lambda centered: centered, lambda centered: lambda outputs, batch: centered(outputs, batch)):
+            centered = Centered()
+            center = centered.center
+            self.assert_refused(lambda: train(plain(), loss=of_loss(centered)), "center: forward or loss changes",
+                                "which the next call reads")
+            self.assertIs(centered.center, center)
+
+    def test_buffers_that_a_call_registers(self):
+        for make in (lambda function: Forward(lambda net, x: function(net, net.layer(x))), with_inner_of):
+            net = make(registered_once)
+            self.assert_refused(lambda: train(net), "first: forward or loss changes", "which the next call reads")
+            net = make(table_registered_once)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assert_equal(train(net), losses_of_torch(make(table_registered_once)))
+            self.assertEqual([name for name, _ in net.named_buffers() if "mean" not in name], [])
 
     def test_others_are_left_as_they_were(self):
         for function in (inspected, cached, converted):
@@ -336,6 +380,13 @@ def by_inner(net, x):
 def with_inner(reads):
     net = Forward(by_inner)
     net.inner = Inner(reads)
+    return net
+
+
+def with_inner_of(function):
+    net = Forward(by_inner)
+    net.inner = Inner(False)
+    net.inner.forward = lambda h: function(net.inner, h)
     return net
 
 

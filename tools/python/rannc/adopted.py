@@ -27,7 +27,7 @@ def modules_in_loss(net: nn.Module, loss: Any, optimizer: Any) -> dict[str, nn.M
     known = {id(parameter) for parameter in net.parameters()}
     own = getattr(loss, "__self__", loss)
     found: dict[str, nn.Module] = {}
-    for name, module in [("loss", own)] if isinstance(own, nn.Module) else _variables_of(loss):
+    for name, module in [("loss", own)] if isinstance(own, nn.Module) else modules_read(loss):
         ids = {id(each) for each in module.parameters()} - known
         if not ids or not _are_trained(ids, trained, module is own):
             continue
@@ -46,7 +46,7 @@ def warn_of_constants(net: nn.Module, loss: Any, optimizer: Any) -> None:
     known = {id(parameter) for parameter in net.parameters()}
     if parameters_in(optimizer) is not None or isinstance(getattr(loss, "__self__", loss), nn.Module):
         return
-    for name, module in _variables_of(loss):
+    for name, module in modules_read(loss):
         if any(each.requires_grad and id(each) not in known for each in module.parameters()):
             warn(f"{name}: a module that the loss reads: its parameters stay as they are. An object of torch.optim that has them "
                  f"trains them; {name}.requires_grad_(False) says that they are constant")
@@ -56,7 +56,7 @@ def _are_trained(ids: Collection[int], trained: frozenset[int] | None, is_loss: 
     return is_loss if trained is None else not trained.isdisjoint(ids)
 
 
-def _variables_of(function: Any) -> Iterator[tuple[str, nn.Module]]:
+def modules_read(function: Any) -> Iterator[tuple[str, nn.Module]]:
     """Modules among the variables that a function reads, and in its defaults, by name."""
     code = getattr(function, "__code__", None)
     if code is None:

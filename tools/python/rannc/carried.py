@@ -113,19 +113,24 @@ class Attributes:
     """What objects hold in their attributes, and functions in their variables, to find and undo what a call changes.
 
     owners: modules, other objects and functions by the start of a place, such as `encoder.`
+    net: the module of the program, whose buffers `torch.export` follows
     """
 
-    def __init__(self, owners: Mapping[str, Any]):
+    def __init__(self, owners: Mapping[str, Any], net: nn.Module):
         known: set[int] = set()
+        self._of_net = {id(module): frozenset(module._buffers) for module in net.modules()}
         self._owners = {start: _Variables(owner) if isinstance(owner, FunctionType) else owner for start, owner in owners.items()}
         self._saved = {start: {name: _Saved(value, known) for name, value in self._attributes(owner).items()}
                        for start, owner in self._owners.items()}
 
-    @staticmethod
-    def _attributes(owner: Any) -> dict[str, Any]:
+    def _attributes(self, owner: Any) -> dict[str, Any]:
         if isinstance(owner, _Variables):
             return owner.values()
-        return {name: value for name, value in vars(owner).items() if not (isinstance(owner, nn.Module) and name in _FOLLOWED)}
+        if not isinstance(owner, nn.Module):
+            return dict(vars(owner))
+        followed = self._of_net.get(id(owner), frozenset())
+        return {**{name: value for name, value in vars(owner).items() if name not in _FOLLOWED},
+                **{name: value for name, value in owner._buffers.items() if name not in followed}}
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Places that have changed, with their former and present values."""
@@ -144,10 +149,12 @@ class Attributes:
                 for name, each in saved.items():
                     owner.set(name, each.restored())
                 continue
+            buffers = owner._buffers if isinstance(owner, nn.Module) else {}
             for name in self._attributes(owner):
                 if name not in saved:
-                    del vars(owner)[name]
-            vars(owner).update({name: each.restored() for name, each in saved.items()})
+                    del (buffers if name in buffers else vars(owner))[name]
+            for name, each in saved.items():
+                (buffers if name in buffers else vars(owner))[name] = each.restored()
 
 
 def _are_alike(one: Any, other: Any) -> bool:
@@ -242,8 +249,8 @@ class _Comparison:
 def assigned_buffers(net: nn.Module, before: Mapping[str, torch.Tensor]) -> dict[str, tuple[Any, Any]]:
     """Buffers of modules within `net` that are other tensors than `before`, with both: `torch.export` follows an assignment
     to a buffer of `net` itself alone."""
-    return {name: (before.get(name), buffer) for name, buffer in net.named_buffers(remove_duplicate=False)
-            if "." in name and buffer is not before.get(name)}
+    return {name: (before[name], buffer) for name, buffer in net.named_buffers(remove_duplicate=False)
+            if "." in name and name in before and buffer is not before[name]}
 
 
 def difference_of_calls(program: torch.export.ExportedProgram, outputs: int, assigned: Collection[str]) -> fx.Node | None:

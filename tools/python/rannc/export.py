@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .adopted import modules_in_loss, warn_of_constants, within, without
+from .adopted import modules_in_loss, modules_read, warn_of_constants, within, without
 from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
@@ -254,7 +254,7 @@ class _Recorder:
         self.has_loss = False
         self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
         self.gradients = CustomGradients(lambda: self.where)
-        self.attributes = Attributes(_owners(net, loss))
+        self.attributes = Attributes(_owners(net, loss), net)
         self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
         self.assigned: dict[str, tuple[Any, Any]] = {}  # buffers, likewise
         self.calls = 1  # of the module in the program
@@ -269,7 +269,7 @@ class _Recorder:
                 self.assigned = assigned_buffers(self.net, buffers)
                 self.changes = {**self.attributes.changes(), **self.assigned}
                 return outputs
-            between = Attributes(_owners(self.net, self.loss))
+            between = Attributes(_owners(self.net, self.loss), self.net)
             outputs += self._outputs_of(tensors)
             self.changes = between.changes()
             return outputs
@@ -319,7 +319,9 @@ def _owners(net: nn.Module, loss: Any) -> dict[str, Any]:
     """Objects in whose attributes a call may leave something, by the start of a place in them."""
     owners: dict[str, Any] = {f"{name}." if name else "": module for name, module in net.named_modules()}
     loss = getattr(loss, "__self__", loss)
-    of_loss = dict(loss.named_modules(prefix="loss")) if isinstance(loss, nn.Module) else {"loss": loss}
+    of_loss = {"loss": loss}
+    for start, module in [("loss", loss)] if isinstance(loss, nn.Module) else modules_read(loss):
+        of_loss.update(module.named_modules(prefix=start))
     known = {id(owner) for owner in owners.values()}
     return {**owners, **{f"{name}.": owner for name, owner in of_loss.items() if hasattr(owner, "__dict__") and id(owner) not in known}}
 
