@@ -109,6 +109,12 @@ class Annealed:
         return loss(outputs, batch) * 0.5 ** self.steps
 
 
+class Named:
+    """Losses that are methods of a class."""
+    of_class = classmethod(lambda cls, outputs, batch: loss(outputs, batch))
+    of_none = staticmethod(loss)
+
+
 annealed = 0
 
 
@@ -201,6 +207,10 @@ class Attributes(Case):
         for value, name in ((Annealed().of, "loss.steps"), (annealed_loss, "loss.annealed"), (annealed_in_closure(), "loss.notes['scale']")):
             self.assert_refused(lambda value=value: train(plain(), loss=value), f"{name}", "became", "which the next call reads")
         self.assertEqual(annealed, 0)
+
+    def test_losses_that_are_methods_of_a_class(self):
+        for value in (Named.of_class, Named.of_none, Named().of_class):
+            self.assert_equal(train(plain(), loss=value), losses_of_torch(plain()))
 
     def test_buffers_of_losses(self):
         for of_loss in (lambda centered: centered, lambda centered: lambda outputs, batch: centered(outputs, batch)):

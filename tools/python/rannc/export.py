@@ -323,7 +323,8 @@ def _owners(net: nn.Module, loss: Any) -> dict[str, Any]:
     for start, module in [("loss", loss)] if isinstance(loss, nn.Module) else modules_read(loss):
         of_loss.update(module.named_modules(prefix=start))
     known = {id(owner) for owner in owners.values()}
-    return {**owners, **{f"{name}.": owner for name, owner in of_loss.items() if hasattr(owner, "__dict__") and id(owner) not in known}}
+    return {**owners, **{f"{name}.": owner for name, owner in of_loss.items()
+                        if isinstance(getattr(owner, "__dict__", None), dict) and id(owner) not in known}}
 
 
 def _check_loss(loss: Any, is_function: bool) -> None:
