@@ -1,5 +1,7 @@
 """Modules and losses that keep something from one step for the next: each trains with the numbers of PyTorch, or is an error or a
 warning that names what it keeps. Skipped without PyTorch."""
+import dataclasses
+import functools
 import tempfile
 import unittest
 import warnings
@@ -195,6 +197,20 @@ def table_registered_once(net, h):
     return h * net.table
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Has a table that is made by the first call."""
+    size: int
+
+    @functools.cached_property
+    def table(self):
+        return torch.arange(float(self.size))
+
+
+def of_settings(net, x):
+    return net.layer(x) * net.settings.table
+
+
 class Attributes(Case):
     def test_those_that_the_next_call_reads_are_refused(self):
         for attribute, function in (("calls", counted), ("notes['on']", toggled), ("log[0]", listed), ("average", averaged),
@@ -257,6 +273,15 @@ class Attributes(Case):
         self.assertIs(net.last, None)
         for name, tensor in net.state_dict().items():
             self.assertTrue(torch.equal(tensor, other.state_dict()[name]), name)
+
+    def test_attributes_that_a_call_adds_to_an_object(self):
+        def made():
+            net = Forward(of_settings)
+            net.settings = Settings(3)
+            return net
+        net = made()
+        self.assert_equal(train(net), losses_of_torch(made()))
+        self.assertEqual(vars(net.settings), {"size": 3})
 
     def test_a_buffer_whose_data_are_replaced(self):
         def replaced(net, x):

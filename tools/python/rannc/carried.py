@@ -77,6 +77,7 @@ class _Saved:
             value.clear()
             value.extend(parts.values())
         elif _is_object(value):
+            vars(value).clear()  # of what the call has added
             vars(value).update(parts)
         return value
 
