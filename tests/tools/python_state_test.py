@@ -100,6 +100,48 @@ def masked(net, x):
     return net.layer(x) * net.last
 
 
+def averaged_in_part(net, x):
+    h = net.layer(x).clone()
+    h[:, 0] -= net.average[0]
+    net.average = 0.9 * net.average + 0.1 * h.detach().mean(0)
+    return h
+
+
+def counted_in_part(net, x):
+    h = net.layer(x).clone()
+    net.calls += 1
+    h[:, 0] *= net.calls
+    return h
+
+
+def masked_without_gradient(net, x):
+    with torch.no_grad():
+        if net.last is None:
+            net.last = torch.rand(3).round()
+    return net.layer(x) * net.last
+
+
+def of_a_buffer_at_first(net, x):
+    h = net.layer(x)
+    center = net.mean if net.last is None else net.last
+    net.last = h.detach().mean(0)
+    return h - center
+
+
+def of_another_buffer(net, x):
+    """Reads a buffer that is written, and later what is not in it."""
+    net.mean.add_(1)
+    return of_a_buffer_at_first(net, x)
+
+
+def counted_in_a_branch(net, x):
+    net.calls += 1
+    factor = float(net.calls)
+    with torch.no_grad():
+        scale = torch.cond(x.sum() > 0, lambda h: h * factor, lambda h: h + 0, (x[:, :3],))
+    return net.layer(x) * scale
+
+
 class Annealed:
     """A loss that is a method, with a factor of its number of calls."""
 
@@ -184,6 +226,34 @@ class Centered(nn.Module):
         return value
 
 
+class Rotary(nn.Module):
+    """Makes its tables at the first call, and for longer sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inverse", torch.rand(3), persistent=False)
+        self.cos, self.longest = None, 0
+
+    @torch.no_grad()
+    def forward(self, size):
+        if self.cos is None or size > self.longest:
+            angles = torch.outer(torch.arange(size).float(), self.inverse)
+            self.longest, self.cos, self.sin = size, angles.cos(), angles.sin()
+        return self.cos[:size], self.sin[:size]
+
+
+def rotated(net, x):
+    cos, sin = net.inner(x.shape[1])
+    return net.layer(x) * cos[1] + net.layer(x) * sin[1]
+
+
+def with_branch(net, x):
+    net.last = x
+    with torch.no_grad():
+        scale = torch.cond(x.sum() > 0, lambda h: h * 2, lambda h: h + 1, (x[:, :3],))
+    return net.layer(x) * scale
+
+
 def registered_once(net, h):
     """Registers a buffer that depends on the first batch."""
     if not hasattr(net, "first"):
@@ -214,7 +284,10 @@ def of_settings(net, x):
 class Attributes(Case):
     def test_those_that_the_next_call_reads_are_refused(self):
         for attribute, function in (("calls", counted), ("notes['on']", toggled), ("log[0]", listed), ("average", averaged),
-                                    ("first", made_once), ("last", of_the_call_before), ("last", masked)):
+                                    ("first", made_once), ("last", of_the_call_before), ("last", masked),
+                                    ("average", averaged_in_part), ("calls", counted_in_part),
+                                    ("last", masked_without_gradient), ("last", of_a_buffer_at_first),
+                                    ("last", of_another_buffer), ("calls", counted_in_a_branch)):
             with self.subTest(function.__name__):
                 self.assert_refused(lambda function=function: train(Forward(function)), f"{attribute}: forward or loss changes",
                                     "which the next call reads", "batch_axis=")
@@ -247,7 +320,7 @@ class Attributes(Case):
             self.assertEqual([name for name, _ in net.named_buffers() if "mean" not in name], [])
 
     def test_others_are_left_as_they_were(self):
-        for function in (inspected, cached, converted):
+        for function in (inspected, cached, converted, with_branch):
             net = Forward(function)
             log = net.log
             with self.subTest(function.__name__), warnings.catch_warnings():
@@ -273,6 +346,16 @@ class Attributes(Case):
         self.assertIs(net.last, None)
         for name, tensor in net.state_dict().items():
             self.assertTrue(torch.equal(tensor, other.state_dict()[name]), name)
+
+    def test_tables_that_a_call_makes_without_gradient(self):
+        def made():
+            net = Forward(rotated)
+            torch.manual_seed(1)
+            net.inner = Rotary()
+            return net
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assert_equal(train(made()), losses_of_torch(made()))
 
     def test_attributes_that_a_call_adds_to_an_object(self):
         def made():

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -159,7 +159,7 @@ class Attributes:
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Whether two modules of a program, as of `torch.no_grad()` or a branch, have the same nodes but for their names."""
+    """Whether two modules of a program, as of the branches of `torch.cond`, have the same nodes but for their names."""
     if one is other or not (isinstance(one, fx.GraphModule) and isinstance(other, fx.GraphModule)):
         return one is other
     if len(one.graph.nodes) != len(other.graph.nodes):
@@ -174,9 +174,8 @@ def _are_alike(one: Any, other: Any) -> bool:
         if a.op == "placeholder":
             continue
         (first, form), (second, other_form) = [_pytree.tree_flatten((each.args, each.kwargs)) for each in (a, b)]
-        pairs = zip(first, second)  # the first call may have further outputs, which the second one reads
-        if (a.op != "output" and form != other_form) or any(
-                not _is_same(same[x] if isinstance(x, fx.Node) else x, y) for x, y in pairs):
+        if form != other_form or any(not _is_same(same[x] if isinstance(x, fx.Node) else x, y)
+                                     for x, y in zip(first, second, strict=True)):
             return False
     return True
 
@@ -185,32 +184,15 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
-def _source(value: Any) -> Any:
-    """The node that a result is the tensor of: an operator that has nothing to do returns its argument, which has the name of
-    the result from then on, also in the next call."""
-    while isinstance(value, fx.Node) and value.op == "call_function" and value.args and isinstance(value.args[0], fx.Node):
-        name = getattr(getattr(value.target, "_schema", None), "name", "")
-        is_off = name == "aten::dropout" and value.args[2:] == (False,)
-        made, given = value.meta.get("val"), value.args[0].meta.get("val")
-        if not (name in ("aten::to", "aten::contiguous") or is_off) or _form(made) != _form(given):
-            break
-        value = value.args[0]
-    return value
-
-
-def _form(tensor: Any) -> str:
-    return f"{tensor.dtype} {tensor.shape} {tensor.device}" if isinstance(tensor, torch.Tensor) else ""
-
-
 class _Comparison:
-    """Nodes of two calls of a module in one program. `assigned`: buffers that the program reads, but does not write."""
+    """Nodes of two calls of a module in one program without writes. `between`: nodes of buffers after the first call."""
 
-    def __init__(self, program: torch.export.ExportedProgram, assigned: Collection[str]):
+    def __init__(self, program: torch.export.ExportedProgram, between: Mapping[str, Any]):
         signature = program.graph_signature
         self._program = program
         self._constants = {name: program.constants[target] for name, target in
                            signature.inputs_to_lifted_tensor_constants.items() if target in program.constants}
-        self._followed = {name for name, buffer in signature.inputs_to_buffers.items() if buffer not in assigned}
+        self._between = {name: between.get(buffer) for name, buffer in signature.inputs_to_buffers.items()}
         self._buffers = {*signature.inputs_to_buffers, *signature.inputs_to_lifted_tensor_constants}
         self._varying: dict[fx.Node, bool] = {}
 
@@ -235,7 +217,7 @@ class _Comparison:
             same = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype == other.dtype and \
                 torch.equal(one, other)
             return [] if same else None
-        if a.op == "placeholder" and a.name in self._followed:
+        if a.op == "placeholder" and b is self._between.get(a.name):
             return []  # the importer refuses a buffer that one call writes and the next reads
         if a.op != b.op:
             return None
@@ -254,21 +236,35 @@ def assigned_buffers(net: nn.Module, before: Mapping[str, torch.Tensor]) -> dict
             if "." in name and name in before and buffer is not before[name]}
 
 
-def difference_of_calls(program: torch.export.ExportedProgram, outputs: int, assigned: Collection[str]) -> fx.Node | None:
+def _has_writes(program: torch.export.ExportedProgram) -> bool:
+    """Whether operators of a program write into tensors, or may do so in blocks, as of `torch.no_grad()`."""
+    return any(node.op == "get_attr" or getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+               for node in program.graph.nodes)
+
+
+def difference_of_calls(program: torch.export.ExportedProgram, outputs: int, buffers: Sequence[str]) -> fx.Node | None:
     """Returns a node at which the second of two calls in a program computes something else than the first, or which reads
     what the first made of the batch, of parameters or of random numbers. None: each call computes the same.
 
-    outputs: number of outputs of one call; the outputs of the program are those of both calls
-    assigned: names of `assigned_buffers`
+    outputs: number of outputs of one call; the outputs of the program are those of both calls, and copies of `buffers`, as they
+        are between the calls
     """
-    comparison = _Comparison(program, assigned)
+    if not _has_writes(program) and _difference(program, outputs, buffers) is None:
+        return None
+    # Without writes, also through views, without blocks, and without operators that have nothing to do. Takes about as long as
+    # the export.
+    return _difference(program.run_decompositions({}), outputs, buffers)
+
+
+def _difference(program: torch.export.ExportedProgram, outputs: int, buffers: Sequence[str]) -> fx.Node | None:
     nodes = {node.name: node for node in program.graph.nodes}
     made = [nodes[name] for name in program.graph_signature.user_outputs if isinstance(name, str)]
-    waiting: list[tuple[Any, Any, Any]] = [(a, b, b) for a, b in zip(made[:outputs], made[outputs:], strict=True)]
+    copies = made[2 * outputs:]
+    comparison = _Comparison(program, {name: copy.args[0] for name, copy in zip(buffers, copies, strict=True)})
+    waiting: list[tuple[Any, Any, Any]] = [(a, b, b) for a, b in zip(made[:outputs], made[outputs:2 * outputs], strict=True)]
     seen: set[tuple[Any, Any]] = set()
     while waiting:
         a, b, reader = waiting.pop()
-        a, b = _source(a), _source(b)
         if not (isinstance(a, fx.Node) and isinstance(b, fx.Node)):
             if not _is_same(a, b):
                 return reader  # type: ignore[no-any-return]

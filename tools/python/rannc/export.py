@@ -19,7 +19,7 @@ from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
 from .tracing import (check_module, constants_noticed, error_of, is_of_samples, kernels_of_known_shapes, layer_drop_followed,
-                      line_of_length, line_of_node, lines_of_user, warn_of_buffers)
+                      line_of_length, line_of_node, lines_of_user, new_buffers_hidden, warn_of_buffers)
 
 Batch = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -257,22 +257,32 @@ class _Recorder:
         self.attributes = Attributes(_owners(net, loss), net)
         self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
         self.assigned: dict[str, tuple[Any, Any]] = {}  # buffers, likewise
+        self.followed: tuple[str, ...] = ()  # buffers whose copies between two calls are outputs
         self.calls = 1  # of the module in the program
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with (_replaced_forward(self.net, self.forward),  # a loss may call the module again
               constants_noticed(self.noticed), layer_drop_followed(lambda: self.where),
-              self.gradients.watched()):
-            buffers = dict(self.net.named_buffers(remove_duplicate=False))
-            outputs = self._outputs_of(tensors)
-            if self.calls == 1:
-                self.assigned = assigned_buffers(self.net, buffers)
-                self.changes = {**self.attributes.changes(), **self.assigned}
-                return outputs
-            between = Attributes(_owners(self.net, self.loss), self.net)
-            outputs += self._outputs_of(tensors)
-            self.changes = between.changes()
+              new_buffers_hidden(self.net), self.gradients.watched()):
+            try:
+                return self._recorded(tensors)
+            finally:
+                self.attributes.restore()  # also for the next trace
+
+    def _recorded(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Outputs of one call, or of two and buffers between them. Notes what changes."""
+        buffers = dict(self.net.named_buffers(remove_duplicate=False))
+        outputs = self._outputs_of(tensors)
+        if self.calls == 1:
+            self.assigned = assigned_buffers(self.net, buffers)
+            self.changes = {**self.attributes.changes(), **self.assigned}
             return outputs
+        between = Attributes(_owners(self.net, self.loss), self.net)
+        states = {name: buffer.clone() for name, buffer in self.net.named_buffers(remove_duplicate=False)
+                  if name in buffers and name not in self.assigned}
+        outputs += self._outputs_of(tensors)
+        self.changes, self.followed = between.changes(), tuple(states)
+        return outputs + tuple(states.values())
 
     def _outputs_of(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         with without(self.net, self.in_loss):  # forward and loss may iterate over modules and parameters
@@ -439,7 +449,7 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
             if recorder.changes:
                 _check_calls(recorder, lambda: _exported(recorder, net, examples, shapes, axes))
     finally:
-        recorder.attributes.restore()
+        recorder.attributes.restore()  # lists in place of which `torch.export` leaves copies
     sizes = _sizes(program, shapes, axes, examples)
     if not evaluates:
         warn_of_buffers(program)
@@ -462,7 +472,8 @@ def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.Export
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            node = difference_of_calls(exported(), len(recorder.outputs), recorder.assigned)
+            program = exported()
+            node = difference_of_calls(program, len(recorder.outputs), recorder.followed)
     except Exception as failure:
         raise error(f"{said}, and cannot be traced again after it, while each step of a program is a first call: {failure}",
                     hint=hint) from failure
@@ -539,7 +550,7 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
     # A condition on sizes that vary becomes one of the run, where it is one of the export otherwise.
     varies = any(axis != own for shape, own in zip(shapes, axes.values(), strict=True) for axis in shape)
     try:
-        return _traced(recorder, net, examples, shapes, prefer_deferred_runtime_asserts_over_guards=varies)
+        return _traced(net, examples, shapes, prefer_deferred_runtime_asserts_over_guards=varies)
     except Error:
         raise
     except Exception as failure:
@@ -548,13 +559,10 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
     return _of_certain_samples(recorder, net, examples, shapes, axes)
 
 
-def _traced(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: tuple[dict[int, Any], ...],
+def _traced(net: nn.Module, examples: tuple[torch.Tensor, ...], shapes: tuple[dict[int, Any], ...],
             **options: bool) -> torch.export.ExportedProgram:
-    """The program of a first call: a trace that failed has left its attributes."""
-    recorder.attributes.restore()
     with warnings.catch_warnings(), lines_of_user(), kernels_of_known_shapes():
         warnings.filterwarnings("ignore", category=FutureWarning)
-        warnings.filterwarnings("ignore", "The tensor attribute")  # `_check_calls` knows which of them matter
         return torch.export.export(net, examples, dynamic_shapes=shapes, strict=False, **options)
 
 
@@ -564,10 +572,9 @@ def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[tor
     The compiler divides its mini-batches if it can prove that samples are independent."""
     others = tuple({axis: symbol for axis, symbol in shape.items() if axis != own}
                    for shape, own in zip(shapes, axes.values(), strict=True))
-    recorder.attributes.restore()
     line = line_of_length(net, lambda: recorder(*examples))
     try:
-        program = _traced(recorder, net, examples, others)
+        program = _traced(net, examples, others)
     except Exception as failure:
         raise error_of(failure, recorder.where) from failure
     samples = next(tensor.shape[axis] for tensor, axis in zip(examples, axes.values(), strict=True) if axis is not None)

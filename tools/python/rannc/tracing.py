@@ -158,6 +158,23 @@ def kernels_of_known_shapes() -> Iterator[None]:
         del known[kernel]
 
 
+@contextmanager
+def new_buffers_hidden(net: nn.Module) -> Iterator[None]:
+    """Hides buffers that forward registers in the module itself from `torch.export`, which has no input for them and would write
+    them into another one."""
+    known, hooks = set(net._buffers), nn.modules.module._global_buffer_registration_hooks
+    before = dict(hooks)
+
+    def hiding(hook: Any) -> Any:
+        return lambda module, name, buffer: hook(module, name, buffer) if module is not net or name in known else None
+
+    hooks.update({key: hiding(hook) for key, hook in before.items()})
+    try:
+        yield
+    finally:
+        hooks.update(before)
+
+
 def warn_of_buffers(program: torch.export.ExportedProgram) -> None:
     """Warns of counters that forward writes, and of statistics of instance normalization. The importer warns of buffers of
     floats that no output depends on, and refuses others."""
