@@ -29,20 +29,24 @@ struct Connections {
 
 }  // namespace
 
-uint64_t nccl_buffer_bytes(const Plan& plan, DeviceId device) {
-  Connections all;
+std::vector<uint64_t> nccl_buffer_bytes(const Plan& plan) {
+  std::vector<Connections> connections(plan.devices.size());
   for (const DevicePairs& pairs : {message_pairs(plan), sum_pairs(plan), pass_sum_pairs(plan)}) {
     for (const auto& [from, to] : pairs) {
-      all.sends += from == device ? 1 : 0;
-      all.receives += to == device ? 1 : 0;
+      ++connections[from.index()].sends;
+      ++connections[to.index()].receives;
     }
   }
-  return std::max(all.bytes(kWritten), all.bytes(kRead));
+  std::vector<uint64_t> most;
+  for (const Connections& each : connections) most.push_back(std::max(each.bytes(kWritten), each.bytes(kRead)));
+  return most;
 }
 
-uint64_t bytes_beside_tensors(const Plan& plan, DeviceId device) {
-  if (device_type(plan) != DeviceType::kCuda) return 0;
-  return nccl_buffer_bytes(plan, device) + static_cast<uint64_t>(pool_end_bytes(DeviceType::kCuda));
+std::vector<uint64_t> bytes_beside_tensors(const Plan& plan) {
+  if (device_type(plan) != DeviceType::kCuda) return std::vector<uint64_t>(plan.devices.size(), 0);
+  std::vector<uint64_t> beside = nccl_buffer_bytes(plan);
+  for (uint64_t& of_device : beside) of_device += static_cast<uint64_t>(pool_end_bytes(DeviceType::kCuda));
+  return beside;
 }
 
 }  // namespace rannc::ir

@@ -163,12 +163,12 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   }
   plan.predictions.clear();
   const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
+  const std::vector<uint64_t> beside = ir::bytes_beside_tensors(plan);
   for (size_t d = 0; d < timeline.devices.size(); ++d) {
     const DeviceTimeline& device = timeline.devices[d];
     const auto peak = static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes));
     const uint64_t libraries = cluster.kind_of(in_cluster[d]).workspace_bytes;
-    plan.predictions.push_back({static_cast<int64_t>(device.busy), peak + libraries});
-    plan.predictions.back().peak_bytes += ir::bytes_beside_tensors(plan, DeviceId::from(d));
+    plan.predictions.push_back({static_cast<int64_t>(device.busy), peak + libraries + beside[d]});
   }
   plan.step_ns = static_cast<int64_t>(timeline.makespan);
   return timeline;

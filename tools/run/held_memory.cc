@@ -39,11 +39,11 @@ std::string row(const std::string& who, const std::string& standing, const std::
 }  // namespace
 
 uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
+  const std::vector<uint64_t> beside = ir::bytes_beside_tensors(plan);
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < held.devices; ++i) {
-    const DeviceId device(held.first_device + i);
-    const uint64_t peak = plan.predictions.at(device.index()).peak_bytes;
-    sum += peak - std::min(peak, ir::bytes_beside_tensors(plan, device));
+  for (uint32_t d = held.first_device; d < held.first_device + held.devices; ++d) {
+    const uint64_t peak = plan.predictions.at(d).peak_bytes;
+    sum += peak - std::min(peak, beside[d]);
   }
   return sum;
 }
@@ -98,18 +98,16 @@ std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& he
 }
 
 std::string nccl_memory_text(const ir::Plan& plan) {
-  uint64_t most = 0;
-  for (size_t d = 0; d < plan.devices.size(); ++d)
-    most = std::max(most, ir::nccl_buffer_bytes(plan, DeviceId::from(d)));
+  const std::vector<uint64_t> buffers = ir::nccl_buffer_bytes(plan);
+  const uint64_t most = *std::max_element(buffers.begin(), buffers.end());
   const bool counted = ir::device_type(plan) == ir::DeviceType::kCuda;
   return fmt::format("Buffers of NCCL, up to {} on a device, are {}.", size(most),
                      counted ? "not part of these peaks, but of the plan's" : "not counted");
 }
 
 std::string nccl_memory_warning(const ir::Plan& plan, DeviceId device, uint64_t memory_bytes) {
-  const uint64_t peak = plan.predictions[device.index()].peak_bytes,
-                 planned = peak - std::min(peak, ir::bytes_beside_tensors(plan, device));
-  const uint64_t buffers = ir::nccl_buffer_bytes(plan, device);
+  const uint64_t planned = predicted_bytes(plan, {.first_device = device.index()});
+  const uint64_t buffers = ir::nccl_buffer_bytes(plan)[device.index()];
   if (memory_bytes == 0 || planned + buffers <= memory_bytes) return {};
   return fmt::format(
       "device {} may run out of memory: the plan needs {} and NCCL's buffers up to {}, together more than the {} that "

@@ -100,12 +100,11 @@ TEST(PlanMemory, WhatGpusReserveCounts) {
     const bool on_gpus = ir::device_type(plan) == ir::DeviceType::kCuda;
     EXPECT_EQ(on_gpus, std::string_view(cluster) == "h200-2");
     for (const ir::StageShape& stage : shape.stages) EXPECT_EQ(stage.gradient_bytes % 512 == 0, on_gpus);
+    const std::vector<uint64_t> beside = ir::bytes_beside_tensors(plan);
     for (size_t d = 0; d < plan.devices.size(); ++d) {
-      const DeviceId device = DeviceId::from(d);
-      const uint64_t beside = ir::bytes_beside_tensors(plan, device);
-      EXPECT_EQ(beside > (uint64_t{44} << 20), on_gpus) << "with buffers for the other stage";
-      const auto tensors = static_cast<uint64_t>(ir::row_peak(dependencies, plan.schedule, device));
-      EXPECT_EQ(plan.predictions[d].peak_bytes, tensors + options.cluster.kinds[0].workspace_bytes + beside);
+      EXPECT_EQ(beside[d] > (uint64_t{44} << 20), on_gpus) << "with buffers for the other stage";
+      const auto tensors = static_cast<uint64_t>(ir::row_peak(dependencies, plan.schedule, DeviceId::from(d)));
+      EXPECT_EQ(plan.predictions[d].peak_bytes, tensors + options.cluster.kinds[0].workspace_bytes + beside[d]);
     }
   }
 }

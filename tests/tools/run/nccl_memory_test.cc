@@ -47,16 +47,16 @@ TEST(NcclMemory, CountsEachConnection) {
   const ir::Plan chain = plan_of({.cuts = {4}, .micro_batches = {4, 4}});
   ASSERT_EQ(ir::message_pairs(chain), pairs({{0, 1}, {1, 0}}));
   ASSERT_EQ(ir::sum_pairs(chain), pairs({{0, 1}, {1, 0}})) << "of the tied parameter";
-  EXPECT_EQ(nccl_buffer_bytes(chain, DeviceId(1)), 4 * 2 * 12 * kMiB);
-  EXPECT_EQ(nccl_buffer_bytes(plan_of({.micro_batches = {8}}), DeviceId(0)), 0U);
+  EXPECT_EQ(nccl_buffer_bytes(chain)[1], 4 * 2 * 12 * kMiB);
+  EXPECT_EQ(nccl_buffer_bytes(plan_of({.micro_batches = {8}})), std::vector<uint64_t>{0});
   const ir::Plan replicas = plan_of({.replicas = {3}, .micro_batches = {6}});
-  EXPECT_EQ(nccl_buffer_bytes(replicas, DeviceId(2)), 4 * 2 * 12 * kMiB);
+  EXPECT_EQ(nccl_buffer_bytes(replicas)[2], 4 * 2 * 12 * kMiB);
 }
 
 TEST(NcclMemory, ARunWarnsOfBuffersThatDoNotFit) {
   ir::Plan plan = plan_of({.cuts = {4}, .micro_batches = {4, 4}});
   plan.predictions[1].peak_bytes = 100 * kMiB;
-  const uint64_t needed = 100 * kMiB + nccl_buffer_bytes(plan, DeviceId(1));
+  const uint64_t needed = 100 * kMiB + nccl_buffer_bytes(plan)[1];
   EXPECT_EQ(nccl_memory_warning(plan, DeviceId(1), needed), "");
   EXPECT_EQ(nccl_memory_warning(plan, DeviceId(1), 0), "");
   EXPECT_THAT(nccl_memory_warning(plan, DeviceId(1), needed - 1), HasSubstr("device 1 may run out of memory"));
@@ -65,13 +65,13 @@ TEST(NcclMemory, ARunWarnsOfBuffersThatDoNotFit) {
 // A plan for GPUs counts what LibTorch does not report as allocated.
 TEST(NcclMemory, PlansForGpusCountIt) {
   ir::Plan plan = plan_of({.cuts = {4}, .micro_batches = {4, 4}});
-  EXPECT_EQ(ir::bytes_beside_tensors(plan, DeviceId(1)), 0U);
+  EXPECT_EQ(ir::bytes_beside_tensors(plan)[1], 0U);
   for (ir::PlanDevice& device : plan.devices) device.type = ir::DeviceType::kCuda;
-  const uint64_t beside = nccl_buffer_bytes(plan, DeviceId(1)) + 44 * kMiB;
-  EXPECT_EQ(ir::bytes_beside_tensors(plan, DeviceId(1)), beside);
+  const uint64_t beside = nccl_buffer_bytes(plan)[1] + 44 * kMiB;
+  EXPECT_EQ(ir::bytes_beside_tensors(plan)[1], beside);
   plan.predictions[1].peak_bytes = 100 * kMiB + beside;
   EXPECT_EQ(predicted_bytes(plan, {.first_device = 1}), 100 * kMiB);
-  const uint64_t needed = 100 * kMiB + nccl_buffer_bytes(plan, DeviceId(1));
+  const uint64_t needed = 100 * kMiB + nccl_buffer_bytes(plan)[1];
   EXPECT_EQ(nccl_memory_warning(plan, DeviceId(1), needed), "") << "buffers count once";
   EXPECT_THAT(nccl_memory_warning(plan, DeviceId(1), needed - 1), HasSubstr("device 1 may run out of memory"));
   EXPECT_THAT(nccl_memory_text(plan), HasSubstr("but of the plan's"));
