@@ -103,6 +103,7 @@ class Executor::Impl {
   Result<StepOutcome> end() {
     RANNC_CHECK(!begun_.empty()) << "a step ends after it has begun";
     const auto on_compute_stream = hardware_.enter(Stream::kCompute);
+    begin_work(progress_, {.what = "the end", .step = begun_.front().timed.step});
     if (const Result<void> ended = await_first(); !ended.ok()) return fail(ended.diagnostic());
     StepOutcome outcome = std::move(begun_.front().outcome);
     begun_.pop_front();
@@ -572,8 +573,10 @@ class Executor::Impl {
     }
     try {
       for (OutputPart& part : first.outcome.outputs) part.part = hardware_.download(part.part);
-      if (first.follows && first.timed.begin != nullptr)
+      if (first.follows && first.timed.begin != nullptr) {
         first.timed.begin_ns = ended_ns_ + hardware_.ns_between(ended_, first.timed.begin);
+        if (begun_.size() == 1) timed_.begin_ns = first.timed.begin_ns;  // late actions are timed from there
+      }
       ended_ns_ = first.timed.begin_ns;
       ended_ = first.timed.begin;
       report(first.timed);

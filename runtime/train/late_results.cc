@@ -85,7 +85,7 @@ Result<void> Trainer::Impl::await_begun() {
     if (begun_[i].result) continue;
     Result<StepResult> result = await(begun_[i]);
     if (!result.ok()) {
-      drop_begun(i);
+      drop_failed(i);
       return result.diagnostic();
     }
     begun_[i].result = std::move(result);
@@ -98,11 +98,20 @@ Result<StepResult> Trainer::Impl::end_step() {
   Begun& first = begun_.front();
   Result<StepResult> result = first.result ? *std::move(first.result) : await(first);
   if (!result.ok()) {
-    drop_begun(0);
+    drop_failed(0);
   } else {
     begun_.pop_front();
   }
   return result;
+}
+
+// Steps after one of which only the checkpoint failed are as good as without it.
+void Trainer::Impl::drop_failed(size_t step) {
+  if (devices_.failure()) {
+    drop_begun(step);
+  } else {
+    begun_.erase(begun_.begin() + static_cast<std::ptrdiff_t>(step));
+  }
 }
 
 // Devices read the batches until their work is done.

@@ -153,7 +153,8 @@ class Trainer {
   bool runs_ahead() const;
   /// Number of steps that have begun and lack their `end_step`.
   size_t begun_steps() const;
-  /// Waits for the first step that lacks it, and returns its result. If that step fails, the one after it is void.
+  /// Waits for the first step that lacks it, and returns its result. If that step fails, the one after it is void,
+  /// unless only a checkpoint could not be written (`start_save`).
   Result<StepResult> end_step();
   /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
   /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also

@@ -135,7 +135,6 @@ class Run {
       // The actions of the step begin by themselves, unless the transport cannot tell waits from work.
       if (watched() != nullptr) watched()->rest(runtime::Progress::Lane::kSteps);
       RANNC_TRY(trainer_->begin_step_part(batches, flags_.accumulated()));
-      begin_in_step("writing the measurements", step);
       links_ = since(before, trainer_->sent_bytes());
       if (nonfinite_) examined_ = std::move(batches.front());
       batches.clear();  // the trainer keeps what it needs
@@ -166,6 +165,7 @@ class Run {
   }
 
   Result<void> record(uint64_t step, const runtime::StepResult& result, Progress& progress) {
+    begin_in_step("writing the measurements", step);
     const uint64_t tokens = tokens_per_step(flags_.source, trainer_->plan()) * flags_.accumulate;
     warn_of_sizes(result);
     if (nonfinite_) RANNC_TRY(nonfinite_->check(*trainer_, examined_, result));

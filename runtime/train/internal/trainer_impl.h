@@ -165,6 +165,8 @@ class Trainer::Impl {
   Result<StepResult> read_result(Begun& begun);
   /// Waits for all steps that have begun. Returns the first failure.
   Result<void> await_begun();
+  /// Forgets a step that has ended with an error, and those after it if the run has ended with it.
+  void drop_failed(size_t step);
   /// Waits for the devices, and forgets all steps from one on.
   void drop_begun(size_t first);
   /// An error if the loss of a step is not finite and no loss scale skips the step.

@@ -1,6 +1,7 @@
 // Steps whose results are read after the next one has begun: the same numbers and errors, and no wait between steps.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -336,6 +337,29 @@ TEST_F(LateResults, OutliveAFailureOfTheNextStep) {
   const auto plain = results(*expected, *data(model), 4);
   ASSERT_EQ(late.size(), 4U);
   for (size_t step = 0; step < 4; ++step) expect_same(late[step], plain[step]);
+}
+
+// A checkpoint that cannot be written ends neither the run nor the step after the one that reports it.
+TEST_F(LateResults, OutliveAFailedCheckpoint) {
+  const DeviceModel& model = kModels[0];
+  const std::string path = bundle(model, {.micro_batches = {8}});
+  const auto trainer = Trainer::open(path, options(one())).value(), expected = Trainer::open(path, options({})).value();
+  trainer->step(batch_of(model, 0)).value();
+  expected->step(batch_of(model, 0)).value();
+  std::ofstream(file("file")) << "no folder";
+  trainer->start_save(file("file/step-1")).value();
+  begin(*trainer, batch_of(model, 1)).value();
+  uint64_t step = 2;
+  for (bool saved = true; saved; ++step) {
+    expected->step(batch_of(model, step - 1)).value();
+    begin(*trainer, batch_of(model, step)).value();
+    ASSERT_EQ(trainer->begun_steps(), 2U);
+    saved = trainer->end_step().ok();
+  }
+  ASSERT_EQ(trainer->begun_steps(), 1U);
+  expect_same(trainer->end_step().value(), expected->step(batch_of(model, step - 1)).value());
+  EXPECT_EQ(trainer->steps_done(), step);
+  expect_same(trainer->step(batch_of(model, step)).value(), expected->step(batch_of(model, step)).value());
 }
 
 struct Recorder final : Observer {
