@@ -208,9 +208,9 @@ Bound sums_bound(const StageProblem& problem, const RangeCosts& ranges, uint64_t
 }
 
 /// Raises a bound by single sums.
-Bound raised(const StageProblem& problem, uint64_t count, Bound sums) {
+Bound raised(const StageProblem& problem, uint64_t count, Bound sums, BoundBudget& budget) {
   if (problem.objective != Objective::kStepTime) return sums;
-  Bound weighted = WeightedSums(problem, count).least_step();
+  Bound weighted = WeightedSums(problem, count).least_step(budget);
   return weighted.value > sums.value * (1 + kPrecision) ? std::move(weighted) : std::move(sums);
 }
 
@@ -290,7 +290,8 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
     Bound least{kInfinity, ""};
     for (const auto& [sums, count] : counts) {
       if (sums.value >= least.value) break;
-      Bound bound = raised(problem, count, sums);
+      BoundBudget budget{effort.steps / counts.size(), effort.stop};
+      Bound bound = raised(problem, count, sums, budget);
       if (bound.value < least.value && Places::fits(problem)) {
         const double value = Places(problem, count).least_step(bound.value);
         if (value > bound.value) bound = {value, "work and start of shared devices"};
@@ -304,20 +305,26 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   const Bisection stages(problem, ranges);
   uint64_t left = effort.steps;
   double ceiling = effort.enough > 0 ? effort.enough : kInfinity;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    const uint64_t count = counts[i].second;
-    if (counts[i].first.value >= ceiling) break;
-    const Bound sums = raised(problem, count, counts[i].first);
-    if (sums.value >= ceiling) continue;
+  const std::string of_stages = "stages of a pipeline";
+  std::string reaches = counts.front().first.argument;  // the ceiling; of the counts, the strongest argument needed
+  for (size_t i = 0; i < counts.size() && counts[i].first.value < ceiling; ++i) {
+    const auto& [single, count] = counts[i];
     // Each count may spend an equal part of the remaining budget, because the smallest bound decides.
-    const uint64_t share = left / (counts.size() - i);
-    BoundBudget budget{share, effort.stop};
-    const double value = stages.raise(count, sums.value, ceiling, budget);
+    const uint64_t share = left / (counts.size() - i), of_sums = share / 4;
+    BoundBudget for_sums{of_sums, effort.stop};
+    const Bound sums = raised(problem, count, single, for_sums);
+    BoundBudget budget{share - of_sums + for_sums.steps, effort.stop};
+    if (sums.value < ceiling) {
+      const double value = stages.raise(count, sums.value, ceiling, budget);
+      if (value < ceiling) best = value > sums.value * (1 + kPrecision) ? Bound{value, of_stages} : sums;
+      ceiling = std::min(ceiling, value);
+      reaches = of_stages;
+    } else if (reaches != of_stages) {
+      reaches = sums.argument;
+    }
     left -= share - budget.steps;
-    if (value < ceiling) best = value > sums.value * (1 + kPrecision) ? Bound{value, "stages of a pipeline"} : sums;
-    ceiling = std::min(ceiling, value);
   }
-  if (ceiling == effort.enough) best = {effort.enough, "stages of a pipeline"};
+  if (ceiling == effort.enough) best = {effort.enough, reaches};
   best.value = std::max(best.value, counts.front().first.value) * kSafe;
   return best;
 }

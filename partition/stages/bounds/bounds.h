@@ -24,8 +24,8 @@ struct BoundEffort {
   uint64_t steps = 400'000'000;  ///< in total, a few ns each; makes the result independent of timing
   std::stop_token stop = {};     ///< once requested, returns the bound proved so far
   /// Whether plans may have several stages on a device. The argument about stages spends devices of its own for each
-  /// stage, so it is invalid then: only sums count (work, heaviest block, longest way, resident memory), and on up to
-  /// 32 devices the sizes and starts of places.
+  /// stage, so it is invalid then: only sums count (work, heaviest block, longest path, memory; for the step also the
+  /// three of `weighted_sums.h` together), and on up to 32 devices the sizes and starts of places.
   bool shared_devices = false;
 };
 

@@ -2,12 +2,15 @@
 // sums over blocks are limited by the cluster or the step T:
 //   1 Work. The last replica has ⌈B / n⌉ samples of each micro-batch and works at most T. So m times its passes, what
 //     it repeats and its update, added up over blocks, is at most T for each device.
-//   2 Way. A micro-batch passes the blocks of a path and its gradient comes back, within T.
+//   2 Path. A micro-batch passes the blocks of a path and its gradient comes back, within T.
 //   3 Memory. Take a device and a micro-batch of which it has samples. When one of these turns, in the last block of
 //     the path, the device holds what all its blocks keep of its samples: their gradients come from there. What a block
 //     does not keep it repeats, unless its backward pass follows its forward pass, but then it holds all at that time.
 //     So the bytes of parameters and state of m replicas, and what B samples keep, add up to at most the memory of all
 //     devices. Gradients come with the first backward pass of a stage. Before it the n-th micro-batch finds n held.
+//     The mean of these over micro-batches that keep different parts is at least what their mean part has, since a
+//     stage runs its backward passes in the order of their turns, as all named and found schedules do. The judge gives
+//     every replica the largest share, so that all hold the same.
 //
 // A stage with rebuild hulls repeats a share of its forward time that is computed from the times of its blocks on the
 // first kind at the largest size (`StageHulls`). At another size no block takes less than r times that, so a block that
@@ -30,13 +33,13 @@ namespace rannc::partition {
 namespace {
 
 constexpr size_t kMostChoices = 200'000;
-constexpr int kWaySteps = 14, kByteSteps = 24;  ///< of the search for weights
+constexpr int kPathSteps = 14, kByteSteps = 14;  ///< of the search for weights
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 /// Blocks of the longest path along values with gradients, and those whose gradients come from its end.
 struct Turn {
-  std::vector<char> on_way, held;
+  std::vector<char> on_path, held;
 };
 
 Turn turn_of(const StageProblem& problem) {
@@ -64,7 +67,7 @@ Turn turn_of(const StageProblem& problem) {
     turn.held[b] =
         std::any_of(readers[b].begin(), readers[b].end(), [&](uint32_t reader) { return turn.held[reader] != 0; });
   }
-  for (; last != UINT32_MAX; last = before[last]) turn.on_way[last] = 1;
+  for (; last != UINT32_MAX; last = before[last]) turn.on_path[last] = 1;
   return turn;
 }
 
@@ -86,19 +89,18 @@ WeightedSums::WeightedSums(const StageProblem& problem, uint64_t micro_batches)
   for (size_t d = 0; d < problem.cluster.size(); ++d) memory_ += memory_of(problem, DeviceId::from(d));
   const Turn turn = turn_of(problem);
   choices_.resize(problem.blocks);
-  size_t all = 0;
-  for (uint32_t b = 0; b < problem.blocks && all <= kMostChoices; ++b) {
-    add_choices(b, turn.on_way[b] != 0, turn.held[b] != 0);
-    all += choices_[b].size();
+  for (uint32_t b = 0; b < problem.blocks && all_choices_ <= kMostChoices; ++b) {
+    add_choices(b, turn.on_path[b] != 0, turn.held[b] != 0);
+    all_choices_ += choices_[b].size();
   }
-  if (all > kMostChoices) choices_.clear();
+  if (all_choices_ > kMostChoices) choices_.clear();
 }
 
-void WeightedSums::add_choices(uint32_t block, bool on_way, bool held) {
+void WeightedSums::add_choices(uint32_t block, bool on_path, bool held) {
   // Of the numbers of replicas with the same largest share, the first takes least of everything.
   const uint64_t most = std::min<uint64_t>(samples_, problem_.cluster.size());
   for (uint64_t replicas = 1; replicas <= most;) {
-    add_choice(block, replicas, on_way, held);
+    add_choice(block, replicas, on_path, held);
     const uint64_t share = ceil_div(samples_, replicas);
     if (share == 1) break;
     replicas = ceil_div(samples_, share - 1);
@@ -121,7 +123,7 @@ double WeightedSums::least_ratio(uint64_t share) {
   return known->second;
 }
 
-void WeightedSums::add_choice(uint32_t block, uint64_t replicas, bool on_way, bool held) {
+void WeightedSums::add_choice(uint32_t block, uint64_t replicas, bool on_path, bool held) {
   const auto m = static_cast<double>(replicas), all = static_cast<double>(count_),
              samples = static_cast<double>(samples_);
   double forward = kInfinity, backward = kInfinity, inputs = kInfinity;
@@ -149,7 +151,7 @@ void WeightedSums::add_choice(uint32_t block, uint64_t replicas, bool on_way, bo
   const auto add = [&](double share, double kept) {
     const double work = m * all * (forward + backward + share * repeated) + (problem_.sharded ? 1 : m) * update;
     const double beside_it = m * beside(gradients, kept / m, all);
-    choices_[block].push_back({work, on_way ? forward + inputs : 0, resident + kept + beside_it});
+    choices_[block].push_back({work, on_path ? forward + inputs : 0, resident + kept + beside_it});
   };
   add(0, stash);
   if (stash == 0 || problem_.recompute == RecomputeRule::kNever) return;
@@ -161,62 +163,61 @@ void WeightedSums::add_choice(uint32_t block, uint64_t replicas, bool on_way, bo
   }
 }
 
-double WeightedSums::with(const Weights& weights, double* bytes, double* way) const {
-  const double work = (1 - weights.way) / devices_;
-  double sum = -weights.bytes * memory_;
+WeightedSums::Weighed WeightedSums::weigh(double path, double bytes) const {
+  const double work = (1 - path) / devices_;
+  Weighed sum{-bytes * memory_};
   for (const std::vector<Choice>& choices : choices_) {
     double least = kInfinity;
     const Choice* best = nullptr;
     for (const Choice& choice : choices) {
-      const double value = work * choice.work + weights.way * choice.way + weights.bytes * choice.bytes;
+      const double value = work * choice.work + path * choice.path + bytes * choice.bytes;
       if (value < least) {
         least = value;
         best = &choice;
       }
     }
     if (best == nullptr) continue;
-    sum += least;
-    if (bytes != nullptr) *bytes += best->bytes;
-    if (way != nullptr) *way += best->way;
+    sum.step += least;
+    sum.path += best->path;
+    sum.bytes += best->bytes;
   }
   return sum;
 }
 
-double WeightedSums::best_bytes(double way) const {
-  double bytes = 0;
-  const double without = with({way, 0}, &bytes);
-  if (bytes <= memory_) return without;
-  double best = without, low = 1e-3 * without / memory_, high = 1e3 * without / memory_;
-  for (int i = 0; i < kByteSteps; ++i) {
+double WeightedSums::best_step(double path, BoundBudget& budget) const {
+  if (!budget.take(all_choices_)) return 0;
+  const Weighed without = weigh(path, 0);
+  if (without.bytes <= memory_) return without.step;
+  double best = without.step, low = 1e-3 * best / memory_, high = 1e3 * best / memory_;
+  for (int i = 0; i < kByteSteps && budget.take(all_choices_); ++i) {
     const double middle = std::sqrt(low * high);
-    bytes = 0;
-    best = std::max(best, with({way, middle}, &bytes));
-    (bytes > memory_ ? low : high) = middle;
+    const Weighed with = weigh(path, middle);
+    best = std::max(best, with.step);
+    (with.bytes > memory_ ? low : high) = middle;
   }
   return best;
 }
 
-Bound WeightedSums::least_step() const {
-  if (choices_.empty()) return {};
-  double bytes = 0, way = 0;
-  const double without = with({}, &bytes, &way);
-  if (bytes <= memory_ && way <= without) return {without, "work over all devices"};
-  double low = 0, high = 1, best = best_bytes(0);
+Bound WeightedSums::least_step(BoundBudget& budget) const {
+  if (choices_.empty() || !budget.take(all_choices_)) return {};
+  const Weighed without = weigh(0, 0);
+  if (without.bytes <= memory_ && without.path <= without.step) return {without.step, "work over all devices"};
+  double low = 0, high = 1, best = best_step(0, budget);
   constexpr double kRatio = 1 / std::numbers::phi;
   double left = high - kRatio * (high - low), right = low + kRatio * (high - low);
-  double at_left = best_bytes(left), at_right = best_bytes(right);
-  for (int i = 0; i < kWaySteps; ++i) {
+  double at_left = best_step(left, budget), at_right = best_step(right, budget);
+  for (int i = 0; i < kPathSteps && !budget.spent(); ++i) {
     best = std::max({best, at_left, at_right});
     if (at_left > at_right) {
       high = std::exchange(right, left);
       at_right = at_left;
       left = high - kRatio * (high - low);
-      at_left = best_bytes(left);
+      at_left = best_step(left, budget);
     } else {
       low = std::exchange(left, right);
       at_left = at_right;
       right = low + kRatio * (high - low);
-      at_right = best_bytes(right);
+      at_right = best_step(right, budget);
     }
   }
   return {std::max({best, at_left, at_right}), "work, memory and one micro-batch together"};

@@ -1,4 +1,4 @@
-/// Bounds the step by memory, work and the way of one micro-batch together.
+/// Bounds the step by memory, work and the path of one micro-batch together.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "partition/stages/bounds/bounds.h"
+#include "partition/stages/bounds/stage_floor_entries.h"
 #include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
@@ -16,36 +17,39 @@ class WeightedSums {
  public:
   WeightedSums(const StageProblem& problem, uint64_t micro_batches);
 
-  /// Returns a step that no plan beats, in ns; 0 if the problem is too large. O(blocks * shares).
-  Bound least_step() const;
+  /// Returns a step that no plan beats, in ns; 0 if the problem is too large. Tries some 250 pairs of weights, and takes
+  /// a step of the budget for each choice and pair. Once the budget is spent, it returns the best bound so far.
+  Bound least_step(BoundBudget& budget) const;
 
  private:
   /// What a block takes on some number of replicas, and with a part of what its backward pass reads.
   struct Choice {
     double work = 0;   ///< ns of a step, over all its devices
-    double way = 0;    ///< ns of one micro-batch, both ways; 0 beside the longest way
+    double path = 0;   ///< ns of one micro-batch, both ways; 0 beside the longest path
     double bytes = 0;  ///< over all its devices, at the turn of a micro-batch
   };
-  struct Weights {
-    double way = 0, bytes = 0;  ///< of 1, and in ns per byte
+  /// A bound, with the sums of the choices that it is made of.
+  struct Weighed {
+    double step = 0, path = 0, bytes = 0;
   };
 
-  void add_choices(uint32_t block, bool on_way, bool held);
-  void add_choice(uint32_t block, uint64_t replicas, bool on_way, bool held);
-  /// Of the first kind at the largest size, of which `StageHulls` takes shares.
+  void add_choices(uint32_t block, bool on_path, bool held);
+  void add_choice(uint32_t block, uint64_t replicas, bool on_path, bool held);
+  /// The block's forward time on the first kind of device at the largest size. `StageHulls` takes shares of it.
   double forward_in_hulls(uint32_t block) const;
-  /// Least ratio of a block's forward time for `share` samples to that.
+  /// The least ratio of a block's forward time for `share` samples to its `forward_in_hulls`.
   double least_ratio(uint64_t share);
-  /// Returns the bound with these weights. Adds the bytes of the choices that it is made of to `bytes`.
-  double with(const Weights& weights, double* bytes, double* way = nullptr) const;
-  /// Returns the best bound with this weight of the way.
-  double best_bytes(double way) const;
+  /// `path`: its weight, of 1; work has the rest. `bytes`: in ns per byte.
+  Weighed weigh(double path, double bytes) const;
+  /// Returns the best bound with this weight of the path.
+  double best_step(double path, BoundBudget& budget) const;
 
   const StageProblem& problem_;
   uint64_t count_, samples_;                  ///< micro-batches, and samples of the smallest
   double devices_, memory_ = 0, rate_ = 0;    ///< of the cluster; bytes of all devices; of the fastest memory
   std::map<uint64_t, double> ratios_;         ///< of `least_ratio`
-  std::vector<std::vector<Choice>> choices_;  ///< by block
+  std::vector<std::vector<Choice>> choices_;  ///< by block; empty if there are too many
+  uint64_t all_choices_ = 0;
 };
 
 }  // namespace rannc::partition

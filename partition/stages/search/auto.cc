@@ -71,7 +71,7 @@ class AutoPlanner final : public StagePlanner {
       StageOutcome lean = partition::auto_search(problem, options, found, stop);
       if (auto* plan = std::get_if<StagePlan>(&lean)) {
         plan->notes.push_back(
-            "no plan fits the memory under the schedules that are tried first: this one is of those that hold least");
+            "no plan meets the demands under the schedules that are tried first: this one is of those that hold least");
         return lean;
       }
       if (shared == kShared && is_closer(lean, outcome)) outcome = std::move(lean);

@@ -27,13 +27,15 @@ std::vector<uint32_t> random_depths(std::mt19937_64& random, size_t stages, uint
 
 std::optional<double> least_of_all_plans(const StageProblem& problem, std::mt19937_64& random) {
   PlanJudge judge(problem);
+  std::vector<std::string> schedules = schedules_of_auto();
+  schedules.insert(schedules.end(), {"latency", "periodic", "serial"});
   std::optional<double> least;
   std::optional<StagePlan> best;
   const auto note = [&least](std::optional<double> time) {
     if (time && (!least || *time < *least)) least = time;
   };
   for_each_roomy_plan(problem, [&](StagePlan plan) {
-    for (const std::string& schedule : schedules_of_auto()) {
+    for (const std::string& schedule : schedules) {
       if (!suits(schedule, plan) || schedule_needs(schedule, ScheduleFamily::Needs::kPattern)) continue;
       plan.schedule = schedule;
       plan.warm_up.clear();
