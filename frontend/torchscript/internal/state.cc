@@ -6,6 +6,13 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
+/// Whether an item is the same in every graph.
+bool is_plain(const Item& item) {
+  const auto* const number = item.get<ir::Dim>();
+  return (number && number->is_constant()) || item.is_none() || item.get<bool>() || item.get<double>() ||
+         item.get<std::string>();
+}
+
 std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
 }  // namespace
@@ -15,8 +22,8 @@ State::Place State::place_of(const at::Tensor& tensor) {
           static_cast<int>(tensor.scalar_type())};
 }
 
-State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const std::set<std::string>& written)
-    : archive_(archive), graph_(graph), notes_(notes), written_(written) {
+State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const CallBefore& before)
+    : archive_(archive), graph_(graph), notes_(notes), before_(before) {
   const auto name = [&](const std::string& name, const at::Tensor& tensor, bool is_parameter) {
     const bool has_place = tensor.defined() && tensor.layout() == at::kStrided && tensor.numel() > 0;
     if (!has_place) return;
@@ -51,6 +58,8 @@ Result<Item> State::attribute(const Object& object, const std::string& name, con
   const auto& found = objects_[object.handle].toObjectRef();
   const auto slot = found.type()->findAttributeSlot(name);
   if (!slot) return error(where, fmt::format("'{}' has no attribute {}", object.path, name));
+  if (const auto left = before_.left.find({&found, name}); left != before_.left.end())
+    return attributes_.emplace(key, left->second).first->second;
   const bool is_parameter = found.type()->is_module() && found.type()->is_parameter(*slot);
   RANNC_ASSIGN(Item made, item(found.getSlot(*slot), {joined(object.path, name), false, is_parameter}, where));
   return attributes_.emplace(key, std::move(made)).first->second;
@@ -58,6 +67,23 @@ Result<Item> State::attribute(const Object& object, const std::string& name, con
 
 void State::set_attribute(const Object& object, const std::string& name, Item item) {
   attributes_[{object.handle, name}] = std::move(item);
+}
+
+decltype(CallBefore::left) State::left() const {
+  decltype(CallBefore::left) left;
+  for (const auto& [key, item] : attributes_) {
+    const auto& object = objects_[key.first].toObjectRef();
+    if (!object.type()->is_module()) continue;
+    const std::optional<Item> stored = plain_item(object.getSlot(*object.type()->findAttributeSlot(key.second)));
+    const bool had_plain = stored && is_plain(*stored);
+    if (had_plain && is_same_plain(*stored, item)) continue;
+    if (is_plain(item)) {
+      left.emplace(std::pair(&object, key.second), item);
+    } else if (had_plain) {
+      return {};
+    }
+  }
+  return left;
 }
 
 Result<Item> State::literal(const at::IValue& value, const std::string& name, const Location& where) {
@@ -117,10 +143,9 @@ Result<Item> State::tensor(const at::Tensor& given_tensor, const Naming& given, 
                             has_no_parameters_ && how.is_literal && !is_complex ? Role::kUnknown
                             : how.is_literal || is_complex                      ? Role::kLiteral
                             : trained                                           ? Role::kParameter
-                                                                                : Role::kConstant,
-                            written_.contains(how.name)};
+                                                                                : Role::kConstant};
   RANNC_ASSIGN(ir::TensorData data, archive_.file().data(tensor, copied_));
-  TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
+  TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data), before_.written);
   // A trace stores what a module keeps beside its buffers as constants of the code, which a run writes likewise.
   if (stored.role == Role::kLiteral) made->set_state(std::string(graph_.value(made->now()).name));
   tensors_.emplace(place, made);

@@ -17,11 +17,17 @@
 
 namespace rannc::frontend::torchscript {
 
+/// What another import of the program has found out.
+struct CallBefore {
+  std::set<std::string> written;  ///< values of buffers whose numbers are no contents of their types
+  /// Numbers, booleans and strings that the program left in attributes of modules, by module and name.
+  std::map<std::pair<const void*, std::string>, Item> left;
+};
+
 class State {
  public:
   /// All arguments must outlive the state.
-  /// `written`: names of buffers whose numbers are no contents of their types.
-  State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const std::set<std::string>& written);
+  State(const Archive& archive, ir::Graph& graph, ImportNotes& notes, const CallBefore& before);
 
   /// The root module.
   Object root();
@@ -29,6 +35,8 @@ class State {
   /// Attribute of an object, with the last item set by `set_attribute`.
   Result<Item> attribute(const Object& object, const std::string& name, const Location& where);
   void set_attribute(const Object& object, const std::string& name, Item item);
+  /// Attributes of modules that are not as they were before the program ran. None if some are tensors or objects.
+  decltype(CallBefore::left) left() const;
   /// A constant in the program's code. A tensor in it is named `name`.
   Result<Item> literal(const at::IValue& value, const std::string& name, const Location& where);
   /// A new object of a class that is no module class.
@@ -52,7 +60,7 @@ class State {
   const Archive& archive_;
   ir::Graph& graph_;
   ImportNotes& notes_;
-  const std::set<std::string>& written_;
+  const CallBefore& before_;
   std::vector<at::IValue> objects_;
   std::map<const void*, size_t> handles_;
   std::map<std::pair<size_t, std::string>, Item> attributes_;

@@ -11,14 +11,17 @@
 namespace rannc::frontend::torchscript {
 
 TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& stored, ir::ValueType type,
-                     ir::TensorData data) {
-  const bool counts = stored.name.ends_with("num_batches_tracked");  // written by each normalization, and never read
-  const bool is_written = counts || stored.is_written;
-  if (!is_written) type.contents = ir::constant_contents(type, data);
+                     ir::TensorData data, const std::set<std::string>& written) {
   const bool is_float = ir::is_float(type.dtype);
-  const auto kind = is_written ? ir::ValueKind::kBuffer : ir::ValueKind::kConstant;
-  const ValueId value = graph.add_value(kind, stored.name, std::move(type), std::move(data));
+  const ValueId value = graph.add_value(ir::ValueKind::kConstant, stored.name, type, std::move(data));
   const std::string name(graph.value(value).name);
+  // Each normalization writes its counter, and none but that without a momentum reads it.
+  if (stored.name.ends_with("num_batches_tracked") || written.contains(name)) {
+    graph.set_kind(value, ir::ValueKind::kBuffer);
+  } else {
+    type.contents = ir::constant_contents(type, graph.value(value).data);
+    graph.set_type(value, std::move(type));
+  }
   if (stored.role == Role::kLiteral) {
     notes.stored.literals.insert(name);
   } else if (stored.role != Role::kUnknown && is_float) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,12 @@ struct StoredTensor {
   std::string name;                 ///< as in `state_dict`
   std::vector<std::string> others;  ///< other names of the same whole tensor
   Role role = Role::kLiteral;
-  bool is_written = false;  ///< the program writes it, so that its numbers are those of one step alone
 };
 
-/// Adds a constant of type `type`, which is that of the file, and records its role in `notes`. A written tensor is a
-/// buffer, whose numbers no import reads, until `constants_again`.
+/// Adds a constant of type `type`, which is that of the file, and records its role in `notes`. One whose value is among
+/// `written` is a buffer, whose numbers no import reads, until `constants_again`.
 TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& stored, ir::ValueType type,
-                     ir::TensorData data);
+                     ir::TensorData data, const std::set<std::string>& written);
 
 /// Makes the buffers of a graph constants.
 void constants_again(ir::Graph& graph);

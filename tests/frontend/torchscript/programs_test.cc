@@ -533,8 +533,44 @@ TEST(TorchScriptState, NumbersOfWrittenBuffersDecideNothing) {
   const std::string sizes = "def forward(self, x):\n  h = x[:, :int(self.seen) + 1]\n";
   EXPECT_TRUE(
       frontend::read_torch(SavedModule(sizes + "  return h\n", add_buffers).path(), {.inputs = {"x=f32[2,4]"}}).ok());
-  const SavedModule written(sizes + "  self.seen.add_(1)\n  return h\n", add_buffers);
-  EXPECT_FALSE(frontend::read_torch(written.path(), {.inputs = {"x=f32[2,4]"}}).ok());
+  const auto refusal = [](const std::string& source, const std::vector<std::string>& inputs) {
+    const auto imported = frontend::read_torch(SavedModule(source, add_buffers).path(), {.inputs = inputs});
+    return imported.ok() ? "" : imported.diagnostic().str();
+  };
+  const std::string body = "  h = x[:, :int(self.seen) + 1]\n  self.seen.add_(1)\n  return h\n";
+  const std::string alone = refusal("def forward(self, x):\n" + body, {"x=f32[2,4]"});
+  EXPECT_NE(alone.find("aten::add.Scalar writes into 'seen'"), std::string::npos) << alone;
+  // The input has the name first, so that the buffer's value has another one.
+  const std::string beside = refusal("def forward(self, x, seen):\n" + body, {"x=f32[2,4]", "seen=f32[2]"});
+  EXPECT_NE(beside.find("aten::add.Scalar writes into 'seen.1'"), std::string::npos) << beside;
+}
+
+void add_counts(torch::jit::Module& m) {
+  m.register_attribute("calls", c10::IntType::get(), 0);
+  m.register_attribute("warm", c10::BoolType::get(), false);
+}
+
+TEST(TorchScriptState, AttributesThatTheNextCallReadsAreRefused) {
+  for (const auto& [body, reports] : std::vector<std::pair<std::string, std::string>>{
+           {"  self.calls += 1\n  return x * self.calls\n", "sets 'calls' while it runs"},
+           {"  h = x * self.calls\n  self.calls += 1\n  return h\n", "sets 'calls' while it runs"},
+           {"  if not self.warm:\n    self.warm = True\n    return x * 2\n  return x\n", "sets 'warm' while"},
+           {"  self.calls += 1\n  if self.calls > 1:\n    assert self.warm\n  return x\n", "sets 'calls' while"}}) {
+    const SavedModule module("def forward(self, x):\n" + body, add_counts);
+    const auto refused = frontend::read_torch(module.path(), {.inputs = {"x=f32[2,4]"}});
+    ASSERT_FALSE(refused.ok()) << body;
+    const std::string text = refused.diagnostic().str();
+    EXPECT_NE(text.find(reports), std::string::npos) << text;
+    EXPECT_NE(text.find("its next call computes something else"), std::string::npos) << text;
+  }
+  for (const char* const body : {"  self.calls += 1\n  return x + 1\n", "  self.calls = 3\n  return x * self.calls\n",
+                                 "  if not self.warm:\n    self.warm = True\n  return x + 1\n"}) {
+    const SavedModule counts(std::string("def forward(self, x):\n") + body, add_counts);
+    EXPECT_EQ(read(counts, {"x=f32[2,4]"})
+                  .notes.counted_remarks.count("attributes that the program sets while it runs are not kept"),
+              1u)
+        << body;
+  }
 }
 
 TEST(TorchScriptState, OnlyRequiredOutputsRefuseWrites) {

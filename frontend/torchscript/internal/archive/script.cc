@@ -16,6 +16,7 @@
 #include "frontend/torchscript/internal/exported/signature.h"
 #include "frontend/torchscript/internal/interpreter.h"
 #include "frontend/torchscript/internal/results.h"
+#include "ir/text/text.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -25,11 +26,10 @@ constexpr double kMostExact = 9007199254740992;  // 2^53: integers up to here ar
 
 class Importer {
  public:
-  /// `written`: buffers of which `written_constants` of another import were known.
-  Importer(const Archive& archive, const ImportOptions& options, const std::set<std::string>& written)
+  Importer(const Archive& archive, const ImportOptions& options, const CallBefore& before)
       : archive_(archive),
         options_(options),
-        state_(archive, graph_, notes_, written),
+        state_(archive, graph_, notes_, before),
         growth_(archive.file().bytes()),
         interpreter_(archive.path(), state_, graph_, notes_, growth_, options) {}
 
@@ -51,9 +51,7 @@ class Importer {
            "follows from where tensors are used"] = 1;
     return Imported{std::move(graph_), std::move(notes_)};
   }
-  std::set<std::string> written_constants() const {
-    return torchscript::written_constants(interpreter_.buffer_writes());
-  }
+  CallBefore found() const { return {written_constants(interpreter_.buffer_writes()), state_.left()}; }
 
  private:
   Location where(std::string node = {}) const { return {archive_.path(), 0, 0, std::move(node)}; }
@@ -187,13 +185,29 @@ class Importer {
   Interpreter interpreter_;
 };
 
+/// Imports the program. Error: the next call, with the attributes that this one leaves, would be another program.
+Result<Imported> import_call(const Archive& archive, const ImportOptions& options) {
+  const CallBefore none;
+  Importer first(archive, options, none);
+  auto made = first.run();
+  CallBefore found = first.found(), known{std::move(found.written), {}};
+  if (!known.written.empty()) made = Importer(archive, options, known).run();
+  if (!made.ok() || found.left.empty()) return made;
+  known.left = std::move(found.left);
+  const auto next = Importer(archive, options, known).run();
+  if (next.ok() && ir::print(next->graph) == ir::print(made->graph)) return made;
+  std::vector<std::string> names;
+  for (const auto& [attribute, item] : known.left) names.push_back("'" + attribute.second + "'");
+  return error({archive.path()},
+               fmt::format("the program sets {} while it runs, and its next call computes something else: training "
+                           "repeats the first call",
+                           fmt::join(names, ", ")))
+      .note("make it an input without a batch axis and update it between steps, or keep it constant, as eval() does");
+}
+
 Result<Imported> import_module(const Archive& archive, const ImportOptions& options) {
   try {
-    const std::set<std::string> none;
-    Importer first(archive, options, none);
-    auto made = first.run();
-    const std::set<std::string> written = first.written_constants();
-    return written.empty() ? std::move(made) : Importer(archive, options, written).run();
+    return import_call(archive, options);
   } catch (const c10::Error& failure) {
     return error(Location{archive.path()},
                  fmt::format("cannot be read as TorchScript: {}", failure.what_without_backtrace()));

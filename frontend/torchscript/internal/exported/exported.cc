@@ -160,15 +160,14 @@ class Program {
                               {names.begin() + 1, names.end()},
                               bound.is_trained()              ? Role::kParameter
                               : bound.persists && !is_complex ? Role::kConstant
-                                                              : Role::kLiteral,
-                              written_.contains(entry.name)};
+                                                              : Role::kLiteral};
     ir::TensorData data;
     if (const auto* const given = archive_.given(entry); given != nullptr && !is_complex) {
       data = *given;
     } else if (tensor.defined()) {
       RANNC_ASSIGN(data, file_.data(tensor, copied_));
     }
-    TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data));
+    TensorRef made = add_stored(graph_, notes_, stored, std::move(type), std::move(data), written_);
     if (bound.kind != "parameter") made->set_state(std::string(graph_.value(made->now()).name));
     return made;
   }
