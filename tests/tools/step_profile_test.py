@@ -12,9 +12,10 @@ TIMES = ["products", "operators", "tape_forward", "tape_backward", "allocation",
 MESSAGES = ["messages", "waiting"]
 # Clocks of one thread are read one after the other: what is between two readings is in no part.
 APART = 0.02
-# A plan of measured costs is for this machine, of which other tests take a part that changes. A wrong unit, kind of action or
-# number of samples is further off.
+# A plan of measured costs is for this machine, of which others take a part that changes, also between its measurement and the run.
+# A wrong unit, kind of action or number of samples is further off, and in every try.
 FACTOR = 2
+TRIES = 3
 
 
 class ExplainedStep(programs.ProgramTest):
@@ -53,7 +54,8 @@ class ExplainedStep(programs.ProgramTest):
         """Median difference of an action from the plan."""
         return float(re.search(r"(?m)^median difference of an action from the plan: ([\d.]+) %$", said)[1]) / 100
 
-    def test_a_measured_plan_is_near(self):
+    def near(self):
+        """Whether a step is as long as measured costs made its plan, with the ratios of its actions."""
         said, actions, _ = self.explain("--stages", 2, "--schedule", "1f1b", costs="measured")
         ratios = collections.defaultdict(list)
         for action in actions:
@@ -62,8 +64,13 @@ class ExplainedStep(programs.ProgramTest):
                 ratios[kind].append(float(action["measured_compute"]) / float(action["planned_compute"]))
         self.assertEqual(set(ratios), {(device, kind) for device in "01" for kind in "FBS"})
         middle = statistics.median(statistics.median(each) for each in ratios.values())
-        self.assertTrue(1 / FACTOR < middle < FACTOR, ratios)
-        self.assertLess(self.difference(said), FACTOR - 1, ratios)
+        return 1 / FACTOR < middle < FACTOR and self.difference(said) < FACTOR - 1, ratios
+
+    def test_a_measured_plan_is_near(self):
+        tries = [self.near()]
+        while not tries[-1][0] and len(tries) < TRIES:
+            tries.append(self.near())
+        self.assertTrue(tries[-1][0], tries)
 
     def test_cuts_and_replicas(self):
         for devices, flags in ((2, ["--stages", 2, "--schedule", "1f1b"]), (3, ["--cluster", "local:3", "--replicas", "2,1", "--schedule", "zb-h1"])):
