@@ -17,8 +17,8 @@ class WeightedSums {
  public:
   WeightedSums(const StageProblem& problem, uint64_t micro_batches);
 
-  /// Returns a step that no plan beats, in ns; 0 if the problem is too large. Tries some 250 pairs of weights, and takes
-  /// a step of the budget for each choice and pair. Once the budget is spent, it returns the best bound so far.
+  /// Returns a step that no plan beats, in ns; 0 if the problem is too large. Tries some 250 pairs of weights, and
+  /// takes a step of the budget for each choice and pair. Once the budget is spent, it returns the best bound so far.
   Bound least_step(BoundBudget& budget) const;
 
  private:

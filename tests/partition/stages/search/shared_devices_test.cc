@@ -448,8 +448,8 @@ TEST(SharedDevices, TheBoundKnowsMemory) {
     }
     for (DeviceKind& kind : problem.cluster.kinds)
       kind.memory_bytes = static_cast<uint64_t>(most * static_cast<double>(20 + random() % 60) / 100) + 20;
-    const auto least = least_of(problem, {"1f1b", "gpipe", "interleaved", "zb-v", "v-half", "zb-h2", "latency",
-                                          "periodic", "serial"});
+    const auto least =
+        least_of(problem, {"1f1b", "gpipe", "interleaved", "zb-v", "v-half", "zb-h2", "latency", "periodic", "serial"});
     if (!least) continue;
     ++feasible;
     const Bound bound = PlanJudge(problem).lower_bound({.shared_devices = true});
