@@ -3,6 +3,7 @@ warning that names what it keeps. Skipped without PyTorch."""
 import dataclasses
 import functools
 import tempfile
+import tracemalloc
 import unittest
 import warnings
 
@@ -281,6 +282,102 @@ def of_settings(net, x):
     return net.layer(x) * net.settings.table
 
 
+class Factor:
+    """An object that is called, with a factor of its number of calls."""
+    of_class = 1.0
+
+    def __init__(self):
+        self.value = 1.0
+
+    def __call__(self):
+        self.value *= 0.5
+        return self.value
+
+    @classmethod
+    def next(cls):
+        cls.of_class *= 0.5
+        return cls.of_class
+
+
+class Scaled(nn.Module):
+    """Has a counter of its class, and of its file."""
+    of_class = 0
+
+    def __init__(self, function=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.function = nn.Linear(4, 3), function
+
+    def forward(self, x):
+        return self.function(self.layer(x)) if self.function else self.layer(x) * 0.5 ** self.counted()
+
+    def counted(self):
+        Scaled.of_class += 1
+        return Scaled.of_class
+
+
+class ScaledByGlobal(Scaled):
+    def counted(self):
+        global annealed
+        annealed += 1
+        return annealed
+
+
+def by_item(net, x):
+    return net.notes["inner"][0](net.layer(x))
+
+
+def with_inner_in_a_list():
+    net = Forward(by_item)
+    net.notes["inner"] = [Scaled(lambda h: h)]
+    net.notes["inner"][0].layer = nn.Identity()
+    net.notes["inner"][0].function = None
+    return net
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def of(outputs, batch):
+        return function(outputs, batch)
+    return of
+
+
+def of_factor(factor):
+    return lambda outputs, batch: loss(outputs, batch) * factor()
+
+
+def of_default(outputs, batch, calls=[0]):
+    calls[0] += 1
+    return loss(outputs, batch) * 0.5 ** calls[0]
+
+
+def of_function(outputs, batch):
+    of_function.calls = getattr(of_function, "calls", 0) + 1
+    return loss(outputs, batch) * 0.5 ** of_function.calls
+
+
+@functools.lru_cache
+def table(size):
+    return torch.arange(float(size))
+
+
+def of_table(net, x):
+    net.calls += 1
+    return net.layer(x) * table(3)
+
+
+class Task:
+    """A loss beside its data, with a counter."""
+
+    def __init__(self):
+        self.data = [list(range(100 * start, 100 * start + 100)) for start in range(1000)]
+        self.notes = {"calls": [0]}
+
+    def of(self, outputs, batch):
+        self.notes["calls"][0] += 1
+        return loss(outputs, batch) * 0.5 ** self.notes["calls"][0]
+
+
 class Attributes(Case):
     def test_those_that_the_next_call_reads_are_refused(self):
         for attribute, function in (("calls", counted), ("notes['on']", toggled), ("log[0]", listed), ("average", averaged),
@@ -296,6 +393,38 @@ class Attributes(Case):
         for value, name in ((Annealed().of, "loss.steps"), (annealed_loss, "loss.annealed"), (annealed_in_closure(), "loss.notes['scale']")):
             self.assert_refused(lambda value=value: train(plain(), loss=value), f"{name}", "became", "which the next call reads")
         self.assertEqual(annealed, 0)
+
+    def test_objects_classes_and_functions_that_a_call_reaches(self):
+        net_of_factor = lambda: Forward(lambda net, x: net.layer(x) * net.notes["factor"]())
+        net = net_of_factor()
+        net.notes["factor"] = Factor()
+        for make, value, place in (
+                (plain, of_factor(Factor()), "loss.factor.value"), (plain, of_factor(Factor.next), "Factor.of_class"),
+                (plain, wrapped(annealed_loss), "loss.function.annealed"),
+                (plain, functools.partial(annealed_loss), "loss.func.annealed"),
+                (plain, lambda outputs, batch: annealed_loss(outputs, batch), "loss.annealed_loss.annealed"),
+                (plain, of_default, "loss.__defaults__[0][0]"), (plain, of_function, "loss.__dict__['calls']"),
+                (plain, Task().of, "loss.notes['calls'][0]"),
+                (lambda: net, loss, "notes['factor'].value"), (Scaled, loss, "Scaled.of_class"),
+                (ScaledByGlobal, loss, "ScaledByGlobal.counted.annealed"), (with_inner_in_a_list, loss, "Scaled.of_class")):
+            with self.subTest(place):
+                self.assert_refused(lambda make=make, value=value: train(make(), loss=value), f"{place}: forward or loss changes",
+                                    "which the next call reads")
+        self.assertEqual((annealed, Scaled.of_class, Factor.of_class, of_default.__defaults__, vars(of_function)),
+                         (0, 0, 1.0, ([0],), {}))
+
+    def test_caches_of_functions(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assert_equal(train(Forward(of_table)), losses_of_torch(Forward(of_table)))
+
+    def test_data_beside_a_loss_are_not_compared(self):
+        task = Task()
+        tracemalloc.start()
+        rannc.carried.Attributes({"loss.": task}, plain())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        self.assertLess(peak, 5 << 20, "a data set has 100,000 numbers")
 
     def test_losses_that_are_methods_of_a_class(self):
         for value in (Named.of_class, Named.of_none, Named().of_class):

@@ -2,48 +2,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
 from torch.utils import _pytree
 
-#: Attributes of modules that `torch.export` follows by itself, and the one that the export replaces.
-_FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", "forward", *(
+from .parts import CACHE, classes_of, parts_of, place_of, put_parts
+
+#: Attributes of modules that `torch.export` follows by itself.
+_FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", *(
     name for name in vars(nn.Module()) if name.endswith(("hooks", "hooks_with_kwargs", "hooks_always_called", "_set")))})
+_OF_NET = _FOLLOWED | {"forward"}  # which the export replaces
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_DEEPEST = 4  # containers and objects in one another
-_LONGEST = 10_000  # parts; longer ones, such as vocabularies, are compared by identity
-
-
-def _is_object(value: Any) -> bool:
-    """Whether a value is an object with attributes, such as a cache or a configuration."""
-    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, (nn.Module, torch.Tensor, ModuleType))
-
-
-def _parts_of(value: Any) -> dict[Any, Any]:
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, (list, tuple, deque)):
-        return dict(enumerate(value))
-    if isinstance(value, set):
-        return {each: each for each in value}
-    return dict(vars(value)) if _is_object(value) else {}
+_DEEPEST = 8  # containers, objects and functions in one another
+_MOST = 10_000  # parts of an owner; containers beyond, such as vocabularies and data sets, are not compared
 
 
 class _Saved:
-    """A value, with the values in it. `known`: objects that are saved already, by `id`."""
+    """A value with its parts by key, if these are compared. `hidden`: keys of parts that are not."""
+    __slots__ = ("value", "parts", "hidden")
 
-    def __init__(self, value: Any, known: set[int], depth: int = 0):
-        self.value = value
-        self._parts: dict[Any, _Saved] | None = None  # None: they are not compared
-        if depth < _DEEPEST and not isinstance(value, (*_PLAIN, torch.Tensor, nn.Module)) and id(value) not in known:
-            known.add(id(value))
-            parts = _parts_of(value)
-            if len(parts) <= _LONGEST:
-                self._parts = {key: _Saved(each, known, depth + 1) for key, each in parts.items()}
+    def __init__(self, value: Any, hidden: Collection[str] = ()):
+        self.value, self.hidden = value, hidden
+        self.parts: dict[Any, _Saved] | None = None
+
+    def parts_now(self, value: Any) -> dict[Any, Any]:
+        parts = parts_of(value)
+        return {key: part for key, part in parts.items() if key not in self.hidden} if self.hidden else parts
 
     def changes(self, now: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
         """Places at which `now` differs, with both values. Tensors differ if they are two objects."""
@@ -52,9 +39,9 @@ class _Saved:
             if now == before or now != now:
                 return
         elif now is before or (isinstance(before, (list, tuple, dict, set, deque)) and type(now) is type(before)):
-            known, parts = self._parts or {}, _parts_of(now) if self._parts is not None else {}
+            known, parts = self.parts or {}, self.parts_now(now) if self.parts is not None else {}
             for key in {**known, **parts}:
-                inner = f"{place}.{key}" if _is_object(now) else f"{place}[{key!r}]"
+                inner = place_of(now, place, key)
                 if key in known and key in parts:
                     yield from known[key].changes(parts[key], inner)
                 else:
@@ -64,98 +51,71 @@ class _Saved:
 
     def restored(self) -> Any:
         """The value, with its former parts."""
-        value = self.value
-        if self._parts is None:
-            return value
-        parts, now = {key: each.restored() for key, each in self._parts.items()}, _parts_of(value)
-        if now.keys() == parts.keys() and all(now[key] is each for key, each in parts.items()):
-            return value
-        if isinstance(value, (dict, set)):
-            value.clear()
-            value.update(parts)
-        elif isinstance(value, (list, deque)):
-            value.clear()
-            value.extend(parts.values())
-        elif _is_object(value):
-            vars(value).clear()  # of what the call has added
-            vars(value).update(parts)
-        return value
-
-
-class _Variables:
-    """Variables that a function shares with what is around it: free ones, and global ones that are no functions."""
-
-    def __init__(self, function: FunctionType):
-        self._globals = function.__globals__
-        self._names = [name for name in function.__code__.co_names if self._is_data(self._globals.get(name, len))]
-        self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-
-    @staticmethod
-    def _is_data(value: Any) -> bool:
-        return isinstance(value, (*_PLAIN, list, dict, set, deque, torch.Tensor)) or _is_object(value)
-
-    def values(self) -> dict[str, Any]:
-        found = {name: self._globals.get(name) for name in self._names}
-        for name, cell in self._cells.items():
-            try:
-                found[name] = cell.cell_contents
-            except ValueError:  # it has no value
-                found[name] = None
-        return found
-
-    def set(self, name: str, value: Any) -> None:
-        if name not in self._cells:
-            self._globals[name] = value
-        elif self.values()[name] is not value:
-            self._cells[name].cell_contents = value
+        if self.parts is not None:
+            parts, now = {key: each.restored() for key, each in self.parts.items()}, self.parts_now(self.value)
+            if now.keys() != parts.keys() or any(now[key] is not each for key, each in parts.items()):
+                put_parts(self.value, parts, now)
+        return self.value
 
 
 class Attributes:
     """What objects hold in their attributes, and functions in their variables, to find and undo what a call changes.
 
-    owners: modules, other objects and functions by the start of a place, such as `encoder.`
+    owners: modules, other objects and functions by the start of a place, such as `encoder.`. Their parts and classes count, too
     net: the module of the program, whose buffers `torch.export` follows
     """
 
     def __init__(self, owners: Mapping[str, Any], net: nn.Module):
-        known: set[int] = set()
-        self._of_net = {id(module): frozenset(module._buffers) for module in net.modules()}
-        self._owners = {start: _Variables(owner) if isinstance(owner, FunctionType) else owner for start, owner in owners.items()}
-        self._saved = {start: {name: _Saved(value, known) for name, value in self._attributes(owner).items()}
-                       for start, owner in self._owners.items()}
+        self._roots: list[tuple[str, _Saved]] = []
+        self._caches: dict[int, tuple[Any, int]] = {}  # of functions, with their misses so far
+        of_net = {id(module) for module in net.modules()}
+        for start, owner in owners.items():
+            followed = id(owner) in of_net
+            self._roots.append((start, _Saved(owner, _OF_NET if owner is net else _FOLLOWED if followed else ())))
+            if isinstance(owner, nn.Module):
+                self._roots.append((start, _Saved(owner._buffers, frozenset(owner._buffers) if followed else ())))
+        self._known: set[int] = set()  # objects whose parts are saved, by `id`
+        self._own = {id(root.value) for _, root in self._roots}  # objects that are no part of others
+        for _, root in self._roots:  # which grow by classes
+            self._expand(root)
 
-    def _attributes(self, owner: Any) -> dict[str, Any]:
-        if isinstance(owner, _Variables):
-            return owner.values()
-        if not isinstance(owner, nn.Module):
-            return dict(vars(owner))
-        followed = self._of_net.get(id(owner), frozenset())
-        return {**{name: value for name, value in vars(owner).items() if name not in _FOLLOWED},
-                **{name: value for name, value in owner._buffers.items() if name not in followed}}
+    def _expand(self, root: _Saved) -> None:
+        """Saves parts, the nearest first."""
+        left, waiting = _MOST, deque([(root, 0)])
+        while waiting:
+            each, depth = waiting.popleft()
+            value = each.value
+            self._add_classes(value)
+            if depth == _DEEPEST or id(value) in self._known or (id(value) in self._own and depth):
+                continue
+            parts = each.parts_now(value)
+            if len(parts) > left:
+                continue
+            left -= len(parts)
+            self._known.add(id(value))
+            each.parts = {key: _Saved(part) for key, part in parts.items()}
+            waiting.extend((part, depth + 1) for part in each.parts.values() if not isinstance(part.value, (*_PLAIN, torch.Tensor)))
+            if isinstance(value, CACHE):
+                self._caches[id(value)] = value, value.cache_info().misses
+
+    def _add_classes(self, value: Any) -> None:
+        for kind in classes_of(value):
+            if id(kind) not in self._own:
+                self._own.add(id(kind))
+                self._roots.append((f"{kind.__name__}.", _Saved(kind)))
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Places that have changed, with their former and present values."""
-        found: dict[str, tuple[Any, Any]] = {}
-        for start, owner in self._owners.items():
-            saved, now = self._saved[start], self._attributes(owner)
-            for name in {**saved, **now}:
-                each = saved[name] if name in saved else _Saved(None, set())
-                found.update((place, (before, after)) for place, before, after in each.changes(now.get(name), start + name))
-        return found
+        return {place: (before, after) for start, root in self._roots for place, before, after in root.changes(root.value, start)}
 
     def restore(self) -> None:
-        for start, owner in self._owners.items():
-            saved = self._saved[start]
-            if isinstance(owner, _Variables):
-                for name, each in saved.items():
-                    owner.set(name, each.restored())
-                continue
-            buffers = owner._buffers if isinstance(owner, nn.Module) else {}
-            for name in self._attributes(owner):
-                if name not in saved:
-                    del (buffers if name in buffers else vars(owner))[name]
-            for name, each in saved.items():
-                (buffers if name in buffers else vars(owner))[name] = each.restored()
+        """Gives back what was saved. Caches of functions that have grown are cleared, since they may have tensors of a trace."""
+        for _, root in self._roots:
+            root.restored()
+        for key, (cache, misses) in self._caches.items():
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
+                self._caches[key] = cache, 0
 
 
 def _are_alike(one: Any, other: Any) -> bool:

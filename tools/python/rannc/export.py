@@ -254,7 +254,7 @@ class _Recorder:
         self.has_loss = False
         self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
         self.gradients = CustomGradients(lambda: self.where)
-        self.attributes = Attributes(_owners(net, loss), net)
+        self.attributes = Attributes(_owners(net, net.forward, loss), net)
         self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
         self.assigned: dict[str, tuple[Any, Any]] = {}  # buffers, likewise
         self.followed: tuple[str, ...] = ()  # buffers whose copies between two calls are outputs
@@ -277,7 +277,7 @@ class _Recorder:
             self.assigned = assigned_buffers(self.net, buffers)
             self.changes = {**self.attributes.changes(), **self.assigned}
             return outputs
-        between = Attributes(_owners(self.net, self.loss), self.net)
+        between = Attributes(_owners(self.net, self.forward, self.loss), self.net)
         states = {name: buffer.clone() for name, buffer in self.net.named_buffers(remove_duplicate=False)
                   if name in buffers and name not in self.assigned}
         outputs += self._outputs_of(tensors)
@@ -325,16 +325,15 @@ class _Recorder:
         return self.loss(outputs, by_key[labels[0]])
 
 
-def _owners(net: nn.Module, loss: Any) -> dict[str, Any]:
-    """Objects in whose attributes a call may leave something, by the start of a place in them."""
+def _owners(net: nn.Module, forward: Any, loss: Any) -> dict[str, Any]:
+    """Objects in which a call may leave something, by the start of a place in them."""
     owners: dict[str, Any] = {f"{name}." if name else "": module for name, module in net.named_modules()}
     loss = getattr(loss, "__self__", loss)
-    of_loss = {"loss": loss}
+    others = {"loss": loss, **({} if getattr(forward, "__self__", None) is net else {"forward": forward})}
     for start, module in [("loss", loss)] if isinstance(loss, nn.Module) else modules_read(loss):
-        of_loss.update(module.named_modules(prefix=start))
+        others.update(module.named_modules(prefix=start))
     known = {id(owner) for owner in owners.values()}
-    return {**owners, **{f"{name}.": owner for name, owner in of_loss.items()
-                        if isinstance(getattr(owner, "__dict__", None), dict) and id(owner) not in known}}
+    return {**owners, **{f"{name}.": other for name, other in others.items() if id(other) not in known}}
 
 
 def _check_loss(loss: Any, is_function: bool) -> None:

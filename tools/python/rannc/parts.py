@@ -1,0 +1,137 @@
+"""Parts of objects in which a call of a module may leave something for the next: items, attributes and variables."""
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections import deque
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+_LIBRARIES = frozenset({"torch", "rannc", "numpy", *sys.stdlib_module_names})
+_CONTAINERS = (dict, list, tuple, set, deque)
+CACHE = type(functools.lru_cache(len))
+_WITHIN = {MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), CACHE: ("__wrapped__",)}
+
+
+def _is_of_library(module: Any) -> bool:
+    """Whether a module, by its name, is PyTorch's, NumPy's, Python's or of this package."""
+    return str(module).partition(".")[0] in _LIBRARIES
+
+
+def _has_attributes(value: Any) -> bool:
+    """Whether a value is an object that may hold something, such as a cache, a configuration or a callable with a counter."""
+    if isinstance(value, nn.Module):
+        return True
+    if isinstance(value, (torch.Tensor, ModuleType, logging.Logger)) or not isinstance(getattr(value, "__dict__", None), dict):
+        return False
+    return not (callable(value) and _is_of_library(type(value).__module__))
+
+
+def parts_of(value: Any) -> dict[Any, Any]:
+    """Items of a container, attributes of an object or a class, or variables of a function; of libraries, none."""
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, set):
+        return {each: each for each in value}
+    if isinstance(value, FunctionType):
+        return _variables_of(value)
+    for kind, names in _WITHIN.items():
+        if isinstance(value, kind):
+            return {name: getattr(value, name) for name in names}
+    if isinstance(value, type):
+        return _attributes_of(value)
+    return dict(vars(value)) if _has_attributes(value) else {}
+
+
+def classes_of(value: Any) -> list[type]:
+    """Classes of an object, or a class and its bases, that are of no library."""
+    kind = value if isinstance(value, type) else type(value)
+    return [each for each in kind.__mro__ if not _is_of_library(each.__module__)]
+
+
+def place_of(value: Any, place: str, key: Any) -> str:
+    """The place of a part, for messages. That of a whole ends in a dot, or is empty."""
+    if place.endswith(".") or not place:
+        return f"{place}{key}"
+    return f"{place}[{key!r}]" if isinstance(value, _CONTAINERS) else f"{place}.{key}"
+
+
+def put_parts(value: Any, parts: dict[Any, Any], now: dict[Any, Any]) -> None:
+    """Replaces the parts `now`. Others, as of modules that `torch.export` follows, stay."""
+    if isinstance(value, (list, deque)):
+        value.clear()
+        value.extend(parts.values())
+    elif isinstance(value, set):
+        value.clear()
+        value.update(parts)
+    elif isinstance(value, (FunctionType, type)):
+        for name in now.keys() - parts.keys():
+            _delete(value, name)
+        for name, part in parts.items():
+            if now.get(name, parts) is not part:
+                _set(value, name, part)
+    elif isinstance(value, dict) or _has_attributes(value):
+        table = value if isinstance(value, dict) else vars(value)
+        others = {name: each for name, each in table.items() if name not in now}
+        table.clear()  # of what the call has added
+        table.update({**others, **parts})
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """Names of global variables and attributes, also in functions within."""
+    return {*code.co_names, *(name for each in code.co_consts if isinstance(each, CodeType) for name in _names_in(each))}
+
+
+def _variables_of(function: FunctionType) -> dict[str, Any]:
+    """Variables that a function shares with what is around it, its defaults and its attributes."""
+    variables = function.__globals__
+    if _is_of_library(variables.get("__name__")):
+        return {}
+    found = {name: variables[name] for name in sorted(_names_in(function.__code__))
+             if name in variables and not isinstance(variables[name], ModuleType)}
+    for name, cell in _cells_of(function).items():
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # it has no value
+            found.pop(name, None)
+    return {**found, **{name: getattr(function, name) for name in ("__defaults__", "__kwdefaults__", "__dict__")}}
+
+
+def _cells_of(function: FunctionType) -> dict[str, Any]:
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """Attributes and functions of a class."""
+    if _is_of_library(kind.__module__):
+        return {}
+    found = {}
+    for name, value in vars(kind).items():
+        function = getattr(value, "__func__", getattr(value, "fget", value))  # of a class method or a property
+        if isinstance(function, (FunctionType, CACHE)) or not name.startswith("__"):
+            found[name] = function
+    return found
+
+
+def _set(owner: FunctionType | type, name: str, value: Any) -> None:
+    if isinstance(owner, type) or name.startswith("__"):
+        setattr(owner, name, value)
+    elif name in _cells_of(owner):
+        _cells_of(owner)[name].cell_contents = value
+    else:
+        owner.__globals__[name] = value
+
+
+def _delete(owner: FunctionType | type, name: str) -> None:
+    if isinstance(owner, type):
+        delattr(owner, name)
+    elif name in _cells_of(owner):
+        del _cells_of(owner)[name].cell_contents
+    else:
+        del owner.__globals__[name]
