@@ -248,6 +248,28 @@ def rotated(net, x):
     return net.layer(x) * cos[1] + net.layer(x) * sin[1]
 
 
+def masked_by_position(net, x):
+    """Makes a mask of the type, device and sizes of other tensors, whose numbers it does not have."""
+    h = net.layer(x)
+    if net.last is None:
+        net.last = h.new_full((3, 3), -1.0).triu(1) + torch.ones_like(net.layer.weight[:, :3], dtype=torch.bool).tril()
+    return h @ net.last
+
+
+def masked_at_random(net, x):
+    h = net.layer(x)
+    if net.last is None:
+        net.last = torch.rand_like(h[0]).round()
+    return h * net.last
+
+
+def filled(net, x):
+    h = net.layer(x)
+    if net.last is None:
+        net.last = torch.zeros_like(h[0]).add_(h.mean().detach())
+    return h * net.last
+
+
 def with_branch(net, x):
     net.last = x
     with torch.no_grad():
@@ -384,7 +406,8 @@ class Attributes(Case):
                                     ("first", made_once), ("last", of_the_call_before), ("last", masked),
                                     ("average", averaged_in_part), ("calls", counted_in_part),
                                     ("last", masked_without_gradient), ("last", of_a_buffer_at_first),
-                                    ("last", of_another_buffer), ("calls", counted_in_a_branch)):
+                                    ("last", of_another_buffer), ("calls", counted_in_a_branch),
+                                    ("last", masked_at_random), ("last", filled)):
             with self.subTest(function.__name__):
                 self.assert_refused(lambda function=function: train(Forward(function)), f"{attribute}: forward or loss changes",
                                     "which the next call reads", "batch_axis=")
@@ -449,7 +472,7 @@ class Attributes(Case):
             self.assertEqual([name for name, _ in net.named_buffers() if "mean" not in name], [])
 
     def test_others_are_left_as_they_were(self):
-        for function in (inspected, cached, converted, with_branch):
+        for function in (inspected, cached, converted, with_branch, masked_by_position):
             net = Forward(function)
             log = net.log
             with self.subTest(function.__name__), warnings.catch_warnings():

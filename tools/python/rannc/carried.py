@@ -144,6 +144,15 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
+def _numbers_of(node: fx.Node) -> list[fx.Node]:
+    """Nodes whose numbers a node reads, where some read the sizes of a tensor alone."""
+    of_sizes = getattr(node.target, "__name__", "").startswith("sym_size")
+    name = getattr(getattr(node.target, "_schema", None), "name", "")
+    if of_sizes or name.startswith("aten::new_") or name.endswith("_like"):
+        return [each for each in node.all_input_nodes if each is not node.args[0]]
+    return node.all_input_nodes
+
+
 class _Comparison:
     """Nodes of two calls of a module in one program without writes. `between`: nodes of buffers after the first call."""
 
@@ -165,9 +174,7 @@ class _Comparison:
                 self._varying[each] = each.name not in self._buffers
             else:
                 random = torch.Tag.nondeterministic_seeded in getattr(each.target, "tags", ())
-                of_sizes = each.op == "call_function" and not isinstance(each.meta.get("val"), torch.Tensor) and \
-                    getattr(each.target, "__name__", "").startswith("sym_size")
-                self._varying[each] = random or (not of_sizes and any(self._varying[read] for read in each.all_input_nodes))
+                self._varying[each] = random or any(self._varying[read] for read in _numbers_of(each))
         return self._varying[node]
 
     def pairs(self, a: fx.Node, b: fx.Node) -> list[tuple[Any, Any]] | None:
