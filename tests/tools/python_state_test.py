@@ -852,6 +852,27 @@ class Losses(Case):
             found = run(None, 2) + run(folder, 2)
         self.assert_equal(found, self.reference(*(pair := (plain(), Temperature())), pair[1], self.both(*pair), 4)[0])
 
+    def test_states_with_and_without_the_parameters_of_the_loss(self):
+        net, module = sequence(), Temperature()
+        with trainer(net, loss=module, optimizer=torch.optim.SGD(self.both(net, module), 0.1)) as opened:
+            opened.step(data()).item()
+            with self.assertRaisesRegex(rannc.Error, "reads gradients of the module"):
+                nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            factor = opened.state_dict()["loss.factor"]
+            opened.load_state_dict(net.state_dict())
+            found = opened.state_dict()
+            self.assertTrue(torch.equal(found["0.weight"], net[0].weight))
+            self.assertTrue(torch.equal(found["loss.factor"], factor))
+            with self.assertRaisesRegex(rannc.Error, "0.bias"):
+                opened.load_state_dict({"0.weight": net[0].weight.detach()})
+            with torch.no_grad():
+                module.factor.fill_(2.0)
+            with self.assertWarnsRegex(rannc.Warning, "loss.factor: the parameter of the loss was written"):
+                opened.step(data()).item()
+            opened.load_state_dict(module.state_dict(prefix="loss."), strict=False)
+            self.assertEqual(opened.state_dict()["loss.factor"].item(), 2.0)
+        self.assertIsNone(module.factor.grad)
+
     def test_others_are_refused(self):
         factor = nn.Parameter(torch.tensor(1.3))
         net = plain()

@@ -1,6 +1,7 @@
 """Gradients that are not there, in the parameters of a module whose trainer has its own."""
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -41,15 +42,19 @@ class _Absent(torch.Tensor):
                     "trainer.gradients() returns copies; trainer.close() gives the module back")
 
 
-def add(net: nn.Module) -> None:
+def add(modules: Iterable[nn.Module]) -> None:
     """Gives all trained parameters without a gradient one that must not be used."""
-    for parameter in net.parameters():
+    for parameter in _parameters_of(modules):
         if parameter.requires_grad and parameter.grad is None and parameter.is_leaf:
             parameter.grad = _Absent(parameter.shape, parameter.dtype, parameter.device)
 
 
-def remove(net: nn.Module) -> None:
-    """Removes them, also from copies of the module."""
-    for parameter in net.parameters():
+def remove(modules: Iterable[nn.Module]) -> None:
+    """Removes them, also from copies of the modules."""
+    for parameter in _parameters_of(modules):
         if isinstance(parameter.grad, _Absent):
             parameter.grad = None
+
+
+def _parameters_of(modules: Iterable[nn.Module]) -> Iterator[nn.Parameter]:
+    return (parameter for module in modules for parameter in module.parameters())

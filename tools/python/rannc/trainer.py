@@ -210,8 +210,9 @@ class Trainer:
         if self._net is not None:
             self._tracked = {name: int(tensor) for name, tensor in self._net.named_buffers()
                              if name.endswith("num_batches_tracked")}
-            self._closers.callback(poison.remove, self._net)
-            poison.add(self._net)
+            self._modules = {"": self._net, **{f"{name}.": module for name, module in bundle.in_loss.items()}}
+            self._closers.callback(poison.remove, self._modules.values())
+            poison.add(self._modules.values())
             self._written = self._versions()
 
     def _end_session(self) -> None:
@@ -378,8 +379,8 @@ class Trainer:
     _timeout = 300.0
 
     def _versions(self) -> dict[str, int]:
-        parameters = self._net.named_parameters() if self._net is not None else ()
-        return {name: parameter._version for name, parameter in parameters if not parameter.is_inference()}
+        return {f"{start}{name}": parameter._version for start, module in self._modules.items()
+                for name, parameter in module.named_parameters() if not parameter.is_inference()}
 
     def _check_surroundings(self) -> None:
         """Warns of what a loop of PyTorch would do and a step does not."""
@@ -388,8 +389,11 @@ class Trainer:
         self._written = versions
         if written:
             more = f" and {len(written) - 1} more" if written[1:] else ""
-            warn(f"{written[0]}{more}: the parameter of the module was written, which the trainer does not read: "
-                 "trainer.load_state_dict(net.state_dict()) takes it over")
+            name = written[0].partition(".")[0]
+            of_loss = name in self.bundle.in_loss
+            state = f"{name}.state_dict(prefix='{name}.'), strict=False" if of_loss else "net.state_dict()"
+            warn(f"{written[0]}{more}: the parameter of the {'loss' if of_loss else 'module'} was written, which the trainer does not "
+                 f"read: trainer.load_state_dict({state}) takes it over")
         if not self._warned_of_autocast and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
             self._warned_of_autocast = True
             warn("torch.autocast is on, which has no effect on a step: precision='bf16' or 'fp16' of rannc.Trainer trains in "
@@ -397,6 +401,7 @@ class Trainer:
 
     _warned_of_autocast = False
     _written: dict[str, int] = {}
+    _modules: Mapping[str, nn.Module] = {}  # whose parameters the trainer has, by the start of their names
 
     def _submit(self, given: list[dict[str, torch.Tensor]], run: Callable[[list[Any]], dict[str, Any]]) -> Loss:
         versions = [(name, tensor, tensor._version) for each in given for name, tensor in each.items()
@@ -416,8 +421,7 @@ class Trainer:
         self._pending = self._executor.submit(work)
         if self._settings is not None:
             self._settings.mark_stepped()
-        if self._net is not None:
-            poison.add(self._net)
+        poison.add(self._modules.values())
         pending = self._pending
         return Loss(lambda: self._waited(pending))
 
@@ -505,10 +509,14 @@ class Trainer:
         net.load_state_dict(state, strict=False)
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
-        """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay."""
+        """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay, and so do parameters
+        of the loss that are missing."""
         from .weights import write_weights
         if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
             raise error("is no dictionary of tensors, as net.state_dict() returns", place="state")
+        if strict and self.bundle.in_loss:
+            state = {**{name: tensor for name, tensor in self.state_dict().items() if name.partition(".")[0] in self.bundle.in_loss},
+                     **state}
         file = os.path.join(self._temporary(), "weights.safetensors")
         write_weights(file, state)
         with reworded():
