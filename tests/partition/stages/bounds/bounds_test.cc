@@ -41,7 +41,7 @@ void expect_tight(const testing::MakeProblem& make, int instances) {
   }
 }
 
-TEST(LowerBound, IsBelowEveryPlanWhereMemoryIsTight) { expect_tight(testing::tight_problem, 2000); }
+TEST(LowerBound, IsBelowEveryPlanWhereMemoryIsTight) { expect_tight(testing::tight_problem, cases_of(2000)); }
 
 TEST(LowerBound, IsBelowEveryPlanOfShardedState) {
   const auto sharded = [](std::mt19937_64& random, bool unequal) {
