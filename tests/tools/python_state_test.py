@@ -751,6 +751,20 @@ def of_margin(margin):
     return lambda outputs, batch: margin(outputs, batch[1])
 
 
+class OfHead:
+    """A loss that is a method of an object with a module."""
+
+    def __init__(self, margin):
+        self.margin = margin
+
+    def of(self, outputs, batch):
+        return self.margin(outputs, batch[1])
+
+
+def of_several(margins, outputs, batch):
+    return margins[0](outputs, batch[1])
+
+
 class OfLoss(nn.Module):
     """Has a loss of that name of its own."""
 
@@ -832,14 +846,20 @@ class Losses(Case):
         self.check(plain, Temperature, lambda module: module, of_net, [])
         self.check(plain, Margin, of_margin, of_net, [])
 
-    def test_modules_beside_a_named_optimizer_are_noted(self):
-        for constant in (False, True):
-            margin = Margin().requires_grad_(not constant)
-            with warnings.catch_warnings(record=True) as issued:
-                warnings.simplefilter("always")
-                train(plain(), loss=of_margin(margin), optimizer="sgd", learning_rate=0.1)
-            found = [str(each.message) for each in issued if "margin: a module that the loss reads" in str(each.message)]
-            self.assertEqual(len(found), 0 if constant else 1)
+    def test_parameters_beside_a_named_optimizer_are_noted(self):
+        margin = Margin()
+        factor, inner = margin.head.weight, of_margin(margin)
+        for value, place in ((of_margin(margin), "margin.head.weight"), (OfHead(margin).of, "loss.margin.head.weight"),
+                             (functools.partial(of_several, [margin]), "loss.args[0][0].head.weight"),
+                             (lambda outputs, batch: inner(outputs, batch), "loss.inner.margin.head.weight"),
+                             (lambda outputs, batch: loss(outputs @ factor, batch), "loss.factor")):
+            for constant in (False, True):
+                margin.requires_grad_(not constant)
+                with warnings.catch_warnings(record=True) as issued:
+                    warnings.simplefilter("always")
+                    train(plain(), loss=value, optimizer="sgd", learning_rate=0.1)
+                found = [str(each.message) for each in issued if f"{place}: parameters beside those of the module" in str(each.message)]
+                self.assertEqual(len(found), 0 if constant else 1, place)
 
     def test_checkpoints_have_the_parameters_of_the_loss(self):
         def run(resume, steps):

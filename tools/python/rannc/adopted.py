@@ -1,10 +1,11 @@
 """Modules with parameters in a loss, which are trained with those of the module."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -41,15 +42,19 @@ def modules_in_loss(net: nn.Module, loss: Any, optimizer: Any) -> dict[str, nn.M
     return found
 
 
-def warn_of_constants(net: nn.Module, loss: Any, optimizer: Any) -> None:
-    """Warns of modules that a function reads if the optimizer is a name: they may be trained in PyTorch, or be teachers."""
+def warn_of_constants(net: nn.Module, reached: Iterable[tuple[str, torch.Tensor]], constants: Iterable[torch.Tensor]) -> None:
+    """Warns of constants of a program that are parameters beside the module: they may be trained in PyTorch, or be teachers.
+
+    reached: tensors that the module and the loss reach, with their places
+    """
     known = {id(parameter) for parameter in net.parameters()}
-    if parameters_in(optimizer) is not None or isinstance(getattr(loss, "__self__", loss), nn.Module):
-        return
-    for name, module in modules_read(loss):
-        if any(each.requires_grad and id(each) not in known for each in module.parameters()):
-            warn(f"{name}: a module that the loss reads: its parameters stay as they are. An object of torch.optim that has them "
-                 f"trains them; {name}.requires_grad_(False) says that they are constant")
+    places = {each.data_ptr() for each in constants}
+    found = [place for place, each in reached
+             if isinstance(each, nn.Parameter) and each.requires_grad and id(each) not in known and each.data_ptr() in places]
+    if found:
+        warn(f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}: parameters beside those of the module stay as they "
+             "are. An object of torch.optim trains those of a loss that is a module, or reads one by the name of a variable; "
+             "requires_grad_(False) says that they are constant")
 
 
 def _are_trained(ids: Collection[int], trained: frozenset[int] | None, is_loss: bool) -> bool:

@@ -49,6 +49,13 @@ class _Saved:
             return
         yield place, before, now
 
+    def tensors(self, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """Tensors among the parts, with their places."""
+        if isinstance(self.value, torch.Tensor):
+            yield place, self.value
+        for key, part in (self.parts or {}).items():
+            yield from part.tensors(place_of(self.value, place, key))
+
     def restored(self) -> Any:
         """The value, with its former parts."""
         if self.parts is not None:
@@ -107,6 +114,11 @@ class Attributes:
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Places that have changed, with their former and present values."""
         return {place: (before, after) for start, root in self._roots for place, before, after in root.changes(root.value, start)}
+
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Tensors that the owners reach, with their places, without those that `torch.export` follows."""
+        for start, root in self._roots:
+            yield from root.tensors(start)
 
     def restore(self) -> None:
         """Gives back what was saved. Caches of functions that have grown are cleared, since they may have tensors of a trace."""

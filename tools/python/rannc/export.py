@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .adopted import modules_in_loss, modules_read, warn_of_constants, within, without
+from .adopted import modules_in_loss, modules_read, parameters_in, warn_of_constants, within, without
 from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
 from .options import error, warn
@@ -412,14 +412,15 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
         raise error(f"is a {type(loss).__name__}; expected a function of the module's outputs and the batch", place="loss",
                     hint="such as loss=lambda outputs, batch: torch.nn.functional.cross_entropy(outputs, batch[1])")
     in_loss = modules_in_loss(net, loss, optimizer)
-    if not evaluates:
-        warn_of_constants(net, loss, optimizer)
     with within(net, in_loss):
-        return _export(net, example, loss, inputs, batch_axis, dynamic or {}, evaluates, in_loss)
+        exported, attributes = _export(net, example, loss, inputs, batch_axis, dynamic or {}, evaluates, in_loss)
+        if not evaluates and parameters_in(optimizer) is None:
+            warn_of_constants(net, attributes.tensors(), exported.program.constants.values())
+        return exported
 
 
 def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: Any, batch_axis: Any,
-            dynamic: Mapping[Any, Mapping[int, str]], evaluates: bool, in_loss: dict[str, nn.Module]) -> Exported:
+            dynamic: Mapping[Any, Mapping[int, str]], evaluates: bool, in_loss: dict[str, nn.Module]) -> tuple[Exported, Attributes]:
     check_module(net, evaluates)
     if net._forward_hooks or net._forward_pre_hooks:
         raise error("has forward hooks of its own, which a program cannot contain: remove them, or put them on a "
@@ -454,7 +455,8 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
-    return Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, in_loss)
+    exported = Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, in_loss)
+    return exported, recorder.attributes
 
 
 def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:

@@ -57,8 +57,9 @@ def classes_of(value: Any) -> list[type]:
 
 def place_of(value: Any, place: str, key: Any) -> str:
     """The place of a part, for messages. That of a whole ends in a dot, or is empty."""
-    if place.endswith(".") or not place:
-        return f"{place}{key}"
+    whole, _, table = place.rpartition(".")
+    if table in ("", "_buffers", "_modules", "_parameters"):
+        return f"{whole}.{key}" if whole else str(key)
     return f"{place}[{key!r}]" if isinstance(value, _CONTAINERS) else f"{place}.{key}"
 
 
