@@ -141,9 +141,24 @@ ValueId add(Graph& graph, std::string_view op, std::initializer_list<ValueId> op
   return graph.add(ir::core(op), operands, {}, "loss." + std::string(op));
 }
 
-/// A loss term for each float output: the sum of its elements, each times a number between 1/2 and 1, which are the
-/// same for all samples.
-Result<void> add_losses(Graph& graph) {
+/// What each element of a sum of outputs counts.
+enum class Weights { kOnes, kDistinct };
+
+/// A number between 1/2 and 1 for each element of an output, the same for all samples.
+ValueId add_factors(Graph& graph, const ir::Shape& of, uint64_t& seed) {
+  std::vector<int64_t> shape;
+  int64_t count = 1;
+  for (const ir::Dim& dim : of) {
+    shape.push_back(dim.is_constant() ? dim.constant() : 1);
+    count *= shape.back();
+  }
+  std::vector<double> factors(static_cast<size_t>(count));
+  for (double& factor : factors) factor = 0.5 + 0.5 * static_cast<double>(ir::split_mix(++seed) >> 11) * 0x1p-53;
+  return ir::add_constant(graph, "loss.factors", ir::DType::kF64, shape, std::span<const double>(factors));
+}
+
+/// A loss term for each float output: the sum of its elements, each times its weight.
+Result<void> add_losses(Graph& graph, Weights weights) {
   uint64_t seed = 0;
   std::vector<ValueId> done;
   for (const ValueId output : std::vector<ValueId>(graph.outputs())) {
@@ -151,30 +166,22 @@ Result<void> add_losses(Graph& graph) {
     if (!ir::is_float(type.dtype) || std::find(done.begin(), done.end(), output) != done.end()) continue;
     done.push_back(output);
     if (!type.shape) return error("an output has no shape");
-    std::vector<int64_t> shape;
-    int64_t count = 1;
-    for (size_t i = 0; i < type.shape->size(); ++i) {
-      const ir::Dim& dim = (*type.shape)[i];
-      shape.push_back(dim.is_constant() ? dim.constant() : 1);
-      count *= shape.back();
-    }
-    std::vector<double> factors(static_cast<size_t>(count));
-    for (double& factor : factors) factor = 0.5 + 0.5 * static_cast<double>(ir::split_mix(++seed) >> 11) * 0x1p-53;
-    const ValueId constant =
-        ir::add_constant(graph, "loss.factors", ir::DType::kF64, shape, std::span<const double>(factors));
-    graph.add_loss({.numerator = add(graph, "sum", {add(graph, "mul", {output, constant})})});
+    const ValueId terms = weights == Weights::kOnes
+                              ? output
+                              : add(graph, "mul", {output, add_factors(graph, ir::Shape(*type.shape), seed)});
+    graph.add_loss({.numerator = add(graph, "sum", {terms})});
   }
   return {};
 }
 
-Result<Graph> trained(const Graph& graph) {
+Result<Graph> trained(const Graph& graph, Weights weights) {
   Graph made = with_parameters(graph);
   // Types of activations are inferred anew: nothing may keep what the file's precision said.
   for (const ValueId value : made.values()) {
     if (made.producer(value).valid()) made.set_type(value, {});
   }
   RANNC_TRY(run_passes(made, "set-precision{f64},infer-shapes"));
-  RANNC_TRY(add_losses(made));
+  RANNC_TRY(add_losses(made, weights));
   RANNC_TRY(run_passes(made, "infer-shapes"));
   return made;
 }
@@ -276,7 +283,7 @@ Result<std::vector<ir::StoredTensor>> run_stored(const Graph& graph, const Store
 
 Result<TapeCheck> check_gradients(const Graph& graph, const StoredInputs& inputs) {
   RANNC_ASSIGN(const ir::Bindings sizes, sizes_of(graph, inputs));
-  RANNC_ASSIGN(const Graph planning, trained(graph));
+  RANNC_ASSIGN(const Graph planning, trained(graph, Weights::kDistinct));
   TapeCheck check;
   if (planning.losses().empty()) return check;
   RANNC_ASSIGN(const GraphValues all, leaves(planning, inputs, true));
@@ -288,6 +295,20 @@ Result<TapeCheck> check_gradients(const Graph& graph, const StoredInputs& inputs
   for (const TaskId task : joint.graph.tasks()) check.by_vjp += ir::vjp_of(joint.graph, task).has_value();
   check.fault = first_fault(found, taped.gradients);
   return check;
+}
+
+Result<StoredInputs> gradients_of(const Graph& graph, const StoredInputs& inputs) {
+  RANNC_ASSIGN(const ir::Bindings sizes, sizes_of(graph, inputs));
+  RANNC_ASSIGN(const Graph planning, trained(graph, Weights::kOnes));
+  RANNC_ASSIGN(const GraphValues all, leaves(planning, inputs, true));
+  RANNC_ASSIGN(const ir::Joint joint, passes::differentiate(planning));
+  const std::vector<double> seeds(planning.losses().size(), 1.0);
+  RANNC_ASSIGN(const Gradients found, by_tasks(planning, joint, sizes, all, seeds));
+  StoredInputs stored;
+  for (const auto& [name, gradient] : found) {
+    RANNC_ASSIGN(stored[name], runtime::to_stored(gradient, planning.type(planning.find(name))));
+  }
+  return stored;
 }
 
 }  // namespace rannc::test

@@ -34,4 +34,8 @@ struct TapeCheck {
 /// differentiated or run.
 Result<TapeCheck> check_gradients(const ir::Graph& graph, const StoredInputs& inputs);
 
+/// The joint graph's gradients of the sum of all float outputs, in doubles, by the names of the float inputs. The graph
+/// has no samples. A diagnostic where the graph cannot be differentiated or run.
+Result<StoredInputs> gradients_of(const ir::Graph& graph, const StoredInputs& inputs);
+
 }  // namespace rannc::test

@@ -1,6 +1,8 @@
 #include "tests/frontend/torchscript/program.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -86,27 +88,66 @@ std::vector<std::string> input_flags(const std::vector<at::Tensor>& inputs, bool
   return flags;
 }
 
+namespace {
+
+Result<ir::Graph> imported(const SavedModule& module, const std::vector<std::string>& flags,
+                           std::optional<int64_t> max_trips = {}) {
+  auto made = frontend::read_torch(module.path(), {.inputs = flags, .max_trips = max_trips});
+  if (!made.ok()) return made.diagnostic();
+  if (const auto wrong = ir::verify(made->graph); !wrong.empty()) return wrong[0];
+  return planned(std::move(made->graph));
+}
+
+StoredInputs all_stored(const std::vector<at::Tensor>& inputs) {
+  StoredInputs given;
+  for (size_t i = 0; i < inputs.size(); ++i) given[name_of(i)] = stored(inputs[i]);
+  return given;
+}
+
+}  // namespace
+
 std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples,
                        std::optional<int64_t> max_trips) {
-  auto imported = frontend::read_torch(module.path(), {.inputs = input_flags(inputs, samples), .max_trips = max_trips});
-  if (!imported.ok()) return imported.diagnostic().str();
-  if (const auto wrong = ir::verify(imported->graph); !wrong.empty()) return wrong[0].str();
-  const auto graph = planned(std::move(imported->graph));
+  const auto graph = imported(module, input_flags(inputs, samples), max_trips);
   if (!graph.ok()) return graph.diagnostic().str();
-  StoredInputs given;
-  std::vector<at::IValue> arguments;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    given[name_of(i)] = stored(inputs[i]);
-    arguments.emplace_back(inputs[i].clone());
-  }
-  const auto made = run_stored(*graph, given);
+  const auto made = run_stored(*graph, all_stored(inputs));
   if (!made.ok()) return made.diagnostic().str();
+  std::vector<at::IValue> arguments;
+  for (const at::Tensor& input : inputs) arguments.emplace_back(input.clone());
   std::vector<at::Tensor> expected;
   flatten(module.module().forward(arguments), expected);
   if (made->size() != expected.size()) return fmt::format("{} outputs, expected {}", made->size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     if (const std::string apart = difference(expected[i], (*made)[i]); !apart.empty())
       return fmt::format("output {}: {}", i, apart);
+  }
+  return {};
+}
+
+std::string gradient_difference(SavedModule& module, const std::vector<at::Tensor>& inputs) {
+  const auto graph = imported(module, input_flags(inputs, false));
+  if (!graph.ok()) return graph.diagnostic().str();
+  const auto made = gradients_of(*graph, all_stored(inputs));
+  if (!made.ok()) return made.diagnostic().str();
+  std::vector<at::IValue> arguments;
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) {
+    leaves.push_back(input.detach().clone().requires_grad_(true));
+    arguments.emplace_back(leaves.back());
+  }
+  std::vector<at::Tensor> outputs;
+  flatten(module.module().forward(arguments), outputs);
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (const at::Tensor& output : outputs) {
+    if (output.is_floating_point()) sum = sum + output.sum();
+  }
+  sum.backward();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const at::Tensor expected = leaves[i].grad().defined() ? leaves[i].grad() : at::zeros_like(leaves[i]);
+    const auto found = made->find(name_of(i));
+    const std::string apart =
+        difference(expected, found != made->end() ? found->second : stored(at::zeros_like(expected)));
+    if (!apart.empty()) return fmt::format("the gradient of {}: {}", name_of(i), apart);
   }
   return {};
 }

@@ -38,4 +38,8 @@ std::vector<std::string> input_flags(const std::vector<at::Tensor>& inputs, bool
 std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples = true,
                        std::optional<int64_t> max_trips = {});
 
+/// Imports the module and compares its gradients of the sum of all float outputs with those of LibTorch's tape, by the
+/// inputs, which are doubles without samples. Empty: all are equal; else what differs, or the diagnostic.
+std::string gradient_difference(SavedModule& module, const std::vector<at::Tensor>& inputs);
+
 }  // namespace rannc::test
