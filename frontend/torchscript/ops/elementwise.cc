@@ -1,4 +1,5 @@
 /// Translates elementwise operators.
+#include <c10/core/MemoryFormat.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -211,11 +212,16 @@ void threshold(Call& call) {
 void cast_to(Call& call, DType dtype) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
-  if (call.dtype(x) == dtype) return call.pass("self");
-  call.result("cast", {x}, {{"dtype", dtype}});
+  if (call.dtype(x) != dtype) return call.result("cast", {x}, {{"dtype", dtype}});
+  if (call.has("copy") && call.flag("copy")) return call.give(x);
+  const bool may_move =
+      call.has("memory_format") && call.integer("memory_format") != static_cast<int64_t>(at::MemoryFormat::Preserve);
+  if (may_move) return call.result_unsure("self", "identity", {});
+  call.pass("self");
 }
 
-/// Converts to an element type, or to that of another tensor. Devices are ignored. Copies only if the type changes.
+/// Converts to an element type, or to that of another tensor. Devices are ignored. Copies if the type changes, if the
+/// call demands it, or if another memory format might need it.
 void to(Call& call) {
   if (call.is_tensor("other")) return cast_to(call, call.dtype(call.tensor("other")));
   const ValueId x = call.tensor("self");

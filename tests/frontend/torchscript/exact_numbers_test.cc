@@ -1,0 +1,43 @@
+// Programs of one operator where a shorter formula, or one without all of the operator's arguments, has other numbers
+// or other gradients than LibTorch's.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/frontend/torchscript/program.h"
+
+namespace rannc::test {
+namespace {
+
+constexpr double kNan = NAN, kInfinity = INFINITY;
+
+at::Tensor numbers(std::initializer_list<double> values) { return at::tensor(values, at::kDouble); }
+
+std::string source(const std::string& body) { return "def forward(self, x):\n  " + body + "\n"; }
+
+/// What differs from LibTorch's numbers, or else from its gradients.
+std::string difference_of(const std::string& body, const at::Tensor& x) {
+  SavedModule module(source(body));
+  const std::string apart = difference(module, {x}, false);
+  return apart.empty() ? gradient_difference(module, {x}) : apart;
+}
+
+TEST(Copies, AreNoAliases) {
+  const at::Tensor x = numbers({1, 2, 3});
+  EXPECT_EQ(difference_of("k = x * 2\n  m = k.to(7, copy=True)\n  m[0] = 0.\n  return k + m", x), "");
+  EXPECT_EQ(difference_of("k = x * 2\n  m = k.to(7)\n  m[0] = 0.\n  return k + m", x), "");
+}
+
+TEST(Copies, OfAnotherMemoryFormatAreNotWritten) {
+  constexpr char kWrites[] = "k = x * 2\n  m = k.to(7, memory_format=2)\n  m.mul_(0)\n  return k + m";
+  EXPECT_THAT(difference_of(kWrites, at::ones({2, 3, 2, 2}, at::kDouble)), testing::HasSubstr("may share memory"));
+  constexpr char kReads[] = "return x.to(7, memory_format=2) * 2";
+  EXPECT_EQ(difference_of(kReads, at::ones({2, 3, 2, 2}, at::kDouble)), "");
+}
+
+}  // namespace
+}  // namespace rannc::test
