@@ -66,6 +66,30 @@ void binary_as(Call& call) {
 }
 constexpr char kMod[] = "mod", kMaximum[] = "maximum", kMinimum[] = "minimum";
 
+/// The largest whole number of times that b goes into a, which follows from the exact remainder: the quotient a / b may
+/// be rounded up to a whole number. ATen computes in at least single precision, and the gradient is zero.
+void floored_quotient(Call& call, const std::vector<ValueId>& both) {
+  const DType dtype = call.dtype(both[0]), wide = ir::byte_size(dtype) < 4 ? DType::kF32 : dtype;
+  const ValueId a = call.emit("stop_gradient", {call.cast(both[0], wide)});
+  const ValueId b = call.emit("stop_gradient", {call.cast(both[1], wide)});
+  if (!call.good()) return;
+  const ValueId zero = call.scalar(0, wide), one = call.scalar(1, wide);
+  const auto add_where = [&](ValueId condition, std::string_view op, ValueId x) {
+    return call.emit("where", {condition, call.emit(op, {x, one}), x});
+  };
+  const ValueId rest = call.emit("fmod", {a, b}), exact = call.emit("div", {a, b});
+  const ValueId opposite = call.emit("logical_xor", {call.emit("lt", {rest, zero}), call.emit("lt", {b, zero})});
+  const ValueId is_above = call.emit("logical_and", {call.emit("ne", {rest, zero}), opposite});
+  const ValueId near = add_where(is_above, "sub", call.emit("div", {call.emit("sub", {a, rest}), b}));
+  const ValueId below = call.emit("floor", {near});
+  const ValueId is_less = call.emit("gt", {call.emit("sub", {near, below}), call.scalar(0.5, wide)});
+  const ValueId whole = add_where(is_less, "add", below);
+  const ValueId signed_zero = call.emit("mul", {exact, zero});
+  const ValueId finite = call.emit("where", {call.emit("eq", {near, zero}), signed_zero, whole});
+  const ValueId result = call.emit("where", {call.emit("eq", {b, zero}), exact, finite});
+  call.result("identity", {call.cast(result, dtype)});
+}
+
 /// True division of integers gives floats.
 void quotient(Call& call, const std::string& rounding) {
   std::vector<ValueId> both = promoted(call, {"self", "other"});
@@ -75,8 +99,8 @@ void quotient(Call& call, const std::string& rounding) {
     for (ValueId& each : both) each = call.cast(each, DType::kF32);
   }
   if (rounding == "none" || whole) return call.result("div", both, {{"rounding", rounding}});
+  if (rounding == "floor") return floored_quotient(call, both);
   const ValueId exact = call.emit("div", both);
-  if (rounding == "floor") return call.result("floor", {exact});
   const ValueId size = call.emit("floor", {call.emit("abs", {exact})});
   call.result("mul", {size, call.emit("sign", {exact})});
 }

@@ -39,5 +39,18 @@ TEST(Copies, OfAnotherMemoryFormatAreNotWritten) {
   EXPECT_EQ(difference_of(kReads, at::ones({2, 3, 2, 2}, at::kDouble)), "");
 }
 
+TEST(FloorDivision, FollowsTheRemainder) {
+  const at::Tensor x = numbers({1, -1, 0.3, -0.3, 0, -0.0, 7, kInfinity, -kInfinity, kNan});
+  for (const char* const divisor : {"0.1", "-0.1", "0.7", "2.0", "0.0", "-0.0", "float('inf')"}) {
+    EXPECT_EQ(difference_of(std::string("return torch.div(x, ") + divisor + ", rounding_mode='floor')", x), "")
+        << divisor;
+    SavedModule operation(source(std::string("return x // ") + divisor));
+    EXPECT_EQ(difference(operation, {x}, false), "") << divisor;  // PyTorch has no gradient of it
+  }
+  EXPECT_EQ(difference_of("return 1 / torch.div(x, 100.0, rounding_mode='floor')", numbers({0, -0.0, 1})), "");
+  SavedModule half(source("return torch.div(x.half(), torch.full_like(x, 0.1).half(), rounding_mode='floor')"));
+  EXPECT_EQ(difference(half, {x}, false), "");
+}
+
 }  // namespace
 }  // namespace rannc::test
