@@ -6,6 +6,7 @@
 #include "frontend/onnx/internal/translate/node.h"
 #include "frontend/onnx/internal/translate/rows.h"
 #include "frontend/onnx/internal/translate/translators.h"
+#include "frontend/recipes/log_sum_exp.h"
 
 namespace rannc::frontend {
 
@@ -125,34 +126,18 @@ void reduce_sum_square(Node& node) {
 
 void reduce_log_sum(Node& node) { node.result("log", {sum_or_same(node, node.in(0))}); }
 
-/// Returns the shift of the exponents for a maximum of m: m without gradient, because it cancels, or 0 if m is
-/// infinite.
-ValueId taken_off(Node& node, ValueId top) {
-  if (!ir::is_float(node.dtype(top))) return top;
-  const ValueId finite = node.emit("where", {node.emit("isinf", {top}), node.scalar(0, node.dtype(top)), top});
-  return node.emit("stop_gradient", {finite});
-}
-
-/// m + log(sum(exp(x - m))) with the maximum m, so that exp does not overflow. If all of x are -infinity, the result is
-/// -infinity without gradient.
 void reduce_log_sum_exp(Node& node) {
   const ValueId x = node.in(0);
   auto attributes = reduction(node, 18);
   if (!attributes) return node.result("identity", {x});
-  const ir::DType dtype = node.dtype(x);
   if (const auto nothing = shape_of_nothing(node, *attributes)) {
-    return node.result("full", {}, {{"shape", *nothing}, {"value", -HUGE_VAL}, {"dtype", dtype}});
+    return node.result("full", {}, {{"shape", *nothing}, {"value", -HUGE_VAL}, {"dtype", node.dtype(x)}});
   }
   const bool keep = attributes->flag("keepdim");
   const ir::Shape axes = *attributes->list("axes");
-  attributes->set("keepdim", true);
-  const ValueId off = taken_off(node, node.emit("amax", {x}, *attributes));
-  const ValueId sum = node.emit("sum", {node.emit("exp", {node.emit("sub", {x, off})})}, *attributes);
-  const ValueId none = node.emit("eq", {sum, node.scalar(0, dtype)});
-  const ValueId log = node.emit("log", {node.emit("where", {none, node.scalar(1, dtype), sum})});
-  const ValueId whole = node.emit("add", {log, off}), lowest = node.scalar(-HUGE_VAL, dtype);
-  if (keep) return node.result("where", {none, lowest, whole});
-  node.result("squeeze", {node.emit("where", {none, lowest, whole})}, {{"axes", axes}});
+  const ValueId sum = log_sum_exp(node, x, axes);
+  if (keep) return node.result("identity", {sum});
+  node.result("squeeze", {sum}, {{"axes", axes}});
 }
 
 /// Selects the first of equal elements, or the last by searching the reversed axis.
