@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/recipes/log_sum_exp.h"
 #include "frontend/torchscript/internal/loss_parts.h"
 #include "frontend/torchscript/internal/translators.h"
 
@@ -158,15 +159,11 @@ void norm(Call& call) {
   if (call.good()) call.give(size);
 }
 
-/// Shifted by the largest element against overflow.
 void logsumexp(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
   const Shape over_axes = axes(call, x);
-  const ir::Attributes kept = {{"axes", over_axes}, {"keepdim", true}};
-  const ValueId largest = call.emit("stop_gradient", {call.emit("amax", {x}, kept)});
-  const ValueId terms = call.emit("exp", {call.emit("sub", {x, largest})});
-  const ValueId sum = call.emit("add", {call.emit("log", {call.emit("sum", {terms}, kept)}), largest});
+  const ValueId sum = log_sum_exp(call, x, over_axes);
   if (call.has("keepdim") && call.flag("keepdim")) return call.give(sum);
   call.result("squeeze", {sum}, {{"axes", over_axes}});
 }

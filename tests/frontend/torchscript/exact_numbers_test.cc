@@ -52,5 +52,13 @@ TEST(FloorDivision, FollowsTheRemainder) {
   EXPECT_EQ(difference(half, {x}, false), "");
 }
 
+TEST(LogSumExp, OfInfinity) {
+  SavedModule module(source("return torch.logsumexp(x, 1), torch.logsumexp(x, 1, True)"));
+  const at::Tensor x =
+      at::tensor({-kInfinity, -kInfinity, kInfinity, 1., -kInfinity, 2., kNan, 1., 1e4, 1e4}, at::kDouble);
+  EXPECT_EQ(difference(module, {x.view({5, 2})}, false), "");
+  EXPECT_EQ(difference_of("return torch.logsumexp(x, 0)", numbers({-kInfinity, 1, 2, 800})), "");
+}
+
 }  // namespace
 }  // namespace rannc::test
