@@ -110,6 +110,14 @@ void truth(Call& call) {
   call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
 }
 
+/// The square root, with gradient 0 instead of infinity at 0.
+ValueId root_without_pole(Call& call, ValueId x) {
+  const DType dtype = call.dtype(x);
+  const ValueId none = call.emit("eq", {x, call.scalar(0, dtype)});
+  const ValueId root = call.emit("sqrt", {call.emit("where", {none, call.scalar(1, dtype), x})});
+  return call.emit("where", {none, call.scalar(0, dtype), root});
+}
+
 /// Mean and variance over axes. The divisor of the variance is the number of elements minus `correction`.
 struct Spread {
   ValueId mean, variance;
@@ -140,8 +148,10 @@ void var(Call& call) {
   if (call.good()) call.give(found.variance);
 }
 void deviation(Call& call) {
-  const Spread found = spread(call);
-  if (call.good()) call.result("sqrt", {found.variance});
+  const ValueId variance = spread(call).variance;
+  if (!call.good()) return;
+  const ValueId root = root_without_pole(call, variance);
+  if (call.good()) call.give(root);
 }
 void var_mean(Call& call) {
   const Spread found = spread(call);

@@ -52,6 +52,12 @@ TEST(FloorDivision, FollowsTheRemainder) {
   EXPECT_EQ(difference(half, {x}, false), "");
 }
 
+TEST(Deviations, OfEqualNumbersHaveNoGradient) {
+  const at::Tensor x = at::tensor({1., 1., 1., 1., 2., 4.}, at::kDouble).view({2, 3});
+  EXPECT_EQ(difference_of("return x.std(1) + x.sum(1)", x), "");
+  EXPECT_EQ(difference_of("return torch.std_mean(x, 1)", x), "");
+}
+
 TEST(LogSumExp, OfInfinity) {
   SavedModule module(source("return torch.logsumexp(x, 1), torch.logsumexp(x, 1, True)"));
   const at::Tensor x =
