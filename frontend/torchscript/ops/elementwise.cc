@@ -351,14 +351,21 @@ void celu(Call& call) {
   call.result("mul", {inner, number_like(call, alpha, x)});
 }
 
-/// log(1 + e^(beta x)) / beta. ATen returns x above a threshold, which differs at most in the last digits.
+/// log(1 + e^(beta x)) / beta, and x where beta x is above a threshold. core.softplus has one of its own, so that this
+/// one only counts if log(1 + e^-threshold), the step at the threshold, is more than the type rounds off.
 void softplus(Call& call) {
   const ValueId x = call.tensor("self");
-  const double beta = call.has("beta") ? call.number("beta") : 1;
+  const double beta = call.has("beta") ? call.number("beta") : 1,
+               threshold = call.has("threshold") ? call.number("threshold") : 20;
   if (!call.good()) return;
-  if (beta == 1) return call.result("softplus", {x});
-  const ValueId inner = call.emit("softplus", {call.emit("mul", {x, number_like(call, beta, x)})});
-  call.result("div", {inner, number_like(call, beta, x)});
+  const double rounding = call.dtype(x) == DType::kF64 ? 0x1p-53 : 0x1p-24;
+  const bool has_step = std::log1p(std::exp(-threshold)) > rounding * threshold / 2;
+  const ValueId scaled = beta == 1 ? x : call.emit("mul", {x, number_like(call, beta, x)});
+  if (beta == 1 && !has_step) return call.result("softplus", {x});
+  ValueId y = call.emit("softplus", {scaled});
+  if (beta != 1) y = call.emit("div", {y, number_like(call, beta, x)});
+  if (!has_step) return call.result("identity", {y});
+  call.result("where", {call.emit("gt", {scaled, number_like(call, threshold, x)}), x, y});
 }
 void mish(Call& call) {
   const ValueId x = call.tensor("self");

@@ -66,5 +66,12 @@ TEST(LogSumExp, OfInfinity) {
   EXPECT_EQ(difference_of("return torch.logsumexp(x, 0)", numbers({-kInfinity, 1, 2, 800})), "");
 }
 
+TEST(Softplus, IsLinearAboveItsThreshold) {
+  const at::Tensor x = numbers({-50, -1, 0, 0.5, 1, 1.5, 3, 19, 20, 21, 25, 39, 41, 800});
+  for (const char* const arguments : {"", ", 1, 1", ", 2, 3", ", 0.5, 100", ", 3, 20", ", 1, -1"})
+    EXPECT_EQ(difference_of(std::string("return torch.softplus(x") + arguments + ")", x), "")
+        << arguments;
+}
+
 }  // namespace
 }  // namespace rannc::test
