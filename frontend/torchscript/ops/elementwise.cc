@@ -199,14 +199,29 @@ void masked_fill(Call& call) {
   call.result("where", {mask, value, x});
 }
 
+/// Clamps by tensors. Where an element equals a bound, the element has the gradient, which the core operators share.
+void clamp_by_tensors(Call& call) {
+  std::vector<Item> items = {call.item("self")};
+  for (const char* const name : {"min", "max"}) {
+    if (call.has(name)) items.push_back(call.item(name));
+  }
+  const std::vector<ValueId> operands = promoted(call, items);
+  if (!call.good()) return;
+  const auto bounded = [&](ValueId x, ValueId bound, std::string_view within, std::string_view op) {
+    const ValueId outside = call.emit(op, {x, bound});
+    if (!call.good() || !ir::is_float(call.dtype(x))) return outside;
+    return call.emit("where", {call.emit(within, {x, bound}), x, outside});
+  };
+  ValueId x = operands[0];
+  if (call.has("min")) x = bounded(x, operands[1], "ge", "maximum");
+  if (call.has("max")) x = bounded(x, operands.back(), "le", "minimum");
+  call.result("identity", {x});
+}
+
 void clamp(Call& call) {
+  if (call.is_tensor("min") || call.is_tensor("max")) return clamp_by_tensors(call);
   ValueId x = call.tensor("self");
   if (!call.good()) return;
-  if (call.is_tensor("min") || call.is_tensor("max")) {
-    if (call.has("min")) x = call.emit("maximum", {x, call.cast(call.tensor("min"), call.dtype(x))});
-    if (call.has("max")) x = call.emit("minimum", {x, call.cast(call.tensor("max"), call.dtype(x))});
-    return call.result("identity", {x});
-  }
   ir::Attributes bounds;
   for (const char* const name : {"min", "max"}) {
     if (!call.has(name)) continue;

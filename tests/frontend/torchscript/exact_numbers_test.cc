@@ -73,5 +73,25 @@ TEST(Softplus, IsLinearAboveItsThreshold) {
         << arguments;
 }
 
+TEST(Clamps, ByTensorsPassTheGradientAtABound) {
+  const at::Tensor x = numbers({-2, -1, 0, 1, 2});
+  constexpr char kBounds[] = "low, high = torch.full_like(x, -1), torch.ones_like(x)\n  return ";
+  for (const char* const call : {"torch.clamp(x, low, high)", "torch.clamp(x, min=low)", "torch.clamp(x, max=high)",
+                                 "torch.clamp(high, min=x)", "torch.clamp(low, max=x)", "torch.clamp(x, high, low)"}) {
+    EXPECT_EQ(difference_of(std::string(kBounds) + call, x), "") << call;
+    SavedModule module(source(std::string(kBounds) + call));
+    EXPECT_EQ(difference(module, {numbers({kNan, 0, kNan})}, false), "") << call;
+  }
+}
+
+TEST(Clamps, ByTensorsHaveThePromotedType) {
+  const at::Tensor x = numbers({-2, -1, 0, 1, 2});
+  for (const char* const call : {"torch.clamp(x.long(), min=torch.full([], 1.5))", "torch.clamp(x.float(), min=x)",
+                                 "torch.clamp(x.long(), max=x.int())"}) {
+    SavedModule module(source(std::string("return ") + call));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
 }  // namespace
 }  // namespace rannc::test
