@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 
 #include "frontend/torchscript/internal/indexed_axes.h"
 #include "frontend/torchscript/internal/translators.h"
@@ -311,10 +310,6 @@ void fill(Call& call) {
 /// Translates to the core operator of the same name, on floats.
 void function(Call& call) { call.result(call.op(), {as_floats(call)}); }
 
-void log1p(Call& call) {
-  const ValueId x = as_floats(call);
-  if (call.good()) call.result("log", {call.emit("add", {x, number_like(call, 1, x)})});
-}
 /// x log(y), which is 0 where x is 0, even if y has no finite logarithm.
 void xlogy(Call& call) {
   const std::vector<ValueId> both = promoted(call, {"self", "other"});
@@ -325,26 +320,6 @@ void xlogy(Call& call) {
   const ValueId none = call.emit("logical_and", {call.emit("eq", {both[0], zero}), odd});
   const ValueId some = call.emit("where", {none, number_like(call, 1, both[1]), both[1]});
   call.result("mul", {both[0], call.emit("log", {some})});
-}
-void expm1(Call& call) {
-  const ValueId x = as_floats(call);
-  if (!call.good()) return;
-  const ValueId grown = call.emit("exp", {x});
-  call.result("sub", {grown, number_like(call, 1, x)});
-}
-void logarithm(Call& call, double base) {
-  const ValueId x = as_floats(call);
-  if (call.good()) call.result("mul", {call.emit("log", {x}), number_like(call, 1 / std::log(base), x)});
-}
-void log2(Call& call) { logarithm(call, 2); }
-void log10(Call& call) { logarithm(call, 10); }
-void exp2(Call& call) {
-  const ValueId x = as_floats(call);
-  if (call.good()) call.result("exp", {call.emit("mul", {x, number_like(call, std::numbers::ln2, x)})});
-}
-void erfc(Call& call) {
-  const ValueId x = as_floats(call);
-  if (call.good()) call.result("sub", {number_like(call, 1, x), call.emit("erf", {x})});
 }
 
 void elu(Call& call) {
@@ -533,13 +508,7 @@ std::span<const Translator> elementwise_translators() {
       {"copy", copy},
       {"fill", fill},
       {"zero", fill},
-      {"log1p", log1p},
       {"xlogy", xlogy},
-      {"expm1", expm1},
-      {"log2", log2},
-      {"log10", log10},
-      {"exp2", exp2},
-      {"erfc", erfc},
       {"elu", elu},
       {"selu", selu},
       {"celu", celu},

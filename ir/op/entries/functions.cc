@@ -1,4 +1,6 @@
 // Mathematical functions of one operand.
+#include <numbers>
+
 #include "ir/gradient/gradient.h"
 #include "ir/op/entries/elementwise_rows.h"
 #include "ir/op/gradients/gradients_elementwise.h"
@@ -49,6 +51,36 @@ bool cosh_gradient(GradientCall& call) {
   return give(call, call.add("mul", {call.gradient(), call.add("sinh", {call.operand(0)})}));
 }
 
+ValueId times(GradientCall& call, ValueId a, double number) { return call.add("mul", {a, call.number(number, a)}); }
+
+// gy / (x * ln base)
+template <int base>
+bool log_gradient(GradientCall& call) {
+  const double scale = base == 2 ? std::numbers::ln2 : std::numbers::ln10;
+  return give(call, call.add("div", {call.gradient(), times(call, call.operand(0), scale)}));
+}
+bool log1p_gradient(GradientCall& call) {
+  const ValueId x = call.operand(0);
+  return give(call, call.add("div", {call.gradient(), call.add("add", {x, call.number(1, x)})}));
+}
+bool expm1_gradient(GradientCall& call) {
+  const ValueId y = call.result();
+  return give(call, call.add("mul", {call.gradient(), call.add("add", {y, call.number(1, y)})}));
+}
+bool exp2_gradient(GradientCall& call) {
+  return give(call, call.add("mul", {call.gradient(), times(call, call.result(), std::numbers::ln2)}));
+}
+bool erfc_gradient(GradientCall& call) {
+  const ValueId bell = call.add("exp", {call.add("neg", {square(call)})});
+  return give(call, call.add("mul", {call.gradient(), times(call, bell, -2 * std::numbers::inv_sqrtpi)}));
+}
+
+// A function that formulas of others compute with fewer digits.
+OpInfo exact(std::string_view name, std::string_view summary, GradientRule gradient,
+             Autocast autocast = Autocast::kFloat32) {
+  return unary(name, summary, {}, infer_float, {.autocast = autocast, .gradient = gradient, .costly = true});
+}
+
 OpInfo hyperbolic_or_arc(std::string_view name, std::string_view summary, std::string_view onnx, GradientRule gradient,
                          Autocast autocast = Autocast::kWidest) {
   return unary(name, summary, {onnx}, infer_float, {.autocast = autocast, .gradient = gradient, .costly = true});
@@ -69,6 +101,12 @@ std::vector<OpInfo> function_ops() {
                 {.autocast = Autocast::kFloat32, .gradient = gradient::exp, .costly = true}),
           unary("log", "natural logarithm", {"Log"}, infer_float,
                 {.autocast = Autocast::kFloat32, .gradient = gradient::log, .costly = true}),
+          exact("log1p", "log(1 + x), exact for small x", log1p_gradient),
+          exact("log2", "logarithm to base 2", log_gradient<2>),
+          exact("log10", "logarithm to base 10", log_gradient<10>),
+          exact("expm1", "e^x - 1, exact for small x", expm1_gradient),
+          exact("exp2", "2 to the power of x", exp2_gradient, Autocast::kWidest),
+          exact("erfc", "1 - erf(x), exact for large x", erfc_gradient, Autocast::kWidest),
           unary("sqrt", "square root", {"Sqrt"}, infer_float, {.gradient = gradient::sqrt}),
           unary("rsqrt", "1 / √x", {}, infer_float, {.autocast = Autocast::kFloat32, .gradient = gradient::rsqrt}),
           unary("reciprocal", "1 / x", {"Reciprocal"}, infer_float,

@@ -110,6 +110,7 @@ constexpr LoopRow kElementwise[] = {
     {"core.leaky_relu", {}, leaky_relu},
     {"core.leaky_relu_grad", {}, leaky_relu_grad},
     {"core.log", log(x0)},
+    {"core.log1p", log1p(x0)},
     {.name = "core.logical_and", .expression = x0 & x1, .truths = true},
     {.name = "core.logical_not", .expression = !x0, .truths = true},
     {.name = "core.logical_or", .expression = x0 | x1, .truths = true},

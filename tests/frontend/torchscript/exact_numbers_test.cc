@@ -58,6 +58,21 @@ TEST(Deviations, OfEqualNumbersHaveNoGradient) {
   EXPECT_EQ(difference_of("return torch.std_mean(x, 1)", x), "");
 }
 
+TEST(SmallNumbers, KeepTheirDigits) {
+  const at::Tensor x = numbers({1e-10, -1e-10, 1e-300, 0.5, -0.5, 3, 5, 26});
+  for (const char* const call : {"torch.log1p(x.abs() * 1e-3) * 1e13", "torch.expm1(x * 1e-3)", "torch.expm1(-x) * 1e10",
+                                 "torch.log(torch.erfc(x))", "torch.erfc(x * 5) * 1e30"})
+    EXPECT_EQ(difference_of(std::string("return ") + call, x), "") << call;
+}
+
+TEST(PowersAndLogarithms, OfWholeNumbersAreExact) {
+  const at::Tensor x = at::arange(1, 40, at::kDouble);
+  for (const char* const call : {"torch.floor(torch.log2(torch.exp2(x)))", "torch.floor(torch.exp2(x))",
+                                 "torch.floor(torch.log10(torch.pow(10.0, x)))", "torch.log2(x) + torch.log10(x)",
+                                 "torch.exp2(x * 0.1)"})
+    EXPECT_EQ(difference_of(std::string("return ") + call, x), "") << call;
+}
+
 TEST(LogSumExp, OfInfinity) {
   SavedModule module(source("return torch.logsumexp(x, 1), torch.logsumexp(x, 1, True)"));
   const at::Tensor x =

@@ -13,6 +13,8 @@ Operand of(DType dtype, std::string_view shape, int64_t low, int64_t high) {
 void add_functions(std::vector<OpCase>& cases) {
   for (const char* op : {"asin", "acos", "atanh"}) cases.push_back({op, {whole("batch,5", 0, 1)}});
   cases.push_back({"acosh", {whole("batch,5", 2, 6)}});
+  for (const char* op : {"log1p", "log2", "log10"}) cases.push_back({op, {whole("batch,5", 1, 6)}});
+  for (const char* op : {"expm1", "exp2", "erfc"}) cases.push_back({op, {f("batch,5")}});
   for (const char* op : {"sinh", "cosh", "asinh", "round"}) cases.push_back({op, {f("batch,5")}});
   cases.push_back({"round", {f("3")}});
   cases.push_back({"fmod", {f("batch,3,4"), f("batch,1,4")}});
