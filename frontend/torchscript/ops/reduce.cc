@@ -137,10 +137,12 @@ Spread spread(Call& call) {
   Dim count = 1;
   for (const Dim& each : over_axes) count = count * (*call.shape(x))[static_cast<size_t>(each.constant())];
   const DType dtype = call.dtype(x);
+  const double whole_part = std::floor(correction);
   if (!call.good()) return {};
   const ValueId number =
-      call.emit("full", {}, {{"shape", Shape{}}, {"value", count - Dim(whole(correction))}, {"dtype", DType::kI64}});
-  const ValueId divisor = call.emit("cast", {number}, {{"dtype", dtype}});
+      call.emit("full", {}, {{"shape", Shape{}}, {"value", count - Dim(whole(whole_part))}, {"dtype", DType::kI64}});
+  ValueId divisor = call.emit("cast", {number}, {{"dtype", dtype}});
+  if (whole_part != correction) divisor = call.emit("sub", {divisor, call.scalar(correction - whole_part, dtype)});
   return {mean, call.emit("div", {call.emit("sum", {squares}, reduced), divisor})};
 }
 void var(Call& call) {

@@ -58,6 +58,14 @@ TEST(Deviations, OfEqualNumbersHaveNoGradient) {
   EXPECT_EQ(difference_of("return torch.std_mean(x, 1)", x), "");
 }
 
+TEST(Variances, MayHaveAnyCorrection) {
+  const at::Tensor x = at::arange(12, at::kDouble).square().view({3, 4});
+  for (const char* const correction : {"0", "1", "2", "0.5", "1.25", "-0.5"}) {
+    EXPECT_EQ(difference_of(std::string("return torch.var(x, [1], correction=") + correction + ")", x), "")
+        << correction;
+  }
+}
+
 TEST(SmallNumbers, KeepTheirDigits) {
   const at::Tensor x = numbers({1e-10, -1e-10, 1e-300, 0.5, -0.5, 3, 5, 26});
   for (const char* const call : {"torch.log1p(x.abs() * 1e-3) * 1e13", "torch.expm1(x * 1e-3)", "torch.expm1(-x) * 1e10",
