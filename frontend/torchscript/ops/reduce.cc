@@ -163,9 +163,11 @@ void var_mean(Call& call) {
 }
 
 void norm(Call& call) {
-  const ValueId x = call.tensor("self");
+  ValueId x = call.tensor("self");
   const std::string_view name = call.has("ord") ? "ord" : "p";
   const double p = call.has(name) ? call.number(name) : 2;
+  if (!call.good()) return;
+  x = call.cast(x, call.dtype("dtype", call.dtype(x)));
   if (!call.good()) return;
   const ValueId size = p_norm(call, x, p, over(call, x));
   if (call.good()) call.give(size);

@@ -116,5 +116,15 @@ TEST(Clamps, ByTensorsHaveThePromotedType) {
   }
 }
 
+TEST(Norms, AreComputedInTheirType) {
+  const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
+  for (const char* const call :
+       {"torch.linalg_vector_norm(x.to(15), 2, [1], dtype=6)", "torch.linalg_vector_norm(x.to(15), 1, [1], dtype=6)",
+        "torch.norm(x.to(15), 2, [1], False, dtype=6)"}) {
+    SavedModule module(source(std::string("return ") + call));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
 }  // namespace
 }  // namespace rannc::test
