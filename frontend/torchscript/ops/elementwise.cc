@@ -241,8 +241,8 @@ void hardtanh(Call& call) { strict(call, call.number("min_val"), call.number("ma
 void threshold(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
-  const ValueId above = call.emit("gt", {x, number_like(call, call.number("threshold"), x)});
-  call.result("where", {above, x, number_like(call, call.number("value"), x)});
+  const ValueId replaced = call.emit("le", {x, number_like(call, call.number("threshold"), x)});  // not NaN
+  call.result("where", {replaced, number_like(call, call.number("value"), x), x});
 }
 
 // --- types

@@ -74,6 +74,14 @@ void extreme_of_all(Call& call) {
 }
 constexpr char kAmax[] = "amax", kAmin[] = "amin";
 
+/// Returns numbers whose first largest element is the first smallest of `x`: -x of floats, -1 - x of integers, which
+/// cannot overflow.
+ValueId turned(Call& call, ValueId x) {
+  if (!call.good() || ir::is_float(call.dtype(x))) return call.emit("neg", {x});
+  if (call.dtype(x) == DType::kU8) x = call.cast(x, DType::kI64);
+  return call.good() ? call.emit("sub", {call.scalar(-1, call.dtype(x)), x}) : x;
+}
+
 /// Emits the extreme element and its position: the first of equal ones, which receives the gradient.
 template <bool largest>
 void extreme_and_place(Call& call) {
@@ -81,8 +89,10 @@ void extreme_and_place(Call& call) {
   const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
   const bool keep = call.flag("keepdim");
   if (!call.good()) return;
-  const auto made = call.emit_all("topk", {x}, {{"k", Dim(1)}, {"axis", Dim(axis)}, {"largest", largest}}, 2);
-  for (const ValueId each : made) {
+  const ValueId ranked = largest ? x : turned(call, x);
+  const ValueId place = call.emit("argmax", {ranked}, {{"axis", Dim(axis)}, {"keepdim", true}});
+  const ValueId element = call.emit("gather_elements", {x, place}, {{"axis", Dim(axis)}});
+  for (const ValueId each : {element, place}) {
     if (!call.good()) return;
     call.give(keep ? each : call.emit("squeeze", {each}, {{"axes", Shape{axis}}}));
   }
@@ -94,7 +104,7 @@ void place(Call& call) {
   if (!call.good()) return;
   if (!call.has("dim")) x = call.emit("reshape", {x}, {{"shape", Shape{ir::element_count(*call.shape(x))}}});
   const int64_t axis = call.has("dim") ? call.axis(call.integer("dim"), call.rank(x)) : 0;
-  if (!largest) x = call.emit("neg", {x});
+  if (!largest) x = turned(call, x);
   if (call.good())
     call.result("argmax", {x}, {{"axis", Dim(axis)}, {"keepdim", call.has("keepdim") && call.flag("keepdim")}});
 }

@@ -66,6 +66,30 @@ TEST(Variances, MayHaveAnyCorrection) {
   }
 }
 
+TEST(Places, OfExtremes) {
+  const at::Tensor x = at::tensor({5., 0., 3., 0., 9., -128., 7., -128., 5., 5., 5., 9.}, at::kDouble).view({3, 4});
+  for (const char* const type : {"0", "1", "3", "4", "6"}) {
+    const std::string of = std::string("(x.to(") + type + ") if " + type + " != 0 else x.abs().to(0))";
+    SavedModule module(source("return torch.argmin(" + of + ", 1), torch.argmax(" + of + ", 1)"));
+    EXPECT_EQ(difference(module, {x}, false), "") << type;
+  }
+}
+
+TEST(Extremes, AreTheFirstOfEqualOnes) {
+  const at::Tensor x = at::arange(51, at::kDouble).square().remainder(5).view({3, 17});
+  EXPECT_EQ(difference_of("return torch.max(x, 1)", x), "");
+  EXPECT_EQ(difference_of("return torch.min(x, 1, True)", x), "");
+  EXPECT_EQ(difference_of("return torch.min(x, 0)", x), "");
+}
+
+TEST(Extremes, AreNaNWhereThereIsOne) {
+  const at::Tensor x = at::tensor({1., kNan, 0., kNan, kInfinity, -kInfinity}, at::kDouble).view({2, 3});
+  for (const char* const call : {"torch.max(x, 1)", "torch.min(x, 1)", "torch.threshold(x, 0.5, -5)"}) {
+    SavedModule module(source(std::string("return ") + call));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
 TEST(SmallNumbers, KeepTheirDigits) {
   const at::Tensor x = numbers({1e-10, -1e-10, 1e-300, 0.5, -0.5, 3, 5, 26});
   for (const char* const call : {"torch.log1p(x.abs() * 1e-3) * 1e13", "torch.expm1(x * 1e-3)", "torch.expm1(-x) * 1e10",
