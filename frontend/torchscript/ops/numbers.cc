@@ -86,7 +86,7 @@ double plus_number(double a, double b) { return a + b; }
 double minus_number(double a, double b) { return a - b; }
 double times_number(double a, double b) { return a * b; }
 double floored_number(double a, double b) { return std::floor(a / b); }
-double remainder_number(double a, double b) { return a - b * std::floor(a / b); }
+double remainder_number(double a, double b) { return std::fmod(b + std::fmod(a, b), b); }
 
 /// Python's true division: integers give a float.
 void true_division(Call& call) {

@@ -105,6 +105,13 @@ TEST(PowersAndLogarithms, OfWholeNumbersAreExact) {
     EXPECT_EQ(difference_of(std::string("return ") + call, x), "") << call;
 }
 
+TEST(Remainders, OfPythonsNumbers) {
+  SavedModule module(
+      "def remainder(self, a: float, b: float):\n  return a % b\ndef forward(self, x):\n"
+      "  return x * self.remainder(1.0, 0.1), x * self.remainder(-1.0, 0.3), x * self.remainder(1.0, -0.3)\n");
+  EXPECT_EQ(difference(module, {numbers({1, 2})}, false), "");
+}
+
 TEST(LogSumExp, OfInfinity) {
   SavedModule module(source("return torch.logsumexp(x, 1), torch.logsumexp(x, 1, True)"));
   const at::Tensor x =
