@@ -167,7 +167,8 @@ void clip(Node& node) {
       if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
     } else if (node.has(i + 1)) {
       const auto bound = known_bound(node, x, node.in(i + 1));
-      if (bound) {
+      const bool after_value = given[0].valid();  // the upper bound wins, so that it must not go ahead of the lower one
+      if (bound && !after_value) {
         attributes.set(kBounds[i], *bound);
       } else {
         given[i] = node.in(i + 1);

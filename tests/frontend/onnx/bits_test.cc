@@ -6,6 +6,7 @@
 
 #include "tests/frontend/support/imported_graph.h"
 #include "tests/frontend/support/numbers_of.h"
+#include "tests/frontend/support/onnx_run.h"
 
 namespace rannc::frontend {
 namespace {
@@ -119,6 +120,14 @@ TEST(Clip, KeepsUnsignedNumbersWithinTheirOrder) {
                          " z = Sub (x, one)\n y = Clip (z, , high) }",
                          14),
               ElementsAre(3, 3));
+}
+
+TEST(Clip, LetsTheUpperBoundWin) {
+  const auto run = test::run_onnx(
+      "agraph (float[batch] x, float low) => (float[batch] y) <float high = {1}> { y = Clip (x, low, high) }", 13,
+      {{"x", {0, 1.5, 5}}, {"low", {2}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(1, 1, 1));
 }
 
 TEST(BitCast, NeedsAsManyBits) {
