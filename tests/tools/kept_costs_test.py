@@ -19,17 +19,17 @@ class KeptCosts(programs.ProgramTest):
         super().setUp()
         self.costs = self.scratch / "costs.json"
 
-    def expect_measured(self, told, tasks, runs):
-        (self.assertRegex if tasks else self.assertNotRegex)(told, r"[1-9]\d* tasks were measured")
-        (self.assertNotIn if tasks else self.assertIn)("none was measured", told)
-        (self.assertRegex if runs else self.assertNotRegex)(told, r"[1-9]\d* plans were run")
-        (self.assertNotIn if runs else self.assertIn)("none was run", told)
+    def expect_measured(self, printed, tasks, runs):
+        (self.assertRegex if tasks else self.assertNotRegex)(printed, r"[1-9]\d* tasks were measured")
+        (self.assertNotIn if tasks else self.assertIn)("none was measured", printed)
+        (self.assertRegex if runs else self.assertNotRegex)(printed, r"[1-9]\d* plans were run")
+        (self.assertNotIn if runs else self.assertIn)("none was run", printed)
 
     def test_nothing_is_measured_twice(self):
         self.expect_measured(self.compile()[0], tasks=True, runs=True)
         written = self.costs.read_bytes()
-        told, plan = self.compile()
-        self.expect_measured(told, tasks=False, runs=False)
+        printed, plan = self.compile()
+        self.expect_measured(printed, tasks=False, runs=False)
         self.assertEqual(self.compile()[1], plan)
         self.assertEqual(self.costs.read_bytes(), written)
 

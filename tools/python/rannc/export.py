@@ -402,7 +402,7 @@ def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, 
     """Exports a module with its loss. The program has the module's own parameter names, an input per entry of the batch
     and the number of samples as a symbol. Errors keep the text of PyTorch and name the line of the module.
 
-    optimizer: of the user, or a name: tells which modules of the loss are trained
+    optimizer: of the user, or a name; determines which modules of the loss are trained
     """
     net = unwrapped(net)
     if isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -465,9 +465,9 @@ def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.Export
     names = sorted(changes)
     before, after = changes[names[0]]
     numbers = isinstance(after, (bool, int, float, str))
-    said = (f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: forward or loss changes this "
-            + ("buffer" if names[0] in recorder.assigned else "attribute")
-            + (f" ({before!r} became {after!r})" if numbers else ""))
+    change = (f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: forward or loss changes this "
+              + ("buffer" if names[0] in recorder.assigned else "attribute")
+              + (f" ({before!r} became {after!r})" if numbers else ""))
     hint = ("what changes between steps can be an entry of the batch, such as batch_axis={'factor': None} for one without samples; "
             "or compute it from the inputs")
     try:
@@ -476,10 +476,10 @@ def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.Export
             program = exported()
             node = difference_of_calls(program, len(recorder.outputs), recorder.followed)
     except Exception as failure:
-        raise error(f"{said}, and cannot be traced again after it, while each step of a program is a first call: {failure}",
+        raise error(f"{change}, and cannot be traced again after it, while each step of a program is a first call: {failure}",
                     hint=hint) from failure
     if node is not None:
-        raise error(f"{said}, which the next call reads, while each step of a program is a first call", place=line_of_node(node),
+        raise error(f"{change}, which the next call reads, while each step of a program is a first call", place=line_of_node(node),
                     hint=hint)
     for name in recorder.assigned:
         if not name.endswith("num_batches_tracked"):
