@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from . import _core
-from .export import Batch, Exported, Layout, LossFunction, export
+from .export import Exported, LossFunction, export
+from .layout import Batch, Layout
 from .optimizer import Settings
 from .options import arguments, divided, error, in_python, reworded, warn
 

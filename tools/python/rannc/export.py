@@ -4,8 +4,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
-import keyword
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,31 +15,12 @@ from torch import nn
 from .adopted import modules_in_loss, modules_read, parameters_in, warn_of_constants, within, without
 from .carried import Attributes, assigned_buffers, difference_of_calls
 from .gradients import CustomGradients
+from .layout import Batch, Layout, axes_of, identifier, layout_of, listed, samples_of, taken_of
 from .options import error, warn
 from .tracing import (check_module, constants_noticed, error_of, is_of_samples, kernels_of_known_shapes, layer_drop_followed,
                       line_of_length, line_of_node, lines_of_user, new_buffers_hidden, warn_of_buffers)
 
-Batch = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
-_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LossFunction = Callable[[Any, Any], torch.Tensor]
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How a batch of the user becomes the named inputs of a program."""
-    kind: str  #: `mapping`, `sequence` or `tensor`
-    keys: tuple[Any, ...]  #: of the entries, in order
-    names: tuple[str, ...]  #: of the inputs, in the same order
-
-    def tensors(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Returns the tensors of a batch by input. A batch of another form is an error."""
-        return dict(zip(self.names, _entries(batch, self), strict=True))
-
-    def rebuilt(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Returns tensors in the form that the loss expects: a dictionary, a tuple or one tensor."""
-        if self.kind == "mapping":
-            return dict(zip(self.keys, tensors, strict=True))
-        return tuple(tensors) if self.kind == "sequence" else tensors[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,140 +65,6 @@ def unwrapped(net: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else net
 
 
-def _entries(batch: Batch, layout: Layout) -> list[torch.Tensor]:
-    found: list[Any]
-    if layout.kind == "mapping":
-        if not isinstance(batch, Mapping):
-            raise error(f"the batch is a {type(batch).__name__}; expected a dictionary with {_listed(layout.keys)}")
-        lacking = [key for key in layout.keys if batch.get(key) is None]
-        if lacking:
-            raise error(f"the batch lacks {_listed(lacking)}; it has {_listed(batch)}")
-        found = [batch[key] for key in layout.keys]
-    elif layout.kind == "sequence":
-        if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != len(layout.keys):
-            size = f" of {len(batch)}" if isinstance(batch, Sequence) else ""
-            raise error(f"the batch is a {type(batch).__name__}{size}; expected a tuple of {len(layout.keys)} tensors")
-        found = list(batch)
-    else:
-        found = [batch]
-    for name, tensor in zip(layout.names, found, strict=True):
-        if not isinstance(tensor, torch.Tensor):
-            raise error(f"is a {type(tensor).__name__}; expected a tensor", place=f"batch entry {name!r}")
-    return found
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(repr(name) for name in names) or "nothing"
-
-
-def _identifier(text: str, taken: Sequence[str]) -> str:
-    name = re.sub(r"\W", "_", str(text))
-    if not name.isidentifier() or keyword.iskeyword(name):
-        name = f"input_{name}"
-    while name in taken:
-        name += "_"
-    return name
-
-
-def layout_of(example: Batch, net: nn.Module) -> Layout:
-    """The layout of batches like an example. Inputs are named by keys, or by the parameters of `forward`."""
-    keys: tuple[Any, ...]
-    wanted: list[str]
-    if isinstance(example, torch.Tensor):
-        kind, keys, wanted = "tensor", (0,), _positional(net)[:1] or ["input"]
-    elif isinstance(example, Mapping):
-        kind = "mapping"
-        keys = tuple(key for key, value in example.items() if value is not None)
-        wanted = list(keys)
-    elif isinstance(example, Sequence) and not isinstance(example, str):
-        kind, keys = "sequence", tuple(range(len(example)))
-        parameters = _positional(net)
-        wanted = [parameters[i] if i < len(parameters) else "labels" if i == len(example) - 1 else f"labels{i}"
-                  for i in keys]
-    else:
-        raise error(f"is a {type(example).__name__}; expected a tensor, or a dictionary or tuple of tensors",
-                    place="example")
-    if not keys:
-        raise error("is empty", place="example")
-    names: list[str] = []
-    for name in wanted:
-        names.append(_identifier(name, names))
-    layout = Layout(kind, keys, tuple(names))
-    _entries(example, layout)
-    return layout
-
-
-def _parameters_of_forward(net: nn.Module) -> list[inspect.Parameter]:
-    return list(inspect.signature(net.forward).parameters.values())
-
-
-def _positional(net: nn.Module) -> list[str]:
-    return [each.name for each in _parameters_of_forward(net) if each.kind in _BY_PLACE]
-
-
-def _taken(net: nn.Module, layout: Layout, has_loss: bool, inputs: Any) -> list[Any]:
-    """Keys of the entries that the module takes; the others are for the loss."""
-    if layout.kind == "tensor":
-        return [0]
-    if inputs is not None:
-        if not isinstance(inputs, (int, Sequence)) or isinstance(inputs, str):
-            raise error(f"is {inputs!r}; expected keys of the batch, or a number of leading entries", place="inputs")
-        wanted = list(range(inputs)) if isinstance(inputs, int) else list(inputs)
-        unknown = [key for key in wanted if key not in layout.keys]
-        if unknown:
-            raise error(f"the batch has no {_listed(unknown)}; it has {_listed(layout.keys)}", place="inputs")
-        if layout.kind == "mapping":
-            _check_keys(wanted)
-        return wanted
-    parameters = _parameters_of_forward(net)
-    if layout.kind == "sequence":
-        return _taken_in_order(parameters, layout, has_loss)
-    any_key = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-    names = {each.name for each in parameters}
-    taken = [key for key in layout.keys if any_key or key in names]
-    _check_keys(taken)
-    required = [each.name for each in parameters
-                if each.default is inspect.Parameter.empty and each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    lacking = [name for name in required if name not in taken]
-    if lacking:
-        raise error(f"lacks {_listed(lacking)}, which forward of {type(net).__name__} requires; it has "
-                    f"{_listed(layout.keys)}", place="example")
-    return taken
-
-
-def _check_keys(keys: Sequence[Any]) -> None:
-    for key in keys:
-        if not isinstance(key, str):
-            raise error(f"the key {key!r} is no text, so that forward cannot take it by name", place="example",
-                        hint="use a tuple, or keys that are the names of forward's parameters")
-
-
-def _taken_in_order(parameters: list[inspect.Parameter], layout: Layout, has_loss: bool) -> list[Any]:
-    if not has_loss:
-        return _all_in_order(parameters, layout)
-    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
-        raise error("forward takes *args: specify how many entries of the batch it takes",
-                    hint="such as inputs=1, if the others are labels")
-    required = [each for each in parameters if each.default is inspect.Parameter.empty
-                and each.kind is not inspect.Parameter.VAR_KEYWORD]
-    by_key = [each.name for each in required if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    if by_key:
-        raise error(f"is a tuple; forward requires {_listed(by_key)} by keyword: use a dictionary", place="example")
-    if len(required) > len(layout.keys):
-        raise error(f"has {len(layout.keys)} entries; forward requires {_listed(each.name for each in required)}",
-                    place="example")
-    return list(layout.keys[:len(required)])
-
-
-def _all_in_order(parameters: list[inspect.Parameter], layout: Layout) -> list[Any]:
-    """All entries of a batch whose loss the module returns, or that is evaluated."""
-    by_place = [each.name for each in parameters if each.kind in _BY_PLACE]
-    if len(by_place) < len(layout.keys) and all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in parameters):
-        raise error(f"has {len(layout.keys)} entries; forward takes {_listed(by_place)}", place="example",
-                    hint="loss=, a function of outputs and batch, reads labels; inputs= numbers the entries of the module")
-    return list(layout.keys)
-
-
 def _loss_of(outputs: Any) -> torch.Tensor | None:
     """The loss that a module returns: a scalar, its output `loss`, or the first of its outputs if that is a scalar."""
     if isinstance(outputs, torch.Tensor):
@@ -238,7 +83,7 @@ def _named_outputs(outputs: Any) -> dict[str, torch.Tensor]:
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
-            named[_identifier("_".join(parts) if parts and not parts[0].isdigit() else "_".join(["output", *parts]),
+            named[identifier("_".join(parts) if parts and not parts[0].isdigit() else "_".join(["output", *parts]),
                               list(named))] = leaf
     return named
 
@@ -319,7 +164,7 @@ class _Recorder:
             return self.loss(outputs, self.layout.rebuilt(tensors))
         labels = [key for key in by_key if key not in self.taken]
         if len(labels) != 1:
-            raise error(f"{type(self.loss).__name__} takes outputs and labels, but the module leaves {_listed(labels)} of the batch",
+            raise error(f"{type(self.loss).__name__} takes outputs and labels, but the module leaves {listed(labels)} of the batch",
                         place="loss", hint="write a function of outputs and batch, such as "
                         f"lambda outputs, batch: {type(self.loss).__name__}()(outputs, batch['labels'])")
         return self.loss(outputs, by_key[labels[0]])
@@ -364,39 +209,6 @@ def _replaced_forward(net: nn.Module, forward: Callable[..., Any]) -> Iterator[N
             object.__delattr__(net, "forward")
 
 
-def _axes(tensors: dict[str, torch.Tensor], layout: Layout, batch_axis: Any) -> dict[str, int | None]:
-    """The axis of each input that counts the samples."""
-    by_name = {}
-    if isinstance(batch_axis, Mapping):
-        unknown = [key for key in batch_axis if key not in layout.keys]
-        if unknown:
-            raise error(f"the batch has no {_listed(unknown)}; it has {_listed(layout.keys)}", place="batch_axis")
-    for key, name in zip(layout.keys, layout.names, strict=True):
-        axis = batch_axis.get(key, 0) if isinstance(batch_axis, Mapping) else batch_axis
-        if axis is not None and not isinstance(axis, int):
-            raise error(f"is {axis!r}; expected the number of an axis, or a dictionary of such", place="batch_axis")
-        rank = tensors[name].ndim
-        if isinstance(batch_axis, Mapping) and key in batch_axis and axis is not None and not -rank <= axis < rank:
-            raise error(f"is {axis} for {key!r}, which has {rank} axes", place="batch_axis")
-        by_name[name] = axis % rank if axis is not None and -rank <= axis < rank else None
-    return by_name
-
-
-def _samples(tensors: dict[str, torch.Tensor], axes: dict[str, int | None]) -> int:
-    counts = {name: tensors[name].shape[axis] for name, axis in axes.items() if axis is not None}
-    if not counts:
-        raise error("no tensor has an axis of samples", place="example", hint="specify batch_axis=")
-    samples = next(iter(counts.values()))
-    if samples < 2:
-        raise error(f"has {samples} sample; two or more are needed to see which sizes follow the number of samples",
-                    place="example")
-    other = [f"{name!r} has {count}" for name, count in counts.items() if count != samples]
-    if other:
-        raise error(f"{next(iter(counts))!r} has {samples} samples, but {', '.join(other)}", place="example",
-                    hint="an entry without samples is batch_axis={'name': None}")
-    return samples
-
-
 def export(net: nn.Module, example: Batch, *, loss: LossFunction | None = None, inputs: Any = None, batch_axis: Any = 0,
            dynamic: Mapping[Any, Mapping[int, str]] | None = None, evaluates: bool = False, optimizer: Any = None) -> Exported:
     """Exports a module with its loss. The program has the module's own parameter names, an input per entry of the batch
@@ -429,9 +241,9 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
         warn("the module is in evaluation mode, so that dropout is off and statistics stay: net.train()")
     layout = layout_of(example, net)
     tensors = layout.tensors(example)
-    axes = _axes(tensors, layout, batch_axis)
-    samples = _samples(tensors, axes)
-    recorder = _Recorder(net, layout, _taken(net, layout, loss is not None, inputs), loss, evaluates, in_loss)
+    axes = axes_of(tensors, layout, batch_axis)
+    samples = samples_of(tensors, axes)
+    recorder = _Recorder(net, layout, taken_of(net, layout, loss is not None, inputs), loss, evaluates, in_loss)
 
     def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return recorder(*tensors)
@@ -532,7 +344,7 @@ def _check_dynamic(dynamic: Any, layout: Layout, tensors: dict[str, torch.Tensor
     names = dict(zip(layout.keys, layout.names, strict=True))
     for key, entry in dynamic.items():
         if key not in names:
-            raise error(f"the batch has no {key!r}; it has {_listed(layout.keys)}", place="dynamic")
+            raise error(f"the batch has no {key!r}; it has {listed(layout.keys)}", place="dynamic")
         if not isinstance(entry, Mapping):
             raise error(f"is {entry!r} for {key!r}; {form}", place="dynamic")
         rank = tensors[names[key]].ndim

@@ -20,7 +20,8 @@ from .adopted import modules_in_loss, within
 from .batches import digest, fitted, kept
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
-from .export import Batch, Layout, LossFunction, layout_of, names_of_parameters, unwrapped
+from .export import LossFunction, names_of_parameters, unwrapped
+from .layout import Batch, Layout, layout_of
 from .optimizer import Settings
 from .options import arguments, divided, error, reworded, warn
 from .results import Evaluation, Loss, Profile
