@@ -1,5 +1,6 @@
 """Modules and losses that keep something from one step for the next: each trains with the numbers of PyTorch, or is an error or a
 warning that names what it keeps. Skipped without PyTorch."""
+import collections
 import dataclasses
 import functools
 import tempfile
@@ -388,6 +389,24 @@ def of_table(net, x):
     return net.layer(x) * table(3)
 
 
+class Registry(collections.OrderedDict):
+    """Makes what it returns, as tables of layers by name do."""
+
+    def __getitem__(self, name):
+        return super().__getitem__(name)(1.0)
+
+    def items(self):
+        return [(name, self[name]) for name in self]
+
+
+registry = Registry(of_no_argument=lambda: None, scale=lambda factor: factor)
+
+
+def of_registry(net, x):
+    registry["calls"] = net.calls
+    return net.layer(x) * registry["scale"]
+
+
 class Task:
     """A loss beside its data, with a counter."""
 
@@ -440,6 +459,13 @@ class Attributes(Case):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.assert_equal(train(Forward(of_table)), losses_of_torch(Forward(of_table)))
+
+    def test_containers_with_methods_of_their_own(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = train(Forward(of_registry))
+        self.assertEqual(list(registry), ["of_no_argument", "scale"])
+        self.assert_equal(found, losses_of_torch(Forward(of_registry)))
 
     def test_data_beside_a_loss_are_not_compared(self):
         task = Task()

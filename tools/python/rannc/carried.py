@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree
 
-from .parts import CACHE, classes_of, parts_of, place_of, put_parts
+from .parts import CACHE, bases_of, parts_of, place_of, put_parts
 
 #: Attributes of modules that `torch.export` follows by itself.
 _FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", *(
@@ -17,7 +17,7 @@ _FOLLOWED = frozenset({"_parameters", "_buffers", "_modules", "training", *(
 _OF_NET = _FOLLOWED | {"forward"}  # which the export replaces
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 8  # containers, objects and functions in one another
-_MOST = 10_000  # parts of an owner; containers beyond, such as vocabularies and data sets, are not compared
+_MOST = 10_000  # parts of an owner, and of all classes; those beyond, such as vocabularies and data sets, are not compared
 
 
 class _Saved:
@@ -83,16 +83,19 @@ class Attributes:
                 self._roots.append((start, _Saved(owner._buffers, frozenset(owner._buffers) if followed else ())))
         self._known: set[int] = set()  # objects whose parts are saved, by `id`
         self._own = {id(root.value) for _, root in self._roots}  # objects that are no part of others
-        for _, root in self._roots:  # which grow by classes
-            self._expand(root)
+        self._classes: deque[tuple[_Saved, int]] = deque()
+        self._kinds: set[type] = set()
+        for _, root in list(self._roots):
+            self._expand(deque([(root, 0)]))
+        self._expand(self._classes)  # which finds more of them
 
-    def _expand(self, root: _Saved) -> None:
-        """Saves parts, the nearest first."""
-        left, waiting = _MOST, deque([(root, 0)])
-        while waiting:
+    def _expand(self, waiting: deque[tuple[_Saved, int]]) -> None:
+        """Saves parts, the nearest first. `waiting`: values with their depth."""
+        left = _MOST
+        while waiting and left:
             each, depth = waiting.popleft()
             value = each.value
-            self._add_classes(value)
+            self._add_classes(value if isinstance(value, type) else type(value))
             if depth == _DEEPEST or id(value) in self._known or (id(value) in self._own and depth):
                 continue
             parts = each.parts_now(value)
@@ -105,11 +108,16 @@ class Attributes:
             if isinstance(value, CACHE):
                 self._caches[id(value)] = value, value.cache_info().misses
 
-    def _add_classes(self, value: Any) -> None:
-        for kind in classes_of(value):
-            if id(kind) not in self._own:
-                self._own.add(id(kind))
-                self._roots.append((f"{kind.__name__}.", _Saved(kind)))
+    def _add_classes(self, kind: type) -> None:
+        if kind in self._kinds:
+            return
+        self._kinds.add(kind)
+        for each in bases_of(kind):
+            if id(each) not in self._own:
+                self._own.add(id(each))
+                root = _Saved(each)
+                self._roots.append((f"{each.__name__}.", root))
+                self._classes.append((root, 0))
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Places that have changed, with their former and present values."""

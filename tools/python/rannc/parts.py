@@ -4,7 +4,8 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections import deque
+import sysconfig
+from collections import OrderedDict, deque
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -12,14 +13,16 @@ import torch
 from torch import nn
 
 _LIBRARIES = frozenset({"torch", "rannc", "numpy", *sys.stdlib_module_names})
-_CONTAINERS = (dict, list, tuple, set, deque)
+_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_CONTAINERS = (OrderedDict, dict, list, tuple, set, deque)
 CACHE = type(functools.lru_cache(len))
 _WITHIN = {MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), CACHE: ("__wrapped__",)}
 
 
 def _is_of_library(module: Any) -> bool:
-    """Whether a module, by its name, is PyTorch's, NumPy's, Python's or of this package."""
-    return str(module).partition(".")[0] in _LIBRARIES
+    """Whether a module, by its name, is of an installed package or of Python."""
+    file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
+    return str(module).partition(".")[0] in _LIBRARIES or file.startswith(_INSTALLED)
 
 
 def _has_attributes(value: Any) -> bool:
@@ -31,14 +34,20 @@ def _has_attributes(value: Any) -> bool:
     return not (callable(value) and _is_of_library(type(value).__module__))
 
 
+def _kind_of(container: Any) -> Any:
+    """The class of Python whose methods a container has, unless its own class has others."""
+    return next(kind for kind in _CONTAINERS if isinstance(container, kind))
+
+
 def parts_of(value: Any) -> dict[Any, Any]:
-    """Items of a container, attributes of an object or a class, or variables of a function; of libraries, none."""
+    """Items of a container, as it stores them, attributes of an object or a class, or variables of a function; of libraries,
+    none of the latter two."""
     if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, (list, tuple, deque)):
-        return dict(enumerate(value))
+        return dict(dict.items(value))
     if isinstance(value, set):
-        return {each: each for each in value}
+        return {each: each for each in set.__iter__(value)}
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(_kind_of(value).__iter__(value)))
     if isinstance(value, FunctionType):
         return _variables_of(value)
     for kind, names in _WITHIN.items():
@@ -49,9 +58,8 @@ def parts_of(value: Any) -> dict[Any, Any]:
     return dict(vars(value)) if _has_attributes(value) else {}
 
 
-def classes_of(value: Any) -> list[type]:
-    """Classes of an object, or a class and its bases, that are of no library."""
-    kind = value if isinstance(value, type) else type(value)
+def bases_of(kind: type) -> list[type]:
+    """A class and its bases, without those of libraries."""
     return [each for each in kind.__mro__ if not _is_of_library(each.__module__)]
 
 
@@ -65,12 +73,10 @@ def place_of(value: Any, place: str, key: Any) -> str:
 
 def put_parts(value: Any, parts: dict[Any, Any], now: dict[Any, Any]) -> None:
     """Replaces the parts `now`. Others, as of modules that `torch.export` follows, stay."""
-    if isinstance(value, (list, deque)):
-        value.clear()
-        value.extend(parts.values())
-    elif isinstance(value, set):
-        value.clear()
-        value.update(parts)
+    if isinstance(value, (list, deque, set)):
+        kind = _kind_of(value)
+        kind.clear(value)
+        (kind.update if kind is set else kind.extend)(value, parts.values())
     elif isinstance(value, (FunctionType, type)):
         for name in now.keys() - parts.keys():
             _delete(value, name)
@@ -79,9 +85,11 @@ def put_parts(value: Any, parts: dict[Any, Any], now: dict[Any, Any]) -> None:
                 _set(value, name, part)
     elif isinstance(value, dict) or _has_attributes(value):
         table = value if isinstance(value, dict) else vars(value)
-        others = {name: each for name, each in table.items() if name not in now}
-        table.clear()  # of what the call has added
-        table.update({**others, **parts})
+        kind = _kind_of(table)
+        others = {name: each for name, each in dict.items(table) if name not in now}
+        kind.clear(table)  # of what the call has added
+        for name, part in {**others, **parts}.items():
+            kind.__setitem__(table, name, part)
 
 
 def _names_in(code: CodeType) -> set[str]:
@@ -114,7 +122,8 @@ def _attributes_of(kind: type) -> dict[str, Any]:
         return {}
     found = {}
     for name, value in vars(kind).items():
-        function = getattr(value, "__func__", getattr(value, "fget", value))  # of a class method or a property
+        function = value.fget if isinstance(value, property) else \
+            value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         if isinstance(function, (FunctionType, CACHE)) or not name.startswith("__"):
             found[name] = function
     return found
