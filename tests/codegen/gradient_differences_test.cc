@@ -42,7 +42,7 @@ Range between(int64_t low, int64_t high) {
 
 /// Where the operator is smooth: both signs as a rule. Quotients that are rounded stay between the same integers.
 Range range_of(const OpCase& c, size_t operand) {
-  const std::set<std::string> positive = {"log", "sqrt", "rsqrt", "pow"};
+  const std::set<std::string> positive = {"log", "log1p", "log2", "log10", "sqrt", "rsqrt", "pow"};
   if (c.op == "asin" || c.op == "acos" || c.op == "atanh") return between(-3, 3);
   if (c.op == "acosh") return between(5, 15);
   if (positive.contains(c.op) || core(c.op).operand(operand).role == Role::kStatistics) return between(1, 8);
