@@ -284,6 +284,7 @@ void sort(Call& call) {
 
 template <const char* reduction>
 void scatter(Call& call) {
+  if (call.has("reduce")) return call.use_dispatcher();
   const ValueId x = call.tensor("self"), index = call.tensor("index");
   const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
   const Shape* const shape = call.shape(index);

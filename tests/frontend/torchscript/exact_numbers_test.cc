@@ -92,16 +92,16 @@ TEST(Extremes, AreNaNWhereThereIsOne) {
 
 TEST(SmallNumbers, KeepTheirDigits) {
   const at::Tensor x = numbers({1e-10, -1e-10, 1e-300, 0.5, -0.5, 3, 5, 26});
-  for (const char* const call : {"torch.log1p(x.abs() * 1e-3) * 1e13", "torch.expm1(x * 1e-3)", "torch.expm1(-x) * 1e10",
-                                 "torch.log(torch.erfc(x))", "torch.erfc(x * 5) * 1e30"})
+  for (const char* const call : {"torch.log1p(x.abs() * 1e-3) * 1e13", "torch.expm1(x * 1e-3)",
+                                 "torch.expm1(-x) * 1e10", "torch.log(torch.erfc(x))", "torch.erfc(x * 5) * 1e30"})
     EXPECT_EQ(difference_of(std::string("return ") + call, x), "") << call;
 }
 
 TEST(PowersAndLogarithms, OfWholeNumbersAreExact) {
   const at::Tensor x = at::arange(1, 40, at::kDouble);
-  for (const char* const call : {"torch.floor(torch.log2(torch.exp2(x)))", "torch.floor(torch.exp2(x))",
-                                 "torch.floor(torch.log10(torch.pow(10.0, x)))", "torch.log2(x) + torch.log10(x)",
-                                 "torch.exp2(x * 0.1)"})
+  for (const char* const call :
+       {"torch.floor(torch.log2(torch.exp2(x)))", "torch.floor(torch.exp2(x))",
+        "torch.floor(torch.log10(torch.pow(10.0, x)))", "torch.log2(x) + torch.log10(x)", "torch.exp2(x * 0.1)"})
     EXPECT_EQ(difference_of(std::string("return ") + call, x), "") << call;
 }
 
@@ -123,8 +123,7 @@ TEST(LogSumExp, OfInfinity) {
 TEST(Softplus, IsLinearAboveItsThreshold) {
   const at::Tensor x = numbers({-50, -1, 0, 0.5, 1, 1.5, 3, 19, 20, 21, 25, 39, 41, 800});
   for (const char* const arguments : {"", ", 1, 1", ", 2, 3", ", 0.5, 100", ", 3, 20", ", 1, -1"})
-    EXPECT_EQ(difference_of(std::string("return torch.softplus(x") + arguments + ")", x), "")
-        << arguments;
+    EXPECT_EQ(difference_of(std::string("return torch.softplus(x") + arguments + ")", x), "") << arguments;
 }
 
 TEST(Clamps, ByTensorsPassTheGradientAtABound) {
@@ -144,6 +143,14 @@ TEST(Clamps, ByTensorsHaveThePromotedType) {
                                  "torch.clamp(x.long(), max=x.int())"}) {
     SavedModule module(source(std::string("return ") + call));
     EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
+TEST(Scatter, MayReduce) {
+  const at::Tensor x = at::arange(12, at::kDouble).view({3, 4});
+  for (const char* const source : {"x, reduce='add'", "x * 2, reduce='multiply'", "2.0, reduce='add'"}) {
+    SavedModule module(std::string("def forward(self, x):\n  return x.scatter(1, x.long() % 3, ") + source + ")\n");
+    EXPECT_EQ(difference(module, {x}, false), "") << source;
   }
 }
 
