@@ -424,7 +424,8 @@ void feature_dropout(Call& call) {
 
 template <ir::RandomInput::Of of>
 void random_like(Call& call) {
-  call.give(call.add_random_input(call.tensor("self"), {.of = of}));
+  const ValueId x = call.tensor("self");
+  if (call.good()) call.give(call.add_random_input(call.cast(x, call.dtype("dtype", call.dtype(x))), {.of = of}));
 }
 
 }  // namespace

@@ -154,6 +154,11 @@ TEST(Scatter, MayReduce) {
   }
 }
 
+TEST(RandomNumbers, HaveTheirType) {
+  SavedModule module(source("return torch.rand_like(x, dtype=6) * 0, torch.randn_like(x.long(), dtype=7) * 0"));
+  EXPECT_EQ(difference(module, {numbers({1, 2})}, false), "");
+}
+
 TEST(Norms, AreComputedInTheirType) {
   const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
   for (const char* const call :
