@@ -121,7 +121,7 @@ void bce_with_logits(Call& call) {
 /// -(t log x + (1 - t) log(1 - x)), with logarithms of at least -100. ATen's gradient of x is that of no such formula
 /// where x is almost 0 or 1, so that it is a factor here.
 void bce(Call& call) {
-  constexpr double kLeastLog = -100, kLeastSlope = 1e-12;
+  constexpr double kLeastLog = -100, kLeastSlope = 1e-12F;  // floats in ATen, also for doubles
   const bool weighted = call.has("weight");
   const auto given = weighted ? promoted(call, {"self", "target", "weight"}) : promoted(call, {"self", "target"});
   if (!call.good()) return;

@@ -62,7 +62,7 @@ void triplet_margin(Call& call) {
 
 /// 1 - cos of pairs labeled 1, and the positive part of cos - margin of pairs labeled -1. Others count as 0.
 void cosine_embedding(Call& call) {
-  constexpr double kEpsilon = 1e-12;  // ATen's own
+  constexpr double kEpsilon = 1e-12F;  // ATen's own, a float also for doubles
   const auto given = promoted(call, {"input1", "input2"});
   const ValueId target = call.tensor("target");
   const double margin = margin_of(call, 0);

@@ -159,6 +159,13 @@ TEST(RandomNumbers, HaveTheirType) {
   EXPECT_EQ(difference(module, {numbers({1, 2})}, false), "");
 }
 
+TEST(Losses, HaveTheFloatsOfATen) {
+  const at::Tensor x = numbers({0, 1e-14, 0.5, 1});
+  EXPECT_EQ(difference_of("return torch.binary_cross_entropy(x, torch.full_like(x, 0.3), None, 0)", x), "");
+  const at::Tensor rows = numbers({0, 0, 0, 1, 2, 3}).view({2, 3});
+  EXPECT_EQ(difference_of("return torch.cosine_embedding_loss(x, x * 2 + 1, torch.ones([2]), 0.1, 0)", rows), "");
+}
+
 TEST(Norms, AreComputedInTheirType) {
   const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
   for (const char* const call :
