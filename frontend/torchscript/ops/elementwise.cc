@@ -310,6 +310,15 @@ void fill(Call& call) {
 /// Translates to the core operator of the same name, on floats.
 void function(Call& call) { call.result(call.op(), {as_floats(call)}); }
 
+/// Rounds floats. Integers are whole, and stay integers.
+void rounded(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  if (!ir::is_float(call.dtype(x))) return call.give(x);
+  if (call.has("decimals") && call.integer("decimals") != 0) return call.use_dispatcher();
+  call.result(call.op(), {x});
+}
+
 /// x log(y), which is 0 where x is 0, even if y has no finite logarithm.
 void xlogy(Call& call) {
   const std::vector<ValueId> both = promoted(call, {"self", "other"});
@@ -509,6 +518,9 @@ std::span<const Translator> elementwise_translators() {
       {"copy", copy},
       {"fill", fill},
       {"zero", fill},
+      {"floor", rounded},
+      {"ceil", rounded},
+      {"round", rounded},
       {"xlogy", xlogy},
       {"elu", elu},
       {"selu", selu},

@@ -166,6 +166,13 @@ TEST(Losses, HaveTheFloatsOfATen) {
   EXPECT_EQ(difference_of("return torch.cosine_embedding_loss(x, x * 2 + 1, torch.ones([2]), 0.1, 0)", rows), "");
 }
 
+TEST(Rounding, KeepsIntegers) {
+  SavedModule module(
+      source("k = x.long()\n  return torch.floor(k), torch.ceil(k), torch.round(k), torch.round(x), torch.round(x, "
+             "decimals=1)"));
+  EXPECT_EQ(difference(module, {numbers({16777217, -0.5, 2.25})}, false), "");
+}
+
 TEST(Norms, AreComputedInTheirType) {
   const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
   for (const char* const call :
