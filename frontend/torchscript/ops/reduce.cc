@@ -128,12 +128,18 @@ ValueId root_without_pole(Call& call, ValueId x) {
   return call.emit("where", {none, call.scalar(0, dtype), root});
 }
 
-/// Mean and variance over axes. The divisor of the variance is the number of elements minus `correction`.
+/// `x` in at least single precision, in which ATen computes sums of squares of smaller floats.
+ValueId widened(Call& call, ValueId x) {
+  const DType dtype = call.good() ? call.dtype(x) : DType::kF32;
+  return ir::is_float(dtype) && ir::byte_size(dtype) < 4 ? call.cast(x, DType::kF32) : x;
+}
+
+/// Mean and variance over axes, widened. The divisor of the variance is the number of elements minus `correction`.
 struct Spread {
   ValueId mean, variance;
 };
 Spread spread(Call& call) {
-  const ValueId x = call.tensor("self");
+  const ValueId x = widened(call, call.tensor("self"));
   if (!call.good()) return {};
   double correction = 1;
   if (call.has("correction")) correction = call.number("correction");
@@ -155,21 +161,23 @@ Spread spread(Call& call) {
   if (whole_part != correction) divisor = call.emit("sub", {divisor, call.scalar(correction - whole_part, dtype)});
   return {mean, call.emit("div", {call.emit("sum", {squares}, reduced), divisor})};
 }
-void var(Call& call) {
-  const Spread found = spread(call);
-  if (call.good()) call.give(found.variance);
+/// Gives a number of floats that were widened.
+void give_narrowed(Call& call, ValueId made) {
+  const DType dtype = call.good() ? call.dtype(call.tensor("self")) : DType::kF32;
+  made = call.cast(made, dtype);
+  if (call.good()) call.give(made);
 }
+
+void var(Call& call) { give_narrowed(call, spread(call).variance); }
 void deviation(Call& call) {
   const ValueId variance = spread(call).variance;
   if (!call.good()) return;
-  const ValueId root = root_without_pole(call, variance);
-  if (call.good()) call.give(root);
+  give_narrowed(call, root_without_pole(call, variance));
 }
 void var_mean(Call& call) {
   const Spread found = spread(call);
-  if (!call.good()) return;
-  call.give(found.variance);
-  call.give(found.mean);
+  give_narrowed(call, found.variance);
+  give_narrowed(call, found.mean);
 }
 
 void norm(Call& call) {
@@ -179,7 +187,8 @@ void norm(Call& call) {
   if (!call.good()) return;
   x = call.cast(x, call.dtype("dtype", call.dtype(x)));
   if (!call.good()) return;
-  const ValueId size = p_norm(call, x, p, over(call, x));
+  const ir::Attributes how = over(call, x);
+  const ValueId size = call.cast(p_norm(call, widened(call, x), p, how), call.dtype(x));
   if (call.good()) call.give(size);
 }
 

@@ -173,6 +173,15 @@ TEST(Rounding, KeepsIntegers) {
   EXPECT_EQ(difference(module, {numbers({16777217, -0.5, 2.25})}, false), "");
 }
 
+TEST(SumsOfSquares, OfSmallFloatsAreWide) {
+  const at::Tensor x = (at::arange(400, at::kDouble) * 0.37).sin().view({4, 100}) + 1;
+  for (const char* const call : {"torch.var(h, 1)", "torch.std(h, 1)", "torch.var_mean(h, 1)", "torch.norm(h, 2, [1])",
+                                 "torch.norm(h, 3, [1])"}) {
+    SavedModule module(source(std::string("h = x.to(15)\n  return ") + call));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
 TEST(Norms, AreComputedInTheirType) {
   const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
   for (const char* const call :
