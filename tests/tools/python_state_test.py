@@ -2,11 +2,17 @@
 warning that names what it keeps. Skipped without PyTorch."""
 import collections
 import dataclasses
+import enum
 import functools
+import re
 import tempfile
+import threading
 import tracemalloc
+import types
 import unittest
+import unittest.mock
 import warnings
+import weakref
 
 import programs
 from python_wrong_uses_test import X, Y, data, loss, sgd, trainer
@@ -407,6 +413,28 @@ def of_registry(net, x):
     return net.layer(x) * registry["scale"]
 
 
+class Closed(type):
+    """A class whose attributes cannot be set."""
+    def __setattr__(cls, name, value):
+        raise AttributeError(name)
+
+
+class OfClosed(metaclass=Closed):
+    size = 3
+
+
+class Raising(dict):
+    """Has no items for others."""
+    def __iter__(self):
+        raise RuntimeError("no iteration")
+
+    keys = items = values = __len__ = __iter__
+
+
+class Kind(enum.Enum):
+    ONE = 1
+
+
 class Task:
     """A loss beside its data, with a counter."""
 
@@ -466,6 +494,22 @@ class Attributes(Case):
             found = train(Forward(of_registry))
         self.assertEqual(list(registry), ["of_no_argument", "scale"])
         self.assert_equal(found, losses_of_torch(Forward(of_registry)))
+
+    def test_objects_of_all_kinds_stay(self):
+        net = plain()
+        net.log = [threading.Lock(), unittest.mock.MagicMock(), OfClosed(), Raising(one=1), Kind.ONE, re.compile("a"), net, Kind,
+                   torch.ops.aten.add.Tensor, torch.optim.SGD(net.parameters(), 0.1), torch.jit.script(nn.Linear(1, 1)),
+                   weakref.WeakValueDictionary(), types.MappingProxyType({}), iter([1]), functools.partial(loss)]
+        net.scripted = net.log[10]
+        attributes = rannc.carried.Attributes({"": net, "scripted.": net.scripted}, net)
+        before = list(net.log)
+        self.assertEqual(attributes.changes(), {})
+        net.log.pop()
+        dict.update(net.log[3], two=2)
+        self.assertEqual(list(attributes.changes()), ["log[3]['two']", "log[14]"])
+        attributes.restore()
+        self.assertTrue(all(one is other for one, other in zip(net.log, before, strict=True)))
+        self.assertEqual(dict(dict.items(net.log[3])), {"one": 1})
 
     def test_data_beside_a_loss_are_not_compared(self):
         task = Task()

@@ -79,7 +79,7 @@ class Attributes:
         for start, owner in owners.items():
             followed = id(owner) in of_net
             self._roots.append((start, _Saved(owner, _OF_NET if owner is net else _FOLLOWED if followed else ())))
-            if isinstance(owner, nn.Module):
+            if isinstance(owner, nn.Module) and not isinstance(owner, torch.jit.ScriptModule):
                 self._roots.append((start, _Saved(owner._buffers, frozenset(owner._buffers) if followed else ())))
         self._known: set[int] = set()  # objects whose parts are saved, by `id`
         self._own = {id(root.value) for _, root in self._roots}  # objects that are no part of others

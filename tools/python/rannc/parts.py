@@ -19,10 +19,15 @@ CACHE = type(functools.lru_cache(len))
 _WITHIN = {MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), CACHE: ("__wrapped__",)}
 
 
+def _is_of_torch(module: Any) -> bool:
+    """Whether a module, by its name, is of PyTorch, of what it is made of, or of this package."""
+    return str(module).partition(".")[0] in _LIBRARIES
+
+
 def _is_of_library(module: Any) -> bool:
-    """Whether a module, by its name, is of an installed package or of Python."""
+    """Whether a module, by its name, is of PyTorch or of another installed package."""
     file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
-    return str(module).partition(".")[0] in _LIBRARIES or file.startswith(_INSTALLED)
+    return _is_of_torch(module) or file.startswith(_INSTALLED)
 
 
 def _has_attributes(value: Any) -> bool:
@@ -31,7 +36,7 @@ def _has_attributes(value: Any) -> bool:
         return True
     if isinstance(value, (torch.Tensor, ModuleType, logging.Logger)) or not isinstance(getattr(value, "__dict__", None), dict):
         return False
-    return not (callable(value) and _is_of_library(type(value).__module__))
+    return not (callable(value) and _is_of_torch(type(value).__module__))
 
 
 def _kind_of(container: Any) -> Any:
