@@ -21,7 +21,14 @@ using ir::Graph;
 using ir::Joint;
 using ir::Phase;
 
-/// Returns the values that a loss or a returned value depends on.
+/// Whether a task lets no gradient pass. A gradient of zeros would become NaN in tasks before it whose slope is
+/// infinite.
+bool stops_gradients(const Graph& graph, TaskId task) {
+  static const ir::Ops kStops{"stop_gradient"};
+  return kStops.contains(graph.op(task));
+}
+
+/// Returns the values that a loss or a returned value depends on by gradients.
 std::vector<bool> under_seeds(const Graph& graph, const StageBorder& border) {
   std::vector<bool> reaches(graph.value_count(), false);
   for (const ir::LossTerm& term : graph.losses()) reaches[term.numerator.index()] = true;
@@ -29,7 +36,7 @@ std::vector<bool> under_seeds(const Graph& graph, const StageBorder& border) {
   for (uint32_t i = graph.task_count(); i-- > 0;) {
     const auto outputs = graph.outputs(TaskId(i));
     const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return reaches[v.index()]; });
-    if (!any) continue;
+    if (!any || stops_gradients(graph, TaskId(i))) continue;
     for (const ValueId input : graph.inputs(TaskId(i))) {
       if (input.valid()) reaches[input.index()] = true;
     }
@@ -72,7 +79,8 @@ class Differentiator {
   bool is_active(TaskId task) const {
     const auto outputs = from_.outputs(task), inputs = from_.inputs(task);
     const auto active = [&](ValueId value) { return value.valid() && active_[value.index()]; };
-    return std::any_of(outputs.begin(), outputs.end(), active) && std::any_of(inputs.begin(), inputs.end(), active);
+    return !stops_gradients(from_, task) && std::any_of(outputs.begin(), outputs.end(), active) &&
+           std::any_of(inputs.begin(), inputs.end(), active);
   }
 
   void copy_forward() {

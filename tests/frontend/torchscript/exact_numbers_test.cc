@@ -146,6 +146,12 @@ TEST(Clamps, ByTensorsHaveThePromotedType) {
   }
 }
 
+TEST(Detached, NumbersPassNoZeros) {
+  const at::Tensor x = numbers({0, 1, 4});  // the root has an infinite slope at 0
+  EXPECT_EQ(difference_of("return torch.sqrt(x).detach() + x", x), "");
+  EXPECT_EQ(difference_of("return x * torch.sqrt(x).detach() + torch.log(x + 1)", x), "");
+}
+
 TEST(Scatter, MayReduce) {
   const at::Tensor x = at::arange(12, at::kDouble).view({3, 4});
   for (const char* const source : {"x, reduce='add'", "x * 2, reduce='multiply'", "2.0, reduce='add'"}) {
