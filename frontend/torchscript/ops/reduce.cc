@@ -158,7 +158,11 @@ Spread spread(Call& call) {
   const ValueId number =
       call.emit("full", {}, {{"shape", Shape{}}, {"value", count - Dim(whole(whole_part))}, {"dtype", DType::kI64}});
   ValueId divisor = call.emit("cast", {number}, {{"dtype", dtype}});
-  if (whole_part != correction) divisor = call.emit("sub", {divisor, call.scalar(correction - whole_part, dtype)});
+  if (count.is_constant() && static_cast<double>(count.constant()) < correction) {
+    divisor = call.scalar(0, dtype);  // never negative
+  } else if (whole_part != correction) {
+    divisor = call.emit("sub", {divisor, call.scalar(correction - whole_part, dtype)});
+  }
   return {mean, call.emit("div", {call.emit("sum", {squares}, reduced), divisor})};
 }
 /// Gives a number of floats that were widened.

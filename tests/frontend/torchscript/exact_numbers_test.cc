@@ -66,6 +66,11 @@ TEST(Variances, MayHaveAnyCorrection) {
   }
 }
 
+TEST(Variances, HaveNoNegativeDivisor) {
+  SavedModule module(source("return torch.var(x, [1], correction=5), torch.std(x, [1], correction=4.5)"));
+  EXPECT_EQ(difference(module, {at::arange(12, at::kDouble).view({3, 4})}, false), "");
+}
+
 TEST(Places, OfExtremes) {
   const at::Tensor x = at::tensor({5., 0., 3., 0., 9., -128., 7., -128., 5., 5., 5., 9.}, at::kDouble).view({3, 4});
   for (const char* const type : {"0", "1", "3", "4", "6"}) {
