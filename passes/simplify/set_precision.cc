@@ -54,7 +54,8 @@ Result<bool> convert(ir::Graph& graph, ir::DType target) {
 
 Result<bool> convert(ir::Attributes& attributes, ir::DType target) {
   bool changed = false;
-  const auto dtype = attributes.dtype("dtype");
+  const ir::Attribute* const found = attributes.find("dtype");
+  const auto* const dtype = found != nullptr ? std::get_if<ir::DType>(found) : nullptr;  // an integer in a foreign call
   if (dtype && ir::is_float(*dtype) && *dtype != target) {
     attributes.set("dtype", target);
     changed = true;

@@ -177,6 +177,10 @@ TEST(Losses, HaveTheFloatsOfATen) {
   EXPECT_EQ(difference_of("return torch.cosine_embedding_loss(x, x * 2 + 1, torch.ones([2]), 0.1, 0)", rows), "");
 }
 
+TEST(ForeignCalls, MayHaveATypeWhenThePrecisionIsSet) {
+  EXPECT_EQ(difference_of("return torch.cumprod(x, 0, dtype=7)", numbers({1, 2, 3})), "");
+}
+
 TEST(Rounding, KeepsIntegers) {
   SavedModule module(
       source("k = x.long()\n  return torch.floor(k), torch.ceil(k), torch.round(k), torch.round(x), torch.round(x, "
