@@ -141,8 +141,10 @@ class Attention {
     if (mask.valid()) mask = as_long(mask, total);
     if (mask.valid() && node_.dtype(mask) == ir::DType::kBool) std::swap(mask, seen);
     if (node_.integer("is_causal", 0) != 0) {
-      const ir::Dim past = node_.has(4) ? total - heads_[1].length : ir::Dim(0);
-      seen = both_seen(node_, seen, causal_mask(node_, of_queries().length, total, past));
+      const ir::Dim past = node_.has(4) ? total - heads_[1].length : ir::Dim(0), length = of_queries().length;
+      const bool from_end = node_.has(6) && !node_.has(4);
+      seen = both_seen(node_, seen,
+                       from_end ? causal_to(node_.in(6), length, total) : causal_mask(node_, length, total, past));
     }
     if (node_.has(6)) seen = both_seen(node_, seen, within_length(node_.in(6), total));
     if (mask.valid() && node_.dtype(mask) != dtype_) mask = node_.emit("cast", {mask}, {{"dtype", dtype_}});
@@ -163,9 +165,19 @@ class Attention {
 
   /// Returns which keys of each sample are not padding.
   ValueId within_length(ValueId lengths, const ir::Dim& total) {
+    return node_.emit("lt", {range(node_, 0, total), column_of(lengths)});
+  }
+
+  /// Returns which keys queries see that are the last before the padding of each sample.
+  ValueId causal_to(ValueId lengths, const ir::Dim& queries, const ir::Dim& total) {
+    const ValueId back =
+        node_.emit("unsqueeze", {range(node_, ir::Dim(0) - queries, queries)}, {{"axes", ir::Shape{1}}});
+    return node_.emit("ge", {node_.emit("add", {column_of(lengths), back}), range(node_, 0, total)});
+  }
+
+  ValueId column_of(ValueId lengths) {
     const ValueId wide = node_.emit("cast", {lengths}, {{"dtype", ir::DType::kI64}});
-    const ValueId column = node_.emit("unsqueeze", {wide}, {{"axes", ir::Shape{1, 2, 3}}});
-    return node_.emit("lt", {range(node_, 0, total), column});
+    return node_.emit("unsqueeze", {wide}, {{"axes", ir::Shape{1, 2, 3}}});
   }
 
   void finish(ValueId weights, ValueId values) {

@@ -165,9 +165,9 @@ void lp_normalization(Node& node) {
   const bool absolute = node.integer("p", 2) == 1;
   const ValueId terms = absolute ? node.emit("abs", {x}) : node.emit("mul", {x, x});
   const ValueId sum = node.emit("sum", {terms}, over);
-  const ValueId norm = absolute ? sum : node.emit("sqrt", {sum});
-  const ValueId none = node.emit("eq", {norm, node.scalar(0, node.dtype(x))});
-  node.result("div", {x, node.emit("where", {none, node.scalar(1, node.dtype(x)), norm})});
+  const ValueId none = node.emit("eq", {sum, node.scalar(0, node.dtype(x))});
+  const ValueId some = node.emit("where", {none, node.scalar(1, node.dtype(x)), sum});  // the root of 0 has a pole
+  node.result("div", {x, absolute ? some : node.emit("sqrt", {some})});
 }
 
 }  // namespace

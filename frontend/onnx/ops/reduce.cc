@@ -7,6 +7,7 @@
 #include "frontend/onnx/internal/translate/rows.h"
 #include "frontend/onnx/internal/translate/translators.h"
 #include "frontend/recipes/log_sum_exp.h"
+#include "frontend/recipes/roots.h"
 
 namespace rannc::frontend {
 
@@ -112,9 +113,16 @@ ValueId sum_or_same(Node& node, ValueId terms) {
   return attributes ? node.emit("sum", {terms}, *attributes) : terms;
 }
 
+/// Squares of 16-bit floats are added in float32, as PyTorch and ONNX Runtime do: float16 ends at 65504.
 void reduce_l2(Node& node) {
-  const ValueId x = node.in(0);
-  node.result("sqrt", {sum_or_same(node, node.emit("mul", {x, x}))});
+  ValueId x = node.in(0);
+  if (!node.good()) return;
+  const ir::DType dtype = node.dtype(x);
+  if (!ir::is_float(dtype)) return node.result("sqrt", {sum_or_same(node, node.emit("mul", {x, x}))});
+  const bool is_narrow = ir::byte_size(dtype) < 4;
+  if (is_narrow) x = node.emit("cast", {x}, {{"dtype", ir::DType::kF32}});
+  const ValueId norm = root_without_pole(node, sum_or_same(node, node.emit("mul", {x, x})));
+  is_narrow ? node.result("cast", {norm}, {{"dtype", dtype}}) : node.result("identity", {norm});
 }
 
 void reduce_sum_square(Node& node) {

@@ -164,6 +164,29 @@ INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(forms()), [](const 
   return info.param.name + std::to_string(info.param.opset) + "_" + std::to_string(info.index);
 });
 
+/// Queries are the last of a sample before its padding. ONNX's definition has said so since 1.23.
+TEST(AttentionOfLengths, IsCausalFromTheEnd) {
+  const auto attended = [](const std::string& inputs, const std::string& call, const Numbers& more) {
+    Numbers numbers = {{"q", spread(48, 1)}, {"k", spread(80, 2)}, {"v", spread(80, 3)}};
+    numbers.insert(more.begin(), more.end());
+    const auto run = run_onnx("agraph (float[batch, 1, 3, 8] q, float[batch, 1, 5, 8] k, float[batch, 1, 5, 8] v, " +
+                                  inputs + ") => (float[batch, 1, 3, 8] y) { y = Attention " + call + " }",
+                              24, numbers);
+    EXPECT_TRUE(run.ok()) << run.diagnostic().str();
+    return run.ok() ? run->numbers[0] : std::vector<double>();
+  };
+  const std::vector<double> lengths = {3, 5};
+  std::vector<double> seen;
+  for (const double length : lengths) {
+    for (int query = 0; query < 3; ++query) {
+      for (int key = 0; key < 5; ++key) seen.push_back(key <= query + length - 3);
+    }
+  }
+  const std::vector<double> expected = attended("bool[batch, 1, 3, 5] m", "(q, k, v, m)", {{"m", seen}});
+  ASSERT_EQ(expected.size(), 48U);
+  EXPECT_EQ(attended("int64[batch] n", "<is_causal = 1> (q, k, v, , , , n)", {{"n", lengths}}), expected);
+}
+
 std::vector<std::string> names_of(const ir::Graph& graph) {
   std::vector<std::string> names;
   for (const TaskId task : graph.tasks()) names.push_back(graph.op(task).name.substr(5));

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "ir/graph/constant.h"
 #include "ir/op/op.h"
 #include "tests/frontend/support/samples_apart.h"
 
@@ -148,6 +151,49 @@ TEST(OtherNormalizations, KeepSamplesApart) {
   EXPECT_EQ(fault_of_samples(scaled + "LpNormalization <p = 2> (z) }", 22, numbers, 1), "");
   EXPECT_EQ(fault_of_samples(scaled + "MeanVarianceNormalization <axes = [1, 2]> (z) }", 13, numbers, 1), "");
   EXPECT_EQ(fault_of_samples(scaled + "MeanVarianceNormalization <axes = [2]> (z) }", 9, numbers, 1), "");
+}
+
+/// The gradient at `w` of the sum of y, each element times a number of its own, where y is made of a sample x = w.
+std::vector<double> gradient_at(const std::vector<double>& w, const std::string& call, int opset,
+                                const std::string& made = "float[batch, 2] y") {
+  const auto run = run_onnx("agraph (float[batch, 2] zero, float[2] w) => (" + made +
+                                ") <float[1] s = {0.25}> { x = Add (zero, w)\n y = " + call + " }",
+                            opset, {{"zero", {0, 0}}, {"w", w}});
+  EXPECT_TRUE(run.ok()) << run.diagnostic().str();
+  if (!run.ok()) return {};
+  auto found = gradients_of(run->graph, run->inputs);
+  EXPECT_TRUE(found.ok()) << found.diagnostic().str();
+  if (!found.ok()) return {};
+  const ir::StoredTensor& gradient = found->at("w");
+  return ir::decode_numbers(gradient.type, gradient.data, 2).value();
+}
+
+/// PyTorch exports its norms so.
+TEST(Gradients, OfNormsOfZeroAreFinite) {
+  EXPECT_THAT(gradient_at({0, 0}, "ReduceL2 <axes = [1]> (x)", 13, "float[batch, 1] y"), ElementsAre(0, 0));
+  for (const double each : gradient_at({0, 0}, "LpNormalization <p = 2> (x)", 13)) EXPECT_TRUE(std::isfinite(each));
+}
+
+TEST(Norms, OfSixteenBitsDoNotOverflow) {
+  const auto run = run_onnx(
+      "agraph (float[batch, 2] x) => (float[batch, 1] y) "
+      "{ h = Cast <to = 10> (x)\n n = ReduceL2 <axes = [1]> (h)\n y = Cast <to = 1> (n) }",
+      13, {{"x", {3000, 4000}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(5000));
+}
+
+/// As PyTorch's: of what is not positive.
+TEST(Gradients, OfPReluAtZeroIsTheSlope) {
+  const std::vector<double> w = {0, -1}, plain = gradient_at(w, "Identity (x)", 16);
+  EXPECT_THAT(gradient_at(w, "PRelu (x, s)", 16), ElementsAre(plain[0] / 4, plain[1] / 4));
+}
+
+TEST(Signs, OfWhatIsNoNumberAreNone) {
+  const auto run = run_onnx("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = Sign (x) }", 13,
+                            {{"x", {std::nan(""), -2, 0, 3}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(testing::IsNan(), -1, 0, 1));
 }
 
 TEST(OtherNormalizations, OfTheBatchAreRefusedByName) {
