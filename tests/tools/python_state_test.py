@@ -414,7 +414,10 @@ def of_registry(net, x):
 
 
 class Closed(type):
-    """A class whose attributes cannot be set."""
+    """A class whose attributes cannot be set, and that has no hash."""
+    def __eq__(cls, other):
+        return cls is other
+
     def __setattr__(cls, name, value):
         raise AttributeError(name)
 

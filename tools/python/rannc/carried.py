@@ -84,7 +84,7 @@ class Attributes:
         self._known: set[int] = set()  # objects whose parts are saved, by `id`
         self._own = {id(root.value) for _, root in self._roots}  # objects that are no part of others
         self._classes: deque[tuple[_Saved, int]] = deque()
-        self._kinds: set[type] = set()
+        self._kinds: set[int] = set()  # classes that are found, by `id`
         for _, root in list(self._roots):
             self._expand(deque([(root, 0)]))
         self._expand(self._classes)  # which finds more of them
@@ -109,9 +109,9 @@ class Attributes:
                 self._caches[id(value)] = value, value.cache_info().misses
 
     def _add_classes(self, kind: type) -> None:
-        if kind in self._kinds:
+        if id(kind) in self._kinds:
             return
-        self._kinds.add(kind)
+        self._kinds.add(id(kind))
         for each in bases_of(kind):
             if id(each) not in self._own:
                 self._own.add(id(each))
