@@ -167,6 +167,7 @@ std::optional<bool> decided(Order order, const Ratio& a, const Ratio& b) {
 
 /// Compares two items of any kind; nullopt if the result depends on sizes.
 std::optional<bool> equal(const Item& a, const Item& b) {
+  if (a.get<Undecided>() || b.get<Undecided>()) return std::nullopt;
   if (is_integer(a) && is_integer(b)) return decided(Order::kEq, integer(a), integer(b));
   if (const auto x = plain(a), y = plain(b); x && y) return *x == *y;
   if (const auto x = ratio(a), y = ratio(b); x && y) return decided(Order::kEq, *x, *y);
@@ -531,8 +532,17 @@ void unmade_check(Call& call) {
     call.remark("assertions of the program that depend on runtime values are not checked");
 }
 
-/// Text of assertion messages, which is not used.
-void text(Call& call) { call.give(std::string("a message")); }
+/// Messages of assertions, mostly, which are not used.
+void message(Call& call) { call.give(Undecided{"a formatted text"}); }
+
+void text(Call& call) {
+  const Item& of = call.item(size_t{0});
+  if (of.get<std::string>()) return call.give(of);
+  if (const bool* const known = of.get<bool>()) return call.give(std::string(*known ? "True" : "False"));
+  if (const Dim* const number = of.get<Dim>(); number && number->is_constant())
+    return call.give(std::to_string(number->constant()));
+  call.give(Undecided{"the text of " + describe(of)});
+}
 
 void raised(Call& call) {
   const auto* message = call.item(size_t{0}).get<std::string>();
@@ -723,8 +733,8 @@ std::span<const Translator> number_translators() {
       {"_assert_async", unmade_check},
       {"sym_constrain_range", no_result},
       {"sym_constrain_range_for_size", no_result},
-      {"format", text},
-      {"percentFormat", text},
+      {"format", message},
+      {"percentFormat", message},
       {"str", text},
       {"is_floating_point", is_float},
       {"sqrt.int", square_root},

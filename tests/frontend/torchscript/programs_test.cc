@@ -539,10 +539,10 @@ TEST(TorchScriptState, NumbersOfWrittenBuffersDecideNothing) {
   };
   const std::string body = "  h = x[:, :int(self.seen) + 1]\n  self.seen.add_(1)\n  return h\n";
   const std::string alone = refusal("def forward(self, x):\n" + body, {"x=f32[2,4]"});
-  EXPECT_NE(alone.find("aten::add.Scalar writes into 'seen'"), std::string::npos) << alone;
+  EXPECT_NE(alone.find("of data; expected an integer that follows from sizes"), std::string::npos) << alone;
   // The input has the name first, so that the buffer's value has another one.
   const std::string beside = refusal("def forward(self, x, seen):\n" + body, {"x=f32[2,4]", "seen=f32[2]"});
-  EXPECT_NE(beside.find("aten::add.Scalar writes into 'seen.1'"), std::string::npos) << beside;
+  EXPECT_NE(beside.find("of data; expected an integer that follows from sizes"), std::string::npos) << beside;
 }
 
 void add_counts(torch::jit::Module& m) {
@@ -571,6 +571,25 @@ TEST(TorchScriptState, AttributesThatTheNextCallReadsAreRefused) {
               1u)
         << body;
   }
+}
+
+TEST(TorchScriptTexts, OfIntegersAndTruthsAreKnown) {
+  SavedModule module(
+      "def forward(self, x):\n  n = x.size(1)\n  names = {'4': 2, 'True': 3}\n"
+      "  return x * names[str(n)] + float(str(n) == '4') * names[str(n > 1)]\n");
+  EXPECT_EQ(difference(module, {at::randn({2, 4}, at::kDouble)}, false), "");
+}
+
+TEST(TorchScriptTexts, ThatAreNotMadeDecideNothing) {
+  for (const char* const body : {"  return x * (2 if str(x.size(0)) == '4' else 3)\n",
+                                 "  return x * (2 if 'a {}'.format(x.size(1)) == 'a 4' else 3)\n"}) {
+    const SavedModule module(std::string("def forward(self, x):\n") + body);
+    const auto imported = frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,4]"}});
+    ASSERT_FALSE(imported.ok()) << body;
+    EXPECT_NE(imported.diagnostic().str().find("compare by eq"), std::string::npos) << imported.diagnostic().str();
+  }
+  const SavedModule asserts("def forward(self, x):\n  assert x.size(1) == 4, 'not {}'.format(x.size(1))\n  return x\n");
+  EXPECT_TRUE(frontend::read_torch(asserts.path(), {.inputs = {"x=f32[batch,4]"}}).ok());
 }
 
 TEST(TorchScriptState, OnlyRequiredOutputsRefuseWrites) {
