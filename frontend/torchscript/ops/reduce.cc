@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "frontend/recipes/log_sum_exp.h"
+#include "frontend/recipes/roots.h"
 #include "frontend/torchscript/internal/loss_parts.h"
 #include "frontend/torchscript/internal/translators.h"
 
@@ -120,14 +121,6 @@ void truth(Call& call) {
   call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
 }
 
-/// The square root, with gradient 0 instead of infinity at 0.
-ValueId root_without_pole(Call& call, ValueId x) {
-  const DType dtype = call.dtype(x);
-  const ValueId none = call.emit("eq", {x, call.scalar(0, dtype)});
-  const ValueId root = call.emit("sqrt", {call.emit("where", {none, call.scalar(1, dtype), x})});
-  return call.emit("where", {none, call.scalar(0, dtype), root});
-}
-
 /// `x` in at least single precision, in which ATen computes sums of squares of smaller floats.
 ValueId widened(Call& call, ValueId x) {
   const DType dtype = call.good() ? call.dtype(x) : DType::kF32;
@@ -192,7 +185,7 @@ void norm(Call& call) {
   x = call.cast(x, call.dtype("dtype", call.dtype(x)));
   if (!call.good()) return;
   const ir::Attributes how = over(call, x);
-  const ValueId size = call.cast(p_norm(call, widened(call, x), p, how), call.dtype(x));
+  const ValueId size = p_norm(call, x, p, how);
   if (call.good()) call.give(size);
 }
 
@@ -216,19 +209,22 @@ void softmax(Call& call) {
 
 }  // namespace
 
-ValueId p_norm(Call& call, ValueId x, double p, const ir::Attributes& how) {
+ValueId p_norm(Call& call, ValueId given, double p, const ir::Attributes& how) {
+  const ValueId x = widened(call, given);
   if (!call.good()) return {};
-  const ValueId size = call.emit("abs", {x});
   const DType dtype = call.dtype(x);
-  if (std::isinf(p)) return call.emit(p > 0 ? "amax" : "amin", {size}, how);
-  if (p == 1) return call.emit("sum", {size}, how);
+  const auto narrowed = [&](ValueId norm) { return call.cast(norm, call.dtype(given)); };
+  if (p == 2) return narrowed(root_without_pole(call, call.emit("sum", {call.emit("mul", {x, x})}, how)));
+  const ValueId size = call.emit("abs", {x});
+  if (std::isinf(p)) return narrowed(call.emit(p > 0 ? "amax" : "amin", {size}, how));
+  if (p == 1) return narrowed(call.emit("sum", {size}, how));
   if (p == 0) call.fail("a norm of order 0 is not supported");
-  const ValueId powers = p == 2 ? call.emit("mul", {x, x}) : call.emit("pow", {size, call.scalar(p, dtype)});
-  const ValueId sum = call.emit("sum", {powers}, how), none = call.emit("eq", {sum, call.scalar(0, dtype)});
+  const ValueId sum = call.emit("sum", {call.emit("pow", {size, call.scalar(p, dtype)})}, how);
+  const ValueId none = call.emit("eq", {sum, call.scalar(0, dtype)});
   // The root of 0 is not differentiable.
   const ValueId some = call.emit("where", {none, call.scalar(1, dtype), sum});
-  const ValueId root = p == 2 ? call.emit("sqrt", {some}) : call.emit("pow", {some, call.scalar(1 / p, dtype)});
-  return call.emit("where", {none, call.scalar(0, dtype), root});
+  const ValueId root = call.emit("pow", {some, call.scalar(1 / p, dtype)});
+  return narrowed(call.emit("where", {none, call.scalar(0, dtype), root}));
 }
 
 std::span<const Translator> reduce_translators() {

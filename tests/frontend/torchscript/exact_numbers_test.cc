@@ -197,6 +197,15 @@ TEST(SumsOfSquares, OfSmallFloatsAreWide) {
   }
 }
 
+TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
+  const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
+  for (const char* const call :
+       {"torch.pairwise_distance(h, -h)", "torch.triplet_margin_loss(h, -h, h + h, reduction=0)"}) {
+    SavedModule module(source(std::string("h = x.to(5)\n  return ") + call + ".to(7)"));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+}
+
 TEST(Norms, AreComputedInTheirType) {
   const at::Tensor x = at::arange(1200, at::kDouble).remainder(7).view({4, 300});  // sums of powers are exact in float
   for (const char* const call :
