@@ -100,14 +100,6 @@ void is_inf(Node& node) {
   node.result("eq", {x, node.scalar(bound, node.dtype(x))});
 }
 
-/// NaN of NaN as ONNX wants, for which the operator gives 0.
-void sign(Node& node) {
-  const ValueId x = node.in(0);
-  if (!node.good()) return;
-  if (!ir::is_float(node.dtype(x))) return node.result("sign", {x});
-  node.result("where", {node.emit("isnan", {x}), x, node.emit("sign", {x})});
-}
-
 void prelu(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const shape = node.shape(x);
@@ -209,6 +201,7 @@ CORE_NAME(reciprocal);
 CORE_NAME(relu);
 CORE_NAME(round);
 CORE_NAME(sigmoid);
+CORE_NAME(sign);
 CORE_NAME(sin);
 CORE_NAME(sinh);
 CORE_NAME(softplus);
@@ -274,7 +267,7 @@ std::span<const Translator> elementwise_translators() {
       {"Selu", 7, 27, selu},
       {"Shrink", 9, 27, shrink},
       {"Sigmoid", 7, 27, unary<k_sigmoid>},
-      {"Sign", 9, 27, sign},
+      {"Sign", 9, 27, unary<k_sign>},
       {"Sin", 7, 27, unary<k_sin>},
       {"Sinh", 9, 27, unary<k_sinh>},
       {"Softplus", 7, 27, unary<k_softplus>},

@@ -189,13 +189,6 @@ TEST(Gradients, OfPReluAtZeroIsTheSlope) {
   EXPECT_THAT(gradient_at(w, "PRelu (x, s)", 16), ElementsAre(plain[0] / 4, plain[1] / 4));
 }
 
-TEST(Signs, OfWhatIsNoNumberAreNone) {
-  const auto run = run_onnx("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = Sign (x) }", 13,
-                            {{"x", {std::nan(""), -2, 0, 3}}});
-  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
-  EXPECT_THAT(run->numbers[0], ElementsAre(testing::IsNan(), -1, 0, 1));
-}
-
 TEST(OtherNormalizations, OfTheBatchAreRefusedByName) {
   const auto refused =
       run_onnx("agraph (float[batch, 4, 6, 2] x) => (float[batch, 4, 6, 2] y) { y = MeanVarianceNormalization (x) }",
