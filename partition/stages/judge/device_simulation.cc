@@ -111,6 +111,10 @@ JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   if (const auto refusal = lay_out_by_device(plan, run, beat)) return *refusal;
   const auto rows = make_schedule(run.shape, schedule_of(problem_, *ranges_, plan));
   RANNC_CHECK(rows.ok()) << rows.diagnostic().str();
+  // Those of times without receipts may hold more than the rows that fit.
+  if (schedule_needs(plan.schedule, ScheduleFamily::Needs::kTimes)) {
+    if (const auto refusal = add_peaks(plan, run, *rows)) return *refusal;
+  }
   const auto schedule = ir::lower_schedule(run.shape, *rows);
   RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
   const SimulationOptions options = simulation_of(plan, *schedule);

@@ -261,7 +261,9 @@ std::optional<Refusal> PlanJudge::begin(StagePlan& plan, Run& run, double beat) 
   for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
   if (const auto refusal = beaten(plan, run, beat)) return refusal;
   if (const auto refusal = too_fast(plan, run)) return refusal;
-  return add_peaks(plan, run);
+  if (run.peaks_known) return std::nullopt;
+  if (!run.rows) run.rows = rows_of(plan, run);
+  return add_peaks(plan, run, *run.rows);
 }
 
 JudgedPlan PlanJudge::judge(StagePlan plan, double beat) {

@@ -147,8 +147,8 @@ class PlanJudge {
   std::optional<Refusal> too_fast(const StagePlan& plan, const Run& run) const;
   /// Adds warm-up depths to a plan whose schedule takes some but has none: those specified, or by latency and memory.
   std::optional<Refusal> add_depths(StagePlan& plan, const Run& run) const;
-  /// Follows the rows of each device unless a rule has determined the peaks. Refuses a plan that does not fit.
-  std::optional<Refusal> add_peaks(StagePlan& plan, Run& run) const;
+  /// Follows the rows of each place unless a rule has determined the peaks. Refuses a plan that does not fit.
+  std::optional<Refusal> add_peaks(StagePlan& plan, const Run& run, const ir::Schedule& rows) const;
   ir::Schedule rows_of(const StagePlan& plan, const Run& run) const;
   void add_routes(const StagePlan& plan, Run& run) const;
   double simulated(const StagePlan& plan, Run& run);

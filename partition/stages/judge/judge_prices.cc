@@ -171,7 +171,15 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
     choices.push_back({bytes(RecomputeRule::kNever, 0), 0});
     return choices;
   };
+  // Rows that follow from times hold more micro-batches where less is repeated and where stages wait for each other.
+  const bool rows_have_times = schedule_needs(plan.schedule, ScheduleFamily::Needs::kTimes);
+  if (rows_have_times) run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
   run.rows = rows_of(plan, run);
+  const auto choose = [&](size_t s, const RebuildChoice& choice) {
+    run.bytes[s] = choice.bytes;
+    const double forward = run.costs.compute[s][0].forward;
+    set_recompute(plan.stages[s], run.costs.compute[s], forward > 0 ? choice.repeated_ns / forward : 1);
+  };
   const std::vector<std::vector<StageId>> stages = stages_by_place(run);
   for (uint32_t place = 0; place < stages.size(); ++place) {
     SharedChoices choices;
@@ -180,7 +188,8 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
     }
     choices.sort_steps();
     const auto fits = [&](size_t steps) {
-      choices.after(steps, [&](size_t s, const RebuildChoice& choice) { run.bytes[s] = choice.bytes; });
+      choices.after(steps, choose);
+      if (rows_have_times) run.rows = rows_of(plan, run);
       const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
       return peak <= run.memory[stages[place].front().index()];
     };
@@ -189,12 +198,11 @@ void PlanJudge::repeat_least_by_rows(StagePlan& plan, Run& run) {
       const size_t middle = low + (high - low) / 2;
       (fits(middle) ? low : high) = middle;
     }
-    choices.after(low, [&](size_t s, const RebuildChoice& choice) {
-      run.bytes[s] = choice.bytes;
-      const double forward = run.costs.compute[s][0].forward;
-      set_recompute(plan.stages[s], run.costs.compute[s], forward > 0 ? choice.repeated_ns / forward : 1);
-    });
+    choices.after(low, choose);
   }
+  if (!rows_have_times) return;
+  run.shape.routes.clear();
+  run.rows.reset();
 }
 
 std::vector<std::vector<StageId>> PlanJudge::stages_by_place(const Run& run) {
@@ -362,14 +370,13 @@ std::optional<Refusal> PlanJudge::lay_out(StagePlan& plan, Run& run) {
   return std::nullopt;
 }
 
-std::optional<Refusal> PlanJudge::add_peaks(StagePlan& plan, Run& run) const {
+std::optional<Refusal> PlanJudge::add_peaks(StagePlan& plan, const Run& run, const ir::Schedule& rows) const {
   if (run.peaks_known) return std::nullopt;
-  if (!run.rows) run.rows = rows_of(plan, run);
-  const std::vector<std::vector<StageId>> stages = stages_by_place(run);
-  for (uint32_t place = 0; place < stages.size(); ++place) {
-    const double peak = row_peak_bytes(run.rows->rows[place], stages[place], run.bytes, plan.micro_batches);
-    for (const StageId stage : stages[place]) plan.stages[stage.index()].peak_bytes = peak;
-    const size_t first = stages[place].front().index();
+  for (const std::vector<StageId>& stages : stages_by_place(run)) {
+    const size_t first = stages.front().index();
+    const DeviceId device = run.shape.stages[first].devices.front();
+    const double peak = row_peak_bytes(rows.rows[device.index()], stages, run.bytes, plan.micro_batches);
+    for (const StageId stage : stages) plan.stages[stage.index()].peak_bytes = peak;
     if (peak > run.memory[first]) return Refusal{Refusal::Reason::kMemory, first, peak, run.memory[first]};
   }
   return std::nullopt;
