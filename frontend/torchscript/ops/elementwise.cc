@@ -1,5 +1,7 @@
 /// Translates elementwise operators.
 #include <c10/core/MemoryFormat.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +60,44 @@ void rsub(Call& call) { sum<true>(call, "sub"); }
 /// Promotes both operands to one type, which is that of the result.
 void binary(Call& call) { arithmetic(call, call.op(), promoted(call, {"self", "other"})); }
 
-/// Likewise, with a different name of the core operator.
+/// Whether an operand of rank 0 may have more digits than a type of 16-bit floats.
+bool is_finer(Call& call, const Item& item, DType narrow) {
+  std::optional<double> number = Call::number_of(item);
+  if (const auto* const tensor = item.get<TensorRef>()) {
+    const ir::ValueType& type = call.type((*tensor)->now());
+    const bool is_wide = ir::is_float(type.dtype) && ir::byte_size(type.dtype) >= 4;
+    if (!is_wide || !type.shape || !type.shape->empty()) return false;
+    number = call.number((*tensor)->read(call));
+  }
+  if (!number) return true;
+  const auto given = static_cast<float>(*number);
+  const float rounded =
+      narrow == DType::kF16 ? static_cast<float>(c10::Half(given)) : static_cast<float>(c10::BFloat16(given));
+  return rounded != given && !std::isnan(given);
+}
+
+/// Multiplies or divides 16-bit floats in float32 if the other operand is finer, as ATen does, which rounds the result
+/// alone. Returns false if the operation is another one.
+bool scaled_finely(Call& call, std::string_view op) {
+  const std::array both = {call.item("self"), call.item("other")};
+  const auto type = common_type(call, both);
+  if (type != DType::kF16 && type != DType::kBF16) return false;
+  if (std::none_of(both.begin(), both.end(), [&](const Item& each) { return is_finer(call, each, *type); }))
+    return false;
+  std::vector<ValueId> wide;
+  for (const Item& each : both) {
+    const auto number = Call::number_of(each);
+    wide.push_back(number ? call.scalar(*number, DType::kF32) : call.cast(call.tensor(each, "other"), DType::kF32));
+  }
+  if (call.good()) call.give(call.cast(call.emit(op, wide), *type));
+  return true;
+}
+
+void mul(Call& call) {
+  if (!scaled_finely(call, "mul")) binary(call);
+}
+
+/// Like `binary`, with a different name of the core operator.
 template <const char* op>
 void binary_as(Call& call) {
   arithmetic(call, op, promoted(call, {"self", "other"}));
@@ -91,6 +130,7 @@ void floored_quotient(Call& call, const std::vector<ValueId>& both) {
 
 /// True division of integers gives floats.
 void quotient(Call& call, const std::string& rounding) {
+  if (rounding == "none" && scaled_finely(call, "div")) return;
   std::vector<ValueId> both = promoted(call, {"self", "other"});
   if (!call.good()) return;
   const bool whole = !ir::is_float(call.dtype(both[0]));
@@ -446,8 +486,8 @@ std::span<const Translator> elementwise_translators() {
       {"sub.Tensor", sub},
       {"sub.Scalar", sub},
       {"rsub", rsub},
-      {"mul.Tensor", binary},
-      {"mul.Scalar", binary},
+      {"mul.Tensor", mul},
+      {"mul.Scalar", mul},
       {"div.Tensor", div},
       {"div.Scalar", div},
       {"div.Tensor_mode", div},

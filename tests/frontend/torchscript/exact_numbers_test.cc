@@ -1,7 +1,9 @@
 // Programs of one operator where a shorter formula, or one without all of the operator's arguments, has other numbers
 // or other gradients than LibTorch's.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,6 +39,21 @@ TEST(Copies, OfAnotherMemoryFormatAreNotWritten) {
   EXPECT_THAT(difference_of(kWrites, at::ones({2, 3, 2, 2}, at::kDouble)), testing::HasSubstr("may share memory"));
   constexpr char kReads[] = "return x.to(7, memory_format=2) * 2";
   EXPECT_EQ(difference_of(kReads, at::ones({2, 3, 2, 2}, at::kDouble)), "");
+}
+
+/// ATen computes with all digits of a number or of a tensor of rank 0, and rounds the result.
+TEST(SixteenBits, AreScaledByNumbersOfAllDigits) {
+  const at::Tensor x = at::randn({200}, at::kDouble);
+  for (const char* const type : {"15", "5"}) {
+    for (const char* const body :
+         {"return (h * 0.3).to(7)", "return (0.3 * h).to(7)", "return (h / 0.9).to(7)", "return (h * 257).to(7)",
+          "return (h * 0.5).to(7)", "return (h * self.scale).to(7)", "return (0.3 / h).to(7)",
+          "return (h * float('inf')).to(7)", "return (h * len([x, x, x])).to(7)"}) {
+      SavedModule module(source(std::string("h = x.to(") + type + ") * 1\n  " + body),
+                         [](torch::jit::Module& m) { m.register_buffer("scale", at::full({}, 0.3, at::kFloat)); });
+      EXPECT_EQ(difference(module, {x}, false), "") << type << ": " << body;
+    }
+  }
 }
 
 TEST(FloorDivision, FollowsTheRemainder) {
