@@ -84,11 +84,7 @@ bool scaled_finely(Call& call, std::string_view op) {
   if (type != DType::kF16 && type != DType::kBF16) return false;
   if (std::none_of(both.begin(), both.end(), [&](const Item& each) { return is_finer(call, each, *type); }))
     return false;
-  std::vector<ValueId> wide;
-  for (const Item& each : both) {
-    const auto number = Call::number_of(each);
-    wide.push_back(number ? call.scalar(*number, DType::kF32) : call.cast(call.tensor(each, "other"), DType::kF32));
-  }
+  const std::vector<ValueId> wide = converted(call, both, DType::kF32);
   if (call.good()) call.give(call.cast(call.emit(op, wide), *type));
   return true;
 }
