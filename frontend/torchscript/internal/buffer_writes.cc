@@ -7,6 +7,12 @@
 
 namespace rannc::frontend::torchscript {
 
+bool is_untrained(const ir::StoredNotes& notes, const std::string& name) {
+  const auto listed = notes.listed.find(name);
+  const bool is_constant = listed != notes.listed.end() && listed->second == ir::ValueKind::kConstant;
+  return is_constant || notes.literals.contains(name);
+}
+
 BufferWrite buffer_write(const ir::Graph& graph, std::string buffer, Location where, std::string what) {
   const ValueId stored = graph.find(buffer);
   const bool is_constant = stored.valid() && graph.kind(stored) == ir::ValueKind::kConstant;
@@ -46,8 +52,7 @@ std::optional<Diagnostic> StaleValues::fault(ValueId value, const std::string& o
   if (cause == 0) return std::nullopt;
   Diagnostic found = causes_[cause - 1];
   found.message += fmt::format(", and the output '{}' depends on what the step before left in it", output);
-  return std::move(found).note(
-      "make it an input without a batch axis and update it between steps, or keep it constant, as eval() does");
+  return std::move(found).note(kAdvice);
 }
 
 void note_unread(const ir::Graph& graph, const std::vector<BufferWrite>& writes, ImportNotes& notes) {

@@ -12,6 +12,13 @@
 
 namespace rannc::frontend::torchscript {
 
+/// What to do about state that one call leaves for the next.
+inline constexpr char kAdvice[] =
+    "make it an input without a batch axis and update it between steps, or keep it constant, as eval() does";
+
+/// Whether a file lists a stored tensor as one that is not trained. Tensors of an unknown role may be trained.
+bool is_untrained(const ir::StoredNotes& notes, const std::string& name);
+
 /// A write to a buffer. Training does not repeat it: each step starts from the stored value.
 struct BufferWrite {
   std::string buffer;  ///< name of its value in the graph
@@ -22,7 +29,7 @@ struct BufferWrite {
 
 /// Makes the write, with what the graph knows of the buffer.
 BufferWrite buffer_write(const ir::Graph& graph, std::string buffer, Location where, std::string what);
-/// Written buffers whose numbers the import may have read. Import the program again, with these as `is_written`.
+/// Written buffers whose numbers the import may have read. The program is imported again, knowing them (`add_stored`).
 std::set<std::string> written_constants(const std::vector<BufferWrite>& writes);
 
 /// Values of a graph that differ from those of the program from the second step on, because they depend on the stored

@@ -55,11 +55,7 @@ bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId v
   if (--looks < 0) return false;
   if (!ir::is_float(graph.type(value).dtype) || graph.kind(value) == ir::ValueKind::kInput) return true;
   const TaskId maker = graph.producer(value);
-  if (!maker.valid()) {
-    const auto listed = notes.stored.listed.find(std::string(graph.value(value).name));
-    const bool is_constant = listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kConstant;
-    return is_constant || notes.stored.literals.contains(std::string(graph.value(value).name));
-  }
+  if (!maker.valid()) return is_untrained(notes.stored, std::string(graph.value(value).name));
   if (&graph.op(maker) == &ir::core("stop_gradient")) return true;
   const auto operands = graph.inputs(maker);
   return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {

@@ -69,8 +69,8 @@ void State::set_attribute(const Object& object, const std::string& name, Item it
   attributes_[{object.handle, name}] = std::move(item);
 }
 
-decltype(CallBefore::left) State::left() const {
-  decltype(CallBefore::left) left;
+Attributes State::left() const {
+  Attributes left;
   for (const auto& [key, item] : attributes_) {
     const auto& object = objects_[key.first].toObjectRef();
     if (!object.type()->is_module()) continue;

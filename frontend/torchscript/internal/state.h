@@ -17,11 +17,13 @@
 
 namespace rannc::frontend::torchscript {
 
+/// Numbers, booleans and strings in attributes of modules, by module and name.
+using Attributes = std::map<std::pair<const void*, std::string>, Item>;
+
 /// What another import of the program has found out.
 struct CallBefore {
   std::set<std::string> written;  ///< values of buffers whose numbers are no contents of their types
-  /// Numbers, booleans and strings that the program left in attributes of modules, by module and name.
-  std::map<std::pair<const void*, std::string>, Item> left;
+  Attributes left;                ///< what the program left
 };
 
 class State {
@@ -36,7 +38,7 @@ class State {
   Result<Item> attribute(const Object& object, const std::string& name, const Location& where);
   void set_attribute(const Object& object, const std::string& name, Item item);
   /// Attributes of modules that are not as they were before the program ran. None if some are tensors or objects.
-  decltype(CallBefore::left) left() const;
+  Attributes left() const;
   /// A constant in the program's code. A tensor in it is named `name`.
   Result<Item> literal(const at::IValue& value, const std::string& name, const Location& where);
   /// A new object of a class that is no module class.

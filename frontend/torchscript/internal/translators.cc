@@ -156,13 +156,6 @@ bool translate_as_it_is(Call& call) {
   return true;
 }
 
-/// Whether training may leave a stored tensor as it is. Tensors of an unknown role may be trained.
-bool is_buffer(const ir::StoredNotes& notes, const std::string& name, ir::DType dtype) {
-  const auto listed = notes.listed.find(name);
-  const bool is_constant = listed != notes.listed.end() && listed->second == ir::ValueKind::kConstant;
-  return is_constant || notes.literals.contains(name) || !ir::is_float(dtype);
-}
-
 /// Writes a result into a tensor that the call was given, which becomes the result.
 void write_result(Call& call, size_t number, const Item& given) {
   const auto* const self = tensor_of(given);
@@ -175,7 +168,8 @@ void write_result(Call& call, size_t number, const Item& given) {
     return call.fail(
         fmt::format("{} writes {} into {}", call.schema(), describe(call.results()[number]), describe(given)));
   const std::string& stored = into->state();
-  if (!stored.empty() && !is_buffer(call.notes().stored, stored, call.dtype(into->now()))) {
+  const bool may_stay = is_untrained(call.notes().stored, stored) || !ir::is_float(call.dtype(into->now()));
+  if (!stored.empty() && !may_stay) {
     return call.fail(
         fmt::format("{} writes into '{}', which is trained: only the optimizer may change it", call.schema(), stored));
   }

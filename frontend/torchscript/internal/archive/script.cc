@@ -202,7 +202,7 @@ Result<Imported> import_call(const Archive& archive, const ImportOptions& option
                fmt::format("the program sets {} while it runs, and its next call computes something else: training "
                            "repeats the first call",
                            fmt::join(names, ", ")))
-      .note("make it an input without a batch axis and update it between steps, or keep it constant, as eval() does");
+      .note(kAdvice);
 }
 
 Result<Imported> import_module(const Archive& archive, const ImportOptions& options) {
