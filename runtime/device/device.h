@@ -27,6 +27,11 @@ enum class Stream : uint32_t {
   kCopies = 2,   ///< the first of the streams for messages, of high priority, which the transport numbers
 };
 
+/// The stream for messages with this number.
+constexpr Stream message_stream(uint32_t number) {
+  return static_cast<Stream>(static_cast<uint32_t>(Stream::kCopies) + number);
+}
+
 /// Makes the calls of a thread run on a stream, until it is destroyed.
 class StreamScope {
  public:
@@ -79,8 +84,9 @@ class Device {
 
   /// Uninitialized memory on the compute stream.
   virtual Value allocate(const TensorSpec& spec) = 0;
-  /// Enqueues a copy on a stream, after some events. Both values must live until the result is awaited on the streams
-  /// that they belong to.
+  /// Enqueues a copy from this device to any of the same type on a stream, after some events. Both values must live
+  /// until the result is awaited on the streams that they belong to. Copies within host memory at once. Any thread may
+  /// call it.
   virtual EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) = 0;
   /// Returns a value of host memory in memory from which a device copies without the host's help.
   virtual Value pinned(const Value& value) = 0;

@@ -193,7 +193,8 @@ class TorchDevice final : public Device {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [name, stream] : streams_) {
-        if (name != Stream::kUploads) streams.push_back(stream);  // of the next step
+        // Uploads are of the next step. Streams of other devices wait for copies, on streams of this one.
+        if (name.first != Stream::kUploads && name.second == device_.index()) streams.push_back(stream);
       }
     }
     for (const c10::Stream& stream : streams) guard_.synchronizeStream(stream);
@@ -225,18 +226,18 @@ class TorchDevice final : public Device {
 
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
     const c10::NoGradGuard no_grad;
-    for (const EventRef& event : after) await(stream, event);
-    const at::Tensor &source = to_tensor(from), &into = to_tensor(to);
-    if (!source.is_cpu() && source.device() != device_) {
-      // If the devices cannot read each other's memory, LibTorch first gathers the elements on the source's stream.
-      const c10::Stream there = guard_.getStream(source.device());
-      for (const EventRef& event : after) {
-        if (event != nullptr) of(event).block(there);
-      }
+    const at::Tensor& into = to_tensor(to);
+    if (into.is_cpu()) {
+      into.copy_(to_tensor(from));
+      return nullptr;
     }
+    for (const EventRef& event : after) await(stream, event);
     {
-      const c10::StreamGuard on(at(stream));
-      into.copy_(source, /*non_blocking=*/true);
+      // LibTorch makes the current streams of both devices wait for each other. That of the other one has no other
+      // work.
+      const c10::StreamGuard there(at(stream, into.device()));
+      const c10::StreamGuard here(at(stream));
+      into.copy_(to_tensor(from), /*non_blocking=*/true);
     }
     return record(stream);
   }
@@ -323,12 +324,15 @@ class TorchDevice final : public Device {
     return c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index()).allocated_bytes[0];
   }
 
-  c10::Stream at(Stream stream) {
+  c10::Stream at(Stream stream) { return at(stream, device_); }
+  /// On any device of this type.
+  c10::Stream at(Stream stream, c10::Device device) {
     const std::lock_guard lock(mutex_);
-    const auto found = streams_.find(stream);
+    const StreamName name{stream, device.index()};
+    const auto found = streams_.find(name);
     if (found != streams_.end()) return found->second;
     const int priority = stream == Stream::kCompute ? 0 : kHighPriority;
-    return streams_.emplace(stream, used_streams().take(guard_, device_, priority)).first->second;
+    return streams_.emplace(name, used_streams().take(guard_, device, priority)).first->second;
   }
 
   static constexpr int kHighPriority = -1;  ///< messages start before computations that wait too
@@ -343,8 +347,9 @@ class TorchDevice final : public Device {
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl guard_;
   at::Tensor mark_, numbers_;  // in pinned memory; 0, 1, … on the device
-  std::mutex mutex_;           // of the streams, which peers use too
-  std::map<Stream, c10::Stream> streams_;
+  using StreamName = std::pair<Stream, c10::DeviceIndex>;
+  std::mutex mutex_;  // of the streams, which peers use too
+  std::map<StreamName, c10::Stream> streams_;
 };
 
 }  // namespace

@@ -16,8 +16,6 @@ constexpr uint32_t kSpins = 256;  // a call is in progress for some microseconds
 constexpr std::chrono::microseconds kSettlePeriod{50};
 constexpr std::chrono::seconds kEndPatience{5};  // for the other workers, and for messages that nobody awaits any more
 
-Stream stream_number(uint32_t number) { return static_cast<Stream>(static_cast<uint32_t>(Stream::kCopies) + number); }
-
 /// Lets other threads run until the next look at a communicator, of which `looks` came before.
 void pause_after(uint32_t looks) {
   if (looks < kSpins) return std::this_thread::yield();
@@ -56,7 +54,7 @@ Result<void> Communicators::connect() {
     if (pair.first == run_.device() || pair.second == run_.device()) RANNC_TRY(connect_pair(pair));
   }
   if (where.workers < 2) return {};
-  const Stream stream = stream_number(2 * where.workers);
+  const Stream stream = message_stream(2 * where.workers);
   RANNC_ASSIGN(sums_, connect_all("sums", stream, where.sum_pairs.value_or(all_pairs(where.workers))));
   RANNC_ASSIGN(pass_sums_,
                connect_all("pass-sums", Stream::kCompute, where.pass_sum_pairs.value_or(all_pairs(where.workers))));
@@ -66,7 +64,7 @@ Result<void> Communicators::connect() {
 Result<void> Communicators::connect_pair(const Pair& pair) {
   const bool sends = pair.first == run_.device();
   const DeviceId peer = sends ? pair.second : pair.first;
-  const Stream stream = stream_number(2 * peer.index() + (sends ? 0 : 1));
+  const Stream stream = message_stream(2 * peer.index() + (sends ? 0 : 1));
   const std::string name = fmt::format("{}-{}", pair.first.index(), pair.second.index());
   RANNC_ASSIGN(const Channel channel, make(name, 2, sends ? 0 : 1, stream));
   channels_.emplace(pair, channel);

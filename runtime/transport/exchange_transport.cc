@@ -1,53 +1,52 @@
-// Copies values of other devices to host memory and back.
 #include "runtime/transport/internal/exchange_transport.h"
 
-#include <algorithm>
-#include <iterator>
+#include <utility>
 
+#include "runtime/execute/now.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport/internal/gloo_group.h"
 
 namespace rannc::runtime {
 
-namespace {
-
-/// In host memory.
-std::vector<at::Tensor> on_host(Device& device, const Values& values) {
+/// Where sums are added.
+std::vector<at::Tensor> ExchangeTransport::brought(const Values& values) {
   std::vector<at::Tensor> tensors;
-  for (const Value& value : values) tensors.push_back(to_tensor(device.download(value)).contiguous());
+  for (const Value& value : values) {
+    const Value here = memory_.is_asynchronous() ? value : hardware().download(value);
+    tensors.push_back(to_tensor(here).contiguous());
+  }
   return tensors;
 }
 
-TensorsByMember on_host(Device& device, const std::vector<Values>& values) {
+TensorsByMember ExchangeTransport::brought(const std::vector<Values>& values) {
   TensorsByMember tensors;
-  for (const Values& each : values) tensors.push_back(on_host(device, each));
+  for (const Values& each : values) tensors.push_back(brought(each));
   return tensors;
 }
 
-/// Returns memory of the host for a part that another member sends: its own if it is there.
-at::Tensor place_for(const Value& part) {
+/// Returns memory for a part that another member sends: its own if sums are added there.
+at::Tensor ExchangeTransport::place_for(const Value& part) {
   const at::Tensor& tensor = to_tensor(part);
-  if (tensor.is_cpu() && tensor.is_contiguous()) return tensor;
-  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+  const bool is_here = memory_.is_asynchronous() || tensor.is_cpu();
+  if (is_here && tensor.is_contiguous()) return tensor;
+  return at::empty(tensor.sizes(), is_here ? tensor.options() : tensor.options().device(at::kCPU));
 }
 
-/// Returns host tensors as values in the memory of the host or device, like others.
-Values as(Device& device, std::vector<at::Tensor> tensors, const Values& like) {
+/// Returns tensors as values in the memory of the host or device, like others.
+Values ExchangeTransport::as(std::vector<at::Tensor> tensors, const Values& like) {
   Values values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Value value = to_value(std::move(tensors[i]));
-    values.push_back(to_tensor(like[i]).is_cpu() ? value : device.upload(value));
+    values.push_back(to_tensor(like[i]).is_cpu() ? value : hardware().upload(value));
   }
   return values;
 }
 
-/// Copies a host tensor into a value, unless it is that value.
-void place(Device& device, const at::Tensor& tensor, const Value& into) {
+/// Copies a tensor into a value, unless it is that value.
+void ExchangeTransport::place(const at::Tensor& tensor, const Value& into) {
   if (tensor.is_same(to_tensor(into))) return;
-  into->overwrite(*device.upload(to_value(tensor)));
+  into->overwrite(*(to_tensor(into).is_cpu() ? to_value(tensor) : hardware().upload(to_value(tensor))));
 }
-
-}  // namespace
 
 template <class Exchange>
 auto ExchangeTransport::guarded(Exchange&& exchange) -> decltype(exchange()) {
@@ -59,8 +58,8 @@ auto ExchangeTransport::guarded(Exchange&& exchange) -> decltype(exchange()) {
   }
 }
 
-BeginExchange ExchangeTransport::exchanges(const CollectiveKey& key, BackgroundWait* background) {
-  return [=, this](SumPhase phase) { return begin_exchange({key, phase, background}); };
+BeginExchange ExchangeTransport::exchanges(const CollectiveKey& key, BackgroundWait* background, EventRef made) {
+  return [=, this](SumPhase phase) { return begin_exchange({key, phase, background, made}); };
 }
 
 Result<void> ExchangeTransport::await_earlier(const CollectiveKey& key) {
@@ -74,11 +73,11 @@ Result<Values> ExchangeTransport::all_reduce(const CollectiveKey& key, std::span
   return guarded([&]() -> Result<Values> {
     if (members.size() < 2) return values;
     RANNC_TRY(await_earlier(key));
-    const std::vector<at::Tensor> terms = on_host(hardware(), values);
+    const std::vector<at::Tensor> terms = brought(values);
     std::vector<at::Tensor> sums;
     for (const at::Tensor& term : terms) sums.push_back(at::empty_like(term));
-    RANNC_TRY(OrderedSum::all_reduce(members, device(), terms, sums, exchanges(key, nullptr)).run());
-    return as(hardware(), std::move(sums), values);
+    RANNC_TRY(OrderedSum::all_reduce(members, device(), terms, sums, exchanges(key, nullptr, nullptr)).run());
+    return as(std::move(sums), values);
   });
 }
 
@@ -91,32 +90,57 @@ class ExchangeTransport::Pending final : public PendingSum {
         values_(std::move(values)),
         sums_(std::move(sums)),
         sum_(transport.sums_.begin(std::move(start))) {}
+  ~Pending() override {
+    if (!complete_ && transport_.memory_.is_asynchronous())
+      transport_.dropped_.emplace_back(std::move(values_), std::move(sums_));
+  }
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
   Result<Values> wait() override {
     return transport_.guarded([&]() -> Result<Values> {
-      const Progress::Waiting waiting(transport_.progress());
-      RANNC_TRY(transport_.sums_.await(*sum_));
-      for (size_t i = 0; i < sums_.size(); ++i) place(transport_.hardware(), sums_[i], values_[i]);
+      {
+        const Progress::Waiting waiting(transport_.progress());
+        RANNC_TRY(transport_.sums_.await(*sum_));
+      }
+      transport_.memory_.await(Stream::kCompute, sum_->done);
+      complete_ = true;
+      for (size_t i = 0; i < sums_.size(); ++i) transport_.place(sums_[i], values_[i]);
+      finished_ns_ = transport_.memory_.is_asynchronous() ? now_ns() : sum_->finished_ns;
       return std::move(values_);
     });
   }
-  int64_t finished_ns() const override { return sum_->finished_ns; }
+  int64_t finished_ns() const override { return finished_ns_; }
 
  private:
   ExchangeTransport& transport_;
   Values values_;
   std::vector<at::Tensor> sums_;
   std::shared_ptr<SumQueue::Sum> sum_;
+  bool complete_ = false;
+  int64_t finished_ns_ = 0;
 };
+
+template <class Make>
+Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin(const CollectiveKey& key, Values values,
+                                                             std::vector<at::Tensor> own, Make make) {
+  const BeginExchange exchange = exchanges(key, &sums_.wait(), memory_.record(Stream::kCompute));
+  return std::unique_ptr<PendingSum>(
+      std::make_unique<Pending>(*this, std::move(values), std::move(own), [this, exchange, make = std::move(make)] {
+        const auto scope = memory_.enter(stream_);
+        return make(exchange);
+      }));
+}
 
 Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_all_reduce(const CollectiveKey& key,
                                                                         std::span<const DeviceId> members,
                                                                         Values values) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
-    const std::vector<at::Tensor> terms = on_host(hardware(), values);
-    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(
-        *this, std::move(values), terms, [this, key, terms, all = std::vector(members.begin(), members.end())] {
-          return OrderedSum::all_reduce(all, device(), terms, terms, exchanges(key, &sums_.wait()));
-        }));
+    const std::vector<at::Tensor> terms = brought(values);
+    return begin(key, std::move(values), terms,
+                 [this, terms, all = std::vector(members.begin(), members.end())](const BeginExchange& exchange) {
+                   return OrderedSum::all_reduce(all, device(), terms, terms, exchange);
+                 });
   });
 }
 
@@ -125,13 +149,22 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
                                                                             std::vector<Values> terms) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
     const size_t self = position_in(members, device());
-    const TensorsByMember tensors = on_host(hardware(), terms);
-    return std::unique_ptr<PendingSum>(std::make_unique<Pending>(
-        *this, std::move(terms[self]), tensors[self],
-        [this, key, tensors, all = std::vector(members.begin(), members.end())] {
-          return OrderedSum::reduce_scatter(all, device(), tensors, exchanges(key, &sums_.wait()));
-        }));
+    const TensorsByMember tensors = brought(terms);
+    return begin(key, std::move(terms[self]), tensors[self],
+                 [this, tensors, all = std::vector(members.begin(), members.end())](const BeginExchange& exchange) {
+                   return OrderedSum::reduce_scatter(all, device(), tensors, exchange);
+                 });
   });
+}
+
+void ExchangeTransport::stop_sums() {
+  sums_.stop();
+  if (dropped_.empty()) return;
+  try {
+    memory_.await(Stream::kCompute, memory_.record(stream_));  // before it frees what dropped sums use
+  } catch (const std::exception&) {                            // the device has failed
+  }
+  dropped_.clear();
 }
 
 Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<const DeviceId> members,
@@ -141,12 +174,13 @@ Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<c
     const size_t self = position_in(members, device());
     TensorsByMember places(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (i == self) places[i] = on_host(hardware(), parts[i]);
-      if (i != self) std::transform(parts[i].begin(), parts[i].end(), std::back_inserter(places[i]), place_for);
+      if (i == self) places[i] = brought(parts[i]);
+      if (i == self) continue;
+      for (const Value& part : parts[i]) places[i].push_back(place_for(part));
     }
-    RANNC_TRY(gather_parts(members, device(), places, exchanges(key, nullptr)));
+    RANNC_TRY(gather_parts(members, device(), places, exchanges(key, nullptr, nullptr)));
     for (size_t i = 0; i < parts.size(); ++i) {
-      for (size_t k = 0; i != self && k < parts[i].size(); ++k) place(hardware(), places[i][k], parts[i][k]);
+      for (size_t k = 0; i != self && k < parts[i].size(); ++k) place(places[i][k], parts[i][k]);
     }
     return {};
   });

@@ -42,13 +42,16 @@ void SumQueue::start_some() {
 
 Result<void> SumQueue::run(Sum& sum) {
   try {
-    return sum.running->run();
+    RANNC_TRY(sum.running->run());
+    sum.done = memory_.record(stream_);
+    return {};
   } catch (const std::exception& failed) {
     return explain_(error("a sum over devices failed: " + plain(failed)));
   }
 }
 
 void SumQueue::loop() {
+  const auto scope = memory_.enter(stream_);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !sums_.empty(); });

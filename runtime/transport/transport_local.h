@@ -9,13 +9,8 @@
 
 namespace rannc::runtime {
 
-/// Returns one endpoint per device, which are all asynchronous or none is. Without an asynchronous device values are
-/// passed by reference; else they are copied from the memory of one device to that of the other, which may be the same.
-/// A wait longer than `timeout` is an error that names the awaited message or collective.
-std::vector<std::unique_ptr<Transport>> make_local_transports(const std::vector<Device*>& devices,
-                                                              std::chrono::milliseconds timeout);
-
-/// The same for that many processors.
+/// Returns one endpoint per device, all of the processor. Values are passed by reference. A wait longer than `timeout`
+/// is an error that names the awaited message or collective.
 std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout);
 
 }  // namespace rannc::runtime

@@ -4,6 +4,7 @@
 
 #include "runtime/internal/named_rows.h"
 #include "runtime/transport/transport_auto.h"
+#include "runtime/transport/transport_copies.h"
 #include "runtime/transport/transport_gloo.h"
 #include "runtime/transport/transport_local.h"
 #include "runtime/transport/transport_nccl.h"
@@ -12,8 +13,16 @@
 namespace rannc::runtime {
 namespace {
 
+using Ends = std::vector<std::unique_ptr<Transport>>;
+
+Ends open_local(const std::vector<Device*>& devices, std::chrono::milliseconds timeout) {
+  const bool copies = !devices.empty() && devices.front()->is_asynchronous();
+  return copies ? make_copy_transports(devices, timeout)
+                : make_local_transports(static_cast<uint32_t>(devices.size()), timeout);
+}
+
 const TransportKind kTransports[] = {
-    {.name = "local", .summary = "threads of this process", .open = make_local_transports},
+    {.name = "local", .summary = "threads of this process", .open = open_local},
     {.name = "auto",
      .summary = "a process per device, shared memory on one host and Gloo between hosts",
      .join = join_auto,

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/transport/internal/background_wait.h"
 #include "runtime/transport/internal/ordered_sum.h"
 
@@ -33,13 +34,19 @@ class SumQueue {
     Start start;  ///< until it has started
     std::optional<OrderedSum> running;
     std::optional<Result<void>> result;
+    EventRef done;  ///< with the result
     int64_t finished_ns = 0;
   };
 
   /// `failure` ends waits of the device. `explain` returns the reason of a failure that this worker sees. Both are
-  /// called by both threads. The device waits no longer than `timeout` for one message.
-  SumQueue(Failure failure, Explain explain, std::chrono::milliseconds timeout)
-      : failure_(std::move(failure)), explain_(std::move(explain)), timeout_(timeout) {}
+  /// called by both threads. The device waits no longer than `timeout` for one message. Sums are those of a stream of
+  /// `memory`.
+  SumQueue(Failure failure, Explain explain, std::chrono::milliseconds timeout, Device& memory, Stream stream)
+      : failure_(std::move(failure)),
+        explain_(std::move(explain)),
+        timeout_(timeout),
+        memory_(memory),
+        stream_(stream) {}
   ~SumQueue() { stop(); }
 
   std::shared_ptr<Sum> begin(Start start);
@@ -62,6 +69,8 @@ class SumQueue {
   const Failure failure_;
   const Explain explain_;
   const std::chrono::milliseconds timeout_;
+  Device& memory_;
+  const Stream stream_;
   BackgroundWait wait_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -163,20 +163,22 @@ TEST_F(AsynchronousDevice, GivesMemoryBackAfterTheFirstStep) {
 
 /// The places where the runtime makes a stream wait.
 enum class Wait {
-  kForMessage,       ///< the receiver, before it reads a message
-  kForValue,         ///< a copy, until the sender has computed the value
-  kForMemory,        ///< a copy, until the receiver's earlier work has left its memory
-  kForCopy,          ///< the sender, before it frees the value
-  kForTerms,         ///< a member of a sum, before it reads the terms of others
-  kForOtherReaders,  ///< a member of a sum, before it frees its term
+  kForMessage,  ///< the receiver, before it reads a message
+  kForValue,    ///< a copy, until the sender has computed the value
+  kForMemory,   ///< a copy, until the receiver's earlier work has left its memory
+  kForCopy,     ///< the sender, before it frees the value
+  kForTerms,    ///< the stream of sums, until terms have come and left
+  kForSum,      ///< the compute stream, before it reads a sum
   kNone,
 };
 
-/// An event, and the copy that it ends, if it ends one.
+/// An event of a stream, and the copy that it ends, if it ends one.
 class LabelledEvent final : public Event {
  public:
-  LabelledEvent(EventRef event, const Payload* copied_to) : event(std::move(event)), copied_to(copied_to) {}
+  LabelledEvent(EventRef event, Stream stream, const Payload* copied_to)
+      : event(std::move(event)), stream(stream), copied_to(copied_to) {}
   const EventRef event;
+  const Stream stream;
   const Payload* const copied_to;
 };
 
@@ -193,31 +195,34 @@ class WithoutWaits final : public rannc::testing::ForwardingDevice {
   std::unique_ptr<Device> with_own_streams() const override {
     return std::make_unique<WithoutWaits>(target().with_own_streams(), excluded_);
   }
-  EventRef record(Stream stream) override { return std::make_shared<LabelledEvent>(target().record(stream), nullptr); }
+  EventRef record(Stream stream) override {
+    return std::make_shared<LabelledEvent>(target().record(stream), stream, nullptr);
+  }
   void await(Stream stream, const EventRef& event) override {
-    if (event != nullptr && kind_of(event) != excluded_) target().await(stream, unlabelled(event));
+    if (event != nullptr && kind_of(stream, event) != excluded_) target().await(stream, unlabelled(event));
   }
   bool is_reached(const EventRef& event) const override { return target().is_reached(unlabelled(event)); }
   Value allocate(const TensorSpec& spec) override { return *received_.insert(target().allocate(spec)).first; }
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
     const EventRef left[] = {excluded_ == Wait::kForValue ? nullptr : unlabelled(after[0]),
                              excluded_ == Wait::kForMemory ? nullptr : unlabelled(after[1])};
-    return std::make_shared<LabelledEvent>(target().copy(stream, from, to, left), to.get());
+    return std::make_shared<LabelledEvent>(target().copy(stream, from, to, left), stream, to.get());
   }
 
  private:
-  static constexpr size_t kMembers = 2;  // of a sum, which waits for all terms, then for all readers
-
-  Wait kind_of(const EventRef& event) {
-    const Payload* const to = static_cast<const LabelledEvent&>(*event).copied_to;
-    if (to == nullptr) return of_sums_++ / kMembers % 2 == 0 ? Wait::kForTerms : Wait::kForOtherReaders;
-    const bool own = std::any_of(received_.begin(), received_.end(), [&](const Value& v) { return v.get() == to; });
+  std::optional<Wait> kind_of(Stream waits, const EventRef& event) {
+    const auto& of = static_cast<const LabelledEvent&>(*event);
+    if (of.copied_to == nullptr) {
+      return waits == Stream::kCompute && of.stream != waits ? std::optional(Wait::kForSum) : std::nullopt;
+    }
+    if (waits != Stream::kCompute) return Wait::kForTerms;
+    const bool own =
+        std::any_of(received_.begin(), received_.end(), [&](const Value& v) { return v.get() == of.copied_to; });
     return own ? Wait::kForMessage : Wait::kForCopy;
   }
 
   const Wait excluded_;
   std::set<Value> received_;
-  size_t of_sums_ = 0;
 };
 
 class MissingWaits : public AsynchronousDevice, public ::testing::WithParamInterface<Wait> {
@@ -243,13 +248,13 @@ class MissingWaits : public AsynchronousDevice, public ::testing::WithParamInter
 TEST_P(MissingWaits, AreNoticed) { EXPECT_EQ(is_noticed(GetParam()), GetParam() != Wait::kNone); }
 
 std::string name_of(const ::testing::TestParamInfo<Wait>& wait) {
-  const char* const names[] = {"ForMessage", "ForValue", "ForMemory", "ForCopy", "ForTerms", "ForOtherReaders", "None"};
+  const char* const names[] = {"ForMessage", "ForValue", "ForMemory", "ForCopy", "ForTerms", "ForSum", "None"};
   return names[static_cast<size_t>(wait.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, MissingWaits,
                          ::testing::Values(Wait::kForMessage, Wait::kForValue, Wait::kForMemory, Wait::kForCopy,
-                                           Wait::kForTerms, Wait::kForOtherReaders, Wait::kNone),
+                                           Wait::kForTerms, Wait::kForSum, Wait::kNone),
                          name_of);
 
 }  // namespace

@@ -36,7 +36,8 @@ class DeviceWork : public DeviceTraining {
 TEST_F(DeviceWork, NeedsNoHostWithinAStep) {
   for (const std::vector<uint32_t>& cuts : {std::vector<uint32_t>{}, {4}}) {
     const uint64_t few = waits({.cuts = cuts, .micro_batches = {4, 4}});
-    EXPECT_EQ(few, cuts.empty() ? 2U : 8U) << "streams, at the end of the step";
+    EXPECT_EQ(few, cuts.empty() ? 2U : 16U)
+        << "two per stream, at the end of the step: of computations, messages, sums, their copies";
     EXPECT_EQ(waits({.cuts = cuts, .micro_batches = {2, 2, 2, 2}}), few) << cuts.size();
   }
 }
