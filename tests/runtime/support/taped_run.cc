@@ -94,8 +94,10 @@ Numbers run_taped(const ir::Plan& plan, const std::map<std::string, at::Tensor>&
     }
     numbers.loss += loss.item<double>();
     if (loss.requires_grad()) loss.backward();
-    for (const ValueId output : graph.outputs())
+    for (const ValueId output : graph.outputs()) {
+      if (!graph.producer(output).valid()) continue;  // an input, which no stage returns
       outputs[std::string(graph.value(output).name)].push_back(values[output.index()]->detach());
+    }
     first += samples;
   }
   for (auto& [name, parts] : outputs) {
