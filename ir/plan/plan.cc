@@ -68,6 +68,26 @@ std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> so
   return needed;
 }
 
+bool passes_gradients(const Graph& graph, TaskId task, const std::vector<bool>& reached) {
+  static const Ops kStops{"stop_gradient"};
+  const auto outputs = graph.outputs(task);
+  const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return reached[v.index()]; });
+  return any && !kStops.contains(graph.op(task));
+}
+
+std::vector<bool> reached_by_gradients(const Graph& graph, std::span<const ValueId> seeds) {
+  std::vector<bool> reached(graph.value_count());
+  for (const LossTerm& term : graph.losses()) reached[term.numerator.index()] = true;
+  for (const ValueId value : seeds) reached[value.index()] = true;
+  for (uint32_t i = graph.task_count(); i-- > 0;) {
+    if (!passes_gradients(graph, TaskId(i), reached)) continue;
+    for (const ValueId input : graph.inputs(TaskId(i))) {
+      if (input.valid()) reached[input.index()] = true;
+    }
+  }
+  return reached;
+}
+
 namespace {
 
 // Bytes of the gradient sum of a parameter of `bytes` bytes.
@@ -287,10 +307,17 @@ void add_functions(const Plan& plan, PipelineShape& shape) {
   }
 }
 
+// A stage that reads a value.
+struct Reader {
+  StageId stage;
+  bool returns = false;  // a gradient to the value
+};
+
 // Finds the stages that read a value.
 class Readers {
  public:
-  Readers(const Plan& plan, const std::vector<StageId>& stage_of) : graph_(plan.graph), stage_of_(stage_of) {
+  Readers(const Plan& plan, const std::vector<StageId>& stage_of)
+      : graph_(plan.graph), stage_of_(stage_of), reached_(reached_by_gradients(plan.graph)) {
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       for (const TaskId task : plan.stages[s].tasks) {
         if (!stage_of[task.index()].valid()) clones_[task].push_back(StageId::from(s));
@@ -299,29 +326,35 @@ class Readers {
   }
 
   // Ascending; valid until the next call.
-  const std::vector<StageId>& of(ValueId value) {
+  const std::vector<Reader>& of(ValueId value) {
     found_.clear();
     graph_.for_each_use(value, [&](Graph::Use use) {
       const StageId stage = stage_of_[use.task.index()];
-      if (stage.valid()) return add(stage);
+      if (stage.valid()) return add({stage, passes_gradients(graph_, use.task, reached_)});
       const auto clones = clones_.find(use.task);
       if (clones != clones_.end())
-        std::for_each(clones->second.begin(), clones->second.end(), [&](StageId s) { add(s); });
+        std::for_each(clones->second.begin(), clones->second.end(), [&](StageId s) { add({s, false}); });
     });
-    std::sort(found_.begin(), found_.end());
-    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
+    std::sort(found_.begin(), found_.end(), [](const Reader& a, const Reader& b) {
+      return std::pair(a.stage, b.returns) < std::pair(b.stage, a.returns);  // those that return a gradient first
+    });
+    const auto same = [](const Reader& a, const Reader& b) { return a.stage == b.stage; };
+    found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
     return found_;
   }
 
  private:
-  void add(StageId stage) {
-    if (found_.empty() || found_.back() != stage) found_.push_back(stage);
+  void add(const Reader& reader) {
+    const bool repeats =
+        !found_.empty() && found_.back().stage == reader.stage && found_.back().returns == reader.returns;
+    if (!repeats) found_.push_back(reader);
   }
 
   const Graph& graph_;
   const std::vector<StageId>& stage_of_;
+  const std::vector<bool> reached_;
   std::unordered_map<TaskId, std::vector<StageId>> clones_;  // stages of the constant tasks
-  std::vector<StageId> found_;
+  std::vector<Reader> found_;
 };
 
 }  // namespace
@@ -334,18 +367,20 @@ Crossings crossings(const Plan& plan) {
   Readers readers(plan, stage_of);
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) == ValueKind::kParameter) {
-      const std::vector<StageId>& stages = readers.of(value);
-      if (stages.size() > 1) found.shared.push_back({value, stages.front(), {stages.begin() + 1, stages.end()}});
+      const std::vector<Reader>& stages = readers.of(value);
+      if (stages.size() < 2) continue;
+      SharedParameter& shared = found.shared.emplace_back(SharedParameter{value, stages.front().stage, {}});
+      for (size_t i = 1; i < stages.size(); ++i) shared.others.push_back(stages[i].stage);
       continue;
     }
     const TaskId producer = graph.producer(value);
     if (!producer.valid()) continue;
     const StageId from = stage_of[producer.index()];
     if (!from.valid()) continue;  // from a constant task, which every reading stage holds itself
-    for (const StageId to : readers.of(value)) {
-      if (to == from) continue;
-      const bool returns = plan.training && gradient[value.index()];
-      found.routes.push_back({value, from, to, byte_count(graph.type(value)), returns});
+    for (const Reader& to : readers.of(value)) {
+      if (to.stage == from) continue;
+      const bool returns = plan.training && gradient[value.index()] && (to.returns || graph.losses().empty());
+      found.routes.push_back({value, from, to.stage, byte_count(graph.type(value)), returns});
     }
   }
   return found;

@@ -168,7 +168,8 @@ struct Crossings {
 };
 
 /// Computes the crossings from graph, atoms, stages and `training` of a plan. A value is routed to every other stage
-/// that reads it. A gradient is sent back if the value is a float and a parameter is upstream of it.
+/// that reads it. A gradient is sent back if the value is a float, a parameter is upstream of it, and the reader passes
+/// gradients of a loss on to it.
 Crossings crossings(const Plan& plan);
 
 /// Fills `routes` and `shared` with the plan's crossings.
@@ -179,6 +180,13 @@ std::vector<StageId> stage_of_tasks(const Plan& plan);
 
 /// Whether the backward pass goes through each value: floats with a parameter, or one of `sources`, upstream.
 std::vector<bool> needs_gradient(const Graph& graph, std::span<const ValueId> sources = {});
+
+/// Whether gradients of a loss, or of `seeds`, may reach each value: those behind `stop_gradient` alone have none. A
+/// gradient of zeros instead would become NaN in tasks before it whose slope is infinite.
+std::vector<bool> reached_by_gradients(const Graph& graph, std::span<const ValueId> seeds = {});
+
+/// Whether a task passes gradients on to its operands. `reached`: `reached_by_gradients`.
+bool passes_gradients(const Graph& graph, TaskId task, const std::vector<bool>& reached);
 
 /// The view of a plan that schedules, simulator and executor use. Bytes per sample are rounded up. A stage's fixed
 /// bytes are the parameters, buffers and constants that its tasks read, each counted once, and the optimizer state of

@@ -21,29 +21,6 @@ using ir::Graph;
 using ir::Joint;
 using ir::Phase;
 
-/// Whether a task lets no gradient pass. A gradient of zeros would become NaN in tasks before it whose slope is
-/// infinite.
-bool stops_gradients(const Graph& graph, TaskId task) {
-  static const ir::Ops kStops{"stop_gradient"};
-  return kStops.contains(graph.op(task));
-}
-
-/// Returns the values that a loss or a returned value depends on by gradients.
-std::vector<bool> under_seeds(const Graph& graph, const StageBorder& border) {
-  std::vector<bool> reaches(graph.value_count(), false);
-  for (const ir::LossTerm& term : graph.losses()) reaches[term.numerator.index()] = true;
-  for (const ValueId value : border.returned) reaches[value.index()] = true;
-  for (uint32_t i = graph.task_count(); i-- > 0;) {
-    const auto outputs = graph.outputs(TaskId(i));
-    const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return reaches[v.index()]; });
-    if (!any || stops_gradients(graph, TaskId(i))) continue;
-    for (const ValueId input : graph.inputs(TaskId(i))) {
-      if (input.valid()) reaches[input.index()] = true;
-    }
-  }
-  return reaches;
-}
-
 class Differentiator {
  public:
   Differentiator(const Graph& from, const StageBorder& border)
@@ -51,11 +28,11 @@ class Differentiator {
         border_(border),
         often_(ir::execution_frequency(from)),
         active_(ir::needs_gradient(from, border.sources)),
+        reached_(ir::reached_by_gradients(from, border.returned)),
         copies_(from.value_count()),
         parts_(from.value_count()) {
-    const std::vector<bool> reaches = under_seeds(from, border);
     for (const ValueId value : from.values()) {
-      active_[value.index()] = active_[value.index()] && reaches[value.index()];
+      active_[value.index()] = active_[value.index()] && reached_[value.index()];
     }
   }
 
@@ -79,7 +56,7 @@ class Differentiator {
   bool is_active(TaskId task) const {
     const auto outputs = from_.outputs(task), inputs = from_.inputs(task);
     const auto active = [&](ValueId value) { return value.valid() && active_[value.index()]; };
-    return !stops_gradients(from_, task) && std::any_of(outputs.begin(), outputs.end(), active) &&
+    return ir::passes_gradients(from_, task, reached_) && std::any_of(outputs.begin(), outputs.end(), active) &&
            std::any_of(inputs.begin(), inputs.end(), active);
   }
 
@@ -352,6 +329,7 @@ class Differentiator {
   const StageBorder& border_;
   const std::vector<Frequency> often_;
   std::vector<bool> active_;                 // by value: a parameter above, a loss below
+  const std::vector<bool> reached_;          // by value: a loss below
   std::vector<ValueId> copies_;              // by value
   std::vector<std::vector<ValueId>> parts_;  // by value: gradients, in the order in which they are added
   std::optional<ir::Views> views_;           // of `from_`, if a task keeps its tape

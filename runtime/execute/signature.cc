@@ -90,6 +90,7 @@ class Builder {
   void add_inputs() {
     for (ValueId value : inputs_) signature_.inputs.push_back(port(value));
     for (const ir::Route& route : plan_.routes) {
+      if (route.to != stage_) continue;
       const int index = index_of(signature_.inputs, route.value);
       if (index >= 0) signature_.inputs[static_cast<size_t>(index)].gradient = route.gradient;
     }

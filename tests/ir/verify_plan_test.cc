@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "ir/op/op.h"
 #include "ir/schedule/lower_schedule.h"
@@ -575,6 +576,37 @@ loss %loss weight 0x1p+0
                     .value();
   const auto found = verify(testing::small_plan(std::move(graph), {.stages = 2, .replicas = 2}));
   EXPECT_TRUE(found.empty()) << found[0].str();
+}
+
+// %r is read by a stage that detaches it, by one that does nothing of a loss with it, and by one that trains it.
+TEST(VerifyPlan, GradientsReturnFromReadersThatPassThemOn) {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4]
+parameter %v: f32[4]
+#0 %a: f32[batch,4] samples 0 = core.mul(%x, %w)
+#1 %r: f32[batch,4] samples 0 = core.sqrt(%a)
+#2 %d: f32[batch,4] samples 0 = core.stop_gradient(%r)
+#3 %m: f32[batch,4] samples 0 = core.mul(%d, %v)
+#4 %n: f32[batch,4] samples 0 = core.neg(%r)
+#5 %o: f32[batch,4] samples 0 = core.abs(%n)
+#6 %q: f32[batch,4] samples 0 = core.add(%r, %m)
+#7 %loss: f32[] partial = core.sum(%q)
+inputs [%x]
+outputs [%o]
+loss %loss weight 0x1p+0
+)",
+                            "t.rir")
+                    .value();
+  const Plan plan = testing::small_plan(std::move(graph), {.stages = 4});
+  const auto found = verify(plan);
+  ASSERT_TRUE(found.empty()) << found[0].str();
+  std::map<uint32_t, bool> returns;  // of %r, by reader
+  for (const Route& route : plan.routes) {
+    if (plan.graph.value(route.value).name == "r") returns[route.to.index()] = route.gradient;
+  }
+  EXPECT_EQ(returns, (std::map<uint32_t, bool>{{1, false}, {2, false}, {3, true}}));
 }
 
 TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {

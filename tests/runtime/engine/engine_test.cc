@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ir/graph/constant.h"
 #include "ir/schedule/lower_schedule.h"
+#include "ir/text/text.h"
 #include "partition/schedule/make_schedule.h"
 #include "tests/runtime/support/local_run.h"
 #include "tests/runtime/support/plan_builder.h"
@@ -344,6 +346,37 @@ TEST(PartialSums, CrossCutsOfAnyReplicas) {
 Batch norm_batch(int64_t samples) {
   at::manual_seed(3);
   return {{"x", at::randn({samples, 3, 4}, at::kDouble) * 2 + 1}, {"target", at::randn({samples, 3, 4}, at::kDouble)}};
+}
+
+// The root's slope is infinite at 0, where a gradient of zeros would become NaN.
+TEST(Detached, ByTheNextStageIsDetachedWhole) {
+  const auto numbers = [](const std::vector<uint32_t>& cuts) {
+    ir::Graph graph = ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f64[batch,4] samples 0
+parameter %w: f64[4]
+parameter %v: f64[4]
+#0 %b: f64[batch,4] samples 0 = core.mul(%x, %w)
+#1 %a: f64[batch,4] samples 0 = core.mul(%b, %w)
+#2 %r: f64[batch,4] samples 0 = core.sqrt(%a)
+#3 %d: f64[batch,4] samples 0 = core.stop_gradient(%r)
+#4 %m: f64[batch,4] samples 0 = core.mul(%d, %v)
+#5 %q: f64[batch,4] samples 0 = core.add(%a, %m)
+#6 %loss: f64[] partial = core.sum(%q)
+inputs [%x]
+loss %loss weight 0x1p+0
+)",
+                                      "t.rir")
+                          .value();
+    for (const char* const name : {"w", "v"})
+      graph.set_data(graph.find(name), ir::encode_numbers(ir::DType::kF64, std::vector<double>{1, 2, 3, 4}));
+    const Batch batch = {{"x", at::tensor({0., 1., 2., 3., 4., 0., 5., 6.}, at::kDouble).view({2, 4})}};
+    return run_locally(build_plan(std::move(graph), {.cuts = cuts, .micro_batches = {1, 1}}), batch, {2});
+  };
+  const Numbers whole = numbers({});
+  EXPECT_TRUE(whole.gradients.at("w").isfinite().all().item<bool>()) << whole.gradients.at("w");
+  for (const uint32_t cut : {3, 4}) expect_same_bits(numbers({cut}), whole);
+  expect_same_bits(numbers({3, 4}), whole);
 }
 
 TEST(BatchNorm, RunningStatisticsAreThoseOfTheMiniBatch) {
