@@ -309,4 +309,33 @@ std::vector<ValueId> promoted(Call& call, std::initializer_list<std::string_view
   return promoted(call, items);
 }
 
+void convert_result(Call& call, ir::DType dtype) {
+  if (!call.good() || call.results().empty()) return;
+  const ValueId made = call.tensor(call.results()[0], "result");
+  if (call.dtype(made) != dtype) call.results()[0] = Item(std::make_shared<Tensor>(call.cast(made, dtype)));
+}
+
+void rounded_once(Call& call, void (*translate)(Call&)) {
+  std::vector<Item> tensors;
+  for (const Call::Argument& each : call.arguments()) {
+    if (each.item.get<TensorRef>() != nullptr) tensors.push_back(each.item);
+  }
+  const auto type = common_type(call, tensors);
+  if (type != ir::DType::kF16 && type != ir::DType::kBF16) return translate(call);
+  const std::vector<Call::Argument> given = call.arguments();
+  std::vector<Call::Argument> wide = given;
+  for (Call::Argument& each : wide) {
+    if (each.item.get<TensorRef>() == nullptr) continue;
+    const ValueId value = call.tensor(each.item, each.name);
+    if (!call.good()) return;
+    const ir::DType dtype = call.dtype(value);
+    const bool is_narrow = ir::is_float(dtype) && ir::byte_size(dtype) < 4;
+    if (is_narrow) each.item = Item(std::make_shared<Tensor>(call.cast(value, ir::DType::kF32)));
+  }
+  call.become(std::move(wide));
+  translate(call);
+  call.become(given);
+  convert_result(call, *type);
+}
+
 }  // namespace rannc::frontend::torchscript

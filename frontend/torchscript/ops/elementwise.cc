@@ -29,11 +29,16 @@ ValueId as_floats(Call& call, std::string_view name = "self") {
 
 // --- arithmetic
 
+/// Whether an operand of a sum has a factor.
+bool has_alpha(const Call& call) {
+  const Item& alpha = call.item("alpha");
+  return !alpha.is_none() && Call::number_of(alpha) != 1.0;
+}
+
 /// Returns other * alpha, or `other` without an alpha.
 Item scaled_by_alpha(Call& call, const Item& other) {
-  const Item& alpha = call.item("alpha");
-  if (alpha.is_none() || Call::number_of(alpha) == 1.0) return other;
-  const std::array factors = {other, alpha};
+  if (!has_alpha(call)) return other;
+  const std::array factors = {other, call.item("alpha")};
   const std::vector<ValueId> both = promoted(call, factors);
   return call.good() ? Item(std::make_shared<Tensor>(call.emit("mul", both))) : Item();
 }
@@ -47,15 +52,18 @@ void arithmetic(Call& call, std::string_view op, const std::vector<ValueId>& ope
   call.result(op, operands);
 }
 
-template <bool reversed>
-void sum(Call& call, std::string_view op) {
+template <bool reversed, bool subtracts>
+void sum_in_type(Call& call) {
   const Item other = scaled_by_alpha(call, reversed ? call.item("self") : call.item("other"));
   const std::array operands = {reversed ? call.item("other") : call.item("self"), other};
-  if (call.good()) arithmetic(call, op, promoted(call, operands));
+  if (call.good()) arithmetic(call, subtracts ? "sub" : "add", promoted(call, operands));
 }
-void add(Call& call) { sum<false>(call, "add"); }
-void sub(Call& call) { sum<false>(call, "sub"); }
-void rsub(Call& call) { sum<true>(call, "sub"); }
+
+template <bool reversed, bool subtracts>
+void sum(Call& call) {
+  constexpr auto translate = sum_in_type<reversed, subtracts>;
+  has_alpha(call) ? rounded_once(call, translate) : translate(call);
+}
 
 /// Promotes both operands to one type, which is that of the result.
 void binary(Call& call) { arithmetic(call, call.op(), promoted(call, {"self", "other"})); }
@@ -76,22 +84,15 @@ bool is_finer(Call& call, const Item& item, DType narrow) {
   return rounded != given && !std::isnan(given);
 }
 
-/// Multiplies or divides 16-bit floats in float32 if the other operand is finer, as ATen does, which rounds the result
-/// alone. Returns false if the operation is another one.
-bool scaled_finely(Call& call, std::string_view op) {
+/// Whether a product or quotient of 16-bit floats has an operand that is finer.
+bool has_finer(Call& call) {
   const std::array both = {call.item("self"), call.item("other")};
   const auto type = common_type(call, both);
   if (type != DType::kF16 && type != DType::kBF16) return false;
-  if (std::none_of(both.begin(), both.end(), [&](const Item& each) { return is_finer(call, each, *type); }))
-    return false;
-  const std::vector<ValueId> wide = converted(call, both, DType::kF32);
-  if (call.good()) call.give(call.cast(call.emit(op, wide), *type));
-  return true;
+  return std::any_of(both.begin(), both.end(), [&](const Item& each) { return is_finer(call, each, *type); });
 }
 
-void mul(Call& call) {
-  if (!scaled_finely(call, "mul")) binary(call);
-}
+void mul(Call& call) { has_finer(call) ? rounded_once(call, binary) : binary(call); }
 
 /// Like `binary`, with a different name of the core operator.
 template <const char* op>
@@ -126,7 +127,6 @@ void floored_quotient(Call& call, const std::vector<ValueId>& both) {
 
 /// True division of integers gives floats.
 void quotient(Call& call, const std::string& rounding) {
-  if (rounding == "none" && scaled_finely(call, "div")) return;
   std::vector<ValueId> both = promoted(call, {"self", "other"});
   if (!call.good()) return;
   const bool whole = !ir::is_float(call.dtype(both[0]));
@@ -139,7 +139,11 @@ void quotient(Call& call, const std::string& rounding) {
   const ValueId size = call.emit("floor", {call.emit("abs", {exact})});
   call.result("mul", {size, call.emit("sign", {exact})});
 }
-void div(Call& call) { quotient(call, call.has("rounding_mode") ? call.text("rounding_mode") : "none"); }
+void div_in_type(Call& call) { quotient(call, call.has("rounding_mode") ? call.text("rounding_mode") : "none"); }
+void div(Call& call) {
+  const bool is_exact = !call.has("rounding_mode") || call.text("rounding_mode") == "none";
+  is_exact&& has_finer(call) ? rounded_once(call, div_in_type) : div_in_type(call);
+}
 void floor_divide(Call& call) { quotient(call, "floor"); }
 
 /// The result has the promoted type of base and exponent.
@@ -477,11 +481,11 @@ void random_like(Call& call) {
 
 std::span<const Translator> elementwise_translators() {
   static constexpr Translator kTable[] = {
-      {"add.Tensor", add},
-      {"add.Scalar", add},
-      {"sub.Tensor", sub},
-      {"sub.Scalar", sub},
-      {"rsub", rsub},
+      {"add.Tensor", sum<false, false>},
+      {"add.Scalar", sum<false, false>},
+      {"sub.Tensor", sum<false, true>},
+      {"sub.Scalar", sum<false, true>},
+      {"rsub", sum<true, true>},
       {"mul.Tensor", mul},
       {"mul.Scalar", mul},
       {"div.Tensor", div},
@@ -498,9 +502,9 @@ std::span<const Translator> elementwise_translators() {
       {"pow.Scalar", pow},
       {"square", square},
       {"neg", negative},
-      {"addcmul", add_product<false>},
-      {"addcdiv", add_product<true>},
-      {"lerp", lerp},
+      {"addcmul", rounded_once<add_product<false>>},
+      {"addcdiv", rounded_once<add_product<true>>},
+      {"lerp", rounded_once<lerp>},
       {"maximum", binary},
       {"minimum", binary},
       {"max.other", binary_as<kMaximum>},
@@ -559,12 +563,12 @@ std::span<const Translator> elementwise_translators() {
       {"round", rounded},
       {"xlogy", xlogy},
       {"elu", elu},
-      {"selu", selu},
-      {"celu", celu},
-      {"softplus", softplus},
-      {"mish", mish},
+      {"selu", rounded_once<selu>},
+      {"celu", rounded_once<celu>},
+      {"softplus", rounded_once<softplus>},
+      {"mish", rounded_once<mish>},
       {"log_sigmoid", log_sigmoid},
-      {"glu", glu},
+      {"glu", rounded_once<glu>},
       {"prelu", prelu},
       {"dropout", dropout},
       {"feature_dropout", feature_dropout},

@@ -38,9 +38,7 @@ template <void (*normalize)(Call&)>
 void narrowed(Call& call) {
   const ir::DType dtype = call.dtype(call.tensor("input"));
   normalize(call);
-  if (!call.good() || call.results().empty()) return;
-  const ValueId made = call.tensor(call.results()[0], "result");
-  if (call.dtype(made) != dtype) call.results()[0] = Item(std::make_shared<Tensor>(call.cast(made, dtype)));
+  convert_result(call, dtype);
 }
 
 void layer_norm(Call& call) {
