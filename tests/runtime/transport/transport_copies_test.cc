@@ -160,8 +160,7 @@ TEST_F(TransportCopies, OfSumsAddAfterTheMembersOwnTerm) {
   const auto nothing = [&](uint32_t device) { return ones(device)->elements(0, 0); };
   const Value own = work(0);
   const auto sum = end(0).begin_reduce_scatter({1, Kind::kReduceScatter}, members, {{own}, {nothing(0)}}).value();
-  const auto other =
-      end(1).begin_reduce_scatter({1, Kind::kReduceScatter}, members, {{ones(1)}, {nothing(1)}}).value();
+  const auto other = end(1).begin_reduce_scatter({1, Kind::kReduceScatter}, members, {{ones(1)}, {nothing(1)}}).value();
   const auto found = sum->wait();
   ASSERT_TRUE(found.ok()) << found.diagnostic().str();
   EXPECT_TRUE(at::equal(to_tensor(hardware_[0]->download(found->at(0))), at::full({64}, 3.F)));
