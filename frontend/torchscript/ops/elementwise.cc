@@ -73,7 +73,7 @@ bool is_finer(Call& call, const Item& item, DType narrow) {
   std::optional<double> number = Call::number_of(item);
   if (const auto* const tensor = item.get<TensorRef>()) {
     const ir::ValueType& type = call.type((*tensor)->now());
-    const bool is_wide = ir::is_float(type.dtype) && ir::byte_size(type.dtype) >= 4;
+    const bool is_wide = ir::is_float(type.dtype) ? ir::byte_size(type.dtype) >= 4 : type.dtype != DType::kBool;
     if (!is_wide || !type.shape || !type.shape->empty()) return false;
     number = call.number((*tensor)->read(call));
   }

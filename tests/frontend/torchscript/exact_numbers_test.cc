@@ -218,12 +218,26 @@ TEST(SumsOfSquares, OfSmallFloatsAreWide) {
 // also round alpha and the last elements of a tensor, those for GPUs do not.
 TEST(SmallFloats, AreRoundedOnce) {
   const at::Tensor x = ((at::arange(576, at::kDouble) * 0.37).sin() * 3).view({6, 96});
-  for (const char* const call :
-       {"torch.add(h, k, alpha=0.3125)", "torch.sub(h, k, alpha=0.3125)", "torch.rsub(h, k, alpha=0.3125)",
-        "torch.addcmul(h, k, h, value=0.3)", "torch.addcmul(h, k, h)", "torch.addcdiv(h, h, k, value=0.3)",
-        "torch.lerp(h, k, 0.3)", "torch.lerp(h, k, torch.sigmoid(h))", "torch.selu(h)", "torch.celu(h, 0.7)",
-        "torch.softplus(h, 0.3)", "torch.mish(h)", "torch.glu(h, 1)", "torch.mul(h, 0.3)", "torch.div(h, 0.3)",
-        "h.add_(k, alpha=0.3125)", "h.addcmul_(k, h, value=0.3)"}) {
+  for (const char* const call : {"torch.add(h, k, alpha=0.3125)",
+                                 "torch.sub(h, k, alpha=0.3125)",
+                                 "torch.rsub(h, k, alpha=0.3125)",
+                                 "torch.addcmul(h, k, h, value=0.3)",
+                                 "torch.addcmul(h, k, h)",
+                                 "torch.addcdiv(h, h, k, value=0.3)",
+                                 "torch.lerp(h, k, 0.3)",
+                                 "torch.lerp(h, k, torch.sigmoid(h))",
+                                 "torch.selu(h)",
+                                 "torch.celu(h, 0.7)",
+                                 "torch.softplus(h, 0.3)",
+                                 "torch.mish(h)",
+                                 "torch.glu(h, 1)",
+                                 "torch.mul(h, 0.3)",
+                                 "torch.div(h, 0.3)",
+                                 "h * ((h > -4).sum() + 1)",
+                                 "h / ((h > 0).sum() + 257)",
+                                 "h * 257",
+                                 "h.add_(k, alpha=0.3125)",
+                                 "h.addcmul_(k, h, value=0.3)"}) {
     for (const char* const type : {"15", "5"}) {
       SavedModule module(
           source(std::string("h = x.to(") + type + ")\n  k = (x + 0.25).to(" + type + ")\n  return " + call));
