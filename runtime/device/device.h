@@ -31,6 +31,9 @@ enum class Stream : uint32_t {
 constexpr Stream message_stream(uint32_t number) {
   return static_cast<Stream>(static_cast<uint32_t>(Stream::kCopies) + number);
 }
+/// The same, but where a device has no stream left, several of these are one.
+inline constexpr uint32_t kFirstShareable = 1U << 16;
+constexpr Stream shareable_stream(uint32_t number) { return message_stream(kFirstShareable + number); }
 
 /// Makes the calls of a thread run on a stream, until it is destroyed.
 class StreamScope {
@@ -62,6 +65,8 @@ class Device {
   /// The same hardware with streams of its own, for another device of a plan.
   virtual std::unique_ptr<Device> with_own_streams() const = 0;
 
+  // Streams and events: any thread may call these functions.
+
   virtual std::unique_ptr<StreamScope> enter(Stream stream) = 0;
   /// A point after all work that was enqueued on a stream.
   virtual EventRef record(Stream stream) = 0;
@@ -69,7 +74,7 @@ class Device {
   virtual EventRef stamp(Stream stream) = 0;
   /// Makes later work on a stream wait for an event of any device of the same type.
   virtual void await(Stream stream, const EventRef& event) = 0;
-  /// Whether an event is reached. Does not wait. Any thread may call it.
+  /// Whether an event is reached. Does not wait.
   virtual bool is_reached(const EventRef& event) const = 0;
   /// Waits for an event.
   virtual void synchronize(const EventRef& event) = 0;

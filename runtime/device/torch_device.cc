@@ -17,7 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/device/internal/staged_values.h"
@@ -50,29 +50,38 @@ class TorchScope final : public StreamScope {
 /// The streams that this process uses, of all devices. A backend has a few, which it hands out in turn.
 class UsedStreams {
  public:
-  c10::Stream take(const c10::impl::VirtualGuardImpl& guard, c10::Device device, int priority) {
+  c10::Stream take(const c10::impl::VirtualGuardImpl& guard, c10::Device device, int priority, bool shareable) {
     const std::lock_guard lock(mutex_);
     for (size_t tries = 0; tries < kMost; ++tries) {
       const c10::Stream stream = guard.getNewStream(device, priority);
-      if (used_.insert(stream).second) return stream;
+      const auto used = used_.find(stream);
+      const bool is_left = used == used_.end() || (shareable && used->second.shareable && tries + 1 >= kMost / 2);
+      if (!is_left) continue;
+      Use& use = used_[stream];
+      use = {use.count + 1, shareable};
+      return stream;
     }
     throw std::runtime_error(
         device.str() + " has no stream left: too many devices of the plan share it, or exchange messages with it");
   }
   void give_back(const c10::Stream& stream) {
     const std::lock_guard lock(mutex_);
-    used_.erase(stream);
+    if (--used_.at(stream).count == 0) used_.erase(stream);
   }
 
  private:
   static constexpr size_t kMost = 64;  ///< no backend has more
   std::mutex mutex_;
-  std::unordered_set<c10::Stream> used_;
+  struct Use {
+    size_t count = 0;
+    bool shareable = false;
+  };
+  std::unordered_map<c10::Stream, Use> used_;
 };
 
 UsedStreams& used_streams() {
-  static UsedStreams streams;
-  return streams;
+  static auto* streams = new UsedStreams;  // outlives every device
+  return *streams;
 }
 
 /// Switches off TF32 in this process, of which LibTorch's default rounds operands of convolutions and recurrent layers
@@ -227,6 +236,8 @@ class TorchDevice final : public Device {
   EventRef copy(Stream stream, const Value& from, const Value& to, std::span<const EventRef> after) override {
     const c10::NoGradGuard no_grad;
     const at::Tensor& into = to_tensor(to);
+    if (into.is_cpu() != to_tensor(from).is_cpu())
+      throw std::logic_error("a message leads from host memory to that of a device, or back");
     if (into.is_cpu()) {
       into.copy_(to_tensor(from));
       return nullptr;
@@ -332,7 +343,8 @@ class TorchDevice final : public Device {
     const auto found = streams_.find(name);
     if (found != streams_.end()) return found->second;
     const int priority = stream == Stream::kCompute ? 0 : kHighPriority;
-    return streams_.emplace(name, used_streams().take(guard_, device, priority)).first->second;
+    const bool shareable = stream >= shareable_stream(0);
+    return streams_.emplace(name, used_streams().take(guard_, device, priority, shareable)).first->second;
   }
 
   static constexpr int kHighPriority = -1;  ///< messages start before computations that wait too

@@ -9,7 +9,7 @@
 namespace rannc::runtime {
 
 /// Where sums are added.
-std::vector<at::Tensor> ExchangeTransport::brought(const Values& values) {
+std::vector<at::Tensor> ExchangeTransport::in_memory(const Values& values) {
   std::vector<at::Tensor> tensors;
   for (const Value& value : values) {
     const Value here = memory_.is_asynchronous() ? value : hardware().download(value);
@@ -18,14 +18,14 @@ std::vector<at::Tensor> ExchangeTransport::brought(const Values& values) {
   return tensors;
 }
 
-TensorsByMember ExchangeTransport::brought(const std::vector<Values>& values) {
+TensorsByMember ExchangeTransport::in_memory(const std::vector<Values>& values) {
   TensorsByMember tensors;
-  for (const Values& each : values) tensors.push_back(brought(each));
+  for (const Values& each : values) tensors.push_back(in_memory(each));
   return tensors;
 }
 
 /// Returns memory for a part that another member sends: its own if sums are added there.
-at::Tensor ExchangeTransport::place_for(const Value& part) {
+at::Tensor ExchangeTransport::receive_buffer(const Value& part) {
   const at::Tensor& tensor = to_tensor(part);
   const bool is_here = memory_.is_asynchronous() || tensor.is_cpu();
   if (is_here && tensor.is_contiguous()) return tensor;
@@ -33,7 +33,7 @@ at::Tensor ExchangeTransport::place_for(const Value& part) {
 }
 
 /// Returns tensors as values in the memory of the host or device, like others.
-Values ExchangeTransport::as(std::vector<at::Tensor> tensors, const Values& like) {
+Values ExchangeTransport::values_like(std::vector<at::Tensor> tensors, const Values& like) {
   Values values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Value value = to_value(std::move(tensors[i]));
@@ -43,7 +43,7 @@ Values ExchangeTransport::as(std::vector<at::Tensor> tensors, const Values& like
 }
 
 /// Copies a tensor into a value, unless it is that value.
-void ExchangeTransport::place(const at::Tensor& tensor, const Value& into) {
+void ExchangeTransport::write(const at::Tensor& tensor, const Value& into) {
   if (tensor.is_same(to_tensor(into))) return;
   into->overwrite(*(to_tensor(into).is_cpu() ? to_value(tensor) : hardware().upload(to_value(tensor))));
 }
@@ -58,7 +58,7 @@ auto ExchangeTransport::guarded(Exchange&& exchange) -> decltype(exchange()) {
   }
 }
 
-BeginExchange ExchangeTransport::exchanges(const CollectiveKey& key, BackgroundWait* background, EventRef made) {
+BeginExchange ExchangeTransport::exchange_factory(const CollectiveKey& key, BackgroundWait* background, EventRef made) {
   return [=, this](SumPhase phase) { return begin_exchange({key, phase, background, made}); };
 }
 
@@ -73,11 +73,11 @@ Result<Values> ExchangeTransport::all_reduce(const CollectiveKey& key, std::span
   return guarded([&]() -> Result<Values> {
     if (members.size() < 2) return values;
     RANNC_TRY(await_earlier(key));
-    const std::vector<at::Tensor> terms = brought(values);
+    const std::vector<at::Tensor> terms = in_memory(values);
     std::vector<at::Tensor> sums;
     for (const at::Tensor& term : terms) sums.push_back(at::empty_like(term));
-    RANNC_TRY(OrderedSum::all_reduce(members, device(), terms, sums, exchanges(key, nullptr, nullptr)).run());
-    return as(std::move(sums), values);
+    RANNC_TRY(OrderedSum::all_reduce(members, device(), terms, sums, exchange_factory(key, nullptr, nullptr)).run());
+    return values_like(std::move(sums), values);
   });
 }
 
@@ -105,7 +105,7 @@ class ExchangeTransport::Pending final : public PendingSum {
       }
       transport_.memory_.await(Stream::kCompute, sum_->done);
       complete_ = true;
-      for (size_t i = 0; i < sums_.size(); ++i) transport_.place(sums_[i], values_[i]);
+      for (size_t i = 0; i < sums_.size(); ++i) transport_.write(sums_[i], values_[i]);
       finished_ns_ = transport_.memory_.is_asynchronous() ? now_ns() : sum_->finished_ns;
       return std::move(values_);
     });
@@ -124,7 +124,7 @@ class ExchangeTransport::Pending final : public PendingSum {
 template <class Make>
 Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin(const CollectiveKey& key, Values values,
                                                              std::vector<at::Tensor> own, Make make) {
-  const BeginExchange exchange = exchanges(key, &sums_.wait(), memory_.record(Stream::kCompute));
+  const BeginExchange exchange = exchange_factory(key, &sums_.wait(), memory_.record(Stream::kCompute));
   return std::unique_ptr<PendingSum>(
       std::make_unique<Pending>(*this, std::move(values), std::move(own), [this, exchange, make = std::move(make)] {
         const auto scope = memory_.enter(stream_);
@@ -136,7 +136,7 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_all_reduce(const Co
                                                                         std::span<const DeviceId> members,
                                                                         Values values) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
-    const std::vector<at::Tensor> terms = brought(values);
+    const std::vector<at::Tensor> terms = in_memory(values);
     return begin(key, std::move(values), terms,
                  [this, terms, all = std::vector(members.begin(), members.end())](const BeginExchange& exchange) {
                    return OrderedSum::all_reduce(all, device(), terms, terms, exchange);
@@ -149,7 +149,7 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
                                                                             std::vector<Values> terms) {
   return guarded([&]() -> Result<std::unique_ptr<PendingSum>> {
     const size_t self = position_in(members, device());
-    const TensorsByMember tensors = brought(terms);
+    const TensorsByMember tensors = in_memory(terms);
     return begin(key, std::move(terms[self]), tensors[self],
                  [this, tensors, all = std::vector(members.begin(), members.end())](const BeginExchange& exchange) {
                    return OrderedSum::reduce_scatter(all, device(), tensors, exchange);
@@ -174,13 +174,13 @@ Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<c
     const size_t self = position_in(members, device());
     TensorsByMember places(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (i == self) places[i] = brought(parts[i]);
+      if (i == self) places[i] = in_memory(parts[i]);
       if (i == self) continue;
-      for (const Value& part : parts[i]) places[i].push_back(place_for(part));
+      for (const Value& part : parts[i]) places[i].push_back(receive_buffer(part));
     }
-    RANNC_TRY(gather_parts(members, device(), places, exchanges(key, nullptr, nullptr)));
+    RANNC_TRY(gather_parts(members, device(), places, exchange_factory(key, nullptr, nullptr)));
     for (size_t i = 0; i < parts.size(); ++i) {
-      for (size_t k = 0; i != self && k < parts[i].size(); ++k) place(places[i][k], parts[i][k]);
+      for (size_t k = 0; i != self && k < parts[i].size(); ++k) write(places[i][k], parts[i][k]);
     }
     return {};
   });

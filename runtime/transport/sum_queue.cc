@@ -22,6 +22,11 @@ std::shared_ptr<SumQueue::Sum> SumQueue::begin(Start start) {
     const std::lock_guard lock(mutex_);
     sums_.push_back(sum);
     start_some();
+    if (!thread_.joinable() && failed_) {  // the first sum, which nobody runs
+      sum->result = *failed_;
+      sums_.clear();
+      return sum;
+    }
     if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
   }
   changed_.notify_all();
@@ -51,7 +56,7 @@ Result<void> SumQueue::run(Sum& sum) {
 }
 
 void SumQueue::loop() {
-  const auto scope = memory_.enter(stream_);
+  const auto scope = memory_.enter(stream_);  // which has begun the first sum, so that the device has it
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !sums_.empty(); });
@@ -117,6 +122,7 @@ void SumQueue::stop() {
   changed_.notify_all();
   wait_.end();
   if (thread_.joinable()) thread_.join();
+  sums_.clear();  // what has started and will not be run
 }
 
 }  // namespace rannc::runtime

@@ -101,9 +101,9 @@ class Transport {
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
   /// Begins the sums of `all_reduce`, which run while the device computes, and returns at once. All members begin sums
   /// in one order. They may take the memory of the terms, so nothing else may use it before `PendingSum::wait`, which
-  /// may be called in any order. Transports that use host memory complete the sums of a device in the order of begins.
-  /// Transports between processes keep receive buffers of two sums at most. Blocking sums and `all_gather` follow the
-  /// sums that were begun before; sums within passes never wait for others. The endpoint must outlive the result.
+  /// may be called in any order. Transports with a `SumQueue` complete the sums of a device in the order of begins, and
+  /// keep receive buffers of two at most. Blocking sums and `all_gather` follow the sums that were begun before; sums
+  /// within passes never wait for others. The endpoint must outlive the result.
   virtual Result<std::unique_ptr<PendingSum>> begin_all_reduce(const CollectiveKey& key,
                                                                std::span<const DeviceId> members, Values values) = 0;
   /// Begins sums that only this device receives, in the memory of its own terms. `terms[i]` are this device's

@@ -1,8 +1,8 @@
 // A transport between threads of one process, by copies from the memory of one device to that of another.
 //
-// The host of the later side of a message enqueues its copy. Copies need no kernels, so that they neither wait for room
-// on a GPU nor take it from computations. A stream copies for each device that receives messages, one copies what sums
-// need, and one adds. Hosts wait until the other side has enqueued its part, devices for each other alone.
+// The host of the later side of a message enqueues its copy. Copies between contiguous tensors need no kernels, so that
+// they neither wait for room on a GPU nor take it from computations. Hosts wait until the other side has enqueued its
+// part, devices for each other alone.
 #include "runtime/transport/transport_copies.h"
 
 #include <fmt/format.h>
@@ -17,8 +17,11 @@
 namespace rannc::runtime {
 namespace {
 
-constexpr Stream kSums = message_stream(0), kCopiesOfSums = message_stream(1);
-Stream stream_to(DeviceId peer) { return message_stream(2 + peer.index()); }
+// Of one device: a stream adds, others copy what it sends. Streams may be shared with other devices of a plan on the
+// same GPU, which delays them.
+constexpr Stream kSums = shareable_stream(0), kPassSums = shareable_stream(1), kTerms = shareable_stream(2),
+                 kTotals = shareable_stream(3);
+Stream stream_to(DeviceId peer) { return shareable_stream(4 + peer.index()); }
 
 using Copies = std::shared_ptr<LocalCopies>;
 
@@ -136,7 +139,13 @@ class CopyTransport final : public ExchangeTransport {
   class Exchange final : public SumExchange {
    public:
     Exchange(CopyTransport& transport, const ExchangeOf& which)
-        : transport_(transport), which_(which), stream_(which.background != nullptr ? kSums : Stream::kCompute) {}
+        : transport_(transport),
+          which_(which),
+          stream_(which.background != nullptr ? kSums : Stream::kCompute),
+          copies_on_(which.within_pass()               ? kPassSums
+                     : which.phase == SumPhase::kTerms ? kTerms
+                                                       : kTotals),
+          made_(which.phase == SumPhase::kTerms ? which.made : nullptr) {}
     ~Exchange() override {
       for (const Moved& each : moved_) drop(*transport_.copies_, *each.copy, transport_.hardware_, stream_);
     }
@@ -145,10 +154,9 @@ class CopyTransport final : public ExchangeTransport {
 
     void send(DeviceId to, const at::Tensor& tensor) override {
       transport_.count_term(to, tensor.nbytes());
-      const bool is_made = which_.phase == SumPhase::kTerms && which_.made != nullptr;
-      EventRef made = is_made ? which_.made : transport_.hardware_.record(stream_);
-      add(transport_.copies_->send({transport_.device_, to, part_of(sent_[to]++)}, to_value(tensor), std::move(made),
-                                   transport_.hardware_, kCopiesOfSums),
+      if (made_ == nullptr) made_ = transport_.hardware_.record(stream_);
+      add(transport_.copies_->send({transport_.device_, to, part_of(sent_[to]++)}, to_value(tensor), made_,
+                                   transport_.hardware_, copies_on_),
           tensor, fmt::format("device {} to take its part of a sum over devices", to.index()));
     }
     void receive(DeviceId from, const at::Tensor& into) override {
@@ -181,7 +189,8 @@ class CopyTransport final : public ExchangeTransport {
 
     CopyTransport& transport_;
     const ExchangeOf which_;
-    const Stream stream_;
+    const Stream stream_, copies_on_;
+    EventRef made_;  // of all that is sent, once something is
     std::map<DeviceId, uint32_t> sent_, received_;
     std::vector<Moved> moved_;
     std::optional<Diagnostic> failed_;

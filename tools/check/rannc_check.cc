@@ -502,7 +502,8 @@ Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const tools:
 }
 
 Result<void> check(const Flags& flags) {
-  tools::set_gpu_environment({.over_nccl = !flags.workers.empty() && transport_of(flags).needs_nccl});
+  const bool over_nccl = !flags.workers.empty() && transport_of(flags).needs_nccl;
+  tools::set_gpu_environment({.over_nccl = over_nccl, .on_streams = over_nccl || flags.workers.empty()});
   RANNC_ASSIGN(const tools::Hardware hardware, tools::open_hardware(flags.device));
   std::vector<Case> cases;
   for (const std::string& path : flags.folders) {

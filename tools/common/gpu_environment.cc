@@ -10,7 +10,7 @@ namespace {
 constexpr std::array kVariables = {
     GpuVariable{"NCCL_LAUNCH_ORDER_IMPLICIT", "1", &GpuUse::over_nccl},
     GpuVariable{"NCCL_MAX_P2P_NCHANNELS", "4", &GpuUse::over_nccl},
-    GpuVariable{"CUDA_DEVICE_MAX_CONNECTIONS", "32", &GpuUse::over_nccl},
+    GpuVariable{"CUDA_DEVICE_MAX_CONNECTIONS", "32", &GpuUse::on_streams},
     GpuVariable{"CUDA_MODULE_LOADING", "EAGER", &GpuUse::over_nccl},
     GpuVariable{"CUBLAS_WORKSPACE_CONFIG", ":4096:8", &GpuUse::deterministic},
 };

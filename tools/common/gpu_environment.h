@@ -8,6 +8,7 @@ namespace rannc::tools {
 /// What a run needs of CUDA and NCCL.
 struct GpuUse {
   bool over_nccl = false;      ///< processes exchange messages over NCCL
+  bool on_streams = false;     ///< messages have streams of their own: over NCCL, and between threads
   bool deterministic = false;  ///< results have the same bits in every run
 };
 

@@ -86,7 +86,9 @@ class Run {
     begin("opening the bundle");
     RANNC_ASSIGN(start_, prepare_run(flags_, worker_));
     if (hang_watch_) hang_watch_->set_timeout(start_.timeout);
-    set_gpu_environment({.over_nccl = transport_.needs_nccl, .deterministic = flags_.deterministic});
+    set_gpu_environment({.over_nccl = transport_.needs_nccl,
+                         .on_streams = transport_.needs_nccl || !transport_.between_processes(),
+                         .deterministic = flags_.deterministic});
     if (flags_.deterministic) runtime::use_deterministic_kernels();
     if (flags_.time_convolutions) runtime::time_convolutions();
     RANNC_ASSIGN(hardware_, open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));

@@ -59,12 +59,12 @@ class ExchangeTransport : public Transport {
     const std::lock_guard lock(counted_mutex_);
     counted_[to] += bytes;
   }
-  BeginExchange exchanges(const CollectiveKey& key, BackgroundWait* background, EventRef made);
-  std::vector<at::Tensor> brought(const Values& values);
-  TensorsByMember brought(const std::vector<Values>& values);
-  at::Tensor place_for(const Value& part);
-  Values as(std::vector<at::Tensor> tensors, const Values& like);
-  void place(const at::Tensor& tensor, const Value& into);
+  BeginExchange exchange_factory(const CollectiveKey& key, BackgroundWait* background, EventRef made);
+  std::vector<at::Tensor> in_memory(const Values& values);
+  TensorsByMember in_memory(const std::vector<Values>& values);
+  at::Tensor receive_buffer(const Value& part);
+  Values values_like(std::vector<at::Tensor> tensors, const Values& like);
+  void write(const at::Tensor& tensor, const Value& into);
   /// Begins a sum in the background, which replaces the tensors `own` of `values`.
   template <class Make>
   Result<std::unique_ptr<PendingSum>> begin(const CollectiveKey& key, Values values, std::vector<at::Tensor> own,

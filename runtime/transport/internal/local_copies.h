@@ -1,12 +1,8 @@
-/// What the threads of one process share to copy values between the memories of their devices.
+/// Copies between the memories of devices that threads of one process drive.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -66,6 +62,7 @@ class LocalCopies final : public LocalRun {
     const std::lock_guard lock(mutex_);
     if (failure_) return *failure_;
     const LocalCopyRef copy = copy_of(name);
+    if (copy->into != nullptr) return error("received twice: " + text(name));
     copy->into = std::move(into);
     copy->allocated = std::move(allocated);
     RANNC_TRY(enqueue(name, *copy));

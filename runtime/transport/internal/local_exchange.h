@@ -1,4 +1,4 @@
-/// What the threads of one process share to pass values by reference.
+/// Values that threads of one process pass by reference.
 #pragma once
 
 #include <fmt/format.h>

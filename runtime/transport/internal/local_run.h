@@ -1,8 +1,9 @@
-/// What all threads of one process share in a run.
+/// State of a run that all threads of one process share.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -44,16 +45,19 @@ class LocalRun {
   /// Waits for a condition, which is checked with the lock.
   template <class Condition>
   Result<void> await(Lock& lock, Condition condition, const std::string& what) {
-    return await(lock, condition, what, [] { return false; });
+    return await(
+        lock, condition, [] { return false; }, timeout_, what);
   }
 
-  /// The same on a thread in the background. `lock` is not held before.
+  /// The same on a thread in the background, whose waits others limit. `lock` is not held before.
   template <class Condition>
   Result<void> await(Lock& lock, Condition condition, const std::string& what, BackgroundWait& background) {
-    // The end of a wait does not lock: it may come while `ended` is asked with the lock. The next tick sees it.
+    // The end of a wait does not lock, because `ended` locks on its side. The next tick sees an end that is missed.
     const BackgroundWait::Scope scope(background, what, [this] { changed_.notify_all(); });
     lock.lock();
-    RANNC_TRY(await(lock, condition, what, [&] { return background.ended(); }));
+    constexpr auto kNoLimit = std::chrono::milliseconds::max();
+    RANNC_TRY(await(
+        lock, condition, [&] { return background.ended(); }, kNoLimit, what));
     if (!condition()) return BackgroundWait::ended_error();
     return {};
   }
@@ -64,13 +68,13 @@ class LocalRun {
   std::optional<Diagnostic> failure_;
 
  private:
-  template <class Condition, class Stops>
-  Result<void> await(Lock& lock, Condition& condition, const std::string& what, Stops stops) {
-    const auto looks = [&] { return failure_.has_value() || condition() || stops(); };
+  template <class Condition, class Ended>
+  Result<void> await(Lock& lock, Condition& condition, Ended ended, std::chrono::milliseconds limit,
+                     const std::string& what) {
     RunningClock clock;
-    for (auto passed = clock.now(); !looks(); passed = clock.now()) {
-      if (passed >= timeout_) return error(fmt::format("waited {} ms for {}", timeout_.count(), what));
-      changed_.wait_for(lock, std::min(RunningClock::kTick, timeout_ - passed));
+    for (auto passed = clock.now(); !failure_ && !condition() && !ended(); passed = clock.now()) {
+      if (passed >= limit) return error(fmt::format("waited {} ms for {}", limit.count(), what));
+      changed_.wait_for(lock, std::min(RunningClock::kTick, limit - passed));
     }
     if (failure_) return *failure_;
     return {};

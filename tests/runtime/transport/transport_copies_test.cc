@@ -154,6 +154,32 @@ TEST_F(TransportCopies, OfSumsRunBesideComputations) {
   ASSERT_TRUE(sums[0]->wait().ok());
 }
 
+// Device 0 sends a term that device 2 takes late, because device 2 first awaits a term of device 3.
+TEST_F(TransportCopies, OfSumsWithinPassesWaitForNoOtherSums) {
+  const auto begin = [&](uint32_t device, std::vector<DeviceId> members, uint32_t part) {
+    return end(device).begin_all_reduce({1, Kind::kAllReduce, 0, part}, members, {ones(device)}).value();
+  };
+  const DeviceId d0(0), d1(1), d2(2), d3(3);
+  const Value late = work(3);
+  std::vector<std::unique_ptr<PendingSum>> sums;
+  for (const uint32_t part : {0U, 1U}) {
+    sums.push_back(begin(2, {d2, d3}, part));
+    sums.push_back(begin(3, {d2, d3}, part));
+  }
+  sums.push_back(begin(0, {d0, d2}, 2));
+  sums.push_back(begin(2, {d0, d2}, 2));
+  ASSERT_TRUE(sums.back()->wait().ok());
+  testing::on_each(2, [&](uint32_t device) {
+    const auto scope = hardware_[device]->enter(Stream::kCompute);
+    const Value term = hardware_[device]->upload(to_value(at::ones({64})));
+    ASSERT_TRUE(end(device).all_reduce({1, Kind::kWithinPass}, {{d0, d1}}, {term}).ok());
+  });
+  EXPECT_FALSE(follows(hardware_[1]->record(Stream::kCompute), late, 3));
+  EXPECT_TRUE(follows(hardware_[2]->record(Stream::kCompute), late, 3));
+  sums.pop_back();
+  for (const auto& sum : sums) EXPECT_TRUE(sum->wait().ok());
+}
+
 // The member's own term comes late, and it sends none.
 TEST_F(TransportCopies, OfSumsAddAfterTheMembersOwnTerm) {
   const std::vector<DeviceId> members = {DeviceId(0), DeviceId(1)};
@@ -211,6 +237,59 @@ TEST_F(TransportCopies, AreLimitedByTheTimeOut) {
   EXPECT_THAT(sum.diagnostic().str(), ::testing::HasSubstr("a sum over devices"));
 }
 
+// A device has 32 streams of high priority.
+TEST_F(TransportCopies, ShareStreamsWhereNoneIsLeft) {
+  constexpr uint32_t kDevices = 12;
+  ends_.clear();
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<Device*> each;
+  for (uint32_t device = 0; device < kDevices; ++device) {
+    devices.push_back(hardware_[0]->with_own_streams());
+    each.push_back(devices.back().get());
+  }
+  ends_ = find_transport("local")->open(each, std::chrono::seconds(60));
+  testing::on_each(kDevices, [&](uint32_t device) {
+    const auto scope = each[device]->enter(Stream::kCompute);
+    std::vector<std::unique_ptr<Receipt>> receipts;
+    for (uint32_t peer = 0; peer < kDevices; ++peer) {
+      if (peer == device) continue;
+      receipts.push_back(end(device).receive({1, 0, 0}, DeviceId(peer), {ir::DType::kF32, {1}}).value());
+      const Value value = each[device]->upload(to_value(at::full({1}, 1.F + static_cast<float>(device))));
+      ASSERT_TRUE(end(device).send({1, 0, 0}, DeviceId(peer), value, SentValue::kFreedWhenTaken).ok());
+    }
+    float total = 1 + static_cast<float>(device);
+    for (const auto& receipt : receipts) {
+      const Arrived arrived = receipt->wait().value();
+      each[device]->await(Stream::kCompute, arrived.ready);
+      total += to_tensor(each[device]->download(arrived.value)).item<float>();
+    }
+    EXPECT_EQ(total, kDevices * (kDevices + 1) / 2);
+    ASSERT_TRUE(end(device).flush().ok());
+  });
+  ends_.clear();
+}
+
+// A thread awaits the first sum, while the other device copies a term of the second.
+TEST_F(TransportCopies, OfSumsEndWithTheTransport) {
+  const std::vector<DeviceId> members = {DeviceId(0), DeviceId(1)};
+  const auto begin = [&](uint32_t device, uint32_t part) {
+    const Value term = hardware_[device]->upload(to_value(at::ones({64})));
+    return end(device).begin_all_reduce({1, Kind::kAllReduce, 0, part}, members, {term}).value();
+  };
+  begin(0, 0).reset();
+  begin(0, 1).reset();
+  begin(1, 1).reset();
+  ends_.clear();
+  EXPECT_EQ(rannc::testing::take_race(), std::nullopt);
+}
+
+TEST_F(TransportCopies, OfOneNameAreReceivedOnce) {
+  const auto first = receive(1, 0);
+  const auto second = end(1).receive({1, 0, 0}, DeviceId(0), kSpec);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.diagnostic().str(), ::testing::HasSubstr("received twice: the activation of route 0"));
+}
+
 // What a device leaves behind is not written any more.
 TEST_F(TransportCopies, EndWithOneOfTheirSides) {
   receive(1, 0).reset();
@@ -219,6 +298,8 @@ TEST_F(TransportCopies, EndWithOneOfTheirSides) {
   receive(1, 2).reset();
   end(0).abort(error("the step is over"));
   EXPECT_FALSE(end(1).flush().ok());
+  ends_.clear();
+  EXPECT_EQ(rannc::testing::take_race(), std::nullopt);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ class GpuEnvironment : public ::testing::Test {
 };
 
 TEST_F(GpuEnvironment, HasWhatTheRunNeeds) {
-  for (const GpuUse use : {GpuUse{}, GpuUse{.over_nccl = true}, GpuUse{.deterministic = true}}) {
+  for (const GpuUse use :
+       {GpuUse{}, GpuUse{.over_nccl = true}, GpuUse{.on_streams = true}, GpuUse{.deterministic = true}}) {
     SetUp();
     set_gpu_environment(use);
     for (const GpuVariable& variable : gpu_variables())
@@ -38,7 +39,7 @@ TEST_F(GpuEnvironment, HasWhatTheRunNeeds) {
 
 TEST_F(GpuEnvironment, KeepsWhatTheUserHasSet) {
   for (const GpuVariable& variable : gpu_variables()) setenv(variable.name, "own", 1);
-  set_gpu_environment({.over_nccl = true, .deterministic = true});
+  set_gpu_environment({.over_nccl = true, .on_streams = true, .deterministic = true});
   for (const GpuVariable& variable : gpu_variables()) EXPECT_EQ(value_of(variable.name), "own");
 }
 

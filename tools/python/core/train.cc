@@ -212,7 +212,9 @@ class Session {
       if (!round.empty()) worker_->torch_round = round;
     }
     RANNC_ASSIGN(start_, tools::prepare_run(flags_, worker_));
-    tools::set_gpu_environment({.over_nccl = transport().needs_nccl, .deterministic = flags_.deterministic});
+    tools::set_gpu_environment({.over_nccl = transport().needs_nccl,
+                                .on_streams = transport().needs_nccl || !transport().between_processes(),
+                                .deterministic = flags_.deterministic});
     RANNC_ASSIGN(hardware_, tools::open_hardware(flags_.device, ir::device_type(start_.bundle->plan)));
     if (flags_.deterministic) runtime::use_deterministic_kernels();
     if (flags_.time_convolutions) runtime::time_convolutions();
