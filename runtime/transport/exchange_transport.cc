@@ -161,8 +161,9 @@ void ExchangeTransport::stop_sums() {
   sums_.stop();
   if (dropped_.empty()) return;
   try {
-    memory_.await(Stream::kCompute, memory_.record(stream_));  // before it frees what dropped sums use
-  } catch (const std::exception&) {                            // the device has failed
+    // Before it frees what dropped sums use.
+    memory_.await(Stream::kCompute, memory_.record(stream_));
+  } catch (const std::exception&) {  // the device has failed
   }
   dropped_.clear();
 }
@@ -174,9 +175,11 @@ Result<void> ExchangeTransport::all_gather(const CollectiveKey& key, std::span<c
     const size_t self = position_in(members, device());
     TensorsByMember places(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (i == self) places[i] = in_memory(parts[i]);
-      if (i == self) continue;
-      for (const Value& part : parts[i]) places[i].push_back(receive_buffer(part));
+      if (i == self) {
+        places[i] = in_memory(parts[i]);
+      } else {
+        for (const Value& part : parts[i]) places[i].push_back(receive_buffer(part));
+      }
     }
     RANNC_TRY(gather_parts(members, device(), places, exchange_factory(key, nullptr, nullptr)));
     for (size_t i = 0; i < parts.size(); ++i) {

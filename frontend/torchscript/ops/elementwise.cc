@@ -141,8 +141,8 @@ void quotient(Call& call, const std::string& rounding) {
 }
 void div_in_type(Call& call) { quotient(call, call.has("rounding_mode") ? call.text("rounding_mode") : "none"); }
 void div(Call& call) {
-  const bool is_exact = !call.has("rounding_mode") || call.text("rounding_mode") == "none";
-  is_exact&& has_finer(call) ? rounded_once(call, div_in_type) : div_in_type(call);
+  const bool is_rounded = call.has("rounding_mode") && call.text("rounding_mode") != "none";
+  is_rounded || !has_finer(call) ? div_in_type(call) : rounded_once(call, div_in_type);
 }
 void floor_divide(Call& call) { quotient(call, "floor"); }
 
