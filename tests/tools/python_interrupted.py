@@ -23,9 +23,9 @@ class Hanging:
         return None
 
     def result(self):
-        if not self.waited:
+        is_first, self.waited = not self.waited, True  # before the test, which reads the line, interrupts
+        if is_first:
             print("begun", flush=True)
-        self.waited = True
         self.gate.wait()
 
 
