@@ -4,6 +4,7 @@
 
 #include "runtime/execute/now.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/transport/internal/before_free.h"
 #include "runtime/transport/internal/gloo_group.h"
 
 namespace rannc::runtime {
@@ -160,11 +161,7 @@ Result<std::unique_ptr<PendingSum>> ExchangeTransport::begin_reduce_scatter(cons
 void ExchangeTransport::stop_sums() {
   sums_.stop();
   if (dropped_.empty()) return;
-  try {
-    // Before it frees what dropped sums use.
-    memory_.await(Stream::kCompute, memory_.record(stream_));
-  } catch (const std::exception&) {  // the device has failed
-  }
+  before_free([&] { memory_.await(Stream::kCompute, memory_.record(stream_)); });
   dropped_.clear();
 }
 

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "runtime/internal/torch_value.h"
+#include "runtime/transport/internal/before_free.h"
 #include "runtime/transport/internal/exchange_transport.h"
 #include "runtime/transport/internal/local_copies.h"
 
@@ -27,10 +28,7 @@ using Copies = std::shared_ptr<LocalCopies>;
 
 /// Makes a stream wait for a copy whose memory is about to be freed.
 void drop(LocalCopies& copies, LocalCopy& copy, Device& hardware, Stream stream) {
-  try {
-    hardware.await(stream, copies.drop(copy));
-  } catch (const std::exception&) {  // the device has failed, and runs nothing that could use the memory again
-  }
+  before_free([&] { hardware.await(stream, copies.drop(copy)); });
 }
 
 class CopyReceipt final : public Receipt {

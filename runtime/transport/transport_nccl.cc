@@ -18,6 +18,7 @@
 
 #include "runtime/execute/now.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/transport/internal/before_free.h"
 #include "runtime/transport/internal/communicators.h"
 #include "runtime/transport/internal/gloo_transport.h"
 #include "runtime/transport/internal/message_watch.h"
@@ -34,10 +35,7 @@ class HeldMessage {
   HeldMessage(Device& device, Value value, EventRef done)
       : device_(device), value_(std::move(value)), done_(std::move(done)) {}
   ~HeldMessage() {
-    try {
-      if (value_ != nullptr) device_.await(Stream::kCompute, done_);
-    } catch (const std::exception&) {  // the device has failed, and runs nothing that could use the memory again
-    }
+    if (value_ != nullptr) before_free([&] { device_.await(Stream::kCompute, done_); });
   }
   HeldMessage(const HeldMessage&) = delete;
   HeldMessage& operator=(const HeldMessage&) = delete;
@@ -223,10 +221,7 @@ class NcclTransport final : public Transport {
   struct EnqueuedSum {
     EnqueuedSum(Device& device, const Channel& on) : hardware(device), channel(on) {}
     ~EnqueuedSum() {
-      try {
-        if (done != nullptr) hardware.await(Stream::kCompute, done);
-      } catch (const std::exception&) {  // as of messages
-      }
+      before_free([&] { hardware.await(Stream::kCompute, done); });
     }
     EnqueuedSum(const EnqueuedSum&) = delete;
     EnqueuedSum& operator=(const EnqueuedSum&) = delete;
