@@ -48,8 +48,9 @@ Result<TaskMemory> TaskMemory::of(const ir::Graph& graph, const ir::Joint& joint
   RANNC_ASSIGN(memory.joint_lines_, lines_of(joint.graph, assume));
   memory.needs_gradient_ = ir::needs_gradient(graph);
   const std::vector<bool> reached = ir::reached_by_gradients(graph);
-  for (size_t v = 0; v < reached.size() && !graph.losses().empty(); ++v)
-    memory.needs_gradient_[v] = memory.needs_gradient_[v] && reached[v];
+  if (!graph.losses().empty()) {
+    for (size_t v = 0; v < reached.size(); ++v) memory.needs_gradient_[v] = memory.needs_gradient_[v] && reached[v];
+  }
   memory.assume_ = assume;
   memory.instructions_ = cluster.instruction_sets();
   memory.samples_ = samples_of(joint);

@@ -285,10 +285,7 @@ std::optional<ir::DType> common_type(const Call& call, std::span<const Item> ite
 }
 
 std::vector<ValueId> promoted(Call& call, std::span<const Item> items) {
-  return converted(call, items, common_type(call, items));
-}
-
-std::vector<ValueId> converted(Call& call, std::span<const Item> items, std::optional<ir::DType> type) {
+  const auto type = common_type(call, items);
   std::vector<ValueId> values;
   for (const Item& item : items) {
     const auto number = Call::number_of(item);

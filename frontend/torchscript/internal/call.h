@@ -130,8 +130,6 @@ class Call : public TaskWriter {
 std::optional<ir::DType> common_type(const Call& call, std::span<const Item> items);
 /// Returns the operands converted to one type by ATen's promotion.
 std::vector<ValueId> promoted(Call& call, std::span<const Item> items);
-/// The items as tensors of a type; each of its own type if there is none.
-std::vector<ValueId> converted(Call& call, std::span<const Item> items, std::optional<ir::DType> type);
 std::vector<ValueId> promoted(Call& call, std::initializer_list<std::string_view> names);
 
 /// Gives the only result of a call another element type.
