@@ -327,6 +327,14 @@ ValueId TaskWriter::scalar(double value, ir::DType dtype) {
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
 }
 
+ValueId TaskWriter::cast(ValueId x, ir::DType dtype) {
+  if (!good() || !x.valid() || type(x).dtype == dtype) return x;
+  // A number in the program's code is converted directly to the requested type, without losing digits.
+  const auto known = type(x).shape == ir::Shape{} ? number(x) : std::nullopt;
+  if (known && ir::is_float(dtype)) return scalar(*known, dtype);
+  return emit("cast", {x}, {{"dtype", dtype}});
+}
+
 ValueId TaskWriter::add_random_input(ValueId x, ir::RandomInput add_random_input) {
   if (!good() || !x.valid()) return {};
   ir::ValueType type = this->type(x);

@@ -71,6 +71,8 @@ class TaskWriter {
                                 size_t outputs);
   /// A scalar constant of that type.
   ValueId scalar(double value, ir::DType dtype);
+  /// `x` converted to an element type.
+  ValueId cast(ValueId x, ir::DType dtype);
   /// A random input of the type of `x`, or invalid if `x` is invalid. Fails for a type other than floats. An operator
   /// may have only one.
   ValueId add_random_input(ValueId x, ir::RandomInput add_random_input);

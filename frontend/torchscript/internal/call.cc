@@ -161,14 +161,6 @@ int64_t Call::rank(ValueId value) {
   return found ? static_cast<int64_t>(found->size()) : 0;
 }
 
-ValueId Call::cast(ValueId x, ir::DType dtype) {
-  if (!good() || !x.valid() || this->dtype(x) == dtype) return x;
-  // A number in the program's code is converted directly to the requested type, without losing digits.
-  const auto known = TaskWriter::type(x).shape == ir::Shape{} ? TaskWriter::number(x) : std::nullopt;
-  if (known && ir::is_float(dtype)) return scalar(*known, dtype);
-  return emit("cast", {x}, {{"dtype", dtype}});
-}
-
 void Call::result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
   result_with_auxiliary(op, operands, std::move(attributes), 0);
 }

@@ -77,8 +77,6 @@ class Call : public TaskWriter {
   static std::optional<double> number_of(const Item& item);
   /// The rank of a value. An error if it is unknown.
   int64_t rank(ValueId value);
-  /// `x` converted to an element type.
-  ValueId cast(ValueId x, ir::DType dtype);
 
   // --- results, in order
   void give(Item item) { results_.push_back(std::move(item)); }
