@@ -73,6 +73,8 @@ class TaskWriter {
   ValueId scalar(double value, ir::DType dtype);
   /// `x` converted to an element type.
   ValueId cast(ValueId x, ir::DType dtype);
+  /// `x` in float32 if it has 16-bit floats.
+  ValueId widened(ValueId x) { return cast(x, ir::sum_dtype(dtype(x))); }
   /// A random input of the type of `x`, or invalid if `x` is invalid. Fails for a type other than floats. An operator
   /// may have only one.
   ValueId add_random_input(ValueId x, ir::RandomInput add_random_input);

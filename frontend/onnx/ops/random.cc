@@ -140,11 +140,10 @@ bool random_classes(Node& node) {
 /// rounding.
 void multinomial(Node& node) {
   if (!random_classes(node)) return;
-  ValueId x = node.in(0);
+  const ValueId x = node.widened(node.in(0));
   const ir::Dim rows = (*node.shape(x))[0], classes = (*node.shape(x))[1];
   const int64_t random_inputs = node.integer("sample_size", 1);
   note_replacement(node, random_inputs);
-  if (ir::byte_size(node.dtype(x)) < 4) x = node.emit("cast", {x}, {{"dtype", ir::DType::kF32}});
   const ir::Attributes along = {{"axis", ir::Dim(1)}};
   const ValueId sums = node.emit("cumsum", {node.emit("softmax", {x}, along)}, along);
   const ValueId sum = node.emit(

@@ -298,10 +298,11 @@ std::vector<ValueId> promoted(Call& call, std::initializer_list<std::string_view
   return promoted(call, items);
 }
 
-void convert_result(Call& call, ir::DType dtype) {
-  if (!call.good() || call.results().empty()) return;
-  const ValueId made = call.tensor(call.results()[0], "result");
-  if (call.dtype(made) != dtype) call.results()[0] = Item(std::make_shared<Tensor>(call.cast(made, dtype)));
+void convert_results(Call& call, ir::DType dtype) {
+  for (Item& each : call.results()) {
+    const ValueId made = call.tensor(each, "result");
+    if (call.good() && call.dtype(made) != dtype) each = Item(std::make_shared<Tensor>(call.cast(made, dtype)));
+  }
 }
 
 void rounded_once(Call& call, void (*translate)(Call&)) {
@@ -315,16 +316,13 @@ void rounded_once(Call& call, void (*translate)(Call&)) {
   std::vector<Call::Argument> wide = given;
   for (Call::Argument& each : wide) {
     if (each.item.get<TensorRef>() == nullptr) continue;
-    const ValueId value = call.tensor(each.item, each.name);
-    if (!call.good()) return;
-    const ir::DType dtype = call.dtype(value);
-    const bool is_narrow = ir::is_float(dtype) && ir::byte_size(dtype) < 4;
-    if (is_narrow) each.item = Item(std::make_shared<Tensor>(call.cast(value, ir::DType::kF32)));
+    const ValueId value = call.tensor(each.item, each.name), widened = call.widened(value);
+    if (widened != value) each.item = Item(std::make_shared<Tensor>(widened));
   }
   call.become(std::move(wide));
   translate(call);
   call.become(given);
-  convert_result(call, *type);
+  convert_results(call, *type);
 }
 
 }  // namespace rannc::frontend::torchscript

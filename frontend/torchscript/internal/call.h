@@ -130,8 +130,8 @@ std::optional<ir::DType> common_type(const Call& call, std::span<const Item> ite
 std::vector<ValueId> promoted(Call& call, std::span<const Item> items);
 std::vector<ValueId> promoted(Call& call, std::initializer_list<std::string_view> names);
 
-/// Gives the only result of a call another element type.
-void convert_result(Call& call, ir::DType dtype);
+/// Gives the results of a call another element type.
+void convert_results(Call& call, ir::DType dtype);
 /// Translates a call of tensors of 16-bit floats in float32, as ATen computes those that round their result alone.
 void rounded_once(Call& call, void (*translate)(Call&));
 template <void (*translate)(Call&)>

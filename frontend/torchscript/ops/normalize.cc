@@ -38,7 +38,7 @@ template <void (*normalize)(Call&)>
 void narrowed(Call& call) {
   const ir::DType dtype = call.dtype(call.tensor("input"));
   normalize(call);
-  convert_result(call, dtype);
+  convert_results(call, dtype);
 }
 
 void layer_norm(Call& call) {

@@ -121,18 +121,12 @@ void truth(Call& call) {
   call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
 }
 
-/// `x` in at least single precision, in which ATen computes sums of squares of smaller floats.
-ValueId widened(Call& call, ValueId x) {
-  const DType dtype = call.good() ? call.dtype(x) : DType::kF32;
-  return ir::is_float(dtype) && ir::byte_size(dtype) < 4 ? call.cast(x, DType::kF32) : x;
-}
-
-/// Mean and variance over axes, widened. The divisor of the variance is the number of elements minus `correction`.
+/// Mean and variance over axes. The divisor of the variance is the number of elements minus `correction`.
 struct Spread {
   ValueId mean, variance;
 };
 Spread spread(Call& call) {
-  const ValueId x = widened(call, call.tensor("self"));
+  const ValueId x = call.tensor("self");
   if (!call.good()) return {};
   double correction = 1;
   if (call.has("correction")) correction = call.number("correction");
@@ -158,23 +152,19 @@ Spread spread(Call& call) {
   }
   return {mean, call.emit("div", {call.emit("sum", {squares}, reduced), divisor})};
 }
-/// Gives a number of floats that were widened.
-void give_narrowed(Call& call, ValueId made) {
-  const DType dtype = call.good() ? call.dtype(call.tensor("self")) : DType::kF32;
-  made = call.cast(made, dtype);
-  if (call.good()) call.give(made);
+void var(Call& call) {
+  const ValueId variance = spread(call).variance;
+  if (call.good()) call.give(variance);
 }
-
-void var(Call& call) { give_narrowed(call, spread(call).variance); }
 void deviation(Call& call) {
   const ValueId variance = spread(call).variance;
-  if (!call.good()) return;
-  give_narrowed(call, root_without_pole(call, variance));
+  if (call.good()) call.give(root_without_pole(call, variance));
 }
 void var_mean(Call& call) {
   const Spread found = spread(call);
-  give_narrowed(call, found.variance);
-  give_narrowed(call, found.mean);
+  if (!call.good()) return;
+  call.give(found.variance);
+  call.give(found.mean);
 }
 
 void norm(Call& call) {
@@ -210,7 +200,7 @@ void softmax(Call& call) {
 }  // namespace
 
 ValueId p_norm(Call& call, ValueId given, double p, const ir::Attributes& how) {
-  const ValueId x = widened(call, given);
+  const ValueId x = call.widened(given);  // ATen adds powers of smaller floats in single precision
   if (!call.good()) return {};
   const DType dtype = call.dtype(x);
   const auto narrowed = [&](ValueId norm) { return call.cast(norm, call.dtype(given)); };
@@ -243,9 +233,9 @@ std::span<const Translator> reduce_translators() {
       {"argmin", place<false>},
       {"all", truth<true>},
       {"any", truth<false>},
-      {"var", var},
-      {"std", deviation},
-      {"var_mean", var_mean},
+      {"var", rounded_once<var>},
+      {"std", rounded_once<deviation>},
+      {"var_mean", rounded_once<var_mean>},
       {"norm", norm},
       {"linalg_vector_norm", norm},
       {"logsumexp", logsumexp},
