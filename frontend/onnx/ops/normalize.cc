@@ -174,9 +174,12 @@ void lp_normalization(Node& node) {
 
 std::span<const Translator> normalize_translators() {
   static constexpr Translator kTable[] = {
-      {"BatchNormalization", 7, 27, batch_norm},       {"GroupNormalization", 18, 27, group_norm},
-      {"InstanceNormalization", 7, 27, instance_norm}, {"LayerNormalization", 17, 27, layer_norm},
-      {"LpNormalization", 7, 27, lp_normalization},    {"RMSNormalization", 23, 27, rms_norm},
+      {"BatchNormalization", 7, 27, batch_norm},
+      {"GroupNormalization", 18, 27, group_norm},
+      {"InstanceNormalization", 7, 27, instance_norm},
+      {"LayerNormalization", 17, 27, layer_norm},
+      {"LpNormalization", 7, 27, rounded_once<lp_normalization>},
+      {"RMSNormalization", 23, 27, rms_norm},
   };
   return kTable;
 }

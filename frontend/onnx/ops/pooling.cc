@@ -228,18 +228,13 @@ void max_unpool(Node& node) {
 
 // --- means
 
-void average_pool(Node& node) {
+/// Divides means with zeros by the share of elements that count in each window.
+void average_by_shares(Node& node) {
   const auto window = read_free_window(node, node.in(0), node.integers("kernel_shape"));
   if (!window) return;
   const ValueId x = padded(node, node.in(0), *window, 0);
   if (!node.good()) return;
   const bool with_pads = node.integer("count_include_pad", 0) != 0, counts_x = with_pads || x == node.in(0);
-  if (!is_dilated(*window) && counts_x && (with_pads || pads_itself(*window))) {
-    ir::Attributes attributes = geometry(*window, ceils(node));
-    attributes.set("count_include_pad", with_pads);
-    return node.result("avg_pool", {x}, std::move(attributes));
-  }
-  // Divides means by the share of elements that count in each window.
   const ir::Shape from = *node.shape(x);
   const ir::Shape windows = counts(from, *window, ceils(node));
   const ValueId sums = means_with_zeros(node, x, *window, windows);
@@ -254,6 +249,18 @@ void average_pool(Node& node) {
   const ValueId shares =
       node.good() ? means_with_zeros(node, ones, with_pads ? without_pads(*window) : *window, windows) : ValueId();
   node.result("div", {sums, shares});
+}
+
+void average_pool(Node& node) {
+  const auto window = read_free_window(node, node.in(0), node.integers("kernel_shape"));
+  if (!window) return;
+  const bool with_pads = node.integer("count_include_pad", 0) != 0;
+  const bool counts_pads = with_pads || (window->free_pads.empty() && pads_itself(*window));
+  if (is_dilated(*window) || !counts_pads) return node.round_once(average_by_shares);
+  const ValueId x = padded(node, node.in(0), *window, 0);
+  ir::Attributes attributes = geometry(*window, ceils(node));
+  attributes.set("count_include_pad", with_pads);
+  node.result("avg_pool", {x}, std::move(attributes));
 }
 
 /// Elementwise power and root for a p-norm.
@@ -346,10 +353,10 @@ std::span<const Translator> pooling_translators() {
   static constexpr Translator kTable[] = {
       {"AveragePool", 7, 27, average_pool},
       {"GlobalAveragePool", 7, 27, global_average_pool},
-      {"GlobalLpPool", 7, 27, global_lp_pool},
+      {"GlobalLpPool", 7, 27, rounded_once<global_lp_pool>},
       {"GlobalMaxPool", 7, 27, global_max_pool},
-      {"LRN", 7, 27, lrn},
-      {"LpPool", 7, 27, lp_pool},
+      {"LRN", 7, 27, rounded_once<lrn>},
+      {"LpPool", 7, 27, rounded_once<lp_pool>},
       {"MaxPool", 7, 27, max_pool},
       {"MaxUnpool", 9, 27, max_unpool},
   };

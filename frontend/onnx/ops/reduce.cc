@@ -113,16 +113,10 @@ ValueId sum_or_same(Node& node, ValueId terms) {
   return attributes ? node.emit("sum", {terms}, *attributes) : terms;
 }
 
-/// Squares of 16-bit floats are added in float32, as PyTorch and ONNX Runtime do: float16 ends at 65504.
 void reduce_l2(Node& node) {
-  ValueId x = node.in(0);
-  if (!node.good()) return;
-  const ir::DType dtype = node.dtype(x);
-  if (!ir::is_float(dtype)) return node.result("sqrt", {sum_or_same(node, node.emit("mul", {x, x}))});
-  const bool is_narrow = ir::byte_size(dtype) < 4;
-  if (is_narrow) x = node.emit("cast", {x}, {{"dtype", ir::DType::kF32}});
-  const ValueId norm = root_without_pole(node, sum_or_same(node, node.emit("mul", {x, x})));
-  is_narrow ? node.result("cast", {norm}, {{"dtype", dtype}}) : node.result("identity", {norm});
+  const ValueId x = node.in(0), sum = sum_or_same(node, node.emit("mul", {x, x}));
+  if (!ir::is_float(node.dtype(x))) return node.result("sqrt", {sum});
+  node.result("identity", {root_without_pole(node, sum)});
 }
 
 void reduce_sum_square(Node& node) {
@@ -241,15 +235,15 @@ std::span<const Translator> reduce_translators() {
       {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
       {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
       {"ReduceL1", 7, 27, reduce_l1},
-      {"ReduceL2", 7, 27, reduce_l2},
-      {"ReduceLogSum", 7, 27, reduce_log_sum},
-      {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
+      {"ReduceL2", 7, 27, rounded_once<reduce_l2>},
+      {"ReduceLogSum", 7, 27, rounded_once<reduce_log_sum>},
+      {"ReduceLogSumExp", 7, 27, rounded_once<reduce_log_sum_exp>},
       {"ReduceMax", 7, 27, extreme<kMax, true>},
       {"ReduceMean", 7, 27, reduce<kMean, 18>},
       {"ReduceMin", 7, 27, extreme<kMin, false>},
       {"ReduceProd", 7, 27, reduce<kProd, 18>},
       {"ReduceSum", 7, 27, reduce<kSum, 13>},
-      {"ReduceSumSquare", 7, 27, reduce_sum_square},
+      {"ReduceSumSquare", 7, 27, rounded_once<reduce_sum_square>},
       {"Softmax", 13, 27, normalized_exponential<kSoftmax>},
       {"Softmax", 7, 12, flattened_exponential<kSoftmax>},
   };

@@ -19,6 +19,64 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pointwise;
 
+/// A call of an operator on operands of `small_floats`, and the shape of its result.
+struct SmallCall {
+  std::string call, to;
+  int opset = 24;
+};
+
+/// What a call makes of numbers that a type of 16 bits has: computed in that type, or in float32 and then rounded.
+std::vector<double> small_floats(const SmallCall& of, const std::string& type, bool is_wide) {
+  const std::string round = type == "float16" ? "<to = 10>" : "<to = 16>", make = is_wide ? "<to = 1>" : round;
+  const std::string stored =
+      "<float zero = {0}, float one = {1}, float end = {96}, float rate = {0.37}, float three = {3}, float part = "
+      "{0.09}, "
+      "int64[2] rows = {4, 24}, int64[2] columns = {24, 4}, int64[2] four = {4, 4}, int64[4] images = {1, 4, 4, 6}, "
+      "int64[1] from = {0}, int64[1] to = {16}> ";
+  const std::string operands =
+      "r = Range (zero, end, one)\n angle = Mul (r, rate)\n wave = Sin (angle)\n exact = Mul (wave, three)\n "
+      "some = Cast " +
+      round + " (exact)\n x = Cast " + make +
+      " (some)\n parts = Mul (r, part)\n "
+      "few = Cast " +
+      round + " (parts)\n near = Cast " + make +
+      " (few)\n left = Reshape (x, rows)\n "
+      "right = Reshape (x, columns)\n positive = Abs (left)\n first = Slice (x, from, to)\n "
+      "square = Reshape (first, four)\n image = Reshape (x, images)\n ";
+  const std::string result = "made = " + of.call + "\n y = Cast " + round + " (made)";
+  return numbers_of("agraph () => (" + type + "[" + of.to + "] y) " + stored + "{ " + operands + result + " }",
+                    of.opset);
+}
+
+/// ONNX Runtime computes operators of 16-bit floats in float32 and rounds the results.
+TEST(SmallFloats, AreRoundedOnce) {
+  for (const SmallCall& call : std::vector<SmallCall>{
+           {"Selu (x)", "96"},
+           {"Celu <alpha = 0.7> (x)", "96"},
+           {"Mish (x)", "96"},
+           {"Swish <alpha = 1.7> (x)", "96"},
+           {"Softsign (x)", "96"},
+           {"Tan (x)", "96"},
+           {"HardSigmoid <alpha = 0.3> (x)", "96"},
+           {"Shrink <lambd = 0.3, bias = 0.3> (x)", "96"},
+           {"ThresholdedRelu <alpha = 6.3> (near)", "96"},
+           {"Mean (x, near, x)", "96"},
+           {"LpNormalization <axis = 0> (x)", "96"},
+           {"Gemm <alpha = 0.3, beta = 0.7> (left, right, square)", "4, 4"},
+           {"Gemm (left, right, square)", "4, 4"},
+           {"ReduceLogSum <keepdims = 0, axes = [0]> (positive)", "24", 13},
+           {"ReduceLogSumExp <keepdims = 0, axes = [0]> (left)", "24", 13},
+           {"ReduceSumSquare <keepdims = 0, axes = [0]> (left)", "24", 13},
+           {"ReduceL2 <keepdims = 0, axes = [0]> (left)", "24", 13},
+           {"LRN <size = 3, alpha = 0.3> (image)", "1, 4, 4, 6"},
+           {"LpPool <kernel_shape = [2, 2]> (image)", "1, 4, 3, 5"},
+           {"GlobalLpPool <p = 3> (image)", "1, 4, 1, 1"},
+           {"AveragePool <kernel_shape = [3, 3], dilations = [2, 2], pads = [2, 2, 2, 2]> (image)", "1, 4, 4, 6"}}) {
+    for (const char* const type : {"float16", "bfloat16"})
+      EXPECT_EQ(small_floats(call, type, false), small_floats(call, type, true)) << call.call << " of " << type;
+  }
+}
+
 TEST(Functions, AreOneOperatorEach) {
   for (const auto& [op, opset] : std::vector<std::pair<std::string, int>>{{"Acos", 7},
                                                                           {"Asin", 7},

@@ -166,6 +166,22 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
   return tables_.emplace_back(ir::add_constant(graph(), name_of(name), dtype, shape, values));
 }
 
+void Node::round_once(void (*translate)(Node&)) {
+  const std::vector<ValueId> given = operands_;
+  std::optional<ir::DType> narrow;
+  for (ValueId& each : operands_) {
+    const ValueId wide = widened(each);
+    if (wide != each) narrow = dtype(each);
+    each = wide;
+  }
+  if (!narrow || !wants(0)) return translate(*this);
+  const std::string name = std::exchange(names_[0], name_of("wide"));
+  translate(*this);
+  operands_ = given;
+  names_[0] = name;
+  result("cast", {outputs_[0]}, {{"dtype", *narrow}});
+}
+
 void Node::note_weight(ValueId value) {
   static const ir::Pattern kStored = ir::through({"cast", "identity", "reshape", "unsqueeze", "squeeze"},
                                                  ir::of_kind(ir::ValueKind::kConstant, kNumber));

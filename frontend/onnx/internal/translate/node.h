@@ -122,6 +122,8 @@ class Node : public TaskWriter {
   const std::vector<ValueId>& tables() const { return tables_; }
   /// Whether the growth limit allows a table of `numbers` elements and its temporary copy. Otherwise the node fails.
   bool has_room_for_table(uint64_t numbers);
+  /// Translates the node in float32 if its floats have 16 bits, and rounds its only output.
+  void round_once(void (*translate)(Node&));
   /// Records that a value is used as a weight although no core operator has it as a weight operand.
   void note_weight(ValueId value);
   /// The stored tensors that such values consist of.
@@ -160,5 +162,11 @@ class Node : public TaskWriter {
   bool literal_ = false;
   std::string remark_;
 };
+
+/// Translates an operator of which ONNX Runtime rounds the result alone.
+template <void (*translate)(Node&)>
+void rounded_once(Node& node) {
+  node.round_once(translate);
+}
 
 }  // namespace rannc::frontend
