@@ -41,19 +41,35 @@ void product(Call& call) {
 }
 
 /// beta * self + alpha * (a @ b). Both factors are usually 1.
+struct Factors {
+  double beta, alpha;
+};
+Factors factors(Call& call) {
+  return {call.has("beta") ? call.number("beta") : 1, call.has("alpha") ? call.number("alpha") : 1};
+}
+
 template <const char* a, const char* b>
-void added_product(Call& call) {
+void scaled_sum(Call& call) {
   const ValueId bias = call.tensor("self"), x = call.tensor(a), y = call.tensor(b);
-  const double beta = call.has("beta") ? call.number("beta") : 1, alpha = call.has("alpha") ? call.number("alpha") : 1;
+  const auto [beta, alpha] = factors(call);
   if (!call.good()) return;
-  const bool vector = call.type(bias).shape && call.type(bias).shape->size() == 1 && call.type(y).shape &&
-                      call.type(y).shape->size() == 2;
-  if (beta == 1 && alpha == 1 && vector) return call.result("linear", {x, y, bias}, {{"layout", std::string("io")}});
   ValueId made = call.emit("matmul", {x, y});
   if (alpha != 1) made = call.emit("mul", {made, call.scalar(alpha, call.dtype(x))});
   if (beta == 0) return call.give(made);
   const ValueId shift = beta == 1 ? bias : call.emit("mul", {bias, call.scalar(beta, call.dtype(bias))});
   call.result("add", {shift, made});
+}
+
+/// ATen rounds the sum alone, as the operator `linear` does.
+template <const char* a, const char* b>
+void added_product(Call& call) {
+  const ValueId bias = call.tensor("self"), x = call.tensor(a), y = call.tensor(b);
+  const auto [beta, alpha] = factors(call);
+  if (!call.good()) return;
+  const bool vector = call.type(bias).shape && call.type(bias).shape->size() == 1 && call.type(y).shape &&
+                      call.type(y).shape->size() == 2;
+  if (beta == 1 && alpha == 1 && vector) return call.result("linear", {x, y, bias}, {{"layout", std::string("io")}});
+  rounded_once(call, scaled_sum<a, b>);
 }
 constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
                kVec[] = "vec";

@@ -246,6 +246,27 @@ TEST(SmallFloats, AreRoundedOnce) {
   }
 }
 
+/// Whether LibTorch's kernels for processors round the product too depends on the processor and on the layout of the
+/// operands. Those for GPUs do not.
+TEST(SmallFloats, SumsWithProductsAreRoundedOnce) {
+  const at::Tensor x = ((at::arange(576, at::kDouble) * 0.37).sin() * 3).view({6, 96});
+  for (const char* const call :
+       {"torch.addmm(c[0], a[0], b[0], beta=0.3, alpha=0.7)", "torch.addmm(c[0], a[0], b[0])",
+        "torch.addmm(c[0, 0], a[0], b[0], beta=0.3)", "torch.addmv(c[0, 0], a[0], b[0, :, 0])",
+        "torch.addmv(c[0, 0], a[0], b[0, :, 0], beta=0.3, alpha=0.7)", "torch.baddbmm(c, a, b, beta=0.3, alpha=0.7)",
+        "torch.baddbmm(c, a, b)", "torch.baddbmm(c, a, b, beta=0, alpha=0.7)"}) {
+    for (const std::string type : {"15", "5"}) {
+      const std::string head =
+          "h = x.to(" + type + ")\n  a, b, c = h.view(6, 8, 12), h.view(6, 12, 8), h[:, :64].reshape(6, 8, 8)\n  ";
+      SavedModule narrow(source(head + "return " + call));
+      SavedModule wide(
+          source(head + "a, b, c = a.float(), b.float(), c.float()\n  return (" + call + ").to(" + type + ")"));
+      narrow.module() = wide.module();
+      EXPECT_EQ(difference(narrow, {x}, false), "") << call << " of type " << type;
+    }
+  }
+}
+
 TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
   const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
   for (const char* const call :
