@@ -5,6 +5,7 @@
 #include <array>
 #include <numbers>
 
+#include "frontend/recipes/roots.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -159,23 +160,34 @@ ValueId squared(Call& call, ValueId parts) {
   return call.emit("sum", {call.emit("mul", {parts, parts})}, {{"axes", Shape{axis}}, {"keepdim", true}});
 }
 
-/// The absolute value as […, 1], whose gradient at 0 is 0.
-ValueId absolute(Call& call, ValueId parts) {
-  const ValueId square = squared(call, parts);
+/// Complex numbers divided by a factor as […, 1], so that the larger part has size 1: squares of other numbers may
+/// overflow or vanish. The factor of 0 and of infinity is 1.
+struct Scaled {
+  ValueId parts, factor;
+};
+Scaled scaled(Call& call, ValueId parts) {
+  const int64_t axis = rank_of(call, parts);
   if (!call.good()) return {};
-  const ValueId zero = call.scalar(0, call.dtype(parts)), one = call.scalar(1, call.dtype(parts));
-  const ValueId is_zero = call.emit("eq", {square, zero});
-  return call.emit("where", {is_zero, zero, call.emit("sqrt", {call.emit("where", {is_zero, one, square})})});
+  const ValueId sizes = call.emit("stop_gradient", {call.emit("abs", {parts})});
+  const ValueId larger = call.emit("amax", {sizes}, {{"axes", Shape{axis}}, {"keepdim", true}});
+  const ValueId is_zero = call.emit("eq", {larger, call.scalar(0, call.dtype(parts))});
+  const ValueId is_odd = call.emit("logical_or", {is_zero, call.emit("isinf", {larger})});
+  const ValueId factor = call.emit("where", {is_odd, call.scalar(1, call.dtype(parts)), larger});
+  return {call.emit("div", {parts, factor}), factor};
 }
 
+/// The absolute value of scaled parts as […, 1], whose gradient at 0 is 0.
+ValueId absolute(Call& call, ValueId parts) { return root_without_pole(call, squared(call, parts)); }
+
 void abs(Call& call) {
-  const ValueId made = absolute(call, parts_of(call, call.item("self")));
+  const Scaled z = scaled(call, parts_of(call, call.item("self")));
+  const ValueId made = call.emit("mul", {absolute(call, z.parts), z.factor});
   if (call.good()) call.result("squeeze", {made}, {{"axes", Shape{call.rank(made) - 1}}});
 }
 
 /// Twice the angle in the right half plane, mirrored for the left one. The angle of 0 is 0.
 void angle(Call& call) {
-  const ValueId parts = parts_of(call, call.item("self"));
+  const ValueId parts = scaled(call, parts_of(call, call.item("self"))).parts;
   const ValueId re = real_of(call, parts), im = imaginary_of(call, parts), size = absolute(call, parts);
   if (!call.good()) return;
   const auto number = [&](double value) { return call.scalar(value, call.dtype(parts)); };
@@ -216,15 +228,16 @@ void div(Call& call) {
   if (call.has("rounding_mode")) return call.fail("a rounded quotient of complex numbers");
   const DType dtype = common_part(call, std::array{a, b});
   if (!b.get<Complex>()) return give(call, call.emit("div", {operand(call, a, dtype), operand(call, b, dtype)}));
-  const ValueId y = operand(call, b, dtype), turned = conjugate(call, y);
-  const ValueId above = a.get<Complex>() ? product(call, operand(call, a, dtype), turned)
-                                         : call.emit("mul", {operand(call, a, dtype), turned});
-  give(call, call.emit("div", {above, squared(call, y)}));
+  const Scaled y = scaled(call, operand(call, b, dtype));
+  const ValueId x = call.emit("div", {operand(call, a, dtype), y.factor}), turned = conjugate(call, y.parts);
+  const ValueId above = a.get<Complex>() ? product(call, x, turned) : call.emit("mul", {x, turned});
+  give(call, call.emit("div", {above, squared(call, y.parts)}));
 }
 
 void reciprocal(Call& call) {
-  const ValueId x = parts_of(call, call.item("self"));
-  give(call, call.emit("div", {conjugate(call, x), squared(call, x)}));
+  const Scaled x = scaled(call, parts_of(call, call.item("self")));
+  const ValueId of_scaled = call.emit("div", {conjugate(call, x.parts), squared(call, x.parts)});
+  give(call, call.emit("div", {of_scaled, x.factor}));
 }
 
 template <bool reversed, const char* op>

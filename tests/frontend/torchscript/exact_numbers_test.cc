@@ -267,6 +267,31 @@ TEST(SmallFloats, SumsWithProductsAreRoundedOnce) {
   }
 }
 
+/// The squares of these numbers are no finite doubles, or 0.
+TEST(ComplexNumbers, MayBeLargeOrSmall) {
+  const at::Tensor x = numbers({1e200, 1e-200, -1e160, 3, -3e-170});
+  constexpr char kHead[] = "z, w, f = torch.complex(x, x * 0.5), torch.complex(x * 2, -x), x.detach()\n  return ";
+  for (const char* const call :
+       {"z.abs() / x", "torch.angle(z)", "torch.view_as_real(z / w)",
+        "torch.view_as_real(torch.reciprocal(z)) * x.unsqueeze(1)", "torch.view_as_real(1.5 / z) * x.unsqueeze(1)"}) {
+    SavedModule module(source(std::string(kHead) + call));
+    EXPECT_EQ(difference(module, {x}, false), "") << call;
+  }
+  for (const char* const call : {"z.abs()", "torch.view_as_real(z / w.detach()) * f.unsqueeze(1)",
+                                 "torch.view_as_real(z.detach() / w) * f.unsqueeze(1)",
+                                 "torch.view_as_real(torch.reciprocal(z * (1 / f))) * f.unsqueeze(1)"}) {
+    SavedModule module(source(std::string(kHead) + call));
+    EXPECT_EQ(gradient_difference(module, {x}), "") << call;
+  }
+}
+
+TEST(ComplexNumbers, OfInfinityAndZero) {
+  const at::Tensor x = numbers({kInfinity, -kInfinity, 0, -0.0, kNan, 1});
+  SavedModule module(source("return torch.complex(x, torch.ones_like(x)).abs(), torch.complex(x, x * 2).abs()"));
+  EXPECT_EQ(difference(module, {x}, false), "");
+  EXPECT_EQ(difference_of("return torch.complex(x, x * 2).abs()", numbers({0, -0.0, 1})), "");
+}
+
 TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
   const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
   for (const char* const call :
