@@ -104,10 +104,17 @@ ValueId complete(Call& call, const Item& item, DType dtype) {
 
 // --- parts
 
+/// `x`, with the gradient of its absolute value, which LibTorch gives the sizes of `polar`.
+ValueId signed_slope(Call& call, ValueId x) {
+  const ValueId size = call.emit("abs", {x}), rest = call.emit("stop_gradient", {call.emit("sub", {x, size})});
+  const ValueId is_positive = call.emit("gt", {x, call.scalar(0, call.dtype(x))});  // infinity has no rest
+  return call.emit("where", {is_positive, x, call.emit("add", {size, rest})});
+}
+
 void polar(Call& call) {
   const std::vector<ValueId> both = promoted(call, {"abs", "angle"});
   if (!call.good()) return;
-  const ValueId size = with_column(call, both[0]), angle = with_column(call, both[1]);
+  const ValueId size = with_column(call, signed_slope(call, both[0])), angle = with_column(call, both[1]);
   give(call, call.emit("mul", {size, joined(call, call.emit("cos", {angle}), call.emit("sin", {angle}))}));
 }
 

@@ -292,6 +292,12 @@ TEST(ComplexNumbers, OfInfinityAndZero) {
   EXPECT_EQ(difference_of("return torch.complex(x, x * 2).abs()", numbers({0, -0.0, 1})), "");
 }
 
+TEST(Polar, HasTheGradientOfLibTorchWhereSizesAreNotPositive) {
+  EXPECT_EQ(difference_of("z = torch.view_as_real(torch.polar(x, x + 0.7))\n  return z[:, 0] * 3 + z[:, 1] * 5",
+                          numbers({2, 0, -0.0, -2})),
+            "");
+}
+
 TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
   const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
   for (const char* const call :
