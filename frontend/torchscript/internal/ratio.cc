@@ -95,7 +95,9 @@ std::optional<Dim> root(const Dim& x) {
   }
   if (!rest.is_constant() || rest.constant() < 0) return std::nullopt;
   const auto whole = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(rest.constant()))));
-  return whole * whole == rest.constant() ? std::optional(made * Dim(whole)) : std::nullopt;
+  int64_t square = 0;
+  const bool is_square = !__builtin_mul_overflow(whole, whole, &square) && square == rest.constant();
+  return is_square ? std::optional(made * Dim(whole)) : std::nullopt;
 }
 
 std::optional<Dim> rounded_down(const Ratio& x) {

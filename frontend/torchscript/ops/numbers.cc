@@ -30,6 +30,24 @@ void unexpected(Call& call, std::string_view what) {
 
 // --- arithmetic
 
+/// Rejects an integer at which those of a program wrap around.
+void too_large(Call& call) { unexpected(call, "a result of at most 64 bits"); }
+
+bool overflows(std::string_view op, int64_t a, int64_t b) {
+  int64_t made = 0;
+  if (op == "add") return __builtin_add_overflow(a, b, &made);
+  if (op == "sub") return __builtin_sub_overflow(a, b, &made);
+  if (op == "mul") return __builtin_mul_overflow(a, b, &made);
+  return op == "floordiv" && a == INT64_MIN && b == -1;
+}
+
+/// Gives a whole number as an integer.
+void give_whole(Call& call, double number) {
+  constexpr double kEnd = 0x1p63;
+  if (!(number >= -kEnd && number < kEnd)) return too_large(call);
+  call.give(Dim(static_cast<int64_t>(number)));
+}
+
 /// For numbers and bools that depend on data, emits the core operator of the same name on tensors. Returns whether that
 /// applied.
 bool computed_of_data(Call& call) {
@@ -70,7 +88,12 @@ template <Dim (*of_integers)(const Dim&, const Dim&), double (*of_numbers)(doubl
 void arithmetic(Call& call) {
   if (computed_of_data(call)) return;
   const Item &a = call.item(size_t{0}), &b = call.item(1);
-  if (is_integer(a) && is_integer(b)) return call.give(Item(of_integers(integer(a), integer(b))));
+  if (is_integer(a) && is_integer(b)) {
+    const Dim m = integer(a), n = integer(b);
+    const bool is_known = m.is_constant() && n.is_constant();
+    if (is_known && overflows(call.op(), m.constant(), n.constant())) return too_large(call);
+    return call.give(Item(of_integers(m, n)));
+  }
   const auto x = plain(a), y = plain(b);
   if (x && y) return call.give(of_numbers(*x, *y));
   const auto made = of_sizes(call, a, b);
@@ -107,6 +130,7 @@ void divided(Call& call) {
 
 void negative_number(Call& call) {
   const Item& x = call.item(size_t{0});
+  if (is_integer(x) && integer(x) == Dim(INT64_MIN)) return too_large(call);
   if (is_integer(x)) return call.give(Dim(0) - integer(x));
   if (const auto* number = x.get<double>()) return call.give(-*number);
   if (const auto* of = x.get<Ratio>()) return call.give(Item(Ratio{Dim(0) - of->above, of->below, of->exact}));
@@ -260,12 +284,12 @@ void give_rounded(Call& call, const std::optional<Dim>& made) {
 void to_integer(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto* of = x.get<Ratio>()) return give_rounded(call, cut(*of));
-  if (const auto* number = x.get<double>()) return call.give(Dim(whole(*number)));
+  if (const auto* number = x.get<double>()) return give_whole(call, *number);
   if (const auto size = call.size_of(x)) return call.give(*size);
   if (x.get<TensorRef>() || x.is_of_data()) {
     const ValueId value = call.tensor(x, "a");
     if (const auto sizes = call.cut_to_sizes(value); sizes && sizes->size() == 1) return call.give((*sizes)[0]);
-    if (const auto number = call.number(value)) return call.give(Dim(whole(*number)));
+    if (const auto number = call.number(value)) return give_whole(call, *number);
     return single_of_data(call, value, DType::kI64, "the integer");
   }
   unexpected(call, "an integer");
@@ -440,8 +464,9 @@ void sliced(Call& call) {
     const int64_t given = call.integer(name);
     return given < 0 ? given + size : given;
   };
-  const int64_t step = call.has("step") ? call.integer("step") : 1;
-  if (step < 1) return unexpected(call, "a positive step");
+  const int64_t given_step = call.has("step") ? call.integer("step") : 1;
+  if (given_step < 1) return unexpected(call, "a positive step");
+  const int64_t step = std::min(given_step, std::max<int64_t>(size, 1));
   std::vector<Item> elements;
   const int64_t end = std::min(bound("end", size), size);
   for (int64_t i = std::max<int64_t>(bound("start", 0), 0); i < end; i += step)
@@ -595,7 +620,7 @@ void to_whole(Call& call) {
   if (const auto* of = given.get<Ratio>()) return give_rounded(call, of_sizes(*of));
   const auto x = plain(given);
   if (!x) return unexpected(call, "a number that is known");
-  call.give(Dim(whole(f(*x))));
+  give_whole(call, f(*x));
 }
 
 void to_nearest(Call& call) {
@@ -619,14 +644,23 @@ void power_of_size(Call& call, const Dim& size, double exponent) {
   call.schema().ends_with("float") ? call.give(Item(Ratio{made})) : call.give(made);
 }
 
+std::optional<int64_t> power_of(int64_t base, int64_t exponent) {
+  int64_t made = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1 && __builtin_mul_overflow(made, base, &made)) return std::nullopt;
+    if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return std::nullopt;
+  }
+  return made;
+}
+
 void power(Call& call) {
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   const auto x = plain(a), y = plain(b);
   if (!x && y && is_integer(a)) return power_of_size(call, integer(a), *y);
   if (!x || !y) return unexpected(call, "plain numbers");
-  const double made = std::pow(*x, *y);
-  if (call.schema().ends_with(".int") || (a.get<Dim>() && b.get<Dim>() && *y >= 0)) return call.give(Dim(whole(made)));
-  call.give(made);
+  if (!a.get<Dim>() || !b.get<Dim>() || *y < 0) return call.give(std::pow(*x, *y));
+  const auto made = power_of(a.get<Dim>()->constant(), b.get<Dim>()->constant());
+  made ? call.give(Dim(*made)) : too_large(call);
 }
 
 }  // namespace

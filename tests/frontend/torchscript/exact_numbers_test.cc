@@ -298,6 +298,25 @@ TEST(Polar, HasTheGradientOfLibTorchWhereSizesAreNotPositive) {
             "");
 }
 
+/// What is to be computed from 9223372036854775807 and 1, and how it is refused.
+TEST(Integers, BeyondSixtyFourBitsAreRefused) {
+  for (const char* const result : {"a + b", "0 - a - b - b", "a * (b + b)", "-(0 - a - b)", "(0 - a - b) // (0 - b)",
+                                   "int(1.0e30 * b)", "int(float('inf') * b)"}) {
+    SavedModule module(std::string("def f(self, a: int, b: int):\n  return ") + result +
+                       "\ndef forward(self, x):\n  return x * self.f(9223372036854775807, 1)\n");
+    EXPECT_THAT(difference(module, {numbers({1, 2})}, false), testing::HasSubstr("64 bits")) << result;
+  }
+}
+
+TEST(Integers, OfSixtyFourBitsAreExact) {
+  for (const char* const result :
+       {"a - b + b", "0 - a - b", "a // b", "(0 - a) * b", "-(0 - a)", "int(2.0 ** 62) + b", "int(-(2.0 ** 63))"}) {
+    SavedModule module(std::string("def f(self, a: int, b: int):\n  return ") + result +
+                       "\ndef forward(self, x):\n  return x.long() * self.f(9223372036854775807, 1)\n");
+    EXPECT_EQ(difference(module, {numbers({1, 0})}, false), "") << result;
+  }
+}
+
 TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
   const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
   for (const char* const call :
