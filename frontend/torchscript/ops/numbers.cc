@@ -632,6 +632,9 @@ void to_nearest(Call& call) {
   function<std::nearbyint>(call);
 }
 
+/// Whether a power of integers is a float, as in TorchScript but not in exported programs.
+bool gives_float(const Call& call) { return call.schema().ends_with("float") || call.schema().ends_with(".int"); }
+
 void power_of_size(Call& call, const Dim& size, double exponent) {
   constexpr int kMost = 8;
   if (exponent == 0.5) {
@@ -641,7 +644,7 @@ void power_of_size(Call& call, const Dim& size, double exponent) {
     return unexpected(call, "a power that follows from sizes");
   Dim made = 1;
   for (int i = 0; i < static_cast<int>(exponent); ++i) made = made * size;
-  call.schema().ends_with("float") ? call.give(Item(Ratio{made})) : call.give(made);
+  gives_float(call) ? call.give(Item(Ratio{made})) : call.give(made);
 }
 
 std::optional<int64_t> power_of(int64_t base, int64_t exponent) {
@@ -658,7 +661,7 @@ void power(Call& call) {
   const auto x = plain(a), y = plain(b);
   if (!x && y && is_integer(a)) return power_of_size(call, integer(a), *y);
   if (!x || !y) return unexpected(call, "plain numbers");
-  if (!a.get<Dim>() || !b.get<Dim>() || *y < 0) return call.give(std::pow(*x, *y));
+  if (gives_float(call) || !a.get<Dim>() || !b.get<Dim>() || *y < 0) return call.give(std::pow(*x, *y));
   const auto made = power_of(a.get<Dim>()->constant(), b.get<Dim>()->constant());
   made ? call.give(Dim(*made)) : too_large(call);
 }

@@ -317,6 +317,14 @@ TEST(Integers, OfSixtyFourBitsAreExact) {
   }
 }
 
+/// TorchScript computes powers of integers in doubles.
+TEST(Powers, OfIntegersAreFloats) {
+  SavedModule module(
+      "def power(self, a: int, b: int):\n  return a ** b\ndef forward(self, x):\n  return x.long() * self.power(3, 2), "
+      "x * self.power(3, 39), x.long() * int(self.power(3, 39)), x * self.power(2, -1), x * self.power(10, 30)\n");
+  EXPECT_EQ(difference(module, {numbers({1, 2})}, false), "");
+}
+
 TEST(Norms, OfDistancesOfHalvesDoNotOverflow) {
   const at::Tensor x = numbers({100, 200, 300, -50, 0, 25}).view({2, 3});
   for (const char* const call :
