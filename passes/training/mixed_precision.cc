@@ -13,6 +13,7 @@
 #include "ir/graph/constant.h"
 #include "ir/graph/results.h"
 #include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
 #include "ir/op/op.h"
 
 namespace rannc::passes {
@@ -25,14 +26,30 @@ using ir::Graph;
 
 constexpr DType kWide = DType::kF32;
 
-/// Whether a stored tensor has the same numbers in `narrow`.
-bool is_exact_in(DType narrow, const Graph::Value& value) {
-  if (value.kind != ir::ValueKind::kConstant || !value.data.present()) return false;
-  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  const auto numbers = ir::decode_numbers(value.type, value.data, kAll);
+constexpr ir::Capture kTask{0};
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+/// The numbers of a stored tensor, or the only one of a tensor that is filled with it.
+std::optional<std::vector<double>> numbers_of(const Graph& graph, ValueId id) {
+  static const ir::Pattern kFilled = ir::op("full").as(kTask);
+  if (const auto filled = ir::match(graph, id, kFilled)) {
+    const ir::Attribute* const given = filled->attributes(kTask).find("value");
+    const auto* const number = given != nullptr ? std::get_if<double>(given) : nullptr;  // or a size
+    return number != nullptr ? std::optional(std::vector{*number}) : std::nullopt;
+  }
+  const Graph::Value& value = graph.value(id);
+  if (value.kind != ir::ValueKind::kConstant || !value.data.present()) return std::nullopt;
+  auto numbers = ir::decode_numbers(value.type, value.data, kAll);
+  return numbers ? std::optional(*std::move(numbers)) : std::nullopt;
+}
+
+/// Whether a constant has the same numbers in `narrow`.
+bool is_exact_in(DType narrow, const Graph& graph, ValueId value) {
+  const auto numbers = numbers_of(graph, value);
   if (!numbers) return false;
-  ir::ValueType rounded = value.type;
+  ir::ValueType rounded;
   rounded.dtype = narrow;
+  rounded.shape = ir::Shape{static_cast<int64_t>(numbers->size())};
   const auto again = ir::decode_numbers(rounded, ir::encode_numbers(narrow, *numbers), kAll);
   return again && std::equal(numbers->begin(), numbers->end(), again->begin(),
                              [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
@@ -60,7 +77,7 @@ class Caster {
 
   bool is_exact(ValueId value) {
     std::optional<bool>& known = exact_[value.index()];
-    if (!known) known = is_exact_in(narrow_, from_.value(value));
+    if (!known) known = is_exact_in(narrow_, from_, value);
     return *known;
   }
 

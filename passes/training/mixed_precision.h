@@ -8,8 +8,8 @@ namespace rannc::passes {
 /// Casts the float operands of each task to the type in which its operator's entry computes in mixed precision
 /// (`ir::Autocast`): a 16-bit type, float32, or the widest type of its operands. The rules are those of
 /// `torch.autocast`, with these differences:
-/// - A stored constant that the 16-bit type represents exactly never widens a task. Others do: rounding them would
-///   scale a whole tensor.
+/// - A constant that the 16-bit type represents exactly never widens a task: stored, or of one number. Others do:
+///   rounding them would scale a whole tensor.
 /// - Normalization, recurrent layers, branches, loops and quantization compute in float32.
 /// - Graph outputs, losses and running statistics keep their types.
 ///

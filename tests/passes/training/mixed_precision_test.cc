@@ -129,6 +129,19 @@ TEST(MixedPrecision, ConstantsThatWouldBeRoundedWiden) {
   EXPECT_EQ(mixed(scaled(65536.0), ir::DType::kF16).type("y"), "f32") << "infinite in f16";
 }
 
+/// Numbers of a program, which no file stores.
+TEST(MixedPrecision, NumbersOfTasksAreConstants) {
+  for (const auto& [number, type] : {std::pair{"0x1p-1", "bf16"}, std::pair{"0x1.004189374bc6ap+0", "f32"}}) {
+    const Mixed made = mixed(std::string("input %x: f32[batch,4] samples 0\nparameter %w: f32[4,4]\n"
+                                         "#0 %h: f32[batch,4] samples 0 = core.linear(%x, %w)\n"
+                                         "#1 %n: f32[] = core.full() {dtype = !f32, shape = [], value = ") +
+                             number +
+                             "}\n#2 %m: f32[batch,4] samples 0 = core.mul(%h, %n)\n"
+                             "#3 %y: f32[batch,4] samples 0 = core.relu(%m)\ninputs [%x]\noutputs [%y]\n");
+    EXPECT_EQ(made.type("m"), type) << number;
+  }
+}
+
 TEST(MixedPrecision, LossesAndStatisticsStayFloat32) {
   const Mixed made = mixed(R"(input %x: f32[batch,4] samples 0
 input %labels: i64[batch] samples 0
