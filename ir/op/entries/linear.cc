@@ -15,16 +15,17 @@ BatchLayout carried(const ValueType& type, size_t rank) {
   return layout;
 }
 
-Result<BatchLayout> matmul_layout(const OpCall& call, size_t rank) {
-  const BatchLayout a = carried(call.in(0), rank), b = carried(call.in(1), rank);
+// Batch layout of a product of rank `rank` of operands with the layouts a and b, as `carried` gives them.
+Result<BatchLayout> product_layout(const OpCall& call, const BatchLayout& a, const BatchLayout& b, size_t rank) {
+  const std::string op(short_name(call.op));
   const auto columns = static_cast<int32_t>(rank) - 1, rows = columns - 1;
   // If both operands have the same samples on the contracted axis, the result is a sum over samples.
   if (a.has_batch() && a.axis == columns && b.has_batch() && b.axis == rows && a.outer == b.outer && a.inner == b.inner)
     return BatchLayout{.mix = Mix::kPartial};
-  if (a.axis == columns && rank >= 1 && a.has_batch()) return error("matmul contracts over the samples of operand 0");
-  if (b.has_batch() && b.axis == rows) return error("matmul contracts over the samples of operand 1");
+  if (a.axis == columns && rank >= 1 && a.has_batch()) return error(op + " contracts over the samples of operand 0");
+  if (b.has_batch() && b.axis == rows) return error(op + " contracts over the samples of operand 1");
   if (a.has_batch() && b.has_batch() && !(a == b)) {
-    return error("the operands of matmul have their samples on axes " + std::to_string(a.axis) + " and " +
+    return error("the operands of " + op + " have their samples on axes " + std::to_string(a.axis) + " and " +
                  std::to_string(b.axis) + " of the product: that would mix samples");
   }
   return a.has_batch() ? a : b;
@@ -49,7 +50,7 @@ Result<Types> infer_matmul(const OpCall& call) {
   const size_t rank = to.size() + 2;
   BatchLayout layout;
   if (!vector_a && !vector_b) {
-    RANNC_ASSIGN(layout, matmul_layout(call, rank));
+    RANNC_ASSIGN(layout, product_layout(call, carried(call.in(0), rank), carried(call.in(1), rank), rank));
   } else {
     layout = vector_a ? call.in(1).batch : call.in(0).batch;
     const int32_t contracted = static_cast<int32_t>(rank) - (vector_a ? 2 : 1);
@@ -71,6 +72,21 @@ Work matmul_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 bool output_first(const OpAttributes& attributes) { return attributes.text("layout") == "oi"; }
 
+// The weight may carry samples too, on the axis of its outputs or, for a sum over samples, on the other one.
+Result<BatchLayout> linear_layout(const OpCall& call, size_t rank) {
+  BatchLayout weight = call.in(1).batch;
+  if (rank < 2 && weight.has_batch()) return error("linear of a vector with a weight that carries samples");
+  const bool outputs = weight.axis == (output_first(call.attributes) ? 0 : 1);
+  if (weight.has_batch()) weight.axis = static_cast<int32_t>(rank) - (outputs ? 1 : 2);
+  RANNC_ASSIGN(const BatchLayout layout, product_layout(call, call.in(0).batch, weight, rank));
+  if (call.has(2) && layout.mix == Mix::kPartial) return error("linear adds a bias to a sum over samples");
+  if (!call.has(2) || !call.in(2).batch.has_batch()) return layout;
+  BatchLayout bias = call.in(2).batch;
+  bias.axis = static_cast<int32_t>(rank) - 1;
+  if (!(bias == layout)) return error("the bias of linear carries other samples than the product");
+  return layout;
+}
+
 Result<Types> infer_linear(const OpCall& call) {
   RANNC_ASSIGN(Shape shape, shape_of(call, 0));
   RANNC_ASSIGN(const Shape weight, shape_of(call, 1));
@@ -88,9 +104,9 @@ Result<Types> infer_linear(const OpCall& call) {
       return error("bias " + str(bias) + " does not fit " + out.str() + " output features");
     }
   }
-  RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(shape.size()) - 1));
+  RANNC_ASSIGN(BatchLayout samples, linear_layout(call, shape.size()));
   shape.back() = out;
-  return Types{make_type(dtype, std::move(shape), call.in(0).batch)};
+  return Types{make_type(dtype, std::move(shape), std::move(samples))};
 }
 
 Work linear_work(const OpCall& call, std::span<const ValueType> outputs) {

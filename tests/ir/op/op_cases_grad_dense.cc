@@ -31,6 +31,9 @@ void add_products(std::vector<OpCase>& cases) {
       {"linear", {f("2,batch,4"), f("1,4"), f("1")}},
       {"linear", {f("4"), f("5,4"), f("5")}},
       {"linear", {f("batch,1"), f("1,3")}, {{"layout", kIo}}},
+      {"linear", {f("3,4"), f("batch,4")}},
+      {"linear", {f("2,3,4"), f("4,batch"), f("batch")}, {{"layout", kIo}}},
+      {"linear", {f("3,batch"), f("batch,5")}, {{"layout", kIo}}},
   };
   cases.insert(cases.end(), more.begin(), more.end());
 }
