@@ -456,7 +456,14 @@ warned("attribute that forward changes", lambda: train(Forward(counted)), "calls
 warned("buffer that forward writes", lambda: train(Forward(seen)), "seen", "keeps its value")
 warned("module written while it is trained", lambda: within(written), "0.weight", "load_state_dict")
 warned("autocast", in_autocast, "torch.autocast", "precision='bf16'")
-warned("batch normalization of micro-batches", lambda: train(Normalized()), "batch normalization", "micro_batches=1")
+warned("batch normalization of micro-batches", lambda: train(Normalized()), "batch normalization", "of 4 samples",
+       ": micro_batches=1")
+warned("batch normalization of replicas", lambda: train(Normalized(), cluster="local:4", replicas=[2, 2]), "batch normalization",
+       "of 2 samples", "sync_batch_norm=True with micro_batches=1")
+warned("batch normalization of a stage with replicas",
+       lambda: train(Normalized(), cluster="local:3", replicas=[2, 1], micro_batches=1), "of 4 samples in a stage of 2 replicas")
+warned("synchronised batch normalization of micro-batches",
+       lambda: train(Normalized(), cluster="local:4", replicas=[2, 2], sync_batch_norm=True), "of 4 samples", ": micro_batches=1")
 warned("statistics of instance normalization", lambda: train(instance_normalized()), "norm.running_mean",
        "keeps its value")
 warned("len() of the samples", lambda: train(loss=paired, micro_batches=None), "python_wrong_uses_test.py:", "x.shape[0]")

@@ -196,11 +196,22 @@ def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
         divided_not = "is not divided, but runs as one micro-batch" in text or text.startswith("its batch size is static")
         if divided_not and len(made.facts["stages"]) > 1:
             reporter("warning", f"nothing overlaps, and stages run one after another: {text.strip()}")
-        if "batch normalisation over the samples of a micro-batch" in text and made.micro_batches > 1:
-            samples = made.facts["mini_batch"] // made.micro_batches
-            reporter("warning", f"batch normalization has the statistics of micro-batches of {samples} samples, where one device "
-                     f"has those of {made.facts['mini_batch']}: micro_batches=1 computes the same")
+        if "batch normalisation over the samples of a micro-batch" in text:
+            _warn_of_statistics(made, text.endswith("on all replicas: losses depend on the number of micro-batches"), reporter)
     return made
+
+
+def _warn_of_statistics(plan: Plan, synchronised: bool, reporter: Reporter) -> None:
+    """Warns of batch normalization over fewer samples than those of a mini-batch. Which stage it is in is not known."""
+    replicas = [1 if synchronised else len(stage.devices) for stage in plan.stages]
+    all_samples = plan.facts["mini_batch"]
+    samples = all_samples // plan.micro_batches // max(replicas)
+    if samples >= all_samples:
+        return
+    remedy = "micro_batches=1" if max(replicas) == 1 else "sync_batch_norm=True with micro_batches=1"
+    where = "" if min(replicas) == max(replicas) else f" in a stage of {max(replicas)} replicas"
+    reporter("warning", f"batch normalization has the statistics of {samples} samples{where}, where one device has those of the "
+             f"{all_samples} of the mini-batch: {remedy} computes the same")
 
 
 def check_kind(net: Any) -> None:
