@@ -438,9 +438,10 @@ def in_autocast():
 
 
 class Normalized(nn.Module):
-    def __init__(self):
+    def __init__(self, norm=nn.BatchNorm1d):
         super().__init__()
-        self.layer, self.norm, self.head = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)
+        torch.manual_seed(0)
+        self.layer, self.norm, self.head = nn.Linear(4, 6), norm(6), nn.Linear(6, 3)
 
     def forward(self, x):
         return self.head(self.norm(self.layer(x)))
@@ -601,6 +602,12 @@ class Harmless(unittest.TestCase):
             return lambda out, batch: loss(out, batch) + (out - net(batch[0] + 0.1)).square().mean()
         net, other = mlp(), mlp()
         self.assert_equal(train(net, loss=consistent(net)), self.losses_of_torch(other, consistent(other)))
+
+    def test_synchronised_batch_normalization(self):
+        wanted = self.losses_of_torch(Normalized())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assert_equal(train(Normalized(nn.SyncBatchNorm), cluster="local:4", replicas=[2, 2], micro_batches=1), wanted)
 
     def test_ctc_losses_with_lengths_in_tensors(self):
         def ctc(out, batch):

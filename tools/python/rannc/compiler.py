@@ -223,6 +223,12 @@ def check_kind(net: Any) -> None:
                 hint=f"{net.__name__}(…) makes a module" if isinstance(net, type) else "")
 
 
+def _synchronised(net: nn.Module, flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags, with synchronised batch normalization if the module has it by itself. It is of all layers then."""
+    has = any(isinstance(module, nn.SyncBatchNorm) and module.training for module in net.modules())
+    return {"sync_batch_norm": True, **flags} if has else flags
+
+
 def _on_meta(net: nn.Module, example: Batch) -> Batch:
     """The example on the meta device, if the module is there."""
     first = next(net.parameters(), None)
@@ -252,6 +258,7 @@ def plan(net: nn.Module | str | os.PathLike[str], example: Batch | None = None, 
                          evaluates=not training, optimizer=optimizer)
         flags.setdefault("costs", "analytic")
         flags.update(_optimizer_flags(optimizer, program))
+        flags = _synchronised(net, flags) if training else flags
         return _planned(_read(program, flags, False, reporter), False, reporter)
     finally:
         reporter.end()
@@ -319,6 +326,8 @@ def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, An
     _check_device(net)
     program = export(net, example, optimizer=optimizer, **exporting)
     settings = None
+    if not exporting["evaluates"]:
+        flags = _synchronised(net, flags)
     if optimizer is not None and not isinstance(optimizer, str):
         settings = Settings(optimizer, program.parameters)
         flags = {**flags, **settings.flags()}
