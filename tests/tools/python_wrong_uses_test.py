@@ -399,6 +399,30 @@ case("WORLD_SIZE without MASTER_PORT", lambda: environment(WORLD_SIZE="2", RANK=
 case("WORLD_SIZE=two", lambda: environment(WORLD_SIZE="two", RANK="0"), "WORLD_SIZE", "'two'")
 case("RANK=5 of 2", lambda: environment(WORLD_SIZE="2", RANK="5", MASTER_ADDR="127.0.0.1", MASTER_PORT="1"), "rank 5 of 2")
 
+
+class Masked(nn.Module):
+    """A layer with an entry of the batch that may be missing."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x, mask=None):
+        return self.layer(x) if mask is None else self.layer(x) * mask
+
+
+def masked_later(use):
+    """Uses a trainer whose example has no mask, with a batch that has one."""
+    batch = {"x": X, "labels": Y}
+    with trainer(Masked(), batch, loss=lambda out, batch: nn.functional.cross_entropy(out, batch["labels"])) as opened:
+        opened.step({**batch, "mask": None}).item()
+        use(opened, {**batch, "mask": torch.zeros(8, 3)})
+
+
+case("entry that the example lacked", lambda: masked_later(lambda opened, batch: opened.step(batch)), "'mask'", "example lacked")
+case("entry that the example lacked, in an evaluation", lambda: masked_later(lambda opened, batch: opened.evaluate(batch)), "'mask'",
+     "example lacked")
+
 # Warnings: name, use, words.
 WARNED = []
 
@@ -469,6 +493,8 @@ warned("statistics of instance normalization", lambda: train(instance_normalized
        "keeps its value")
 warned("len() of the samples", lambda: train(loss=paired, micro_batches=None), "python_wrong_uses_test.py:", "x.shape[0]")
 warned("pairs of samples: nothing overlaps", lambda: train(loss=paired, micro_batches=None), "nothing overlaps")
+
+
 
 
 class WrongUses(unittest.TestCase):

@@ -23,6 +23,7 @@ class Layout:
     kind: str  #: `mapping`, `sequence` or `tensor`
     keys: tuple[Any, ...]  #: of the entries, in order
     names: tuple[str, ...]  #: of the inputs, in the same order
+    ignores_others: bool = False  #: as of a bundle, which does not know what else its example had
 
     def tensors(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Returns the tensors of a batch by input. A batch of another form is an error."""
@@ -43,6 +44,7 @@ def _entries(batch: Batch, layout: Layout) -> list[torch.Tensor]:
         lacking = [key for key in layout.keys if batch.get(key) is None]
         if lacking:
             raise error(f"the batch lacks {listed(lacking)}; it has {listed(batch)}")
+        check_known(batch, layout)
         found = [batch[key] for key in layout.keys]
     elif layout.kind == "sequence":
         if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != len(layout.keys):
@@ -55,6 +57,14 @@ def _entries(batch: Batch, layout: Layout) -> list[torch.Tensor]:
         if not isinstance(tensor, torch.Tensor):
             raise error(f"is a {type(tensor).__name__}; expected a tensor", place=f"batch entry {name!r}")
     return found
+
+
+def check_known(batch: Mapping[Any, Any], layout: Layout) -> None:
+    """Refuses entries that the example lacked: forward or loss may take them, which the program does not."""
+    unknown = [key for key, value in batch.items() if value is not None and key not in layout.keys]
+    if unknown and not layout.ignores_others:
+        raise error(f"the batch has {listed(unknown)}, which the example lacked, so that the program has no input for it",
+                    hint="put it into the example, too, or leave it out of the batch")
 
 
 def listed(names: Any) -> str:

@@ -21,7 +21,7 @@ from .batches import digest, fitted, kept
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
 from .export import LossFunction, names_of_parameters, unwrapped
-from .layout import Batch, Layout, layout_of
+from .layout import Batch, Layout, check_known, layout_of
 from .optimizer import Settings
 from .options import arguments, divided, error, reworded, warn
 from .results import Evaluation, Loss, Profile
@@ -201,7 +201,7 @@ class Trainer:
         self.facts: dict[str, Any] = self._session.facts()
         if self.facts["note"]:
             warn(self.facts["note"])
-        self._layout = bundle.layout or Layout("mapping", tuple(self.facts["inputs"]), tuple(self.facts["inputs"]))
+        self._layout = bundle.layout or Layout("mapping", tuple(self.facts["inputs"]), tuple(self.facts["inputs"]), True)
         self._needed = self._session.needed()
         if self._settings is not None:
             self._settings.use_trained(name for group in self._session.groups() for name in group["tensors"])
@@ -316,6 +316,7 @@ class Trainer:
                 return self._narrowed(dict(zip(self._layout.names, parts)), range(1, self.mini_batch + 1))
         if self._layout.kind != "mapping" or not isinstance(batch, Mapping):
             return self._narrowed(self._layout.tensors(batch), range(1, self.mini_batch + 1))
+        check_known(batch, self._layout)
         named = dict(zip(self._layout.keys, self._layout.names, strict=True))
         found = {named[key]: tensor for key, tensor in batch.items() if key in named and tensor is not None}
         return self._narrowed(found, range(1, self.mini_batch + 1))
