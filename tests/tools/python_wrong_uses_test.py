@@ -471,6 +471,11 @@ class Normalized(nn.Module):
         return self.head(self.norm(self.layer(x)))
 
 
+def unread():
+    mask = torch.ones(8, 3)
+    step((X, mask, Y), net=Masked(), example=(X, mask, Y), loss=lambda out, batch: nn.functional.cross_entropy(out, batch[2]))
+
+
 def paired(outputs, batch):
     return nn.functional.cross_entropy(outputs @ outputs.t(), torch.arange(len(outputs)))
 
@@ -495,6 +500,7 @@ warned("len() of the samples", lambda: train(loss=paired, micro_batches=None), "
 warned("pairs of samples: nothing overlaps", lambda: train(loss=paired, micro_batches=None), "nothing overlaps")
 
 
+warned("entry of a tuple that nothing reads", unread, "entry 1", "inputs=2")
 
 
 class WrongUses(unittest.TestCase):

@@ -267,8 +267,21 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
+        _warn_of_unread(program, layout, len(recorder.taken))
     exported = Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, in_loss)
     return exported, recorder.attributes
+
+
+def _warn_of_unread(program: torch.export.ExportedProgram, layout: Layout, taken: int) -> None:
+    """Warns of entries of a tuple that neither module nor loss reads, as an optional argument of forward. Dictionaries of data sets
+    often have such."""
+    if layout.kind != "sequence":
+        return
+    nodes = {node.name: node for node in program.graph.nodes}
+    for key, name in zip(layout.keys, program.graph_signature.user_inputs, strict=True):
+        if not nodes[str(name)].users:
+            warn(f"neither module nor loss reads entry {key} of the batch; forward takes the first {taken}: "
+                 f"inputs={key + 1} passes it to forward, too")
 
 
 def _check_calls(recorder: _Recorder, exported: Callable[[], torch.export.ExportedProgram]) -> None:
