@@ -499,7 +499,6 @@ warned("statistics of instance normalization", lambda: train(instance_normalized
 warned("len() of the samples", lambda: train(loss=paired, micro_batches=None), "python_wrong_uses_test.py:", "x.shape[0]")
 warned("pairs of samples: nothing overlaps", lambda: train(loss=paired, micro_batches=None), "nothing overlaps")
 
-
 warned("entry of a tuple that nothing reads", unread, "entry 1", "inputs=2")
 
 
@@ -640,6 +639,14 @@ class Harmless(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assert_equal(train(Normalized(nn.SyncBatchNorm), cluster="local:4", replicas=[2, 2], micro_batches=1), wanted)
+
+    def test_evaluations_compute_as_eval_does(self):
+        net = Normalized()
+        net.head = nn.Sequential(nn.Dropout(0.5), net.head)
+        evaluating, dropped = copy.deepcopy(net).eval(), Forward(lambda net, x: nn.functional.dropout(net.layer(x), 0.5))
+        with trainer(net, micro_batches=1) as opened, trainer(dropped) as other:
+            found = [opened.evaluate(data()).loss, other.evaluate(data()).loss]
+        self.assert_equal(found, [loss(evaluating(X), data()).item(), loss(dropped.layer(X), data()).item()])
 
     def test_ctc_losses_with_lengths_in_tensors(self):
         def ctc(out, batch):

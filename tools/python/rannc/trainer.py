@@ -299,9 +299,9 @@ class Trainer:
         return self._submit(given, lambda capsules: self._session.accumulate(capsules[0]))
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        """Runs the forward pass of at most a mini-batch. Changes nothing. Dropout and statistics are those of training, as
-        the module was exported; a bundle of the module in evaluation mode (`compile(net.eval(), training=False)`) has
-        them off. Entries that only the loss reads may be missing: at the end of a tuple, anywhere in a dictionary. A process
+        """Runs the forward pass of at most a mini-batch, and changes nothing. Computes as `net.eval()` does: dropout is off, also
+        that of `F.dropout(h, 0.5)`, and batch normalization has its running statistics. Branches of forward by
+        `self.training` are those of the export. Entries that only the loss reads may be missing: at the end of a tuple, anywhere in a dictionary. A process
         of several returns outputs of the samples that it computes."""
         self._finish()
         tensors = self._partly(batch)
