@@ -648,6 +648,12 @@ class Harmless(unittest.TestCase):
             found = [opened.evaluate(data()).loss, other.evaluate(data()).loss]
         self.assert_equal(found, [loss(evaluating(X), data()).item(), loss(dropped.layer(X), data()).item()])
 
+    def test_batches_with_an_entry_named_loss(self):
+        def of_entry(out, batch):
+            return nn.functional.cross_entropy(out, batch["loss"])
+        batch = {"input": X, "loss": Y}
+        self.assert_equal([step(batch, example=batch, loss=of_entry)], self.expected(1))
+
     def test_ctc_losses_with_lengths_in_tensors(self):
         def ctc(out, batch):
             return nn.functional.ctc_loss(nn.functional.log_softmax(out, -1).transpose(0, 1), *batch[1:])

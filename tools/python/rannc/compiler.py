@@ -179,7 +179,7 @@ def in_background(work: Callable[[], Any], interrupt: Callable[[], None]) -> Any
 def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, reporter: Reporter) -> _core.Read:
     own: dict[str, Any] = {"output_name": program.outputs, "assume": program.sizes}
     if program.has_loss:
-        own["loss"] = "in_graph(output=loss)"
+        own["loss"] = f"in_graph(output={program.outputs[0]})"
     if not with_weights:
         own["without_weights"] = True
     content, weights = program.in_memory(with_weights)

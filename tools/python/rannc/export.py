@@ -29,7 +29,7 @@ class Exported:
     program: torch.export.ExportedProgram
     layout: Layout
     samples: int  #: of the example
-    outputs: tuple[str, ...]  #: names, in order; `loss` first
+    outputs: tuple[str, ...]  #: names, in order; that of the loss first
     has_loss: bool
     parameters: dict[int, list[str]]  #: names of a parameter, by `id`
     sizes: dict[str, int]  #: other symbols, with their sizes in the example
@@ -136,7 +136,7 @@ class _Recorder:
         self.has_loss = loss is not None
         if loss is not None:
             named.pop("loss", None)
-            named = {"loss": loss, **named}
+            named = {identifier("loss", [*self.layout.names, *named]): loss, **named}  # an entry of the batch may be `loss`
         self.outputs = tuple(named)
         return tuple(named.values())
 
