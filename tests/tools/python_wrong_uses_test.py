@@ -259,6 +259,7 @@ def wait_hooked(net):
 
 
 case("RMSprop", lambda: optimized(lambda net: torch.optim.RMSprop(net.parameters())), "RMSprop", "expected one of")
+case("Adagrad", lambda: optimized(lambda net: torch.optim.Adagrad(net.parameters())), "Adagrad", "expected one of")
 case("LBFGS", lambda: optimized(lambda net: torch.optim.LBFGS(net.parameters())), "LBFGS", "expected one of")
 case("dampening", lambda: optimized(lambda net: sgd(net, momentum=0.9, dampening=0.1)), "dampening=0.1", "dampening=0 only")
 case("maximize", lambda: optimized(lambda net: sgd(net, maximize=True)), "maximize=True", "maximize=False only")

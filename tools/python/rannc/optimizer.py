@@ -86,14 +86,14 @@ class Settings:
         if _refuse_step in optimizer._optimizer_step_pre_hooks.values():
             raise error(f"{_name(optimizer)} is in another trainer, which is open", place="optimizer",
                         hint="call close() of that trainer first")
+        for group in optimizer.param_groups:
+            _check_fixed(optimizer, group, _kind_of(optimizer, group))  # first: Adagrad has a state before its steps
         if optimizer.state:
             raise error(f"{_name(optimizer)} has made steps already, whose state rannc does not take over",
                         place="optimizer", hint="make a new object; a run of rannc is continued with resume=")
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
             raise error(f"{_name(optimizer)} has hooks of its steps, which rannc would not call", place="optimizer")
         for group in optimizer.param_groups:
-            kind = _kind_of(optimizer, group)
-            _check_fixed(optimizer, group, kind)
             for parameter in group["params"]:
                 if id(parameter) not in self._names:
                     raise error(f"{_name(optimizer)} has a parameter of shape {tuple(parameter.shape)} that the module "
