@@ -286,6 +286,10 @@ def momentum_later(opened, net, optimizer):
     optimizer.param_groups[0]["momentum"] = 0.9
 
 
+def negative_decay(opened, net, optimizer):
+    optimizer.param_groups[0]["weight_decay"] = -0.1
+
+
 case("optimizer.step()", lambda: within(lambda opened, net, optimizer: optimizer.step()), "would do nothing", "leave the call out")
 case("loss.backward()", lambda: within(lambda opened, net, optimizer: opened.step(data()).backward()), "loss.backward()", "leave out")
 case("clip_grad_norm_", lambda: within(lambda opened, net, optimizer: nn.utils.clip_grad_norm_(net.parameters(), 1.0)),
@@ -297,6 +301,7 @@ case("parameters frozen later", lambda: within(frozen_later), "0.bias|0.weight",
 case("group added later", lambda: within(lambda opened, net, optimizer: optimizer.add_param_group(
     {"params": [nn.Parameter(X)]})), "has 2 groups", "it had 1")
 case("negative rate", lambda: within(negative_rate), "learning rate -0.1")
+case("negative decay", lambda: within(negative_decay), "optimizer: ", "weight_decay=-0.1: expected 0 or a positive number")
 case("momentum later", lambda: within(momentum_later), "optimizer", "momentum that was 0")
 case("a copied trainer", lambda: within(lambda opened, net, optimizer: copy.deepcopy(opened)), "cannot be copied", "state_dict()")
 case("to_module of another class", lambda: within(lambda opened, net, optimizer: opened.to_module(nn.Linear(4, 3))),
@@ -519,6 +524,7 @@ class WrongUses(unittest.TestCase):
                 self.assert_said(text, words, name)
                 self.assertNotIn("/rannc-", text.split("expected")[0], name)  # temporary files
                 self.assertNotIn(" --", text, name)  # flags of programs
+                self.assertEqual("momentum that was 0" in text, name == "momentum later", name)
 
     def test_warnings_name_the_line_of_the_user(self):
         for name, use, words in WARNED:

@@ -356,6 +356,8 @@ class Trainer:
             try:
                 self._session.set_groups(groups)
             except _core.Error as failure:
+                if "state that parameters need" not in str(failure):
+                    raise error(str(failure), place="optimizer") from None
                 raise error(f"{failure}, as momentum that was 0 when the trainer was made", place="optimizer",
                             hint="make the optimizer with the settings that it will need") from None
             self._groups = groups
