@@ -237,6 +237,8 @@ def with_gradient_hook():
 
 case("forward hook", lambda: train(hooked()), "forward hooks")
 case("gradient hook", lambda: train(with_gradient_hook()), "0.weight", "hook of its gradient", "trainer.gradients()|clip_norm=")
+case("spectral normalization", lambda: train(nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)))),
+     "python_wrong_uses_test.py:", "_v'")
 
 
 # Optimizers.

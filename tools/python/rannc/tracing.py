@@ -6,6 +6,7 @@ import os
 import random
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,11 +19,15 @@ from torch.fx.proxy import TracerBase
 from .options import error, warn
 
 _FOLDERS = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__))
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep  # of Python
+_INSTALLED = tuple(os.path.join(_LIBRARY, name) for name in ("site-packages", "dist-packages"))
 
 
 def is_of_user(filename: str) -> bool:
-    """Whether a file is neither PyTorch's nor this package's."""
-    return not os.path.abspath(filename).startswith(_FOLDERS) and os.path.exists(filename)
+    """Whether a file is neither Python's, PyTorch's nor this package's."""
+    path = os.path.abspath(filename)
+    of_python = path.startswith(_LIBRARY) and not path.startswith(_INSTALLED)
+    return not of_python and not path.startswith(_FOLDERS) and os.path.exists(filename)
 
 
 def check_module(net: nn.Module, evaluates: bool) -> None:
