@@ -978,5 +978,70 @@ class Losses(Case):
             train(net, loss=module, optimizer="sgd", learning_rate=0.1)
 
 
+WEIGHT = 1.0
+
+
+class Weighted(nn.Module):
+    """A loss with a weight, and with an attribute that it does not read."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.epoch = 1.0, 0
+
+    def forward(self, outputs, labels):
+        return nn.functional.cross_entropy(outputs, labels) * self.weight
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+class Changes(Case):
+    """Values that a script changes between steps, which have them as constants."""
+
+    def warnings_of(self, change, net, loss=loss):
+        """Texts of the warnings of two steps, of which the second follows a change."""
+        with trainer(net, loss=loss) as opened:
+            opened.step(data()).item()
+            change()
+            with warnings.catch_warnings(record=True) as issued:
+                warnings.simplefilter("always")
+                for _ in range(2):
+                    opened.step(data()).item()
+        return [str(each.message) for each in issued]
+
+    def test_values_that_are_read_are_named(self):
+        weight, tensor, module, net = [1.0], torch.ones(()), Weighted(), plain()
+        scaled = Forward(lambda net, x: net.layer(x) * net.scale)
+        scaled.scale, scaled.dropout = 1.0, nn.Dropout(0.0)
+        factor = 1.0
+
+        def of_closure(outputs, batch):
+            return loss(outputs, batch) * factor * weight[0] * WEIGHT + tensor * module(outputs, batch[1])
+
+        def assign():
+            nonlocal factor
+            factor = 2.0
+        for place, net, change in (
+                ("loss.factor", net, assign), ("loss.weight[0]", net, lambda: weight.__setitem__(0, 2.0)),
+                ("loss.WEIGHT", net, lambda: globals().update(WEIGHT=2.0)), ("loss.tensor", net, lambda: tensor.fill_(2.0)),
+                ("module.weight", net, lambda: setattr(module, "weight", 2.0)),
+                ("scale", scaled, lambda: setattr(scaled, "scale", 2.0)),
+                ("dropout.p", scaled, lambda: setattr(scaled.dropout, "p", 0.5)),
+                ("dropout.training", scaled, scaled.dropout.eval)):
+            with self.subTest(place):
+                found = self.warnings_of(change, net, of_closure)
+                self.assertEqual([text.partition(":")[0] for text in found], [place])
+
+    def test_others_are_not(self):
+        module, scaled, losses = Weighted(), Forward(lambda net, x: net.layer(x) * net.scale), []
+        scaled.scale, scaled.epoch = 1.0, 0
+
+        def change():
+            module.set_epoch(1)
+            scaled.epoch, scaled.scale, scaled.new = 1, float("1"), 5
+            losses.append(3.0)
+        self.assertEqual(self.warnings_of(change, scaled, lambda outputs, batch: module(outputs, batch[1])), [])
+
+
 if __name__ == "__main__":
     programs.main()

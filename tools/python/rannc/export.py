@@ -99,7 +99,7 @@ class _Recorder:
         self.has_loss = False
         self.where = self._of_module = f"forward of {type(net).__name__}"  # what runs, for errors
         self.gradients = CustomGradients(lambda: self.where)
-        self.attributes = Attributes(_owners(net, net.forward, loss), net)
+        self.attributes = Attributes(owners_of(net, net.forward, loss), net)
         self.changes: dict[str, tuple[Any, Any]] = {}  # of attributes, by the last call
         self.assigned: dict[str, tuple[Any, Any]] = {}  # buffers, likewise
         self.followed: tuple[str, ...] = ()  # buffers whose copies between two calls are outputs
@@ -122,7 +122,7 @@ class _Recorder:
             self.assigned = assigned_buffers(self.net, buffers)
             self.changes = {**self.attributes.changes(), **self.assigned}
             return outputs
-        between = Attributes(_owners(self.net, self.forward, self.loss), self.net)
+        between = Attributes(owners_of(self.net, self.forward, self.loss), self.net)
         states = {name: buffer.clone() for name, buffer in self.net.named_buffers(remove_duplicate=False)
                   if name in buffers and name not in self.assigned}
         outputs += self._outputs_of(tensors)
@@ -170,7 +170,7 @@ class _Recorder:
         return self.loss(outputs, by_key[labels[0]])
 
 
-def _owners(net: nn.Module, forward: Any, loss: Any) -> dict[str, Any]:
+def owners_of(net: nn.Module, forward: Any, loss: Any) -> dict[str, Any]:
     """Objects in which a call may leave something, by the start of a place in them."""
     owners: dict[str, Any] = {f"{name}." if name else "": module for name, module in net.named_modules()}
     loss = getattr(loss, "__self__", loss)

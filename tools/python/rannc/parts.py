@@ -1,6 +1,7 @@
 """Parts of objects in which a call of a module may leave something for the next: items, attributes and variables."""
 from __future__ import annotations
 
+import dis
 import functools
 import logging
 import sys
@@ -24,7 +25,7 @@ def _is_of_torch(module: Any) -> bool:
     return str(module).partition(".")[0] in _LIBRARIES
 
 
-def _is_of_library(module: Any) -> bool:
+def is_of_library(module: Any) -> bool:
     """Whether a module, by its name, is of PyTorch or of another installed package."""
     file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
     return _is_of_torch(module) or file.startswith(_INSTALLED)
@@ -65,7 +66,7 @@ def parts_of(value: Any) -> dict[Any, Any]:
 
 def bases_of(kind: type) -> list[type]:
     """A class and its bases, without those of libraries."""
-    return [each for each in kind.__mro__ if not _is_of_library(each.__module__)]
+    return [each for each in kind.__mro__ if not is_of_library(each.__module__)]
 
 
 def place_of(value: Any, place: str, key: Any) -> str:
@@ -102,14 +103,29 @@ def _names_in(code: CodeType) -> set[str]:
     return {*code.co_names, *(name for each in code.co_consts if isinstance(each, CodeType) for name in _names_in(each))}
 
 
+def names_read(code: CodeType) -> tuple[set[str], set[str]]:
+    """Names of the global variables and of the attributes that a function reads, also in functions within."""
+    variables, attributes = set(), set()
+    for each in dis.get_instructions(code):
+        if each.opname == "LOAD_GLOBAL":
+            variables.add(each.argval)
+        elif each.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+            attributes.add(each.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            for own, more in zip((variables, attributes), names_read(inner), strict=True):
+                own |= more
+    return variables, attributes
+
+
 def _variables_of(function: FunctionType) -> dict[str, Any]:
     """Variables that a function shares with what is around it, its defaults and its attributes."""
     variables = function.__globals__
-    if _is_of_library(variables.get("__name__")):
+    if is_of_library(variables.get("__name__")):
         return {}
     found = {name: variables[name] for name in sorted(_names_in(function.__code__))
              if name in variables and not isinstance(variables[name], ModuleType)}
-    for name, cell in _cells_of(function).items():
+    for name, cell in cells_of(function).items():
         try:
             found[name] = cell.cell_contents
         except ValueError:  # it has no value
@@ -117,13 +133,13 @@ def _variables_of(function: FunctionType) -> dict[str, Any]:
     return {**found, **{name: getattr(function, name) for name in ("__defaults__", "__kwdefaults__", "__dict__")}}
 
 
-def _cells_of(function: FunctionType) -> dict[str, Any]:
+def cells_of(function: FunctionType) -> dict[str, Any]:
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
     """Attributes and functions of a class."""
-    if _is_of_library(kind.__module__):
+    if is_of_library(kind.__module__):
         return {}
     found = {}
     for name, value in vars(kind).items():
@@ -137,8 +153,8 @@ def _attributes_of(kind: type) -> dict[str, Any]:
 def _set(owner: FunctionType | type, name: str, value: Any) -> None:
     if isinstance(owner, type) or name.startswith("__"):
         setattr(owner, name, value)
-    elif name in _cells_of(owner):
-        _cells_of(owner)[name].cell_contents = value
+    elif name in cells_of(owner):
+        cells_of(owner)[name].cell_contents = value
     else:
         owner.__globals__[name] = value
 
@@ -146,7 +162,7 @@ def _set(owner: FunctionType | type, name: str, value: Any) -> None:
 def _delete(owner: FunctionType | type, name: str) -> None:
     if isinstance(owner, type):
         delattr(owner, name)
-    elif name in _cells_of(owner):
-        del _cells_of(owner)[name].cell_contents
+    elif name in cells_of(owner):
+        del cells_of(owner)[name].cell_contents
     else:
         del owner.__globals__[name]

@@ -18,9 +18,10 @@ from torch.utils import dlpack
 from . import _core, poison
 from .adopted import modules_in_loss, within
 from .batches import digest, fitted, kept
+from .carried import Watched
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
-from .export import LossFunction, names_of_parameters, unwrapped
+from .export import LossFunction, names_of_parameters, owners_of, unwrapped
 from .layout import Batch, Layout, check_known, layout_of
 from .optimizer import Settings
 from .options import arguments, divided, error, reworded, warn
@@ -85,6 +86,8 @@ class Trainer:
             exporting = dict(loss=loss, inputs=inputs, batch_axis=batch_axis, dynamic=dynamic, evaluates=False)
             made = self._compiled(net, example, exporting, optimizer, compiling, bundle, replace, reporter)
             self._open(made, optimizer, running, options)
+            if self._net is not None:
+                self._watched = Watched(owners_of(self._net, self._net.forward, loss), self._net)
             if resume is not None:
                 self.load(resume, settings="options" if self._settings else "checkpoint")
         except BaseException:
@@ -398,12 +401,18 @@ class Trainer:
             state = f"{name}.state_dict(prefix='{name}.'), strict=False" if of_loss else "net.state_dict()"
             warn(f"{written[0]}{more}: the parameter of the {'loss' if of_loss else 'module'} was written, which the trainer does not "
                  f"read: trainer.load_state_dict({state}) takes it over")
+        changed = self._watched.changed() if self._watched is not None else []
+        if changed:
+            more = f" and {len(changed) - 1} more" if changed[1:] else ""
+            warn(f"{changed[0]}{more}: forward or loss reads this, which was changed. Each step has its value of the first call: "
+                 "what changes between steps can be an entry of the batch, such as batch_axis={'factor': None} for one without samples")
         if not self._warned_of_autocast and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
             self._warned_of_autocast = True
             warn("torch.autocast is on, which has no effect on a step: precision='bf16' or 'fp16' of rannc.Trainer trains in "
                  "mixed precision")
 
     _warned_of_autocast = False
+    _watched: Watched | None = None
     _written: dict[str, int] = {}
     _modules: Mapping[str, nn.Module] = {}  # whose parameters the trainer has, by the start of their names
 
