@@ -1032,6 +1032,20 @@ class Changes(Case):
                 found = self.warnings_of(change, net, of_closure)
                 self.assertEqual([text.partition(":")[0] for text in found], [place])
 
+    def test_tensors_of_the_module_are_named(self):
+        def buffered():
+            return Forward(lambda net, x: net.layer(x) + net.mean)
+        for place, kind, change in (
+                ("layer.weight", "parameter", lambda net: setattr(net.layer.weight, "data", torch.ones(3, 4))),
+                ("layer.weight and 1 more", "parameter", lambda net: net.layer.load_state_dict(nn.Linear(4, 3).state_dict(), assign=True)),
+                ("mean", "buffer", lambda net: net.mean.fill_(1.0)), ("mean", "buffer", lambda net: setattr(net, "mean", torch.ones(3)))):
+            net = buffered()
+            with self.subTest(place):
+                text, = self.warnings_of(lambda change=change, net=net: change(net), net)
+                self.assertIn(f"{place}: the {kind} of the module was written", text)
+        net = buffered()
+        self.assertEqual(self.warnings_of(net.share_memory, net), [])
+
     def test_others_are_not(self):
         module, scaled, losses = Weighted(), Forward(lambda net, x: net.layer(x) * net.scale), []
         scaled.scale, scaled.epoch = 1.0, 0

@@ -1,4 +1,4 @@
-"""Attributes and variables through which one call of a module affects the next."""
+"""Attributes, variables and tensors through which one call of a module, or a script between two, affects the next."""
 from __future__ import annotations
 
 from collections import deque
@@ -239,6 +239,37 @@ def _is_unchanged(whole: Any, key: Any, value: Any, version: int | None) -> bool
     if isinstance(value, torch.Tensor):
         return now is value and value._version == version
     return now is value or (type(now) is type(value) and bool(now == value))
+
+
+class WatchedTensors:
+    """Parameters and buffers of modules, to find those that are written or replaced. One that moves to another device or to shared
+    memory is as it was.
+
+    modules: by the start of the names of their tensors
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module]):
+        self._places = [(f"{prefix}.{name}" if prefix else name, table, name) for start, module in modules.items()
+                        for prefix, each in module.named_modules(prefix=start.removesuffix("."))
+                        for table in (each._parameters, each._buffers) for name in table]
+        self.renew()
+
+    def renew(self) -> None:
+        """Takes what is there now as known."""
+        found = [(place, table, name, table.get(name)) for place, table, name in self._places]
+        self._known = [(place, table, name, tensor, tensor._version, tensor.data_ptr(), tensor.device)
+                       for place, table, name, tensor in found if tensor is not None and not tensor.is_inference()]
+
+    def written(self) -> list[tuple[str, torch.Tensor]]:
+        """Tensors that are not what they were at the last call, with their names."""
+        changed = [each for each in self._known if each[1].get(each[2]) is not each[3] or each[3]._version != each[4]
+                   or each[3].data_ptr() != each[5]]
+        if not changed:
+            return []
+        self.renew()
+        return [(place, now) for place, table, name, tensor, version, _, device in changed
+                for now in [table.get(name)] if now is not None
+                if now is not tensor or now._version != version or (now.device == device and not now.is_shared())]
 
 
 def _are_alike(one: Any, other: Any) -> bool:

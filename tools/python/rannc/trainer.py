@@ -18,7 +18,7 @@ from torch.utils import dlpack
 from . import _core, poison
 from .adopted import modules_in_loss, within
 from .batches import digest, fitted, kept
-from .carried import Watched
+from .carried import Watched, WatchedTensors
 from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
 from .export import LossFunction, names_of_parameters, owners_of, unwrapped
@@ -217,7 +217,7 @@ class Trainer:
             self._modules = {"": self._net, **{f"{name}.": module for name, module in bundle.in_loss.items()}}
             self._closers.callback(poison.remove, self._modules.values())
             poison.add(self._modules.values())
-            self._written = self._versions()
+            self._tensors = WatchedTensors(self._modules)
 
     def _end_session(self) -> None:
         """Also in the thread of the steps, or after its end: the interpreter may drop a trainer anywhere."""
@@ -385,21 +385,17 @@ class Trainer:
     _compared = 0
     _timeout = 300.0
 
-    def _versions(self) -> dict[str, int]:
-        return {f"{start}{name}": parameter._version for start, module in self._modules.items()
-                for name, parameter in module.named_parameters() if not parameter.is_inference()}
-
     def _check_surroundings(self) -> None:
         """Warns of what a loop of PyTorch would do and a step does not."""
-        versions = self._versions()
-        written = [name for name, version in versions.items() if self._written.get(name, version) != version]
-        self._written = versions
+        written = self._tensors.written() if self._tensors is not None else []
         if written:
             more = f" and {len(written) - 1} more" if written[1:] else ""
-            name = written[0].partition(".")[0]
+            place, tensor = written[0]
+            name = place.partition(".")[0]
             of_loss = name in self.bundle.in_loss
+            kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
             state = f"{name}.state_dict(prefix='{name}.'), strict=False" if of_loss else "net.state_dict()"
-            warn(f"{written[0]}{more}: the parameter of the {'loss' if of_loss else 'module'} was written, which the trainer does not "
+            warn(f"{place}{more}: the {kind} of the {'loss' if of_loss else 'module'} was written, which the trainer does not "
                  f"read: trainer.load_state_dict({state}) takes it over")
         changed = self._watched.changed() if self._watched is not None else []
         if changed:
@@ -413,7 +409,7 @@ class Trainer:
 
     _warned_of_autocast = False
     _watched: Watched | None = None
-    _written: dict[str, int] = {}
+    _tensors: WatchedTensors | None = None
     _modules: Mapping[str, nn.Module] = {}  # whose parameters the trainer has, by the start of their names
 
     def _submit(self, given: list[dict[str, torch.Tensor]], run: Callable[[list[Any]], dict[str, Any]]) -> Loss:
@@ -506,7 +502,8 @@ class Trainer:
             raise error(f"is a {type(net).__name__}; expected a module", place="net")
         with within(unwrapped(net), self.bundle.in_loss):
             self._copy_to(unwrapped(net), self.state_dict(averaged))
-        self._written = self._versions()
+        if self._tensors is not None:
+            self._tensors.renew()
         return net
 
     def _copy_to(self, net: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
@@ -534,7 +531,8 @@ class Trainer:
         write_weights(file, state)
         with reworded():
             self._run(lambda: self._session.load_weights(file, not strict))
-        self._written = self._versions()
+        if self._tensors is not None:
+            self._tensors.renew()
 
     def save(self, folder: str | os.PathLike[str], wait: bool = True) -> str:
         """Saves parameters, buffers, optimizer states and settings to `<folder>/checkpoints/step-<n>`, and returns that.
