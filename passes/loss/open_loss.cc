@@ -86,13 +86,16 @@ class Opener {
   TotalsBuilder totals_;
 };
 
-// The graph without some of its outputs and what only they needed.
-Graph without_outputs(const Graph& graph, const std::vector<ValueId>& dropped) {
+// The graph without some of its own outputs and what only they needed. The outputs behind its own are sums of metrics,
+// which may be values of dropped outputs.
+Graph without_outputs(const Graph& graph, size_t own, const std::vector<ValueId>& dropped) {
   ir::Rewriter rewriter(graph);
   for (const TaskId task : graph.tasks()) rewriter.copy(task);
   std::vector<ValueId> outputs;
-  for (const ValueId output : graph.outputs()) {
-    if (std::find(dropped.begin(), dropped.end(), output) == dropped.end()) outputs.push_back(rewriter.map(output));
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const ValueId output = graph.outputs()[i];
+    const bool stays = i >= own || std::find(dropped.begin(), dropped.end(), output) == dropped.end();
+    if (stays) outputs.push_back(rewriter.map(output));
   }
   Graph left = std::move(rewriter).finish();
   left.set_outputs(std::move(outputs));
@@ -129,6 +132,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
     RANNC_ASSIGN(requested.emplace_back(), found);
   }
   infer_missing_types(graph);
+  const size_t own = graph.outputs().size();
   Opener opener(graph, notes_);
   std::vector<ValueId> dropped;
   std::vector<double> weights;
@@ -163,7 +167,7 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
     RANNC_TRY(judge_(loss_region(graph, border, opened, false), weights, loss_region(graph, border, numerators, true),
                      context));
   }
-  graph = without_outputs(graph, dropped);
+  graph = without_outputs(graph, own, dropped);
   return Outcome{true};
 }
 

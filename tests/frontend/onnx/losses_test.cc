@@ -260,6 +260,26 @@ TEST(OpenedLosses, OtherOutputsThatCombineSamplesAreMetrics) {
   EXPECT_TRUE(passes::InferShapes().run(*graph, context).ok()) << "a sum that a metric reads may be an output";
 }
 
+// Such as the number of correct predictions.
+TEST(OpenedLosses, PlainSumsOverSamplesAreMetrics) {
+  const std::string weights = "float[5,5] w = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7}";
+  for (const std::string loss : {"loss = ReduceMean <keepdims = 0> (a)", "loss = Add (total, total)"}) {
+    SCOPED_TRACE(loss);
+    auto graph = test::import_graph("agraph (float[batch, 5] x) => (float loss, float total) <" + weights +
+                                        "> {y = MatMul (x, w)\n a = Abs (y)\n total = ReduceSum <keepdims = 0> (a)\n" +
+                                        loss + "}",
+                                    kOpset);
+    ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+    const auto left = open(std::move(graph), {{.kind = LossSpec::Kind::kInGraph, .output = "loss"}});
+    ASSERT_TRUE(left.ok()) << left.diagnostic().str();
+    EXPECT_THAT(left->totals().sums, ElementsAre(left->find("total")));
+    EXPECT_THAT(left->outputs(), ElementsAre(left->find("total")));
+    const ir::Graph& metrics = left->totals().metrics->graph();
+    ASSERT_EQ(metrics.outputs().size(), 1U);
+    EXPECT_EQ(metrics.value(metrics.outputs()[0]).name, "total");
+  }
+}
+
 TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
   // What inputs alone determine would be a coefficient.
   const std::string mean = "y = MatMul (x, w)\n a = Abs (y)\n m = ReduceMean <keepdims = 0> (a)\n";
