@@ -86,6 +86,14 @@ Result<Graph> count_body(const Graph& graph, ValueId sum) {
     return error(graph.location(graph.producer(sum)), fmt::format("%{} combines samples", graph.value(summed).name));
   }
   const std::vector<bool> needed = needed_values(graph, {summed});
+  const auto& inputs = graph.inputs();
+  for (const ValueId leaf : graph.values()) {
+    if (!needed[leaf.index()] || graph.kind(leaf) != ValueKind::kInput) continue;
+    if (std::find(inputs.begin(), inputs.end(), leaf) != inputs.end()) continue;
+    return error(graph.location(graph.producer(sum)),
+                 fmt::format("%{} is summed over samples that read %{}, itself known only of a whole mini-batch",
+                             graph.value(summed).name, graph.value(leaf).name));
+  }
   ir::Rewriter rewriter(graph, needed);
   for (const TaskId task : graph.tasks()) {
     const auto outputs = graph.outputs(task);

@@ -295,6 +295,16 @@ TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
   }
 }
 
+// Deviations of labels from their mean need the mean before they are summed, as in R².
+TEST(OpenedLosses, CountsOfCountsAreRefused) {
+  const auto graph = opened(
+      "d = Sub (x, y)\n e = Mul (d, d)\n s = ReduceSum <keepdims = 0> (e)\n m = ReduceMean <keepdims = 0> (y)\n"
+      "v = Sub (y, m)\n q = Mul (v, v)\n r = ReduceSum <keepdims = 0> (q)\n loss = Div (s, r)",
+      ", float[batch, 5] y");
+  ASSERT_FALSE(graph.ok());
+  EXPECT_THAT(graph.diagnostic().str(), HasSubstr("itself known only of a whole mini-batch"));
+}
+
 // Of a micro-batch the number of samples is another one.
 TEST(OpenedLosses, PartsOfSamplesDividedByTheirNumberAreAMean) {
   const std::string count = "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n";
