@@ -126,6 +126,18 @@ class CountedSamples {
     return {};
   }
 
+  std::vector<ValueId> outputs() {
+    if (graph_.batch_symbol().empty()) return {};
+    for (const TaskId task : graph_.tasks()) {
+      if (graph_.op(task).known()) (void)check(task).ok();
+    }
+    std::vector<ValueId> found;
+    for (const ValueId output : graph_.outputs()) {
+      if (is_counted(output)) found.push_back(output);
+    }
+    return found;
+  }
+
  private:
   /// What is left of arithmetic whose result the importer knows is dead.
   void find_needed() {
@@ -222,5 +234,7 @@ class CountedSamples {
 }  // namespace
 
 Result<void> check_no_count(const Graph& graph) { return CountedSamples(graph).check(); }
+
+std::vector<ValueId> counted_outputs(const Graph& graph) { return CountedSamples(graph).outputs(); }
 
 }  // namespace rannc::passes

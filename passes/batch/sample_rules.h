@@ -1,6 +1,8 @@
 /// Checks sample independence where type rules cannot prove it.
 #pragma once
 
+#include <vector>
+
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
 
@@ -20,5 +22,9 @@ Result<void> check_no_mix(const ir::Graph& graph, TaskId task);
 /// because both differ between a micro-batch and the mini-batch. Index arithmetic may depend on them;
 /// check_sample_index handles it. Linear; requires inferred types.
 Result<void> check_no_count(const ir::Graph& graph);
+
+/// Returns the outputs that micro-batches would compute wrongly because they depend on the number of samples or on a
+/// sample's own index. Float values with samples are excepted: check_no_count refuses them.
+std::vector<ValueId> counted_outputs(const ir::Graph& graph);
 
 }  // namespace rannc::passes

@@ -7,6 +7,7 @@
 
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
+#include "passes/batch/sample_rules.h"
 #include "passes/loss/attach_loss.h"
 #include "passes/loss/internal/loss_region.h"
 #include "passes/loss/internal/totals_builder.h"
@@ -42,7 +43,10 @@ class Opener {
   std::vector<bool> border(const std::vector<ValueId>& losses, const std::vector<ValueId>& numerators) {
     return region_border(graph_, origins_, losses, numerators);
   }
-  Result<void> measure(ValueId output) { return totals_.measure(output); }
+  Result<void> measure(ValueId output) {
+    if (has_samples(graph_, output)) return error(where(output), "has a number for each sample");
+    return totals_.measure(output);
+  }
 
   Result<void> finish() && {
     for (const auto& [input, count] : forms_.given()) RANNC_TRY(totals_.give(input, count));
@@ -103,12 +107,22 @@ Graph without_outputs(const Graph& graph, size_t own, const std::vector<ValueId>
   return left;
 }
 
-// Other outputs that one micro-batch does not determine: means and sums over samples, such as parts of the loss.
-std::vector<ValueId> undetermined(const Graph& graph) {
-  std::vector<ValueId> found;
+constexpr std::string_view kCombines = "combines the samples of a mini-batch, of which a micro-batch has a part";
+constexpr std::string_view kCounts =
+    "depends on the number of samples or on a sample's index, which differ between a micro-batch and the mini-batch";
+
+// Other outputs that one micro-batch does not determine, and why: means and sums over samples, such as parts of the
+// loss, and numbers of samples.
+std::vector<std::pair<ValueId, std::string_view>> undetermined(const Graph& graph) {
+  std::vector<std::pair<ValueId, std::string_view>> found;
+  const std::vector<ValueId> counted = counted_outputs(graph);
   for (const ValueId output : graph.outputs()) {
     const ir::BatchLayout& layout = graph.type(output).batch;
-    if (layout.mix == ir::Mix::kMixed || layout.is_partial()) found.push_back(output);
+    if (std::find(counted.begin(), counted.end(), output) != counted.end()) {
+      found.emplace_back(output, kCounts);
+    } else if (layout.mix == ir::Mix::kMixed || layout.is_partial()) {
+      found.emplace_back(output, kCombines);
+    }
   }
   return found;
 }
@@ -145,17 +159,16 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
   const bool judges = judge_ && !weights.empty() && !graph.batch_symbol().empty();
   const std::vector<ValueId> opened = dropped;
   for (size_t i = 0; i < weights.size(); ++i) RANNC_TRY(opener.open(dropped[i], weights[i]));
-  for (const ValueId output : undetermined(graph)) {
+  for (const auto& [output, why] : undetermined(graph)) {
     if (std::find(requested.begin(), requested.end(), output) != requested.end()) continue;
     // A result of samples that combines others is what infer-shapes refuses.
-    if (weights.empty() && has_samples(graph, output)) continue;
+    if (weights.empty() && why == kCombines && has_samples(graph, output)) continue;
     dropped.push_back(output);
     if (const auto measured = opener.measure(output); !measured.ok()) {
       context.open.push_back(
           {measured.diagnostic().where,
-           fmt::format("output '{}' is excluded: it combines the samples of a mini-batch, of which a "
-                       "micro-batch has a part, and {}",
-                       graph.value(output).name, measured.diagnostic().message)});
+           fmt::format("output '{}' is excluded: it {}, and {}", graph.value(output).name, why,
+                       measured.diagnostic().message)});
     }
   }
   if (dropped.empty()) return Outcome{};

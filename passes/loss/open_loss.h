@@ -21,9 +21,9 @@ namespace rannc::passes {
 /// the stage of its parameters. A zero is no term. What depends on parameters is no count, also if no gradient flows to
 /// it.
 ///
-/// The output is then no longer an output, because the runtime reports the loss. Other outputs that combine samples
-/// become metrics if they are functions of sums over samples; else they are left out with a note. Tasks that only these
-/// needed are removed.
+/// The output is then no longer an output, because the runtime reports the loss. Other outputs that combine samples, or
+/// depend on their number or index, become metrics if they are functions of sums over samples; else they are left out
+/// with a note. Tasks that only these needed are removed.
 ///
 /// Before: as imported, with types. After: the graph has losses and totals. Runs before infer-shapes, which rejects a
 /// mean over samples because it depends on how the mini-batch is split. Linear. Any other computation of the loss is an

@@ -280,6 +280,35 @@ TEST(OpenedLosses, PlainSumsOverSamplesAreMetrics) {
   }
 }
 
+// A micro-batch has another number of samples, and other indices of them.
+TEST(OpenedLosses, OutputsThatCountSamplesAreMetricsOrExcluded) {
+  for (const bool has_loss : {false, true}) {
+    SCOPED_TRACE(has_loss);
+    auto graph = test::import_graph(
+        "agraph (float[batch, 5] x) => (float[batch, 5] a, int64[2] sizes, float count, int64[batch] index, int64 last, "
+        "int64[1] width, float loss) <int64 zero = {0}, int64 one = {1}> {"
+        "a = Abs (x)\n sizes = Shape (x)\n n = Shape <start = 0, end = 1> (x)\n m = Squeeze (n)\n"
+        "count = Cast <to = 1> (m)\n index = Range (zero, m, one)\n last = Sub (m, one)\n"
+        "width = Shape <start = 1> (x)\n loss = ReduceMean <keepdims = 0> (a) }",
+        kOpset);
+    ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+    passes::PassContext context;
+    std::vector<LossSpec> terms;
+    if (has_loss) terms.push_back({.kind = LossSpec::Kind::kInGraph, .output = "loss"});
+    ASSERT_TRUE(passes::OpenLoss(terms).run(*graph, context).ok());
+    EXPECT_TRUE(ir::verify(*graph).empty());
+    std::vector<std::string> left, metrics;
+    for (const ValueId output : graph->outputs()) left.emplace_back(graph->value(output).name);
+    const ir::Graph& body = graph->totals().metrics->graph();
+    for (const ValueId output : body.outputs()) metrics.emplace_back(body.value(output).name);
+    EXPECT_THAT(left, ::testing::IsSupersetOf({"a", "width"}));
+    EXPECT_THAT(left, ::testing::Not(::testing::Contains("index")));
+    EXPECT_THAT(metrics, ::testing::IsSupersetOf({"sizes", "count", "last"}));
+    ASSERT_EQ(context.open.size(), 1U);
+    EXPECT_THAT(context.open[0].message, HasSubstr("output 'index' is excluded: it depends on the number of samples"));
+  }
+}
+
 TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
   // What inputs alone determine would be a coefficient.
   const std::string mean = "y = MatMul (x, w)\n a = Abs (y)\n m = ReduceMean <keepdims = 0> (a)\n";
