@@ -288,6 +288,14 @@ def momentum_later(opened, net, optimizer):
     optimizer.param_groups[0]["momentum"] = 0.9
 
 
+def accumulated(opened, net, optimizer):
+    opened.accumulate(data())
+    opened.step(data())
+    opened.reschedule(micro_batches=1)
+    opened.accumulate(data())
+    opened.reschedule(micro_batches=2)
+
+
 def negative_decay(opened, net, optimizer):
     optimizer.param_groups[0]["weight_decay"] = -0.1
 
@@ -303,6 +311,7 @@ case("parameters frozen later", lambda: within(frozen_later), "0.bias|0.weight",
 case("group added later", lambda: within(lambda opened, net, optimizer: optimizer.add_param_group(
     {"params": [nn.Parameter(X)]})), "has 2 groups", "it had 1")
 case("negative rate", lambda: within(negative_rate), "learning rate -0.1")
+case("reschedule with accumulated gradients", lambda: within(accumulated), "gradients are accumulated", "trainer.step()")
 case("negative decay", lambda: within(negative_decay), "optimizer: ", "weight_decay=-0.1: expected 0 or a positive number")
 case("momentum later", lambda: within(momentum_later), "optimizer", "momentum that was 0")
 case("a copied trainer", lambda: within(lambda opened, net, optimizer: copy.deepcopy(opened)), "cannot be copied", "state_dict()")

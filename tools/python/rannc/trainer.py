@@ -277,6 +277,7 @@ class Trainer:
         if self._world is not None and self._compared < _COMPARED_STEPS:
             self._compare(given[0] if whole[0] else None)
         mean = len(batches) > 1
+        self._has_gradients = False
 
         def run(capsules: list[Any]) -> dict[str, Any]:
             result: dict[str, Any] = self._session.step(capsules, whole[0], mean)
@@ -299,6 +300,7 @@ class Trainer:
         up, so that two mini-batches have twice the gradient of their mean. `step` of a list averages instead."""
         given = [self._given(batch)]
         self._finish()
+        self._has_gradients = True
         return self._submit(given, lambda capsules: self._session.accumulate(capsules[0]))
 
     def evaluate(self, batch: Batch) -> Evaluation:
@@ -383,6 +385,7 @@ class Trainer:
                             hint="rannc.Sampler orders samples equally everywhere; shuffle=True of a DataLoader needs an equal seed")
 
     _compared = 0
+    _has_gradients = False  # accumulated ones, which the next step adds
     _timeout = 300.0
 
     def _check_surroundings(self) -> None:
@@ -563,13 +566,17 @@ class Trainer:
             self._run(lambda: self._session.swap_averages())
 
     def reschedule(self, *, micro_batches: int | None = None, schedule: str | None = None, recompute: str = "never") -> None:
-        """Continues with another number of micro-batches, schedule or recompute of the same cut.
+        """Continues with another number of micro-batches, schedule or recompute of the same cut. Between `accumulate` and `step` it is
+        an error, as accumulated gradients would be lost.
 
         micro_batches, schedule: None: as they are
         recompute: of which micro-batches all stages repeat the forward pass: `never`, `always`, `except-last`
         """
         if recompute not in ("never", "always", "except-last"):
             raise error(f"is {recompute!r}; expected 'never', 'always' or 'except-last'", place="recompute")
+        if self._has_gradients:
+            raise error("gradients are accumulated, which another schedule does not have",
+                        hint="call it after the trainer.step() that adds them")
         number = self.facts["micro_batches"] if micro_batches is None else micro_batches
         self._run(lambda: self._session.reschedule(number, schedule or self.facts["schedule"], recompute != "never",
                                                    recompute == "always"))
